@@ -1,0 +1,48 @@
+# The same commands for people and for CI. Needs Python 3.11 or newer, pip and make; the rest is set up here.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+
+.PHONY: help demo test lint format bench clean
+
+help:
+	@echo "make demo    run everything once on the embedded study, without torch and without network"
+	@echo "make test    run the tests"
+	@echo "make lint    check style and types"
+	@echo "make bench   print the table of docs/performance.md"
+	@echo "make format  let ruff rewrite the code"
+	@echo "make clean   remove the virtual environment and what the demo wrote"
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: $(BIN)/python pyproject.toml
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core constraints.txt
+	$(PIP) --upgrade "pip>=25.1"
+	$(PIP) --constraint constraints.txt --group dev
+	@touch $@
+
+demo: $(VENV)/.core
+	$(BIN)/benchcast demo --out benchcast-demo
+
+test: $(VENV)/.dev
+	$(BIN)/pytest
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.dev
+	$(BIN)/python bench/bench.py
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) benchcast-demo

@@ -1,0 +1,33 @@
+"""Forecast what a language model will score on a benchmark from its token losses.
+
+import benchcast as bc
+
+study = bc.Study.open("study")
+fit = bc.fit(study, task="mmlu")
+fit.predict(study.losses("my-model"))
+"""
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+# Names are imported when they are first used, so that `import benchcast` costs nothing.
+_HOME = {
+    "Study": "benchcast.store",
+    "fit": "benchcast.fitting",
+    "load": "benchcast.fitting",
+    "Fit": "benchcast.fitting",
+    "Forecast": "benchcast.fitting",
+    "compare": "benchcast.evaluate",
+    "regroup": "benchcast.align",
+    "fit_law": "benchcast.law",
+    "BenchcastError": "benchcast.errors",
+}
+__all__ = [*_HOME, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'benchcast' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

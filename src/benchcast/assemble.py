@@ -1,0 +1,103 @@
+"""Records → evidence: put every model's losses on the reference tokens and line up the scores.
+
+Axes: M models, N reference tokens, T tasks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from benchcast.align import align_models, characters_per_token, common_support
+from benchcast.errors import EvidenceError
+from benchcast.evidence import Evidence, Features, Tokens
+from benchcast.folds import family_names
+from benchcast.records import Bools, Floats, Ints, ModelInfo, Score, Task, TextSet, TokenLosses
+
+# A word with the white space before it, a single character of a script without spaces, or a run of marks.
+WORD = re.compile(r"\s*(?:[⺀-鿿豈-﫿぀-ヿ가-힯]|[^\W⺀-鿿豈-﫿぀-ヿ가-힯]+|[^\w\s]+)|\s+")
+
+
+def word_edges(texts: TextSet) -> Ints:
+    """Edges of the words of all texts: the reference tokens of a study without a scorer."""
+    ends = [0]
+    for text, start in zip(texts, texts.starts[:-1], strict=True):
+        at = int(start)
+        for match in WORD.finditer(text.text):
+            at += len(match.group().encode())
+            ends.append(at)
+    return np.array(ends, np.int64)
+
+
+def reference_tokens(texts: TextSet, edges: Ints) -> tuple[Tokens, Ints]:
+    """Tokens between the given edges, cut again where an answer starts, so that the loss of an answer
+    is exact. Also returns which of the given tokens each one is a part of."""
+    starts = texts.starts
+    answers = np.array(
+        [starts[i + 1] if t.answer_start is None else starts[i] + t.answer_start for i, t in enumerate(texts)],
+        np.int64,
+    )
+    cut = np.union1d(edges, np.concatenate([starts, answers]))
+    left = cut[:-1]
+    text = np.searchsorted(starts[1:], left, side="right")
+    names = texts.sources
+    source_of_text = np.array([names.index(t.source) for t in texts], np.int64)
+    part_of = np.searchsorted(np.asarray(edges)[1:], left, side="right")
+    tokens = Tokens(cut, text, source_of_text[text], left >= answers[text], names, np.ones(len(left), bool))
+    return tokens, part_of
+
+
+def assemble(
+    texts: TextSet,
+    losses: Sequence[TokenLosses],
+    models: Sequence[ModelInfo],
+    scores: Sequence[Score],
+    tasks: Sequence[Task],
+    *,
+    features: tuple[npt.NDArray[np.floating], Ints, str] | None = None,
+    support: Bools | None = None,
+    unit: str = "byte",
+) -> Evidence:
+    """Everything a fit may look at. `losses` and `models` are in the same order.
+
+    `features` is (values, edges, scorer's name). A position counts only if every model has a loss there,
+    and only inside `support` where that is given.
+    """
+    edges = word_edges(texts) if features is None else features[1]
+    tokens, part_of = reference_tokens(texts, edges)
+    nats = align_models(losses, tokens.edges, texts, unit=unit)
+    supported = common_support(nats) if support is None else support & common_support(nats)
+    if not supported.any():
+        raise EvidenceError("no token has a loss from every model; which models lack texts? (see `benchcast status`)")
+    nats[:, ~supported] = 0.0
+    tokens = Tokens(tokens.edges, tokens.text, tokens.source, tokens.answer, tokens.sources, supported)
+    accuracy, n_items = score_table(models, scores, tasks)
+    rows = None if features is None or len(part_of) == len(edges) - 1 else part_of
+    return Evidence(
+        models=tuple(m.model for m in models),
+        families=family_names(models),
+        nats=nats,
+        characters=float(characters_per_token(tokens.edges, texts.utf8)[supported].sum()),
+        tasks=tuple(tasks),
+        accuracy=accuracy,
+        n_items=n_items,
+        flops=np.array([m.compute for m in models], np.float64),
+        tokens=tokens,
+        features=None if features is None else Features(features[0], rows, features[2]),
+    )
+
+
+def score_table(models: Sequence[ModelInfo], scores: Sequence[Score], tasks: Sequence[Task]) -> tuple[Floats, Floats]:
+    """Accuracy and number of items, tasks × models, NaN where unknown."""
+    at = {m.model: i for i, m in enumerate(models)}
+    row = {t.name: i for i, t in enumerate(tasks)}
+    accuracy = np.full((len(tasks), len(models)), np.nan)
+    n_items = accuracy.copy()
+    for score in scores:
+        if score.model in at and score.task in row:
+            accuracy[row[score.task], at[score.model]] = score.accuracy
+            n_items[row[score.task], at[score.model]] = score.n_items
+    return accuracy, n_items

@@ -1,0 +1,52 @@
+"""The command line: parse, call, print. Heavy imports wait inside the commands, so `--help` is instant."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from benchcast import __version__
+from benchcast.cli.data import import_group, init, status
+from benchcast.cli.forecast import compare, fit, predict
+from benchcast.cli.show import demo, report
+from benchcast.errors import BenchcastError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__)
+def cli() -> None:
+    """Forecast what a language model will score on a benchmark from its token losses.
+
+    \b
+    benchcast demo                                  see it all on the embedded study
+    benchcast init study --texts texts.jsonl        start a study of your own
+    benchcast status study                          what is there, and what to run next
+    """
+
+
+for command in (demo, init, import_group, status, fit, compare, predict, report):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Run a command; a user's mistake is one line and exit status 1, a bug keeps its traceback."""
+    try:
+        cli.main(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.exceptions.Exit as leave:
+        sys.exit(leave.exit_code)
+    except BrokenPipeError:  # the reader went away, as in `benchcast compare … | head`
+        sys.stderr.close()
+        sys.exit(1)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("stopped; run the same command again to go on", err=True)
+        sys.exit(130)
+    except BenchcastError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(1)
+    except OSError as error:
+        click.echo(f"error: {error.strerror or error}: {error.filename or ''}", err=True)
+        sys.exit(1)

@@ -1,0 +1,205 @@
+"""`fit`, `compare` and `predict`: from evidence to forecasts."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from benchcast.cli.data import STUDY
+from benchcast.cli.output import number, print_json, print_table, progress
+
+if TYPE_CHECKING:
+    from benchcast.evaluate import Comparison
+    from benchcast.fitting import Fit, Forecast
+    from benchcast.records import TokenLosses
+
+TASKS = click.option("--task", "tasks", multiple=True, help="A task of study.toml; may be given again. Default: all.")
+SPLIT = click.option(
+    "--split",
+    type=click.Choice(["column", "size", "family"]),
+    help="How models are held out. Default: the split column if filled, else size.",
+)
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.command()
+@STUDY
+@TASKS
+@click.option("--method", default="salience", show_default=True, help="salience, paper, ridge or a baseline.")
+@click.option(
+    "--split",
+    type=click.Choice(["column", "size", "family"]),
+    help="Keep this split's test models unseen. Default: the split column if filled, else learn from every model.",
+)
+def fit(study: Path, tasks: tuple[str, ...], method: str, split: str | None) -> None:
+    """Learn salience and law, and store them in the study.
+
+    \b
+    benchcast fit study
+    benchcast fit study --task mmlu --method paper
+    """
+    from benchcast.files import locked
+    from benchcast.fitting import describe, fit_tasks
+    from benchcast.store import Study
+
+    opened = Study.open(study)
+    with progress(f"fitting {method}"):
+        fits = fit_tasks(opened, tasks, method=method, split=split)
+    with locked(opened.root):
+        for made in fits:
+            made.save(opened.fit_folder(made.task))
+    for made in fits:
+        click.echo(describe(made))
+    click.echo(f"next: benchcast predict {study} --model NAME")
+
+
+@click.command()
+@STUDY
+@TASKS
+@SPLIT
+@click.option("--method", "methods", multiple=True, help="Only this method; may be given again.")
+@JSON
+def compare(study: Path, tasks: tuple[str, ...], split: str | None, methods: tuple[str, ...], as_json: bool) -> None:
+    """Forecast held-out models with every method and say how well each does.
+
+    \b
+    benchcast compare study
+    benchcast compare study --split family --task mmlu
+    """
+    from benchcast.evaluate import compare as run
+    from benchcast.methods import METHODS
+    from benchcast.store import Study
+
+    opened = Study.open(study)
+    with progress("comparing", len(methods) or len(METHODS)) as advance:
+        found = run(opened, tasks, split=split, methods=methods, on_method=lambda m: advance(f"comparing: {m}"))
+    if as_json:
+        print_json(found.as_json())
+    else:
+        print_comparison(found)
+
+
+def print_comparison(found: Comparison) -> None:
+    """Error of every method on every task, then what the best-known method's order and intervals are worth."""
+    n_test = max(len(h.observed) for h in found.held.values())
+    rows = []
+    for task in found.tasks:
+        errors = [found.measures(task, m)["mse"] for m in found.methods]
+        least = min((e for e in errors if e == e), default=float("nan"))
+        cells = [("*" if e == least else "") + number(e) for e in errors]
+        rows.append((task, *cells, number(found.noise[task])))
+    print_table(
+        ("mean squared error", *found.methods, "noise floor"),
+        rows,
+        title=f"split by {found.split}, {n_test} held-out models",
+    )
+    click.echo("* least error; noise floor: what the finite number of scored items alone leaves\n")
+    detail = []
+    for task in found.tasks:
+        m = found.measures(task, found.methods[0])
+        cells = [
+            number(m[k], form)
+            for k, form in (
+                ("mae", ".4f"),
+                ("r2", ".3f"),
+                ("spearman", ".3f"),
+                ("pairs", ".3f"),
+                ("coverage", ".2f"),
+                ("width", ".3f"),
+            )
+        ]
+        detail.append((task, *cells))
+    header = (
+        found.methods[0],
+        "mean abs error",
+        "R²",
+        "Spearman",
+        "pairs in order",
+        "90% interval covers",
+        "its width",
+    )
+    print_table(header, detail)
+    for method, why in found.left_out.items():
+        click.echo(f"left out: {method} {why}")
+
+
+@click.command()
+@click.argument("study", required=False, type=click.Path(path_type=Path))
+@click.option("--model", "model", help="A model of the study that has losses.")
+@click.option("--fit", "fit_folder", type=click.Path(path_type=Path), help="A fit's folder, instead of a study.")
+@click.option(
+    "--losses",
+    "losses_file",
+    type=click.Path(path_type=Path),
+    help="Losses of one model on the fit's texts: JSONL or Parquet.",
+)
+@click.option("--restrict", is_flag=True, help="Fit again on the tokens that the model has losses for.")
+@TASKS
+@JSON
+def predict(
+    study: Path | None,
+    model: str | None,
+    fit_folder: Path | None,
+    losses_file: Path | None,
+    restrict: bool,
+    tasks: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Forecast a model's scores, with 90% intervals.
+
+    \b
+    benchcast predict study --model my-7b
+    benchcast predict --fit study/fits/mmlu --losses my-7b.jsonl
+    """
+    if study is not None and model is not None and fit_folder is None and losses_file is None:
+        forecasts = _from_study(study, model, tasks, restrict=restrict)
+    elif study is None and model is None and fit_folder is not None and losses_file is not None:
+        forecasts = _from_files(fit_folder, losses_file)
+    else:
+        raise click.UsageError("give STUDY and --model, or --fit and --losses")
+    if as_json:
+        print_json([{k: None if v != v else v for k, v in asdict(f).items()} for f in forecasts])
+        return
+    rows = [
+        (
+            f.task,
+            number(f.accuracy, ".3f"),
+            f"{number(f.low, '.3f')} – {number(f.high, '.3f')}",
+            number(f.capability, ".4f"),
+            f.remark,
+        )
+        for f in forecasts
+    ]
+    print_table(("task", "forecast", "90% interval", "capability", ""), rows, title=forecasts[0].model)
+
+
+def _from_study(study: Path, model: str, tasks: tuple[str, ...], *, restrict: bool) -> list[Forecast]:
+    from benchcast.errors import StudyError
+    from benchcast.fitting import fit_tasks, load
+    from benchcast.store import Study
+
+    opened = Study.open(study)
+    losses = opened.losses(model)
+    names = [opened.task(t).name for t in tasks] or opened.fitted_tasks()
+    if not names:
+        raise StudyError(f"{study}: no fits yet; run `benchcast fit {study}`")
+    fits: list[Fit] = [load(opened.fit_folder(name)) for name in names]
+    if restrict:
+        fits = fit_tasks(opened, names, method=fits[0].core.method, restrict=losses)
+    flops = opened.infos([model])[0].compute
+    return [fit.predict(losses, flops=flops) for fit in fits]
+
+
+def _from_files(folder: Path, file: Path) -> list[Forecast]:
+    from benchcast.errors import InputError
+    from benchcast.fitting import load
+    from benchcast.loss_files import read_losses
+
+    fit = load(folder)
+    read: list[TokenLosses] = read_losses(file, fit.texts)
+    if len(read) != 1:
+        raise InputError(f"{file}: losses of one model wanted, found {len(read)}")
+    return [fit.predict(read[0])]

@@ -1,0 +1,74 @@
+"""Printing: tables on stdout, progress on stderr."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout."""
+    click.echo(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))
+
+
+def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> None:
+    """A plain table: first column left, the rest right; a cell that starts with * is the best of its row."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        title=title or None,
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+    )
+    for i, name in enumerate(header):
+        table.add_column(Text(name, style="dim"), justify="left" if i == 0 else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(cell, style="bold green" if cell.startswith("*") else "") for cell in row))
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=220)
+    console.print(table)
+
+
+def number(value: float, form: str = ".2e") -> str:
+    """A number, or a dash where there is none."""
+    return format(value, form) if math.isfinite(value) else "–"
+
+
+@contextmanager
+def progress(label: str, total: int | None = None) -> Iterator[Any]:
+    """A progress bar on stderr; yields a function that advances it and may rename what is being done."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(label, total=total)
+
+        def advance(what: str | None = None, by: int = 1) -> None:
+            bar.update(task, advance=by, description=what or label)
+
+        yield advance

@@ -1,0 +1,78 @@
+"""`report` and `demo`: results to look at."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import click
+
+from benchcast.cli.data import STUDY
+from benchcast.cli.forecast import SPLIT, print_comparison
+from benchcast.cli.output import progress
+
+
+@click.command()
+@STUDY
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Where to write it. Default: report.html in the study.",
+)
+@SPLIT
+def report(study: Path, output: Path | None, split: str | None) -> None:
+    """Write one self-contained HTML file with tables and figures.
+
+    \b
+    benchcast report study -o report.html
+    """
+    from benchcast.evaluate import compare
+    from benchcast.methods import METHODS
+    from benchcast.report import write_report
+    from benchcast.store import Study
+
+    opened = Study.open(study)
+    with progress("comparing", len(METHODS)) as advance:
+        found = compare(opened, split=split, on_method=lambda m: advance(f"comparing: {m}"))
+    target = output or study / "report.html"
+    write_report(target, opened, found)
+    click.echo(f"report: {target}")
+
+
+@click.command()
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("benchcast-demo"),
+    show_default=True,
+    help="Folder to write; an older demo there is replaced.",
+)
+def demo(out: Path) -> None:
+    """Run everything once on the embedded study: fit, compare, forecast, report.
+
+    \b
+    benchcast demo --out benchcast-demo
+    """
+    from benchcast.demo import MARK, SYNTHETIC, make_demo_study
+    from benchcast.errors import InputError
+    from benchcast.evaluate import compare
+    from benchcast.fitting import describe, fit_tasks
+    from benchcast.methods import METHODS
+    from benchcast.report import write_report
+
+    if out.exists():
+        if not (out / MARK).exists():
+            raise InputError(f"{out}: exists and was not made by the demo; take another --out")
+        shutil.rmtree(out)
+    click.echo(SYNTHETIC)
+    study = make_demo_study(out)
+    with progress("comparing", len(METHODS)) as advance:
+        found = compare(study, on_method=lambda m: advance(f"comparing: {m}"))
+    print_comparison(found)
+    for fit in fit_tasks(study, split="size"):
+        fit.save(study.fit_folder(fit.task))
+        click.echo(describe(fit))
+    write_report(out / "report.html", study, found)
+    click.echo(f"\nreport: {out / 'report.html'}   study: {study.root}")
+    click.echo(f"next: benchcast status {study.root}")

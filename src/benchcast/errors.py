@@ -1,0 +1,28 @@
+"""One tree for every failure that a user can mend; the command line prints it as one line.
+
+BenchcastError
+├── InputError      a file or value handed in: where, what was found, what was needed
+├── StudyError      the study folder: absent, damaged, of a newer version, in use
+├── EvidenceError   the study is sound but holds too little for what was asked
+└── MissingExtraError    an optional dependency is not installed
+"""
+
+
+class BenchcastError(Exception):
+    """Base of all deliberate failures; anything else that escapes is a bug."""
+
+
+class InputError(BenchcastError):
+    """A file or value that was handed in cannot be used."""
+
+
+class StudyError(BenchcastError):
+    """The study folder is absent, damaged or made by a newer version."""
+
+
+class EvidenceError(BenchcastError):
+    """The study is sound but lacks what a fit, comparison or forecast needs."""
+
+
+class MissingExtraError(BenchcastError):
+    """An optional dependency is needed here and not installed."""

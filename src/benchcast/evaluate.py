@@ -1,0 +1,199 @@
+"""Every method × task on held-out models: errors, order, intervals and their coverage.
+
+Errors of all folds are pooled. What cannot be said is NaN (null in JSON), never 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import rankdata
+
+from benchcast.errors import EvidenceError, InputError
+from benchcast.evidence import Evidence, Fold, TaskFit
+from benchcast.fitting import check_evidence
+from benchcast.folds import make_folds
+from benchcast.intervals import interval
+from benchcast.methods import METHODS, NEED_FEATURES
+from benchcast.records import Floats, Score
+from benchcast.store import Study
+from benchcast.tables import near
+
+MEASURES = ("mse", "mae", "r2", "spearman", "pairs", "coverage", "width", "n_test")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Forecasts of held-out models by one method on one task."""
+
+    models: tuple[str, ...]
+    families: npt.NDArray[np.str_]
+    observed: Floats
+    forecast: Floats
+    low: Floats
+    high: Floats
+    capability: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What every method makes of the held-out models."""
+
+    split: str
+    methods: tuple[str, ...]
+    tasks: tuple[str, ...]
+    held: dict[tuple[str, str], Held]  # by task and method
+    fits: dict[tuple[str, str], list[TaskFit]]  # one per fold
+    folds: tuple[Fold, ...]
+    noise: dict[str, float]  # expected squared error of a perfect forecast, by task
+    evidence: Evidence
+    left_out: dict[str, str]  # method → why it could not be tried
+
+    def measures(self, task: str, method: str) -> dict[str, float]:
+        """The numbers of one cell."""
+        held = self.held[task, method]
+        return measure(held.observed, held.forecast, held.low, held.high)
+
+    def as_json(self) -> dict[str, Any]:
+        """The contract of `compare --json`."""
+        tasks = {
+            task: {method: {k: _null(v) for k, v in self.measures(task, method).items()} for method in self.methods}
+            for task in self.tasks
+        }
+        noise = {task: _null(v) for task, v in self.noise.items()}
+        return {
+            "split": self.split,
+            "methods": list(self.methods),
+            "tasks": tasks,
+            "noise_floor": noise,
+            "left_out": self.left_out,
+        }
+
+
+def compare(
+    study: Study,
+    tasks: Sequence[str] = (),
+    *,
+    split: str | None = None,
+    methods: Sequence[str] = (),
+    on_method: Callable[[str], None] | None = None,
+) -> Comparison:
+    """Fit every method on the training models of every fold and forecast the models held out."""
+    evidence = study.evidence(tasks)
+    name, folds = make_folds(study.infos(evidence.models), split)
+    for fold in folds:
+        _check_fold(evidence, fold, name)
+    wanted = tuple(methods) or tuple(METHODS)
+    for method in wanted:
+        if method not in METHODS:
+            raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{near(method, METHODS)}")
+    left_out = {m: "needs features of a scorer" for m in wanted if m in NEED_FEATURES and evidence.features is None}
+    held, fits = {}, {}
+    for method in wanted:
+        if method in left_out:
+            continue
+        if on_method is not None:
+            on_method(method)
+        by_fold = METHODS[method](evidence, folds)
+        for t, task in enumerate(evidence.tasks):
+            own = [row[t] for row in by_fold]
+            fits[task.name, method] = own
+            held[task.name, method] = _hold(evidence, folds, own, t)
+    tried = tuple(m for m in wanted if m not in left_out)
+    names = tuple(t.name for t in evidence.tasks)
+    noise = noise_floor(evidence, study.scores(), folds)
+    return Comparison(name, tried, names, held, fits, tuple(folds), noise, evidence, left_out)
+
+
+def _check_fold(evidence: Evidence, fold: Fold, split: str) -> None:
+    check_evidence(evidence, fold)
+    if not fold.test.any():
+        raise EvidenceError(
+            f"split {split!r}: no test models; "
+            + (
+                "mark some in models.csv"
+                if split == "column"
+                else "a family needs three sizes (params in models.csv); or take --split family"
+            )
+        )
+
+
+def _hold(evidence: Evidence, folds: Sequence[Fold], fits: Sequence[TaskFit], t: int) -> Held:
+    parts = []
+    for fold, fit in zip(folds, fits, strict=True):
+        rows = fold.test & np.isfinite(evidence.accuracy[t])
+        capability = fit.capability(evidence.nats[rows], evidence.flops[rows])
+        forecast = fit.law.accuracy(capability)
+        low, high = interval(fit, capability, forecast)
+        parts.append((np.flatnonzero(rows), forecast, low, high, capability))
+    rows, forecast, low, high, capability = (np.concatenate(x) for x in zip(*parts, strict=True))
+    models = tuple(evidence.models[i] for i in rows)
+    return Held(models, evidence.families[rows], evidence.accuracy[t][rows], forecast, low, high, capability)
+
+
+def measure(observed: Floats, forecast: Floats, low: Floats, high: Floats) -> dict[str, float]:
+    """Errors, order and coverage of forecasts; NaN where they cannot be said."""
+    n = int(np.isfinite(observed).sum())
+    if not n or not np.isfinite(forecast).all():
+        return {**dict.fromkeys(MEASURES, math.nan), "n_test": n}
+    error = forecast - observed
+    spread = float(np.sum((observed - observed.mean()) ** 2))
+    inside = (observed >= low) & (observed <= high)
+    has_interval = bool(np.isfinite(low).all())
+    return {
+        "mse": float(np.mean(error**2)),
+        "mae": float(np.mean(np.abs(error))),
+        "r2": 1 - float(np.sum(error**2)) / spread if spread > 0 else math.nan,
+        "spearman": _spearman(observed, forecast),
+        "pairs": _pairs(observed, forecast),
+        "coverage": float(inside.mean()) if has_interval else math.nan,
+        "width": float(np.mean(high - low)) if has_interval else math.nan,
+        "n_test": n,
+    }
+
+
+def _spearman(a: Floats, b: Floats) -> float:
+    if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
+        return math.nan
+    return float(np.corrcoef(rankdata(a), rankdata(b))[0, 1])
+
+
+def _pairs(observed: Floats, forecast: Floats) -> float:
+    """Share of pairs with different scores that the forecast puts in the right order; a tie is half right."""
+    i, j = np.triu_indices(len(observed), 1)
+    truth = np.sign(observed[i] - observed[j])
+    agree = truth * np.sign(forecast[i] - forecast[j])
+    return float((agree[truth != 0] + 1).mean() / 2) if (truth != 0).any() else math.nan
+
+
+def noise_floor(evidence: Evidence, scores: Sequence[Score], folds: Sequence[Fold]) -> dict[str, float]:
+    """Mean squared error that score noise alone leaves, on the held-out models of each task.
+
+    From split halves of the items where the even-numbered ones were counted, else from the binomial
+    variance where the number of items is known.
+    """
+    tested = {m for fold in folds for m, on in zip(evidence.models, fold.test, strict=True) if on}
+    floor = {}
+    for task in evidence.tasks:
+        own = [s for s in scores if s.task == task.name and s.model in tested and s.n_items >= 2]
+        floor[task.name] = float(np.mean([_score_variance(s) for s in own])) if own else math.nan
+    return floor
+
+
+def _score_variance(score: Score) -> float:
+    even = np.ceil(score.n_items / 2)
+    odd = score.n_items - even
+    if not np.isfinite(score.right_even):
+        return score.accuracy * (1 - score.accuracy) / score.n_items
+    right = round(score.accuracy * score.n_items)
+    difference = score.right_even / even - (right - score.right_even) / odd
+    return float(difference**2 * even * odd / score.n_items**2)
+
+
+def _null(value: float) -> float | None:
+    return value if math.isfinite(value) else None

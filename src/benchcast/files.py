@@ -1,0 +1,111 @@
+"""Files that are whole or absent, and names that stay inside the study."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchcast.errors import StudyError
+
+LOCK_SECONDS = 60.0
+LONGEST_NAME = 120  # bytes; room for an ending and a temporary mark on any file system
+PLAIN = "-_.@+=,()[] "  # beside letters and digits of any script
+
+
+def file_name(name: str) -> str:
+    """A file name for any model or task: the name itself where that is safe, else an escaped form.
+
+    Different names give different file names; none can leave its folder, hide or grow too long.
+    """
+    ends = len(name) - len(name.strip(" ."))  # a leading dot hides a file, an ending space or dot may vanish
+    escaped = "".join(_escape(c) if (ends and c in " .") or not (c.isalnum() or c in PLAIN) else c for c in name)
+    if len(escaped.encode()) <= LONGEST_NAME:
+        return escaped
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    short = escaped.encode()[: LONGEST_NAME - 17].decode(errors="ignore")
+    return f"{short}-{digest}"
+
+
+def _escape(character: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in character.encode())
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name[:60]}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_whole(path: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a temporary file, then put it in place in one step."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = _temporary(path)
+    try:
+        write(temporary)
+        _sync(temporary)
+        temporary.replace(path)
+        _sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small text file whole."""
+
+    def write(temporary: Path) -> None:
+        temporary.write_text(text, encoding="utf-8", newline="")
+
+    write_whole(path, write)
+
+
+def write_folder(path: Path, fill: Callable[[Path], None]) -> None:
+    """Let `fill` make a temporary folder, then put it in place of whatever was there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary, old = _temporary(path), _temporary(path)
+    temporary.mkdir()
+    try:
+        fill(temporary)
+        for file in temporary.iterdir():
+            _sync(file)
+        _sync(temporary)
+        if path.exists():
+            path.rename(old)
+        temporary.rename(path)
+        _sync(path.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a killed process left unfinished; call it while holding the lock."""
+    for left in folder.glob(".*.tmp"):
+        if left.is_dir():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            left.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(root: Path) -> Iterator[None]:
+    """Hold the study's lock: one writer at a time, others wait their turn."""
+    from filelock import FileLock, Timeout
+
+    try:
+        with FileLock(root / ".lock", timeout=LOCK_SECONDS):
+            for folder in (root, *(d for d in root.iterdir() if d.is_dir())):
+                sweep(folder)
+            yield
+    except Timeout as error:
+        raise StudyError(f"{root}: another process has been writing for {LOCK_SECONDS:g} s; try again") from error

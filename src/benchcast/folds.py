@@ -1,0 +1,74 @@
+"""Which models learn, choose and test: splits for evaluation, and folds inside the training models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from benchcast.errors import EvidenceError
+from benchcast.evidence import Fold
+from benchcast.records import Bools, ModelInfo
+
+SPLITS = ("column", "size", "family")
+MOST_INNER_FOLDS = 10
+
+
+def family_names(models: Sequence[ModelInfo]) -> npt.NDArray[np.str_]:
+    """The family of each model; a model without one is a family of its own."""
+    return np.array([m.family or f"model {m.model}" for m in models])
+
+
+def make_folds(models: Sequence[ModelInfo], split: str | None) -> tuple[str, list[Fold]]:
+    """The split's name and its folds. Without a name: the split column if filled, else by size."""
+    name = split or ("column" if any(m.split for m in models) else "size")
+    if name == "family":
+        return name, _leave_one_family_out(family_names(models))
+    role = np.array([m.split for m in models]) if name == "column" else split_by_size(models)
+    if name not in SPLITS:
+        raise EvidenceError(f"split {name!r} is not known; take one of {', '.join(SPLITS)}")
+    if name == "column" and not any(role):
+        raise EvidenceError("split 'column': no model has a split in models.csv; fill it or take --split size")
+    return name, [Fold(role == "train", role == "validation", role == "test")]
+
+
+def _leave_one_family_out(families: npt.NDArray[np.str_]) -> list[Fold]:
+    names = np.unique(families)
+    if len(names) < 2:
+        raise EvidenceError(f"split 'family' needs at least 2 families, found {len(names)}: {', '.join(names)}")
+    nobody = np.zeros(len(families), bool)
+    return [Fold(families != name, nobody, families == name) for name in names]
+
+
+def split_by_size(models: Sequence[ModelInfo]) -> npt.NDArray[np.str_]:
+    """Per family by parameters: largest tests, second largest validates, the rest train.
+
+    Fewer than three sizes: train only. All checkpoints of one size stay together.
+    """
+    families = family_names(models)
+    params = np.array([m.params for m in models], np.float64)
+    role = np.full(len(models), "train", dtype="<U10")
+    for family in np.unique(families):
+        sizes = np.unique(params[(families == family) & np.isfinite(params)])
+        if len(sizes) >= 3:
+            role[(families == family) & (params == sizes[-1])] = "test"
+            role[(families == family) & (params == sizes[-2])] = "validation"
+    return role
+
+
+def inner_folds(families: npt.NDArray[np.str_], seen: Bools) -> list[Bools]:
+    """Sets of seen models to hide in turn, whole families together.
+
+    Families are dealt out to at most ten sets, large ones first, so that sets are of like size. With a
+    single family there is nothing to hide but models, so models are dealt out instead.
+    """
+    units = families if len(np.unique(families[seen])) >= 2 else np.arange(len(families)).astype(str)
+    names, counts = np.unique(units[seen], return_counts=True)
+    sets: list[list[str]] = [[] for _ in range(min(len(names), MOST_INNER_FOLDS))]
+    load = np.zeros(len(sets))
+    for i in np.argsort(-counts, kind="stable"):
+        lightest = int(np.argmin(load))
+        sets[lightest].append(names[i])
+        load[lightest] += counts[i]
+    return [seen & np.isin(units, members) for members in sets if members]

@@ -1,0 +1,62 @@
+"""Prediction intervals from errors on families that a forecast was not shown.
+
+Errors of one family are alike, so a new model is a draw of a family first: with F families there are F
+independent observations, however many checkpoints each has. The scale is therefore the mean over
+families of their mean squared error, and the interval is Student's t with F − 1 degrees of freedom, for
+the new family's draw and for the error of the scale's centre (1 + 1/F). Split-conformal intervals over
+families would need at least nine families to promise 90%.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import t as student
+
+from benchcast.evidence import HonestErrors, TaskFit
+from benchcast.records import Floats
+
+LEVEL = 0.90
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How far forecasts of unseen models miss."""
+
+    scale: float  # root mean squared error of an unseen family; NaN where it cannot be said
+    families: int
+    half_width: float  # of the 90% interval inside the training range
+
+
+def spread_of(honest: HonestErrors) -> Spread:
+    """The spread that a set of honest errors supports."""
+    if not len(honest.errors):
+        return Spread(np.nan, 0, np.nan)
+    names, index = np.unique(honest.families, return_inverse=True)
+    squares = np.bincount(index, weights=honest.errors**2) / np.bincount(index)
+    groups = len(names)
+    if groups == 1:  # nothing is known of other families: the models stand in for them
+        squares = honest.errors**2
+        groups = len(squares)
+    if groups < 2:
+        return Spread(float(np.sqrt(squares.mean())), len(names), np.nan)
+    scale = float(np.sqrt(squares.mean()))
+    reach = float(student.ppf(0.5 + LEVEL / 2, groups - 1)) * np.sqrt(1 + 1 / groups)
+    return Spread(scale, len(names), scale * reach)
+
+
+def interval(fit: TaskFit, capability: npt.ArrayLike, accuracy: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """Low and high end for forecasts; they widen with the distance from the training models."""
+    half = spread_of(fit.honest).half_width * (1 + distance(fit, capability))
+    a = np.asarray(accuracy, np.float64)
+    return np.clip(a - half, 0, 1), np.clip(a + half, 0, 1)
+
+
+def distance(fit: TaskFit, capability: npt.ArrayLike) -> Floats:
+    """How far outside the training models a capability lies, in units of their range; 0 inside."""
+    c = np.asarray(capability, np.float64)
+    low, high = fit.range
+    outside = np.maximum(np.maximum(low - c, c - high), 0)
+    return outside / (high - low) if high > low else np.zeros_like(outside)

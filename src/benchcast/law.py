@@ -1,0 +1,190 @@
+"""The sigmoid law from capability to accuracy (equation 2) and its Levenberg–Marquardt fit.
+
+One implementation fits any number of laws at once, on numpy arrays or torch tensors alike.
+Axes: … problems (tasks, folds, restarts), M models.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from array_api_compat import array_namespace
+
+from benchcast.records import Floats
+
+Array = Any  # a numpy array or a torch tensor
+
+STEEPEST = 60.0  # log-odds per standard deviation of capability; a perfect step would be infinite
+HIGHEST = 30.0  # log-odds at the mean capability
+
+
+@dataclass(frozen=True, slots=True)
+class SigmoidLaw:
+    """Accuracy as a function of capability (equation 2).
+
+    Capability is a weighted loss, so lower is better and `slope` is negative for any task that
+    improves with capability. `offset` is the log-odds at capability 0: unlike the midpoint it stays
+    finite when the slope is 0.
+    """
+
+    slope: float  # α
+    offset: float  # −α β
+    chance: float  # γ: what guessing gets; 0 for open-ended tasks
+    failure: str = ""  # why there is no law, empty when there is one
+
+    @property
+    def midpoint(self) -> float:
+        """β: the capability halfway between chance and 1."""
+        return -self.offset / self.slope if self.slope else math.nan
+
+    def accuracy(self, capability: npt.ArrayLike) -> Floats:
+        """Forecast; NaN everywhere if the fit failed."""
+        log_odds = self.slope * np.asarray(capability, np.float64) + self.offset
+        return self.chance + (1 - self.chance) * sigmoid(log_odds)
+
+
+@dataclass(frozen=True, slots=True)
+class Laws:
+    """Many fitted laws: log-odds = slope · capability + offset."""
+
+    slope: Array
+    offset: Array
+    mse: Array
+    converged: Array
+
+
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + exp(−x)) without overflow."""
+    return 0.5 * (1 + array_namespace(x).tanh(0.5 * x))
+
+
+def fit_law(
+    capability: npt.ArrayLike, accuracy: npt.ArrayLike, chance: float, *, weight: npt.ArrayLike | None = None
+) -> SigmoidLaw:
+    """One law; points with a NaN on either side are left out. A fit that fails says so in `failure`."""
+    c = np.asarray(capability, np.float64)
+    a = np.asarray(accuracy, np.float64)
+    w = np.ones_like(a) if weight is None else np.asarray(weight, np.float64)
+    usable = np.isfinite(c) & np.isfinite(a) & (w > 0)
+
+    def failed(why: str) -> SigmoidLaw:
+        return SigmoidLaw(math.nan, math.nan, chance, why)
+
+    if usable.sum() < 2:
+        return failed(f"{usable.sum()} usable models, a law has two parameters")
+    if np.ptp(c[usable]) <= 1e-12 * max(1.0, float(np.abs(c[usable]).max())):
+        return failed("all capabilities are equal")
+    laws = fit_laws(c[usable], a[usable], np.asarray(chance), weight=w[usable])
+    if not bool(laws.converged):
+        return failed("Levenberg–Marquardt did not converge from any start")
+    return SigmoidLaw(float(laws.slope), float(laws.offset), chance)
+
+
+def fit_laws(
+    capability: Array,
+    accuracy: Array,
+    chance: Array,
+    *,
+    weight: Array | None = None,
+    start: Laws | None = None,
+    steps: int = 200,
+) -> Laws:
+    """Fit a law to every row by least squares in accuracy (equation 4), several starts each.
+
+    Models of weight 0 do not count and may hold NaN accuracy. With `start`, only that start is
+    tried: how Algorithm 2 follows its law from step to step.
+    """
+    xp = array_namespace(capability)
+    w = xp.ones_like(accuracy) if weight is None else weight
+    w = w / xp.sum(w, axis=-1, keepdims=True)
+    a = xp.where(w > 0, accuracy, xp.zeros_like(accuracy))
+    mean = xp.sum(w * capability, axis=-1, keepdims=True)
+    spread = xp.sqrt(xp.sum(w * (capability - mean) ** 2, axis=-1, keepdims=True))
+    spread = xp.where(spread > 0, spread, xp.ones_like(spread))
+    z = (capability - mean) / spread
+    gamma = chance[..., None]
+    if start is None:
+        u, v = _starts(z, a, gamma, w)
+        tried = _levenberg_marquardt(u, v, (z[None], a[None], gamma[None], w[None]), steps)
+        u, v, sse, converged = _best_of(tried)
+    else:
+        u = (start.slope * spread[..., 0])[..., None]
+        v = (start.offset + start.slope * mean[..., 0])[..., None]
+        u, v, sse, converged = _levenberg_marquardt(u, v, (z, a, gamma, w), steps)
+    slope = u / spread
+    offset = v - slope * mean
+    return Laws(slope[..., 0], offset[..., 0], sse[..., 0], converged[..., 0])
+
+
+Point = tuple[Array, Array, Array, Array]
+
+
+def _starts(z: Array, a: Array, gamma: Array, w: Array) -> tuple[Array, Array]:
+    """Slopes and offsets to start from, on standardised capability: a regression of the clipped log-odds,
+    and falling and rising curves with their midpoint left, right and in the middle."""
+    xp = array_namespace(z)
+    q = xp.clip((a - gamma) / (1 - gamma), 0.02, 0.98)
+    log_odds = xp.log(q / (1 - q))
+    v0 = xp.sum(w * log_odds, axis=-1, keepdims=True)
+    u0 = xp.sum(w * z * (log_odds - v0), axis=-1, keepdims=True)
+    guesses = [(u0, v0), (3 * u0, 3 * v0)]
+    one = xp.ones_like(u0)
+    guesses += [(u * one, -u * at * one) for u in (-3.0, 3.0) for at in (-1.5, 0.0, 1.5)]
+    return xp.stack([u for u, _ in guesses]), xp.stack([v for _, v in guesses])
+
+
+def _best_of(tried: Point) -> Point:
+    """The start with the least error, for every problem."""
+    xp = array_namespace(tried[0])
+    best = tuple(x[0] for x in tried)
+    for k in range(1, tried[0].shape[0]):
+        better = tried[2][k] < best[2]
+        best = tuple(xp.where(better, x[k], old) for x, old in zip(tried, best, strict=True))
+    return best
+
+
+def _errors(u: Array, v: Array, data: Point) -> tuple[Array, Array, Array]:
+    """Residuals, the derivative of accuracy by log-odds, and the weighted squared error."""
+    z, a, gamma, w = data
+    s = sigmoid(u * z + v)
+    residual = gamma + (1 - gamma) * s - a
+    return (
+        residual,
+        (1 - gamma) * s * (1 - s),
+        array_namespace(z).sum(w * residual**2, axis=-1, keepdims=True),
+    )
+
+
+def _levenberg_marquardt(u: Array, v: Array, data: Point, steps: int) -> Point:
+    """Damped Gauss–Newton steps in slope and offset; each problem keeps a damping of its own."""
+    xp = array_namespace(u)
+    z, _, _, w = data
+    residual, rise, sse = _errors(u, v, data)
+    damping = 1e-2 * xp.ones_like(sse)
+    settled = sse < 0
+    for _ in range(steps):
+        wj = w * rise
+        g_v = xp.sum(wj * residual, axis=-1, keepdims=True)
+        g_u = xp.sum(wj * residual * z, axis=-1, keepdims=True)
+        h_vv = xp.sum(wj * rise, axis=-1, keepdims=True) * (1 + damping) + 1e-15
+        h_uv = xp.sum(wj * rise * z, axis=-1, keepdims=True)
+        h_uu = xp.sum(wj * rise * z * z, axis=-1, keepdims=True) * (1 + damping) + 1e-15
+        det = h_uu * h_vv - h_uv * h_uv
+        u_new = xp.clip(u - (h_vv * g_u - h_uv * g_v) / det, -STEEPEST, STEEPEST)
+        v_new = xp.clip(v - (h_uu * g_v - h_uv * g_u) / det, -HIGHEST, HIGHEST)
+        residual_new, rise_new, sse_new = _errors(u_new, v_new, data)
+        better = sse_new <= sse
+        moved = xp.abs(u_new - u) + xp.abs(v_new - v)
+        flat = (xp.abs(sse - sse_new) <= 1e-12 * sse + 1e-18) & (damping < 1)
+        settled = settled | flat | (moved <= 1e-9 * (1 + xp.abs(u) + xp.abs(v)))
+        u, v = xp.where(better, u_new, u), xp.where(better, v_new, v)
+        residual, rise = xp.where(better, residual_new, residual), xp.where(better, rise_new, rise)
+        sse = xp.where(better, sse_new, sse)
+        damping = xp.clip(xp.where(better, damping / 8, damping * 6), 1e-12, 1e12)
+        if bool(xp.all(settled)):
+            break
+    return u, v, sse, settled & xp.isfinite(sse)

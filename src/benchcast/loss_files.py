@@ -1,0 +1,272 @@
+"""Losses made elsewhere → `TokenLosses`: JSONL, Parquet, or a wide CSV of models × texts.
+
+Whatever is wrong is said with the file, the text and the position; nothing is repaired in silence.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchcast.errors import InputError
+from benchcast.records import Floats, Ints, TextSet, TokenLosses
+
+UNITS = ("bits-per-byte", "nats")
+ABOUT = ("model", "tokenizer", "bos", "backend", "backend_version", "dtype", "texts")
+
+
+def read_losses(path: Path, texts: TextSet, *, unit: str | None = None) -> list[TokenLosses]:
+    """All models in one file; the ending says what kind it is."""
+    kind = path.suffix.lower()
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    if kind == ".csv":
+        return read_wide(path, texts, unit)
+    if kind in (".jsonl", ".ndjson"):
+        return list(_by_model(path, _jsonl_rows(path), texts, {}))
+    if kind == ".parquet":
+        return [read_parquet(path, texts)]
+    raise InputError(f"{path}: losses come as .jsonl, .parquet or a wide .csv, not {kind or 'a file without ending'!r}")
+
+
+def _jsonl_rows(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8") as lines:
+        try:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield _jsonl_row(line, f"{path}: line {number}")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path}: not UTF-8 text ({error.reason}); is it really JSONL?") from error
+
+
+def _jsonl_row(line: str, where: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise InputError(f"{where}: not JSON ({error})") from error
+    if not isinstance(row, dict) or not {"text_id", "bounds", "nats"} <= row.keys():
+        found = ", ".join(row) if isinstance(row, dict) else type(row).__name__
+        raise InputError(f"{where}: a row needs text_id, bounds and nats, found {found}")
+    return row
+
+
+def _by_model(
+    path: Path, rows: Iterator[dict[str, Any]], texts: TextSet, about: dict[str, str]
+) -> Iterator[TokenLosses]:
+    """Rows grouped by their `model` column, else the file's name without its last ending."""
+    grouped: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        grouped.setdefault(str(row.get("model") or path.stem), []).append(row)
+    if not grouped:
+        raise InputError(f"{path}: no rows")
+    for model, own in grouped.items():
+        ids = [str(r["text_id"]) for r in own]
+        bounds = [_numbers(r["bounds"], np.int64, path, r["text_id"], "bounds") for r in own]
+        nats = [_numbers(r["nats"], np.float64, path, r["text_id"], "nats") for r in own]
+        yield check_losses(path, model, ids, bounds, nats, texts, about)
+
+
+def _numbers(values: Any, dtype: type, path: Path, text_id: str, what: str) -> npt.NDArray[Any]:
+    """A list as an array; null becomes NaN, a written NaN or infinity is refused."""
+    try:
+        if what == "bounds":
+            array = np.array(values, np.float64)
+            if array.ndim != 1 or not np.array_equal(array, np.floor(array)):
+                raise ValueError("not whole numbers")
+            return array.astype(dtype)
+        if any(v is not None and not math.isfinite(v) for v in values):
+            raise InputError(
+                f"{path}: text {text_id!r} has nats that are NaN or infinite; write null where there is no loss"
+            )
+        return np.array([math.nan if v is None else v for v in values], dtype)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{path}: text {text_id!r}: {what} must be a list of numbers ({error})") from error
+
+
+def check_losses(
+    path: Path | str,
+    model: str,
+    ids: Sequence[str],
+    bounds: Sequence[Ints],
+    nats: Sequence[Floats],
+    texts: TextSet,
+    about: dict[str, str],
+) -> TokenLosses:
+    """One model's rows, checked against the texts and laid end to end.
+
+    Texts without a row become one token without a loss, and so leave the common support.
+    """
+    if not model.strip():
+        raise InputError(f"{path}: a model needs a name")
+    rows: dict[int, tuple[Ints, Floats]] = {}
+    for text_id, b, n in zip(ids, bounds, nats, strict=True):
+        where = f"{path}: text {text_id!r}"
+        if text_id not in texts.index:
+            raise InputError(f"{where} is not in the study; are these losses of another set of texts?")
+        i = texts.index[text_id]
+        if i in rows:
+            raise InputError(f"{where} occurs twice for model {model!r}")
+        _check_text(where, b, n, int(texts.starts[i + 1] - texts.starts[i]))
+        rows[i] = (b, n)
+    counts, edges, all_nats = [], [np.zeros(1, np.int64)], []
+    for i in range(len(texts)):
+        start, stop = texts.starts[i : i + 2]
+        b, n = rows.get(i, (np.array([0, stop - start]), np.array([np.nan])))
+        counts.append(len(n))
+        edges.append(b[1:] + start)
+        all_nats.append(n)
+    together = np.maximum(np.concatenate(all_nats), 0.0)
+    return TokenLosses(
+        model, np.array(counts, np.int64), np.concatenate(edges), together, {**about, "texts": texts.digest}
+    )
+
+
+def _check_text(where: str, bounds: Ints, nats: Floats, length: int) -> None:
+    if len(bounds) != len(nats) + 1:
+        raise InputError(f"{where}: {len(nats)} nats need {len(nats) + 1} bounds, found {len(bounds)}")
+    if bounds[0] != 0:
+        raise InputError(f"{where}: bounds start at {bounds[0]}, they must start at 0")
+    if (np.diff(bounds) < 0).any():
+        at = int(np.argmax(np.diff(bounds) < 0))
+        raise InputError(f"{where}: bounds decrease from {bounds[at]} to {bounds[at + 1]}")
+    if bounds[-1] != length:
+        raise InputError(
+            f"{where} covers bytes 0..{bounds[-1]}, the text has {length}; "
+            "was another version of the texts scored, or are bounds in characters?"
+        )
+    if np.isinf(nats).any():
+        raise InputError(f"{where} has infinite nats")
+    if (nats < -1e-6).any():
+        hint = "; are these log-probabilities? nats are −log p" if np.nanmax(nats) <= 0 else ""
+        raise InputError(f"{where} has negative nats ({np.nanmin(nats):.4g}){hint}")
+
+
+def read_parquet(path: Path, texts: TextSet) -> TokenLosses:
+    """One model's losses as the study stores them, or as anyone wrote them in that shape."""
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        first = str(error).splitlines()[0]
+        raise InputError(f"{path}: not a whole Parquet file ({first})") from error
+    missing = {"text_id", "bounds", "nats"} - set(table.column_names)
+    if missing:
+        raise InputError(f"{path}: no column {', '.join(sorted(missing))}; found {', '.join(table.column_names)}")
+    about = {k.decode(): v.decode() for k, v in (table.schema.metadata or {}).items() if k.decode() in ABOUT}
+    if about.get("texts", texts.digest) != texts.digest:
+        raise InputError(
+            f"{path}: scored on texts {about['texts']}, the study's texts are {texts.digest}; "
+            "was another version of the texts scored? (collect the losses again)"
+        )
+    names = set(table["model"].to_pylist()) if "model" in table.column_names else {about.pop("model", path.stem)}
+    if len(names) != 1:
+        raise InputError(f"{path}: a Parquet file holds one model, found {len(names)}")
+    ids = [str(i) for i in table["text_id"].to_pylist()]
+    bounds = _lists(path, table["bounds"], ids, "bounds")
+    nats = _lists(path, table["nats"], ids, "nats")
+    about.pop("model", None)
+    return check_losses(path, str(names.pop()), ids, bounds, nats, texts, about)
+
+
+def _lists(path: Path, column: pa.ChunkedArray, ids: Sequence[str], what: str) -> list[npt.NDArray[Any]]:
+    """A list column as arrays; null in a list of nats becomes NaN."""
+    array = column.combine_chunks()
+    if not (pa.types.is_list(array.type) or pa.types.is_large_list(array.type)) or array.null_count:
+        raise InputError(f"{path}: column {what} must hold a list of numbers for every text, found {array.type}")
+    flat, offsets = array.flatten(), array.offsets.to_numpy() - array.offsets[0].as_py()
+    try:
+        if what == "bounds":
+            values: npt.NDArray[Any] = flat.cast(pa.int64()).to_numpy()
+        else:
+            values = flat.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InputError(f"{path}: column {what} must hold numbers, without gaps in bounds ({error})") from error
+    if what == "nats":
+        wrong = np.isnan(values) & ~flat.is_null().to_numpy(zero_copy_only=False)
+        if wrong.any():
+            text_id = ids[int(np.searchsorted(offsets, np.argmax(wrong), side="right")) - 1]
+            raise InputError(f"{path}: text {text_id!r} has nats that are NaN; write null where there is no loss")
+    return np.split(values, offsets[1:-1])
+
+
+def read_wide(path: Path, texts: TextSet, unit: str | None) -> list[TokenLosses]:
+    """A CSV with a column `model` and one column a text; each text is then one token."""
+    if unit not in UNITS:
+        raise InputError(f"{path}: a wide CSV does not say its unit; add --unit {' or --unit '.join(UNITS)}")
+    rows = read_csv(path)
+    if not rows or "model" not in rows[0]:
+        raise InputError(f"{path}: a wide CSV of losses needs a column 'model' and one column a text")
+    columns = [c for c in rows[0] if c != "model"]
+    lengths = np.diff(texts.starts)
+    out = []
+    for row in rows:
+        bounds, nats = [], []
+        for text_id in columns:
+            if text_id not in texts.index:
+                raise InputError(f"{path}: column {text_id!r} is no text of the study")
+            length = int(lengths[texts.index[text_id]])
+            value = _cell(path, row["model"], text_id, row[text_id])
+            nats.append(np.array([value * length * math.log(2) if unit == "bits-per-byte" else value]))
+            bounds.append(np.array([0, length]))
+        out.append(check_losses(path, row["model"], columns, bounds, nats, texts, {"backend": f"wide CSV, {unit}"}))
+    return out
+
+
+def _cell(path: Path, model: str, text_id: str, cell: str) -> float:
+    if cell.strip() == "":
+        return math.nan
+    try:
+        value = float(cell)
+    except ValueError as error:
+        raise InputError(f"{path}: model {model!r}, text {text_id!r}: {cell!r} is not a number") from error
+    if not math.isfinite(value):
+        raise InputError(
+            f"{path}: model {model!r}, text {text_id!r}: {cell}; leave the cell empty where there is no loss"
+        )
+    return value
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """Rows of a CSV with a header, all cells as text."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as lines:
+            reader = csv.DictReader(lines, strict=True)
+            header = [h.strip() for h in reader.fieldnames or []]
+            twice = {h for h in header if header.count(h) > 1}
+            if twice:
+                raise InputError(f"{path}: column {', '.join(sorted(twice))} occurs twice")
+            reader.fieldnames = header
+            rows = list(reader)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path}: not a CSV file in UTF-8 ({error})") from error
+    for number, row in enumerate(rows, start=2):
+        if None in row or None in row.values():
+            raise InputError(f"{path}: line {number} has another number of cells than the header")
+    return rows
+
+
+def write_parquet(path: Path, losses: TokenLosses, texts: TextSet, *, half: bool = False) -> None:
+    """The study's own form: one row a text, nats as float32, or as float16 where space counts."""
+    offsets = np.concatenate([[0], np.cumsum(losses.counts)])
+    bounds = [b.astype(np.int32) for b in losses.text_bounds(texts.starts)]
+    bounds_offsets = np.concatenate([[0], np.cumsum(losses.counts + 1)]).astype(np.int32)
+    values = pa.array(losses.nats.astype(np.float16 if half else np.float32), from_pandas=True)
+    about = {**losses.about, "model": losses.model, "texts": texts.digest}
+    table = pa.table(
+        {
+            "text_id": pa.array([t.id for t in texts]),
+            "bounds": pa.ListArray.from_arrays(pa.array(bounds_offsets), pa.array(np.concatenate(bounds))),
+            "nats": pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values),
+        }
+    ).replace_schema_metadata(about)
+    pq.write_table(table, path, compression="zstd")

@@ -1,0 +1,117 @@
+"""Forecasts whose weights are given, not learned: only the law is fitted.
+
+The law learns from training and validation models alike: there is nothing to choose.
+Axes: F folds, T tasks, M models, I inner folds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from benchcast.evidence import Evidence, Fold, HonestErrors, TaskFit
+from benchcast.folds import inner_folds
+from benchcast.law import SigmoidLaw, fit_law, fit_laws, sigmoid
+from benchcast.records import Bools, Floats, Task
+
+OUT_OF_FAMILY = "each training family in turn left out of the law"
+
+
+def all_token(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
+    """Mean loss of all tokens."""
+    return _by_mask("all-token", evidence, folds, [np.ones_like(evidence.tokens.answer)] * len(evidence.tasks))
+
+
+def source_token(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
+    """Mean loss of the tokens of the task's own texts."""
+    return _by_mask("source-token", evidence, folds, [own_tokens(evidence, t) for t in evidence.tasks])
+
+
+def label_token(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
+    """Mean loss of the answers of the task's own texts."""
+    masks = [own_tokens(evidence, t) & evidence.tokens.answer for t in evidence.tasks]
+    return _by_mask("label-token", evidence, folds, masks)
+
+
+def compute(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
+    """Training FLOPs, on a log scale."""
+    known = evidence.flops > 0
+    x = np.log10(evidence.flops, where=known, out=np.full(len(known), np.nan))
+    reading = [(np.ones(1, np.float32), 1.0, x)] * len(evidence.tasks)
+    return _fit_given("compute", "flops", evidence, folds, reading, "no training model has its FLOPs in models.csv")
+
+
+def constant(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
+    """The mean accuracy of the training models."""
+    fits = []
+    for fold in folds:
+        row = []
+        for task, accuracy in zip(evidence.tasks, evidence.accuracy, strict=True):
+            known = fold.seen & np.isfinite(accuracy)
+            mean = float(accuracy[known].mean())
+            hidden = [inner & known for inner in inner_folds(evidence.families, known)]
+            errors = np.concatenate([accuracy[known & ~h].mean() - accuracy[h] for h in hidden])
+            who = np.concatenate([evidence.families[h] for h in hidden])
+            log_odds = float(np.log(mean / (1 - mean))) if 0 < mean < 1 else np.copysign(40.0, mean - 0.5)
+            law = SigmoidLaw(0.0, log_odds, 0.0)
+            honest = HonestErrors(errors, who, OUT_OF_FAMILY)
+            row.append(TaskFit(task, "constant", "nothing", np.zeros(0, np.float32), 1.0, law, honest, (0.0, 0.0)))
+        fits.append(row)
+    return fits
+
+
+def own_tokens(evidence: Evidence, task: Task) -> Bools:
+    """Tokens of the task's own texts."""
+    return evidence.tokens.of_sources(task.sources)
+
+
+def _by_mask(method: str, evidence: Evidence, folds: Sequence[Fold], masks: Sequence[Bools]) -> list[list[TaskFit]]:
+    reading = []
+    for mask in masks:
+        n = int((mask & evidence.tokens.supported).sum())
+        weights = mask.astype(np.float32)
+        x = evidence.nats @ weights / evidence.characters if n else np.full(len(evidence.models), np.nan)
+        reading.append((weights, evidence.characters, np.asarray(x, np.float64)))
+    return _fit_given(method, "nats", evidence, folds, reading, "the study has no such tokens for this task")
+
+
+def _fit_given(
+    method: str,
+    reads: str,
+    evidence: Evidence,
+    folds: Sequence[Fold],
+    reading: Sequence[tuple[npt.NDArray[np.float32], float, Floats]],
+    if_absent: str,
+) -> list[list[TaskFit]]:
+    """Fit the law of every fold and task on capabilities that are already known."""
+    fits = []
+    for fold in folds:
+        row = []
+        for task, accuracy, (weights, unit, x) in zip(evidence.tasks, evidence.accuracy, reading, strict=True):
+            known = fold.seen & np.isfinite(accuracy) & np.isfinite(x)
+            law, honest = fit_law_with_errors(x, accuracy, task.chance, known, evidence.families)
+            if not known.any():
+                law = SigmoidLaw(np.nan, np.nan, task.chance, if_absent)
+            span = (float(x[known].min()), float(x[known].max())) if known.any() else (np.nan, np.nan)
+            row.append(TaskFit(task, method, reads, weights, unit, law, honest, span))
+        fits.append(row)
+    return fits
+
+
+def fit_law_with_errors(
+    x: Floats, accuracy: Floats, chance: float, known: Bools, families: npt.NDArray[np.str_]
+) -> tuple[SigmoidLaw, HonestErrors]:
+    """The law of all known models, and the errors on each family of laws that were not shown it."""
+    law = fit_law(x[known], accuracy[known], chance)
+    hidden = [] if law.failure else inner_folds(families, known)
+    if not hidden:
+        return law, HonestErrors(np.zeros(0), np.zeros(0, families.dtype), OUT_OF_FAMILY)
+    learn = np.stack([known & ~h for h in hidden]).astype(np.float64)
+    values = np.broadcast_to(np.where(known, x, 0.0), learn.shape)
+    laws = fit_laws(values, np.broadcast_to(accuracy, learn.shape), np.full(len(learn), chance), weight=learn)
+    forecasts = chance + (1 - chance) * sigmoid(laws.slope[:, None] * values + laws.offset[:, None])
+    errors = np.concatenate([f[h] - accuracy[h] for f, h in zip(forecasts, hidden, strict=True)])
+    who = np.concatenate([families[h] for h in hidden])
+    return law, HonestErrors(errors, who, OUT_OF_FAMILY)

@@ -1,0 +1,150 @@
+"""The method `paper`: Algorithm 2 on a study's evidence, with the step chosen on the validation models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+
+import numpy as np
+import numpy.typing as npt
+
+from benchcast.errors import EvidenceError
+from benchcast.evidence import Evidence, Features, Fold, HonestErrors, TaskFit
+from benchcast.law import fit_law
+from benchcast.methods.descent import Descent, DescentSettings, Inputs, Problems, descend, head_weights
+from benchcast.records import Bools
+
+KEEP_IN_MEMORY = 4 << 30  # features up to this size are turned to float32 once instead of in every pass
+SHOTS = (0, 1, 2, 5, 10, 20, 40, 70, 100, 150, 200, 250, 300)  # steps kept for figure 6
+
+
+def paper(
+    evidence: Evidence,
+    folds: Sequence[Fold],
+    *,
+    settings: DescentSettings | None = None,
+    on_step: Callable[[int], None] | None = None,
+) -> list[list[TaskFit]]:
+    """Algorithm 2 for all folds and tasks in one descent."""
+    chosen = settings or DescentSettings()
+    if evidence.features is None:
+        raise EvidenceError(
+            "method 'paper' needs features of a scorer; run `benchcast features` or `benchcast import features`"
+        )
+    folds = [_with_validation(fold, evidence.families) for fold in folds]
+    inputs = prepare_inputs(evidence, standardise=chosen.standardise)
+    problems = _problems(evidence, folds, chosen.rates)
+    found = descend(inputs, problems, chosen, on_step=on_step)
+    error = found.error.reshape(len(folds), len(evidence.tasks), -1)
+    picked = np.arange(error.size).reshape(error.shape)
+    column = np.take_along_axis(picked, np.argmin(error, axis=-1)[..., None], axis=-1)[..., 0]
+    weights = head_weights(inputs, found.head, chosen)
+    return [
+        [_task_fit(evidence, fold, t, weights[:, p], found, p, chosen) for t, p in enumerate(columns)]
+        for fold, columns in zip(folds, column, strict=True)
+    ]
+
+
+def prepare_inputs(evidence: Evidence, *, standardise: bool) -> Inputs:
+    """Features in blocks with their mean and spread; in memory as float32 if they are not large."""
+    features = evidence.features
+    assert features is not None
+    n, d = features.shape
+    blocks = list(features.blocks()) if 4 * n * d <= KEEP_IN_MEMORY else _Reread(features)
+    total, squares = np.zeros(d), np.zeros(d)
+    for _, block in blocks:
+        total += block.sum(axis=0, dtype=np.float64)
+        squares += np.einsum("nd,nd->d", block, block, dtype=np.float64)
+    mean = total / n
+    spread = np.sqrt(np.maximum(squares / n - mean**2, 0))
+    spread[spread < 1e-6 * max(1e-30, float(spread.max()))] = 1.0
+    if not standardise:
+        mean, spread = np.zeros(d), np.ones(d)
+    return Inputs(blocks, evidence.nats, evidence.characters, mean.astype(np.float32), spread.astype(np.float32))
+
+
+class _Reread:
+    """Blocks that are read again on every pass, for features larger than memory."""
+
+    def __init__(self, features: Features) -> None:
+        self.features = features
+
+    def __iter__(self) -> Iterator[tuple[slice, npt.NDArray[np.float32]]]:
+        return self.features.blocks()
+
+
+def _problems(evidence: Evidence, folds: Sequence[Fold], rates: Sequence[float]) -> Problems:
+    """Fold × task × rate as one axis."""
+    accuracy, chance, train, validation, rate = [], [], [], [], []
+    for fold in folds:
+        for observed, task in zip(evidence.accuracy, evidence.tasks, strict=True):
+            known = np.isfinite(observed)
+            for r in rates:
+                accuracy.append(np.where(known, observed, 0.0))
+                chance.append(task.chance)
+                train.append(known & fold.train)
+                validation.append(known & fold.validation)
+                rate.append(r)
+    return Problems(
+        np.stack(accuracy),
+        np.array(chance),
+        np.stack(train).astype(float),
+        np.stack(validation).astype(float),
+        np.array(rate, np.float32),
+    )
+
+
+def _with_validation(fold: Fold, families: npt.NDArray[np.str_]) -> Fold:
+    """Where nobody validates, the training family with the second most models does."""
+    if fold.validation.any():
+        return fold
+    names, first, counts = np.unique(families[fold.train], return_index=True, return_counts=True)
+    if len(names) < 2:
+        raise EvidenceError("method 'paper' needs validation models, or two training families")
+    order = np.lexsort((first, -counts))
+    hidden: Bools = fold.train & (families == names[order[1]])
+    return Fold(fold.train & ~hidden, hidden, fold.test)
+
+
+def _task_fit(
+    evidence: Evidence,
+    fold: Fold,
+    t: int,
+    weights: npt.NDArray[np.float32],
+    found: Descent,
+    p: int,
+    settings: DescentSettings,
+) -> TaskFit:
+    task, observed = evidence.tasks[t], evidence.accuracy[t]
+    weights = np.ascontiguousarray(weights, np.float32)
+    capability = np.asarray(evidence.nats @ weights, np.float64) / evidence.characters
+    known = np.isfinite(observed)
+    train, judge = fold.train & known, fold.validation & known
+    law = fit_law(capability[train], observed[train], task.chance)
+    errors = law.accuracy(capability[judge]) - observed[judge]
+    shots = [s for s in found.history if s.step in SHOTS or s.step == settings.steps]
+    history = {
+        "step": np.array([s.step for s in shots]),
+        "capability": np.stack([s.capability[p] for s in shots]),
+        "slope": np.array([s.laws.slope[p] for s in shots]),
+        "offset": np.array([s.laws.offset[p] for s in shots]),
+        "train_mse": np.array([s.train_mse[p] for s in found.history]),
+        "validation_mse": np.array([s.validation_mse[p] for s in found.history]),
+    }
+    notes = {
+        **asdict(settings),
+        "rate": float(settings.rates[p % len(settings.rates)]),
+        "best_step": int(found.step[p]),
+    }
+    return TaskFit(
+        task=task,
+        method="paper",
+        reads="nats",
+        weights=weights,
+        unit=evidence.characters,
+        law=law,
+        honest=HonestErrors(errors, evidence.families[judge], "the validation models, which also chose the step"),
+        range=(float(capability[train].min()), float(capability[train].max())),
+        notes=notes,
+        history=history,
+    )

@@ -1,0 +1,95 @@
+"""The method `ridge`: signed weights in closed form.
+
+With identity activation the capability is (L H θ) / N_c, so all that the data say sits in the small
+matrix G = L H / N_c, one pass over the features; ridge on the log-odds scale is then a models × models
+solve. Signed weights fit known families well and carry over badly to new ones (LOG.md).
+Axes: M models, N tokens, D features, R strengths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from benchcast.errors import EvidenceError
+from benchcast.evidence import Evidence, Fold, HonestErrors, TaskFit
+from benchcast.folds import inner_folds
+from benchcast.law import fit_law, sigmoid
+from benchcast.methods.descent import Inputs
+from benchcast.methods.paper import prepare_inputs
+from benchcast.records import Bools, Floats
+
+STRENGTHS = 10.0 ** np.arange(-6.0, 2.1, 0.5)  # relative to the mean of the kernel's diagonal
+
+
+def ridge(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
+    """Signed weights; strength chosen on the validation models, else on left-out training families."""
+    if evidence.features is None:
+        raise EvidenceError(
+            "method 'ridge' needs features of a scorer; run `benchcast features` or `benchcast import features`"
+        )
+    inputs = prepare_inputs(evidence, standardise=True)
+    G = loss_features(inputs)
+    return [[_fit(evidence, fold, t, G, inputs) for t in range(len(evidence.tasks))] for fold in folds]
+
+
+def loss_features(inputs: Inputs) -> Floats:
+    """G = L H / N_c on standardised features, and the mean loss itself as one more (M × (D + 1))."""
+    total = sum(inputs.nats[:, part] @ block for part, block in inputs.blocks)
+    mass = inputs.nats.sum(axis=1, dtype=np.float64)[:, None]
+    standard = (np.asarray(total, np.float64) - mass * inputs.mean) / inputs.spread
+    return np.hstack([standard, mass]) / inputs.characters
+
+
+def solve(G: Floats, target: Floats, learn: Bools) -> tuple[Floats, Floats]:
+    """Coefficients for every strength ((D + 1) × R) and the log-odds they give every model (M × R)."""
+    middle = G[learn].mean(axis=0)
+    level = target[learn].mean()
+    rows = G[learn] - middle
+    values, vectors = np.linalg.eigh(rows @ rows.T)
+    strengths = STRENGTHS * max(float(np.mean(values)), 1e-300)
+    turned = (vectors.T @ (target[learn] - level))[:, None] / (np.maximum(values, 0)[:, None] + strengths)
+    theta = rows.T @ (vectors @ turned)
+    return theta, level + (G - middle) @ theta
+
+
+def _fit(evidence: Evidence, fold: Fold, t: int, G: Floats, inputs: Inputs) -> TaskFit:
+    task, observed = evidence.tasks[t], evidence.accuracy[t]
+    known = np.isfinite(observed)
+    learn, judge = fold.train & known, fold.validation & known
+    odds = np.clip((np.where(known, observed, task.chance) - task.chance) / (1 - task.chance), 0.01, 0.99)
+    target = np.log(odds / (1 - odds))
+    hidden = [judge] if judge.any() else inner_folds(evidence.families, learn)
+    errors = np.concatenate([_errors_on(h, G, target, learn & ~h, observed, task.chance) for h in hidden])
+    who = np.concatenate([evidence.families[h] for h in hidden])
+    best = int(np.argmin((errors**2).mean(axis=0)))
+    theta = -solve(G, target, learn)[0][:, best]  # a law falls with capability
+    weights = token_weights(inputs, theta)
+    capability = np.asarray(evidence.nats @ weights, np.float64) / evidence.characters
+    return TaskFit(
+        task=task,
+        method="ridge",
+        reads="nats",
+        weights=weights,
+        unit=evidence.characters,
+        law=fit_law(capability[learn], observed[learn], task.chance),
+        honest=HonestErrors(errors[:, best], who, "the models that chose the strength"),
+        range=(float(capability[learn].min()), float(capability[learn].max())),
+        notes={"strength": float(STRENGTHS[best])},
+    )
+
+
+def _errors_on(hidden: Bools, G: Floats, target: Floats, learn: Bools, observed: Floats, chance: float) -> Floats:
+    """Forecast errors of the hidden models, for every strength (models × R)."""
+    log_odds = solve(G, target, learn)[1][hidden]
+    return chance + (1 - chance) * sigmoid(log_odds) - observed[hidden][:, None]
+
+
+def token_weights(inputs: Inputs, theta: Floats) -> npt.NDArray[np.float32]:
+    """The weight of every token under coefficients on standardised features and the mean loss."""
+    scaled = theta[:-1] / inputs.spread
+    shift = float(theta[-1] - inputs.mean @ scaled)
+    parts = [block @ scaled.astype(np.float32) for _, block in inputs.blocks]
+    return np.concatenate(parts).astype(np.float32) + np.float32(shift)

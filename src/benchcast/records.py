@@ -1,0 +1,153 @@
+"""The frozen records that cross module borders.
+
+Texts are laid end to end on one axis of UTF-8 bytes, and so are their tokens. A whole model is then
+one array of nats and one array of edges, and nothing downstream loops over texts.
+Axes: S texts, N tokens.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchcast.errors import InputError
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One validation example."""
+
+    id: str
+    source: str
+    text: str
+    answer_start: int | None = None  # in bytes; the answer runs from here to the end
+
+    def as_row(self) -> dict[str, Any]:
+        """The line of texts.jsonl."""
+        row: dict[str, Any] = {"id": self.id, "source": self.source, "text": self.text}
+        return row if self.answer_start is None else {**row, "answer_start": self.answer_start}
+
+
+@dataclass(frozen=True)
+class TextSet:
+    """The validation set: an ordered set of texts with distinct ids."""
+
+    texts: tuple[Text, ...]
+
+    @classmethod
+    def of(cls, texts: Iterable[Text]) -> TextSet:
+        """Check that ids are distinct and answers lie inside their texts."""
+        made = cls(tuple(texts))
+        if not made.texts:
+            raise InputError("texts: none found; a study needs at least one")
+        if len(made.index) < len(made.texts):
+            twice = next(t.id for i, t in enumerate(made.texts) if made.index[t.id] != i)
+            raise InputError(f"texts: id {twice!r} occurs twice; ids must be distinct")
+        for text, length in zip(made.texts, np.diff(made.starts), strict=True):
+            if text.answer_start is not None and not 0 <= text.answer_start <= length:
+                raise InputError(
+                    f"texts: {text.id!r} has answer_start {text.answer_start}, "
+                    f"the text has {length} bytes (answer_start counts UTF-8 bytes)"
+                )
+        return made
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __iter__(self) -> Iterator[Text]:
+        return iter(self.texts)
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        """Position of each text id."""
+        return {text.id: i for i, text in enumerate(self.texts)}
+
+    @cached_property
+    def utf8(self) -> npt.NDArray[np.uint8]:
+        """All texts end to end, as bytes."""
+        return np.frombuffer(b"".join(t.text.encode() for t in self.texts), np.uint8)
+
+    @cached_property
+    def starts(self) -> Ints:
+        """Where each text starts on the axis of all bytes, and where the last one ends (S + 1)."""
+        return np.cumsum([0] + [len(t.text.encode()) for t in self.texts], dtype=np.int64)
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of everything a loss depends on: ids and texts, in order."""
+        lines = (json.dumps([t.id, t.text], ensure_ascii=False) for t in self.texts)
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Distinct sources in order of first appearance."""
+        return tuple(dict.fromkeys(t.source for t in self.texts))
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLosses:
+    """Losses of one model on every text of a set, tokens of all texts end to end."""
+
+    model: str
+    counts: Ints  # tokens of each text (S)
+    edges: Ints  # token edges on the axis of all bytes (N + 1)
+    nats: Floats  # −log p of each token; NaN where the model gave none (N)
+    about: dict[str, str] = field(default_factory=dict)  # tokenizer, backend, dtype, …
+
+    def text_bounds(self, starts: Ints) -> list[Ints]:
+        """Each text's bounds, counted from its own first byte."""
+        ends = np.cumsum(self.counts)
+        return [
+            self.edges[end - n : end + 1] - start for end, n, start in zip(ends, self.counts, starts[:-1], strict=True)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A benchmark to forecast."""
+
+    name: str
+    chance: float = 0.0  # what guessing gets; 0 for open-ended tasks
+    sources: tuple[str, ...] = ()  # sources of the texts that belong to the task
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """One row of models.csv; NaN and empty where unknown."""
+
+    model: str
+    family: str = ""
+    params: float = float("nan")
+    tokens: float = float("nan")
+    flops: float = float("nan")
+    split: str = ""  # train, validation, test or empty
+
+    @property
+    def compute(self) -> float:
+        """Training FLOPs; 6 × params × tokens where only those are known."""
+        return self.flops if np.isfinite(self.flops) else 6 * self.params * self.tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One row of scores.csv: what a model scored on a task."""
+
+    model: str
+    task: str
+    accuracy: float
+    n_items: float = float("nan")
+    harness: str = ""
+    version: str = ""
+    shots: str = ""
+    right_even: float = float("nan")  # right answers among the even-numbered items: the split-half noise

@@ -1,0 +1,134 @@
+"""What a study holds, what is missing, and what to do next."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from benchcast.fitting import FEWEST_MODELS
+from benchcast.folds import split_by_size
+from benchcast.records import Score
+from benchcast.store import Study
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus:
+    """Texts of one source."""
+
+    name: str
+    texts: int
+    answers: int
+    mean_bytes: float
+    sample: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStatus:
+    """Scores of one task."""
+
+    name: str
+    chance: float
+    scores: int
+    usable: int  # models with losses as well
+    lowest: str
+    highest: str
+    fitted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StudyStatus:
+    """The whole study."""
+
+    texts: int
+    models_with_losses: int
+    scorer: str
+    sources: tuple[SourceStatus, ...]
+    tasks: tuple[TaskStatus, ...]
+    problems: tuple[str, ...]
+    next_step: str
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+def inspect(study: Study) -> StudyStatus:
+    """Look at everything without changing anything."""
+    texts = study.texts
+    with_losses = set(study.models_with_losses())
+    scores = study.scores()
+    fitted = study.fitted_tasks()
+    features = study.features()
+    sources = []
+    for name in texts.sources:
+        own = [t for t in texts if t.source == name]
+        sample = " ".join(own[0].text.split())
+        answers = sum(t.answer_start is not None for t in own)
+        mean = float(np.mean([len(t.text.encode()) for t in own]))
+        sources.append(SourceStatus(name, len(own), answers, mean, sample[:48] + ("…" if len(sample) > 48 else "")))
+    tasks = []
+    for task in study.tasks:
+        rows = [s for s in scores if s.task == task.name]
+        usable = [s for s in rows if s.model in with_losses]
+        lowest = f"{min(s.accuracy for s in rows):.3f}" if rows else "–"
+        highest = f"{max(s.accuracy for s in rows):.3f}" if rows else "–"
+        tasks.append(TaskStatus(task.name, task.chance, len(rows), len(usable), lowest, highest, task.name in fitted))
+    return StudyStatus(
+        len(texts),
+        len(with_losses),
+        features[2] if features else "",
+        tuple(sources),
+        tuple(tasks),
+        tuple(_problems(study, tasks, scores, with_losses)),
+        _next_step(study, tasks, with_losses, has_features=features is not None),
+    )
+
+
+def _problems(study: Study, tasks: list[TaskStatus], scores: list[Score], with_losses: set[str]) -> list[str]:
+    problems = []
+    known_sources = set(study.texts.sources)
+    for task in study.tasks:
+        absent = [s for s in task.sources if s not in known_sources]
+        if absent:
+            problems.append(
+                f"task {task.name}: no texts of source {', '.join(absent)}; source-token and label-token need them"
+            )
+    no_scores = sorted(with_losses - {s.model for s in scores})
+    no_losses = sorted({s.model for s in scores} - with_losses)
+    if no_scores and tasks:
+        problems.append(f"losses but no scores: {_few(no_scores)} (they can be forecast, not learned from)")
+    if no_losses:
+        problems.append(f"scores but no losses: {_few(no_losses)}")
+    models = [m for m in study.models() if m.model in with_losses]
+    if models and not any(m.family for m in models):
+        problems.append(
+            "no model has a family; intervals and `--split family` then treat each model as a family of its own"
+        )
+    if models and not any(m.split for m in models) and not (split_by_size(models) == "test").any():
+        problems.append("no split column and no family with three sizes: `compare` can only go by `--split family`")
+    return problems
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def _next_step(study: Study, tasks: list[TaskStatus], with_losses: set[str], *, has_features: bool) -> str:
+    at = study.root
+    if not study.tasks:
+        return f"add your tasks to {at / 'study.toml'}"
+    if not with_losses:
+        return f"benchcast import losses {at} FILE…"
+    if all(t.usable < FEWEST_MODELS for t in tasks):
+        return (
+            f"benchcast import scores {at} FILE…   (a fit needs at least {FEWEST_MODELS} models with losses and scores)"
+        )
+    if not any(m.family for m in study.models()):
+        return f"benchcast import models {at} FILE…   (families, sizes and training tokens)"
+    if not has_features:
+        return f"benchcast import features {at} FILE.npz   (optional: without it texts, not tokens, are weighed)"
+    if not any(t.fitted for t in tasks):
+        return f"benchcast compare {at}   then   benchcast fit {at}"
+    return f"benchcast predict {at} --model NAME   or   benchcast report {at}"

@@ -1,0 +1,329 @@
+"""A study on disk: the only module that reads and writes one.
+
+study.toml, texts.jsonl, models.csv, scores.csv, losses/<model>.parquet, features/<scorer>/, fits/<task>/.
+Every file appears whole or not at all, writers take turns, and writing what is already there changes
+nothing, so a command that was killed is finished by running it again.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import benchcast
+from benchcast.assemble import assemble
+from benchcast.errors import EvidenceError, InputError, StudyError
+from benchcast.evidence import Evidence
+from benchcast.files import file_name, locked, write_folder, write_text, write_whole
+from benchcast.loss_files import read_parquet, write_parquet
+from benchcast.records import Bools, Ints, ModelInfo, Score, Task, TextSet, TokenLosses
+from benchcast.tables import (
+    MODEL_COLUMNS,
+    SCORE_COLUMNS,
+    as_csv,
+    near,
+    read_models,
+    read_scores,
+    read_texts,
+    texts_jsonl,
+)
+
+FORMAT = 1
+SETTINGS = ("format", "seed", "scorer", "tasks")
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study folder that has been opened."""
+
+    root: Path
+    seed: int
+    scorer: str  # which features to use; empty where there is no choice
+    tasks: tuple[Task, ...]
+
+    @classmethod
+    def create(cls, root: str | Path, texts: TextSet, *, tasks: Sequence[Task] = (), seed: int = 0) -> Study:
+        """A new study with these texts; without tasks, study.toml holds a sketch of them to fill in."""
+        path = Path(root)
+        if (path / "study.toml").exists():
+            raise StudyError(f"{path}: there is a study already")
+        if path.exists() and (not path.is_dir() or any(not _own_leftover(p) for p in path.iterdir())):
+            raise StudyError(f"{path}: exists and is not empty; a study needs a folder of its own")
+        path.mkdir(parents=True, exist_ok=True)
+        write_text(path / "texts.jsonl", texts_jsonl(texts))
+        write_text(path / "study.toml", _study_toml(texts, tasks, seed))
+        return cls.open(path)
+
+    @classmethod
+    def open(cls, root: str | Path) -> Study:
+        """Read study.toml and check that this version understands it."""
+        path = Path(root)
+        settings = path / "study.toml"
+        if not settings.is_file():
+            raise StudyError(f"{path}: no study here (no study.toml); make one with `benchcast init`")
+        try:
+            table = tomllib.loads(settings.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise StudyError(f"{settings}: not valid TOML ({error})") from error
+        if table.get("format") != FORMAT:
+            newer = isinstance(table.get("format"), int) and table["format"] > FORMAT
+            hint = "made by a newer benchcast; upgrade" if newer else "is `format = 1` missing?"
+            raise StudyError(f"{settings}: format {table.get('format')!r}, this version reads {FORMAT}: {hint}")
+        _refuse_unknown(settings, table, SETTINGS)
+        for key, kind in (("seed", int), ("scorer", str), ("tasks", dict)):
+            if key in table and not isinstance(table[key], kind):
+                raise StudyError(f"{settings}: {key} must be a {kind.__name__}, found {table[key]!r}")
+        tasks = tuple(_task(settings, name, body) for name, body in table.get("tasks", {}).items())
+        return cls(path, table.get("seed", 0), table.get("scorer", ""), tasks)
+
+    # ---- reading
+
+    @cached_property
+    def texts(self) -> TextSet:
+        """The validation set."""
+        return read_texts(self.root / "texts.jsonl")
+
+    def task(self, name: str) -> Task:
+        """A task by name."""
+        names = [t.name for t in self.tasks]
+        if name not in names:
+            raise InputError(f"unknown task {name!r}; study.toml has {', '.join(names) or 'none'}{near(name, names)}")
+        return self.tasks[names.index(name)]
+
+    def models(self) -> list[ModelInfo]:
+        """models.csv, then models that have losses and no row of their own."""
+        path = self.root / "models.csv"
+        listed = read_models(path) if path.exists() else []
+        known = {m.model for m in listed}
+        return listed + [ModelInfo(m) for m in self.models_with_losses() if m not in known]
+
+    def scores(self) -> list[Score]:
+        """scores.csv."""
+        path = self.root / "scores.csv"
+        return read_scores(path, self.tasks) if path.exists() else []
+
+    def models_with_losses(self) -> list[str]:
+        """Names of the models whose losses are here, sorted."""
+        return sorted(_stored_name(p) for p in (self.root / "losses").glob("*.parquet"))
+
+    def losses_path(self, model: str) -> Path:
+        """Where a model's losses lie."""
+        return self.root / "losses" / f"{file_name(model)}.parquet"
+
+    def losses(self, model: str) -> TokenLosses:
+        """Losses of one model."""
+        path = self.losses_path(model)
+        if not path.is_file():
+            names = self.models_with_losses()
+            raise InputError(f"{self.root}: no losses of model {model!r}{near(model, names)}")
+        return read_parquet(path, self.texts)
+
+    def scorers(self) -> list[str]:
+        """Names of the scorers whose features are here."""
+        metas = sorted((self.root / "features").glob("*/meta.json"))
+        return [json.loads(p.read_text(encoding="utf-8"))["scorer"] for p in metas]
+
+    def features(self) -> tuple[npt.NDArray[np.floating], Ints, str] | None:
+        """Memory-mapped features of the study's scorer with their edges; None where there are none."""
+        names = self.scorers()
+        if not names:
+            return None
+        if not self.scorer and len(names) > 1:
+            raise StudyError(
+                f"{self.root}: features of {', '.join(names)}; say which in study.toml: scorer = {names[0]!r}"
+            )
+        name = self.scorer or names[0]
+        if name not in names:
+            raise StudyError(f"{self.root}: study.toml wants scorer {name!r}, features are there of {', '.join(names)}")
+        folder = self.root / "features" / file_name(name)
+        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        if meta["texts"] != self.texts.digest:
+            raise StudyError(
+                f"{folder}: made for texts {meta['texts']}, the study's texts are {self.texts.digest}; make them again"
+            )
+        values = np.load(folder / "features.npy", mmap_mode="r", allow_pickle=False)
+        return values, np.load(folder / "edges.npy", allow_pickle=False), name
+
+    def evidence(self, tasks: Sequence[str] = (), *, support: Bools | None = None, unit: str = "byte") -> Evidence:
+        """Losses and scores of every model that has both, for the named tasks or all of them."""
+        wanted = [self.task(name) for name in tasks] or list(self.tasks)
+        if not wanted:
+            raise EvidenceError(
+                f"{self.root}/study.toml has no tasks; add one, such as [tasks.mmlu] with chance = 0.25"
+            )
+        scores = self.scores()
+        with_losses = set(self.models_with_losses())
+        scored = {s.model for s in scores if s.task in {t.name for t in wanted}}
+        models = [m for m in self.models() if m.model in with_losses & scored]
+        if not models:
+            raise EvidenceError(
+                f"{self.root}: no model has both losses and scores "
+                f"({len(with_losses)} with losses, {len(scored)} with scores; do their names agree?)"
+            )
+        losses = [self.losses(m.model) for m in models]
+        return assemble(
+            self.texts, losses, models, scores, wanted, features=self.features(), support=support, unit=unit
+        )
+
+    def infos(self, names: Sequence[str]) -> list[ModelInfo]:
+        """What is known of the named models, in that order."""
+        known = {m.model: m for m in self.models()}
+        return [known.get(name, ModelInfo(name)) for name in names]
+
+    # ---- writing
+
+    def add_losses(
+        self, losses: Sequence[TokenLosses], *, family: str = "", force: bool = False, half: bool = False
+    ) -> int:
+        """Store losses of models; those already here with the same content are passed over.
+
+        Returns how many were new. Nothing is written if any of them clashes.
+        """
+        names = [x.model for x in losses]
+        for name in names:
+            if names.count(name) > 1:
+                raise InputError(f"model {name!r} occurs twice among the files")
+        with locked(self.root):
+            new = [x for x in losses if force or not self._holds(x)]
+            for x in new:
+                write_whole(self.losses_path(x.model), partial(write_parquet, losses=x, texts=self.texts, half=half))
+            if family:
+                self._merge_models([ModelInfo(x.model, family) for x in losses])
+        return len(new)
+
+    def _holds(self, losses: TokenLosses) -> bool:
+        """Whether these very losses are stored; other losses under the same name are an error."""
+        path = self.losses_path(losses.model)
+        if not path.exists():
+            return False
+        old = read_parquet(path, self.texts)
+        same_nats = any(
+            np.array_equal(old.nats, losses.nats.astype(kind), equal_nan=True) for kind in (np.float32, np.float16)
+        )
+        if not (same_nats and np.array_equal(old.edges, losses.edges)):
+            raise InputError(
+                f"model {losses.model!r} is in the study with other losses; "
+                "use another name, or --force to replace them"
+            )
+        return True
+
+    def add_models(self, models: Sequence[ModelInfo]) -> None:
+        """Add rows to models.csv; what a row says replaces what was known, what it leaves out stays."""
+        with locked(self.root):
+            self._merge_models(models)
+
+    def _merge_models(self, models: Sequence[ModelInfo]) -> None:
+        path = self.root / "models.csv"
+        known = {m.model: m for m in (read_models(path) if path.exists() else [])}
+        for m in models:
+            known[m.model] = _merged(known.get(m.model, ModelInfo(m.model)), m)
+        write_text(path, as_csv(MODEL_COLUMNS, known.values()))
+
+    def add_scores(self, scores: Sequence[Score], *, force: bool = False) -> int:
+        """Add rows to scores.csv; a different score of the same model and task is an error unless forced."""
+        with locked(self.root):
+            known = {(s.model, s.task): s for s in self.scores()}
+            before = len(known)
+            for s in scores:
+                old = known.get((s.model, s.task))
+                if old is not None and old.accuracy != s.accuracy and not force:
+                    raise InputError(
+                        f"{s.model!r} has accuracy {old.accuracy:g} on {s.task!r} in the study, "
+                        f"the file says {s.accuracy:g}; --force replaces it"
+                    )
+                known[s.model, s.task] = s
+            write_text(self.root / "scores.csv", as_csv(SCORE_COLUMNS, known.values()))
+        return len(known) - before
+
+    def add_features(
+        self, name: str, values: npt.NDArray[np.floating], edges: Ints, *, about: dict[str, Any] | None = None
+    ) -> None:
+        """Store a scorer's hidden states, one row per token."""
+        meta = {"scorer": name, "texts": self.texts.digest, "shape": values.shape, "dtype": str(values.dtype)}
+
+        def fill(folder: Path) -> None:
+            np.save(folder / "features.npy", values)
+            np.save(folder / "edges.npy", edges)
+            text = json.dumps({**meta, "benchcast": benchcast.__version__, **(about or {})}, indent=1)
+            (folder / "meta.json").write_text(text, encoding="utf-8")
+
+        with locked(self.root):
+            write_folder(self.root / "features" / file_name(name), fill)
+
+    def fit_folder(self, task: str) -> Path:
+        """Where the fit of a task lies."""
+        return self.root / "fits" / file_name(task)
+
+    def fitted_tasks(self) -> list[str]:
+        """Tasks that have a fit, in the order of study.toml."""
+        return [t.name for t in self.tasks if (self.fit_folder(t.name) / "fit.json").is_file()]
+
+
+def _own_leftover(path: Path) -> bool:
+    """Whether a killed `create` may have left this behind."""
+    return path.name in (".lock", "texts.jsonl") or (path.name.startswith(".") and path.name.endswith(".tmp"))
+
+
+def _stored_name(path: Path) -> str:
+    """The model a losses file belongs to, from its metadata."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+    except (pa.ArrowInvalid, OSError) as error:
+        raise StudyError(f"{path}: not a whole Parquet file; remove it and import it again") from error
+    return str(metadata.get(b"model", path.stem.encode()).decode())
+
+
+def _merged(old: ModelInfo, new: ModelInfo) -> ModelInfo:
+    def blank(value: Any) -> bool:
+        return value == "" or value != value
+
+    return ModelInfo(
+        **{f.name: getattr(old if blank(getattr(new, f.name)) else new, f.name) for f in fields(ModelInfo)}
+    )
+
+
+def _refuse_unknown(path: Path, table: dict[str, Any], known: Iterable[str], where: str = "") -> None:
+    for key in table:
+        if key not in known:
+            raise StudyError(f"{path}: unknown key {where}{key!r}{near(key, known)}")
+
+
+def _task(path: Path, name: str, body: Any) -> Task:
+    if not isinstance(body, dict):
+        raise StudyError(f"{path}: [tasks.{name}] must be a table")
+    _refuse_unknown(path, body, ("chance", "sources"), f"in [tasks.{name}]: ")
+    chance, sources = body.get("chance", 0.0), body.get("sources", [name])
+    if not isinstance(chance, (int, float)) or isinstance(chance, bool) or not 0 <= chance < 1:
+        raise StudyError(f"{path}: [tasks.{name}] chance = {chance!r}; it must be a number from 0 to below 1")
+    if not isinstance(sources, list) or not all(isinstance(s, str) for s in sources):
+        raise StudyError(f"{path}: [tasks.{name}] sources must be a list of names")
+    return Task(name, float(chance), tuple(sources))
+
+
+def _study_toml(texts: TextSet, tasks: Sequence[Task], seed: int) -> str:
+    lines = [f"format = {FORMAT}", f"seed = {seed}", ""]
+    if not tasks:
+        lines += [
+            "# One table a task: what guessing gets, and the sources of the texts that belong to it.",
+            "",
+        ]
+    for task in tasks or [Task(source, 0.0, (source,)) for source in texts.sources]:
+        table = [
+            f"[tasks.{json.dumps(task.name)}]",
+            f"chance = {task.chance}",
+            f"sources = {json.dumps(list(task.sources))}",
+            "",
+        ]
+        lines += table if tasks else [f"# {line}" if line else "" for line in table]
+    return "\n".join(lines)

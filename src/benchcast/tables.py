@@ -1,0 +1,221 @@
+"""texts.jsonl, models.csv, scores.csv and features.npz ↔ records, with every cell checked."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import zipfile
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchcast.errors import InputError
+from benchcast.loss_files import read_csv
+from benchcast.records import Ints, ModelInfo, Score, Task, Text, TextSet
+
+MODEL_COLUMNS = ("model", "family", "params", "tokens", "flops", "split")
+SCORE_COLUMNS = ("model", "task", "accuracy", "n_items", "harness", "version", "shots", "right_even")
+ROLES = ("train", "validation", "test", "")
+SUFFIXES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
+
+
+def near(word: str, words: Iterable[str]) -> str:
+    """`; did you mean …?` where something is near, else nothing."""
+    match = get_close_matches(word, list(words), n=1)
+    return f"; did you mean {match[0]!r}?" if match else ""
+
+
+def read_texts(path: Path) -> TextSet:
+    """texts.jsonl, or any JSONL with a `text`; ids and sources are made up where they are missing."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    texts = []
+    try:
+        for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
+            if line.strip():
+                texts.append(_text(line, f"{path}: line {number}", f"{path.stem}-{number}", path.stem))
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
+    return TextSet.of(texts)
+
+
+def _text(line: str, where: str, default_id: str, default_source: str) -> Text:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise InputError(f"{where}: not JSON ({error})") from error
+    if not isinstance(row, dict) or not isinstance(row.get("text"), str):
+        raise InputError(f"{where}: a row needs a string 'text'")
+    unknown = row.keys() - {"id", "source", "text", "answer_start"}
+    if unknown:
+        name = min(unknown)
+        raise InputError(f"{where}: unknown key {name!r}{near(name, ('id', 'source', 'text', 'answer_start'))}")
+    start = row.get("answer_start")
+    if start is not None and not isinstance(start, int):
+        raise InputError(f"{where}: answer_start must be a whole number of bytes, found {start!r}")
+    try:
+        row["text"].encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{where}: the text holds half a surrogate pair, which is no Unicode text") from error
+    return Text(str(row.get("id", default_id)), str(row.get("source", default_source)), row["text"], start)
+
+
+def texts_jsonl(texts: TextSet) -> str:
+    """The content of texts.jsonl."""
+    return "".join(json.dumps(t.as_row(), ensure_ascii=False) + "\n" for t in texts)
+
+
+def read_models(path: Path) -> list[ModelInfo]:
+    """models.csv; only the column `model` is required."""
+    rows = _checked_columns(path, MODEL_COLUMNS, required=("model",))
+    models = []
+    for number, row in enumerate(rows, start=2):
+        where = f"{path}: line {number}"
+        role = row.get("split", "").strip()
+        if role not in ROLES:
+            raise InputError(f"{where}: split {role!r} is not train, validation or test{near(role, ROLES[:3])}")
+        sizes = {c: _quantity(where, c, row.get(c, "")) for c in ("params", "tokens", "flops")}
+        models.append(ModelInfo(_name(where, row["model"]), row.get("family", "").strip(), **sizes, split=role))
+    _refuse_twice(path, [m.model for m in models], "model")
+    return models
+
+
+def read_scores(path: Path, tasks: Sequence[Task]) -> list[Score]:
+    """scores.csv; model, task and accuracy are required."""
+    rows = _checked_columns(path, SCORE_COLUMNS, required=SCORE_COLUMNS[:3])
+    names = [t.name for t in tasks]
+    scores = []
+    for number, row in enumerate(rows, start=2):
+        where = f"{path}: line {number}"
+        task = row["task"].strip()
+        if task not in names:
+            known = f"study.toml has {', '.join(names)}" if names else "study.toml has no tasks yet"
+            raise InputError(f"{where}: unknown task {task!r}; {known}{near(task, names)}")
+        accuracy = _number(where, "accuracy", row["accuracy"])
+        if not 0 <= accuracy <= 1:
+            hint = f"; is it a percentage? then write {accuracy / 100:g}" if 1 < accuracy <= 100 else ""
+            raise InputError(f"{where}: accuracy {accuracy:g} is not between 0 and 1{hint}")
+        scores.append(
+            Score(
+                model=_name(where, row["model"]),
+                task=task,
+                accuracy=accuracy,
+                n_items=_quantity(where, "n_items", row.get("n_items", "")),
+                harness=row.get("harness", "").strip(),
+                version=row.get("version", "").strip(),
+                shots=row.get("shots", "").strip(),
+                right_even=_quantity(where, "right_even", row.get("right_even", "")),
+            )
+        )
+    _refuse_twice(path, [f"{s.model} on {s.task}" for s in scores], "score of")
+    return scores
+
+
+def _checked_columns(path: Path, columns: Sequence[str], required: Sequence[str]) -> list[dict[str, str]]:
+    rows = read_csv(path)
+    if not rows:
+        raise InputError(f"{path}: no rows")
+    for column in rows[0]:
+        if column not in columns:
+            raise InputError(f"{path}: unknown column {column!r}{near(column, columns)} (known: {', '.join(columns)})")
+    absent = [c for c in required if c not in rows[0]]
+    if absent:
+        raise InputError(f"{path}: no column {', '.join(absent)}; found {', '.join(rows[0])}")
+    return rows
+
+
+def _refuse_twice(path: Path, names: Sequence[str], what: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InputError(f"{path}: {what} {name!r} occurs twice")
+        seen.add(name)
+
+
+def _name(where: str, cell: str) -> str:
+    if not cell.strip():
+        raise InputError(f"{where}: a model needs a name")
+    return cell.strip()
+
+
+def _number(where: str, column: str, cell: str) -> float:
+    try:
+        value = float(cell)
+    except ValueError as error:
+        raise InputError(f"{where}: {column} {cell!r} is not a number") from error
+    if not math.isfinite(value):
+        raise InputError(f"{where}: {column} is {cell}")
+    return value
+
+
+def _quantity(where: str, column: str, cell: str) -> float:
+    """A non-negative number such as 7e9, 7B or 1.8b; NaN where the cell is empty."""
+    text = cell.strip()
+    if not text:
+        return math.nan
+    scale = SUFFIXES.get(text[-1].lower(), 1.0)
+    value = scale * _number(where, column, text if scale == 1.0 else text[:-1])
+    if value < 0:
+        raise InputError(f"{where}: {column} is negative ({cell})")
+    return value
+
+
+def as_csv(columns: Sequence[str], records: Iterable[Any]) -> str:
+    """Records as CSV text; NaN is an empty cell, numbers are written so that they read back the same."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    for record in records:
+        cells = [getattr(record, column) for column in columns]
+        writer.writerow(["" if isinstance(c, float) and math.isnan(c) else _plain(c) for c in cells])
+    return out.getvalue()
+
+
+def _plain(cell: Any) -> Any:
+    return int(cell) if isinstance(cell, float) and cell.is_integer() and abs(cell) < 1e15 else cell
+
+
+def read_features(path: Path, texts: TextSet) -> tuple[npt.NDArray[np.floating], Ints]:
+    """An npz with `features`, `bounds` and `counts` → (features, edges on the axis of all bytes)."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            absent = {"features", "bounds", "counts"} - set(arrays.files)
+            if absent:
+                raise InputError(f"{path}: no array {', '.join(sorted(absent))}; found {', '.join(arrays.files)}")
+            features, bounds, counts = arrays["features"], arrays["bounds"], arrays["counts"]
+    except (ValueError, OSError, zipfile.BadZipFile, EOFError) as error:
+        raise InputError(f"{path}: not a whole npz file ({error})") from error
+    if counts.shape != (len(texts),):
+        raise InputError(f"{path}: counts for {counts.size} texts, the study has {len(texts)}")
+    if features.ndim != 2 or len(features) != counts.sum() or len(bounds) != counts.sum() + len(texts):
+        raise InputError(
+            f"{path}: counts sum to {counts.sum()}, so features need {counts.sum()} rows and bounds "
+            f"{counts.sum() + len(texts)} entries; found {features.shape} and {bounds.shape}"
+        )
+    if features.dtype not in (np.float16, np.float32):
+        features = features.astype(np.float32)
+    if not np.isfinite(features).all():
+        raise InputError(f"{path}: features hold NaN or infinity")
+    return features, _edges(path, bounds.astype(np.int64), counts.astype(np.int64), texts)
+
+
+def _edges(path: Path, bounds: Ints, counts: Ints, texts: TextSet) -> Ints:
+    edges = [np.zeros(1, np.int64)]
+    at = 0
+    for text, count, start, stop in zip(texts, counts, texts.starts[:-1], texts.starts[1:], strict=True):
+        own = bounds[at : at + count + 1]
+        if own[0] != 0 or own[-1] != stop - start or (np.diff(own) < 0).any():
+            raise InputError(
+                f"{path}: bounds of text {text.id!r} must rise from 0 to {stop - start}, found {own[0]}..{own[-1]}"
+            )
+        edges.append(own[1:] + start)
+        at += count + 1
+    return np.concatenate(edges)
