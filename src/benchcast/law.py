@@ -179,7 +179,7 @@ def _levenberg_marquardt(u: Array, v: Array, data: Point, steps: int) -> Point:
         residual_new, rise_new, sse_new = _errors(u_new, v_new, data)
         better = sse_new <= sse
         moved = xp.abs(u_new - u) + xp.abs(v_new - v)
-        flat = (xp.abs(sse - sse_new) <= 1e-12 * sse + 1e-18) & (damping < 1)
+        flat = better & (sse - sse_new <= 1e-10 * sse + 1e-18) & (damping < 1e3)
         settled = settled | flat | (moved <= 1e-9 * (1 + xp.abs(u) + xp.abs(v)))
         u, v = xp.where(better, u_new, u), xp.where(better, v_new, v)
         residual, rise = xp.where(better, residual_new, residual), xp.where(better, rise_new, rise)
