@@ -16,9 +16,9 @@ __version__ = "0.1.0"
 _HOME = {
     "Study": "benchcast.store",
     "fit": "benchcast.fitting",
-    "load": "benchcast.fitting",
-    "Fit": "benchcast.fitting",
-    "Forecast": "benchcast.fitting",
+    "load": "benchcast.fits",
+    "Fit": "benchcast.fits",
+    "Forecast": "benchcast.fits",
     "compare": "benchcast.evaluate",
     "regroup": "benchcast.align",
     "fit_law": "benchcast.law",

@@ -99,12 +99,18 @@ def compare(
             continue
         if on_method is not None:
             on_method(method)
-        by_fold = METHODS[method](evidence, folds)
+        try:
+            by_fold = METHODS[method](evidence, folds)
+        except EvidenceError as error:
+            left_out[method] = str(error).removeprefix(f"method {method!r} ")
+            continue
         for t, task in enumerate(evidence.tasks):
             own = [row[t] for row in by_fold]
             fits[task.name, method] = own
             held[task.name, method] = _hold(evidence, folds, own, t)
     tried = tuple(m for m in wanted if m not in left_out)
+    if not tried:
+        raise EvidenceError("; ".join(f"method {m!r} {why}" for m, why in left_out.items()))
     names = tuple(t.name for t in evidence.tasks)
     noise = noise_floor(evidence, study.scores(), folds)
     return Comparison(name, tried, names, held, fits, tuple(folds), noise, evidence, left_out)

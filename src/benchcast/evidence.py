@@ -18,6 +18,7 @@ from benchcast.law import SigmoidLaw
 from benchcast.records import Bools, Floats, Ints, Task
 
 BLOCK_BYTES = 64 << 20  # features are read in blocks of about this size
+TOKEN_BLOCK = 1 << 16  # losses are weighed this many tokens at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,33 +127,68 @@ class HonestErrors:
     kind: str  # where they come from, in words
 
 
+VIEWS = ("nats", "saturated")  # ways to read a loss; both rise with it, so more loss is never better
+
+
+def view(nats: npt.NDArray[np.float32], name: str) -> npt.NDArray[np.float32]:
+    """Losses as a method reads them: as they are, or saturating at 1.
+
+    A saturated loss says whether a token is got right rather than how badly it is missed: 3 nats or 9 nats
+    on a token that decides an answer come to the same.
+    """
+    return nats if name == "nats" else nats / (1 + nats)
+
+
 @dataclass(frozen=True, slots=True)
 class TaskFit:
     """A fitted forecast of one task: weights over inputs, and a law (equations 1 and 2)."""
 
     task: Task
     method: str
-    reads: str  # what the weights apply to: "nats", "flops" (their log10) or "nothing"
-    weights: npt.NDArray[np.float32]  # N for nats, 1 for flops, 0 for nothing
-    unit: float  # what the weighted sum is divided by; N_c for nats
+    reads: tuple[str, ...]  # what each row of weights applies to: views of the losses, ("flops",) or nothing
+    weights: npt.NDArray[np.float32]  # views × N; 1 × 1 for flops (their log10); 0 × 0 for nothing
+    unit: float  # what the weighted sum is divided by; N_c for losses
     law: SigmoidLaw
     honest: HonestErrors
     range: tuple[float, float]  # capability of the models it learned from, lowest and highest
     notes: dict[str, Any] = field(default_factory=dict)  # what was chosen, in plain values
     history: dict[str, npt.NDArray[Any]] = field(default_factory=dict)  # step by step, for figure 6
 
-    def capability(self, nats: npt.ArrayLike, flops: npt.ArrayLike) -> Floats:
-        """One number per model (equation 1); `nats` is models × tokens, `flops` one per model."""
-        if self.reads == "nats":
-            return np.asarray(nats @ self.weights, np.float64) / self.unit  # type: ignore[operator]
-        compute = np.asarray(flops, np.float64)
-        if self.reads == "flops":
-            return np.log10(compute, where=compute > 0, out=np.full(compute.shape, np.nan))
-        return np.zeros(compute.shape)
+    @property
+    def reads_losses(self) -> bool:
+        """Whether a forecast needs token losses."""
+        return bool(set(self.reads) & set(VIEWS))
 
-    def forecast(self, nats: npt.ArrayLike, flops: npt.ArrayLike) -> Floats:
+    def capability(self, nats: npt.NDArray[np.float32], flops: npt.ArrayLike) -> Floats:
+        """One number per model (equation 1); `nats` is models × tokens, `flops` one per model."""
+        compute = np.asarray(flops, np.float64)
+        if self.reads == ("flops",):
+            return np.log10(compute, where=compute > 0, out=np.full(compute.shape, np.nan))
+        return weighted_loss(nats, self.reads, self.weights) / self.unit
+
+    def forecast(self, nats: npt.NDArray[np.float32], flops: npt.ArrayLike) -> Floats:
         """Accuracy of each model."""
         return self.law.accuracy(self.capability(nats, flops))
+
+    def salience(self, nats: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """The weight of every token: the derivative of capability by its nats, averaged over these models."""
+        total = np.zeros(nats.shape[1])
+        for name, weights in zip(self.reads, self.weights, strict=True):
+            slope = 1.0 if name == "nats" else ((1 + nats) ** -2).mean(axis=0, dtype=np.float64)
+            total += slope * weights
+        return total.astype(np.float32)
+
+
+def weighted_loss(
+    nats: npt.NDArray[np.float32], views: Sequence[str], weights: npt.NDArray[np.float32]
+) -> npt.NDArray[np.float64]:
+    """Sum over views and tokens of weight times loss, for every model; no copy of all losses is made."""
+    total = np.zeros(len(nats))
+    for name, row in zip(views, weights, strict=True):
+        for start in range(0, len(row), TOKEN_BLOCK):
+            part = slice(start, start + TOKEN_BLOCK)
+            total += view(nats[:, part], name) @ row[part]
+    return total
 
 
 class Method(Protocol):

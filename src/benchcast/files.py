@@ -27,8 +27,8 @@ def file_name(name: str) -> str:
     if len(escaped.encode()) <= LONGEST_NAME:
         return escaped
     digest = hashlib.sha256(name.encode()).hexdigest()[:16]
-    short = escaped.encode()[: LONGEST_NAME - 17].decode(errors="ignore")
-    return f"{short}-{digest}"
+    short = escaped.encode()[: LONGEST_NAME - 18].decode(errors="ignore")
+    return f"{short}%-{digest}"  # `%-` is in no escaped name
 
 
 def _escape(character: str) -> str:

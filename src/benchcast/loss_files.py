@@ -51,7 +51,7 @@ def _jsonl_rows(path: Path) -> Iterator[dict[str, Any]]:
 def _jsonl_row(line: str, where: str) -> dict[str, Any]:
     try:
         row = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not JSON ({error})") from error
     if not isinstance(row, dict) or not {"text_id", "bounds", "nats"} <= row.keys():
         found = ", ".join(row) if isinstance(row, dict) else type(row).__name__
@@ -80,15 +80,15 @@ def _numbers(values: Any, dtype: type, path: Path, text_id: str, what: str) -> n
     try:
         if what == "bounds":
             array = np.array(values, np.float64)
-            if array.ndim != 1 or not np.array_equal(array, np.floor(array)):
-                raise ValueError("not whole numbers")
+            if array.ndim != 1 or not np.array_equal(array, np.floor(array)) or (np.abs(array) > 2**53).any():
+                raise ValueError("not whole numbers of bytes")
             return array.astype(dtype)
         if any(v is not None and not math.isfinite(v) for v in values):
             raise InputError(
                 f"{path}: text {text_id!r} has nats that are NaN or infinite; write null where there is no loss"
             )
         return np.array([math.nan if v is None else v for v in values], dtype)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{path}: text {text_id!r}: {what} must be a list of numbers ({error})") from error
 
 
@@ -123,8 +123,11 @@ def lay_out(
 
     Texts without a row become one token without a loss, and so leave the common support.
     """
-    if not model.strip():
+    name = model.strip()  # as in models.csv and scores.csv
+    if not name:
         raise InputError(f"{path}: a model needs a name")
+    if not is_unicode(name):
+        raise InputError(f"{path}: model {model!r} holds half a surrogate pair, which is no Unicode text")
     order = _row_of_text(path, model, ids, texts)
     first = np.concatenate([[0], np.cumsum(counts + 1)[:-1]])  # where each row's bounds start
     length = np.diff(texts.starts)[[texts.index[i] for i in ids]]
@@ -140,12 +143,21 @@ def lay_out(
         all_nats = np.concatenate([parts[r] if r >= 0 else [np.nan] for r in order])
         counts = np.array([counts[r] if r >= 0 else 1 for r in order], np.int64)
     return TokenLosses(
-        model,
+        name,
         counts,
         np.concatenate([[0], edges]).astype(np.int64),
         np.maximum(all_nats, 0.0),
         {**about, "texts": texts.digest},
     )
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a string can be written at all: JSON lets half a surrogate pair through."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _row_of_text(path: Path | str, model: str, ids: Sequence[str], texts: TextSet) -> Ints:
@@ -195,14 +207,17 @@ def _check_rows(
 def read_parquet(path: Path, texts: TextSet) -> TokenLosses:
     """One model's losses as the study stores them, or as anyone wrote them in that shape."""
     try:
-        table = pq.read_table(path)
+        table = pq.read_table(path, partitioning=None)  # a folder named model=x must not become a column
     except (pa.ArrowInvalid, OSError) as error:
         first = str(error).splitlines()[0]
         raise InputError(f"{path}: not a whole Parquet file ({first})") from error
     missing = {"text_id", "bounds", "nats"} - set(table.column_names)
     if missing:
         raise InputError(f"{path}: no column {', '.join(sorted(missing))}; found {', '.join(table.column_names)}")
-    about = {k.decode(): v.decode() for k, v in (table.schema.metadata or {}).items() if k.decode() in ABOUT}
+    if not table.num_rows:
+        raise InputError(f"{path}: no rows")
+    metadata = table.schema.metadata or {}
+    about = {key: metadata[key.encode()].decode(errors="replace") for key in ABOUT if key.encode() in metadata}
     if about.get("texts", texts.digest) != texts.digest:
         raise InputError(
             f"{path}: scored on texts {about['texts']}, the study's texts are {texts.digest}; "

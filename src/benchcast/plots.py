@@ -130,7 +130,7 @@ def forecast_figure(found: Comparison, task: str, methods: tuple[str, ...]) -> d
     ideal = (
         alt.Chart(alt.Data(values=[{"v": 0}, {"v": 1}]))
         .mark_line(color="#888", strokeDash=[3, 3])
-        .encode(x="v:Q", y="v:Q")
+        .encode(x=alt.X("v:Q", title="observed"), y=alt.Y("v:Q", title="forecast"))
     )
     panels = (
         alt.layer(ideal, bars, dots, data=data).properties(width=150, height=150).facet(facet="method:N", columns=4)

@@ -151,3 +151,4 @@ class Score:
     version: str = ""
     shots: str = ""
     right_even: float = float("nan")  # right answers among the even-numbered items: the split-half noise
+    stderr: float = float("nan")  # of the accuracy, as the harness gives it

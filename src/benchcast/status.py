@@ -120,7 +120,7 @@ def _next_step(study: Study, tasks: list[TaskStatus], with_losses: set[str], *, 
     if not study.tasks:
         return f"add your tasks to {at / 'study.toml'}"
     if not with_losses:
-        return f"benchcast import losses {at} FILE…"
+        return f"benchcast collect {at} --model hf --model_args pretrained=…   or   benchcast import losses {at} FILE…"
     if all(t.usable < FEWEST_MODELS for t in tasks):
         return (
             f"benchcast import scores {at} FILE…   (a fit needs at least {FEWEST_MODELS} models with losses and scores)"

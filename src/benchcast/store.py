@@ -128,7 +128,7 @@ class Study:
 
     def scorers(self) -> list[str]:
         """Names of the scorers whose features are here."""
-        metas = sorted((self.root / "features").glob("*/meta.json"))
+        metas = sorted((self.root / "features").glob("[!.]*/meta.json"))  # hidden ones are unfinished
         return [json.loads(p.read_text(encoding="utf-8"))["scorer"] for p in metas]
 
     def features(self) -> tuple[npt.NDArray[np.floating], Ints, str] | None:
@@ -154,7 +154,7 @@ class Study:
 
     def evidence(self, tasks: Sequence[str] = (), *, support: Bools | None = None, unit: str = "byte") -> Evidence:
         """Losses and scores of every model that has both, for the named tasks or all of them."""
-        wanted = [self.task(name) for name in tasks] or list(self.tasks)
+        wanted = [self.task(name) for name in dict.fromkeys(tasks)] or list(self.tasks)
         if not wanted:
             raise EvidenceError(
                 f"{self.root}/study.toml has no tasks; add one, such as [tasks.mmlu] with chance = 0.25"
@@ -205,9 +205,10 @@ class Study:
         if not path.exists():
             return False
         old = read_parquet(path, self.texts)
-        same_nats = any(
-            np.array_equal(old.nats, losses.nats.astype(kind), equal_nan=True) for kind in (np.float32, np.float16)
-        )
+        with np.errstate(over="ignore"):  # float16 ends at 65504
+            same_nats = any(
+                np.array_equal(old.nats, losses.nats.astype(kind), equal_nan=True) for kind in (np.float32, np.float16)
+            )
         if not (same_nats and np.array_equal(old.edges, losses.edges)):
             raise InputError(
                 f"model {losses.model!r} is in the study with other losses; "
@@ -300,6 +301,8 @@ def _refuse_unknown(path: Path, table: dict[str, Any], known: Iterable[str], whe
 
 
 def _task(path: Path, name: str, body: Any) -> Task:
+    if not name.strip():
+        raise StudyError(f"{path}: a task needs a name, found [tasks.{json.dumps(name)}]")
     if not isinstance(body, dict):
         raise StudyError(f"{path}: [tasks.{name}] must be a table")
     _refuse_unknown(path, body, ("chance", "sources"), f"in [tasks.{name}]: ")
@@ -311,6 +314,11 @@ def _task(path: Path, name: str, body: Any) -> Task:
     return Task(name, float(chance), tuple(sources))
 
 
+def _quoted(text: str) -> str:
+    """A TOML string. JSON's is the same but for its surrogate pairs, and for the delete character."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
 def _study_toml(texts: TextSet, tasks: Sequence[Task], seed: int) -> str:
     lines = [f"format = {FORMAT}", f"seed = {seed}", ""]
     if not tasks:
@@ -320,9 +328,9 @@ def _study_toml(texts: TextSet, tasks: Sequence[Task], seed: int) -> str:
         ]
     for task in tasks or [Task(source, 0.0, (source,)) for source in texts.sources]:
         table = [
-            f"[tasks.{json.dumps(task.name)}]",
+            f"[tasks.{_quoted(task.name)}]",
             f"chance = {task.chance}",
-            f"sources = {json.dumps(list(task.sources))}",
+            f"sources = [{', '.join(map(_quoted, task.sources))}]",
             "",
         ]
         lines += table if tasks else [f"# {line}" if line else "" for line in table]

@@ -7,6 +7,7 @@ import io
 import json
 import math
 import zipfile
+import zlib
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.errors import InputError
-from benchcast.loss_files import read_csv
+from benchcast.loss_files import is_unicode, read_csv
 from benchcast.records import Ints, ModelInfo, Score, Task, Text, TextSet
 
 MODEL_COLUMNS = ("model", "family", "params", "tokens", "flops", "split")
-SCORE_COLUMNS = ("model", "task", "accuracy", "n_items", "harness", "version", "shots", "right_even")
+SCORE_COLUMNS = ("model", "task", "accuracy", "n_items", "harness", "version", "shots", "right_even", "stderr")
 ROLES = ("train", "validation", "test", "")
 SUFFIXES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 
@@ -48,7 +49,7 @@ def read_texts(path: Path) -> TextSet:
 def _text(line: str, where: str, default_id: str, default_source: str) -> Text:
     try:
         row = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not JSON ({error})") from error
     if not isinstance(row, dict) or not isinstance(row.get("text"), str):
         raise InputError(f"{where}: a row needs a string 'text'")
@@ -57,13 +58,13 @@ def _text(line: str, where: str, default_id: str, default_source: str) -> Text:
         name = min(unknown)
         raise InputError(f"{where}: unknown key {name!r}{near(name, ('id', 'source', 'text', 'answer_start'))}")
     start = row.get("answer_start")
-    if start is not None and not isinstance(start, int):
+    if start is not None and (not isinstance(start, int) or isinstance(start, bool)):
         raise InputError(f"{where}: answer_start must be a whole number of bytes, found {start!r}")
-    try:
-        row["text"].encode()
-    except UnicodeEncodeError as error:
-        raise InputError(f"{where}: the text holds half a surrogate pair, which is no Unicode text") from error
-    return Text(str(row.get("id", default_id)), str(row.get("source", default_source)), row["text"], start)
+    text = Text(str(row.get("id", default_id)), str(row.get("source", default_source)), row["text"], start)
+    for what in ("text", "id", "source"):
+        if not is_unicode(getattr(text, what)):
+            raise InputError(f"{where}: the {what} holds half a surrogate pair, which is no Unicode text")
+    return text
 
 
 def texts_jsonl(texts: TextSet) -> str:
@@ -111,6 +112,7 @@ def read_scores(path: Path, tasks: Sequence[Task]) -> list[Score]:
                 version=row.get("version", "").strip(),
                 shots=row.get("shots", "").strip(),
                 right_even=_quantity(where, "right_even", row.get("right_even", "")),
+                stderr=_quantity(where, "stderr", row.get("stderr", "")),
             )
         )
     _refuse_twice(path, [f"{s.model} on {s.task}" for s in scores], "score of")
@@ -160,7 +162,12 @@ def _quantity(where: str, column: str, cell: str) -> float:
     if not text:
         return math.nan
     scale = SUFFIXES.get(text[-1].lower(), 1.0)
-    value = scale * _number(where, column, text if scale == 1.0 else text[:-1])
+    try:
+        value = scale * float(text if scale == 1.0 else text[:-1])
+    except ValueError as error:
+        raise InputError(f"{where}: {column} {cell!r} is not a number") from error
+    if not math.isfinite(value):
+        raise InputError(f"{where}: {column} is {cell}")
     if value < 0:
         raise InputError(f"{where}: {column} is negative ({cell})")
     return value
@@ -168,13 +175,18 @@ def _quantity(where: str, column: str, cell: str) -> float:
 
 def as_csv(columns: Sequence[str], records: Iterable[Any]) -> str:
     """Records as CSV text; NaN is an empty cell, numbers are written so that they read back the same."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
+    lines = [_csv_line(columns)]
     for record in records:
         cells = [getattr(record, column) for column in columns]
-        writer.writerow(["" if isinstance(c, float) and math.isnan(c) else _plain(c) for c in cells])
-    return out.getvalue()
+        lines.append(_csv_line(["" if isinstance(c, float) and math.isnan(c) else _plain(c) for c in cells]))
+    return "".join(lines)
+
+
+def _csv_line(cells: Sequence[Any]) -> str:
+    """One row. Cells are quoted for what their line could end with, so a carriage return in a name is safe."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\r\n").writerow(cells)
+    return out.getvalue().removesuffix("\r\n") + "\n"
 
 
 def _plain(cell: Any) -> Any:
@@ -185,26 +197,44 @@ def read_features(path: Path, texts: TextSet) -> tuple[npt.NDArray[np.floating],
     """An npz with `features`, `bounds` and `counts` → (features, edges on the axis of all bytes)."""
     if not path.is_file():
         raise InputError(f"{path}: no such file")
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            absent = {"features", "bounds", "counts"} - set(arrays.files)
-            if absent:
-                raise InputError(f"{path}: no array {', '.join(sorted(absent))}; found {', '.join(arrays.files)}")
-            features, bounds, counts = arrays["features"], arrays["bounds"], arrays["counts"]
-    except (ValueError, OSError, zipfile.BadZipFile, EOFError) as error:
-        raise InputError(f"{path}: not a whole npz file ({error})") from error
+    features, bounds, counts = _read_npz(path, ("features", "bounds", "counts"))
+    for name, array, kinds in (("features", features, "fiu"), ("bounds", bounds, "iu"), ("counts", counts, "iu")):
+        if array.dtype.kind not in kinds:
+            wanted = "whole numbers" if kinds == "iu" else "numbers"
+            raise InputError(f"{path}: {name} must hold {wanted}, found {array.dtype}")
+    if counts.min(initial=0) < 0:
+        raise InputError(f"{path}: counts are negative ({counts.min()})")
     if counts.shape != (len(texts),):
         raise InputError(f"{path}: counts for {counts.size} texts, the study has {len(texts)}")
-    if features.ndim != 2 or len(features) != counts.sum() or len(bounds) != counts.sum() + len(texts):
+    if features.ndim != 2 or len(features) != counts.sum() or bounds.shape != (counts.sum() + len(texts),):
         raise InputError(
             f"{path}: counts sum to {counts.sum()}, so features need {counts.sum()} rows and bounds "
             f"{counts.sum() + len(texts)} entries; found {features.shape} and {bounds.shape}"
         )
     if features.dtype not in (np.float16, np.float32):
-        features = features.astype(np.float32)
+        with np.errstate(over="ignore"):
+            features = features.astype(np.float32)
     if not np.isfinite(features).all():
         raise InputError(f"{path}: features hold NaN or infinity")
     return features, _edges(path, bounds.astype(np.int64), counts.astype(np.int64), texts)
+
+
+def _read_npz(path: Path, names: Sequence[str]) -> list[npt.NDArray[Any]]:
+    """The named arrays of an npz file."""
+    try:
+        with path.open("rb") as file:
+            arrays = np.load(file, allow_pickle=False)
+            if not isinstance(arrays, np.lib.npyio.NpzFile):
+                raise InputError(f"{path}: a single array, not an npz file with {', '.join(names)}")
+            absent = set(names) - set(arrays.files)
+            if absent:
+                raise InputError(f"{path}: no array {', '.join(sorted(absent))}; found {', '.join(arrays.files)}")
+            found = [arrays[name] for name in names]
+    except (ValueError, OSError, zipfile.BadZipFile, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: not a whole npz file ({error})") from error
+    if not all(isinstance(array, np.ndarray) for array in found):
+        raise InputError(f"{path}: not a whole npz file (a member is no array)")
+    return found
 
 
 def _edges(path: Path, bounds: Ints, counts: Ints, texts: TextSet) -> Ints:

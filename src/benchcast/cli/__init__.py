@@ -7,9 +7,12 @@ import sys
 import click
 
 from benchcast import __version__
+from benchcast.cli.collect import collect, features
 from benchcast.cli.data import import_group, init, status
+from benchcast.cli.figures import reproduce
 from benchcast.cli.forecast import compare, fit, predict
 from benchcast.cli.show import demo, report
+from benchcast.cli.twins import twins
 from benchcast.errors import BenchcastError
 
 
@@ -25,7 +28,8 @@ def cli() -> None:
     """
 
 
-for command in (demo, init, import_group, status, fit, compare, predict, report):
+COMMANDS = (demo, init, import_group, collect, features, status, fit, compare, predict, report, twins, reproduce)
+for command in COMMANDS:
     cli.add_command(command)
 
 

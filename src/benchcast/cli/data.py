@@ -6,41 +6,77 @@ from pathlib import Path
 
 import click
 
+from benchcast.cli.arguments import FILE, FILES
+from benchcast.cli.arguments import FORCE as FORCE
+from benchcast.cli.arguments import STUDY as STUDY
 from benchcast.cli.output import print_json, print_table, progress
-
-STUDY = click.argument("study", type=click.Path(path_type=Path))
-FILES = click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-FILE = click.argument("file", type=click.Path(path_type=Path))
-FORCE = click.option("--force", is_flag=True, help="Replace what is in the study.")
+from benchcast.cli.scores import import_scores
 
 
 @click.command()
 @STUDY
 @click.option(
     "--texts",
-    "texts_file",
+    "own",
     type=click.Path(path_type=Path),
-    required=True,
-    help="JSONL with text, and optionally id, source, answer_start (in bytes).",
+    help="JSONL with text, and optionally id, source, answer_start (in bytes); a folder of files; a Parquet file.",
+)
+@click.option("--column", default="text", show_default=True, help="Which column of a Parquet file holds the texts.")
+@click.option("--mix", help="Benchmarks and how many examples of each, such as mmlu=100,bbh=50.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    help="Folder with the benchmarks' files, one folder each. Default: the hub, through `datasets`.",
 )
 @click.option("--seed", default=0, show_default=True, help="Seed of everything random in the study.")
-def init(study: Path, texts_file: Path, seed: int) -> None:
-    """Start a study from validation texts.
+def init(study: Path, own: Path | None, column: str, mix: str | None, data: Path | None, seed: int) -> None:
+    """Start a study from validation texts: your own, or a mixture of benchmarks.
 
     \b
     benchcast init study --texts texts.jsonl
+    benchcast init study --mix mmlu=100,bbh=100,gsm8k=100,hellaswag=100,cmmlu=100,bbh-cot=50 --data benchmarks
     """
-    from benchcast.store import Study
-    from benchcast.tables import read_texts
+    from benchcast.errors import InputError
 
-    texts = read_texts(texts_file)
-    empty = sum(1 for t in texts if not t.text)
-    twins = len(texts) - len({t.text for t in texts})
+    if (own is None) == (mix is None):
+        raise InputError("init: give either --texts FILE or --mix BENCHMARK=COUNT,…")
+    if own is not None:
+        _init_own(study, own, column, seed)
+    elif mix is not None:
+        _init_mix(study, mix, data, seed)
+
+
+def _init_own(study: Path, own: Path, column: str, seed: int) -> None:
+    from benchcast.store import Study
+    from benchcast.texts.duplicates import count_repeats
+    from benchcast.texts.own import read_own
+
+    texts = read_own(own, column=column)
     made = Study.create(study, texts, seed=seed)
+    filled = [t.text for t in texts if t.text.strip()]
+    empty, repeats = len(texts) - len(filled), count_repeats(filled)
     click.echo(f"{study}: {len(texts)} texts from {len(texts.sources)} sources ({', '.join(texts.sources)})")
-    if empty or twins:
-        click.echo(f"warning: {empty} empty texts, {twins} texts that repeat another; kept as they are", err=True)
+    if empty or repeats:
+        click.echo(f"warning: {empty} empty texts, {repeats} texts that repeat another; kept as they are", err=True)
     click.echo(f"next: add your tasks to {made.root / 'study.toml'}, then `benchcast import losses {study} FILE…`")
+
+
+def _init_mix(study: Path, mix: str, data: Path | None, seed: int) -> None:
+    from benchcast.store import Study
+    from benchcast.texts.mix import build_mixture, parse_mix
+
+    made = build_mixture(parse_mix(mix), data, seed=seed)
+    Study.create(study, made.texts, tasks=made.tasks, seed=seed)
+    parts = ", ".join(f"{name} {len(d.examples)}" for name, d in made.drawn.items())
+    click.echo(f"{study}: {len(made.texts)} texts ({parts})")
+    for name, d in made.drawn.items():
+        if d.empty or d.repeated:
+            click.echo(f"{name}: passed over {d.empty} empty and {d.repeated} near-duplicate examples")
+        spares = sum(x.spare for x in d.examples)
+        if spares:
+            click.echo(f"{name}: {spares} of {len(d.examples)} put a worked example before another question")
+    click.echo("tasks: " + ", ".join(f"{t.name} (chance {t.chance:g})" for t in made.tasks))
+    click.echo(f"next: benchcast collect {study} --model hf --model_args pretrained=PATH_OR_HUB_ID")
 
 
 @click.group("import")
@@ -83,27 +119,7 @@ def import_losses(study: Path, files: tuple[Path, ...], family: str, unit: str |
             )
 
 
-@import_group.command("scores")
-@STUDY
-@FILES
-@FORCE
-def import_scores(study: Path, files: tuple[Path, ...], force: bool) -> None:
-    """Observed scores: CSV with model, task, accuracy and optionally n_items, harness, version, shots.
-
-    \b
-    benchcast import scores study scores.csv
-    """
-    from benchcast.store import Study
-    from benchcast.tables import read_scores
-
-    opened = Study.open(study)
-    scores = [score for file in files for score in read_scores(file, opened.tasks)]
-    new = opened.add_scores(scores, force=force)
-    click.echo(f"{study}: {new} scores added, {len(scores) - new} were there already")
-    without = sorted({s.model for s in scores} - set(opened.models_with_losses()))
-    if without:
-        some = ", ".join(without[:5]) + (" …" if len(without) > 5 else "")
-        click.echo(f"note: no losses yet for {len(without)} of these models: {some}")
+import_group.add_command(import_scores)
 
 
 @import_group.command("models")

@@ -13,7 +13,7 @@ from benchcast.cli.output import number, print_json, print_table, progress
 
 if TYPE_CHECKING:
     from benchcast.evaluate import Comparison
-    from benchcast.fitting import Fit, Forecast
+    from benchcast.fits import Fit, Forecast
     from benchcast.records import TokenLosses
 
 TASKS = click.option("--task", "tasks", multiple=True, help="A task of study.toml; may be given again. Default: all.")
@@ -178,7 +178,8 @@ def predict(
 
 def _from_study(study: Path, model: str, tasks: tuple[str, ...], *, restrict: bool) -> list[Forecast]:
     from benchcast.errors import StudyError
-    from benchcast.fitting import fit_tasks, load
+    from benchcast.fits import load
+    from benchcast.fitting import fit_tasks
     from benchcast.store import Study
 
     opened = Study.open(study)
@@ -195,7 +196,7 @@ def _from_study(study: Path, model: str, tasks: tuple[str, ...], *, restrict: bo
 
 def _from_files(folder: Path, file: Path) -> list[Forecast]:
     from benchcast.errors import InputError
-    from benchcast.fitting import load
+    from benchcast.fits import load
     from benchcast.loss_files import read_losses
 
     fit = load(folder)

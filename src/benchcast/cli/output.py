@@ -23,9 +23,8 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, title: 
     from rich.text import Text
 
     table = Table(
-        title=title or None,
+        title=Text(title, style="bold") if title else None,
         title_justify="left",
-        title_style="bold",
         box=None,
         pad_edge=False,
         padding=(0, 2, 0, 0),
@@ -59,13 +58,14 @@ def progress(label: str, total: int | None = None) -> Iterator[Any]:
     )
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(label, total=total)
 
         def advance(what: str | None = None, by: int = 1) -> None:

@@ -54,7 +54,7 @@ def demo(out: Path) -> None:
     \b
     benchcast demo --out benchcast-demo
     """
-    from benchcast.demo import MARK, SYNTHETIC, make_demo_study
+    from benchcast.demo import MARK, copy_embedded
     from benchcast.errors import InputError
     from benchcast.evaluate import compare
     from benchcast.fitting import describe, fit_tasks
@@ -65,11 +65,14 @@ def demo(out: Path) -> None:
         if not (out / MARK).exists():
             raise InputError(f"{out}: exists and was not made by the demo; take another --out")
         shutil.rmtree(out)
-    click.echo(SYNTHETIC)
-    study = make_demo_study(out)
+    out.mkdir(parents=True)
+    (out / MARK).touch()
+    study = copy_embedded(out / "study")
+    click.echo("225 small language models of nine families, their losses on 650 texts, and six skills to forecast\n")
     with progress("comparing", len(METHODS)) as advance:
         found = compare(study, on_method=lambda m: advance(f"comparing: {m}"))
     print_comparison(found)
+    click.echo()
     for fit in fit_tasks(study, split="size"):
         fit.save(study.fit_folder(fit.task))
         click.echo(describe(fit))

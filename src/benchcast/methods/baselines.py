@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.evidence import Evidence, Fold, HonestErrors, TaskFit
+from benchcast.evidence import Evidence, Fold, HonestErrors, TaskFit, weighted_loss
 from benchcast.folds import inner_folds
 from benchcast.law import SigmoidLaw, fit_law, fit_laws, sigmoid
 from benchcast.records import Bools, Floats, Task
@@ -39,7 +39,7 @@ def compute(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Training FLOPs, on a log scale."""
     known = evidence.flops > 0
     x = np.log10(evidence.flops, where=known, out=np.full(len(known), np.nan))
-    reading = [(np.ones(1, np.float32), 1.0, x)] * len(evidence.tasks)
+    reading = [(np.ones((1, 1), np.float32), 1.0, x)] * len(evidence.tasks)
     return _fit_given("compute", "flops", evidence, folds, reading, "no training model has its FLOPs in models.csv")
 
 
@@ -57,7 +57,7 @@ def constant(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
             log_odds = float(np.log(mean / (1 - mean))) if 0 < mean < 1 else np.copysign(40.0, mean - 0.5)
             law = SigmoidLaw(0.0, log_odds, 0.0)
             honest = HonestErrors(errors, who, OUT_OF_FAMILY)
-            row.append(TaskFit(task, "constant", "nothing", np.zeros(0, np.float32), 1.0, law, honest, (0.0, 0.0)))
+            row.append(TaskFit(task, "constant", (), np.zeros((0, 0), np.float32), 1.0, law, honest, (0.0, 0.0)))
         fits.append(row)
     return fits
 
@@ -71,9 +71,9 @@ def _by_mask(method: str, evidence: Evidence, folds: Sequence[Fold], masks: Sequ
     reading = []
     for mask in masks:
         n = int((mask & evidence.tokens.supported).sum())
-        weights = mask.astype(np.float32)
-        x = evidence.nats @ weights / evidence.characters if n else np.full(len(evidence.models), np.nan)
-        reading.append((weights, evidence.characters, np.asarray(x, np.float64)))
+        weights = mask.astype(np.float32)[None]
+        x = weighted_loss(evidence.nats, ("nats",), weights) / evidence.characters
+        reading.append((weights, evidence.characters, x if n else np.full_like(x, np.nan)))
     return _fit_given(method, "nats", evidence, folds, reading, "the study has no such tokens for this task")
 
 
@@ -95,7 +95,7 @@ def _fit_given(
             if not known.any():
                 law = SigmoidLaw(np.nan, np.nan, task.chance, if_absent)
             span = (float(x[known].min()), float(x[known].max())) if known.any() else (np.nan, np.nan)
-            row.append(TaskFit(task, method, reads, weights, unit, law, honest, span))
+            row.append(TaskFit(task, method, (reads,), weights, unit, law, honest, span))
         fits.append(row)
     return fits
 

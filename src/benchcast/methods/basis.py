@@ -1,10 +1,9 @@
-"""Non-negative functions of tokens, from which `salience` builds its weights.
+"""Groups of tokens, from which `salience` builds its weights.
 
-A weight vector is a non-negative mix of columns: all tokens, the tokens of each source, the answers of
-each source, clusters of tokens that look alike to the scorer, and the two sides of the main directions
-of its hidden states. Since every column is non-negative, so is the mix. What the data say about the
-mix sits in one small matrix, models × columns, made in one pass over the features.
-Axes: M models, N tokens, K columns, D features.
+A weight vector is a non-negative mix of groups: all tokens, the tokens of each source, the answers of each
+source, and clusters of tokens that look alike to the scorer. What the data say about the mix sits in
+small matrices, models × groups, one for each view of the losses.
+Axes: M models, N tokens, K groups, D features.
 """
 
 from __future__ import annotations
@@ -15,74 +14,62 @@ import numpy as np
 import numpy.typing as npt
 from scipy.cluster.vq import kmeans2
 
-from benchcast.evidence import Evidence, Features
+from benchcast.evidence import VIEWS, Evidence, Features, view
 from benchcast.records import Floats, Ints
 
 CLUSTERS = 128
-DIRECTIONS = 24
+DIRECTIONS = 24  # of the hidden states, in which tokens are clustered
 MOST_TEXT_GROUPS = 400
 SAMPLE = 8192  # tokens that directions and clusters are learned from
+BLOCK = 16384  # tokens worked on at a time
 SEED = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """The columns: groups of tokens first, then (with features) the sides of the main directions."""
+    """The groups. Each partition gives every token a group or none (−1)."""
 
-    groups: tuple[tuple[Ints, int], ...]  # each token's group (−1 for none) and the number of groups
-    sides: npt.NDArray[np.float32] | None  # N × 2·DIRECTIONS, non-negative
-    kinds: npt.NDArray[np.str_]  # of each column: "all", "source", "answer", "cluster" or "side"
-    source: Ints  # the source a column is confined to, −1 for none
-    mass: Floats  # sum of squares of each column over the supported tokens
+    partitions: tuple[tuple[Ints, int], ...]  # each token's group, and the number of groups
+    kinds: npt.NDArray[np.str_]  # of each group: "all", "source", "answer" or "cluster"
+    source: Ints  # the source a group is confined to, −1 for none
+    size: Floats  # supported tokens in each group
 
     def weights(self, theta: Floats) -> npt.NDArray[np.float32]:
         """The weight of every token under one mix."""
-        total = np.zeros(len(self.groups[0][0]))
+        total = np.zeros(len(self.partitions[0][0]))
         at = 0
-        for group, size in self.groups:
-            total += np.append(theta[at : at + size], 0.0)[group]
-            at += size
-        if self.sides is not None:
-            total += self.sides @ theta[at:]
+        for group, count in self.partitions:
+            total += np.append(theta[at : at + count], 0.0)[group]
+            at += count
         return total.astype(np.float32)
 
 
-def build_basis(evidence: Evidence) -> tuple[Basis, Floats]:
-    """The columns, and the loss per character of every model on each (M × K)."""
+def build_basis(evidence: Evidence) -> tuple[Basis, dict[str, Floats]]:
+    """The groups, and for each view the loss per character of every model on each (M × K)."""
     tokens = evidence.tokens
     n_sources = len(tokens.sources)
-    look = None if evidence.features is None else _main_directions(evidence.features)
-    clusters = _text_groups(tokens.text) if look is None else _clusters(look)
-    kinds = ("all", "source", "answer", "cluster")
-    groups = (
+    clusters = _text_groups(tokens.text) if evidence.features is None else _clusters(evidence.features)
+    partitions = (
         (np.zeros(len(tokens.text), np.int64), 1),
         (tokens.source, n_sources),
         (np.where(tokens.answer, tokens.source, -1), n_sources),
         (clusters, int(clusters.max()) + 1),
     )
-    sums = [_group_sums(evidence.nats, group, size) for group, size in groups]
-    mass = [np.bincount(g[(g >= 0) & tokens.supported], minlength=size) for g, size in groups]
-    names = [np.full(size, kind) for (_, size), kind in zip(groups, kinds, strict=True)]
-    confined = [np.array([-1]), np.arange(n_sources), np.arange(n_sources), np.full(groups[3][1], -1)]
-    sides = None
-    if look is not None:
-        sides = np.hstack([np.maximum(look, 0), np.maximum(-look, 0)])
-        sums.append(evidence.nats @ sides)
-        mass.append((sides[tokens.supported].astype(np.float64) ** 2).sum(axis=0))
-        names.append(np.full(sides.shape[1], "side"))
-        confined.append(np.full(sides.shape[1], -1))
-    per_column = (np.concatenate(names), np.concatenate(confined), np.concatenate(mass).astype(np.float64))
-    return Basis(groups, sides, *per_column), np.hstack(sums).astype(np.float64) / evidence.characters
+    counts = [count for _, count in partitions]
+    kinds = np.repeat(["all", "source", "answer", "cluster"], counts)
+    source = np.concatenate([[-1], np.arange(n_sources), np.arange(n_sources), np.full(counts[3], -1)])
+    size = [np.bincount(g[(g >= 0) & tokens.supported], minlength=n) for g, n in partitions]
+    basis = Basis(partitions, kinds, source, np.concatenate(size).astype(np.float64))
+    return basis, {name: _group_sums(evidence.nats, name, basis) / evidence.characters for name in VIEWS}
 
 
-def _group_sums(nats: npt.NDArray[np.float32], group: Ints, size: int) -> npt.NDArray[np.float32]:
-    """Sum of nats over each group (M × size)."""
-    total = np.zeros((len(nats), size), np.float32)
-    step = max(1, (32 << 20) // (4 * size))
-    for start in range(0, nats.shape[1], step):
-        part = slice(start, start + step)
-        one_hot = (group[part, None] == np.arange(size)).astype(np.float32)
-        total += nats[:, part] @ one_hot
+def _group_sums(nats: npt.NDArray[np.float32], name: str, basis: Basis) -> Floats:
+    """Sum of one view of the nats over every group (M × K)."""
+    total = np.zeros((len(nats), len(basis.kinds)), np.float64)
+    for start in range(0, nats.shape[1], BLOCK):
+        part = slice(start, start + BLOCK)
+        one_hot = [(g[part, None] == np.arange(n)).astype(np.float32) for g, n in basis.partitions]
+        total += view(nats[:, part], name) @ np.hstack(one_hot)
     return total
 
 
@@ -100,8 +87,9 @@ def _main_directions(features: Features) -> npt.NDArray[np.float32]:
     return np.concatenate(parts)
 
 
-def _clusters(look: npt.NDArray[np.float32]) -> Ints:
+def _clusters(features: Features) -> Ints:
     """Which cluster of like tokens each token belongs to."""
+    look = _main_directions(features)
     rng = np.random.default_rng(SEED)
     sample = look[np.sort(rng.choice(len(look), min(SAMPLE, len(look)), replace=False))]
     count = min(CLUSTERS, max(2, len(sample) // 20))

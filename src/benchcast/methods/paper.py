@@ -139,8 +139,8 @@ def _task_fit(
     return TaskFit(
         task=task,
         method="paper",
-        reads="nats",
-        weights=weights,
+        reads=("nats",),
+        weights=weights[None],
         unit=evidence.characters,
         law=law,
         honest=HonestErrors(errors, evidence.families[judge], "the validation models, which also chose the step"),

@@ -71,8 +71,8 @@ def _fit(evidence: Evidence, fold: Fold, t: int, G: Floats, inputs: Inputs) -> T
     return TaskFit(
         task=task,
         method="ridge",
-        reads="nats",
-        weights=weights,
+        reads=("nats",),
+        weights=weights[None],
         unit=evidence.characters,
         law=fit_law(capability[learn], observed[learn], task.chance),
         honest=HonestErrors(errors[:, best], who, "the models that chose the strength"),

@@ -1,0 +1,56 @@
+"""Does a server's `echo` score what it says it scores?
+
+Some score token i with the row that has already read it, which looks like numbers and is noise. A token
+that the server generates itself has a log-probability that must come back when it is echoed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from benchcast.backends.base import Vocabulary
+from benchcast.errors import InputError
+
+PROBES = ("The capital of France is", "1, 2, 3, 4, 5, 6,", "Once upon a time, there was a little")
+LIMIT = 0.5  # nats; batch noise of bfloat16 stays below it, another row of logits does not
+
+
+def verify_echo(echo: Callable[[Sequence[int]], dict[str, Any]], vocabulary: Vocabulary) -> bool:
+    """Refuse a server whose echo disagrees with its own generation; True where it agrees."""
+    compared = 0
+    for text in PROBES:
+        start = vocabulary.tokenizer.encode(text)
+        shown, generated = _last(echo([*vocabulary.prefix, *start]), len(vocabulary.prefix) + len(start))
+        longer = vocabulary.tokenizer.encode(text + shown)
+        if not shown or longer[:-1] != start:
+            continue
+        sent = [*vocabulary.prefix, *longer]
+        values = (echo(sent).get("logprobs") or {}).get("token_logprobs") or []
+        echoed = values[len(sent) - 1] if len(values) >= len(sent) else None
+        if echoed is None or abs(float(echoed) - generated) > LIMIT:
+            raise InputError(
+                f"the server's echo is wrong: after {text!r} it generates {shown!r} with log-probability "
+                f"{generated:.2f} and echoes it with {'none' if echoed is None else f'{echoed:.2f}'}; "
+                "llama.cpp's Python server does this: use --model llamacpp with the file"
+            )
+        compared += 1
+    if not compared:
+        raise InputError(
+            "the server's echo cannot be checked against its own generation; add verify_echo=false to "
+            "--model_args and --check-against hf if you trust it"
+        )
+    return True
+
+
+def _last(choice: dict[str, Any], sent: int) -> tuple[str, float]:
+    """The generated token and its log-probability."""
+    found = choice.get("logprobs") or {}
+    tokens, values = found.get("tokens") or [], found.get("token_logprobs") or []
+    if len(tokens) != len(values) or len(values) != sent + 1 or values[-1] is None:
+        raise InputError(
+            f"the server gave {len(values)} log-probabilities for {sent} prompt tokens and 1 generated; "
+            "it does not echo the prompt and cannot score it "
+            "(llama.cpp's servers cannot: use --model llamacpp with the file)"
+        )
+    return str(tokens[-1]), float(values[-1])

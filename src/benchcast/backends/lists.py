@@ -1,0 +1,76 @@
+"""A list of models to collect, in TOML or YAML.
+
+[[models]]
+model = "hf"
+family = "pythia"
+model_args = { pretrained = "EleutherAI/pythia-70m", revision = "step1000" }   # or the one-line form
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchcast.backends.base import Settings, library
+from benchcast.errors import InputError
+from benchcast.tables import near
+
+KEYS = ("model", "model_args", "name", "family", "batch_size")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """One model to collect."""
+
+    backend: str
+    settings: Settings
+    name: str = ""  # in the study; empty: the backend's own
+    family: str = ""
+    batch_size: int = 0  # 0: the backend's choice
+
+    @classmethod
+    def of(cls, backend: str, model_args: str, *, name: str = "", family: str = "") -> ModelEntry:
+        """From the flags of the command line."""
+        return cls(backend, Settings.parse(model_args), name, family)
+
+
+def read_models_list(path: Path) -> list[ModelEntry]:
+    """All models of a file; its ending says whether it is TOML or YAML."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    found = _yaml(path) if path.suffix.lower() in (".yaml", ".yml") else _toml(path)
+    rows = found.get("models") if isinstance(found, dict) else found
+    if not isinstance(rows, list) or not rows or not all(isinstance(r, dict) for r in rows):
+        raise InputError(f"{path}: a list of models is needed: one table [[models]] (or one item) each")
+    return [_entry(row, f"{path}: model {number}") for number, row in enumerate(rows, start=1)]
+
+
+def _entry(row: dict[str, Any], where: str) -> ModelEntry:
+    for key in row:
+        if key not in KEYS:
+            raise InputError(f"{where}: unknown key {key!r}{near(str(key), KEYS)}")
+    if not isinstance(row.get("model"), str):
+        raise InputError(f"{where}: no backend; add model = 'hf'")
+    args = row.get("model_args", {})
+    settings = Settings(args, where) if isinstance(args, dict) else Settings.parse(str(args), where)
+    size = row.get("batch_size", 0)
+    if not isinstance(size, int) or size < 0:
+        raise InputError(f"{where}: batch_size {size!r}; a whole number is needed")
+    return ModelEntry(row["model"], settings, str(row.get("name", "")), str(row.get("family", "")), size)
+
+
+def _toml(path: Path) -> Any:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not valid TOML ({error})") from error
+
+
+def _yaml(path: Path) -> Any:
+    yaml = library("yaml", "yaml")
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise InputError(f"{path}: not valid YAML ({str(error).splitlines()[0]})") from error

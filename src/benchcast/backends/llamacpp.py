@@ -1,0 +1,142 @@
+"""llama.cpp in process, by `eval` and its rows of logits.
+
+Its `echo` is wrong, in process and in its server, so it is never used. The vocabulary is llama.cpp's own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchcast.backends.base import Nats, Settings, Vocabulary, library, numbered
+from benchcast.backends.vocabulary import VocabularySource
+from benchcast.bounds import PlainTokenizer
+from benchcast.errors import InputError
+
+SCORE_BYTES = 1 << 30  # rows of logits that llama.cpp keeps for a whole sequence
+FLOAT32 = 0  # ggml's number for it; the default float16 cache is off by 0.01 nats
+LONGEST_PIECE = 512
+FILE_TYPES = {
+    "0": "F32",
+    "1": "F16",
+    "2": "Q4_0",
+    "3": "Q4_1",
+    "7": "Q8_0",
+    "15": "Q4_K_M",
+    "17": "Q5_K_M",
+    "18": "Q6_K",
+}
+
+
+class LlamaCppBackend:
+    """A GGUF file in llama.cpp."""
+
+    name = "llamacpp"
+    batch_size = 1  # sequences are evaluated one after the other
+    batch_tokens = 1 << 30
+
+    def __init__(self, settings: Settings, *, device: str = "", batch_size: int = 0) -> None:
+        self.asked = settings.line
+        self._path = Path(settings.text("pretrained") or settings.needed("path", "FILE.gguf"))
+        self._max_length = settings.whole("max_length", 0)
+        self._threads = settings.whole("n_threads", 0)
+        self._layers = -1 if device.startswith("cuda") else 0
+        own = settings.text("tokenizer")
+        self._source = VocabularySource.of(settings, str(self._path)) if own else None
+        self._bos = settings.flag("add_bos_token")
+        self.model = self._path.stem
+        if not self._path.is_file():
+            raise InputError(f"{settings.where}: {self._path}: no such file; llamacpp needs pretrained=FILE.gguf")
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary in the file, or the tokenizer that was named."""
+        if self._source:
+            return self._source.load()
+        library, inner = self._library, self._vocabulary_only
+        handle = library.llama_model_get_vocab(inner.model)
+
+        def piece(token: int) -> bytes:
+            buffer = ctypes.create_string_buffer(LONGEST_PIECE)
+            length = library.llama_token_to_piece(handle, token, buffer, LONGEST_PIECE, 0, True)
+            return bytes(buffer.raw[: max(0, length)])
+
+        def encode(text: str) -> list[int]:
+            return list(inner.tokenize(text.encode(), add_bos=False, special=False)) if text else []
+
+        wanted = bool(library.llama_vocab_get_add_bos(handle)) if self._bos is None else self._bos
+        bos = int(inner.token_bos())
+        if wanted and bos < 0:
+            raise InputError(f"{self._path}: add_bos_token: the vocabulary has no BOS token; leave the setting out")
+        words = piece(bos).decode(errors="replace") if wanted else "none"
+        asked = "" if self._bos is None else ", as asked"
+        tokenizer = PlainTokenizer(self._path.stem, encode, piece)
+        return Vocabulary(tokenizer, (bos,) if wanted else (), words + asked)
+
+    @cached_property
+    def context(self) -> int:
+        """What the file allows, or `max_length`, as far as all rows of logits fit into memory."""
+        trained = int(self._vocabulary_only.metadata.get(self._key("context_length"), 2048))
+        fits = max(64, SCORE_BYTES // (4 * int(self._vocabulary_only.n_vocab())))
+        return min(trained, self._max_length or min(trained, fits))
+
+    def about(self) -> dict[str, str]:
+        """What the losses were made with."""
+        kind = str(self._vocabulary_only.metadata.get("general.file_type", ""))
+        version = f"llama-cpp-python {self._library.__version__}"
+        return {"backend": self.name, "backend_version": version, "dtype": FILE_TYPES.get(kind, f"GGUF type {kind}")}
+
+    def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:
+        """−log p of every id given those before it."""
+        return [numbered(i, self._one, list(ids)) for i, ids in enumerate(sequences)]
+
+    def _one(self, ids: list[int]) -> Nats:
+        self._loaded.reset()
+        self._loaded.eval(ids)
+        if self._loaded.n_tokens != len(ids):
+            raise InputError(f"llama.cpp read {self._loaded.n_tokens} of {len(ids)} tokens")
+        return nats_of_rows(self._loaded.scores[: len(ids)], ids)
+
+    def _key(self, name: str) -> str:
+        return f"{self._vocabulary_only.metadata.get('general.architecture', 'llama')}.{name}"
+
+    @property
+    def _library(self) -> Any:
+        return library("llama_cpp", "llamacpp")
+
+    @cached_property
+    def _vocabulary_only(self) -> Any:
+        return self._open(vocab_only=True)
+
+    @cached_property
+    def _loaded(self) -> Any:
+        return self._open(
+            n_ctx=self.context,
+            logits_all=True,
+            type_k=FLOAT32,
+            type_v=FLOAT32,
+            n_gpu_layers=self._layers,
+            n_threads=self._threads or None,
+        )
+
+    def _open(self, **given: Any) -> Any:
+        try:
+            return self._library.Llama(str(self._path), verbose=False, **given)
+        except ValueError as error:
+            raise InputError(f"{self._path}: llama.cpp cannot load it ({error})") from error
+
+
+def nats_of_rows(logits: npt.NDArray[np.floating], ids: Sequence[int]) -> Nats:
+    """Row i of the logits speaks of token i + 1."""
+    nats = np.full(len(ids), np.nan, np.float32)
+    for i in range(1, len(ids)):
+        row = logits[i - 1].astype(np.float64)
+        top = row.max()
+        nats[i] = top + np.log(np.exp(row - top).sum()) - row[ids[i]]
+    return nats

@@ -1,0 +1,89 @@
+"""LMDeploy in process, by the logits of whole prompts.
+
+Its own perplexity is one mean per text, so the logits are taken; they are full rows over the vocabulary,
+which is why sequences go in small batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from benchcast.backends.base import Nats, Settings, Vocabulary, library, numbered
+from benchcast.backends.llamacpp import nats_of_rows
+from benchcast.backends.vocabulary import VocabularySource, one_line, source_name
+from benchcast.errors import InputError
+
+ENGINES = ("turbomind", "pytorch")
+DEFAULT_CONTEXT = 2048
+
+
+class LmdeployBackend:
+    """A model in an LMDeploy pipeline; needs CUDA."""
+
+    name = "lmdeploy"
+
+    def __init__(self, settings: Settings, *, device: str = "", batch_size: int = 0) -> None:
+        self.asked = settings.line
+        self._source = settings.needed("pretrained", "PATH_OR_HUB_ID")
+        self._engine = settings.text("engine", ENGINES[0])
+        self._dtype = settings.text("dtype", "float16")
+        self._max_length = settings.whole("max_length", DEFAULT_CONTEXT)
+        self._trust = bool(settings.flag("trust_remote_code", False))
+        self._tokens = VocabularySource.of(settings, self._source)
+        self.model = source_name(self._source)
+        self.batch_size, self.batch_tokens = batch_size or 8, 4096
+        if self._engine not in ENGINES:
+            raise InputError(f"{settings.where}: engine={self._engine}; {' or '.join(ENGINES)} is needed")
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The model's tokenizer."""
+        return self._tokens.load()
+
+    @property
+    def context(self) -> int:
+        """The session's length, less the one token it must generate."""
+        return self._max_length - 1
+
+    def about(self) -> dict[str, str]:
+        """What the losses were made with."""
+        version = f"lmdeploy {library('lmdeploy', 'lmdeploy').__version__} {self._engine}"
+        return {"backend": self.name, "backend_version": version, "dtype": self._dtype}
+
+    def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:
+        """−log p of every id given those before it."""
+        try:
+            rows = self._logits([list(ids) for ids in sequences])
+        except RuntimeError as error:
+            raise InputError(f"LMDeploy: {one_line(error)}; out of memory? lower batch_size") from error
+        pairs = enumerate(zip(rows, sequences, strict=True))
+        return [numbered(i, read_logits, found, ids) for i, (found, ids) in pairs]
+
+    def _logits(self, sequences: list[list[int]]) -> list[Any]:
+        """Logits of all rows of each prompt; the pipeline takes text, its engine takes ids."""
+        engine = self._pipeline.async_engine
+        found = self._pipeline._run(coro=engine.async_get_logits(input_ids=sequences)).result()
+        return list(found)
+
+    @cached_property
+    def _pipeline(self) -> Any:
+        lmdeploy = library("lmdeploy", "lmdeploy")
+        kind = lmdeploy.TurbomindEngineConfig if self._engine == ENGINES[0] else lmdeploy.PytorchEngineConfig
+        config = kind(session_len=self._max_length, dtype=self._dtype)
+        try:
+            return lmdeploy.pipeline(self._source, backend_config=config, trust_remote_code=self._trust)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise InputError(f"{self._source}: LMDeploy cannot load it: {one_line(error)}") from error
+
+
+def read_logits(found: Any, ids: Sequence[int]) -> Nats:
+    """Nats from one prompt's logits; rows after the prompt belong to what was generated."""
+    rows = np.asarray(found.float().cpu().numpy() if hasattr(found, "float") else found, np.float32)
+    rows = rows.reshape(-1, rows.shape[-1])
+    if len(rows) < len(ids):
+        raise InputError(f"LMDeploy gave {len(rows)} rows of logits for {len(ids)} tokens")
+    return nats_of_rows(rows, ids)

@@ -1,0 +1,103 @@
+"""vLLM in process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from benchcast.backends.base import Nats, Settings, Vocabulary, from_logprobs, library, numbered
+from benchcast.backends.vocabulary import VocabularySource, one_line, source_name
+from benchcast.errors import InputError
+
+
+class VllmBackend:
+    """A model in a vLLM engine of its own.
+
+    vLLM sizes its cache without counting prompt log-probabilities, so it gets half the memory by default
+    and reads prompts in small steps.
+    """
+
+    name = "vllm"
+
+    def __init__(self, settings: Settings, *, device: str = "", batch_size: int = 0) -> None:
+        self.asked = settings.line
+        self._source = settings.needed("pretrained", "PATH_OR_HUB_ID")
+        self._revision = settings.text("revision")
+        self._dtype = settings.text("dtype", "float32")
+        self._max_length = settings.whole("max_length", 0)
+        self._memory = settings.number("gpu_memory_utilization", 0.5)
+        self._parallel = settings.whole("tensor_parallel_size", 1)
+        self._step = settings.whole("max_num_batched_tokens", 2048)
+        self._eager = bool(settings.flag("enforce_eager", False))
+        self._trust = bool(settings.flag("trust_remote_code", False))
+        self._tokens = VocabularySource.of(settings, self._source)
+        self.model = source_name(self._source) + (f"@{self._revision}" if self._revision else "")
+        self.batch_size = batch_size or 64
+        self.batch_tokens = 1 << 30 if batch_size else 1 << 16
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The model's tokenizer."""
+        return self._tokens.load()
+
+    @cached_property
+    def context(self) -> int:
+        """The engine's longest sequence, less the one token it must generate."""
+        return int(self._engine.llm_engine.model_config.max_model_len) - 1
+
+    def about(self) -> dict[str, str]:
+        """What the losses were made with."""
+        dtype = str(self._engine.llm_engine.model_config.dtype).removeprefix("torch.")
+        return {"backend": self.name, "backend_version": f"vllm {self._library.__version__}", "dtype": dtype}
+
+    def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:
+        """−log p of every id given those before it."""
+        asked = self._library.SamplingParams(prompt_logprobs=0, max_tokens=1, temperature=0, detokenize=False)
+        prompts = [self._library.TokensPrompt(prompt_token_ids=list(ids)) for ids in sequences]
+        try:
+            outputs = self._engine.generate(prompts, asked, use_tqdm=False)
+        except RuntimeError as error:
+            raise InputError(f"{one_line(error)}; out of memory? lower batch_size or gpu_memory_utilization") from error
+        pairs = enumerate(zip(outputs, sequences, strict=True))
+        return [numbered(i, read_output, output, ids) for i, (output, ids) in pairs]
+
+    @property
+    def _library(self) -> Any:
+        return library("vllm", "vllm")
+
+    @cached_property
+    def _engine(self) -> Any:
+        try:
+            return self._library.LLM(
+                model=self._source,
+                tokenizer=self._tokens.source,
+                revision=self._revision or None,
+                dtype=self._dtype,
+                max_model_len=self._max_length or None,
+                gpu_memory_utilization=self._memory,
+                tensor_parallel_size=self._parallel,
+                max_num_batched_tokens=self._step,
+                enable_chunked_prefill=True,
+                enable_prefix_caching=False,
+                enforce_eager=self._eager,
+                trust_remote_code=self._trust,
+                logprobs_mode="raw_logprobs",
+            )
+        except (OSError, ValueError, RuntimeError) as error:
+            raise InputError(f"{self._source}: vLLM cannot load it: {one_line(error)}") from error
+
+
+def read_output(output: Any, ids: Sequence[int]) -> Nats:
+    """Nats of one request: entry 0 is None, the others hold the token that was sent."""
+    if list(output.prompt_token_ids or []) != list(ids):
+        raise InputError("vLLM scored other token ids than were sent")
+    entries = output.prompt_logprobs
+    if entries is None:
+        raise InputError("vLLM gave no prompt log-probabilities")
+    values: list[float | None] = []
+    for position, (entry, token) in enumerate(zip(entries, ids, strict=False)):
+        if entry is not None and token not in entry:
+            raise InputError(f"vLLM scored another token id at position {position}, {token} was sent")
+        values.append(None if entry is None else float(entry[token].logprob))
+    return from_logprobs(values + [None] * (len(entries) - len(values)), ids, "vLLM")

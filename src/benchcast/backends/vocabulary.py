@@ -1,0 +1,160 @@
+"""A model's tokenizer through transformers, and its BOS policy.
+
+BOS decides everything for some models, so it is taken from the tokenizer (or the GGUF file, whose own
+word is lost when it is converted), put there once, and stored with the losses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchcast.backends.base import Settings, Vocabulary
+from benchcast.bounds import FastTokenizer, PlainTokenizer, Tokenizer
+from benchcast.errors import InputError, MissingExtraError
+
+MODEL_FILES = ("config.json", "tokenizer.json", "tokenizer.model")
+
+
+@dataclass(frozen=True, slots=True)
+class VocabularySource:
+    """Where a tokenizer comes from, and whether it is to put a BOS in front."""
+
+    source: str
+    gguf_file: str
+    revision: str
+    trust_remote_code: bool
+    add_bos_token: bool | None  # None: as the tokenizer does
+
+    @classmethod
+    def of(cls, settings: Settings, default: str) -> VocabularySource:
+        """The tokenizer named by `tokenizer`, else the model's own."""
+        own = settings.text("tokenizer")
+        gguf, revision = settings.text("gguf_file"), settings.text("revision")
+        trust, bos = bool(settings.flag("trust_remote_code", False)), settings.flag("add_bos_token")
+        return cls(own or default, "" if own else gguf, "" if own else revision, trust, bos)
+
+    def load(self) -> Vocabulary:
+        """The tokenizer with its BOS policy."""
+        where, gguf = gguf_parts(self.source, self.gguf_file)
+        inner = _load(where, gguf, self.revision, self.trust_remote_code)
+        adds = gguf_adds_bos(Path(where) / gguf) if gguf and Path(where).is_dir() else None
+        return Vocabulary(wrap(inner, source_name(self.source)), *bos_policy(inner, self.add_bos_token, adds))
+
+
+def source_name(source: str) -> str:
+    """A short name for a hub id or path: the id itself, or the last part of a local path."""
+    path = Path(source)
+    if path.suffix == ".gguf":
+        return path.stem
+    return path.resolve().name if path.exists() else source
+
+
+def gguf_parts(source: str, gguf_file: str) -> tuple[str, str]:
+    """Folder and file of a GGUF model; the file is empty for any other model."""
+    path = Path(source)
+    if path.suffix == ".gguf" and not gguf_file:
+        if not path.is_file():
+            raise InputError(f"{source}: no such file")
+        return str(path.parent), path.name
+    return source, gguf_file
+
+
+def _load(source: str, gguf: str, revision: str, trust: bool) -> Any:
+    try:
+        from transformers import AutoTokenizer
+        from transformers.utils import logging
+    except ImportError as error:
+        raise MissingExtraError("tokenizers need transformers: pip install 'benchcast[hf]'") from error
+    logging.disable_progress_bar()
+    given = {"gguf_file": gguf} if gguf else {}
+    try:
+        return AutoTokenizer.from_pretrained(source, revision=revision or "main", trust_remote_code=trust, **given)
+    except ImportError as error:
+        raise MissingExtraError(f"{source}: {one_line(error)}") from error
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"{source}: its tokenizer cannot be loaded: {one_line(error)}") from error
+
+
+def one_line(error: Exception) -> str:
+    """The first line of what a library has to say."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def wrap(inner: Any, name: str) -> Tokenizer:
+    """A transformers tokenizer as one that can say the bytes of its tokens."""
+    fast = getattr(inner, "backend_tokenizer", None) or getattr(inner, "_tokenizer", None)
+    if fast is not None and hasattr(fast, "id_to_token"):
+        return FastTokenizer(fast, name)
+    if hasattr(inner, "sp_model"):
+        return from_sentencepiece(inner.sp_model, name)
+    if isinstance(next(iter(inner.get_vocab()), ""), bytes):
+
+        def encode(text: str) -> list[int]:
+            return list(inner.encode(text, add_special_tokens=False))
+
+        def piece(token: int) -> bytes:
+            found = inner.convert_ids_to_tokens(token)
+            return found if isinstance(found, bytes) else str(found).encode()
+
+        return PlainTokenizer(name, encode, piece)
+    raise InputError(
+        f"tokenizer {name!r}: {type(inner).__name__} does not say which bytes its tokens stand for; "
+        "give a tokenizer that does with tokenizer=…"
+    )
+
+
+def from_sentencepiece(processor: Any, name: str) -> Tokenizer:
+    """A SentencePiece model read with its own library."""
+
+    def piece(token: int) -> bytes:
+        text = str(processor.id_to_piece(token))
+        if processor.is_byte(token):
+            return bytes([int(text[3:5], 16)])
+        if processor.is_unknown(token):
+            raise InputError(f"tokenizer {name!r}: its vocabulary lacks part of the text, which became {text!r}")
+        return text.replace("▁", " ").encode()
+
+    made = PlainTokenizer(name, lambda text: processor.encode(text, out_type=int), piece)
+    made.marks_spaces = True
+    return made
+
+
+def from_tiktoken(encoding: Any, name: str) -> Tokenizer:
+    """A tiktoken encoding."""
+    return PlainTokenizer(name, encoding.encode_ordinary, encoding.decode_single_token_bytes)
+
+
+def bos_policy(inner: Any, wanted: bool | None, file_adds: bool | None) -> tuple[tuple[int, ...], str]:
+    """What goes before each text, and the policy in words. `wanted` overrides, then the file, then the tokenizer."""
+    own = _added_in_front(inner)
+    bos = getattr(inner, "bos_token_id", None)
+    if wanted is False or (wanted is None and file_adds is False):
+        return (), "none, as asked" if wanted is False else "none"
+    if wanted is None and not file_adds:
+        return own, " ".join(map(str, inner.convert_ids_to_tokens(list(own)))) if own else "none"
+    if not own and bos is None:
+        raise InputError("add_bos_token: the tokenizer has no BOS token; leave the setting out")
+    prefix = own or (int(bos or 0),)
+    return prefix, " ".join(map(str, inner.convert_ids_to_tokens(list(prefix)))) + (", as asked" if wanted else "")
+
+
+def _added_in_front(inner: Any) -> tuple[int, ...]:
+    """The ids a tokenizer itself puts before a text; never twice the same."""
+    bare = list(inner("a", add_special_tokens=False)["input_ids"])
+    full = list(inner("a", add_special_tokens=True)["input_ids"])
+    at = next((i for i in range(len(full)) if full[i : i + len(bare)] == bare), 0)
+    return tuple(dict.fromkeys(full[:at]))
+
+
+def gguf_adds_bos(path: Path) -> bool:
+    """What a GGUF file says about BOS; where it is silent, llama.cpp adds one for SentencePiece vocabularies."""
+    from gguf import GGUFReader
+
+    fields = GGUFReader(path).fields
+    if "tokenizer.ggml.add_bos_token" in fields:
+        return bool(fields["tokenizer.ggml.add_bos_token"].contents())
+    model = fields.get("tokenizer.ggml.model")
+    return model is not None and model.contents() == "llama"

@@ -1,0 +1,157 @@
+"""`collect` and `features`: from a model's name to stored losses and hidden states."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from benchcast.cli.data import FORCE, STUDY
+from benchcast.cli.output import progress
+
+if TYPE_CHECKING:
+    from benchcast.collect import Collected, Report
+    from benchcast.store import Study
+
+DEVICE = click.option("--device", default="", help="cpu, cuda, cuda:1, … Default: cuda where there is one.")
+
+
+def _size(context: click.Context, option: click.Parameter, value: str) -> int:
+    if value == "auto":
+        return 0
+    if not value.isascii() or not value.isdigit() or int(value) < 1:
+        raise click.BadParameter(f"{value!r} is neither auto nor a whole number from 1")
+    return int(value)
+
+
+BATCH = click.option(
+    "--batch_size", default="auto", show_default=True, callback=_size, help="Sequences in a batch, or auto."
+)
+
+
+@click.command()
+@STUDY
+@click.option("--model", "backend", help="hf, vllm, vllm-server, sglang, lmdeploy, llamacpp or completions.")
+@click.option("--model_args", default="", help="Settings of the model: pretrained=…,dtype=…,revision=…")
+@click.option("--models", "models_file", type=click.Path(path_type=Path), help="A TOML or YAML list of models instead.")
+@click.option("--name", default="", help="The model's name in the study. Default: its hub id or file name.")
+@click.option("--family", default="", help="The model's family.")
+@BATCH
+@DEVICE
+@click.option("--check-against", "reference", type=click.Choice(["hf"]), help="Compare a few texts with this backend.")
+@FORCE
+def collect(
+    study: Path,
+    backend: str | None,
+    model_args: str,
+    models_file: Path | None,
+    name: str,
+    family: str,
+    batch_size: int,
+    device: str,
+    reference: str | None,
+    force: bool,
+) -> None:
+    """Score the texts with a model and store its losses; run it again to finish what was stopped.
+
+    \b
+    benchcast collect study --model hf --model_args pretrained=HuggingFaceTB/SmolLM2-135M
+    benchcast collect study --model hf --model_args pretrained=EleutherAI/pythia-70m,revision=step1000 --family pythia
+    benchcast collect study --model vllm-server --model_args base_url=http://localhost:8000,model=my-7b
+    benchcast collect study --models models.toml
+    """
+    from benchcast.backends.lists import ModelEntry, read_models_list
+    from benchcast.store import Study
+
+    if (models_file is None) == (backend is None):
+        raise click.UsageError("give --model with --model_args, or --models FILE")
+    if models_file is not None:
+        entries = read_models_list(models_file)
+    else:
+        entries = [ModelEntry.of(str(backend), model_args, name=name, family=family)]
+    opened = Study.open(study)
+    for entry in entries:
+        _collect_one(opened, entry, batch_size=batch_size, device=device, reference=reference, force=force)
+
+
+def _collect_one(study: Study, entry: Any, *, batch_size: int, device: str, reference: str | None, force: bool) -> None:
+    from benchcast.backends import open_backend, open_reference
+    from benchcast.collect import collect
+
+    backend = open_backend(entry.backend, entry.settings, device=device, batch_size=entry.batch_size or batch_size)
+    other = open_reference(entry.settings, device=device) if reference else None
+    name = entry.name or backend.model
+    with progress(name, len(study.texts)) as advance:
+        report = rate(name, advance)
+        done = collect(study, backend, name=name, family=entry.family, force=force, reference=other, report=report)
+    click.echo(describe(name, done))
+
+
+def rate(label: str, advance: Any) -> Report:
+    """Something to call when texts are done: moves the bar and says how many tokens go by in a second."""
+    done, began = 0, time.monotonic()
+
+    def report(texts: int, tokens: int) -> None:
+        nonlocal done
+        done += tokens
+        speed = done / max(time.monotonic() - began, 1e-9)
+        advance(f"{label}: {speed:,.0f} tokens/s" if done else label, by=texts)
+
+    return report
+
+
+def describe(name: str, done: Collected | None) -> str:
+    """What a run did, in one line."""
+    if done is None:
+        return f"{name}: losses are there already (--force scores it again)"
+    resumed = f", {done.resumed} were done before" if done.resumed else ""
+    rate = f", {done.tokens / done.seconds:,.0f} tokens/s" if done.tokens and done.seconds else ""
+    agreement = f"; {done.agreement}" if done.agreement else ""
+    return f"{name}: {done.texts} texts, {done.tokens} tokens{resumed}{rate}{agreement}"
+
+
+@click.command()
+@STUDY
+@click.option("--scorer", required=True, help="The scorer: a local folder, a GGUF file or a hub id.")
+@click.option("--name", default="", help="The scorer's name in the study. Default: its hub id or file name.")
+@click.option("--dims", default=0, help="Reduce to this many principal components. Default: all dimensions.")
+@click.option("--dtype", default="float16", show_default=True, help="How features are stored: float16 or float32.")
+@click.option("--model_args", default="", help="More settings of the scorer: dtype=…,revision=…")
+@BATCH
+@DEVICE
+@FORCE
+def features(
+    study: Path,
+    scorer: str,
+    name: str,
+    dims: int,
+    dtype: str,
+    model_args: str,
+    batch_size: int,
+    device: str,
+    force: bool,
+) -> None:
+    """Store the last hidden states of a scorer for all texts; its tokens become the reference tokens.
+
+    \b
+    benchcast features study --scorer HuggingFaceTB/SmolLM2-135M
+    benchcast features study --scorer models/smollm2.gguf --dims 64
+    """
+    from benchcast.backends import open_scorer
+    from benchcast.backends.base import Settings
+    from benchcast.features import make_features
+    from benchcast.store import Study
+
+    opened = Study.open(study)
+    backend = open_scorer(scorer, Settings.parse(model_args), device=device, batch_size=batch_size)
+    label = name or backend.model
+    if label in opened.scorers() and not force:
+        click.echo(f"{label}: features are there already (--force makes them again)")
+        return
+    with progress(label, len(opened.texts)) as advance:
+        made = make_features(opened, backend, name=label, dims=dims, dtype=dtype, report=rate(label, advance))
+    kept = f", reduced to {dims} that keep {made['kept_variance']:.1%} of the variance" if dims else ""
+    click.echo(f"{label}: {made['tokens']} tokens × {made['dims']} dimensions{kept}")
+    click.echo(f"next: benchcast fit {study}")

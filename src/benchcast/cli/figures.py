@@ -1,0 +1,203 @@
+"""`reproduce table1`, `reproduce fig1` and so on: the paper's tables and figures on a study."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from benchcast.cli.output import print_table, progress
+from benchcast.cli.reproduce import reproduce
+
+if TYPE_CHECKING:
+    from benchcast.reproduce.desk import Desk
+    from benchcast.reproduce.outcome import Outcome
+
+__all__ = ["reproduce"]
+
+STUDY = click.argument("study", required=False, type=click.Path(path_type=Path))
+OUT = click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("reproduced"),
+    show_default=True,
+    help="Folder for the numbers (JSON) and figures (PNG, SVG).",
+)
+RUNS = click.option("--runs", metavar="A,B", help="The two families. Default: the first two named like oak-a, oak-b.")
+METHOD = click.option("--method", default="salience", show_default=True, help="salience, paper, ridge or a baseline.")
+
+
+def _command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
+    """A subcommand with STUDY and --out; the embedded study is the default."""
+
+    def wrap(function: Callable[..., Any]) -> click.Command:
+        return reproduce.command(name)(STUDY(OUT(function)))
+
+    return wrap
+
+
+def _make(study: Path | None, out: Path, work: Callable[[Desk], Outcome]) -> Outcome:
+    """Do the work, write its files, print its tables."""
+    from benchcast.reproduce.desk import Desk, embedded_study
+    from benchcast.reproduce.outcome import write_outcome
+    from benchcast.store import Study
+
+    opened = embedded_study() if study is None else Study.open(study)
+    with progress("reading the study") as advance:
+        made = work(Desk(opened, tell=lambda what: advance(what)))
+    for table in made.tables:
+        print_table(table.header, table.rows, title=table.title)
+        click.echo()
+    for remark in made.remarks:
+        click.echo(remark)
+    written = write_outcome(made, out)
+    click.echo(f"written: {written[0].parent}/{{{', '.join(p.name for p in written)}}}")
+    return made
+
+
+@_command("table1")
+def table1(study: Path | None, out: Path) -> None:
+    """Test error and R² of every method on every task (Table 1), and on families never seen.
+
+    \b
+    benchcast reproduce table1 study --out results
+    """
+    from benchcast.reproduce import table
+
+    _make(study, out, table.table1)
+
+
+@_command("fig1")
+@RUNS
+def fig1(study: Path | None, out: Path, runs: str | None) -> None:
+    """Compute against accuracy under two mixtures of data.
+
+    \b
+    benchcast reproduce fig1 study --runs oak-a,oak-b
+    """
+    from benchcast.reproduce import scaling
+
+    _make(study, out, lambda desk: scaling.fig1(desk, runs))
+
+
+@_command("fig2")
+def fig2(study: Path | None, out: Path) -> None:
+    """Loss on the task's own texts, per character, against accuracy.
+
+    \b
+    benchcast reproduce fig2 study
+    """
+    from benchcast.reproduce import scaling
+
+    _make(study, out, scaling.fig2)
+
+
+@_command("fig4")
+@METHOD
+def fig4(study: Path | None, out: Path, method: str) -> None:
+    """Capability against accuracy with the fitted law; training, validation and test models.
+
+    \b
+    benchcast reproduce fig4 study --method paper
+    """
+    from benchcast.reproduce import laws
+
+    _make(study, out, lambda desk: laws.fig4(desk, method))
+
+
+@_command("fig5")
+@RUNS
+def fig5(study: Path | None, out: Path, runs: str | None) -> None:
+    """Later checkpoints of two training runs, forecast from other families and their early checkpoints.
+
+    \b
+    benchcast reproduce fig5 study --runs oak-a,oak-b
+    """
+    from benchcast.reproduce import series
+
+    _make(study, out, lambda desk: series.fig5(desk, runs))
+
+
+@_command("fig6")
+@click.option("--task", help="The task whose steps are drawn. Default: the one that gains most.")
+def fig6(study: Path | None, out: Path, task: str | None) -> None:
+    """Convergence of Algorithm 2: capability against accuracy, and errors, by step.
+
+    \b
+    benchcast reproduce fig6 study --task mmlu
+    """
+    from benchcast.reproduce import convergence
+
+    _make(study, out, lambda desk: convergence.fig6(desk, task))
+
+
+@_command("fig7")
+def fig7(study: Path | None, out: Path) -> None:
+    """Forecast against observed accuracy of held-out models, every method.
+
+    \b
+    benchcast reproduce fig7 study
+    """
+    from benchcast.reproduce import laws
+
+    _make(study, out, laws.fig7)
+
+
+@_command("fig8")
+@click.option("--method", "methods", multiple=True, help="May be given again. Default: paper and salience.")
+@click.option("--draws", type=click.IntRange(1), help="Sets of sources per number of them. Default: 5 and 2.")
+def fig8(study: Path | None, out: Path, methods: tuple[str, ...], draws: int | None) -> None:
+    """Test error by the number of sources that the texts come from.
+
+    \b
+    benchcast reproduce fig8 study --method paper --draws 10
+    """
+    from benchcast.reproduce import diversity
+
+    _make(study, out, lambda desk: diversity.fig8(desk, methods or ("paper", "salience"), draws))
+
+
+@_command("fig9")
+@METHOD
+@click.option("--task", help="Default: the task with the longest texts.")
+@click.option("--text", help="Id of a text. Default: one of the task's own, of middle length.")
+def fig9(study: Path | None, out: Path, method: str, task: str | None, text: str | None) -> None:
+    """Weights of one task on the tokens of a text.
+
+    \b
+    benchcast reproduce fig9 study --task bbh --text bbh-17
+    """
+    from benchcast.reproduce import weights
+
+    made = _make(study, out, lambda desk: weights.fig9(desk, task, text, method))
+    _print_strip(made.numbers["tokens"])
+
+
+def _print_strip(tokens: list[dict[str, Any]]) -> None:
+    """The text with each token's background by its weight; plain text where there are no colours."""
+    from rich.console import Console
+    from rich.text import Text
+
+    strip = Text()
+    for token in tokens:
+        light = max(0.0, token["weight"])
+        red, green, blue = (round(255 + light * (c - 255)) for c in (0, 158, 115))
+        ink = "black" if light < 0.75 else "white"
+        strip.append(token["token"], style=f"{ink} on #{red:02x}{green:02x}{blue:02x}")
+    Console(highlight=False).print(strip)
+    top = sorted(tokens, key=lambda t: -t["weight"])[:8]
+    click.echo("heaviest: " + ", ".join(f"{t['token'].strip() or repr(t['token'])} {t['weight']:.2f}" for t in top))
+
+
+@_command("ablation")
+def ablation(study: Path | None, out: Path) -> None:
+    """Heads, activations, unit of spreading, and how many models and families it takes.
+
+    \b
+    benchcast reproduce ablation study
+    """
+    from benchcast.reproduce.ablation import ablation as run
+
+    _make(study, out, run)

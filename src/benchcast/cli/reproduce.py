@@ -1,0 +1,106 @@
+"""`reproduce`: the paper's tables, and the plan to get them on one's own GPUs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from benchcast.cli.output import number, print_json, print_table
+
+if TYPE_CHECKING:
+    from benchcast.paper.observational import BaselineRow
+    from benchcast.records import ModelInfo
+
+
+@click.group()
+def reproduce() -> None:
+    """The paper: a plan to reproduce its Table 1, and what its tables tell on their own."""
+
+
+@reproduce.command()
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--data", type=click.Path(path_type=Path), help="Folder with the benchmarks' files; makes the study too.")
+@click.option("--model", "backend", default="vllm", show_default=True, help="Backend of `collect` for all models.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the draw of texts.")
+def plan(out: Path, data: Path | None, backend: str, seed: int) -> None:
+    """Write a study of the paper's 59 models and the commands that fill it, with their cost.
+
+    \b
+    benchcast reproduce plan table1 --data benchmarks
+    sh table1/commands.sh
+    """
+    from benchcast.paper.plan import describe, write_plan
+
+    cost = write_plan(out, data, seed=seed, backend=backend)
+    made = "study, models.csv, scores.csv and commands.sh" if data else "models.csv, scores.csv and commands.sh"
+    click.echo(f"{out}: {made}")
+    click.echo(describe(cost))
+    click.echo(f"next: {'' if data else 'BENCHMARKS=FOLDER '}sh {out / 'commands.sh'}")
+
+
+@reproduce.command()
+@click.argument("study", type=click.Path(path_type=Path), required=False)
+@click.option("--split", type=click.Choice(["column", "size", "family"]), help="Default: the split column if filled.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def baselines(study: Path | None, split: str | None, as_json: bool) -> None:
+    """Forecasts that need no losses: the mean score, and the other benchmarks' scores (observational).
+
+    Without a study, on the paper's own Tables 2 to 4, beside its Table 1.
+
+    \b
+    benchcast reproduce baselines
+    benchcast reproduce baselines study --split family
+    """
+    from benchcast.paper.models import paper_models, paper_scores, paper_tasks
+    from benchcast.paper.observational import baselines as compute
+    from benchcast.store import Study
+
+    if study is None:
+        name, rows = compute(paper_models(), paper_scores(), paper_tasks(), split=split)
+    else:
+        opened = Study.open(study)
+        scores = opened.scores()
+        scored = {s.model for s in scores}
+        models = [m for m in opened.models() if m.model in scored]
+        name, rows = compute(models + _bare(scored, models), scores, opened.tasks, split=split)
+    if as_json:
+        print_json({"split": name, "tasks": _by_task(rows, keep=_null)})
+    else:
+        _print(name, rows, beside_table_1=study is None and name == "column")
+
+
+def _bare(scored: set[str], listed: list[ModelInfo]) -> list[ModelInfo]:
+    """Models that have scores and no row in models.csv."""
+    from benchcast.records import ModelInfo
+
+    return [ModelInfo(m) for m in sorted(scored - {x.model for x in listed})]
+
+
+def _by_task(rows: list[BaselineRow], *, keep: Callable[[float], Any]) -> dict[str, dict[str, dict[str, Any]]]:
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row.task, {})[row.method] = {k: keep(v) for k, v in row.measures.items()}
+    return found
+
+
+def _null(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _print(split: str, rows: list[BaselineRow], *, beside_table_1: bool) -> None:
+    from benchcast.paper.tables import TABLE_1
+
+    methods = list(dict.fromkeys(row.method for row in rows))
+    body = []
+    for task, own in _by_task(rows, keep=float).items():
+        printed = TABLE_1[task] if beside_table_1 else None
+        paper = (printed.salience, printed.all_token, printed.label_token) if printed else ()
+        mses = [own[m]["mse"] if m in own else math.nan for m in methods]
+        n = max(measures["n_test"] for measures in own.values())
+        body.append((task, *map(number, (*paper, *mses)), f"{n:g}"))
+    heads = ("paper: CSV", "paper: all token", "paper: label token") if beside_table_1 else ()
+    print_table(("task", *heads, *methods, "models"), body, title=f"test MSE, split {split}")

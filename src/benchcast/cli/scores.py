@@ -1,0 +1,107 @@
+"""`import scores`: score files of any harness into a study."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from benchcast.cli.arguments import FILES, FORCE, STUDY
+
+if TYPE_CHECKING:
+    from benchcast.scores.gather import Choices, Gathered
+
+
+@click.command("scores")
+@STUDY
+@FILES
+@click.option("--metric", "metrics", multiple=True, metavar="TASK=METRIC", help="Take this metric for a task.")
+@click.option("--unit", type=click.Choice(["fraction", "percent"]), help="What a wide table holds.")
+@click.option("--rename", type=click.Path(path_type=Path), help="CSV from,to: names in the files, names in the study.")
+@click.option("--add-tasks", multiple=True, metavar="PATTERN", help="Make tasks of these, such as 'mmlu_*'.")
+@click.option("--allow-mixed", is_flag=True, help="Take scores of different harnesses, versions or shots for one task.")
+@click.option("--allow-limit", is_flag=True, help="Take results of a run with --limit.")
+@FORCE
+def import_scores(
+    study: Path,
+    files: tuple[Path, ...],
+    metrics: tuple[str, ...],
+    unit: str | None,
+    rename: Path | None,
+    add_tasks: tuple[str, ...],
+    allow_mixed: bool,
+    allow_limit: bool,
+    force: bool,
+) -> None:
+    """Observed scores: results of lm-evaluation-harness, OpenCompass, leaderboards, or CSV.
+
+    \b
+    benchcast import scores study results/                            folders of lm-evaluation-harness
+    benchcast import scores study summary_20240101_120000.csv         OpenCompass
+    benchcast import scores study scores.csv                          model,task,accuracy
+    benchcast import scores study table.csv --unit percent            models × tasks
+    benchcast import scores study results/ --metric gsm8k=exact_match,flexible-extract
+    """
+    from benchcast.scores.gather import Choices
+    from benchcast.scores.names import read_renames
+
+    _import(
+        study,
+        files,
+        Choices(
+            metrics=_metrics(metrics),
+            renames=read_renames(rename) if rename else {},
+            unit=unit,
+            add_tasks=add_tasks,
+            allow_mixed=allow_mixed,
+            allow_limit=allow_limit,
+            force=force,
+        ),
+    )
+
+
+def _metrics(given: tuple[str, ...]) -> dict[str, str]:
+    from benchcast.errors import InputError
+
+    parts = [text.partition("=") for text in given]
+    for task, _, metric in parts:
+        if not task or not metric:
+            raise InputError(f"--metric {task!r}: needs a task and its metric, such as gsm8k=exact_match,strict-match")
+    return {task: metric for task, _, metric in parts}
+
+
+def _import(study: Path, files: tuple[Path, ...], choices: Choices) -> None:
+    from benchcast.scores.gather import gather
+    from benchcast.scores.tasks import add_tasks
+    from benchcast.store import Study
+
+    opened = Study.open(study)
+    known = [m.model for m in opened.models()]
+    found = gather(files, opened.tasks, known, opened.scores(), choices)
+    opened = add_tasks(opened, found.new_tasks)
+    new = opened.add_scores(found.scores, force=choices.force)
+    click.echo(f"{study}: {new} scores added, {len(found.scores) - new} were there already")
+    _tell(found)
+    without = sorted({s.model for s in found.scores} - set(opened.models_with_losses()))
+    if without:
+        click.echo(f"note: no losses yet for {len(without)} of these models: {_some(without)}")
+
+
+def _tell(found: Gathered) -> None:
+    click.echo("read: " + ", ".join(f"{kind} × {n}" for kind, n in found.kinds.items()))
+    if found.metrics:
+        click.echo("metrics: " + ", ".join(f"{task} {metric}" for task, metric in found.metrics.items()))
+    if found.new_tasks:
+        click.echo("new tasks: " + ", ".join(f"{t.name} (chance {t.chance:g})" for t in found.new_tasks))
+    if found.left_out:
+        click.echo(f"not in study.toml, left out: {_some(found.left_out)}")
+    for name, called in found.renamed.items():
+        click.echo(f"{name} is {called}")
+    for name, near in found.unmatched.items():
+        like = f"; near: {', '.join(near)}" if near else ""
+        click.echo(f"the study has no model {name!r} yet{like} (map names with --rename)")
+
+
+def _some(names: list[str] | tuple[str, ...]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

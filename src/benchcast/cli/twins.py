@@ -1,0 +1,82 @@
+"""`twins`: has a model seen the study's texts?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from benchcast.cli.arguments import STUDY
+from benchcast.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from benchcast.store import Study
+    from benchcast.texts.twins import TwinCheck
+
+
+@click.command()
+@STUDY
+@click.argument("twins", type=click.Path(path_type=Path))
+@click.option("--count", default=50, show_default=True, help="How many texts get a twin.")
+@click.option(
+    "--paraphrases",
+    type=click.Path(path_type=Path),
+    help="JSONL of texts in other words, each with the id of its original.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def twins(study: Path, twins: Path, count: int, paraphrases: Path | None, as_json: bool) -> None:
+    """Compare the loss on texts with that on their twins, whose options stand in another order.
+
+    The first call writes a small study of texts and twins; bring the models' losses on it in as for any
+    study, then call again.
+
+    \b
+    benchcast twins study study-twins
+    benchcast twins study study-twins       once it has losses
+    """
+    from benchcast.store import Study
+
+    if not (twins / "study.toml").exists():
+        _make(Study.open(study), twins, count, paraphrases)
+        return
+    opened = Study.open(twins)
+    names = opened.models_with_losses()
+    if not names:
+        click.echo(f"{twins}: no losses yet; next: benchcast collect {twins} …, then this command again")
+        return
+    _show([_check(opened, name) for name in names], as_json)
+
+
+def _make(study: Study, folder: Path, count: int, paraphrases: Path | None) -> None:
+    from benchcast.store import Study
+    from benchcast.tables import read_texts
+    from benchcast.texts.twins import make_twins
+
+    said = read_texts(paraphrases).texts if paraphrases else ()
+    pairs = make_twins(study.texts, count, seed=study.seed, paraphrases=said)
+    Study.create(folder, pairs, seed=study.seed)
+    click.echo(f"{folder}: {len(pairs) // 2} texts with their twins")
+    click.echo(f"next: benchcast collect {folder} …, then this command again")
+
+
+def _check(study: Study, name: str) -> TwinCheck:
+    from benchcast.texts.twins import check_twins
+
+    return check_twins(study.losses(name), study.texts)
+
+
+def _show(checks: list[TwinCheck], as_json: bool) -> None:
+    from dataclasses import asdict
+
+    if as_json:
+        print_json([asdict(c) for c in checks])
+        return
+    print_table(
+        ("model", "pairs", "twin − text, nats", "± stderr", "text easier in", "p"),
+        [
+            (c.model, str(c.pairs), f"{c.nats:+.3f}", f"{c.stderr:.3f}", f"{c.easier:.0%}", f"{c.p_value:.4f}")
+            for c in checks
+        ],
+    )
+    click.echo("a small p says that the printed order was learned: the model has likely seen these texts")

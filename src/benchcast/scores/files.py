@@ -1,0 +1,109 @@
+"""A path → readings: what kind of score file it is, by its content, and the reader for it."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchcast.errors import InputError
+from benchcast.loss_files import read_csv
+from benchcast.records import Task
+from benchcast.scores.leaderboard import is_v1, is_v2, read_v1, read_v1_results, read_v2
+from benchcast.scores.lm_eval import read_results
+from benchcast.scores.opencompass import is_summary, read_summary
+from benchcast.scores.plain import is_listed, is_long, read_listed, read_long, read_wide
+from benchcast.scores.reading import Reading
+from benchcast.texts.layouts import read_utf8
+
+PATTERNS = ("results_*.json", "summary_*.csv")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the readers must know of the study and of what the user said."""
+
+    long: Sequence[Task]  # tasks that a long CSV may name
+    pick: Callable[[list[str]], set[str]]  # tasks of a wide table that matter
+    unit: str | None = None
+    allow_limit: bool = False
+
+
+def expand(paths: Sequence[Path]) -> list[Path]:
+    """Folders become the result and summary files below them."""
+    files: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            files.append(path)
+            continue
+        inside = sorted(p for pattern in PATTERNS for p in path.rglob(pattern))
+        if not inside:
+            raise InputError(f"{path}: no {' or '.join(PATTERNS)} below this folder")
+        files += inside
+    return files
+
+
+def read_score_file(path: Path, wanted: Wanted) -> tuple[str, list[Reading]]:
+    """The kind of file, in words, and all it says of the tasks."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    kind = path.suffix.lower()
+    if kind == ".json":
+        return _json(path, wanted)
+    if kind == ".parquet":
+        return _table(path, _parquet_rows(path), wanted)
+    if kind == ".csv":
+        return _csv(path, wanted)
+    raise InputError(f"{path}: scores come as .json, .csv or .parquet, not {kind or 'a file without ending'!r}")
+
+
+def _json(path: Path, wanted: Wanted) -> tuple[str, list[Reading]]:
+    try:
+        document = json.loads(read_utf8(path))
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON ({error})") from error
+    results = document.get("results") if isinstance(document, Mapping) else None
+    if not isinstance(results, Mapping):
+        raise InputError(
+            f"{path}: not a results file of lm-evaluation-harness or the leaderboard (no 'results' object)"
+        )
+    if any("|" in key for key in results):
+        return "Open LLM Leaderboard v1 results", read_v1_results(path, document)
+    return "lm-evaluation-harness results", read_results(path, document, allow_limit=wanted.allow_limit)
+
+
+def _csv(path: Path, wanted: Wanted) -> tuple[str, list[Reading]]:
+    lines = read_utf8(path).splitlines()
+    header = [h.strip() for h in next(csv.reader(lines), [])]
+    if is_summary(header):
+        return "OpenCompass summary", read_summary(path, lines)
+    if is_long(header):
+        return "long CSV", read_long(path, wanted.long)
+    return _table(path, read_csv(path), wanted)
+
+
+def _table(path: Path, rows: Sequence[Mapping[str, Any]], wanted: Wanted) -> tuple[str, list[Reading]]:
+    if not rows:
+        raise InputError(f"{path}: no rows")
+    header = list(rows[0])
+    if is_v2(header):
+        return "Open LLM Leaderboard v2 table", read_v2(path, rows)
+    if is_v1(header):
+        return "Open LLM Leaderboard v1 table", read_v1(path, rows)
+    if is_listed(header):
+        return "list of scores", read_listed(path, rows, unit=wanted.unit)
+    return "wide table", read_wide(path, rows, unit=wanted.unit, wanted=wanted.pick)
+
+
+def _parquet_rows(path: Path) -> list[dict[str, Any]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise InputError(f"{path}: not a whole Parquet file ({str(error).splitlines()[0]})") from error
+    return [{k: "" if v is None else str(v) for k, v in row.items()} for row in table.to_pylist()]

@@ -1,0 +1,116 @@
+"""Open LLM Leaderboard: tables of version 2 and version 1, and result files of version 1.
+
+Version 2 rescales what it shows, so that guessing is 0; its `… Raw` columns are the accuracies.
+Version 1 shows percentages; its result files hold fractions, and MMLU as 57 subjects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchcast.errors import InputError
+from benchcast.records import Score
+from benchcast.scores.reading import FRACTION, PERCENT, Reading, fraction, quantity
+
+V1, V2 = "open-llm-leaderboard-v1", "open-llm-leaderboard-v2"
+RAW = " Raw"
+V2_SHOTS = {"IFEval": "0", "BBH": "3", "MATH Lvl 5": "4", "GPQA": "0", "MUSR": "0", "MMLU-PRO": "5"}
+V1_SHOTS = {"ARC": "25", "HellaSwag": "10", "MMLU": "5", "TruthfulQA": "0", "Winogrande": "5", "GSM8K": "5"}
+V1_METRIC = {"arc:challenge": "acc_norm", "hellaswag": "acc_norm", "truthfulqa:mc": "mc2"}
+SUBJECT = "hendrycksTest-"
+SUBJECTS = 57
+NAMES = ("fullname", "model_name_for_query", "Model", "model")
+
+
+def is_v2(header: Sequence[str]) -> bool:
+    """A table of version 2, with its raw columns or without."""
+    return any(h.endswith(RAW) for h in header) or {"IFEval", "MUSR"} <= set(header)
+
+
+def is_v1(header: Sequence[str]) -> bool:
+    """A table of version 1."""
+    return any(h.startswith("Average") for h in header) and len(set(header) & set(V1_SHOTS)) >= 3
+
+
+def read_v2(path: Path, rows: Sequence[Mapping[str, Any]]) -> list[Reading]:
+    """The raw columns, which are fractions."""
+    columns = [c for c in rows[0] if c.endswith(RAW)]
+    if not columns:
+        raise InputError(
+            f"{path}: only the rescaled columns of the leaderboard; the accuracies are in its '… Raw' columns"
+        )
+    return _table(path, rows, {c: c.removesuffix(RAW) for c in columns}, V2_SHOTS, V2, FRACTION)
+
+
+def read_v1(path: Path, rows: Sequence[Mapping[str, Any]]) -> list[Reading]:
+    """The six columns, which are percentages."""
+    return _table(path, rows, {c: c for c in rows[0] if c in V1_SHOTS}, V1_SHOTS, V1, PERCENT)
+
+
+def _table(
+    path: Path,
+    rows: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, str],
+    shots: Mapping[str, str],
+    harness: str,
+    perfect: float,
+) -> list[Reading]:
+    name = next((n for n in NAMES if n in rows[0]), None)
+    if name is None:
+        raise InputError(f"{path}: no column with the models' names; one of {', '.join(NAMES)} is needed")
+    readings = []
+    for number, row in enumerate(rows, start=2):
+        model = str(row[name]).strip()
+        if not model or model.startswith("<"):
+            raise InputError(
+                f"{path}: line {number}: {name} {model[:20]!r} is no model name; keep the column 'fullname'"
+            )
+        for column, task in columns.items():
+            where = f"{path}: line {number}: {column}"
+            value = fraction(where, row[column], perfect)
+            if value is not None:
+                readings.append(Reading(where, Score(model, task, value, harness=harness, shots=shots.get(task, ""))))
+    return readings
+
+
+def read_v1_results(path: Path, document: Mapping[str, Any]) -> list[Reading]:
+    """`harness|hellaswag|10` and the like; MMLU is the mean of its 57 subjects, which are kept as well."""
+    general = document.get("config_general") or document.get("config") or {}
+    model = general.get("model_name") or general.get("model_args")
+    if not isinstance(model, str):
+        raise InputError(f"{path}: does not say which model it is of (no config_general.model_name)")
+    readings, subjects = [], []
+    for key, metrics in document["results"].items():
+        parts = key.split("|")
+        if len(parts) != 3:
+            continue
+        task, shots = parts[1], parts[2]
+        metric = V1_METRIC.get(task, "acc")
+        where = f"{path}: {key}"
+        value = fraction(where, metrics.get(metric), FRACTION)
+        if value is None:
+            continue
+        subject = task.startswith(SUBJECT)
+        name = f"mmlu_{task.removeprefix(SUBJECT)}" if subject else task
+        score = Score(model.strip(), name, value, harness=V1, shots=shots)
+        readings.append(Reading(where, score, metric, quantity(metrics.get(f"{metric}_stderr"))))
+        subjects += [score] if subject else []
+    return readings + _mmlu(path, subjects)
+
+
+def _mmlu(path: Path, subjects: Sequence[Score]) -> list[Reading]:
+    if not subjects:
+        return []
+    if len(subjects) != SUBJECTS:
+        raise InputError(f"{path}: {len(subjects)} subjects of MMLU, its score is the mean of all {SUBJECTS}")
+    mean = float(np.mean([s.accuracy for s in subjects]))
+    one = subjects[0]
+    return [
+        Reading(
+            f"{path}: mean of {SUBJECTS} subjects", Score(one.model, "mmlu", mean, harness=V1, shots=one.shots), "acc"
+        )
+    ]

@@ -1,0 +1,117 @@
+"""results_*.json of lm-evaluation-harness: 0.4, and older files whose metrics have no filter.
+
+Its scores are fractions. Metrics are named as in its own table: `acc`, or `exact_match,strict-match`
+where a filter other than `none` was at work.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from benchcast.errors import InputError
+from benchcast.records import Score
+from benchcast.scores.reading import Reading, quantity
+
+HARNESS = "lm-eval"
+PRETRAINED = re.compile(r"(?:^|,)\s*(?:pretrained|model|path|engine)=([^,]+)")
+NOT_METRICS = ("alias", "name", "sample_len", "sample_count")
+
+
+def read_results(path: Path, document: Mapping[str, Any], *, allow_limit: bool) -> list[Reading]:
+    """Every metric of every task that could be an accuracy."""
+    config = document.get("config")
+    config = config if isinstance(config, Mapping) else {}
+    limit = config.get("limit")
+    if limit is not None and not allow_limit:
+        raise InputError(
+            f"{path}: made with limit = {limit:g}, so it covers only a part of each task; "
+            "run it without --limit, or take it as it is with --allow-limit"
+        )
+    model = _model(path, document, config)
+    readings: list[Reading] = []
+    for task, metrics in document["results"].items():
+        if not isinstance(metrics, Mapping):
+            raise InputError(f"{path}: results of {task!r} must be an object, found {metrics!r}")
+        score = _about(document, model, str(task), metrics)
+        own = list(_metrics(path, metrics, score, _at(document, "higher_is_better", task, {})))
+        if not own and any(isinstance(v, (int, float)) for k, v in metrics.items() if k not in NOT_METRICS):
+            own = [Reading(f"{path}: {task}", score)]
+        readings += own
+    if not readings:
+        raise InputError(f"{path}: no results in it")
+    return readings
+
+
+def _model(path: Path, document: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+    name = document.get("model_name")
+    arguments = config.get("model_args")
+    if not name and isinstance(arguments, Mapping):
+        name = next((arguments[k] for k in ("pretrained", "model", "path") if arguments.get(k)), None)
+    if not name and isinstance(arguments, str):
+        match = PRETRAINED.search(arguments)
+        name = match.group(1).strip() if match else None
+    name = name or config.get("model_name")
+    if not isinstance(name, str) or not name.strip():
+        raise InputError(f"{path}: does not say which model it is of (no model_name, no pretrained= in model_args)")
+    return name.strip().rstrip("/")
+
+
+def _about(document: Mapping[str, Any], model: str, task: str, metrics: Mapping[str, Any]) -> Score:
+    """Everything but the number."""
+    counts = _at(document, "n-samples", task, {})
+    items = quantity(counts.get("effective")) if isinstance(counts, Mapping) else math.nan
+    if math.isnan(items):
+        items = quantity(metrics.get("sample_len"))
+    if math.isnan(items):
+        items = _items_of_subtasks(document, task)
+    config = document.get("config")
+    before = config.get("num_fewshot") if isinstance(config, Mapping) else None  # of the whole run, in older files
+    shots = _at(document, "n-shot", task, before)
+    version = _at(document, "versions", task, None)
+    return Score(
+        model,
+        task,
+        math.nan,
+        n_items=items,
+        harness=HARNESS,
+        version="" if version is None else f"{float(version):g}" if _numeric(version) else str(version),
+        shots="" if shots is None else str(shots),
+    )
+
+
+def _items_of_subtasks(document: Mapping[str, Any], group: str) -> float:
+    members = _at(document, "group_subtasks", group, [])
+    counts = [_at(document, "n-samples", m, {}) for m in members]
+    known = [quantity(c.get("effective")) for c in counts if isinstance(c, Mapping)]
+    return float(sum(known)) if known and len(known) == len(members) else math.nan
+
+
+def _at(document: Mapping[str, Any], part: str, task: str, default: Any) -> Any:
+    table = document.get(part)
+    return table.get(task, default) if isinstance(table, Mapping) else default
+
+
+def _numeric(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _metrics(path: Path, metrics: Mapping[str, Any], score: Score, higher: Any) -> Iterator[Reading]:
+    """Numbers in 0..1 of which more is better."""
+    for key, value in metrics.items():
+        metric, _, chosen_by = str(key).partition(",")
+        if key in NOT_METRICS or metric.endswith("_stderr") or not math.isfinite(quantity(value)):
+            continue
+        if (isinstance(higher, Mapping) and higher.get(metric) is False) or not 0 <= value <= 1:
+            continue
+        error = metrics.get(f"{metric}_stderr,{chosen_by}" if chosen_by else f"{metric}_stderr")
+        name = metric if chosen_by in ("", "none") else key
+        yield Reading(f"{path}: {score.task}", replace(score, accuracy=float(value)), name, quantity(error))

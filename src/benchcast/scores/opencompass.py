@@ -1,0 +1,48 @@
+"""summary_*.csv of OpenCompass: a row a data set, a column a model, 0 to 100, `-` where there is none."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchcast.errors import InputError
+from benchcast.records import Score
+from benchcast.scores.reading import PERCENT, Reading, fraction
+
+HARNESS = "opencompass"
+ABOUT = ("dataset", "version", "metric", "mode")
+
+
+def is_summary(header: Sequence[str]) -> bool:
+    """Whether a header is that of a summary."""
+    return tuple(header[:4]) == ABOUT
+
+
+def read_summary(path: Path, lines: Sequence[str]) -> list[Reading]:
+    """Every number; rows of dashes only divide the table."""
+    rows = [row for row in csv.reader(lines) if row]
+    models = [m.strip() for m in rows[0][4:]]
+    for model in models:
+        if models.count(model) > 1:
+            raise InputError(f"{path}: two columns of model {model!r}; take one out, or name them apart")
+    readings = []
+    for row in rows[1:]:
+        task = row[0].strip()
+        if task.startswith("---") or all(cell.strip() in ("-", "") for cell in row[1:]):
+            continue
+        if len(row) != len(rows[0]):
+            raise InputError(f"{path}: {task}: {len(row)} cells, the header has {len(rows[0])}")
+        readings += _row(path, task, row, models)
+    return readings
+
+
+def _row(path: Path, task: str, row: Sequence[str], models: Sequence[str]) -> list[Reading]:
+    version = " ".join(x.strip() for x in (row[1], row[3]) if x.strip() not in ("-", ""))
+    readings = []
+    for model, cell in zip(models, row[4:], strict=True):
+        where = f"{path}: {task}: {model}"
+        value = fraction(where, cell, PERCENT)
+        if value is not None:
+            readings.append(Reading(where, Score(model, task, value, harness=HARNESS, version=version), row[2].strip()))
+    return readings

@@ -1,0 +1,50 @@
+"""Texts that say nearly the same as one already kept.
+
+Two texts are near-duplicates when at least nine tenths of their runs of three words are common to
+both. One changed number in a short question is a different question; one changed comma is not.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+
+ALIKE = 0.9  # common share of all runs of words (Jaccard index)
+RUN = 3
+WORD = re.compile(r"[぀-ヿ㐀-鿿가-힯]|[^\W぀-ヿ㐀-鿿가-힯]+|[^\w\s.,;:!?'\"]")
+
+
+class Seen:
+    """The texts kept so far, indexed by their runs of words."""
+
+    def __init__(self) -> None:
+        self._with_run: dict[tuple[str, ...], list[int]] = {}
+        self._sizes: list[int] = []
+
+    def add(self, text: str) -> bool:
+        """Keep a text unless it repeats one that was kept; says whether it was kept."""
+        runs = word_runs(text)
+        if self._repeats(runs):
+            return False
+        for run in runs:
+            self._with_run.setdefault(run, []).append(len(self._sizes))
+        self._sizes.append(len(runs))
+        return True
+
+    def _repeats(self, runs: set[tuple[str, ...]]) -> bool:
+        common = Counter(i for run in runs for i in self._with_run.get(run, ()))
+        return any(n >= ALIKE * (len(runs) + self._sizes[i] - n) for i, n in common.items())
+
+
+def word_runs(text: str) -> set[tuple[str, ...]]:
+    """Runs of three words, letter case and plain punctuation aside; a short text is one run."""
+    words = WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+    return {tuple(words[i : i + RUN]) for i in range(max(1, len(words) - RUN + 1))}
+
+
+def count_repeats(texts: Iterable[str]) -> int:
+    """How many texts repeat an earlier one."""
+    seen = Seen()
+    return sum(not seen.add(text) for text in texts)

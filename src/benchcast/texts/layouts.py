@@ -1,0 +1,189 @@
+"""Benchmark files in the layouts their authors publish → rows.
+
+mmlu/val/<subject>.jsonl, or <subject>_val.csv without a header
+bbh/<task>.json                     with "examples"
+bbh/cot-prompts/<task>.txt          or cot-prompts/ beside bbh/
+gsm8k/train.jsonl                   GSM8K has no validation split
+hellaswag/hellaswag_val.jsonl
+cmmlu/<subject>.csv or cmmlu/test/<subject>.csv     CMMLU has no validation split
+ceval/val/<subject>_val.csv
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchcast.errors import InputError
+from benchcast.texts.examples import Row
+
+WORKED = re.compile(r"^Q: (?P<question>.*?)\nA: (?P<steps>.*?)(?=\n\nQ: |\Z)", re.DOTALL | re.MULTILINE)
+
+
+def read_rows(benchmark: str, data: Path) -> Iterator[Row]:
+    """All items of one benchmark below the data folder."""
+    if not data.is_dir():
+        raise InputError(f"{data}: no such folder; --data wants a folder with one folder a benchmark")
+    return _READERS[benchmark](data)
+
+
+def _mmlu(data: Path) -> Iterator[Row]:
+    folder = _split(data, "mmlu", "val")
+    for path in _files(folder, "*.jsonl", "*.csv"):
+        subject = path.stem.removesuffix("_val")
+        rows = _jsonl(path) if path.suffix == ".jsonl" else map(_mmlu_cells, _csv_lines(path))
+        for i, (where, fields) in enumerate(rows):
+            yield Row(where, f"mmlu-{subject}-{i}", fields)
+
+
+def _mmlu_cells(line: tuple[str, list[str]]) -> tuple[str, dict[str, Any]]:
+    where, cells = line
+    if len(cells) != 6:
+        raise InputError(f"{where}: a row needs question, four options and answer, found {len(cells)} cells")
+    return where, {"question": cells[0], "choices": cells[1:5], "answer": cells[5].strip()}
+
+
+def _bbh(data: Path) -> Iterator[Row]:
+    for path in _files(_folder(data, "bbh"), "*.json"):
+        for i, item in enumerate(_bbh_items(path)):
+            yield Row(f"{path}: example {i}", f"bbh-{path.stem}-{i}", item)
+
+
+def _bbh_items(path: Path) -> list[dict[str, Any]]:
+    document = _json(path)
+    items = document.get("examples") if isinstance(document, dict) else None
+    if not isinstance(items, list) or not all(isinstance(x, dict) for x in items):
+        raise InputError(f"{path}: a BBH task needs a list 'examples' of input and target")
+    return items
+
+
+def _bbh_cot(data: Path) -> Iterator[Row]:
+    """Worked examples first; then each of them before other items of its task, for when they do not suffice."""
+    bbh = _folder(data, "bbh")
+    beside = data / "cot-prompts"
+    prompts = beside if beside.is_dir() else _split(data, "bbh", "cot-prompts")
+    for path in _files(prompts, "*.txt"):
+        worked = list(WORKED.finditer(read_utf8(path)))
+        if not worked:
+            raise InputError(f"{path}: no worked example (a question after 'Q: ', its steps after 'A: ')")
+        for i, match in enumerate(worked):
+            yield Row(f"{path}: example {i}", f"bbh-cot-{path.stem}-{i}", match.groupdict())
+        task = bbh / f"{path.stem}.json"
+        for i, item in enumerate(_bbh_items(task) if task.is_file() else []):
+            before = worked[i % len(worked)].group().strip()
+            yield Row(f"{task}: example {i}", f"bbh-cot-{path.stem}-before-{i}", {**item, "worked": before})
+
+
+def _gsm8k(data: Path) -> Iterator[Row]:
+    path = _folder(data, "gsm8k") / "train.jsonl"
+    for i, (where, fields) in enumerate(_jsonl(_present(path))):
+        yield Row(where, f"gsm8k-{i}", fields)
+
+
+def _hellaswag(data: Path) -> Iterator[Row]:
+    path = _folder(data, "hellaswag") / "hellaswag_val.jsonl"
+    for i, (where, fields) in enumerate(_jsonl(_present(path))):
+        yield Row(where, f"hellaswag-{fields.get('ind', i)}", fields)
+
+
+def _cmmlu(data: Path) -> Iterator[Row]:
+    folder = _folder(data, "cmmlu")
+    return _subjects("cmmlu", folder / "test" if (folder / "test").is_dir() else folder)
+
+
+def _ceval(data: Path) -> Iterator[Row]:
+    return _subjects("ceval", _split(data, "ceval", "val"))
+
+
+def _subjects(benchmark: str, folder: Path) -> Iterator[Row]:
+    for path in _files(folder, "*.csv"):
+        lines = _csv_lines(path)
+        _, header = next(lines, ("", []))
+        for i, (where, cells) in enumerate(lines):
+            if len(cells) != len(header):
+                raise InputError(f"{where}: {len(cells)} cells, the header has {len(header)}")
+            yield Row(where, f"{benchmark}-{path.stem.removesuffix('_val')}-{i}", dict(zip(header, cells, strict=True)))
+
+
+_READERS = {
+    "mmlu": _mmlu,
+    "bbh": _bbh,
+    "bbh-cot": _bbh_cot,
+    "gsm8k": _gsm8k,
+    "hellaswag": _hellaswag,
+    "cmmlu": _cmmlu,
+    "ceval": _ceval,
+}
+
+
+def _folder(data: Path, benchmark: str) -> Path:
+    folder = data / benchmark
+    if not folder.is_dir():
+        found = ", ".join(sorted(p.name for p in data.iterdir() if p.is_dir())) or "none"
+        raise InputError(f"{data}: no folder {benchmark!r}; found {found}")
+    return folder
+
+
+def _split(data: Path, benchmark: str, split: str) -> Path:
+    folder = _folder(data, benchmark) / split
+    if not folder.is_dir():
+        found = ", ".join(sorted(p.name for p in folder.parent.iterdir())[:6]) or "nothing"
+        raise InputError(f"{folder}: no such folder; {benchmark} is read from its {split!r}, found {found}")
+    return folder
+
+
+def _present(path: Path) -> Path:
+    if not path.is_file():
+        found = ", ".join(sorted(p.name for p in path.parent.iterdir())[:6]) or "nothing"
+        raise InputError(f"{path}: no such file; the texts are drawn from it, found {found}")
+    return path
+
+
+def _files(folder: Path, *patterns: str) -> list[Path]:
+    found = sorted(p for pattern in patterns for p in folder.glob(pattern) if p.is_file())
+    if not found:
+        raise InputError(f"{folder}: no file {' or '.join(patterns)}")
+    return found
+
+
+def read_utf8(path: Path) -> str:
+    """A text file as it is, its line ends kept."""
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}: not UTF-8 text ({error.reason} at byte {error.start}); write it again as UTF-8"
+        ) from error
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(read_utf8(path))
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON ({error})") from error
+
+
+def _jsonl(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    for number, line in enumerate(read_utf8(path).split("\n"), start=1):
+        if line.strip():
+            where = f"{path}: line {number}"
+            try:
+                fields = json.loads(line)
+            except ValueError as error:
+                raise InputError(f"{where}: not JSON ({error})") from error
+            if not isinstance(fields, dict):
+                raise InputError(f"{where}: a row must be an object, found {type(fields).__name__}")
+            yield where, fields
+
+
+def _csv_lines(path: Path) -> Iterator[tuple[str, list[str]]]:
+    try:
+        for number, cells in enumerate(csv.reader(read_utf8(path).splitlines(keepends=True), strict=True), start=1):
+            if cells:
+                yield f"{path}: row {number}", cells
+    except csv.Error as error:
+        raise InputError(f"{path}: not a CSV file ({error})") from error

@@ -1,0 +1,155 @@
+"""Bounds cover the text under every vocabulary, or the text is refused with the reason."""
+
+from __future__ import annotations
+
+import fetch
+import numpy as np
+import pytest
+import vocabularies
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from vocabularies import ALL, vocabulary
+
+from benchcast.bounds import PlainTokenizer, Tokenizer, locate, spell
+from benchcast.errors import InputError
+
+NASTY = {
+    "family emoji": "a👩‍👩‍👧‍👦b🏳️‍🌈!",
+    "three scripts": "今天天气很好，日本語テスト 한국어",
+    "leading spaces": "  two leading",
+    "double spaces": "a  b   c",
+    "tabs": "\tif x:\n\t\treturn\t1",
+    "windows lines": "a\r\nb\r\n\r\n",
+    "composed": "caf\u00e9",
+    "decomposed": "cafe\u0301",
+    "control": "a\x00b\x07c\x1b[0m\x7f",
+    "zero width": "a\u200bb\u200dc\ufeffd\u2060",
+    "nothing": "",
+    "empty line": "\n",
+    "100 kB of one letter": "a" * 100_000,
+    "the mark of a space": "a▁b ▁ ▁▁c",
+    "markup": "<s>x</s><|endoftext|><bos><0x41>[UNK]",
+    "other spaces": "a\u00a0b\u3000c\u2009",
+    "rare planes": "𒀀𓀀\U0010ffff\ue000",
+    "one space": " ",
+    "only spaces": "     ",
+    "trailing spaces": "end  ",
+}
+REFUSED = {  # a normaliser that changes the text; pieces for bytes that are also matched as text
+    ("qwen2_5", "decomposed"): r"normaliser \(NFC\) changes the text at character 3",
+    ("unigram", "markup"): "its tokens spell",
+}
+
+
+def get(name: str) -> Tokenizer:
+    if name == "cl100k_base":
+        pytest.importorskip("tiktoken")
+    if name.startswith("spm"):
+        pytest.importorskip("sentencepiece")
+    try:
+        return vocabulary(name)
+    except fetch.OutOfReachError as error:
+        pytest.skip(str(error))
+
+
+def assert_exact(tokenizer: Tokenizer, text: str) -> None:
+    ids, bounds = locate(tokenizer, text)
+    whole = text.encode()
+    assert bounds.dtype == np.int64
+    assert len(bounds) == len(ids) + 1
+    assert bounds[0] == 0
+    assert bounds[-1] == len(whole)
+    assert (np.diff(bounds) >= 0).all()
+    plain = text.replace("▁", " ").encode() if tokenizer.marks_spaces else whole
+    if len(plain) == len(whole):
+        for piece, a, b in zip(tokenizer.pieces(ids), bounds[:-1], bounds[1:], strict=True):
+            assert whole[a:b] in (piece, piece.removeprefix(b" "))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_bounds_cover_nasty_texts_or_name_the_normaliser(name: str) -> None:
+    tokenizer = get(name)
+    for what, text in NASTY.items():
+        if (name, what) in REFUSED:
+            with pytest.raises(InputError, match=REFUSED[name, what]):
+                locate(tokenizer, text)
+        else:
+            assert_exact(tokenizer, text)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "internlm2", "yi", "llama2c", "gemma3", "spm-unigram", "unigram"])
+@given(text=st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=40))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+def test_bounds_cover_any_text(name: str, text: str) -> None:
+    assert_exact(get(name), text)
+
+
+def test_a_dummy_prefix_has_no_width() -> None:
+    ids, bounds = locate(get("llama2c"), "今日")
+    assert vocabulary("llama2c").pieces(ids)[0] == b" "
+    assert bounds.tolist() == [0, 0, 3, 6]
+
+
+def test_a_dummy_prefix_takes_no_width_from_the_first_token() -> None:
+    _, bounds = locate(get("llama2c"), "Once upon")
+    assert bounds.tolist() == [0, 4, 9]
+
+
+def test_a_leading_space_of_the_text_keeps_its_width() -> None:
+    ids, bounds = locate(get("llama2c"), " Once")
+    assert len(ids) == 2
+    assert bounds.tolist() == [0, 0, 5] or bounds.tolist() == [0, 1, 5]
+
+
+def test_pieces_of_one_character_get_one_byte_each() -> None:
+    ids, bounds = locate(get("gpt2"), "👩")
+    assert len(ids) > 1
+    assert bounds[-1] == 4
+    assert (np.diff(bounds) > 0).all()
+
+
+def test_special_tokens_in_a_text_are_read_as_text() -> None:
+    ids, _ = locate(get("llama2c"), "<s>")
+    assert 1 not in ids
+    assert len(ids) > 1
+
+
+def test_wordpiece_gives_spaces_to_the_next_token() -> None:
+    _, bounds = locate(vocabularies.wordpiece(lowercase=False), "the fox")
+    assert bounds[0] == 0
+    assert bounds[-1] == 7
+    assert 3 in bounds
+    assert 4 not in bounds
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("The fox", r"normaliser \(BertNormalizer\) changes the text at character 0: 'The fox' becomes 'the fox'"),
+     ("the ☃", r"lacks part of the text, which became '\[UNK\]'")],
+)  # fmt: skip
+def test_wordpiece_refuses_what_it_cannot_spell(text: str, reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        locate(vocabularies.wordpiece(lowercase=True), text)
+
+
+def test_tokens_that_spell_something_else_are_refused() -> None:
+    liar = PlainTokenizer("liar", lambda text: [0] * len(text), lambda token: b"x")
+    with pytest.raises(InputError, match=r"tokenizer 'liar': its tokens spell 'xx' at byte 0, the text has 'ab'"):
+        locate(liar, "ab")
+
+
+def test_a_byte_that_the_vocabulary_lacks_is_named() -> None:
+    with pytest.raises(InputError, match="lacks the byte 0xF1, so part of the text is lost"):
+        locate(get("smollm2"), "\U00040000")
+
+
+def test_a_mark_in_the_text_is_three_bytes_wide() -> None:
+    bounds = spell([b"a", b" ", b"b"], "a▁b", marks_spaces=True)
+    assert bounds is not None
+    assert bounds.tolist() == [0, 1, 4, 5]
+
+
+def test_pieces_that_do_not_spell_the_text_have_no_bounds() -> None:
+    assert spell([b"a", b"b"], "ac") is None
+    assert spell([b"a"], "aa") is None
+    assert spell([], "a") is None

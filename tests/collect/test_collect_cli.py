@@ -1,0 +1,169 @@
+"""From a model's name to losses and features, through the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from fake import FakeBackend
+from replies import serving
+
+from benchcast.backends import KINDS
+from benchcast.backends.lists import read_models_list
+from benchcast.cli import cli
+from benchcast.errors import BenchcastError, InputError
+from benchcast.store import Study
+
+ROWS = [
+    {"id": "en", "source": "en", "text": "Once upon a time, there was a little girl named Lily."},
+    {"id": "zh", "source": "zh", "text": "今天天气很好，我们去公园散步。"},
+    {"id": "code", "source": "code", "text": "def add(a, b):\n\treturn a + b\r\n"},
+    {"id": "emoji", "source": "odd", "text": "  👩‍👩‍👧‍👦 caf\u00e9 "},
+    {"id": "none", "source": "odd", "text": ""},
+    {"id": "long", "source": "en", "text": "The girl went to the park and saw a big dog. " * 30},
+]
+
+
+def run(*args: Any) -> str:
+    result = CliRunner().invoke(cli, [str(a) for a in args])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    run("init", tmp_path / "study", "--texts", texts)
+    return tmp_path / "study"
+
+
+@pytest.mark.parametrize(
+    ("name", "scorer", "first_missing"),
+    [("smollm2_gguf", "smollm2", True), ("gemma", "gemma", False), ("stories", "stories", False)],
+)
+def test_a_real_model_goes_all_the_way(
+    name: str, scorer: str, first_missing: bool, study: Path, request: pytest.FixtureRequest
+) -> None:
+    folder, states = (request.getfixturevalue(which) for which in (name, scorer))
+    said = run(
+        "collect", study, "--model", "hf", "--model_args", f"pretrained={folder}", "--name", "m", "--family", "f"
+    )
+    assert f"m: {len(ROWS)} texts" in said
+    losses = Study.open(study).losses("m")
+    assert np.isnan(losses.nats).sum() == (len(ROWS) - 1 if first_missing else 0)
+    assert 0.2 < np.nanmean(losses.nats) < 12
+    said = run("features", study, "--scorer", states, "--name", "m", "--dims", "8")
+    assert "reduced to 8 that keep" in said
+    found = Study.open(study).features()
+    assert found is not None
+    assert found[0].shape == (len(losses.nats), 8)
+    np.testing.assert_array_equal(found[1], losses.edges)
+    assert "losses are there already" in run(
+        "collect", study, "--model", "hf", "--model_args", f"pretrained={folder}", "--name", "m"
+    )
+    assert "features are there already" in run("features", study, "--scorer", states, "--name", "m")
+
+
+def test_batch_size_does_not_change_what_is_stored(study: Path, stories: Path) -> None:
+    args = ("collect", study, "--model", "hf", "--model_args", f"pretrained={stories},max_length=64")
+    for size in (1, 3, "auto"):
+        run(*args, "--name", f"b{size}", "--batch_size", size)
+    one, three, auto = (Study.open(study).losses(f"b{size}").nats for size in (1, 3, "auto"))
+    np.testing.assert_allclose(three, one, atol=1e-4)
+    np.testing.assert_allclose(auto, one, atol=1e-4)
+
+
+def test_the_default_name_is_the_models_own(study: Path, stories: Path) -> None:
+    assert "stories15m: 6 texts" in run("collect", study, "--model", "hf", "--model_args", f"pretrained={stories}")
+    assert Study.open(study).models_with_losses() == ["stories15m"]
+
+
+@pytest.mark.parametrize("ending", ["toml", "yaml"])
+def test_a_list_of_models_is_collected_in_one_go(
+    ending: str, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(KINDS, "fake", lambda settings, **_: FakeBackend(bos=bool(settings.flag("bos", True))))
+    file = tmp_path / f"models.{ending}"
+    if ending == "toml":
+        file.write_text(
+            '[[models]]\nmodel = "fake"\nname = "a"\nfamily = "f"\n\n'
+            '[[models]]\nmodel = "fake"\nname = "b"\nmodel_args = { bos = false }\n'
+        )
+    else:
+        pytest.importorskip("yaml")
+        file.write_text("- {model: fake, name: a, family: f}\n- {model: fake, name: b, model_args: bos=false}\n")
+    said = run("collect", study, "--models", file)
+    assert "a: 6 texts" in said
+    assert Study.open(study).losses("b").about["bos"] == "none"
+    assert Study.open(study).infos(["a"])[0].family == "f"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("x = 1", "a list of models is needed"),
+        ("[[models]]\nname = 'a'", "model 1: no backend; add model = 'hf'"),
+        ("[[models]]\nmodel = 'hf'\nmodl_args = ''", "unknown key 'modl_args'; did you mean 'model_args'"),
+        ("[[models]]\nmodel = 'hf'\nmodel_args = {api_key = 'x'}", "api_key must not be written down"),
+        ("[[models", "not valid TOML"),
+    ],
+)
+def test_a_wrong_list_of_models_is_named(content: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "models.toml"
+    file.write_text(content)
+    with pytest.raises(InputError, match=said):
+        read_models_list(file)
+
+
+def test_a_check_against_transformers_is_printed(study: Path, stories: Path) -> None:
+    said = run(
+        "collect",
+        study,
+        "--model",
+        "hf",
+        "--model_args",
+        f"pretrained={stories},dtype=bfloat16",
+        "--check-against",
+        "hf",
+    )
+    assert "nats from hf (float32) on average" in said
+
+
+def test_a_server_is_collected_through_the_command_line(
+    study: Path, stories: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with serving() as server:
+        args = f"base_url={server.url}/v1/completions,model=fake,tokenizer={stories},dtype=float32"
+        assert "fake: 6 texts" in run("collect", study, "--model", "vllm-server", "--model_args", args)
+    about = Study.open(study).losses("fake").about
+    assert (about["backend"], about["backend_version"], about["bos"]) == ("vllm-server", "0.32.0", "<s>")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--model", "hf"], "no pretrained"),
+        (["--model", "hg", "--model_args", "pretrained=x"], "unknown backend 'hg'"),
+        (["--model", "hf", "--model_args", "pretrained"], "'pretrained' is not key=value"),
+        (["--model", "llamacpp", "--model_args", "pretrained=no.gguf"], "no such file"),
+        (["--model", "hf", "--model_args", "pretrained=no.gguf"], "no such file"),
+    ],
+)
+def test_mistakes_are_one_line(args: list[str], said: str, study: Path) -> None:
+    with pytest.raises(BenchcastError, match=said) as error:
+        run("collect", study, *args)
+    assert "\n" not in str(error.value)
+
+
+def test_commands_say_how_to_use_them() -> None:
+    for command in ("collect", "features"):
+        said = run(command, "--help")
+        assert f"benchcast {command} study --" in said

@@ -1,0 +1,260 @@
+"""What is collected is whole, right and done once, whatever happens on the way."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from fake import BOS, FakeBackend, loss
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchcast.backends.base import Nats
+from benchcast.backends.windows import batches, plan
+from benchcast.collect import Job, collect, resume, write_shard
+from benchcast.errors import InputError, StudyError
+from benchcast.records import Text, TextSet
+from benchcast.store import Study
+
+
+def make(root: Path, count: int = 20) -> Study:
+    rng = random.Random(1)
+    words = ["one", "zwei", "三", "👩‍👧", "four\n", " "]
+    texts = [Text(f"t{i}", "s", " ".join(rng.choices(words, k=rng.randint(0, 9)))) for i in range(count)]
+    return Study.create(root, TextSet.of(texts))
+
+
+@given(
+    n=st.integers(0, 300), context=st.integers(3, 50), prefix=st.sampled_from([(), (-1,)])
+)  # fmt: skip
+def test_windows_score_every_token_once_with_bos_and_enough_context(
+    n: int, context: int, prefix: tuple[int, ...]
+) -> None:
+    ids, seen = list(range(n)), []
+    for window in plan(0, ids, prefix, context):
+        assert len(window.ids) <= context
+        assert window.ids[: len(prefix)] == prefix
+        assert -1 not in window.ids[len(prefix) :]
+        own = window.ids[window.skip :]
+        assert own[0] == window.first
+        seen += own
+        assert window.first == 0 or window.skip - len(prefix) >= (context - len(prefix)) // 2
+    assert seen == ids
+
+
+@given(lengths=st.lists(st.integers(1, 30), max_size=30), size=st.integers(1, 5), tokens=st.integers(1, 60))
+def test_batches_hold_every_window_once_within_their_limits(lengths: list[int], size: int, tokens: int) -> None:
+    windows = [w for i, n in enumerate(lengths) for w in plan(i, [0] * n, (), 100)]
+    made = list(batches(windows, size=size, tokens=tokens))
+    assert sorted(w.text for b in made for w in b) == list(range(len(lengths)))
+    for batch in made:
+        assert len(batch) <= size
+        assert len(batch) == 1 or len(batch) * max(len(w.ids) for w in batch) <= tokens
+
+
+def test_losses_are_stored_with_what_they_were_made_with(tmp_path: Path) -> None:
+    study = make(tmp_path / "s")
+    done = collect(study, FakeBackend(), family="fakes")
+    assert done is not None
+    assert done.texts == len(study.texts)
+    stored = study.losses("fake-1")
+    assert {k: stored.about[k] for k in ("tokenizer", "bos", "backend", "backend_version", "dtype")} == {
+        "tokenizer": "bytes", "bos": "<bos>", "backend": "fake", "backend_version": "1", "dtype": "float32",
+    }  # fmt: skip
+    assert not np.isnan(stored.nats).any()
+    ids = [BOS, *study.texts.texts[0].text.encode()]
+    np.testing.assert_allclose(stored.nats[: len(ids) - 1], [loss(ids, i) for i in range(1, len(ids))], rtol=1e-6)
+    assert study.infos(["fake-1"])[0].family == "fakes"
+    assert not (study.root / "collecting" / "fake-1").exists()
+
+
+def test_without_bos_the_first_loss_of_each_text_is_missing(tmp_path: Path) -> None:
+    study = make(tmp_path / "s")
+    collect(study, FakeBackend(bos=False))
+    stored = study.losses("fake-1")
+    starts = np.cumsum(stored.counts) - stored.counts
+    assert np.isnan(stored.nats[starts[stored.counts > 0]]).all()
+    assert np.isnan(stored.nats).sum() == (stored.counts > 0).sum()
+
+
+@pytest.mark.parametrize("context", [10, 16, 33])
+def test_windows_change_only_what_lies_beyond_the_context(tmp_path: Path, context: int) -> None:
+    study = make(tmp_path / "s")
+    collect(study, FakeBackend(), name="whole")
+    collect(study, FakeBackend(context=context), name="cut")
+    np.testing.assert_array_equal(study.losses("whole").nats, study.losses("cut").nats)
+    kept = pq.read_schema(study.losses_path("cut")).metadata
+    assert kept[b"context"] == str(context).encode()
+
+
+def test_the_same_command_again_does_nothing_and_force_redoes(tmp_path: Path) -> None:
+    study = make(tmp_path / "s")
+    collect(study, FakeBackend())
+    again = FakeBackend()
+    assert collect(study, again) is None
+    assert not again.sent
+    assert collect(study, again, force=True) is not None
+    assert again.sent
+
+
+def test_a_run_goes_on_from_the_shards_of_the_one_before(tmp_path: Path) -> None:
+    study = make(tmp_path / "s")
+    whole = make(tmp_path / "whole")
+    collect(whole, FakeBackend())
+    job = Job(study, FakeBackend(), "fake-1")
+    assert resume(job) == {}
+    reference = whole.losses("fake-1")
+    parts = np.split(reference.nats.astype(np.float32), np.cumsum(reference.counts)[:-1])
+    write_shard(job, {i: parts[i] for i in (0, 3, 7)})
+    backend = FakeBackend()
+    done = collect(study, backend)
+    assert done is not None
+    assert (done.resumed, done.texts) == (3, len(study.texts) - 3)
+    np.testing.assert_array_equal(study.losses("fake-1").nats, reference.nats)
+
+
+def test_shards_of_other_settings_are_not_mixed_in(tmp_path: Path) -> None:
+    study = make(tmp_path / "s")
+    job = Job(study, FakeBackend(bos=False), "fake-1")
+    resume(job)
+    write_shard(job, {0: np.full(len(job.encoded.ids[0]), 99.0, np.float32)})
+    done = collect(study, FakeBackend())
+    assert done is not None
+    assert done.resumed == 0
+    assert study.losses("fake-1").nats.max() < 10
+
+
+KILLED = """
+import sys
+sys.path.insert(0, {here!r})
+from fake import FakeBackend
+from benchcast import collect
+from benchcast.store import Study
+collect.SHARD_SECONDS = 0.0
+collect.collect(Study.open({root!r}), FakeBackend(batch_size=1, pause=0.004))
+"""
+
+
+def test_kill_9_at_any_moment_loses_nothing_and_changes_nothing(tmp_path: Path) -> None:
+    study, whole = make(tmp_path / "s", 60), make(tmp_path / "whole", 60)
+    collect(whole, FakeBackend())
+    script = KILLED.format(here=str(Path(__file__).parent), root=str(study.root))
+    rng, kept = random.Random(3), []
+    for _ in range(6):
+        process = subprocess.Popen([sys.executable, "-c", script])
+        shards = study.root / "collecting" / "fake-1"
+        until = time.monotonic() + 60
+        before = len(list(shards.glob("*.npz")))
+        while process.poll() is None and time.monotonic() < until and len(list(shards.glob("*.npz"))) <= before:
+            time.sleep(0.002)
+        time.sleep(rng.random() * 0.05)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        kept.append(len(list(shards.glob("*.npz"))))
+        assert not study.losses_path("fake-1").exists() or kept[-1] == 0
+    assert kept[0] > 0
+    assert kept == sorted(kept) or study.losses_path("fake-1").exists()
+    collect(study, FakeBackend())
+    np.testing.assert_array_equal(study.losses("fake-1").nats, whole.losses("fake-1").nats)
+    np.testing.assert_array_equal(study.losses("fake-1").edges, whole.losses("fake-1").edges)
+
+
+def test_two_runs_of_one_model_do_not_meet(tmp_path: Path) -> None:
+    study = make(tmp_path / "s")
+
+    class Greedy(FakeBackend):
+        def score(self, sequences: list[list[int]]) -> list[Nats]:  # type: ignore[override]
+            with pytest.raises(StudyError, match="another process is collecting 'fake-1'"):
+                collect(study, FakeBackend())
+            return super().score(sequences)
+
+    collect(study, Greedy())
+
+
+class Broken(FakeBackend):
+    """Answers wrongly in one way."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how = how
+
+    def score(self, sequences: list[list[int]]) -> list[Nats]:  # type: ignore[override]
+        found = super().score(sequences)
+        if self.how == "short":
+            return [n[:-1] for n in found]
+        if self.how == "few":
+            return found[:-1]
+        if self.how == "zeros":
+            return [np.where(np.isnan(n), n, 0).astype(np.float32) for n in found]
+        bad = {"nan": np.nan, "infinite": np.inf, "negative": -1.0}[self.how]
+        return [np.where(np.arange(len(n)) == 2, bad, n).astype(np.float32) for n in found]
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [("short", "losses for"), ("few", "answers for"), ("zeros", "it does not score prompts"), ("nan", "gave NaN"),
+     ("infinite", "infinite loss"), ("negative", "negative loss")],
+)  # fmt: skip
+def test_numbers_a_backend_did_not_give_are_never_stored(tmp_path: Path, how: str, said: str) -> None:
+    study = make(tmp_path / "s")
+    with pytest.raises(InputError, match=rf"model 'fake-1', backend fake.*{said}"):
+        collect(study, Broken(how))
+    assert not study.models_with_losses()
+
+
+def test_texts_are_refused_before_anything_is_scored(tmp_path: Path) -> None:
+    study, backend = make(tmp_path / "s"), FakeBackend()
+    backend.vocabulary.tokenizer.encode = lambda text: [1]  # type: ignore[method-assign]
+    with pytest.raises(InputError, match=r"model 'fake-1', text 't0': tokenizer 'bytes'.*20 of 20 texts are refused"):
+        collect(study, backend)
+    assert not backend.sent
+
+
+def test_a_check_against_another_backend_is_stored(tmp_path: Path) -> None:
+    study = make(tmp_path / "s")
+    done = collect(study, FakeBackend(), reference=FakeBackend())
+    assert done is not None
+    assert done.agreement is not None
+    stored = json.loads(pq.read_schema(study.losses_path("fake-1")).metadata[b"check"])
+    assert stored["against"] == "fake"
+    assert stored["most_nats"] == 0
+    assert stored["tokens"] > 20
+
+
+def test_a_check_finds_losses_that_are_off_by_one(tmp_path: Path) -> None:
+    class Shifted(FakeBackend):
+        def score(self, sequences: list[list[int]]) -> list[Nats]:  # type: ignore[override]
+            return [np.concatenate([n[:1], np.roll(n[1:], 1)]) for n in super().score(sequences)]
+
+    study = make(tmp_path / "s")
+    with pytest.raises(InputError, match="do not score the same model, or not the same tokens"):
+        collect(study, Shifted(), reference=FakeBackend())
+    assert not study.models_with_losses()
+
+
+@pytest.mark.parametrize(("key", "value"), [("name", "other"), ("asked", "dtype=bfloat16")])
+def test_losses_made_in_another_way_under_the_same_name_are_not_replaced(tmp_path: Path, key: str, value: str) -> None:
+    study = make(tmp_path / "s")
+    collect(study, FakeBackend())
+    other = FakeBackend()
+    setattr(other, key, value)
+    said = f"has losses from fake, not from .*{value}; give another --name, or --force"
+    with pytest.raises(InputError, match=said):
+        collect(study, other)
+    assert collect(study, other, force=True) is not None
+
+
+def test_names_stay_inside_the_study(tmp_path: Path) -> None:
+    study = make(tmp_path / "s")
+    collect(study, FakeBackend(), name="../../../evil/name")
+    assert study.models_with_losses() == ["../../../evil/name"]
+    outside = [p for p in tmp_path.rglob("*") if study.root not in p.parents and p != study.root]
+    assert outside == []

@@ -1,0 +1,180 @@
+"""transformers: losses agree with the plainest loop one can write, and depend on nothing but the text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+from benchcast.backends import open_backend
+from benchcast.backends.base import Settings
+from benchcast.backends.hf import HfBackend
+from benchcast.bounds import locate
+from benchcast.errors import InputError
+
+TEXTS = {
+    "english": "The museum opens at nine; tickets cost 12 dollars.",
+    "chinese": "今天天气很好，我们去公园散步。",
+    "code": "def add(a, b):\n    return a + b\n",
+}
+BOS = {"smollm2": None, "gemma": 2, "stories": 1}
+
+
+def backend(folder: Path, **settings: str) -> HfBackend:
+    return HfBackend(Settings({"pretrained": str(folder), **settings}), device="cpu")
+
+
+def naive(model: Any, ids: list[int]) -> list[float]:
+    """One forward pass for every token, and one log-softmax in float64."""
+    nats = []
+    with torch.no_grad():
+        for i in range(1, len(ids)):
+            logits = model(torch.tensor([ids[:i]])).logits[0, -1].double()
+            nats.append(-torch.log_softmax(logits, -1)[ids[i]].item())
+    return nats
+
+
+@pytest.mark.parametrize("name", list(BOS))
+def test_losses_agree_with_a_naive_loop(name: str, request: pytest.FixtureRequest) -> None:
+    folder: Path = request.getfixturevalue(name)
+    scored = backend(folder)
+    assert scored.vocabulary.prefix == ((BOS[name],) if BOS[name] else ())
+    sequences = [[*scored.vocabulary.prefix, *locate(scored.vocabulary.tokenizer, text)[0]] for text in TEXTS.values()]
+    shown = AutoTokenizer.from_pretrained(folder)
+    assert sequences == [shown(text).input_ids for text in TEXTS.values()]
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    for ids, nats in zip(sequences, scored.score(sequences), strict=True):
+        assert np.isnan(nats[0])
+        np.testing.assert_allclose(nats[1:], naive(model, ids), atol=1e-4)
+
+
+def test_losses_do_not_depend_on_the_batch(stories: Path) -> None:
+    scored = backend(stories)
+    rng = np.random.default_rng(0)
+    sequences = [[1, *rng.integers(3, 32000, n).tolist()] for n in (1, 2, 5, 17, 40, 90, 200)]
+    together = scored.score(sequences)
+    for ids, nats in zip(sequences, together, strict=True):
+        np.testing.assert_allclose(scored.score([ids])[0], nats, atol=5e-5)
+
+
+def test_a_single_token_without_bos_has_no_loss(stories: Path) -> None:
+    alone, with_others = backend(stories).score([[300]])[0], backend(stories).score([[300], [1, 300, 301]])[0]
+    assert np.isnan(alone).tolist() == np.isnan(with_others).tolist() == [True]
+
+
+def test_small_blocks_of_rows_change_nothing(stories: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scored = backend(stories)
+    ids = [[1, *range(300, 340)]]
+    whole = scored.score(ids)[0]
+    monkeypatch.setattr("benchcast.backends.hf.LOGIT_BYTES", 4 * 32000 * 3)
+    np.testing.assert_allclose(scored.score(ids)[0], whole, atol=5e-5)
+
+
+def test_a_head_that_scales_its_logits_is_not_taken_apart(stories: Path) -> None:
+    scored = backend(stories)
+    plain = scored.score([[1, 300, 301]])[0]
+    assert scored._plain_head
+    other = backend(stories)
+    whole = other._loaded.forward
+
+    def scaled(*args: Any, **kwargs: Any) -> Any:
+        out = whole(*args, **kwargs)
+        out.logits = out.logits * 0.5
+        return out
+
+    other._loaded.forward = scaled
+    assert not other._plain_head
+    halved = other.score([[1, 300, 301]])[0]
+    with torch.no_grad():
+        expected = -torch.log_softmax(other._loaded(torch.tensor([[1, 300, 301]])).logits[0], -1)
+    np.testing.assert_allclose(halved[1:], [expected[0, 300], expected[1, 301]], atol=1e-4)
+    assert not np.allclose(plain[1:], halved[1:], atol=1e-3)
+
+
+def test_gguf_files_say_themselves_whether_they_want_bos(smollm2_gguf: Path) -> None:
+    scored = backend(smollm2_gguf)
+    assert scored.model == "SmolLM2-135M-Instruct.Q4_1"
+    assert scored.vocabulary.prefix == ()
+    assert scored.vocabulary.bos == "none"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "prefix", "words"), [("false", (), "none, as asked"), ("true", (1,), "<s>, as asked")]
+)
+def test_the_bos_policy_can_be_overridden(stories: Path, wanted: str, prefix: tuple[int, ...], words: str) -> None:
+    vocabulary = backend(stories, add_bos_token=wanted).vocabulary
+    assert (vocabulary.prefix, vocabulary.bos) == (prefix, words)
+
+
+def test_the_context_is_the_configurations_or_less(stories: Path) -> None:
+    assert backend(stories).context == 256
+    assert backend(stories, max_length="64").context == 64
+
+
+def test_bfloat16_losses_are_float32_numbers(stories: Path) -> None:
+    coarse = backend(stories, dtype="bfloat16")
+    fine = backend(stories).score([[1, 9038, 2501, 263]])[0]
+    found = coarse.score([[1, 9038, 2501, 263]])[0]
+    assert found.dtype == np.float32
+    assert coarse.about()["dtype"] == "bfloat16"
+    np.testing.assert_allclose(found, fine, atol=0.2)
+
+
+def test_models_that_look_ahead_are_refused(tmp_path: Path) -> None:
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=50, hidden_size=32, num_hidden_layers=2, num_attention_heads=2))
+    for p in model.parameters():
+        torch.nn.init.normal_(p, std=0.7)
+    seeing = backend(tmp_path)
+    seeing._refuse_bidirectional(model)
+    whole = model.forward
+
+    def ahead(input_ids: Any, **kwargs: Any) -> Any:
+        return whole(input_ids=input_ids.flip(1), **kwargs)
+
+    model.forward = ahead  # type: ignore[method-assign]
+    with pytest.raises(InputError, match="LlamaForCausalLM sees tokens to the right; a causal model is needed"):
+        seeing._refuse_bidirectional(model)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "no pretrained; add pretrained=PATH_OR_HUB_ID"),
+        ({"pretrained": "x", "dtype": "int4"}, "dtype=int4; one of float32"),
+        ({"pretrained": "x", "dtyp": "float32"}, "unknown setting 'dtyp'; did you mean 'dtype'?"),
+        ({"pretrained": "x", "api_key": "s3cret"}, "api_key must not be written down"),
+        ({"pretrained": "x", "max_length": "-3"}, "max_length=-3; a whole number from 1"),
+        ({"pretrained": "x", "trust_remote_code": "maybe"}, "true or false is needed"),
+    ],
+)
+def test_wrong_settings_are_named(settings: dict[str, str], said: str) -> None:
+    with pytest.raises(InputError, match=said) as error:
+        open_backend("hf", Settings(settings))
+    assert "s3cret" not in str(error.value)
+
+
+def test_a_model_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="its tokenizer cannot be loaded") as error:
+        _ = backend(tmp_path / "absent").vocabulary
+    assert "\n" not in str(error.value)
+
+
+def test_code_from_a_repository_does_not_run_unasked(stories: Path, tmp_path: Path) -> None:
+    for file in stories.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    mark = tmp_path / "ran"
+    (tmp_path / "evil.py").write_text(f"open({str(mark)!r}, 'w')\nfrom transformers import LlamaForCausalLM as M\n")
+    config = (tmp_path / "config.json").read_text().rstrip().rstrip("}").rstrip()
+    own = '"model_type": "evil", "auto_map": {"AutoConfig": "evil.M", "AutoModelForCausalLM": "evil.M"}'
+    (tmp_path / "config.json").write_text(config.replace('"model_type": "llama"', '"was": "llama"') + ", " + own + "}")
+    with pytest.raises(InputError):
+        backend(tmp_path).score([[1, 2]])
+    assert not mark.exists()

@@ -1,0 +1,93 @@
+"""A small planted world and its study, and the command line as a function."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import shutil
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from hypothesis import settings
+
+from benchcast.assemble import assemble
+from benchcast.evidence import Evidence
+from benchcast.planted import Plan, World, plant, write_study
+from benchcast.store import Study
+
+settings.register_profile("shared", deadline=None, max_examples=60, derandomize=True)
+settings.load_profile("shared")
+
+
+class Ran(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="session")
+def cli() -> Callable[..., Ran]:
+    """Run `benchcast …` in this process, through the same `main` as the entry point."""
+    from benchcast.cli import main
+
+    def run(*arguments: object) -> Ran:
+        out, err, argv, code = io.StringIO(), io.StringIO(), sys.argv, 0
+        sys.argv = ["benchcast", *map(str, arguments)]
+        try:
+            with redirect_stdout(out), redirect_stderr(err):
+                try:
+                    main()
+                except SystemExit as leave:
+                    code = int(leave.code or 0)
+        finally:
+            sys.argv = argv
+        return Ran(code, out.getvalue(), err.getvalue())
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def world() -> World:
+    """Five families of four sizes, two tasks, three sources of eight texts."""
+    return plant(Plan(seed=3, families=5, sizes=4, checkpoints=1, tasks=2, texts_per_source=8))
+
+
+@pytest.fixture(scope="session")
+def evidence(world: World) -> Evidence:
+    """The planted world as methods see it."""
+    return make_evidence(world)
+
+
+def make_evidence(world: World, *, features: bool = True) -> Evidence:
+    given = (world.features, world.edges, "planted") if features else None
+    return assemble(world.texts, world.losses, world.models, world.scores, world.tasks, features=given)
+
+
+@pytest.fixture(scope="session")
+def planted_folder(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The planted world on disk; not to be written to."""
+    return write_study(world, tmp_path_factory.mktemp("planted") / "study").root
+
+
+@pytest.fixture
+def study(planted_folder: Path, tmp_path: Path) -> Study:
+    """A copy of the planted study of one's own."""
+    shutil.copytree(planted_folder, tmp_path / "study")
+    return Study.open(tmp_path / "study")
+
+
+@pytest.fixture(scope="session")
+def tree() -> Callable[[Path], dict[str, str]]:
+    """Every file below a folder with the hash of its content; the lock says nothing."""
+
+    def hashes(root: Path) -> dict[str, str]:
+        files = (p for p in root.rglob("*") if p.is_file() and p.name != ".lock")
+        return {str(p.relative_to(root)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
+
+    return hashes

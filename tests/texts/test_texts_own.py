@@ -1,0 +1,78 @@
+"""Texts of the user's own, and near-duplicates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchcast.cli import cli
+from benchcast.errors import InputError
+from benchcast.store import Study
+from benchcast.texts.duplicates import Seen, count_repeats
+from benchcast.texts.own import read_own
+
+SENTENCE = "The heron that lives by the old mill pond eats seven small fish every single morning before the sun is up"
+
+
+def test_a_folder_gives_one_text_a_file_with_its_subfolder_as_source(tmp_path: Path) -> None:
+    for name, text in (("top.txt", "one\r\n"), ("law/a.md", "二"), ("law/.hidden", "no"), (".git/x", "no")):
+        (tmp_path / "docs" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "docs" / name).write_text(text, encoding="utf-8", newline="")
+    texts = read_own(tmp_path / "docs")
+    assert [(t.id, t.source, t.text) for t in texts] == [("law/a.md", "law", "二"), ("top.txt", "docs", "one\r\n")]
+
+
+def test_a_folder_with_another_encoding_or_without_files_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no files"):
+        read_own(tmp_path)
+    (tmp_path / "a.txt").write_bytes("naïve".encode("latin-1"))
+    with pytest.raises(InputError, match=r"not UTF-8 text .* at byte 2"):
+        read_own(tmp_path)
+
+
+def test_a_parquet_column_keeps_ids_sources_and_answers(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(
+        pa.table({"id": ["a", "b"], "source": ["x", "y"], "body": ["问 1", "q 2"], "answer_start": [4, None]}), path
+    )
+    texts = read_own(path, column="body")
+    assert [(t.id, t.source, t.text, t.answer_start) for t in texts] == [("a", "x", "问 1", 4), ("b", "y", "q 2", None)]
+    with pytest.raises(InputError, match=r"no column 'text' \(found id, source, body, answer_start; .*--column"):
+        read_own(path)
+    pq.write_table(pa.table({"text": ["a", None]}), path)
+    with pytest.raises(InputError, match="row 2: text must be text, found None"):
+        read_own(path)
+    path.write_bytes(b"PAR1 and no more")
+    with pytest.raises(InputError, match="not a whole Parquet file"):
+        read_own(path)
+
+
+def test_init_keeps_every_own_text_and_warns_of_repeats(tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text(
+        "".join(f'{{"text": "{t}"}}\n' for t in (SENTENCE, SENTENCE + "!", "", "other words")), encoding="utf-8"
+    )
+    result = CliRunner().invoke(cli, ["init", str(tmp_path / "s"), "--texts", str(tmp_path / "t.jsonl")])
+    assert result.exit_code == 0
+    assert len(Study.open(tmp_path / "s").texts) == 4
+    assert "1 empty texts, 1 texts that repeat another; kept as they are" in result.output
+
+
+@given(st.lists(st.text(min_size=1), min_size=1, max_size=8, unique=True))
+def test_a_repeated_text_is_never_kept_twice(texts: list[str]) -> None:
+    seen = Seen()
+    kept = [t for t in texts if seen.add(t)]
+    assert kept
+    assert not any(seen.add(t) for t in texts)
+
+
+def test_a_changed_word_is_another_text_and_changed_marks_are_not() -> None:
+    assert count_repeats([SENTENCE, SENTENCE.replace("seven", "nine")]) == 0
+    assert count_repeats([SENTENCE, SENTENCE.upper() + "!!", f"  {SENTENCE},"]) == 2
+    assert count_repeats(["女性生殖腺是什么器官", "女性生殖腺是什么器官？"]) == 1
+    assert count_repeats(["not True is", "not False is"]) == 0
