@@ -4,8 +4,9 @@ Several forms of weights are fitted side by side: the baselines' own (all tokens
 their answers), and mixes of token clusters, free or shrunk towards one of those, at several strengths; each
 on losses as they are and on saturated losses. Every form is judged on training families it was not shown, and
 on the validation models where there are any. The forecast averages the forms on the log-odds scale by
-that judgement. An average of weights times losses is again weights times losses, so the result has
-non-negative weights and one sigmoid law, and a lower loss never lowers a forecast.
+that judgement and is calibrated on the same unseen models. An average of weights times losses is again
+weights times losses, so the result has non-negative weights and one sigmoid law, and a lower loss never
+lowers a forecast.
 Axes: M models, K groups, C candidates.
 """
 
@@ -20,7 +21,7 @@ import numpy.typing as npt
 
 from benchcast.evidence import VIEWS, Evidence, Fold, HonestErrors, TaskFit, weighted_loss
 from benchcast.folds import inner_folds
-from benchcast.law import SigmoidLaw, sigmoid
+from benchcast.law import SigmoidLaw, fit_laws, sigmoid
 from benchcast.methods.basis import Basis, build_basis
 from benchcast.methods.nonnegative import fit_nonnegative
 from benchcast.records import Bools, Floats, Task
@@ -113,9 +114,10 @@ def _fit(evidence: Evidence, fold: Fold, t: int, basis: Basis, sums: dict[str, F
     share = choose_shares(judged)
     parts = np.split(share, np.cumsum([len(f.forms) for f in fitted])[:-1])
     weights = np.stack([basis.weights(f.mix @ part) for f, part in zip(fitted, parts, strict=True)])
-    offset = sum(float(f.offset @ part) for f, part in zip(fitted, parts, strict=True))
+    steeper, higher = calibrate(judged, share)
+    offset = higher + steeper * sum(float(f.offset @ part) for f, part in zip(fitted, parts, strict=True))
     capability = weighted_loss(evidence.nats, VIEWS, weights) / evidence.characters
-    forecast = task.chance + (1 - task.chance) * sigmoid(unseen @ share)
+    forecast = task.chance + (1 - task.chance) * sigmoid(steeper * (unseen @ share) + higher)
     names = [form.name for f in fitted for form in f.forms]
     return TaskFit(
         task=task,
@@ -123,7 +125,7 @@ def _fit(evidence: Evidence, fold: Fold, t: int, basis: Basis, sums: dict[str, F
         reads=VIEWS,
         weights=weights,
         unit=evidence.characters,
-        law=SigmoidLaw(-1.0, offset, task.chance),
+        law=SigmoidLaw(-steeper, offset, task.chance),
         honest=HonestErrors(forecast - observed[order], evidence.families[order], "training families left out in turn"),
         range=(float(capability[known].min()), float(capability[known].max())),
         notes={"shares": {n: round(float(s), 4) for n, s in zip(names, share, strict=True) if s > 0.01}},
@@ -169,6 +171,19 @@ def choose_shares(judged: Sequence[_Judged]) -> Floats:
         share = share * np.exp(-0.15 * step / (np.abs(step).max() + 1e-300))
         share /= share.sum()
     return share
+
+
+def calibrate(judged: Sequence[_Judged], share: Floats) -> tuple[float, float]:
+    """Slope and offset that make the averaged log-odds of unseen models right once more.
+
+    Averages of penalised fits are a little too flat; unseen models tell by how much.
+    """
+    log_odds = np.concatenate([j.log_odds @ share for j in judged])
+    q = np.concatenate([j.q for j in judged])
+    weight = np.concatenate([_family_balanced(j.families) for j in judged])
+    law = fit_laws(log_odds, q, np.asarray(0.0), weight=weight)
+    usable = bool(law.converged) and 0 < float(law.slope) < np.inf
+    return (float(law.slope), float(law.offset)) if usable else (1.0, 0.0)
 
 
 def _family_balanced(families: npt.NDArray[np.str_]) -> Floats:

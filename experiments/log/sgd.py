@@ -1,0 +1,56 @@
+"""Does Algorithm 2 move as printed? Plain SGD at 1e-3 against Adam, on the embedded study (size split).
+
+python experiments/log/sgd.py
+"""
+
+import numpy as np
+
+from benchcast.demo import open_embedded
+from benchcast.folds import make_folds
+from benchcast.methods.descent import DescentSettings
+from benchcast.methods.paper import paper
+
+SETTINGS = {
+    "SGD 1e-3, raw features": DescentSettings(optimizer="sgd", rates=(1e-3,), standardise=False),
+    "SGD 1e-3, standardised": DescentSettings(optimizer="sgd", rates=(1e-3,)),
+    "SGD 1e-1, standardised": DescentSettings(optimizer="sgd", rates=(1e-1,)),
+    "SGD 10, standardised": DescentSettings(optimizer="sgd", rates=(10.0,)),
+    "Adam 1e-3": DescentSettings(rates=(1e-3,)),
+    "Adam 1e-2": DescentSettings(rates=(1e-2,)),
+}
+
+
+def main() -> None:
+    study = open_embedded()
+    evidence = study.evidence()
+    _, folds = make_folds(study.infos(evidence.models), "size")
+    test = folds[0].test
+    print(
+        "| setting | largest change of a weight | training error, last step ÷ first | test error ÷ all-token |\n|---|---|---|---|"
+    )
+    for name, settings in SETTINGS.items():
+        fits = paper(evidence, folds, settings=settings)[0]
+        moved = max(float(np.abs(f.weights - 0.5).max()) for f in fits)
+        fall = [f.history["train_mse"][-1] / f.history["train_mse"][0] for f in fits]
+        error = [
+            np.mean((f.forecast(evidence.nats[test], evidence.flops[test]) - a[test]) ** 2)
+            for f, a in zip(fits, evidence.accuracy, strict=True)
+        ]
+        start = [
+            np.mean(
+                (
+                    f.law.chance
+                    + (1 - f.law.chance)
+                    / (1 + np.exp(-(f.history["slope"][0] * f.history["capability"][0][test] + f.history["offset"][0])))
+                    - a[test]
+                )
+                ** 2
+            )
+            for f, a in zip(fits, evidence.accuracy, strict=True)
+        ]
+        ratio = np.exp(np.mean(np.log(np.array(error) / start)))
+        print(f"| {name} | {moved:.1e} | {np.exp(np.mean(np.log(fall))):.3f} | {ratio:.3f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
