@@ -6,7 +6,9 @@ python experiments/log/sgd.py
 import numpy as np
 
 from benchcast.demo import open_embedded
+from benchcast.evidence import TaskFit
 from benchcast.folds import make_folds
+from benchcast.law import SigmoidLaw
 from benchcast.methods.descent import DescentSettings
 from benchcast.methods.paper import paper
 
@@ -20,34 +22,26 @@ SETTINGS = {
 }
 
 
+def first_forecast(fit: TaskFit) -> np.ndarray:
+    """What the descent started from: all tokens weighed alike."""
+    law = SigmoidLaw(fit.history["slope"][0], fit.history["offset"][0], fit.law.chance)
+    return law.accuracy(fit.history["capability"][0])
+
+
 def main() -> None:
     study = open_embedded()
     evidence = study.evidence()
     _, folds = make_folds(study.infos(evidence.models), "size")
     test = folds[0].test
-    print(
-        "| setting | largest change of a weight | training error, last step ÷ first | test error ÷ all-token |\n|---|---|---|---|"
-    )
+    print("| setting | largest change of a weight | training error, last ÷ first | test error ÷ all-token |")
+    print("|---|---|---|---|")
     for name, settings in SETTINGS.items():
         fits = paper(evidence, folds, settings=settings)[0]
+        pairs = list(zip(fits, evidence.accuracy, strict=True))
         moved = max(float(np.abs(f.weights - 0.5).max()) for f in fits)
         fall = [f.history["train_mse"][-1] / f.history["train_mse"][0] for f in fits]
-        error = [
-            np.mean((f.forecast(evidence.nats[test], evidence.flops[test]) - a[test]) ** 2)
-            for f, a in zip(fits, evidence.accuracy, strict=True)
-        ]
-        start = [
-            np.mean(
-                (
-                    f.law.chance
-                    + (1 - f.law.chance)
-                    / (1 + np.exp(-(f.history["slope"][0] * f.history["capability"][0][test] + f.history["offset"][0])))
-                    - a[test]
-                )
-                ** 2
-            )
-            for f, a in zip(fits, evidence.accuracy, strict=True)
-        ]
+        error = [np.mean((f.forecast(evidence.nats[test], evidence.flops[test]) - a[test]) ** 2) for f, a in pairs]
+        start = [np.mean((first_forecast(f)[test] - a[test]) ** 2) for f, a in pairs]
         ratio = np.exp(np.mean(np.log(np.array(error) / start)))
         print(f"| {name} | {moved:.1e} | {np.exp(np.mean(np.log(fall))):.3f} | {ratio:.3f} |", flush=True)
 

@@ -158,6 +158,6 @@ def parameter_counts(weights: Weights) -> tuple[int, int]:
 
 
 def training_flops(weights: Weights, shape: Shape, tokens: int) -> float:
-    """6 × (weights outside the tables + output layer) + 6 × layers × width × CONTEXT for causal attention, per token."""
+    """6 × (weights outside the tables + output) + 6 × layers × width × CONTEXT for causal attention, per token."""
     dense = parameter_counts(weights)[1] + shape.vocabulary * shape.width
     return float(tokens) * (6 * dense + 6 * shape.layers * shape.width * CONTEXT)

@@ -75,7 +75,8 @@ def report(result: dict, start: float) -> None:
         return
     print(
         f"{clock} {result['run']}: {result['seconds']} s, of it losses {result['seconds_losses']} and scores "
-        f"{result['seconds_scores']}; {result['teraflops']} TFLOP/s; last loss {result['loss']}; graphs {result['graphed']}"
+        f"{result['seconds_scores']}; {result['teraflops']} TFLOP/s; "
+        f"last loss {result['loss']}; graphs {result['graphed']}"
     )
     print(f"    {'tokens':>8} " + " ".join(f"{skill:>10}" for skill in SKILLS))
     for tokens, right in zip(result["tokens"], result["right"], strict=True):

@@ -76,9 +76,8 @@ def lay_out(rows: list[Row], chosen: list[int], device: str) -> Sheet:
             span = slice(at, at + len(option))
             ids[r, span], segments[r, span] = option, number + 1
             positions[r, span] = start + np.arange(len(option))
-            targets += zip(
-                [r] * len(option), [start - 1, *range(at, at + len(option) - 1)], option, [number] * len(option)
-            )
+            before = [start - 1, *range(at, at + len(option) - 1)]
+            targets += [(r, place, token, number) for place, token in zip(before, option, strict=True)]
             at += len(option)
     seen = torch.from_numpy(segments).to(device)
     causal = torch.ones(width, width, dtype=torch.bool, device=device).tril()

@@ -55,8 +55,7 @@ def solve_turns(prompt):
 
 def solve_moves(prompt):
     where = dict(re.findall(r"The (\w+) is in the (\w+)\.", prompt))
-    for thing, place in re.findall(r"the (\w+) (?:to|in) the (\w+)\.", prompt):
-        where[thing] = place
+    where.update(re.findall(r"the (\w+) (?:to|in) the (\w+)\.", prompt))
     return where[re.search(r"Where is the (\w+)\?", prompt)[1]]
 
 

@@ -1,6 +1,6 @@
 """Tokenizers are lossless, bounds are exact, and prompts and answers meet at a token boundary."""
 
-from itertools import islice
+from itertools import islice, pairwise
 
 import pytest
 from transformers import PreTrainedTokenizerFast
@@ -35,7 +35,7 @@ def test_bounds_cover_each_text_and_cut_it_where_its_tokens_do(name, work):
     for text, ids, bounds in zip(chosen, encoded.ids, encoded.bounds, strict=True):
         whole = text.encode()
         assert (bounds[0], bounds[-1], len(bounds)) == (0, len(whole), len(ids) + 1)
-        assert [whole[a:b] for a, b in zip(bounds, bounds[1:], strict=False)] == [pieces[i] for i in ids]
+        assert [whole[a:b] for a, b in pairwise(bounds)] == [pieces[i] for i in ids]
 
 
 def test_tokens_that_spell_another_text_are_refused(work):

@@ -1,0 +1,62 @@
+"""Three checkpoints of the zoo are shipped: their losses and scores must be those of the embedded study."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+from benchcast.backends import open_backend
+from benchcast.backends.base import Settings
+from benchcast.collect import collect
+from benchcast.demo import open_embedded
+from benchcast.store import Study
+
+SHIPPED = Path(__file__).parent / "shipped"
+MODELS = {"ash-0.5M": "ash-0.5M@24.0M", "cedar-0.5M": "cedar-0.5M@24.0M", "oak-a-0.5M": "oak-a-0.5M@24.0M"}
+ITEMS = 2000
+
+
+@pytest.fixture(scope="module")
+def embedded():
+    return open_embedded()
+
+
+def test_shipped_checkpoints_are_small():
+    for name in MODELS:
+        assert sum(f.stat().st_size for f in (SHIPPED / name).iterdir()) <= 2_000_000
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_losses_collected_again_are_the_embedded_ones(name, embedded, tmp_path):
+    study = Study.create(tmp_path / "study", embedded.texts)
+    backend = open_backend("hf", Settings.parse(f"pretrained={SHIPPED / name},dtype=float32,add_bos_token=True"))
+    collect(study, backend, name=MODELS[name])
+    again, stored = study.losses(MODELS[name]), embedded.losses(MODELS[name])
+    assert np.array_equal(again.edges, stored.edges)
+    assert np.isfinite(again.nats).all()
+    # stored as float16: 11 bits; the device's sums run in another order
+    np.testing.assert_allclose(again.nats, stored.nats, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("name", ["cedar-0.5M", "oak-a-0.5M"])
+def test_a_skill_scored_again_has_the_embedded_accuracy(name, embedded):
+    import torch
+    from safetensors.torch import load_file
+
+    from zoo.families import FAMILIES
+    from zoo.model import shape_of
+    from zoo.score import choose, judge, rows_of, sheets_of
+    from zoo.skills import SKILLS
+
+    tokenizer = Tokenizer.from_file(str(SHIPPED / name / "tokenizer.json"))
+    weights = load_file(SHIPPED / name / "model.safetensors")
+    items = SKILLS["facts"].items("score", ITEMS)
+    rows = rows_of(tokenizer, [i.prompt + i.cue for i in items], [i.options for i in items])
+    family, size = name.rsplit("-", 1)
+    likelihood, _ = judge(weights, shape_of(FAMILIES[family], size), sheets_of(rows, "cpu"), dtype=torch.bfloat16)
+    accuracy = choose(likelihood, items, per_byte=False).mean()
+    score = next(s for s in embedded.scores() if s.model == MODELS[name] and s.task == "facts")
+    assert score.n_items == ITEMS
+    # bfloat16 products round differently on another device: a few close calls may turn
+    assert accuracy == pytest.approx(score.accuracy, abs=0.01)
