@@ -1,19 +1,16 @@
 """Every way to forecast, by name."""
 
 from benchcast.evidence import Method
-from benchcast.methods.baselines import all_token, compute, constant, label_token, source_token
-from benchcast.methods.paper import paper
-from benchcast.methods.ridge import ridge
-from benchcast.methods.salience import salience
+from benchcast.methods import baselines, paper, ridge, salience
 
 METHODS: dict[str, Method] = {
-    "salience": salience,
-    "paper": paper,
-    "ridge": ridge,
-    "label-token": label_token,
-    "source-token": source_token,
-    "all-token": all_token,
-    "compute": compute,
-    "constant": constant,
+    "salience": salience.salience,
+    "paper": paper.paper,
+    "ridge": ridge.ridge,
+    "label-token": baselines.label_token,
+    "source-token": baselines.source_token,
+    "all-token": baselines.all_token,
+    "compute": baselines.compute,
+    "constant": baselines.constant,
 }
 NEED_FEATURES = ("paper", "ridge")
