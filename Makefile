@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test test-backends lint format bench clean
 
 help:
 	@echo "make demo    run everything once on the embedded study, without torch and without network"
 	@echo "make test    run the tests"
+	@echo "make test-backends   vLLM, llama.cpp and lm-eval for real, each in an environment of its own"
 	@echo "make lint    check style and types"
 	@echo "make bench   print the table of docs/performance.md"
 	@echo "make format  let ruff rewrite the code"
@@ -32,6 +33,10 @@ demo: $(VENV)/.core
 test: $(VENV)/.dev
 	$(BIN)/pytest
 
+test-backends: $(VENV)/.dev
+	$(BIN)/python tests/collect/real_backends.py
+	$(BIN)/pytest tests/collect -m backends
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -39,6 +44,7 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python bench/bench.py
+	$(BIN)/python bench/collect.py
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

@@ -130,8 +130,8 @@ def main() -> None:
     print(f"{torch.get_num_threads()} threads, torch {torch.__version__}, float32\n")
     print("| model | what | tokens/s | speed of it / collect | peak GiB above the model |")
     print("|---|---|---|---|---|")
-    measure("SmolLM2-135M", convert.smollm2(), 48)
-    measure("Gemma-3-270M", convert.gemma(), 24)
+    measure("SmolLM2-135M", convert.smollm2(), 24)
+    measure("Gemma-3-270M", convert.gemma(), 12)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ ROWS = [
     {"id": "code", "source": "code", "text": "def add(a, b):\n\treturn a + b\r\n"},
     {"id": "emoji", "source": "odd", "text": "  👩‍👩‍👧‍👦 caf\u00e9 "},
     {"id": "none", "source": "odd", "text": ""},
-    {"id": "long", "source": "en", "text": "The girl went to the park and saw a big dog. " * 30},
+    {"id": "long", "source": "en", "text": "The girl went to the park and saw a big dog. " * 12},
 ]
 
 
