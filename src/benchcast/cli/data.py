@@ -58,9 +58,7 @@ def _init_own(study: Path, own: Path, column: str, seed: int) -> None:
     click.echo(f"{study}: {len(texts)} texts from {len(texts.sources)} sources ({', '.join(texts.sources)})")
     if empty or repeats:
         click.echo(f"warning: {empty} empty texts, {repeats} texts that repeat another; kept as they are", err=True)
-    click.echo(
-        f"next: add your tasks to {made.root / 'study.toml'}, then `benchcast collect {study} …` or `benchcast import losses {study} FILE…`"
-    )
+    click.echo(f"next: add your tasks to {made.root / 'study.toml'}, then `benchcast status {study}`")
 
 
 def _init_mix(study: Path, mix: str, data: Path | None, seed: int) -> None:
