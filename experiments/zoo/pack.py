@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchcast.loss_files import check_losses
+from benchcast.loss_rows import check_losses
 from benchcast.records import ModelInfo, Score, Task, Text, TextSet, TokenLosses
 from benchcast.store import Study
 from zoo.data import validation

@@ -75,7 +75,7 @@ def assemble(
     nats[:, ~supported] = 0.0
     tokens = Tokens(tokens.edges, tokens.text, tokens.source, tokens.answer, tokens.sources, supported)
     accuracy, n_items = score_table(models, scores, tasks)
-    rows = None if features is None or len(part_of) == len(edges) - 1 else part_of
+    rows = None if np.array_equal(part_of, np.arange(len(edges) - 1)) else part_of
     return Evidence(
         models=tuple(m.model for m in models),
         families=family_names(models),

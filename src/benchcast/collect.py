@@ -26,7 +26,7 @@ from benchcast.backends.windows import Window, batches, plan
 from benchcast.bounds import locate
 from benchcast.errors import InputError, StudyError
 from benchcast.files import file_name, write_text, write_whole
-from benchcast.loss_files import check_losses
+from benchcast.loss_rows import check_losses
 from benchcast.records import Ints, TextSet, TokenLosses
 from benchcast.store import Study
 

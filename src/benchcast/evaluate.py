@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
+from benchcast.cells import near
 from benchcast.errors import EvidenceError, InputError
 from benchcast.evidence import Evidence, Fold, TaskFit
 from benchcast.fitting import check_evidence
@@ -22,7 +23,6 @@ from benchcast.intervals import interval
 from benchcast.methods import METHODS, NEED_FEATURES
 from benchcast.records import Floats, Score
 from benchcast.store import Study
-from benchcast.tables import near
 
 MEASURES = ("mse", "mae", "r2", "spearman", "pairs", "coverage", "width", "n_test")
 

@@ -88,9 +88,25 @@ def write_folder(path: Path, fill: Callable[[Path], None]) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
+def _still_written(temporary: Path) -> bool:
+    """Whether the process that names itself in a temporary name is alive."""
+    writer = temporary.name.split(".")[-2].split("-")[0]
+    if not writer.isdigit() or int(writer) == os.getpid():
+        return False
+    try:
+        os.kill(int(writer), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
 def sweep(folder: Path) -> None:
     """Remove what a killed process left unfinished; call it while holding the lock."""
     for left in folder.glob(".*.tmp"):
+        if _still_written(left):
+            continue
         if left.is_dir():
             shutil.rmtree(left, ignore_errors=True)
         else:

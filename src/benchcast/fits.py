@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -117,15 +118,26 @@ class Fit:
             "method": core.method,
             "reads": core.reads,
             "unit": core.unit,
-            "law": asdict(core.law),
-            "range": core.range,
+            "law": {k: _null(v) for k, v in asdict(core.law).items()},
+            "range": [_null(x) for x in core.range],
             "honest": {"kind": core.honest.kind, "families": list(map(str, core.honest.families))},
             "notes": core.notes,
             "about": self.about,
             "texts": [t.as_row() for t in self.texts],
             "arrays_sha256": hashlib.sha256(blob).hexdigest(),
         }
-        (folder / "fit.json").write_text(json.dumps(text, indent=1, ensure_ascii=False), encoding="utf-8")
+        (folder / "fit.json").write_text(
+            json.dumps(text, indent=1, ensure_ascii=False, allow_nan=False), encoding="utf-8"
+        )
+
+
+def _null(value: Any) -> Any:
+    """NaN has no place in JSON."""
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _nan(value: Any) -> Any:
+    return math.nan if value is None else value
 
 
 def load(folder: str | Path) -> Fit:
@@ -145,7 +157,7 @@ def load(folder: str | Path) -> Fit:
             raise StudyError(f"{path}: salience.safetensors does not belong to fit.json; fit again")
         arrays = load_arrays(blob)
         task = Task(text["task"]["name"], text["task"]["chance"], tuple(text["task"]["sources"]))
-        law = SigmoidLaw(**text["law"])
+        law = SigmoidLaw(**{k: _nan(v) for k, v in text["law"].items()})
         honest = HonestErrors(
             arrays["honest_errors"], np.array(text["honest"]["families"], dtype=str), text["honest"]["kind"]
         )
@@ -158,7 +170,7 @@ def load(folder: str | Path) -> Fit:
             text["unit"],
             law,
             honest,
-            tuple(text["range"]),
+            (_nan(text["range"][0]), _nan(text["range"][1])),
             text["notes"],
             history,
         )

@@ -11,6 +11,7 @@ import numpy as np
 
 import benchcast
 from benchcast.align import align_models
+from benchcast.cells import near
 from benchcast.errors import EvidenceError, InputError
 from benchcast.evidence import Evidence, Fold
 from benchcast.fits import Fit
@@ -19,7 +20,6 @@ from benchcast.intervals import LEVEL, spread_of
 from benchcast.methods import METHODS
 from benchcast.records import TokenLosses
 from benchcast.store import Study
-from benchcast.tables import near
 
 FEWEST_MODELS = 4
 
@@ -82,6 +82,12 @@ def fit_tasks(
         )
         for core in fits
     ]
+
+
+def refit(study: Study, stored: Fit, restrict: TokenLosses) -> Fit:
+    """The same fit again, on the tokens that `restrict` has losses for; what was unseen stays unseen."""
+    split = None if stored.about["split"] == "everything" else stored.about["split"]
+    return fit(study, stored.task, method=stored.core.method, split=split, restrict=restrict)
 
 
 def _training_fold(study: Study, evidence: Evidence, split: str | None) -> tuple[str, Fold]:

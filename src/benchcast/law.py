@@ -166,7 +166,9 @@ def _levenberg_marquardt(u: Array, v: Array, data: Point, steps: int) -> Point:
     residual, rise, sse = _errors(u, v, data)
     damping = 1e-2 * xp.ones_like(sse)
     settled = sse < 0
-    for _ in range(steps):
+    halfway = sse
+    for step in range(steps):
+        halfway = sse if step == steps // 2 else halfway
         wj = w * rise
         g_v = xp.sum(wj * residual, axis=-1, keepdims=True)
         g_u = xp.sum(wj * residual * z, axis=-1, keepdims=True)
@@ -180,11 +182,14 @@ def _levenberg_marquardt(u: Array, v: Array, data: Point, steps: int) -> Point:
         better = sse_new <= sse
         moved = xp.abs(u_new - u) + xp.abs(v_new - v)
         flat = better & (sse - sse_new <= 1e-10 * sse + 1e-18) & (damping < 1e3)
-        settled = settled | flat | (moved <= 1e-9 * (1 + xp.abs(u) + xp.abs(v)))
+        level = xp.abs(g_u) + xp.abs(g_v) <= 1e-13  # scores below chance: the curve hugs it, and is flat there
+        settled = settled | flat | level | (moved <= 1e-9 * (1 + xp.abs(u) + xp.abs(v)))
         u, v = xp.where(better, u_new, u), xp.where(better, v_new, v)
         residual, rise = xp.where(better, residual_new, residual), xp.where(better, rise_new, rise)
         sse = xp.where(better, sse_new, sse)
         damping = xp.clip(xp.where(better, damping / 8, damping * 6), 1e-12, 1e12)
         if bool(xp.all(settled)):
             break
-    return u, v, sse, settled & xp.isfinite(sse)
+    # Along a bound, or towards a level that only an infinite log-odds reaches, steps go on for ever and gain nothing.
+    steady = halfway - sse <= 1e-3 * sse + 1e-18
+    return u, v, sse, (settled | steady) & xp.isfinite(sse)

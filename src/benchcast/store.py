@@ -8,8 +8,7 @@ nothing, so a command that was killed is finished by running it again.
 from __future__ import annotations
 
 import json
-import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,24 +19,22 @@ import numpy.typing as npt
 
 import benchcast
 from benchcast.assemble import assemble
+from benchcast.cells import near
 from benchcast.errors import EvidenceError, InputError, StudyError
 from benchcast.evidence import Evidence
 from benchcast.files import file_name, locked, write_folder, write_text, write_whole
 from benchcast.loss_files import read_parquet, write_parquet
 from benchcast.records import Bools, Ints, ModelInfo, Score, Task, TextSet, TokenLosses
+from benchcast.settings import read_settings, settings_toml, tasks_toml
 from benchcast.tables import (
     MODEL_COLUMNS,
     SCORE_COLUMNS,
     as_csv,
-    near,
     read_models,
     read_scores,
     read_texts,
     texts_jsonl,
 )
-
-FORMAT = 1
-SETTINGS = ("format", "seed", "scorer", "tasks")
 
 
 @dataclass(frozen=True)
@@ -55,34 +52,19 @@ class Study:
         path = Path(root)
         if (path / "study.toml").exists():
             raise StudyError(f"{path}: there is a study already")
-        if path.exists() and (not path.is_dir() or any(not _own_leftover(p) for p in path.iterdir())):
+        if path.exists() and (not path.is_dir() or any(not _own_leftover(p, texts) for p in path.iterdir())):
             raise StudyError(f"{path}: exists and is not empty; a study needs a folder of its own")
         path.mkdir(parents=True, exist_ok=True)
         write_text(path / "texts.jsonl", texts_jsonl(texts))
-        write_text(path / "study.toml", _study_toml(texts, tasks, seed))
+        write_text(path / "study.toml", settings_toml(texts, tasks, seed))
         return cls.open(path)
 
     @classmethod
     def open(cls, root: str | Path) -> Study:
         """Read study.toml and check that this version understands it."""
         path = Path(root)
-        settings = path / "study.toml"
-        if not settings.is_file():
-            raise StudyError(f"{path}: no study here (no study.toml); make one with `benchcast init`")
-        try:
-            table = tomllib.loads(settings.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise StudyError(f"{settings}: not valid TOML ({error})") from error
-        if table.get("format") != FORMAT:
-            newer = isinstance(table.get("format"), int) and table["format"] > FORMAT
-            hint = "made by a newer benchcast; upgrade" if newer else "is `format = 1` missing?"
-            raise StudyError(f"{settings}: format {table.get('format')!r}, this version reads {FORMAT}: {hint}")
-        _refuse_unknown(settings, table, SETTINGS)
-        for key, kind in (("seed", int), ("scorer", str), ("tasks", dict)):
-            if key in table and not isinstance(table[key], kind):
-                raise StudyError(f"{settings}: {key} must be a {kind.__name__}, found {table[key]!r}")
-        tasks = tuple(_task(settings, name, body) for name, body in table.get("tasks", {}).items())
-        return cls(path, table.get("seed", 0), table.get("scorer", ""), tasks)
+        settings = read_settings(path / "study.toml")
+        return cls(path, settings.seed, settings.scorer, settings.tasks)
 
     # ---- reading
 
@@ -244,6 +226,16 @@ class Study:
             write_text(self.root / "scores.csv", as_csv(SCORE_COLUMNS, known.values()))
         return len(known) - before
 
+    def add_tasks(self, tasks: Sequence[Task]) -> Study:
+        """The study with more tasks at the end of study.toml; those it has already are passed over."""
+        with locked(self.root):
+            path = self.root / "study.toml"
+            known = {t.name for t in read_settings(path).tasks}
+            new = [t for t in tasks if t.name not in known]
+            if new:
+                write_text(path, path.read_text(encoding="utf-8").rstrip("\n") + "\n\n" + tasks_toml(new))
+        return Study.open(self.root)
+
     def add_features(
         self, name: str, values: npt.NDArray[np.floating], edges: Ints, *, about: dict[str, Any] | None = None
     ) -> None:
@@ -268,9 +260,11 @@ class Study:
         return [t.name for t in self.tasks if (self.fit_folder(t.name) / "fit.json").is_file()]
 
 
-def _own_leftover(path: Path) -> bool:
-    """Whether a killed `create` may have left this behind."""
-    return path.name in (".lock", "texts.jsonl") or (path.name.startswith(".") and path.name.endswith(".tmp"))
+def _own_leftover(path: Path, texts: TextSet) -> bool:
+    """Whether a killed `create` of the same texts may have left this behind."""
+    if path.name == "texts.jsonl":
+        return path.is_file() and path.read_bytes() == texts_jsonl(texts).encode()
+    return path.name == ".lock" or (path.name.startswith(".") and path.name.endswith(".tmp"))
 
 
 def _stored_name(path: Path) -> str:
@@ -292,46 +286,3 @@ def _merged(old: ModelInfo, new: ModelInfo) -> ModelInfo:
     return ModelInfo(
         **{f.name: getattr(old if blank(getattr(new, f.name)) else new, f.name) for f in fields(ModelInfo)}
     )
-
-
-def _refuse_unknown(path: Path, table: dict[str, Any], known: Iterable[str], where: str = "") -> None:
-    for key in table:
-        if key not in known:
-            raise StudyError(f"{path}: unknown key {where}{key!r}{near(key, known)}")
-
-
-def _task(path: Path, name: str, body: Any) -> Task:
-    if not name.strip():
-        raise StudyError(f"{path}: a task needs a name, found [tasks.{json.dumps(name)}]")
-    if not isinstance(body, dict):
-        raise StudyError(f"{path}: [tasks.{name}] must be a table")
-    _refuse_unknown(path, body, ("chance", "sources"), f"in [tasks.{name}]: ")
-    chance, sources = body.get("chance", 0.0), body.get("sources", [name])
-    if not isinstance(chance, (int, float)) or isinstance(chance, bool) or not 0 <= chance < 1:
-        raise StudyError(f"{path}: [tasks.{name}] chance = {chance!r}; it must be a number from 0 to below 1")
-    if not isinstance(sources, list) or not all(isinstance(s, str) for s in sources):
-        raise StudyError(f"{path}: [tasks.{name}] sources must be a list of names")
-    return Task(name, float(chance), tuple(sources))
-
-
-def _quoted(text: str) -> str:
-    """A TOML string. JSON's is the same but for its surrogate pairs, and for the delete character."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _study_toml(texts: TextSet, tasks: Sequence[Task], seed: int) -> str:
-    lines = [f"format = {FORMAT}", f"seed = {seed}", ""]
-    if not tasks:
-        lines += [
-            "# One table a task: what guessing gets, and the sources of the texts that belong to it.",
-            "",
-        ]
-    for task in tasks or [Task(source, 0.0, (source,)) for source in texts.sources]:
-        table = [
-            f"[tasks.{_quoted(task.name)}]",
-            f"chance = {task.chance}",
-            f"sources = [{', '.join(map(_quoted, task.sources))}]",
-            "",
-        ]
-        lines += table if tasks else [f"# {line}" if line else "" for line in table]
-    return "\n".join(lines)

@@ -9,27 +9,20 @@ import math
 import zipfile
 import zlib
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from benchcast.cells import is_unicode, near, read_csv
 from benchcast.errors import InputError
-from benchcast.loss_files import is_unicode, read_csv
 from benchcast.records import Ints, ModelInfo, Score, Task, Text, TextSet
 
 MODEL_COLUMNS = ("model", "family", "params", "tokens", "flops", "split")
 SCORE_COLUMNS = ("model", "task", "accuracy", "n_items", "harness", "version", "shots", "right_even", "stderr")
 ROLES = ("train", "validation", "test", "")
 SUFFIXES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
-
-
-def near(word: str, words: Iterable[str]) -> str:
-    """`; did you mean …?` where something is near, else nothing."""
-    match = get_close_matches(word, list(words), n=1)
-    return f"; did you mean {match[0]!r}?" if match else ""
 
 
 def read_texts(path: Path) -> TextSet:

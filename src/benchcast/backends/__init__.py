@@ -11,8 +11,8 @@ from benchcast.backends.llamacpp import LlamaCppBackend
 from benchcast.backends.lmdeploy import LmdeployBackend
 from benchcast.backends.servers import DIALECTS, ServerBackend
 from benchcast.backends.vllm import VllmBackend
+from benchcast.cells import near
 from benchcast.errors import InputError
-from benchcast.tables import near
 
 KINDS: dict[str, Any] = {
     "hf": HfBackend,

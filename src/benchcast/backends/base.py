@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.bounds import Tokenizer
+from benchcast.cells import near
 from benchcast.errors import InputError, MissingExtraError
-from benchcast.tables import near
 
 Nats = npt.NDArray[np.float32]
 SECRETS = ("api_key", "token", "key", "password", "auth_token", "hf_token")

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from benchcast.backends.base import Settings, library
+from benchcast.cells import near
 from benchcast.errors import InputError
-from benchcast.tables import near
 
 KEYS = ("model", "model_args", "name", "family", "batch_size")
 

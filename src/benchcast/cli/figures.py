@@ -147,7 +147,7 @@ def fig7(study: Path | None, out: Path) -> None:
 
 @_command("fig8")
 @click.option("--method", "methods", multiple=True, help="May be given again. Default: paper and salience.")
-@click.option("--draws", type=click.IntRange(1), help="Sets of sources per number of them. Default: 5 and 2.")
+@click.option("--draws", type=click.IntRange(1), help="Sets of sources per number of them. Default: 2 and 3.")
 def fig8(study: Path | None, out: Path, methods: tuple[str, ...], draws: int | None) -> None:
     """Test error by the number of sources that the texts come from.
 

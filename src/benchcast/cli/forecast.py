@@ -179,7 +179,7 @@ def predict(
 def _from_study(study: Path, model: str, tasks: tuple[str, ...], *, restrict: bool) -> list[Forecast]:
     from benchcast.errors import StudyError
     from benchcast.fits import load
-    from benchcast.fitting import fit_tasks
+    from benchcast.fitting import refit
     from benchcast.store import Study
 
     opened = Study.open(study)
@@ -189,7 +189,7 @@ def _from_study(study: Path, model: str, tasks: tuple[str, ...], *, restrict: bo
         raise StudyError(f"{study}: no fits yet; run `benchcast fit {study}`")
     fits: list[Fit] = [load(opened.fit_folder(name)) for name in names]
     if restrict:
-        fits = fit_tasks(opened, names, method=fits[0].core.method, restrict=losses)
+        fits = [refit(opened, fit, losses) for fit in fits]
     flops = opened.infos([model])[0].compute
     return [fit.predict(losses, flops=flops) for fit in fits]
 
@@ -200,6 +200,8 @@ def _from_files(folder: Path, file: Path) -> list[Forecast]:
     from benchcast.loss_files import read_losses
 
     fit = load(folder)
+    if file.suffix == ".csv":
+        raise InputError(f"{file}: losses for a forecast come as .jsonl or .parquet, one model a file")
     read: list[TokenLosses] = read_losses(file, fit.texts)
     if len(read) != 1:
         raise InputError(f"{file}: losses of one model wanted, found {len(read)}")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def reproduce() -> None:
-    """The paper: a plan to reproduce its Table 1, and what its tables tell on their own."""
+    """The paper: its tables and figures on a study, a plan to get its Table 1, and what its tables tell alone."""
 
 
 @reproduce.command()

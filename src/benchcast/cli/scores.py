@@ -73,13 +73,12 @@ def _metrics(given: tuple[str, ...]) -> dict[str, str]:
 
 def _import(study: Path, files: tuple[Path, ...], choices: Choices) -> None:
     from benchcast.scores.gather import gather
-    from benchcast.scores.tasks import add_tasks
     from benchcast.store import Study
 
     opened = Study.open(study)
     known = [m.model for m in opened.models()]
     found = gather(files, opened.tasks, known, opened.scores(), choices)
-    opened = add_tasks(opened, found.new_tasks)
+    opened = opened.add_tasks(found.new_tasks)
     new = opened.add_scores(found.scores, force=choices.force)
     click.echo(f"{study}: {new} scores added, {len(found.scores) - new} were there already")
     _tell(found)

@@ -90,6 +90,8 @@ def _main_directions(features: Features) -> npt.NDArray[np.float32]:
 def _clusters(features: Features) -> Ints:
     """Which cluster of like tokens each token belongs to."""
     look = _main_directions(features)
+    if not look.shape[1]:  # all tokens look the same
+        return np.zeros(len(look), np.int64)
     rng = np.random.default_rng(SEED)
     sample = look[np.sort(rng.choice(len(look), min(SAMPLE, len(look)), replace=False))]
     count = min(CLUSTERS, max(2, len(sample) // 20))

@@ -109,7 +109,7 @@ def descend(
         shot = Snapshot(step, c, laws, *(_masked_mse(residual, m) for m in (problems.train, problems.validation)))
         history.append(shot)
         better = shot.validation_mse < best_error
-        best = {name: _choose(better, new, best[name], settings.hidden) for name, new in head.items()}
+        best = {n: xp.where(_per_column(better, n, settings.hidden), new, best[n]) for n, new in head.items()}
         best_step = xp.where(better, xp.full_like(best_step, step), best_step)
         best_error = xp.where(better, shot.validation_mse, best_error)
         if on_step is not None:
@@ -137,8 +137,9 @@ def _new_head(inputs: Inputs, problems: Problems, settings: DescentSettings) -> 
     def array(values: Any) -> Array:
         return xp.asarray(values, dtype=inputs.nats.dtype, device=getattr(inputs.nats, "device", None))
 
+    level = np.full(p, 1.0 if settings.activation in ("relu", "identity") else 0.0)  # where weights are positive
     if not h:
-        return {"weight": array(np.zeros((d, p))), "bias": array(np.zeros(p))}
+        return {"weight": array(np.zeros((d, p))), "bias": array(level)}
     rng = np.random.default_rng(settings.seed)
     weight = np.tile(rng.normal(0, d**-0.5, (d, h)), (1, p))
     out = np.tile(rng.normal(0, 0.1 * h**-0.5, (1, h)), (p, 1))
@@ -146,7 +147,7 @@ def _new_head(inputs: Inputs, problems: Problems, settings: DescentSettings) -> 
         "weight": array(weight),
         "bias": array(np.zeros(h * p)),
         "out": array(out),
-        "out_bias": array(np.zeros(p)),
+        "out_bias": array(level),
     }
 
 
@@ -215,23 +216,16 @@ def _masked_mse(residual: Array, mask: Array) -> Array:
     return xp.sum(mask * residual**2, axis=-1) / xp.sum(mask, axis=-1)
 
 
-def _per_column(values: Array, like: Array, hidden: int) -> Array:
-    """One value per problem, laid out along the problems' axis of a head array."""
-    xp = array_namespace(values)
-    if not hidden:
+def _per_column(values: Array, name: str, hidden: int) -> Array:
+    """One value per problem, laid out along the problems' axis of the named array of a head."""
+    if not hidden or name == "out_bias":
         return values
-    if like.ndim == 2 and like.shape[0] == values.shape[0]:
-        return values[:, None]
-    return values if like.shape[-1] == values.shape[0] else xp.repeat(values, hidden)
-
-
-def _choose(better: Array, new: Array, old: Array, hidden: int) -> Array:
-    return array_namespace(new).where(_per_column(better, new, hidden), new, old)
+    return values[:, None] if name == "out" else array_namespace(values).repeat(values, hidden)
 
 
 def _optimizer(kind: str, head: Head, rate: Array, hidden: int) -> Callable[[Head, Head], Head]:
     """A function (head, gradient) → head that remembers its moments."""
-    rates = {name: _per_column(rate, x, hidden) for name, x in head.items()}
+    rates = {name: _per_column(rate, name, hidden) for name in head}
     if kind == "sgd":
         return lambda head, gradient: {n: _cast(x - rates[n] * gradient[n], x) for n, x in head.items()}
     xp = array_namespace(rate)

@@ -83,7 +83,7 @@ def _problems(evidence: Evidence, folds: Sequence[Fold], rates: Sequence[float])
                 accuracy.append(np.where(known, observed, 0.0))
                 chance.append(task.chance)
                 train.append(known & fold.train)
-                validation.append(known & fold.validation)
+                validation.append(_judges(known, fold))
                 rate.append(r)
     return Problems(
         np.stack(accuracy),
@@ -92,6 +92,12 @@ def _problems(evidence: Evidence, folds: Sequence[Fold], rates: Sequence[float])
         np.stack(validation).astype(float),
         np.array(rate, np.float32),
     )
+
+
+def _judges(known: Bools, fold: Fold) -> Bools:
+    """The models that choose the step: those that validate, or the training models where none of them has a score."""
+    validation: Bools = known & fold.validation
+    return validation if validation.any() else known & fold.train
 
 
 def _with_validation(fold: Fold, families: npt.NDArray[np.str_]) -> Fold:
@@ -119,7 +125,7 @@ def _task_fit(
     weights = np.ascontiguousarray(weights, np.float32)
     capability = np.asarray(evidence.nats @ weights, np.float64) / evidence.characters
     known = np.isfinite(observed)
-    train, judge = fold.train & known, fold.validation & known
+    train, judge = fold.train & known, _judges(known, fold)
     law = fit_law(capability[train], observed[train], task.chance)
     errors = law.accuracy(capability[judge]) - observed[judge]
     shots = [s for s in found.history if s.step in SHOTS or s.step == settings.steps]

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from benchcast.cells import near
 from benchcast.errors import InputError
 from benchcast.scores.reading import Reading
-from benchcast.tables import near
 
 # The metric that papers and leaderboards quote for a task, best known first; by the start of its name.
 QUOTED: dict[str, tuple[str, ...]] = {

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchcast.cells import near
 from benchcast.errors import InputError
 from benchcast.records import Task, TextSet
-from benchcast.tables import near
 from benchcast.texts.duplicates import Seen
 from benchcast.texts.examples import TEMPLATES, Example, Row
 from benchcast.texts.hub import read_hub

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from benchcast.cells import near
 from benchcast.errors import InputError
 from benchcast.records import Text, TextSet
-from benchcast.tables import near, read_texts
+from benchcast.tables import read_texts
 from benchcast.texts.layouts import read_utf8
 
 

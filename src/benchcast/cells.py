@@ -1,0 +1,46 @@
+"""What every reader of user files shares: CSV rows, checks of text, and suggestions for mistyped words."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+
+from benchcast.errors import InputError
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    """Rows of a CSV with a header, all cells as text."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as lines:
+            reader = csv.DictReader(lines, strict=True)
+            header = [h.strip() for h in reader.fieldnames or []]
+            twice = {h for h in header if header.count(h) > 1}
+            if twice:
+                raise InputError(f"{path}: column {', '.join(sorted(twice))} occurs twice")
+            reader.fieldnames = header
+            rows = list(reader)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path}: not a CSV file in UTF-8 ({error})") from error
+    for number, row in enumerate(rows, start=2):
+        if None in row or None in row.values():
+            raise InputError(f"{path}: line {number} has another number of cells than the header")
+    return rows
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a string can be written at all: JSON lets half a surrogate pair through."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def near(word: str, words: Iterable[str]) -> str:
+    """`; did you mean …?` where something is near, else nothing."""
+    match = get_close_matches(word, list(words), n=1)
+    return f"; did you mean {match[0]!r}?" if match else ""

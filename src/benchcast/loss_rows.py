@@ -1,0 +1,115 @@
+"""One model's losses, a row a text, checked against the texts and laid end to end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchcast.cells import is_unicode
+from benchcast.errors import InputError
+from benchcast.records import Floats, Ints, TextSet, TokenLosses
+
+
+def check_losses(
+    path: Path | str,
+    model: str,
+    ids: Sequence[str],
+    bounds: Sequence[Ints],
+    nats: Sequence[Floats],
+    texts: TextSet,
+    about: dict[str, str],
+) -> TokenLosses:
+    """One model's rows, a text each, checked against the texts and laid end to end."""
+    for text_id, b, n in zip(ids, bounds, nats, strict=True):
+        if len(b) != len(n) + 1:
+            raise InputError(f"{path}: text {text_id!r}: {len(n)} nats need {len(n) + 1} bounds, found {len(b)}")
+    counts = np.array([len(n) for n in nats], np.int64)
+    return lay_out(path, model, ids, counts, np.concatenate(bounds), np.concatenate(nats), texts, about)
+
+
+def lay_out(
+    path: Path | str,
+    model: str,
+    ids: Sequence[str],
+    counts: Ints,
+    bounds: Ints,
+    nats: Floats,
+    texts: TextSet,
+    about: dict[str, str],
+) -> TokenLosses:
+    """Rows that lie end to end in any order → losses in the order of the texts.
+
+    Texts without a row become one token without a loss, and so leave the common support.
+    """
+    name = model.strip()  # as in models.csv and scores.csv
+    if not name:
+        raise InputError(f"{path}: a model needs a name")
+    if not is_unicode(name):
+        raise InputError(f"{path}: model {model!r} holds half a surrogate pair, which is no Unicode text")
+    order = _row_of_text(path, model, ids, texts)
+    first = np.concatenate([[0], np.cumsum(counts + 1)[:-1]])  # where each row's bounds start
+    length = np.diff(texts.starts)[[texts.index[i] for i in ids]]
+    _check_rows(path, ids, counts, bounds, nats, first, length)
+    start_of_row = texts.starts[[texts.index[i] for i in ids]]
+    right = np.delete(bounds, first) + np.repeat(start_of_row, counts)
+    if len(ids) == len(texts) and np.array_equal(order, np.arange(len(texts))):
+        edges, all_nats = right, nats
+    else:
+        ends = np.split(right, np.cumsum(counts)[:-1])
+        parts = np.split(nats, np.cumsum(counts)[:-1])
+        edges = np.concatenate([ends[r] if r >= 0 else texts.starts[i + 1 : i + 2] for i, r in enumerate(order)])
+        all_nats = np.concatenate([parts[r] if r >= 0 else [np.nan] for r in order])
+        counts = np.array([counts[r] if r >= 0 else 1 for r in order], np.int64)
+    return TokenLosses(
+        name,
+        counts,
+        np.concatenate([[0], edges]).astype(np.int64),
+        np.maximum(all_nats, 0.0),
+        {**about, "texts": texts.digest},
+    )
+
+
+def _row_of_text(path: Path | str, model: str, ids: Sequence[str], texts: TextSet) -> Ints:
+    """Which row holds each text; −1 where none does."""
+    order = np.full(len(texts), -1)
+    for row, text_id in enumerate(ids):
+        if text_id not in texts.index:
+            raise InputError(f"{path}: text {text_id!r} is not in the study; are these losses of another set of texts?")
+        if order[texts.index[text_id]] >= 0:
+            raise InputError(f"{path}: text {text_id!r} occurs twice for model {model!r}")
+        order[texts.index[text_id]] = row
+    return order
+
+
+def _check_rows(
+    path: Path | str, ids: Sequence[str], counts: Ints, bounds: Ints, nats: Floats, first: Ints, length: Ints
+) -> None:
+    """Refuse bounds that do not rise from 0 to the text's length, and nats that cannot be."""
+    row_of_bound = np.repeat(np.arange(len(ids)), counts + 1)
+    row_of_token = np.repeat(np.arange(len(ids)), counts)
+
+    def where(row: int) -> str:
+        return f"{path}: text {ids[row]!r}"
+
+    begin, end = bounds[first], bounds[first + counts]
+    if (begin != 0).any():
+        row = int(np.argmax(begin != 0))
+        raise InputError(f"{where(row)}: bounds start at {begin[row]}, they must start at 0")
+    falls = (np.diff(bounds) < 0) & (np.diff(row_of_bound) == 0)
+    if falls.any():
+        at = int(np.argmax(falls))
+        raise InputError(f"{where(row_of_bound[at])}: bounds decrease from {bounds[at]} to {bounds[at + 1]}")
+    if (end != length).any():
+        row = int(np.argmax(end != length))
+        raise InputError(
+            f"{where(row)} covers bytes 0..{end[row]}, the text has {length[row]}; "
+            "was another version of the texts scored, or are bounds in characters?"
+        )
+    wrong = np.isinf(nats) | (nats < -1e-6)
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        hint = "; are these log-probabilities? nats are −log p" if np.nanmax(nats) <= 0 else ""
+        kind = "infinite" if np.isinf(nats[at]) else "negative"
+        raise InputError(f"{where(row_of_token[at])} has {kind} nats ({nats[at]:.4g}){hint}")

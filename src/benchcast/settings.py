@@ -1,0 +1,93 @@
+"""study.toml: what a study is about. Users edit it by hand, so every key is checked and nothing is rewritten."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchcast.cells import near
+from benchcast.errors import StudyError
+from benchcast.records import Task, TextSet
+
+FORMAT = 1
+KEYS = ("format", "seed", "scorer", "tasks")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The content of study.toml."""
+
+    seed: int
+    scorer: str  # which features to use; empty where there is no choice
+    tasks: tuple[Task, ...]
+
+
+def read_settings(settings: Path) -> Settings:
+    """Read study.toml and check that this version understands it."""
+    if not settings.is_file():
+        raise StudyError(f"{settings.parent}: no study here (no study.toml); make one with `benchcast init`")
+    try:
+        table = tomllib.loads(settings.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise StudyError(f"{settings}: not valid TOML ({error})") from error
+    if table.get("format") != FORMAT:
+        newer = isinstance(table.get("format"), int) and table["format"] > FORMAT
+        hint = "made by a newer benchcast; upgrade" if newer else "is `format = 1` missing?"
+        raise StudyError(f"{settings}: format {table.get('format')!r}, this version reads {FORMAT}: {hint}")
+    _refuse_unknown(settings, table, KEYS)
+    for key, kind in (("seed", int), ("scorer", str), ("tasks", dict)):
+        if key in table and not isinstance(table[key], kind):
+            raise StudyError(f"{settings}: {key} must be a {kind.__name__}, found {table[key]!r}")
+    tasks = tuple(_task(settings, name, body) for name, body in table.get("tasks", {}).items())
+    return Settings(table.get("seed", 0), table.get("scorer", ""), tasks)
+
+
+def _refuse_unknown(path: Path, table: dict[str, Any], known: Iterable[str], where: str = "") -> None:
+    for key in table:
+        if key not in known:
+            raise StudyError(f"{path}: unknown key {where}{key!r}{near(key, known)}")
+
+
+def _task(path: Path, name: str, body: Any) -> Task:
+    if not name.strip():
+        raise StudyError(f"{path}: a task needs a name, found [tasks.{json.dumps(name)}]")
+    if not isinstance(body, dict):
+        raise StudyError(f"{path}: [tasks.{name}] must be a table")
+    _refuse_unknown(path, body, ("chance", "sources"), f"in [tasks.{name}]: ")
+    chance, sources = body.get("chance", 0.0), body.get("sources", [name])
+    if not isinstance(chance, (int, float)) or isinstance(chance, bool) or not 0 <= chance < 1:
+        raise StudyError(f"{path}: [tasks.{name}] chance = {chance!r}; it must be a number from 0 to below 1")
+    if not isinstance(sources, list) or not all(isinstance(s, str) for s in sources):
+        raise StudyError(f"{path}: [tasks.{name}] sources must be a list of names")
+    return Task(name, float(chance), tuple(sources))
+
+
+def _quoted(text: str) -> str:
+    """A TOML string. JSON's is the same but for its surrogate pairs, and for the delete character."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def settings_toml(texts: TextSet, tasks: Sequence[Task], seed: int) -> str:
+    """A new study.toml; without tasks it holds a sketch of them to fill in."""
+    head = f"format = {FORMAT}\nseed = {seed}\n\n"
+    if tasks:
+        return head + tasks_toml(tasks)
+    sketch = tasks_toml([Task(source, 0.0, (source,)) for source in texts.sources])
+    lines = [f"# {line}" if line else "" for line in sketch.split("\n")]
+    return (
+        head
+        + "# One table a task: what guessing gets, and the sources of the texts that belong to it.\n\n"
+        + "\n".join(lines)
+    )
+
+
+def tasks_toml(tasks: Sequence[Task]) -> str:
+    """One table a task."""
+    return "\n".join(
+        f"[tasks.{_quoted(task.name)}]\nchance = {task.chance}\nsources = [{', '.join(map(_quoted, task.sources))}]\n"
+        for task in tasks
+    )

@@ -1,0 +1,273 @@
+"""Algorithm 2: its gradient against finite differences, and that how the work is laid out changes nothing."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+
+from benchcast import evidence as evidence_module
+from benchcast.folds import make_folds
+from benchcast.law import fit_laws, sigmoid
+from benchcast.methods import descent
+from benchcast.methods.descent import ACTIVATIONS, DescentSettings, Inputs, Problems, descend, head_weights
+from benchcast.methods.paper import paper, prepare_inputs
+
+N, D, M = 40, 5, 14
+LEVEL = np.random.default_rng(4).permutation(np.linspace(0.5, 1.5, M))  # of each model's losses
+SHAPES = list(product(sorted(ACTIVATIONS), (0, 3), (True, False)))
+QUICK = DescentSettings(steps=6, rates=(1e-2,))
+# What leaves the forecast as it is (all weights a little larger, say) has a gradient of rounding errors, and Adam
+# makes full steps of those: heads are compared under SGD, under Adam only what they forecast.
+SGD_RATE = 300.0
+
+
+def make_inputs(*, block: int = N, standardise: bool = True, dims: int = D) -> Inputs:
+    rng = np.random.default_rng(0)
+    features = rng.normal(2.0, 3.0, (N, dims))
+    nats = rng.gamma(2.0, 1.0, (M, N)) * LEVEL[:, None]
+    parts = [(slice(a, min(a + block, N)), features[a : a + block]) for a in range(0, N, block)]
+    mean, spread = (features.mean(axis=0), features.std(axis=0)) if standardise else (np.zeros(dims), np.ones(dims))
+    return Inputs(parts, nats, 100.0, mean, spread)
+
+
+def make_problems(count: int = 3, *, faster: float = 1.0) -> Problems:
+    rng = np.random.default_rng(1)
+    chance = np.resize([0.25, 0.0, 0.5], count)
+    share = sigmoid(4 * (1 - LEVEL) + rng.normal(0, 0.4, (count, M)))
+    accuracy = chance[:, None] + (1 - chance[:, None]) * share
+    train = np.ones((count, M))
+    train[:, ::4] = 0
+    rate = faster * np.resize([1e-2, 3e-2, 1e-3], count)
+    return Problems(accuracy, chance, train, 1 - train, rate)
+
+
+def random_head(inputs: Inputs, problems: Problems, settings: DescentSettings) -> descent.Head:
+    rng = np.random.default_rng(2)
+    made = descent._new_head(inputs, problems, settings)
+    return {name: rng.normal(0.0, 0.7, x.shape) for name, x in made.items()}
+
+
+def numeric(function, head: descent.Head, step: float) -> descent.Head:
+    """Central differences of a scalar function of a head."""
+    gradient = {}
+    for name, x in head.items():
+        gradient[name] = np.zeros_like(x)
+        for at in np.ndindex(x.shape):
+            moved = [{**head, name: x.copy()} for _ in range(2)]
+            moved[0][name][at] += step
+            moved[1][name][at] -= step
+            gradient[name][at] = (function(moved[0]) - function(moved[1])) / (2 * step)
+    return gradient
+
+
+@pytest.mark.parametrize(("activation", "hidden", "standardise"), SHAPES)
+def test_the_way_back_is_the_derivative_of_the_way_forward(activation, hidden, standardise):
+    settings = DescentSettings(activation=activation, hidden=hidden, standardise=standardise)
+    inputs, problems = make_inputs(standardise=standardise, block=16), make_problems()
+    head = random_head(inputs, problems, settings)
+    pull = np.random.default_rng(3).normal(size=(3, M))
+    kept, _ = descent._forward(inputs, head, settings)
+    gradient = descent._backward(inputs, head, settings, kept, pull)
+    found = numeric(lambda h: float(np.sum(pull.T * descent._forward(inputs, h, settings)[1])), head, 1e-6)
+    for name in head:
+        scale = np.abs(found[name]).max()
+        assert scale > 0
+        assert_allclose(gradient[name], found[name], rtol=1e-5, atol=1e-6 * scale)
+
+
+@pytest.mark.parametrize("hidden", [0, 3])
+def test_with_the_law_refitted_its_own_derivative_drops_out(hidden):
+    settings = DescentSettings(hidden=hidden)
+    inputs, problems = make_inputs(), make_problems()
+    head = random_head(inputs, problems, settings)
+
+    def error(h: descent.Head) -> float:
+        c = descent._forward(inputs, h, settings)[1].T
+        laws = fit_laws(c, problems.accuracy, problems.chance, weight=problems.train, steps=2000)
+        residual, _ = descent._residuals(c, laws, problems)
+        return float(np.sum(problems.train * residual**2))
+
+    kept, capability = descent._forward(inputs, head, settings)
+    laws = fit_laws(capability.T, problems.accuracy, problems.chance, weight=problems.train, steps=2000)
+    residual, rise = descent._residuals(capability.T, laws, problems)
+    pull = 2 * problems.train * residual * rise * laws.slope[:, None]
+    gradient = descent._backward(inputs, head, settings, kept, pull)
+    found = numeric(error, head, 1e-4)
+    for name in head:
+        assert_allclose(gradient[name], found[name], rtol=1e-2, atol=2e-3 * np.abs(found[name]).max())
+
+
+@pytest.mark.parametrize(("activation", "hidden"), list(product(sorted(ACTIVATIONS), (0, 3))))
+def test_standardising_is_folded_into_the_head(activation, hidden):
+    settings = DescentSettings(activation=activation, hidden=hidden)
+    inputs, problems = make_inputs(), make_problems()
+    head = random_head(inputs, problems, settings)
+    ready = [(part, (block - inputs.mean) / inputs.spread) for part, block in inputs.blocks]
+    plain = replace(inputs, blocks=ready, mean=np.zeros(D), spread=np.ones(D))
+    assert_allclose(head_weights(inputs, head, settings), head_weights(plain, head, settings), rtol=1e-10, atol=1e-10)
+
+
+def as_torch(record):
+    changed = {n: torch.from_numpy(getattr(record, n)) for n in record.__slots__ if n not in ("blocks", "characters")}
+    if isinstance(record, Inputs):
+        changed["blocks"] = [(part, torch.from_numpy(block)) for part, block in record.blocks]
+    return replace(record, **changed)
+
+
+def assert_alike(one: descent.Descent, two: descent.Descent, optimizer: str) -> None:
+    """Two runs of the same problems came to the same."""
+    tight = optimizer == "sgd"
+    for a, b in zip(one.history, two.history, strict=True):
+        assert_allclose(b.validation_mse, a.validation_mse, rtol=1e-4 if tight else 2e-2)
+    if tight:
+        assert np.asarray(two.step).tolist() == np.asarray(one.step).tolist()
+        for name, x in one.head.items():
+            assert_allclose(two.head[name], x, rtol=1e-4, atol=1e-5)
+
+
+def problems_for(optimizer: str) -> Problems:
+    return make_problems(faster=SGD_RATE if optimizer == "sgd" else 1.0)
+
+
+@pytest.mark.parametrize(("optimizer", "hidden"), list(product(("adam", "sgd"), (0, 3))))
+def test_numpy_and_torch_descend_alike(optimizer, hidden):
+    settings = replace(QUICK, optimizer=optimizer, hidden=hidden)
+    inputs, problems = make_inputs(block=16), problems_for(optimizer)
+    mine = descend(inputs, problems, settings)
+    other = descend(as_torch(inputs), as_torch(problems), settings)
+    assert isinstance(other.head["weight"], torch.Tensor)
+    assert not np.allclose(mine.history[-1].capability, mine.history[0].capability, rtol=1e-3), "heads moved"
+    assert_alike(mine, other, optimizer)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "hidden", "dims"),
+    [
+        ("adam", 0, 5),
+        ("sgd", 0, 5),
+        ("sgd", 0, 3),
+        ("adam", 2, 5),
+        ("sgd", 2, 5),
+        ("sgd", 1, 5),
+        ("sgd", 2, 3),
+    ],
+)
+def test_problems_side_by_side_are_each_problem_alone(optimizer, hidden, dims):
+    settings = replace(QUICK, optimizer=optimizer, hidden=hidden)
+    inputs, problems = make_inputs(dims=dims), problems_for(optimizer)
+    together = descend(inputs, problems, settings)
+    for p in range(3):
+        alone = descend(inputs, Problems(*(getattr(problems, n)[p : p + 1] for n in problems.__slots__)), settings)
+        for a, b in zip(alone.history, together.history, strict=True):
+            assert_allclose(b.validation_mse[p], a.validation_mse[0], rtol=1e-4 if optimizer == "sgd" else 2e-2)
+            if optimizer == "sgd":
+                assert_allclose(b.capability[p], a.capability[0], rtol=1e-4)
+
+
+@pytest.mark.parametrize("block", [1, 7, 16])
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_blocks_of_any_size_give_the_same_head(optimizer, block):
+    settings = replace(QUICK, optimizer=optimizer)
+    whole, parts = (descend(make_inputs(block=b), problems_for(optimizer), settings) for b in (N, block))
+    assert_alike(whole, parts, optimizer)
+
+
+def test_every_step_is_kept_and_reported():
+    seen: list[int] = []
+    found = descend(make_inputs(), make_problems(), QUICK, on_step=seen.append)
+    assert seen == [s.step for s in found.history] == list(range(QUICK.steps + 1))
+
+
+@pytest.mark.parametrize(
+    "activation",
+    ["sigmoid", "softplus", "identity", "relu"],
+)
+def test_the_first_step_weighs_all_tokens_alike(activation):
+    inputs = make_inputs()
+    found = descend(inputs, make_problems(), replace(QUICK, activation=activation))
+    per_token = found.history[0].capability / (inputs.nats.sum(axis=1) / inputs.characters)
+    assert_allclose(per_token, per_token[0, 0], rtol=1e-9)
+    assert per_token[0, 0] > 0
+
+
+def test_the_step_kept_is_the_best_on_the_validation_models():
+    inputs, problems = make_inputs(), make_problems()
+    settings = replace(QUICK, steps=40)
+    found = descend(inputs, problems, settings)
+    validation = np.stack([s.validation_mse for s in found.history])
+    train = np.stack([s.train_mse for s in found.history])
+    assert found.step.tolist() == validation.argmin(axis=0).tolist()
+    assert_allclose(found.error, validation.min(axis=0))
+    assert (train.argmin(axis=0) != found.step).any(), "training error would have chosen otherwise"
+    weights = head_weights(inputs, found.head, settings)
+    for p, step in enumerate(found.step):
+        kept = found.history[int(step)].capability[p]
+        assert_allclose(inputs.nats @ weights[:, p] / inputs.characters, kept, rtol=1e-9)
+
+
+def test_descent_lowers_the_training_error():
+    found = descend(make_inputs(), make_problems(), replace(QUICK, steps=60))
+    assert (found.history[-1].train_mse < found.history[0].train_mse).all()
+
+
+def test_models_outside_both_masks_are_not_looked_at():
+    problems = make_problems()
+    hidden = np.zeros_like(problems.train)
+    hidden[:, 1] = 1
+    masked = replace(problems, train=problems.train * (1 - hidden), validation=problems.validation * (1 - hidden))
+    changed = replace(masked, accuracy=np.where(hidden > 0, 0.123, masked.accuracy))
+    one, two = (descend(make_inputs(), p, QUICK) for p in (masked, changed))
+    assert_allclose(one.head["weight"], two.head["weight"], rtol=1e-12)
+
+
+# ---- on a study's evidence
+
+
+def test_how_features_are_read_changes_no_forecast(evidence, world, monkeypatch):
+    folds = make_folds(world.models, "size")[1]
+    before = paper(evidence, folds, settings=QUICK)[0][0]
+    monkeypatch.setattr(evidence_module, "BLOCK_BYTES", 4 * 24 * 50)
+    monkeypatch.setattr(sys.modules["benchcast.methods.paper"], "KEEP_IN_MEMORY", 0)
+    assert not isinstance(prepare_inputs(evidence, standardise=True).blocks, list)
+    assert len(list(evidence.features.blocks())) > 5
+    after = paper(evidence, folds, settings=QUICK)[0][0]
+    assert_allclose(after.weights, before.weights, rtol=2e-3, atol=1e-4)
+
+
+def test_features_are_standardised_by_their_own_mean_and_spread(evidence):
+    inputs = prepare_inputs(evidence, standardise=True)
+    values = np.asarray(evidence.features.values, np.float64)
+    assert_allclose(inputs.mean, values.mean(axis=0), atol=1e-5)
+    assert_allclose(inputs.spread, values.std(axis=0), rtol=1e-4)
+    plain = prepare_inputs(evidence, standardise=False)
+    assert not plain.mean.any()
+    assert (plain.spread == 1).all()
+
+
+def test_a_feature_that_never_varies_does_no_harm(evidence, world):
+    values = np.hstack([evidence.features.values, np.full((len(evidence.features.values), 1), 7.0, np.float32)])
+    flat = replace(evidence, features=replace(evidence.features, values=values))
+    fit = paper(flat, make_folds(world.models, "size")[1], settings=QUICK)[0][0]
+    assert np.isfinite(fit.weights).all()
+
+
+def test_paper_keeps_the_history_that_figure_6_needs(evidence, world):
+    fit = paper(evidence, make_folds(world.models, "size")[1], settings=QUICK)[0][1]
+    assert fit.history["step"].tolist() == [0, 1, 2, 5, 6]
+    assert fit.history["capability"].shape == (5, len(evidence.models))
+    assert len(fit.history["validation_mse"]) == QUICK.steps + 1
+    assert fit.notes["best_step"] == fit.history["validation_mse"].argmin()
+
+
+def test_without_validation_models_a_training_family_validates(evidence, world):
+    fold = make_folds(world.models, "family")[1][0]
+    assert not fold.validation.any()
+    fit = paper(evidence, [fold], settings=QUICK)[0][0]
+    assert len(np.unique(fit.honest.families)) == 1
+    assert not np.isin(fit.honest.families, evidence.families[fold.test]).any()

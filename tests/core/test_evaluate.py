@@ -1,0 +1,203 @@
+"""Measures against hand-computed numbers, and what `compare` pools and prints."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from benchcast.errors import EvidenceError, InputError
+from benchcast.evaluate import MEASURES, compare, measure, noise_floor
+from benchcast.evidence import Fold
+from benchcast.methods import METHODS
+from benchcast.records import Score
+
+CHEAP = ("all-token", "constant", "compute")
+
+
+def of(observed, forecast, half=0.1):
+    o, f = np.array(observed, float), np.array(forecast, float)
+    return measure(o, f, f - half, f + half)
+
+
+def test_measures_of_four_models_are_those_worked_out_by_hand():
+    found = of([0.2, 0.4, 0.6, 0.8], [0.3, 0.35, 0.75, 0.7])
+    assert found["mse"] == pytest.approx((0.01 + 0.0025 + 0.0225 + 0.01) / 4)
+    assert found["mae"] == pytest.approx(0.1)
+    assert found["r2"] == pytest.approx(1 - 0.045 / 0.2)
+    assert found["spearman"] == pytest.approx(0.8)  # one swap: 1 − 6·2 / (4·15)
+    assert found["pairs"] == pytest.approx(5 / 6)
+    assert found["width"] == pytest.approx(0.2)
+    assert found["n_test"] == 4
+
+
+def test_coverage_is_the_share_inside_the_interval():
+    assert of([0.2, 0.4, 0.6, 0.8], [0.25, 0.35, 0.75, 0.75])["coverage"] == 0.75
+    assert of([0.2, 0.4], [0.2, 0.4])["coverage"] == 1.0
+
+
+def test_a_tie_in_the_forecast_is_half_right_and_a_tie_in_scores_does_not_count():
+    assert of([0.1, 0.2, 0.3], [0.5, 0.5, 0.5])["pairs"] == 0.5
+    assert of([0.2, 0.2, 0.3], [0.1, 0.9, 0.95])["pairs"] == 1.0
+
+
+def test_spearman_uses_mean_ranks_for_ties():
+    observed, forecast = [1, 2, 2, 3], [1, 3, 2, 4]
+    ranks = np.corrcoef([1, 2.5, 2.5, 4], [1, 3, 2, 4])[0, 1]
+    assert of(observed, forecast)["spearman"] == pytest.approx(ranks)
+
+
+@pytest.mark.parametrize(
+    ("observed", "forecast", "undefined"),
+    [
+        ([0.5], [0.4], {"r2", "spearman", "pairs"}),
+        ([0.5, 0.5], [0.4, 0.6], {"r2", "spearman", "pairs"}),
+        ([0.4, 0.6], [0.5, 0.5], {"spearman"}),
+        ([0.4, 0.6], [0.5, np.nan], set(MEASURES) - {"n_test"}),
+        ([], [], set(MEASURES) - {"n_test"}),
+    ],
+)
+def test_what_is_undefined_is_nan_and_the_rest_is_said(observed, forecast, undefined):
+    found = of(observed, forecast)
+    assert {k for k, v in found.items() if v != v} == undefined
+    assert found["n_test"] == len(observed)
+
+
+def test_without_an_interval_coverage_and_width_are_undefined():
+    nothing = np.full(2, np.nan)
+    found = measure(np.array([0.4, 0.6]), np.array([0.4, 0.7]), nothing, nothing)
+    assert np.isnan([found["coverage"], found["width"]]).all()
+    assert found["mse"] == pytest.approx(0.005)
+
+
+def strict(text: str):
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is no JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_compare_json_keeps_its_contract(study, cli):
+    ran = cli("compare", study.root, "--json", "--split", "size", "--method", "all-token", "--method", "constant")
+    assert ran.code == 0
+    found = strict(ran.out)
+    assert found["split"] == "size"
+    assert found["methods"] == ["all-token", "constant"]
+    assert list(found["tasks"]) == ["task0", "task1"]
+    for task in found["tasks"].values():
+        assert list(task) == ["all-token", "constant"]
+        assert all(tuple(cell) == MEASURES for cell in task.values())
+        assert task["constant"]["spearman"] is None, "a constant puts nothing in order"
+        assert task["all-token"]["n_test"] == 5
+
+
+def test_compare_tries_every_method_by_default_and_leaves_out_what_lacks_features(study, cli):
+    everything = strict(cli("compare", study.root, "--json", "--task", "task0").out)
+    assert everything["methods"] == list(METHODS)
+    assert everything["left_out"] == {}
+    import shutil
+
+    shutil.rmtree(study.root / "features")
+    bare = strict(cli("compare", study.root, "--json", "--task", "task0").out)
+    assert bare["methods"] == [m for m in METHODS if m not in ("paper", "ridge")]
+    assert set(bare["left_out"]) == {"paper", "ridge"}
+
+
+def test_a_method_that_was_asked_for_and_lacks_features_is_one_clear_line(study, cli):
+    import shutil
+
+    shutil.rmtree(study.root / "features")
+    for json_flag in ([], ["--json"]):
+        ran = cli("compare", study.root, "--method", "paper", *json_flag)
+        assert ran.code == 1
+        assert ran.err.splitlines() == [ran.err.strip()]
+        assert "needs features" in ran.err
+
+
+def test_errors_of_all_folds_are_pooled(study, world):
+    found = compare(study, ["task0"], split="family", methods=CHEAP)
+    held = found.held["task0", "all-token"]
+    assert sorted(held.models) == sorted(m.model for m in world.models)
+    assert len(found.fits["task0", "all-token"]) == 5
+    accuracy = {s.model: s.accuracy for s in world.scores if s.task == "task0"}
+    assert held.observed.tolist() == [accuracy[m] for m in held.models]
+    mse = np.mean((held.forecast - held.observed) ** 2)
+    assert found.measures("task0", "all-token")["mse"] == pytest.approx(mse)
+
+
+def test_a_forecast_in_compare_is_that_of_the_fit_without_the_test_models(study):
+    from benchcast import fit
+
+    held = compare(study, ["task1"], split="size", methods=("all-token",)).held["task1", "all-token"]
+    made = fit(study, "task1", method="all-token", split="size")
+    again = [made.predict(study.losses(m)) for m in held.models]
+    np.testing.assert_allclose([f.accuracy for f in again], held.forecast, atol=1e-5)
+    np.testing.assert_allclose([f.low for f in again], held.low, atol=1e-5)
+
+
+def test_an_unknown_method_is_refused_with_a_near_one(study):
+    with pytest.raises(InputError, match="did you mean 'salience'"):
+        compare(study, methods=("salient",))
+
+
+def test_a_split_that_tests_nobody_is_refused(study):
+    path = study.root / "models.csv"
+    rows = path.read_text().splitlines()
+    path.write_text("\n".join([rows[0], *(r + "train" for r in rows[1:])]) + "\n")
+    with pytest.raises(EvidenceError, match=r"no test models; mark some in models\.csv"):
+        compare(study, split="column")
+
+
+# ---- the noise floor
+
+
+def floor_of(evidence, scores: list[Score]) -> float:
+    everybody = np.ones(len(evidence.models), bool)
+    return noise_floor(evidence, scores, [Fold(~everybody, ~everybody, everybody)])["task0"]
+
+
+def test_the_noise_floor_is_the_binomial_variance(evidence):
+    a, b = evidence.models[:2]
+    scores = [Score(a, "task0", 0.5, 100), Score(b, "task0", 0.9, 50), Score(b, "task1", 0.5, 2)]
+    assert floor_of(evidence, scores) == pytest.approx((0.25 / 100 + 0.09 / 50) / 2)
+
+
+def test_split_halves_give_the_noise_floor_where_they_were_counted(evidence):
+    # 5 items, 3 right; of the 3 even-numbered ones 2, of the 2 odd ones 1
+    score = Score(evidence.models[0], "task0", 0.6, 5, right_even=2)
+    assert floor_of(evidence, [score]) == pytest.approx((2 / 3 - 1 / 2) ** 2 * 3 * 2 / 25)
+
+
+def test_split_halves_are_right_on_average(evidence):
+    rng = np.random.default_rng(0)
+    scores = []
+    for _ in range(4000):
+        right = rng.random(41) < 0.7
+        scores.append(Score(evidence.models[0], "task0", right.mean(), 41, right_even=float(right[::2].sum())))
+    assert floor_of(evidence, scores) == pytest.approx(0.7 * 0.3 / 41, rel=0.06)
+
+
+def test_without_the_number_of_items_there_is_no_noise_floor(evidence):
+    assert np.isnan(floor_of(evidence, [Score(evidence.models[0], "task0", 0.5)]))
+
+
+def test_tasks_that_no_test_model_was_scored_on_are_null_not_zero(study):
+    from benchcast.folds import make_folds
+
+    test = make_folds(study.models(), "size")[1][0].test
+    tested = {m.model for m, on in zip(study.models(), test, strict=True) if on}
+    kept = [s for s in study.scores() if not (s.task == "task0" and s.model in tested)]
+    (study.root / "scores.csv").unlink()
+    study.add_scores(kept)
+    found = compare(study, split="size", methods=CHEAP).as_json()
+    cell = found["tasks"]["task0"]["all-token"]
+    assert cell == {**dict.fromkeys(MEASURES), "n_test": 0}
+    assert found["noise_floor"]["task0"] is None
+    assert found["tasks"]["task1"]["all-token"]["mse"] > 0
+
+
+def test_a_comparison_keeps_the_models_that_each_method_was_tried_on(study, world):
+    found = compare(study, split="size", methods=CHEAP)
+    largest = {m.model for m in world.models if m.params == 64e6}
+    assert set(found.held["task0", "constant"].models) == largest

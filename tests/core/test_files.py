@@ -1,0 +1,189 @@
+"""File names that stay inside the study, files that are whole or absent, tables that read back as written."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from benchcast.files import LONGEST_NAME, file_name, locked, sweep, write_folder, write_text, write_whole
+from benchcast.records import ModelInfo, Task, Text, TextSet, TokenLosses
+from benchcast.store import Study
+from benchcast.tables import MODEL_COLUMNS, as_csv, read_models, read_texts, texts_jsonl
+
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200)
+HOSTILE = ["..", ".", "../../etc/passwd", "/etc/passwd", ".hidden", "a/b", "a\\b", "a\0b", "x" * 300, "模型" * 150, " "]
+
+
+@given(names)
+@example("..")
+@example("../../x")
+@example(".hidden")
+@example("x" * 300)
+@example("模" * 300)
+@example("a\0b\nc")
+def test_any_name_gives_a_file_name_that_stays_in_its_folder(name):
+    made = file_name(name)
+    assert made
+    assert not set(made) & set("/\\\0\n\r")
+    assert not made.startswith((".", " "))
+    assert not made.endswith((".", " "))
+    assert len(made.encode()) <= LONGEST_NAME
+
+
+@given(names, names)
+@example("a/b", "a%2Fb")
+@example("a.", "a%2E")
+@example("x" * 299, "x" * 300)
+def test_different_names_give_different_file_names(one, two):
+    assert (file_name(one) == file_name(two)) == (one == two)
+
+
+def test_no_name_can_take_the_file_of_a_long_one():
+    assert file_name(file_name("x" * 300)) != file_name("x" * 300)
+
+
+def test_plain_names_are_kept_as_they_are():
+    for name in ("Llama-2-7b", "yi_6b@3.1T", "通义千问-7B", "a+b=c (v1) [x],y"):
+        assert file_name(name) == name
+
+
+@pytest.mark.parametrize("name", HOSTILE[:-1])
+def test_losses_of_a_hostile_name_land_in_the_study_and_read_back(name, tmp_path):
+    study = Study.create(tmp_path / "outer" / "study", TextSet.of([Text("a", "s", "abc")]))
+    losses = TokenLosses(name, np.array([1]), np.array([0, 3]), np.array([1.5]))
+    assert study.add_losses([losses], family="f") == 1
+    assert study.add_losses([losses]) == 0
+    assert study.models_with_losses() == [name]
+    assert study.losses(name).nats.tolist() == [1.5]
+    assert [(m.model, m.family) for m in study.models()] == [(name, "f")]
+    outside = [p for p in tmp_path.rglob("*") if p.is_file() and study.root not in p.parents]
+    assert outside == []
+    assert {p.parent.name for p in study.root.rglob("*.parquet")} == {"losses"}
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_rubbish(tmp_path):
+    path = tmp_path / "a.txt"
+    write_text(path, "old")
+
+    def fail(temporary):
+        temporary.write_text("half")
+        raise RuntimeError("the disk is full")
+
+    with pytest.raises(RuntimeError):
+        write_whole(path, fail)
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_failed_folder_leaves_the_old_one_and_no_rubbish(tmp_path):
+    folder = tmp_path / "fit"
+    write_folder(folder, lambda f: (f / "x").write_text("old"))
+
+    def fail(temporary):
+        (temporary / "x").write_text("half")
+        raise RuntimeError("the disk is full")
+
+    with pytest.raises(RuntimeError):
+        write_folder(folder, fail)
+    assert (folder / "x").read_text() == "old"
+    write_folder(folder, lambda f: (f / "y").write_text("new"))
+    assert [p.name for p in tmp_path.iterdir()] == ["fit"]
+    assert [p.name for p in folder.iterdir()] == ["y"], "a new folder replaces the old one whole"
+
+
+def test_what_a_killed_writer_left_is_swept_and_nothing_else(tmp_path):
+    (tmp_path / ".a.parquet.123-abcd.tmp").write_text("half")
+    (tmp_path / ".fit.123-abcd.tmp").mkdir()
+    (tmp_path / ".fit.123-abcd.tmp" / "x").write_text("half")
+    (tmp_path / "notes.tmp").write_text("mine")
+    (tmp_path / ".hidden").write_text("mine")
+    sweep(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".hidden", "notes.tmp"]
+
+
+def test_features_that_a_killed_writer_left_unfinished_do_not_count(study):
+    half = study.root / "features" / ".planted.4242-0a0b0c0d.tmp"
+    half.mkdir()
+    (half / "meta.json").write_text((study.root / "features" / "planted" / "meta.json").read_text())
+    assert study.scorers() == ["planted"]
+    assert study.features() is not None
+    with locked(study.root):
+        assert not half.exists()
+
+
+def test_a_task_with_an_empty_name_cannot_put_its_fit_in_place_of_all_fits(study):
+    from benchcast.errors import StudyError
+
+    with (study.root / "study.toml").open("a") as settings:
+        settings.write('\n[tasks.""]\nchance = 0.0\n')
+    with pytest.raises(StudyError, match="a task needs a name"):
+        Study.open(study.root)
+
+
+@pytest.mark.parametrize("name", ["😀", "a\x7fb", 'quo"te', "back\\slash", "new\nline", "中文", "a.b", "[x]"])
+def test_tasks_and_sources_of_any_name_survive_study_toml(name, tmp_path):
+    texts = TextSet.of([Text("a", name, "abc")])
+    study = Study.create(tmp_path / "s", texts, tasks=[Task(name, 0.25, (name,))])
+    assert study.tasks == (Task(name, 0.25, (name,)),)
+    bare = Study.create(tmp_path / "t", texts)
+    uncommented = re.sub(r"(?m)^# (?=\[|chance|sources)", "", (bare.root / "study.toml").read_text())
+    (bare.root / "study.toml").write_text(uncommented)
+    assert Study.open(bare.root).tasks == (Task(name, 0.0, (name,)),)
+
+
+cells = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20)
+
+
+@given(st.lists(cells.map(str.strip).filter(bool), unique=True, min_size=1, max_size=5), st.floats(0, 1e30))
+def test_models_csv_reads_back_as_written(tmp_path_factory, given_names, size):
+    path = tmp_path_factory.mktemp("csv") / "models.csv"
+    models = [ModelInfo(name, family=name, params=size) for name in given_names]
+    write_text(path, as_csv(MODEL_COLUMNS, models))
+    assert [(m.model, m.family, m.params) for m in read_models(path)] == [(n, n, size) for n in given_names]
+
+
+line_breaks = st.sampled_from(["\u2028", "\u2029", "\x85", "\r", "\n", "\x0b", "\x1c"])
+any_text = st.text(st.one_of(st.characters(exclude_categories=["Cs"]), line_breaks), max_size=20)
+
+
+@given(st.lists(st.tuples(any_text, any_text, any_text), min_size=1, max_size=5, unique_by=lambda t: t[0]))
+def test_texts_jsonl_reads_back_as_written(tmp_path_factory, rows):
+    path = tmp_path_factory.mktemp("texts") / "texts.jsonl"
+    texts = TextSet.of([Text(a, b, c, answer_start=len(c.encode()) // 2) for a, b, c in rows])
+    write_text(path, texts_jsonl(texts))
+    read = read_texts(path)
+    assert read == texts
+    assert read.digest == texts.digest
+
+
+def test_stored_losses_say_where_they_come_from(study, world):
+    losses = study.losses(world.models[0].model)
+    schema = pq.read_schema(study.losses_path(world.models[0].model))
+    about = {k.decode(): v.decode() for k, v in schema.metadata.items()}
+    assert about["model"] == world.models[0].model
+    assert about["texts"] == study.texts.digest == losses.about["texts"]
+    assert about["tokenizer"] == "planted"
+    assert str(schema.field("bounds").type) == "list<element: int32>"
+
+
+def test_stored_losses_are_those_given_to_the_precision_of_the_file(study, world):
+    for given_losses in world.losses[:3]:
+        stored = study.losses(given_losses.model)
+        assert stored.edges.tolist() == given_losses.edges.tolist()
+        assert stored.nats.tolist() == given_losses.nats.astype(np.float32).tolist()
+
+
+def test_features_are_stored_as_given_and_say_whose_they_are(study, world):
+    values, edges, name = study.features()
+    assert isinstance(values, np.memmap)
+    assert (values == world.features).all()
+    assert (edges == world.edges).all()
+    meta = json.loads((study.root / "features" / "planted" / "meta.json").read_text())
+    assert name == meta["scorer"] == "planted"
+    assert meta["texts"] == study.texts.digest

@@ -1,0 +1,101 @@
+"""Who learns, who chooses, who is tested."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchcast.errors import EvidenceError
+from benchcast.folds import MOST_INNER_FOLDS, family_names, inner_folds, make_folds, split_by_size
+from benchcast.records import ModelInfo
+
+
+def models(*rows: tuple) -> list[ModelInfo]:
+    return [ModelInfo(f"m{i}", family, params) for i, (family, params) in enumerate(rows)]
+
+
+def test_the_largest_size_tests_the_second_largest_validates_the_rest_train():
+    role = split_by_size(models(("a", 4), ("a", 1), ("a", 3), ("a", 2)))
+    assert role.tolist() == ["test", "train", "validation", "train"]
+
+
+def test_checkpoints_of_one_size_stay_together():
+    role = split_by_size(models(("a", 1), ("a", 3), ("a", 2), ("a", 3), ("a", 2), ("a", 3)))
+    assert role.tolist() == ["train", "test", "validation", "test", "validation", "test"]
+
+
+def test_a_family_with_fewer_than_three_sizes_only_trains():
+    role = split_by_size(models(("a", 1), ("a", 2), ("a", 2), ("b", 9), ("c", 1), ("c", 2), ("c", 3)))
+    assert role.tolist() == ["train"] * 4 + ["train", "validation", "test"]
+
+
+def test_models_of_unknown_size_train_and_are_no_size():
+    nan = float("nan")
+    role = split_by_size(models(("a", 1), ("a", 2), ("a", nan), ("b", 1), ("b", 2), ("b", 3), ("b", nan)))
+    assert role.tolist() == ["train"] * 3 + ["train", "validation", "test", "train"]
+
+
+def test_each_family_is_held_out_once_and_nothing_of_it_is_seen():
+    infos = models(("a", 1), ("b", 1), ("a", 2), ("", 1), ("", 1))
+    name, folds = make_folds(infos, "family")
+    assert name == "family"
+    assert len(folds) == 4, "models without a family are families of their own"
+    tested = np.sum([f.test for f in folds], axis=0)
+    assert tested.tolist() == [1] * 5
+    families = family_names(infos)
+    for fold in folds:
+        assert not set(families[fold.test]) & set(families[fold.seen])
+
+
+def test_the_split_column_is_taken_at_its_word():
+    infos = [ModelInfo(f"m{i}", "f", split=s) for i, s in enumerate(["train", "test", "", "validation"])]
+    name, (fold,) = make_folds(infos, None)
+    assert name == "column"
+    assert (fold.train.tolist(), fold.validation.tolist(), fold.test.tolist()) == (
+        [True, False, False, False],
+        [False, False, False, True],
+        [False, True, False, False],
+    )
+
+
+def test_without_a_split_column_the_split_is_by_size():
+    assert make_folds(models(("a", 1), ("a", 2), ("a", 3)), None)[0] == "size"
+
+
+@pytest.mark.parametrize(
+    ("infos", "split", "says"),
+    [
+        (models(("a", 1), ("a", 2)), "column", "no model has a split in models.csv"),
+        (models(("a", 1), ("a", 2)), "family", "needs at least 2 families, found 1: a"),
+        (models(("a", 1), ("a", 2)), "colour", "'colour' is not known"),
+    ],
+)
+def test_a_split_that_cannot_be_made_says_why(infos, split, says):
+    with pytest.raises(EvidenceError, match=says):
+        make_folds(infos, split)
+
+
+@given(
+    families=st.lists(st.sampled_from("abcdefghijklmnopq"), min_size=4, max_size=40),
+    data=st.data(),
+)
+def test_inner_folds_hide_every_seen_model_once_and_keep_families_whole(families, data):
+    names = np.array(families)
+    seen = np.array(data.draw(st.lists(st.booleans(), min_size=len(names), max_size=len(names))))
+    seen[:2] = True
+    sets = inner_folds(names, seen)
+    assert 2 <= len(sets) <= MOST_INNER_FOLDS
+    assert np.sum(sets, axis=0).tolist() == seen.astype(int).tolist()
+    if len(set(names[seen])) >= 2:
+        for hidden in sets:
+            assert not set(names[hidden]) & set(names[seen & ~hidden])
+
+
+def test_inner_folds_of_many_families_are_of_like_size():
+    names = np.repeat([f"f{i:02}" for i in range(30)], np.r_[9, 8, 7, np.ones(27, int)])
+    sizes = [s.sum() for s in inner_folds(names, np.ones(len(names), bool))]
+    assert len(sizes) == MOST_INNER_FOLDS
+    assert max(sizes) == 9
+    assert min(sizes) >= 3

@@ -1,0 +1,169 @@
+"""The direction of imports, and that what is light stays light."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import benchcast
+
+ROOT = Path(benchcast.__file__).parent
+
+# Each module may import those above it, never one below. `methods` and `cli` are in order inside, too.
+ORDER = [
+    "errors",
+    "records",
+    "align",
+    "law",
+    "evidence",
+    "folds",
+    "methods.descent",
+    "methods.nonnegative",
+    "methods.basis",
+    "methods.baselines",
+    "methods.paper",
+    "methods.ridge",
+    "methods.salience",
+    "methods",
+    "intervals",
+    "assemble",
+    "files",
+    "cells",
+    "loss_rows",
+    "loss_files",
+    "tables",
+    "settings",
+    "fits",
+    "store",
+    "fitting",
+    "evaluate",
+    "status",
+    "planted",
+    "plots",
+    "report",
+    "demo",
+    "cli.arguments",
+    "cli.output",
+    "cli.data",
+    "cli.forecast",
+    "cli.show",
+    "cli",
+]
+HEAVY = ("torch", "transformers", "vllm", "lmdeploy", "llama_cpp", "ray", "datasets")
+
+
+def path_of(module: str) -> Path:
+    path = ROOT.joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def imported(module: str, *, lazy: bool = True) -> set[str]:
+    """Full names of what a module imports; without `lazy`, only what is imported when it is."""
+    tree = ast.parse(path_of(module).read_text(encoding="utf-8"))
+    found = set()
+
+    def visit(node: ast.AST) -> None:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not lazy:
+            return
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" and not lazy:
+            return
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: relative import"
+            found.add(node.module)
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+        for child in ast.iter_child_nodes(node):
+            visit(child)
+
+    visit(tree)
+    return found
+
+
+def own(module: str) -> set[str]:
+    """Modules of the core that a module imports, anywhere in it."""
+    names = {name.removeprefix("benchcast.") for name in imported(module) if name.startswith("benchcast.")}
+    return {name for name in names if name in ORDER}
+
+
+def modules_of_the_package() -> list[str]:
+    paths = [p.relative_to(ROOT) for p in ROOT.rglob("*.py") if p != ROOT / "__init__.py"]
+    return sorted(".".join(p.with_suffix("").parts).removesuffix(".__init__") for p in paths)
+
+
+@pytest.mark.parametrize("module", ORDER)
+def test_no_import_goes_up(module):
+    assert path_of(module).is_file(), f"{module} is in the order and not in the package"
+    below = set(ORDER[ORDER.index(module) + 1 :])
+    assert not own(module) & below
+
+
+def test_the_checker_sees_imports():
+    assert {"evidence", "law", "records"} <= own("methods.ridge")
+    assert "store" in own("cli.forecast"), "also inside functions"
+    assert "torch" not in imported("law")
+
+
+def test_the_core_imports_nothing_of_the_edges():
+    """Backends, collection, text sources and score files build on the core, not the other way round."""
+    edges = {name.split(".")[0] for name in modules_of_the_package()} - {name.split(".")[0] for name in ORDER}
+    for module in ORDER:
+        if not module.startswith("cli"):
+            reached = {n.removeprefix("benchcast.").split(".")[0] for n in imported(module) if "benchcast." in n}
+            assert not reached & edges, module
+
+
+def test_only_the_command_line_prints():
+    for module in ORDER:
+        if not module.startswith("cli"):
+            tree = ast.parse(path_of(module).read_text(encoding="utf-8"))
+            calls = {n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+            assert "print" not in calls, module
+
+
+@pytest.mark.parametrize("module", modules_of_the_package())
+def test_no_module_imports_a_heavy_library_when_it_is_imported(module):
+    names = {name.split(".")[0] for name in imported(module, lazy=False)}
+    assert not names & set(HEAVY)
+
+
+def loaded_by(code: str) -> set[str]:
+    """Top-level modules in memory after running some code in a fresh interpreter."""
+    tell = "import json, sys; sys.stderr.write(json.dumps(sorted({m.split('.')[0] for m in sys.modules})))"
+    ran = subprocess.run([sys.executable, "-c", f"{code}\n{tell}"], capture_output=True, text=True, check=True)
+    return set(json.loads(ran.stderr.splitlines()[-1]))
+
+
+NUMERIC = {"numpy", "scipy", "pyarrow", "safetensors", "altair", "vl_convert", "jinja2", "rich"}
+
+
+def test_importing_benchcast_loads_nothing_but_the_standard_library():
+    assert not loaded_by("import benchcast; benchcast.__version__") & (NUMERIC | set(HEAVY) | {"click"})
+
+
+def test_help_loads_no_numeric_library():
+    run = "try: benchcast.cli.main()\nexcept SystemExit: pass"
+    code = f"import sys; sys.argv = ['benchcast', '--help']\nimport benchcast.cli\n{run}"
+    assert not loaded_by(code) & (NUMERIC | set(HEAVY))
+
+
+def test_fitting_and_predicting_load_no_torch(planted_folder):
+    code = (
+        "import benchcast as bc\n"
+        f"study = bc.Study.open({str(planted_folder)!r})\n"
+        "fit = bc.fit(study, task='task0')\n"
+        "fit.predict(study.losses(study.models_with_losses()[0]))"
+    )
+    assert not loaded_by(code) & set(HEAVY)
+
+
+def test_every_public_name_is_there():
+    for name in benchcast.__all__:
+        assert getattr(benchcast, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        benchcast.nonsense  # noqa: B018

@@ -1,0 +1,75 @@
+"""Prediction intervals on hand numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from benchcast.evidence import HonestErrors, TaskFit
+from benchcast.intervals import distance, interval, spread_of
+from benchcast.law import SigmoidLaw
+from benchcast.records import Task
+
+
+def errors(values: list[float], families: list[str]) -> HonestErrors:
+    return HonestErrors(np.array(values), np.array(families, dtype=str), "by hand")
+
+
+def fit_with(honest: HonestErrors, *, span: tuple[float, float] = (1.0, 3.0)) -> TaskFit:
+    law = SigmoidLaw(-1.0, 0.0, 0.0)
+    return TaskFit(Task("t"), "salience", "nats", np.ones(1, np.float32), 1.0, law, honest, span)
+
+
+THREE = errors([0.03, -0.05, 0.04, 0.0], ["a", "a", "b", "c"])
+
+
+def test_the_interval_is_students_t_over_families():
+    spread = spread_of(THREE)
+    scale = np.sqrt(((0.0009 + 0.0025) / 2 + 0.0016 + 0.0) / 3)  # mean over families of their mean square
+    assert spread.families == 3
+    assert spread.scale == pytest.approx(scale)
+    # Student's t at 95% with 2 degrees of freedom is 2.919986
+    assert spread.half_width == pytest.approx(scale * 2.9199856 * np.sqrt(4 / 3), rel=1e-6)
+
+
+def test_many_checkpoints_of_one_family_do_not_narrow_the_interval():
+    doubled = errors([*THREE.errors, *THREE.errors], [*THREE.families, *THREE.families])
+    assert spread_of(doubled).half_width == pytest.approx(spread_of(THREE).half_width)
+
+
+def test_with_one_family_its_models_stand_in():
+    spread = spread_of(errors([0.1, -0.1], ["a", "a"]))
+    assert spread.families == 1
+    assert spread.half_width == pytest.approx(0.1 * 6.313752 * np.sqrt(1.5), rel=1e-6)  # t, 1 degree of freedom
+
+
+@pytest.mark.parametrize("honest", [errors([], []), errors([0.1], ["a"])])
+def test_what_cannot_be_said_is_nan(honest):
+    assert np.isnan(spread_of(honest).half_width)
+    assert np.isnan(interval(fit_with(honest), [2.0], [0.5])).all()
+
+
+def test_inside_the_training_range_the_interval_is_forecast_plus_minus_half():
+    half = spread_of(THREE).half_width
+    low, high = interval(fit_with(THREE), [1.0, 2.0, 3.0], [0.5, 0.5, 0.5])
+    assert_allclose(low, 0.5 - half)
+    assert_allclose(high, 0.5 + half)
+
+
+def test_outside_the_training_range_it_widens_with_the_distance_on_both_sides():
+    fit = fit_with(THREE)
+    assert distance(fit, [0.0, 1.0, 2.0, 3.0, 5.0]).tolist() == [0.5, 0.0, 0.0, 0.0, 1.0]
+    half = spread_of(THREE).half_width
+    low, high = interval(fit, [0.0, 2.0, 5.0], [0.5, 0.5, 0.5])
+    assert_allclose((high - low) / 2, [1.5 * half, half, 2 * half])
+
+
+def test_intervals_stay_inside_zero_and_one():
+    low, high = interval(fit_with(THREE), [2.0, 2.0], [0.01, 0.99])
+    assert low.min() == 0.0
+    assert high.max() == 1.0
+
+
+def test_a_single_training_capability_has_no_range_to_measure_distance_by():
+    assert distance(fit_with(THREE, span=(2.0, 2.0)), [0.0, 2.0, 4.0]).tolist() == [0.0, 0.0, 0.0]

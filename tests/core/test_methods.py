@@ -1,0 +1,277 @@
+"""One battery over all methods, and what `salience` alone promises."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose
+
+from benchcast.assemble import assemble
+from benchcast.errors import EvidenceError
+from benchcast.evidence import Evidence, Fold, view
+from benchcast.folds import make_folds
+from benchcast.intervals import interval
+from benchcast.law import fit_law
+from benchcast.methods import METHODS, NEED_FEATURES
+from benchcast.methods.basis import build_basis
+from benchcast.methods.descent import DescentSettings
+from benchcast.methods.paper import paper
+from benchcast.methods.salience import salience
+from benchcast.planted import Plan, World, plant
+
+QUICK = DescentSettings(steps=5, rates=(1e-2,))
+BATTERY = {**METHODS, "paper": lambda e, f: paper(e, f, settings=QUICK)}
+
+
+def evidence_of(world: World, *, features: bool = True) -> Evidence:
+    given_features = (world.features, world.edges, "planted") if features else None
+    return assemble(world.texts, world.losses, world.models, world.scores, world.tasks, features=given_features)
+
+
+def with_gaps(evidence: Evidence) -> Evidence:
+    """Three models of different families lack the first task, one lacks the second."""
+    accuracy = evidence.accuracy.copy()
+    accuracy[0, [1, 6, 11]] = np.nan
+    accuracy[1, 13] = np.nan
+    return replace(evidence, accuracy=accuracy)
+
+
+def squared_errors(evidence: Evidence, folds: list[Fold], fits: list, t: int) -> float:
+    parts = [
+        fit[t].forecast(evidence.nats[f.test], evidence.flops[f.test]) - evidence.accuracy[t, f.test]
+        for f, fit in zip(folds, fits, strict=True)
+    ]
+    return float(np.nanmean(np.concatenate(parts) ** 2))
+
+
+@pytest.mark.parametrize("split", ["size", "family"])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_forecasts_held_out_models_of_every_fold_and_task(method, split, evidence, world):
+    folds = make_folds(world.models, split)[1][:2]
+    gapped = with_gaps(evidence)
+    fits = BATTERY[method](gapped, folds)
+    assert [len(row) for row in fits] == [2] * len(folds)
+    for fold, row in zip(folds, fits, strict=True):
+        for task, fit in zip(evidence.tasks, row, strict=True):
+            assert (fit.task, fit.method, fit.law.failure) == (task, method, "")
+            forecast = fit.forecast(evidence.nats, evidence.flops)
+            assert np.isfinite(forecast).all()
+            assert ((forecast >= 0) & (forecast <= 1)).all()
+            assert fit.range[0] <= fit.range[1]
+            assert len(fit.honest.errors) == len(fit.honest.families) > 0
+            assert np.isfinite(fit.honest.errors).all()
+            seen = evidence.families[fold.seen]
+            assert np.isin(fit.honest.families, seen).all(), "honest errors come from models a fit may see"
+            if split == "family":
+                assert not np.isin(fit.honest.families, evidence.families[fold.test]).any()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_method_looks_at_scores_of_the_test_models(method, evidence, world):
+    folds = make_folds(world.models, "size")[1]
+    blind = replace(evidence, accuracy=np.where(folds[0].test, np.nan, evidence.accuracy))
+    for seen, unseen in zip(BATTERY[method](evidence, folds)[0], BATTERY[method](blind, folds)[0], strict=True):
+        assert_allclose(unseen.weights, seen.weights)
+        assert unseen.law == seen.law
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_without_features_a_method_works_or_says_that_it_needs_them(method, world):
+    bare = evidence_of(world, features=False)
+    folds = make_folds(world.models, "size")[1]
+    if method in NEED_FEATURES:
+        with pytest.raises(EvidenceError, match=f"method '{method}' needs features of a scorer"):
+            METHODS[method](bare, folds)
+    else:
+        forecast = METHODS[method](bare, folds)[0][0].forecast(bare.nats, bare.flops)
+        assert np.isfinite(forecast).all()
+
+
+@pytest.mark.parametrize("method", [m for m in METHODS if m != "paper"])
+def test_the_order_of_models_changes_no_forecast(method, evidence, world):
+    order = np.random.default_rng(0).permutation(len(evidence.models))
+    folds = make_folds(world.models, "size")[1]
+    turned = replace(
+        evidence,
+        models=tuple(evidence.models[i] for i in order),
+        families=evidence.families[order],
+        nats=evidence.nats[order],
+        accuracy=evidence.accuracy[:, order],
+        n_items=evidence.n_items[:, order],
+        flops=evidence.flops[order],
+    )
+    turned_folds = [Fold(f.train[order], f.validation[order], f.test[order]) for f in folds]
+    before = METHODS[method](evidence, folds)[0]
+    after = METHODS[method](turned, turned_folds)[0]
+    for a, b in zip(before, after, strict=True):
+        forecasts = a.forecast(evidence.nats, evidence.flops)[order], b.forecast(turned.nats, turned.flops)
+        assert_allclose(*forecasts, atol=3e-3)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_renaming_families_and_models_changes_no_forecast(method, evidence, world):
+    folds = make_folds(world.models, "size")[1]
+    names = dict(zip(np.unique(evidence.families), ["zeta", "alpha", "mu", "beta", "omega"], strict=True))
+    renamed = replace(
+        evidence,
+        models=tuple(f"m{i}" for i in range(len(evidence.models))),
+        families=np.array([names[f] for f in evidence.families]),
+    )
+    for a, b in zip(BATTERY[method](evidence, folds)[0], BATTERY[method](renamed, folds)[0], strict=True):
+        assert_allclose(b.forecast(evidence.nats, evidence.flops), a.forecast(evidence.nats, evidence.flops), atol=3e-3)
+
+
+def test_baselines_weigh_the_tokens_that_their_names_say(evidence, world):
+    folds = make_folds(world.models, "size")[1]
+    own = evidence.tokens.source == evidence.tokens.sources.index("source1")
+    answer = evidence.tokens.answer
+    weights = {m: METHODS[m](evidence, folds)[0][1].weights[0] for m in ("all-token", "source-token", "label-token")}
+    assert weights["all-token"].tolist() == np.ones(len(own)).tolist()
+    assert weights["source-token"].tolist() == own.astype(float).tolist()
+    assert weights["label-token"].tolist() == (own & answer).astype(float).tolist()
+    assert (own & answer).sum() == 8, "the last word of each of eight texts"
+
+
+def test_honest_errors_of_a_baseline_are_those_of_laws_that_were_not_shown_the_family(evidence, world):
+    fold = make_folds(world.models, "size")[1][0]
+    fit = METHODS["all-token"](evidence, [fold])[0][0]
+    capability, accuracy = fit.capability(evidence.nats, evidence.flops), evidence.accuracy[0]
+    for name in np.unique(evidence.families):
+        own = evidence.families == name
+        law = fit_law(capability[fold.seen & ~own], accuracy[fold.seen & ~own], fit.task.chance)
+        errors = law.accuracy(capability[fold.seen & own]) - accuracy[fold.seen & own]
+        assert_allclose(np.sort(fit.honest.errors[fit.honest.families == name]), np.sort(errors), atol=1e-3)
+        shown = fit.law.accuracy(capability[fold.seen & own]) - accuracy[fold.seen & own]
+        assert np.abs(np.sort(shown) - np.sort(errors)).max() > 2e-3, "the law of all models would err otherwise"
+
+
+def test_the_constant_is_the_mean_of_the_models_seen(evidence, world):
+    fold = make_folds(world.models, "size")[1][0]
+    fit = METHODS["constant"](evidence, [fold])[0][0]
+    assert_allclose(fit.forecast(evidence.nats, evidence.flops), evidence.accuracy[0, fold.seen].mean(), rtol=1e-9)
+    family = evidence.families == "family0"
+    mine = fit.honest.errors[fit.honest.families == "family0"]
+    left_out = evidence.accuracy[0, fold.seen & ~family].mean() - evidence.accuracy[0, fold.seen & family]
+    assert_allclose(np.sort(mine), np.sort(left_out))
+
+
+def test_compute_says_so_where_no_model_has_flops(evidence, world):
+    unknown = replace(evidence, flops=np.full_like(evidence.flops, np.nan))
+    fit = METHODS["compute"](unknown, make_folds(world.models, "size")[1])[0][0]
+    assert "FLOPs" in fit.law.failure
+    assert np.isnan(fit.forecast(evidence.nats, unknown.flops)).all()
+
+
+def test_a_task_without_texts_of_its_own_has_no_source_token_forecast(evidence, world):
+    tasks = tuple(replace(t, sources=("elsewhere",)) for t in evidence.tasks)
+    folds = make_folds(world.models, "size")[1]
+    for method in ("source-token", "label-token"):
+        fit = METHODS[method](replace(evidence, tasks=tasks), folds)[0][0]
+        assert "no such tokens" in fit.law.failure
+    learned = METHODS["salience"](replace(evidence, tasks=tasks), folds)[0][0]
+    assert np.isfinite(learned.forecast(evidence.nats, evidence.flops)).all()
+
+
+# ---- salience
+
+
+@pytest.fixture(scope="module")
+def salience_fits(evidence, world):
+    return salience(evidence, make_folds(world.models, "size")[1])[0]
+
+
+def test_salience_is_never_negative(salience_fits):
+    for fit in salience_fits:
+        assert (fit.weights >= 0).all()
+        assert fit.weights.any()
+        assert fit.law.slope < 0
+
+
+@settings(max_examples=30)
+@given(data=st.data())
+def test_a_lower_loss_never_lowers_a_forecast(data, salience_fits, evidence):
+    row = evidence.nats[data.draw(st.integers(0, len(evidence.models) - 1))]
+    where = data.draw(st.lists(st.integers(0, len(row) - 1), min_size=1, max_size=30))
+    lower = row.copy()
+    lower[where] *= data.draw(st.floats(0, 0.99))
+    flops = np.full(2, np.nan)
+    for fit in salience_fits:
+        before, after = fit.forecast(np.stack([row, lower]), flops)
+        assert after >= before - 1e-6
+
+
+def test_salience_is_how_much_capability_rises_with_each_tokens_loss(salience_fits, evidence):
+    nats, flops, step = evidence.nats.astype(np.float64), evidence.flops, 1e-3
+    for fit in salience_fits:
+        found = fit.salience(evidence.nats)
+        for token in np.argsort(found)[[0, len(found) // 2, -2, -1]]:
+            up, down = nats.copy(), nats.copy()
+            up[:, token] += step
+            down[:, token] -= step
+            rise = (fit.capability(up, flops) - fit.capability(down, flops)) * fit.unit / (2 * step)
+            assert rise.mean() == pytest.approx(found[token], rel=1e-3, abs=1e-6)
+
+
+def test_a_mix_of_groups_of_tokens_weighs_losses_as_its_tokens_do(evidence):
+    basis, sums = build_basis(evidence)
+    theta = np.random.default_rng(0).random(len(basis.kinds))
+    weights = basis.weights(theta)
+    assert (weights > 0).all()
+    for name, x in sums.items():
+        by_token = view(evidence.nats, name).astype(float) @ weights / evidence.characters
+        assert_allclose(by_token, x @ theta, rtol=1e-4)
+
+
+SMALL = Plan(families=8, sizes=4, tasks=2, texts_per_source=15, n_items=20_000)
+LABEL = replace(SMALL, checkpoints=1, mixture=0.6, truth="label")
+KINDS = replace(SMALL, checkpoints=2)
+
+
+@pytest.mark.parametrize(("plan", "least"), [(LABEL, 0.9), (KINDS, 0.85)], ids=["label", "kinds"])
+def test_planted_salience_is_recovered(plan, least):
+    """On average over worlds: what two families happen to share cannot be told apart, so single worlds vary."""
+    found = []
+    for seed in range(3):
+        world = plant(replace(plan, seed=seed))
+        evidence = evidence_of(world)
+        assert (evidence.tokens.edges == world.edges).all()
+        fits = salience(evidence, make_folds(world.models, "size")[1])[0]
+        learned = [fit.salience(evidence.nats) for fit in fits]
+        found += [np.corrcoef(*pair)[0, 1] for pair in zip(world.salience, learned, strict=True)]
+    assert np.mean(found) > least
+
+
+@pytest.fixture(scope="module", params=[LABEL, KINDS], ids=["label", "kinds"])
+def truth(request):
+    world = plant(replace(request.param, seed=1))
+    evidence = evidence_of(world)
+    folds = {split: make_folds(world.models, split)[1] for split in ("size", "family")}
+    return evidence, {split: (f, salience(evidence, f)) for split, f in folds.items()}
+
+
+@pytest.mark.parametrize("split", ["size", "family"])
+def test_salience_beats_all_token_loss_on_planted_worlds(truth, split):
+    evidence, found = truth
+    folds, fits = found[split]
+    rival = METHODS["all-token"](evidence, folds)
+    for t in range(len(evidence.tasks)):
+        assert squared_errors(evidence, folds, fits, t) < 0.75 * squared_errors(evidence, folds, rival, t)
+
+
+@pytest.mark.parametrize("method", ["salience", "label-token"])
+def test_intervals_cover_most_models_of_families_never_seen(truth, method):
+    """They are made for 90%; few families, and shares chosen on the same errors, cost some of that."""
+    evidence, found = truth
+    folds = found["family"][0]
+    fits = found["family"][1] if method == "salience" else METHODS[method](evidence, folds)
+    inside = []
+    for fold, row in zip(folds, fits, strict=True):
+        for fit, accuracy in zip(row, evidence.accuracy, strict=True):
+            capability = fit.capability(evidence.nats[fold.test], evidence.flops[fold.test])
+            low, high = interval(fit, capability, fit.law.accuracy(capability))
+            inside += list((low <= accuracy[fold.test]) & (accuracy[fold.test] <= high))
+    assert np.mean(inside) > 0.7

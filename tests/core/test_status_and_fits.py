@@ -1,0 +1,202 @@
+"""What a study says of itself, what a fit says of its forecasts, and that reading changes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import benchcast as bc
+from benchcast.evaluate import compare
+from benchcast.planted import Plan, plant
+from benchcast.records import ModelInfo, Score, TokenLosses
+from benchcast.status import inspect
+from benchcast.store import Study
+
+
+def test_status_names_models_that_lack_scores_or_losses(study, world):
+    study.add_losses([replace(world.losses[0], model="unscored")])
+    study.add_scores([Score("unread", "task0", 0.5)])
+    problems = inspect(Study.open(study.root)).problems
+    assert any("losses but no scores: unscored" in p for p in problems)
+    assert any("scores but no losses: unread" in p for p in problems)
+
+
+def test_status_names_tasks_without_texts_of_their_own(study):
+    with (study.root / "study.toml").open("a") as settings:
+        settings.write('\n[tasks.other]\nsources = ["elsewhere"]\n')
+    problems = inspect(Study.open(study.root)).problems
+    assert any("task other: no texts of source elsewhere" in p for p in problems)
+
+
+def test_status_says_when_families_or_sizes_are_missing(study):
+    (study.root / "models.csv").unlink()
+    problems = inspect(Study.open(study.root)).problems
+    assert any("no model has a family" in p for p in problems)
+    assert any("no split column and no family with three sizes" in p for p in problems)
+
+
+def test_a_sound_study_has_no_problems(study):
+    assert inspect(study).problems == ()
+
+
+def test_commands_that_only_read_change_no_file(study, cli, tree):
+    cli("fit", study.root, "--method", "all-token")
+    before = tree(study.root)
+    cli("status", study.root)
+    cli("compare", study.root, "--method", "all-token")
+    cli("predict", study.root, "--model", study.models_with_losses()[0])
+    cli("predict", study.root, "--model", study.models_with_losses()[0], "--restrict")
+    assert tree(study.root) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_study_that_may_not_be_written_can_be_read(study, cli):
+    for path in [*study.root.rglob("*"), study.root]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        assert cli("status", study.root).code == 0
+        assert cli("compare", study.root, "--method", "all-token").code == 0
+    finally:
+        for path in [study.root, *study.root.rglob("*")]:
+            path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def test_what_a_row_leaves_out_stays_and_what_it_says_replaces(study, world):
+    name = world.models[0].model
+    study.add_models([ModelInfo(name, split="test")])
+    (now,) = study.infos([name])
+    assert repr(now) == repr(replace(world.models[0], split="test"))
+    study.add_models([ModelInfo(name, family="new", params=5.0)])
+    (now,) = study.infos([name])
+    assert (now.family, now.params, now.split) == ("new", 5.0, "test")
+
+
+def test_compute_is_flops_or_six_times_params_times_tokens():
+    assert ModelInfo("m", params=2.0, tokens=3.0).compute == 36.0
+    assert ModelInfo("m", params=2.0, tokens=3.0, flops=7.0).compute == 7.0
+    assert np.isnan(ModelInfo("m", params=2.0).compute)
+
+
+# ---- forecasts
+
+
+def scaled(losses: TokenLosses, factor: float) -> TokenLosses:
+    return TokenLosses("new", losses.counts, losses.edges, losses.nats * factor)
+
+
+def test_a_forecast_outside_the_training_models_says_so_and_widens(study, world):
+    fit = bc.fit(study, "task0", method="all-token")
+    order = np.argsort([x.nats.sum() for x in world.losses])
+    strongest, weakest, middle = (world.losses[i] for i in (order[0], order[-1], order[10]))
+    inside = fit.predict(middle)
+    stronger, weaker = fit.predict(scaled(strongest, 0.5)), fit.predict(scaled(weakest, 1.5))
+    assert inside.remark == ""
+    assert stronger.remark.startswith("extrapolation: stronger than every training model, by")
+    assert weaker.remark.startswith("extrapolation: weaker than every training model, by")
+    assert stronger.accuracy > inside.accuracy > weaker.accuracy
+    assert weaker.high - weaker.low > 0
+
+
+def test_a_model_without_flops_has_no_compute_forecast(study, world):
+    fit = bc.fit(study, "task0", method="compute")
+    found = fit.predict(world.losses[0])
+    assert np.isnan(found.accuracy)
+    assert found.remark == "no training FLOPs known"
+
+
+def test_predict_gives_null_where_nothing_can_be_said(study, cli, world):
+    study.add_losses([replace(world.losses[0], model="unknown size")])
+    assert cli("fit", study.root, "--method", "compute").code == 0
+    ran = cli("predict", study.root, "--model", "unknown size", "--json")
+    (first, _) = json.loads(ran.out)
+    assert (first["accuracy"], first["low"], first["high"]) == (None, None, None)
+    assert "–" in cli("predict", study.root, "--model", "unknown size").out
+
+
+def test_a_fit_says_where_it_comes_from(study, world):
+    fit = bc.fit(study, "task1", method="all-token", split="size")
+    assert fit.about["texts"] == study.texts.digest
+    assert fit.about["benchcast"] == bc.__version__
+    assert fit.about["split"] == "size"
+    assert fit.about["scorer"] == "planted"
+    assert set(fit.about["train"]) < {m.model for m in world.models}
+
+
+def test_the_salience_of_a_fit_is_one_weight_a_reference_token(study, tmp_path):
+    fit = bc.fit(study, "task0")
+    assert fit.salience.shape == (len(fit.edges) - 1,)
+    assert (fit.salience >= 0).all()
+    assert (bc.load(fit.save(tmp_path / "fit")).salience == fit.salience).all()
+
+
+def test_restrict_keeps_the_test_models_of_a_stored_fit_unseen(study, cli, world):
+    """A model that has all losses must be forecast the same with --restrict as without."""
+    assert cli("fit", study.root, "--method", "all-token", "--split", "size").code == 0
+    name = next(m.model for m in world.models if m.params == 64e6)
+    plain = json.loads(cli("predict", study.root, "--model", name, "--json").out)
+    restricted = json.loads(cli("predict", study.root, "--model", name, "--restrict", "--json").out)
+    assert [f["accuracy"] for f in restricted] == pytest.approx([f["accuracy"] for f in plain], abs=1e-6)
+
+
+# ---- the planted world
+
+
+def test_the_same_plan_plants_the_same_world():
+    plan = Plan(seed=7, families=2, sizes=2, checkpoints=1, tasks=1, texts_per_source=3)
+    one, two, other = plant(plan), plant(plan), plant(replace(plan, seed=8))
+    assert one.texts == two.texts
+    assert one.scores == two.scores
+    assert all((a.nats == b.nats).all() for a, b in zip(one.losses, two.losses, strict=True))
+    assert one.texts != other.texts
+
+
+def test_planted_families_have_tokenizers_of_their_own_and_share_one_inside(world):
+    by_family: dict[str, set[bytes]] = {}
+    for info, losses in zip(world.models, world.losses, strict=True):
+        by_family.setdefault(info.family, set()).add(losses.edges.tobytes())
+    assert all(len(edges) == 1 for edges in by_family.values())
+    assert len(set.union(*by_family.values())) == 5
+
+
+# ---- the embedded study of real models
+
+
+@pytest.fixture(scope="module")
+def embedded() -> Study:
+    return Study.open(Path(str(files("benchcast") / "embedded")))
+
+
+def test_the_embedded_study_is_sound(embedded, tree):
+    before = len(tree(embedded.root))
+    found = inspect(embedded)
+    assert found.models_with_losses >= 200
+    assert {t.usable for t in found.tasks} == {found.models_with_losses}
+    losses = embedded.losses(embedded.models_with_losses()[0])
+    assert losses.edges[-1] == embedded.texts.starts[-1]
+    assert len(tree(embedded.root)) == before
+
+
+def test_real_models_of_unseen_families_are_forecast_better_than_by_their_mean(embedded):
+    found = compare(embedded, ["facts", "arithmetic"], split="family", methods=("label-token", "constant"))
+    for task in found.tasks:
+        label, mean = (found.measures(task, m)["mse"] for m in ("label-token", "constant"))
+        assert label < mean
+
+
+def test_a_copy_of_a_study_is_that_study(study, tmp_path):
+    """A study is a plain folder: no path inside it is absolute."""
+    bc.fit(study, "task0", method="all-token").save(study.fit_folder("task0"))
+    shutil.copytree(study.root, tmp_path / "elsewhere" / "copy")
+    copy = Study.open(tmp_path / "elsewhere" / "copy")
+    name = copy.models_with_losses()[0]
+    there = bc.load(copy.fit_folder("task0")).predict(copy.losses(name))
+    assert there == bc.load(study.fit_folder("task0")).predict(study.losses(name))
+    for file in copy.root.rglob("*.json"):
+        assert str(study.root) not in file.read_text()
