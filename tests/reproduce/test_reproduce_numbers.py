@@ -1,0 +1,226 @@
+"""The numbers of tables and figures, against the study's own rows or computed by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchcast.errors import EvidenceError, InputError
+from benchcast.evaluate import compare
+from benchcast.folds import make_folds
+from benchcast.methods import METHODS
+from benchcast.planted import World
+from benchcast.reproduce.ablation import count_means, family_counts
+from benchcast.reproduce.convergence import fig6
+from benchcast.reproduce.desk import Desk, held_out_errors, of_models, pick_runs, restrict
+from benchcast.reproduce.diversity import ALL_TASKS, fig8, source_errors, subsets
+from benchcast.reproduce.laws import fig4, fig7
+from benchcast.reproduce.outcome import geometric_mean, plain
+from benchcast.reproduce.scaling import fig1, fig2
+from benchcast.reproduce.series import early_checkpoints, fig5, series_folds
+from benchcast.reproduce.table import errors_of, table1
+from benchcast.reproduce.weights import fig9, lay_out
+
+
+def test_gains_of_table_1_are_ratios_of_errors(desk: Desk) -> None:
+    made = table1(desk)
+    found = compare(desk.study, split="size")
+    by_size = made.numbers["splits"]["size"]
+    tasks = found.tasks
+    mse = {m: [found.measures(t, m)["mse"] for t in tasks] for m in found.methods}
+    assert by_size["mse"] == {t: {m: mse[m][i] for m in found.methods} for i, t in enumerate(tasks)}
+    ratio = [a / s for a, s in zip(mse["all-token"], mse["salience"], strict=True)]
+    assert by_size["gain_over_all_token"]["salience"] == pytest.approx(np.prod(ratio) ** (1 / len(ratio)))
+    baselines = ("label-token", "source-token", "all-token", "compute", "constant")
+    best = [min(mse[m][i] for m in baselines) for i in range(len(tasks))]
+    ratio = [b / s for b, s in zip(best, mse["salience"], strict=True)]
+    assert by_size["gain_over_best_baseline"]["salience"] == pytest.approx(np.prod(ratio) ** (1 / len(ratio)))
+    for t in tasks:
+        gain = found.measures(t, "paper")["r2"] - found.measures(t, "all-token")["r2"]
+        assert by_size["r2_gain_over_all_token"][t]["paper"] == pytest.approx(gain)
+
+
+def test_table_1_has_families_never_seen_as_a_second_split(desk: Desk) -> None:
+    made = table1(desk)
+    assert list(made.numbers["splits"]) == ["size", "family"]
+    assert made.numbers["splits"]["family"]["test_models"] == len(desk.evidence.models)
+    assert set(made.figures) == {"", "-family"}
+
+
+def test_figure_1_shows_the_studys_own_rows(desk: Desk, world: World) -> None:
+    points = fig1(desk).numbers["points"]
+    info = {m.model: m for m in world.models}
+    score = {(s.model, s.task): s.accuracy for s in world.scores}
+    expected = {(m, t) for m, t in score if info[m].family in ("twin-a", "twin-b")}
+    assert {(p["model"], p["task"]) for p in points} == expected
+    for p in points:
+        assert p["accuracy"] == pytest.approx(score[p["model"], p["task"]])
+        assert p["flops"] == pytest.approx(6 * info[p["model"]].params * info[p["model"]].tokens)
+
+
+def test_gaps_of_figure_1_are_between_models_of_equal_size_and_compute(desk: Desk, world: World) -> None:
+    gaps = fig1(desk).numbers["gaps"]["task0"]
+    score = {s.model: s.accuracy for s in world.scores if s.task == "task0"}
+    by_hand = [score[m] - score[m.replace("twin-a", "twin-b")] for m in score if m.startswith("twin-a")]
+    assert gaps["pairs"] == len(by_hand)
+    assert gaps["signed"] == pytest.approx(np.mean(by_hand))
+    assert gaps["largest"] == pytest.approx(np.abs(by_hand).max())
+
+
+def test_losses_of_figure_2_are_per_character_of_the_tasks_texts(desk: Desk, world: World) -> None:
+    points = {p["model"]: p for p in fig2(desk).numbers["points"] if p["task"] == "task1"}
+    own = [i for i, t in enumerate(world.texts) if t.source == "source1"]
+    characters = sum(len(world.texts.texts[i].text) for i in own)
+    for losses in world.losses[::7]:
+        start = np.cumsum(losses.counts) - losses.counts
+        nats = sum(losses.nats[start[i] : start[i] + losses.counts[i]].sum() for i in own)
+        assert points[losses.model]["loss"] == pytest.approx(nats / characters, rel=1e-4)
+
+
+def test_points_of_figure_4_lie_as_far_from_the_law_as_the_comparison_says(desk: Desk) -> None:
+    made = fig4(desk, "label-token")
+    for task in ("task0", "task1"):
+        assert made.numbers["mse"][task]["test"] == pytest.approx(
+            desk.comparison().measures(task, "label-token")["mse"]
+        )
+    roles = {p["model"]: p["role"] for p in made.numbers["points"]}
+    assert set(roles.values()) == {"train", "validation", "test"}
+
+
+def test_figure_5_trains_on_no_later_checkpoint_of_either_run(desk: Desk) -> None:
+    made = fig5(desk)
+    tokens = {m.model: m.tokens for m in desk.infos}
+    last = {}
+    for m in desk.infos:
+        last[m.family, m.params] = max(last.get((m.family, m.params), 0), m.tokens)
+    info = {m.model: m for m in desk.infos}
+    for tested, other in (("twin-b", "twin-a"), ("twin-a", "twin-b")):
+        parts = made.numbers["models"][tested]
+        assert parts["test"]
+        assert all(m.startswith(tested) for m in parts["test"])
+        assert all(m.startswith(other) for m in parts["validation"])
+        for m in parts["train"]:
+            i = info[m]
+            assert i.family not in ("twin-a", "twin-b") or tokens[m] <= last[i.family, i.params] / 3
+        everyone = [*parts["train"], *parts["validation"], *parts["test"]]
+        assert len(everyone) == len(set(everyone)) == len(desk.evidence.models)
+
+
+def test_a_run_is_one_family_at_one_size(desk: Desk) -> None:
+    early = early_checkpoints(desk.infos)
+    assert early.sum() == len(desk.infos) * 2 / 3  # a run has 1, 3 and 9 units of tokens: two lie in its first third
+    folds = series_folds(desk.evidence.families, desk.infos, ("twin-a", "twin-b"))
+    assert not (folds[0].test & folds[0].seen).any()
+
+
+def test_test_error_at_the_last_step_of_figure_6_is_the_histories(desk: Desk) -> None:
+    made = fig6(desk, "task1")
+    assert made.numbers["shown_task"] == "task1"
+    roles = {(r["role"], r["step"]) for r in made.numbers["errors"] if r["task"] == "task0"}
+    assert {("train", 0), ("validation", 300), ("test", 0), ("test", 300)} <= roles
+    at_start = [r["mse"] for r in made.numbers["errors"] if (r["task"], r["role"], r["step"]) == ("task1", "test", 0)]
+    assert made.numbers["tasks"]["task1"]["first"] == at_start[0]
+
+
+def test_figure_7_has_every_forecast_of_the_comparison(desk: Desk) -> None:
+    made = fig7(desk)
+    held = desk.comparison().held["task0", "salience"]
+    shown = [p for p in made.numbers["points"] if (p["task"], p["method"]) == ("task0", "salience")]
+    assert [p["forecast"] for p in shown] == held.forecast.tolist()
+
+
+def test_figure_8_with_all_sources_is_the_plain_fit(desk: Desk) -> None:
+    plain_errors = held_out_errors(desk.evidence, desk.fold, METHODS["paper"](desk.evidence, [desk.fold])[0])
+    rows = source_errors(desk, "paper", desk.evidence.tokens.sources)
+    assert [r["mse"] for r in rows[:-1]] == pytest.approx(plain_errors.tolist(), rel=1e-6)
+    assert rows[-1]["task"] == ALL_TASKS
+    assert rows[-1]["mse"] == pytest.approx(geometric_mean(plain_errors.tolist()))
+
+
+def test_figure_8_reads_no_token_of_other_sources(desk: Desk) -> None:
+    kept = restrict(desk.evidence, desk.evidence.tokens.of_sources(["source1"]), desk.study.texts)
+    others = ~desk.evidence.tokens.of_sources(["source1"])
+    assert not kept.nats[:, others].any()
+    assert kept.characters == sum(len(t.text) for t in desk.study.texts if t.source == "source1")
+
+
+def test_subsets_are_distinct_and_of_the_wanted_size() -> None:
+    drawn = subsets("abcdef", 3, 7, seed=0)
+    assert len(set(drawn)) == 7
+    assert all(len(set(s)) == 3 for s in drawn)
+    assert subsets("abc", 3, 7, seed=0) == [("a", "b", "c")]
+
+
+def test_mean_of_figure_8_is_over_its_subsets(desk: Desk) -> None:
+    made = fig8(desk, ("label-token",), draws=2)
+    one = [r["mse"] for r in made.numbers["fits"] if r["sources"] == 3 and r["task"] == "task0"]
+    mean = [m for m in made.numbers["mean"] if m["sources"] == 3 and m["task"] == "task0"]
+    assert mean[0]["subsets"] == len(one) == 1
+    assert mean[0]["mse"] == one[0]
+
+
+def test_figure_9_shows_the_whole_text_and_its_largest_weight_is_one(desk: Desk) -> None:
+    made = fig9(desk, "task0", "source0-3", "label-token")
+    tokens = made.numbers["tokens"]
+    text = desk.study.texts.texts[desk.study.texts.index["source0-3"]].text
+    assert "".join(t["token"] for t in tokens) == text
+    assert [t["weight"] for t in tokens] == [float(t["answer"]) for t in tokens]
+
+
+def test_tokens_of_figure_9_do_not_overlap() -> None:
+    from benchcast.reproduce.weights import Weighed
+
+    boxes = lay_out([Weighed(w, 0.5, False) for w in ("中文", " and", " words", "\n", "more")], width=10)
+    assert [(b["x"], b["x2"], b["y"]) for b in boxes] == [(0, 4, 0), (4, 8, 0), (0, 6, 1), (6, 7, 1), (0, 4, 2)]
+
+
+def test_ablation_by_families_never_trains_on_the_tested_one(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    import benchcast.reproduce.ablation as module
+
+    seen = []
+    monkeypatch.setattr(module, "_count_rows", lambda desk, of, count, fold: seen.append((count, fold)) or [])
+    family_counts(desk)
+    families = desk.evidence.families
+    for count, fold in seen:
+        assert len(set(families[fold.train])) == count
+        assert not set(families[fold.train]) & set(families[fold.test])
+    assert {c for c, _ in seen} == {2, 3}
+
+
+def test_count_means_are_over_draws() -> None:
+    rows = [{"of": "x", "count": 2, "method": "m", "mse": v} for v in (1.0, 3.0)]
+    assert count_means(rows) == [{"of": "x", "count": 2, "method": "m", "draws": 2, "mse": 2.0}]
+
+
+def test_leaving_models_out_keeps_rows_together(desk: Desk) -> None:
+    keep = desk.evidence.families != "twin-a"
+    small = of_models(desk.evidence, keep)
+    i = small.models.index("twin-b-1M@2B")
+    j = desk.evidence.models.index("twin-b-1M@2B")
+    assert np.array_equal(small.nats[i], desk.evidence.nats[j])
+    assert np.array_equal(small.accuracy[:, i], desk.evidence.accuracy[:, j])
+
+
+def test_twins_are_found_by_name_and_others_must_be_named() -> None:
+    assert pick_runs(["ash", "oak-b", "oak-a"], None) == ("oak-a", "oak-b")
+    assert pick_runs(["ash", "elm"], "elm, ash") == ("elm", "ash")
+    with pytest.raises(EvidenceError, match="--runs ash,elm"):
+        pick_runs(["ash", "elm"], None)
+    with pytest.raises(InputError, match="unknown family 'ahs'; known: ash, elm"):
+        pick_runs(["ash", "elm"], "ahs,elm")
+    with pytest.raises(InputError, match="two different families"):
+        pick_runs(["ash", "elm"], "ash")
+
+
+def test_what_cannot_be_said_is_null() -> None:
+    assert plain({"a": float("nan"), "b": np.float64("inf"), "c": [np.int64(2), np.array([1.5, np.nan])]}) == {
+        "a": None,
+        "b": None,
+        "c": [2, [1.5, None]],
+    }
+
+
+def test_best_baseline_is_never_a_learned_method(desk: Desk) -> None:
+    errors = errors_of(desk.comparison())
+    assert all(errors.best_baseline(t) not in ("salience", "paper", "ridge") for t in errors.tasks)
+    assert make_folds(desk.infos, None)[0] == errors.split
