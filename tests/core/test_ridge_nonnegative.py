@@ -44,7 +44,7 @@ def test_token_weights_reproduce_the_log_odds(evidence):
     inputs = prepare_inputs(evidence, standardise=True)
     G = loss_features(inputs)
     theta = np.random.default_rng(1).normal(size=G.shape[1])
-    capability = evidence.nats @ token_weights(inputs, theta).astype(float) / evidence.characters
+    capability = evidence.nats @ token_weights(inputs, theta[:, None])[:, 0].astype(float) / evidence.characters
     assert_allclose(capability, G @ theta, rtol=1e-3, atol=1e-3)
 
 

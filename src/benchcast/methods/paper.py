@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.errors import EvidenceError
-from benchcast.evidence import Evidence, Features, Fold, HonestErrors, TaskFit
+from benchcast.evidence import Evidence, Features, Fold, HonestErrors, TaskFit, weighted_loss
 from benchcast.law import fit_law
 from benchcast.methods.descent import Descent, DescentSettings, Inputs, Problems, descend, head_weights
 from benchcast.records import Bools
@@ -122,8 +122,8 @@ def _task_fit(
     settings: DescentSettings,
 ) -> TaskFit:
     task, observed = evidence.tasks[t], evidence.accuracy[t]
-    weights = np.ascontiguousarray(weights, np.float32)
-    capability = np.asarray(evidence.nats @ weights, np.float64) / evidence.characters
+    own = np.ascontiguousarray(weights, np.float32)[None]
+    capability = weighted_loss(evidence.nats, ("nats",), own) / evidence.characters
     known = np.isfinite(observed)
     train, judge = fold.train & known, _judges(known, fold)
     law = fit_law(capability[train], observed[train], task.chance)
@@ -146,7 +146,7 @@ def _task_fit(
         task=task,
         method="paper",
         reads=("nats",),
-        weights=weights[None],
+        weights=own,
         unit=evidence.characters,
         law=law,
         honest=HonestErrors(errors, evidence.families[judge], "the validation models, which also chose the step"),

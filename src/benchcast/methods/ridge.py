@@ -9,12 +9,13 @@ Axes: M models, N tokens, D features, R strengths.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from benchcast.errors import EvidenceError
-from benchcast.evidence import Evidence, Fold, HonestErrors, TaskFit
+from benchcast.evidence import Evidence, Fold, HonestErrors, TaskFit, weighted_loss
 from benchcast.folds import inner_folds
 from benchcast.law import fit_law, sigmoid
 from benchcast.methods.descent import Inputs
@@ -32,7 +33,22 @@ def ridge(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
         )
     inputs = prepare_inputs(evidence, standardise=True)
     G = loss_features(inputs)
-    return [[_fit(evidence, fold, t, G, inputs) for t in range(len(evidence.tasks))] for fold in folds]
+    chosen = [[_choose(evidence, fold, t, G) for t in range(len(evidence.tasks))] for fold in folds]
+    weights = iter(token_weights(inputs, np.stack([c.theta for row in chosen for c in row], axis=1)).T)
+    return [
+        [_task_fit(evidence, fold, t, c, next(weights)) for t, c in enumerate(row)]
+        for fold, row in zip(folds, chosen, strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """Coefficients at the chosen strength, and the errors that chose it."""
+
+    theta: Floats  # D + 1
+    strength: float
+    errors: Floats
+    families: npt.NDArray[np.str_]
 
 
 def loss_features(inputs: Inputs) -> Floats:
@@ -55,7 +71,8 @@ def solve(G: Floats, target: Floats, learn: Bools) -> tuple[Floats, Floats]:
     return theta, level + (G - middle) @ theta
 
 
-def _fit(evidence: Evidence, fold: Fold, t: int, G: Floats, inputs: Inputs) -> TaskFit:
+def _choose(evidence: Evidence, fold: Fold, t: int, G: Floats) -> _Chosen:
+    """The strength that errs least on the validation models, else on training families left out in turn."""
     task, observed = evidence.tasks[t], evidence.accuracy[t]
     known = np.isfinite(observed)
     learn, judge = fold.train & known, fold.validation & known
@@ -66,18 +83,24 @@ def _fit(evidence: Evidence, fold: Fold, t: int, G: Floats, inputs: Inputs) -> T
     who = np.concatenate([evidence.families[h] for h in hidden])
     best = int(np.argmin((errors**2).mean(axis=0)))
     theta = -solve(G, target, learn)[0][:, best]  # a law falls with capability
-    weights = token_weights(inputs, theta)
-    capability = np.asarray(evidence.nats @ weights, np.float64) / evidence.characters
+    return _Chosen(theta, float(STRENGTHS[best]), errors[:, best], who)
+
+
+def _task_fit(evidence: Evidence, fold: Fold, t: int, chosen: _Chosen, weights: npt.NDArray[np.float32]) -> TaskFit:
+    task, observed = evidence.tasks[t], evidence.accuracy[t]
+    learn = fold.train & np.isfinite(observed)
+    own = np.ascontiguousarray(weights)[None]
+    capability = weighted_loss(evidence.nats, ("nats",), own) / evidence.characters
     return TaskFit(
         task=task,
         method="ridge",
         reads=("nats",),
-        weights=weights[None],
+        weights=own,
         unit=evidence.characters,
         law=fit_law(capability[learn], observed[learn], task.chance),
-        honest=HonestErrors(errors[:, best], who, "the models that chose the strength"),
+        honest=HonestErrors(chosen.errors, chosen.families, "the models that chose the strength"),
         range=(float(capability[learn].min()), float(capability[learn].max())),
-        notes={"strength": float(STRENGTHS[best])},
+        notes={"strength": chosen.strength},
     )
 
 
@@ -88,8 +111,8 @@ def _errors_on(hidden: Bools, G: Floats, target: Floats, learn: Bools, observed:
 
 
 def token_weights(inputs: Inputs, theta: Floats) -> npt.NDArray[np.float32]:
-    """The weight of every token under coefficients on standardised features and the mean loss."""
-    scaled = theta[:-1] / inputs.spread
-    shift = float(theta[-1] - inputs.mean @ scaled)
-    parts = [block @ scaled.astype(np.float32) for _, block in inputs.blocks]
-    return np.concatenate(parts).astype(np.float32) + np.float32(shift)
+    """Weights of every token (N × columns of theta), in one pass: coefficients act on standardised features and the
+    mean loss."""
+    scaled = theta[:-1] / inputs.spread[:, None]
+    shift = (theta[-1] - inputs.mean @ scaled).astype(np.float32)
+    return np.concatenate([block @ scaled.astype(np.float32) + shift for _, block in inputs.blocks])
