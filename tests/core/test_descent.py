@@ -26,6 +26,8 @@ QUICK = DescentSettings(steps=6, rates=(1e-2,))
 # makes full steps of those: heads are compared under SGD, under Adam only what they forecast.
 SGD_RATE = 300.0
 
+ARRAYS = ("accuracy", "chance", "train", "validation", "rate")  # of a Problems
+
 
 def make_inputs(*, block: int = N, standardise: bool = True, dims: int = D) -> Inputs:
     rng = np.random.default_rng(0)
@@ -114,7 +116,9 @@ def test_standardising_is_folded_into_the_head(activation, hidden):
 
 
 def as_torch(record):
-    changed = {n: torch.from_numpy(getattr(record, n)) for n in record.__slots__ if n not in ("blocks", "characters")}
+    changed = {
+        n: torch.from_numpy(getattr(record, n)) for n in record.__slots__ if isinstance(getattr(record, n), np.ndarray)
+    }
     if isinstance(record, Inputs):
         changed["blocks"] = [(part, torch.from_numpy(block)) for part, block in record.blocks]
     return replace(record, **changed)
@@ -163,7 +167,7 @@ def test_problems_side_by_side_are_each_problem_alone(optimizer, hidden, dims):
     inputs, problems = make_inputs(dims=dims), problems_for(optimizer)
     together = descend(inputs, problems, settings)
     for p in range(3):
-        alone = descend(inputs, Problems(*(getattr(problems, n)[p : p + 1] for n in problems.__slots__)), settings)
+        alone = descend(inputs, Problems(*(getattr(problems, n)[p : p + 1] for n in ARRAYS)), settings)
         for a, b in zip(alone.history, together.history, strict=True):
             assert_allclose(b.validation_mse[p], a.validation_mse[0], rtol=1e-4 if optimizer == "sgd" else 2e-2)
             if optimizer == "sgd":
@@ -271,3 +275,18 @@ def test_without_validation_models_a_training_family_validates(evidence, world):
     fit = paper(evidence, [fold], settings=QUICK)[0][0]
     assert len(np.unique(fit.honest.families)) == 1
     assert not np.isin(fit.honest.families, evidence.families[fold.test]).any()
+
+
+@pytest.mark.parametrize("hidden", [0, 2])
+def test_a_joint_fit_gives_all_tasks_one_salience_and_each_its_own_law(evidence, world, hidden):
+    _, folds = make_folds(world.models, "size")
+    settings = DescentSettings(steps=15, rates=(1e-2,), hidden=hidden, joint=True)
+    fits = paper(evidence, folds, settings=settings)[0]
+    apart = paper(evidence, folds, settings=replace(settings, joint=False))[0]
+    first, last = fits[0].history["capability"][[0, -1]]
+    assert not np.allclose(first, last, rtol=1e-3), "the head has moved"
+    for fit in fits[1:]:
+        assert_allclose(fit.weights, fits[0].weights, rtol=1e-4, atol=1e-6)
+        assert_allclose(fit.history["capability"][-1], last, rtol=1e-4)
+    assert not np.allclose(apart[0].history["capability"][-1], apart[1].history["capability"][-1], rtol=1e-3)
+    assert len({fit.law.slope for fit in fits}) == len(fits)

@@ -32,6 +32,7 @@ class DescentSettings:
     activation: str = "sigmoid"  # or "softplus", "relu", "identity"
     hidden: int = 0  # width of a hidden layer; 0 is the paper's linear head
     standardise: bool = True  # features per dimension
+    joint: bool = False  # one head for all tasks, each with a law of its own
     seed: int = 0
 
 
@@ -55,6 +56,7 @@ class Problems:
     train: Array  # P × M, 1 where the model trains the head and the law
     validation: Array  # P × M, 1 where the model chooses the step
     rate: Array  # P
+    together: Array | None = None  # P × P, 1 where two problems have one head between them
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +110,17 @@ def descend(
         residual, rise = _residuals(c, laws, problems)
         shot = Snapshot(step, c, laws, *(_masked_mse(residual, m) for m in (problems.train, problems.validation)))
         history.append(shot)
-        better = shot.validation_mse < best_error
+        error = shot.validation_mse if problems.together is None else problems.together @ shot.validation_mse
+        better = error < best_error
         best = {n: xp.where(_per_column(better, n, settings.hidden), new, best[n]) for n, new in head.items()}
         best_step = xp.where(better, xp.full_like(best_step, step), best_step)
-        best_error = xp.where(better, shot.validation_mse, best_error)
+        best_error = xp.where(better, error, best_error)
         if on_step is not None:
             on_step(step)
         if step < settings.steps:
             pull = 2 * problems.train * residual * rise * laws.slope[:, None]
-            head = update(head, _backward(inputs, head, settings, kept, xp.astype(pull, inputs.nats.dtype)))
+            gradient = _backward(inputs, head, settings, kept, xp.astype(pull, inputs.nats.dtype))
+            head = update(head, _summed(gradient, problems.together, settings.hidden))
     return Descent(best, best_step, best_error, tuple(history))
 
 
@@ -202,6 +206,17 @@ def _backward(
         gradient["bias"] = gradient["bias"] + xp.sum(dz, axis=0)
     gradient["weight"] = (gradient["weight"] - inputs.mean[:, None] * gradient["bias"]) / inputs.spread[:, None]
     return gradient
+
+
+def _summed(gradient: Head, together: Array | None, hidden: int) -> Head:
+    """Gradients of problems that share a head, added up: started alike, their columns stay alike."""
+    if together is None:
+        return gradient
+    xp = array_namespace(gradient["bias"])
+    share = xp.astype(together, gradient["bias"].dtype)
+    wide = xp.asarray(np.kron(np.asarray(share), np.eye(max(1, hidden))), dtype=share.dtype)
+    by_column = {name: gradient[name] @ wide for name in ("weight", "bias")}
+    return by_column | {name: share @ gradient[name] for name in ("out", "out_bias") if name in gradient}
 
 
 def _residuals(c: Array, laws: Laws, problems: Problems) -> tuple[Array, Array]:

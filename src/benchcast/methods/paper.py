@@ -33,7 +33,7 @@ def paper(
         )
     folds = [_with_validation(fold, evidence.families) for fold in folds]
     inputs = prepare_inputs(evidence, standardise=chosen.standardise)
-    problems = _problems(evidence, folds, chosen.rates)
+    problems = _problems(evidence, folds, chosen)
     found = descend(inputs, problems, chosen, on_step=on_step)
     error = found.error.reshape(len(folds), len(evidence.tasks), -1)
     picked = np.arange(error.size).reshape(error.shape)
@@ -73,24 +73,30 @@ class _Reread:
         return self.features.blocks()
 
 
-def _problems(evidence: Evidence, folds: Sequence[Fold], rates: Sequence[float]) -> Problems:
+def _problems(evidence: Evidence, folds: Sequence[Fold], settings: DescentSettings) -> Problems:
     """Fold × task × rate as one axis."""
     accuracy, chance, train, validation, rate = [], [], [], [], []
     for fold in folds:
         for observed, task in zip(evidence.accuracy, evidence.tasks, strict=True):
             known = np.isfinite(observed)
-            for r in rates:
+            for r in settings.rates:
                 accuracy.append(np.where(known, observed, 0.0))
                 chance.append(task.chance)
                 train.append(known & fold.train)
                 validation.append(_judges(known, fold))
                 rate.append(r)
+    together = None
+    if settings.joint:
+        shape = (len(folds), len(evidence.tasks), len(settings.rates))
+        fold_of, _, rate_of = np.indices(shape).reshape(3, -1)
+        together = ((fold_of[:, None] == fold_of) & (rate_of[:, None] == rate_of)).astype(float)
     return Problems(
         np.stack(accuracy),
         np.array(chance),
         np.stack(train).astype(float),
         np.stack(validation).astype(float),
         np.array(rate, np.float32),
+        together,
     )
 
 
