@@ -17,7 +17,7 @@ from scipy.stats import rankdata
 from benchcast.cells import near
 from benchcast.errors import EvidenceError, InputError
 from benchcast.evidence import Evidence, Fold, TaskFit
-from benchcast.fitting import check_evidence
+from benchcast.fitting import without_weak_tasks
 from benchcast.folds import make_folds
 from benchcast.intervals import interval
 from benchcast.methods import METHODS, NEED_FEATURES
@@ -52,7 +52,7 @@ class Comparison:
     folds: tuple[Fold, ...]
     noise: dict[str, float]  # expected squared error of a perfect forecast, by task
     evidence: Evidence
-    left_out: dict[str, str]  # method → why it could not be tried
+    left_out: dict[str, str]  # method or task → why it could not be tried
 
     def measures(self, task: str, method: str) -> dict[str, float]:
         """The numbers of one cell."""
@@ -86,13 +86,16 @@ def compare(
     """Fit every method on the training models of every fold and forecast the models held out."""
     evidence = study.evidence(tasks)
     name, folds = make_folds(study.infos(evidence.models), split)
-    for fold in folds:
-        _check_fold(evidence, fold, name)
+    if not all(fold.test.any() for fold in folds):
+        hint = "mark some in models.csv" if name == "column" else "a family needs three sizes (params in models.csv)"
+        raise EvidenceError(f"split {name!r}: no test models; {hint}, or take --split family")
+    evidence, weak = without_weak_tasks(evidence, folds, asked_for=bool(tasks))
     wanted = tuple(methods) or tuple(METHODS)
     for method in wanted:
         if method not in METHODS:
             raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{near(method, METHODS)}")
-    left_out = {m: "needs features of a scorer" for m in wanted if m in NEED_FEATURES and evidence.features is None}
+    left_out = dict(weak)
+    left_out |= {m: "needs features of a scorer" for m in wanted if m in NEED_FEATURES and evidence.features is None}
     held, fits = {}, {}
     for method in wanted:
         if method in left_out:
@@ -114,19 +117,6 @@ def compare(
     names = tuple(t.name for t in evidence.tasks)
     noise = noise_floor(evidence, study.scores(), folds)
     return Comparison(name, tried, names, held, fits, tuple(folds), noise, evidence, left_out)
-
-
-def _check_fold(evidence: Evidence, fold: Fold, split: str) -> None:
-    check_evidence(evidence, fold)
-    if not fold.test.any():
-        raise EvidenceError(
-            f"split {split!r}: no test models; "
-            + (
-                "mark some in models.csv"
-                if split == "column"
-                else "a family needs three sizes (params in models.csv); or take --split family"
-            )
-        )
 
 
 def _hold(evidence: Evidence, folds: Sequence[Fold], fits: Sequence[TaskFit], t: int) -> Held:

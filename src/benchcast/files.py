@@ -81,7 +81,12 @@ def write_folder(path: Path, fill: Callable[[Path], None]) -> None:
         _sync(temporary)
         if path.exists():
             path.rename(old)
-        temporary.rename(path)
+        try:
+            temporary.rename(path)
+        except OSError:
+            if old.exists():
+                old.rename(path)
+            raise
         _sync(path.parent)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -47,7 +47,7 @@ class Fit:
     salience: npt.NDArray[np.float32]  # of every reference token (see TaskFit.salience)
     edges: Ints  # of the reference tokens
     supported: Bools
-    texts: TextSet  # ids and lengths count, and the texts themselves for `explain`
+    texts: TextSet  # those it reads losses on
     about: dict[str, Any]  # where it came from: versions, models, split, hashes
 
     @property
@@ -89,7 +89,8 @@ class Fit:
         far = float(distance(self.core, capability)[0])
         if far <= 0:
             return ""
-        side = "stronger" if capability[0] < self.core.range[0] else "weaker"
+        below = bool(capability[0] < self.core.range[0])
+        side = "stronger" if below == (self.core.law.slope < 0) else "weaker"
         return f"extrapolation: {side} than every training model, by {far:.0%} of their range"
 
     def save(self, folder: str | Path) -> Path:

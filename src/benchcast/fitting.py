@@ -5,7 +5,7 @@ fit = benchcast.fit(study, task="mmlu")
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -43,6 +43,7 @@ def fit_tasks(
     method: str = "salience",
     split: str | None = None,
     restrict: TokenLosses | None = None,
+    on_left_out: Callable[[str], None] | None = None,
 ) -> list[Fit]:
     """Fit several tasks in one go, on shared passes over losses and features.
 
@@ -56,7 +57,10 @@ def fit_tasks(
         row = align_models([restrict], evidence.tokens.edges, study.texts)[0]
         evidence = study.evidence(tasks, support=np.isfinite(row))
     name, fold = _training_fold(study, evidence, split)
-    check_evidence(evidence, fold)
+    evidence, weak = without_weak_tasks(evidence, [fold], asked_for=bool(tasks))
+    if on_left_out is not None:
+        for task, why in weak.items():
+            on_left_out(f"{task}: {why}")
     fits = METHODS[method](evidence, [fold])[0]
     about = {
         "benchcast": benchcast.__version__,
@@ -66,6 +70,10 @@ def fit_tasks(
         "unit": "byte",
         "level": LEVEL,
         "seed": study.seed,
+        "n_train": {
+            task.name: int((fold.train & np.isfinite(accuracy)).sum())
+            for task, accuracy in zip(evidence.tasks, evidence.accuracy, strict=True)
+        },
         "train": [m for m, on in zip(evidence.models, fold.train, strict=True) if on],
         "validation": [m for m, on in zip(evidence.models, fold.validation, strict=True) if on],
     }
@@ -103,29 +111,41 @@ def _training_fold(study: Study, evidence: Evidence, split: str | None) -> tuple
     return name, folds[0]
 
 
-def check_evidence(evidence: Evidence, fold: Fold) -> None:
-    """Refuse what no method could learn from, naming the task and what it lacks."""
+def weak_tasks(evidence: Evidence, folds: Sequence[Fold]) -> dict[str, str]:
+    """Tasks that no method could learn from, and what they lack."""
+    weak = {}
     for task, accuracy in zip(evidence.tasks, evidence.accuracy, strict=True):
-        known = fold.seen & np.isfinite(accuracy)
-        if known.sum() < FEWEST_MODELS:
-            raise EvidenceError(
-                f"{task.name}: {known.sum()} training models have both losses and accuracy, "
-                f"a fit needs at least {FEWEST_MODELS}"
-            )
-        if np.ptp(accuracy[known]) == 0:
-            raise EvidenceError(
-                f"{task.name}: all training models score {accuracy[known][0]:g}; there is nothing to learn from"
-            )
+        for fold in folds:
+            known = fold.train & np.isfinite(accuracy)
+            if known.sum() < FEWEST_MODELS:
+                weak[task.name] = (
+                    f"{known.sum()} training models have both losses and accuracy, a fit needs at least {FEWEST_MODELS}"
+                )
+            elif np.ptp(accuracy[known]) == 0:
+                weak[task.name] = f"all training models score {accuracy[known][0]:g}; there is nothing to learn from"
+    return weak
+
+
+def without_weak_tasks(
+    evidence: Evidence, folds: Sequence[Fold], *, asked_for: bool
+) -> tuple[Evidence, dict[str, str]]:
+    """Evidence on the tasks that can be learned, and why the others cannot; a task that was asked for must."""
+    weak = weak_tasks(evidence, folds)
+    if weak and (asked_for or len(weak) == len(evidence.tasks)):
+        name, why = next(iter(weak.items()))
+        raise EvidenceError(f"{name}: {why}")
+    return evidence.for_tasks([t.name for t in evidence.tasks if t.name not in weak]), weak
 
 
 def describe(fit: Fit) -> str:
     """One line on a fit for people."""
-    spread = spread_of(fit.core.honest)
-    law = fit.core.law
+    law, spread = fit.core.law, spread_of(fit.core.honest)
     if law.failure:
         return f"{fit.task}: no law ({law.failure})"
+    known = f"{fit.task}: {fit.core.method}, {fit.about['n_train'][fit.task]} training models"
+    if not np.isfinite(spread.half_width):
+        return f"{known}; too few unseen models to say how far it misses"
     return (
-        f"{fit.task}: {fit.core.method}, {len(fit.about['train'])} training models, {int(fit.supported.sum())} tokens; "
-        f"families not shown are missed by {100 * spread.scale:.1f} points (root mean square), "
-        f"90% interval ±{100 * spread.half_width:.1f}"
+        f"{known}; misses by {100 * spread.scale:.1f} points (root mean square over {fit.core.honest.kind}), "
+        f"90% interval ±{100 * min(1.0, spread.half_width):.1f}"
     )

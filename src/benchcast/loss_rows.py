@@ -11,6 +11,8 @@ from benchcast.cells import is_unicode
 from benchcast.errors import InputError
 from benchcast.records import Floats, Ints, TextSet, TokenLosses
 
+MOST_NATS = 1e9  # of one token; more is no loss of a language model
+
 
 def check_losses(
     path: Path | str,
@@ -22,6 +24,8 @@ def check_losses(
     about: dict[str, str],
 ) -> TokenLosses:
     """One model's rows, a text each, checked against the texts and laid end to end."""
+    if not ids:
+        raise InputError(f"{path}: no texts")
     for text_id, b, n in zip(ids, bounds, nats, strict=True):
         if len(b) != len(n) + 1:
             raise InputError(f"{path}: text {text_id!r}: {len(n)} nats need {len(n) + 1} bounds, found {len(b)}")
@@ -107,9 +111,9 @@ def _check_rows(
             f"{where(row)} covers bytes 0..{end[row]}, the text has {length[row]}; "
             "was another version of the texts scored, or are bounds in characters?"
         )
-    wrong = np.isinf(nats) | (nats < -1e-6)
+    wrong = (nats > MOST_NATS) | (nats < -1e-6)
     if wrong.any():
         at = int(np.argmax(wrong))
         hint = "; are these log-probabilities? nats are −log p" if np.nanmax(nats) <= 0 else ""
-        kind = "infinite" if np.isinf(nats[at]) else "negative"
+        kind = "negative" if nats[at] < 0 else "infinite" if np.isinf(nats[at]) else "impossible"
         raise InputError(f"{where(row_of_token[at])} has {kind} nats ({nats[at]:.4g}){hint}")

@@ -42,6 +42,8 @@ def read_settings(settings: Path) -> Settings:
     for key, kind in (("seed", int), ("scorer", str), ("tasks", dict)):
         if key in table and not isinstance(table[key], kind):
             raise StudyError(f"{settings}: {key} must be a {kind.__name__}, found {table[key]!r}")
+    if table.get("seed", 0) < 0:
+        raise StudyError(f"{settings}: seed must not be negative, found {table['seed']}")
     tasks = tuple(_task(settings, name, body) for name, body in table.get("tasks", {}).items())
     return Settings(table.get("seed", 0), table.get("scorer", ""), tasks)
 

@@ -125,10 +125,10 @@ def _next_step(study: Study, tasks: list[TaskStatus], with_losses: set[str], *, 
         return (
             f"benchcast import scores {at} FILE…   (a fit needs at least {FEWEST_MODELS} models with losses and scores)"
         )
+    if any(t.fitted for t in tasks):
+        return f"benchcast predict {at} --model NAME   or   benchcast report {at}"
     if not any(m.family for m in study.models()):
-        return f"benchcast import models {at} FILE…   (families, sizes and training tokens)"
+        return f"benchcast import models {at} FILE…   (families, sizes and training tokens; then benchcast fit {at})"
     if not has_features:
-        return f"benchcast import features {at} FILE.npz   (optional: without it texts, not tokens, are weighed)"
-    if not any(t.fitted for t in tasks):
-        return f"benchcast compare {at}   then   benchcast fit {at}"
-    return f"benchcast predict {at} --model NAME   or   benchcast report {at}"
+        return f"benchcast features {at} --scorer …   or   benchcast import features {at} FILE.npz   (or fit without)"
+    return f"benchcast compare {at}   then   benchcast fit {at}"

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,8 @@ from benchcast.tables import (
     read_texts,
     texts_jsonl,
 )
+
+Row = TypeVar("Row", ModelInfo, Score)
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ class Study:
     def scorers(self) -> list[str]:
         """Names of the scorers whose features are here."""
         metas = sorted((self.root / "features").glob("[!.]*/meta.json"))  # hidden ones are unfinished
-        return [json.loads(p.read_text(encoding="utf-8"))["scorer"] for p in metas]
+        return [str(_feature_meta(p)["scorer"]) for p in metas]
 
     def features(self) -> tuple[npt.NDArray[np.floating], Ints, str] | None:
         """Memory-mapped features of the study's scorer with their edges; None where there are none."""
@@ -126,13 +128,16 @@ class Study:
         if name not in names:
             raise StudyError(f"{self.root}: study.toml wants scorer {name!r}, features are there of {', '.join(names)}")
         folder = self.root / "features" / file_name(name)
-        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        meta = _feature_meta(folder / "meta.json")
         if meta["texts"] != self.texts.digest:
             raise StudyError(
                 f"{folder}: made for texts {meta['texts']}, the study's texts are {self.texts.digest}; make them again"
             )
-        values = np.load(folder / "features.npy", mmap_mode="r", allow_pickle=False)
-        return values, np.load(folder / "edges.npy", allow_pickle=False), name
+        try:
+            values = np.load(folder / "features.npy", mmap_mode="r", allow_pickle=False)
+            return values, np.load(folder / "edges.npy", allow_pickle=False), name
+        except (ValueError, OSError, EOFError) as error:
+            raise StudyError(f"{folder}: damaged; make or import these features again") from error
 
     def evidence(self, tasks: Sequence[str] = (), *, support: Bools | None = None, unit: str = "byte") -> Evidence:
         """Losses and scores of every model that has both, for the named tasks or all of them."""
@@ -222,7 +227,7 @@ class Study:
                         f"{s.model!r} has accuracy {old.accuracy:g} on {s.task!r} in the study, "
                         f"the file says {s.accuracy:g}; --force replaces it"
                     )
-                known[s.model, s.task] = s
+                known[s.model, s.task] = s if old is None else _merged(old, s)
             write_text(self.root / "scores.csv", as_csv(SCORE_COLUMNS, known.values()))
         return len(known) - before
 
@@ -260,6 +265,14 @@ class Study:
         return [t.name for t in self.tasks if (self.fit_folder(t.name) / "fit.json").is_file()]
 
 
+def _feature_meta(path: Path) -> dict[str, Any]:
+    try:
+        meta = json.loads(path.read_text(encoding="utf-8"))
+        return {"scorer": meta["scorer"], "texts": meta["texts"]}
+    except (ValueError, KeyError, TypeError) as error:
+        raise StudyError(f"{path}: damaged; make or import these features again") from error
+
+
 def _own_leftover(path: Path, texts: TextSet) -> bool:
     """Whether a killed `create` of the same texts may have left this behind."""
     if path.name == "texts.jsonl":
@@ -279,10 +292,10 @@ def _stored_name(path: Path) -> str:
     return str(metadata.get(b"model", path.stem.encode()).decode())
 
 
-def _merged(old: ModelInfo, new: ModelInfo) -> ModelInfo:
+def _merged(old: Row, new: Row) -> Row:
+    """What the new row says, and what the old one said where the new one is silent."""
+
     def blank(value: Any) -> bool:
         return value == "" or value != value
 
-    return ModelInfo(
-        **{f.name: getattr(old if blank(getattr(new, f.name)) else new, f.name) for f in fields(ModelInfo)}
-    )
+    return replace(new, **{f.name: getattr(old, f.name) for f in fields(new) if blank(getattr(new, f.name))})

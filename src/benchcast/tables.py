@@ -21,6 +21,7 @@ from benchcast.records import Ints, ModelInfo, Score, Task, Text, TextSet
 
 MODEL_COLUMNS = ("model", "family", "params", "tokens", "flops", "split")
 SCORE_COLUMNS = ("model", "task", "accuracy", "n_items", "harness", "version", "shots", "right_even", "stderr")
+MOST_FEATURE = 1e9  # hidden states are far smaller
 ROLES = ("train", "validation", "test", "")
 SUFFIXES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 
@@ -108,6 +109,10 @@ def read_scores(path: Path, tasks: Sequence[Task]) -> list[Score]:
                 stderr=_quantity(where, "stderr", row.get("stderr", "")),
             )
         )
+        if 2 * scores[-1].right_even > scores[-1].n_items + 1:
+            raise InputError(
+                f"{where}: right_even {row['right_even']} of {row['n_items']} items; half of them are even"
+            )
     _refuse_twice(path, [f"{s.model} on {s.task}" for s in scores], "score of")
     return scores
 
@@ -207,8 +212,12 @@ def read_features(path: Path, texts: TextSet) -> tuple[npt.NDArray[np.floating],
     if features.dtype not in (np.float16, np.float32):
         with np.errstate(over="ignore"):
             features = features.astype(np.float32)
+    if not features.shape[1]:
+        raise InputError(f"{path}: features have no columns")
     if not np.isfinite(features).all():
         raise InputError(f"{path}: features hold NaN or infinity")
+    if float(np.abs(features).max(initial=0)) > MOST_FEATURE:
+        raise InputError(f"{path}: features hold numbers beyond {MOST_FEATURE:g}, which no hidden state is")
     return features, _edges(path, bounds.astype(np.int64), counts.astype(np.int64), texts)
 
 

@@ -28,7 +28,9 @@ from benchcast.cli.scores import import_scores
     type=click.Path(path_type=Path),
     help="Folder with the benchmarks' files, one folder each. Default: the hub, through `datasets`.",
 )
-@click.option("--seed", default=0, show_default=True, help="Seed of everything random in the study.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of everything random in the study."
+)
 def init(study: Path, own: Path | None, column: str, mix: str | None, data: Path | None, seed: int) -> None:
     """Start a study from validation texts: your own, or a mixture of benchmarks.
 
@@ -111,12 +113,10 @@ def import_losses(study: Path, files: tuple[Path, ...], family: str, unit: str |
     new = opened.add_losses(read, family=family, force=force)
     click.echo(f"{study}: {new} models added, {len(read) - new} were there already")
     for losses in read:
-        share = float(np.mean(np.isnan(losses.nats)))
-        if share > 0.2:
-            click.echo(
-                f"warning: {losses.model} has no loss on {share:.0%} of its tokens; they leave the common support",
-                err=True,
-            )
+        blank = np.diff(losses.edges)[np.isnan(losses.nats)].sum() / max(1, losses.edges[-1])
+        if blank > 0.05:
+            what = f"{losses.model} has no loss on {blank:.0%} of the bytes"
+            click.echo(f"warning: {what}; they leave the common support", err=True)
 
 
 import_group.add_command(import_scores)

@@ -32,7 +32,7 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
     "--split",
     type=click.Choice(["column", "size", "family"]),
-    help="Keep this split's test models unseen. Default: the split column if filled, else learn from every model.",
+    help="Keep this split's test models unseen (family: none). Default: the split column if filled, else none.",
 )
 def fit(study: Path, tasks: tuple[str, ...], method: str, split: str | None) -> None:
     """Learn salience and law, and store them in the study.
@@ -46,13 +46,16 @@ def fit(study: Path, tasks: tuple[str, ...], method: str, split: str | None) -> 
     from benchcast.store import Study
 
     opened = Study.open(study)
+    weak: list[str] = []
     with progress(f"fitting {method}"):
-        fits = fit_tasks(opened, tasks, method=method, split=split)
+        fits = fit_tasks(opened, tasks, method=method, split=split, on_left_out=weak.append)
     with locked(opened.root):
         for made in fits:
             made.save(opened.fit_folder(made.task))
     for made in fits:
         click.echo(describe(made))
+    for line in weak:
+        click.echo(f"left out: {line}")
     click.echo(f"next: benchcast predict {study} --model NAME")
 
 
@@ -157,6 +160,8 @@ def predict(
     if study is not None and model is not None and fit_folder is None and losses_file is None:
         forecasts = _from_study(study, model, tasks, restrict=restrict)
     elif study is None and model is None and fit_folder is not None and losses_file is not None:
+        if restrict or tasks:
+            raise click.UsageError("--restrict and --task need a study to fit on again")
         forecasts = _from_files(fit_folder, losses_file)
     else:
         raise click.UsageError("give STUDY and --model, or --fit and --losses")

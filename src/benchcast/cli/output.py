@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+WIDEST = 400
+
 
 def print_json(value: Any) -> None:
     """One JSON document on stdout."""
@@ -33,10 +35,8 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, title: 
         table.add_column(Text(name, style="dim"), justify="left" if i == 0 else "right", no_wrap=True)
     for row in rows:
         table.add_row(*(Text(cell, style="bold green" if cell.startswith("*") else "") for cell in row))
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=220)
-    console.print(table)
+    # Wide enough for any table: a terminal wraps a long line, but no number may be cut short.
+    Console(highlight=False, width=WIDEST).print(table)
 
 
 def number(value: float, form: str = ".2e") -> str:

@@ -8,6 +8,7 @@ Axes: M models, N tokens, K groups, D features.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,7 +96,9 @@ def _clusters(features: Features) -> Ints:
     rng = np.random.default_rng(SEED)
     sample = look[np.sort(rng.choice(len(look), min(SAMPLE, len(look)), replace=False))]
     count = min(CLUSTERS, max(2, len(sample) // 20))
-    centres, _ = kmeans2(sample, count, minit="++", iter=20, seed=SEED, missing="warn")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a cluster may stay empty: then it is not used
+        centres, _ = kmeans2(sample, count, minit="++", iter=20, seed=SEED, missing="warn")
     half_norms = 0.5 * (centres**2).sum(axis=1)
     return np.argmax(look @ centres.T - half_norms, axis=1).astype(np.int64)
 

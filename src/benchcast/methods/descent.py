@@ -24,7 +24,7 @@ LAW_STEPS = 12  # Levenberg–Marquardt steps between two steps of the head; the
 
 @dataclass(frozen=True, slots=True)
 class DescentSettings:
-    """How Algorithm 2 is run. As printed it is SGD at 1e-3, which does not move (LOG.md)."""
+    """How Algorithm 2 is run. As printed it is SGD at 1e-3, which hardly moves in 300 steps (LOG.md)."""
 
     steps: int = 300
     rates: tuple[float, ...] = (1e-3, 1e-2)  # the validation models choose

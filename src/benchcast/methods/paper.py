@@ -131,9 +131,10 @@ def _task_fit(
     own = np.ascontiguousarray(weights, np.float32)[None]
     capability = weighted_loss(evidence.nats, ("nats",), own) / evidence.characters
     known = np.isfinite(observed)
-    train, judge = fold.train & known, _judges(known, fold)
+    train = fold.train & known
     law = fit_law(capability[train], observed[train], task.chance)
-    errors = law.accuracy(capability[judge]) - observed[judge]
+    honest = fold.validation & known  # training models may have to judge, but their errors are not honest
+    errors = law.accuracy(capability[honest]) - observed[honest]
     shots = [s for s in found.history if s.step in SHOTS or s.step == settings.steps]
     history = {
         "step": np.array([s.step for s in shots]),
@@ -155,7 +156,7 @@ def _task_fit(
         weights=own,
         unit=evidence.characters,
         law=law,
-        honest=HonestErrors(errors, evidence.families[judge], "the validation models, which also chose the step"),
+        honest=HonestErrors(errors, evidence.families[honest], "validation models, which also chose the step"),
         range=(float(capability[train].min()), float(capability[train].max())),
         notes=notes,
         history=history,

@@ -24,7 +24,7 @@ from benchcast.folds import inner_folds
 from benchcast.law import SigmoidLaw, fit_laws, sigmoid
 from benchcast.methods.basis import Basis, build_basis
 from benchcast.methods.nonnegative import fit_nonnegative
-from benchcast.records import Bools, Floats, Task
+from benchcast.records import Bools, Floats, Ints, Task
 
 ANCHORS = ("all", "source", "answer")  # groups that are not penalised
 STRENGTHS = (1e-5, 1e-4, 1e-3, 1e-2)  # of the penalty, relative to the total spread of the clusters
@@ -117,7 +117,7 @@ def _fit(evidence: Evidence, fold: Fold, t: int, basis: Basis, sums: dict[str, F
     steeper, higher = calibrate(judged, share)
     offset = higher + steeper * sum(float(f.offset @ part) for f, part in zip(fitted, parts, strict=True))
     capability = weighted_loss(evidence.nats, VIEWS, weights) / evidence.characters
-    forecast = task.chance + (1 - task.chance) * sigmoid(steeper * (unseen @ share) + higher)
+    forecast = task.chance + (1 - task.chance) * sigmoid(_nested_log_odds(judged, families, order))
     names = [form.name for f in fitted for form in f.forms]
     return TaskFit(
         task=task,
@@ -171,6 +171,23 @@ def choose_shares(judged: Sequence[_Judged]) -> Floats:
         share = share * np.exp(-0.15 * step / (np.abs(step).max() + 1e-300))
         share /= share.sum()
     return share
+
+
+def _nested_log_odds(judged: Sequence[_Judged], hidden: Sequence[Bools], order: Ints) -> Floats:
+    """Log-odds of each hidden set under shares and calibration that were chosen without it.
+
+    Errors of models that had a say in the choice would be too small, the more so the fewer models there are.
+    """
+    first = judged[0]
+    out = np.empty(len(order))
+    for mask in hidden:
+        own = mask[order]
+        rest = [_Judged(first.log_odds[~own], first.q[~own], first.families[~own]), *judged[1:]]
+        chosen = rest if len(hidden) > 2 else judged  # with two sets the other one alone cannot choose
+        share = choose_shares(chosen)
+        steeper, higher = calibrate(chosen, share)
+        out[own] = steeper * (first.log_odds[own] @ share) + higher
+    return out
 
 
 def calibrate(judged: Sequence[_Judged], share: Floats) -> tuple[float, float]:
