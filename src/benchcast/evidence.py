@@ -17,7 +17,7 @@ import numpy.typing as npt
 from benchcast.law import SigmoidLaw
 from benchcast.records import Bools, Floats, Ints, Task
 
-BLOCK_BYTES = 8 << 20  # features are read in blocks of about this size: they stay in cache while they are worked on
+BLOCK_BYTES = 64 << 20  # features are read in blocks of about this size
 TOKEN_BLOCK = 1 << 16  # losses are weighed this many tokens at a time
 
 

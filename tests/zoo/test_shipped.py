@@ -27,6 +27,15 @@ def test_shipped_checkpoints_are_small():
         assert sum(f.stat().st_size for f in (SHIPPED / name).iterdir()) <= 2_000_000
 
 
+def test_the_generators_still_write_the_embedded_texts(embedded):
+    """They are frozen with the study: a change of texts is a new study with a new name."""
+    from zoo.data import validation
+
+    assert [(str(r["id"]), r["source"], r["text"], r["answer_start"]) for r in validation()] == [
+        (t.id, t.source, t.text, t.answer_start) for t in embedded.texts
+    ]
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_losses_collected_again_are_the_embedded_ones(name, embedded, tmp_path):
     study = Study.create(tmp_path / "study", embedded.texts)
