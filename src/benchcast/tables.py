@@ -212,12 +212,7 @@ def read_features(path: Path, texts: TextSet) -> tuple[npt.NDArray[np.floating],
     if features.dtype not in (np.float16, np.float32):
         with np.errstate(over="ignore"):
             features = features.astype(np.float32)
-    if not features.shape[1]:
-        raise InputError(f"{path}: features have no columns")
-    if not np.isfinite(features).all():
-        raise InputError(f"{path}: features hold NaN or infinity")
-    if float(np.abs(features).max(initial=0)) > MOST_FEATURE:
-        raise InputError(f"{path}: features hold numbers beyond {MOST_FEATURE:g}, which no hidden state is")
+    _check_values(path, features)
     return features, _edges(path, bounds.astype(np.int64), counts.astype(np.int64), texts)
 
 
@@ -237,6 +232,15 @@ def _read_npz(path: Path, names: Sequence[str]) -> list[npt.NDArray[Any]]:
     if not all(isinstance(array, np.ndarray) for array in found):
         raise InputError(f"{path}: not a whole npz file (a member is no array)")
     return found
+
+
+def _check_values(path: Path, features: npt.NDArray[np.floating]) -> None:
+    if not features.shape[1]:
+        raise InputError(f"{path}: features have no columns")
+    if not np.isfinite(features).all():
+        raise InputError(f"{path}: features hold NaN or infinity")
+    if float(np.abs(features).max(initial=0)) > MOST_FEATURE:
+        raise InputError(f"{path}: features hold numbers beyond {MOST_FEATURE:g}, which no hidden state is")
 
 
 def _edges(path: Path, bounds: Ints, counts: Ints, texts: TextSet) -> Ints:
