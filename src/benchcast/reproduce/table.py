@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from benchcast.errors import EvidenceError
 from benchcast.evaluate import Comparison
 from benchcast.reproduce.desk import Desk
@@ -115,6 +117,8 @@ def tables_of(errors: Errors) -> tuple[Table, Table]:
     for task in errors.tasks:
         most = max((r for r in errors.r2[task].values() if math.isfinite(r)), default=math.nan)
         r2.append((task, *(("*" if r == most else "") + cell(r, ".3f") for r in errors.r2[task].values())))
+    gain = [np.mean([row[m] - row.get("all-token", math.nan) for row in errors.r2.values()]) for m in errors.methods]
+    r2.append(("mean gain over all-token", *(cell(float(g), "+.3f") for g in gain)))
     return mse, Table(("test R²", *errors.methods), tuple(r2), title)
 
 
