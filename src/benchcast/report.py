@@ -58,11 +58,12 @@ def verdict(found: Comparison, task: str) -> str:
         return off + "."
     rival = min(others, key=lambda m: others[m])
     gain = others[rival] / mine["mse"] if mine["mse"] > 0 else math.inf
-    against = (
-        f"{gain:.1f} times less squared error than {rival}"
-        if gain >= 1
-        else f"{1 / gain:.1f} times more squared error than {rival}"
-    )
+    if 0.95 < gain < 1.05:
+        against = f"with the squared error of {rival}"
+    elif gain >= 1:
+        against = f"{gain:.1f} times less squared error than {rival}"
+    else:
+        against = f"{1 / gain:.1f} times more squared error than {rival}"
     trust = f"; the 90% interval covered {mine['coverage']:.0%} of them" if math.isfinite(mine["coverage"]) else ""
     return f"{off}, {against}, the best baseline{trust}."
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from benchcast.errors import StudyError
 from benchcast.fitting import FEWEST_MODELS
 from benchcast.folds import split_by_size
 from benchcast.records import Score
@@ -60,7 +61,7 @@ def inspect(study: Study) -> StudyStatus:
     with_losses = set(study.models_with_losses())
     scores = study.scores()
     fitted = study.fitted_tasks()
-    features = study.features()
+    scorer, trouble = _scorer(study)
     sources = []
     for name in texts.sources:
         own = [t for t in texts if t.source == name]
@@ -78,12 +79,21 @@ def inspect(study: Study) -> StudyStatus:
     return StudyStatus(
         len(texts),
         len(with_losses),
-        features[2] if features else "",
+        scorer,
         tuple(sources),
         tuple(tasks),
-        tuple(_problems(study, tasks, scores, with_losses)),
-        _next_step(study, tasks, with_losses, has_features=features is not None),
+        (*trouble, *_problems(study, tasks, scores, with_losses)),
+        _next_step(study, tasks, with_losses, has_features=bool(scorer)),
     )
+
+
+def _scorer(study: Study) -> tuple[str, list[str]]:
+    """The scorer in use, or what stands in its way."""
+    try:
+        features = study.features()
+    except StudyError as error:
+        return "", [str(error)]
+    return (features[2] if features else ""), []
 
 
 def _problems(study: Study, tasks: list[TaskStatus], scores: list[Score], with_losses: set[str]) -> list[str]:

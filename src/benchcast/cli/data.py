@@ -156,6 +156,8 @@ def import_features(study: Path, file: Path, name: str) -> None:
     values, edges = read_features(file, opened.texts)
     opened.add_features(name or file.stem, values, edges)
     click.echo(f"{study}: features of {name or file.stem}, {values.shape[0]} tokens × {values.shape[1]}")
+    if len(opened.scorers()) > 1 and not opened.scorer:
+        click.echo(f"next: say in study.toml which features to use: scorer = {opened.scorers()[0]!r}")
 
 
 @click.command()

@@ -40,11 +40,12 @@ def _command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
 
 def _make(study: Path | None, out: Path, work: Callable[[Desk], Outcome]) -> Outcome:
     """Do the work, write its files, print its tables."""
-    from benchcast.reproduce.desk import Desk, embedded_study
+    from benchcast.demo import open_embedded
+    from benchcast.reproduce.desk import Desk
     from benchcast.reproduce.outcome import write_outcome
     from benchcast.store import Study
 
-    opened = embedded_study() if study is None else Study.open(study)
+    opened = open_embedded() if study is None else Study.open(study)
     with progress("reading the study") as advance:
         made = work(Desk(opened, tell=lambda what: advance(what)))
     for table in made.tables:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,6 @@ from benchcast.evidence import Evidence, Fold, TaskFit
 from benchcast.folds import make_folds
 from benchcast.records import Bools, Floats, ModelInfo, TextSet
 from benchcast.store import Study
-
-
-def embedded_study() -> Study:
-    """The study that comes with the package."""
-    return Study.open(Path(benchcast.__file__).parent / "embedded")
 
 
 def _silent(_: str) -> None:
@@ -52,12 +46,6 @@ class Desk:
     def fold(self) -> Fold:
         """The study's own split: its column if filled, else by size."""
         return make_folds(self.infos, None)[1][0]
-
-    @cached_property
-    def everyone(self) -> Fold:
-        """All models train."""
-        every = np.ones(len(self.evidence.models), bool)
-        return Fold(every, ~every, ~every)
 
     def comparison(self, split: str | None = None) -> Comparison:
         """Every method on held-out models; computed once per split."""

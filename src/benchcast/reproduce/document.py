@@ -13,11 +13,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from benchcast.demo import open_embedded
 from benchcast.files import write_text
 from benchcast.paper.tables import TABLE_1
 from benchcast.reproduce.ablation import ablation
 from benchcast.reproduce.convergence import fig6
-from benchcast.reproduce.desk import Desk, embedded_study
+from benchcast.reproduce.desk import Desk
 from benchcast.reproduce.diversity import fig8
 from benchcast.reproduce.laws import fig4, fig7
 from benchcast.reproduce.outcome import Outcome, Table, cell, geometric_mean, plain, write_figure
@@ -61,7 +62,7 @@ def main(arguments: Sequence[str]) -> None:
     for name in named:
         if name not in known:
             raise SystemExit(f"unknown part {name!r}; known: {', '.join(known)}")
-    desk = Desk(embedded_study(), tell=_say)
+    desk = Desk(open_embedded(), tell=_say)
     for name, _, work in PARTS:
         if not named or name in named:
             _say(f"{name}:")
