@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -154,7 +153,7 @@ def main() -> None:
         row(f"regroup {MODELS} models", bench_regroup(tokens))
         values = make_features(Path(folder) / "features.npy", tokens)
         evidence, fold = make_evidence(values)
-        inputs = replace(prepare_inputs(evidence, standardise=True))
+        inputs = prepare_inputs(evidence, standardise=True)
         rate = bandwidth(inputs)
         a_pass = values.nbytes / rate
         row(f"one pass over the features ({rate / 1e9:.1f} GB/s)", a_pass)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from benchcast.errors import InputError
 
@@ -44,3 +46,8 @@ def near(word: str, words: Iterable[str]) -> str:
     """`; did you mean …?` where something is near, else nothing."""
     match = get_close_matches(word, list(words), n=1)
     return f"; did you mean {match[0]!r}?" if match else ""
+
+
+def null(value: Any) -> Any:
+    """The value as JSON can say it: a number that is none, NaN or infinite, is null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
-from benchcast.cells import near
+from benchcast.cells import near, null
 from benchcast.errors import EvidenceError, InputError
 from benchcast.evidence import Evidence, Fold, TaskFit
 from benchcast.fitting import without_weak_tasks
@@ -62,10 +62,10 @@ class Comparison:
     def as_json(self) -> dict[str, Any]:
         """The contract of `compare --json`."""
         tasks = {
-            task: {method: {k: _null(v) for k, v in self.measures(task, method).items()} for method in self.methods}
+            task: {method: {k: null(v) for k, v in self.measures(task, method).items()} for method in self.methods}
             for task in self.tasks
         }
-        noise = {task: _null(v) for task, v in self.noise.items()}
+        noise = {task: null(v) for task, v in self.noise.items()}
         return {
             "split": self.split,
             "methods": list(self.methods),
@@ -189,7 +189,3 @@ def _score_variance(score: Score) -> float:
     right = round(score.accuracy * score.n_items)
     difference = score.right_even / even - (right - score.right_even) / odd
     return float(difference**2 * even * odd / score.n_items**2)
-
-
-def _null(value: float) -> float | None:
-    return value if math.isfinite(value) else None

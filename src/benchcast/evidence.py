@@ -38,13 +38,10 @@ class Features:
         """Reference tokens × dimensions."""
         return (len(self.values) if self.rows is None else len(self.rows), self.values.shape[1])
 
-    def blocks(self, width: int | None = None) -> Iterator[tuple[slice, npt.NDArray[np.float32]]]:
-        """Consecutive blocks of rows in float32, each with the tokens it belongs to.
-
-        `width` is how many numbers a row will be worked into, if more than it has.
-        """
+    def blocks(self) -> Iterator[tuple[slice, npt.NDArray[np.float32]]]:
+        """Consecutive blocks of rows in float32, each with the tokens it belongs to."""
         n, d = self.shape
-        step = max(1, BLOCK_BYTES // (4 * max(d, width or 0)))
+        step = max(1, BLOCK_BYTES // (4 * d))
         for start in range(0, n, step):
             part = slice(start, min(n, start + step))
             block = self.values[part] if self.rows is None else self.values[self.rows[part]]

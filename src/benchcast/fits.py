@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.align import align_models
+from benchcast.cells import null
 from benchcast.errors import InputError, StudyError
 from benchcast.evidence import HonestErrors, TaskFit
 from benchcast.files import write_folder
@@ -119,8 +120,8 @@ class Fit:
             "method": core.method,
             "reads": core.reads,
             "unit": core.unit,
-            "law": {k: _null(v) for k, v in asdict(core.law).items()},
-            "range": [_null(x) for x in core.range],
+            "law": {k: null(v) for k, v in asdict(core.law).items()},
+            "range": [null(x) for x in core.range],
             "honest": {"kind": core.honest.kind, "families": list(map(str, core.honest.families))},
             "notes": core.notes,
             "about": self.about,
@@ -130,11 +131,6 @@ class Fit:
         (folder / "fit.json").write_text(
             json.dumps(text, indent=1, ensure_ascii=False, allow_nan=False), encoding="utf-8"
         )
-
-
-def _null(value: Any) -> Any:
-    """NaN has no place in JSON."""
-    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def _nan(value: Any) -> Any:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from benchcast.cli import main
 from benchcast.records import ModelInfo, Task, Text, TextSet
 from benchcast.store import Study
 
@@ -30,20 +28,9 @@ def fixtures() -> Path:
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], study: Study) -> Run:
+def run(cli: Run, study: Study) -> Run:
     """`benchcast import scores STUDY …`: exit status, stdout, stderr."""
-
-    def call(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["benchcast", "import", "scores", str(study.root), *map(str, words)])
-        code = 0
-        try:
-            main()
-        except SystemExit as leave:
-            code = int(leave.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
+    return lambda *words: cli("import", "scores", study.root, *words)
 
 
 @pytest.fixture

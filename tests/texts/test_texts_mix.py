@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from benchcast.cli import main
 from benchcast.errors import InputError, MissingExtraError
 from benchcast.store import Study
 from benchcast.texts.examples import TEMPLATES, Row
@@ -24,18 +23,8 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def call(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["benchcast", *map(str, words)])
-        code = 0
-        try:
-            main()
-        except SystemExit as leave:
-            code = int(leave.code or 0)
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
+def run(cli: Run) -> Run:
+    return cli
 
 
 def test_the_papers_mixture_has_550_texts_in_the_right_counts(benchmarks: Path, tmp_path: Path, run: Run) -> None:

@@ -166,7 +166,9 @@ def predict(
     else:
         raise click.UsageError("give STUDY and --model, or --fit and --losses")
     if as_json:
-        print_json([{k: None if v != v else v for k, v in asdict(f).items()} for f in forecasts])
+        from benchcast.cells import null
+
+        print_json([{k: null(v) for k, v in asdict(f).items()} for f in forecasts])
         return
     rows = [
         (

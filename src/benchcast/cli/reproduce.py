@@ -55,6 +55,7 @@ def baselines(study: Path | None, split: str | None, as_json: bool) -> None:
     benchcast reproduce baselines
     benchcast reproduce baselines study --split family
     """
+    from benchcast.cells import null
     from benchcast.paper.models import paper_models, paper_scores, paper_tasks
     from benchcast.paper.observational import baselines as compute
     from benchcast.store import Study
@@ -68,7 +69,7 @@ def baselines(study: Path | None, split: str | None, as_json: bool) -> None:
         models = [m for m in opened.models() if m.model in scored]
         name, rows = compute(models + _bare(scored, models), scores, opened.tasks, split=split)
     if as_json:
-        print_json({"split": name, "tasks": _by_task(rows, keep=_null)})
+        print_json({"split": name, "tasks": _by_task(rows, keep=null)})
     else:
         _print(name, rows, beside_table_1=study is None and name == "column")
 
@@ -85,10 +86,6 @@ def _by_task(rows: list[BaselineRow], *, keep: Callable[[float], Any]) -> dict[s
     for row in rows:
         found.setdefault(row.task, {})[row.method] = {k: keep(v) for k, v in row.measures.items()}
     return found
-
-
-def _null(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _print(split: str, rows: list[BaselineRow], *, beside_table_1: bool) -> None:

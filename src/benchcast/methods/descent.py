@@ -214,9 +214,10 @@ def _summed(gradient: Head, together: Array | None, hidden: int) -> Head:
         return gradient
     xp = array_namespace(gradient["bias"])
     share = xp.astype(together, gradient["bias"].dtype)
-    wide = xp.asarray(np.kron(np.asarray(share), np.eye(max(1, hidden))), dtype=share.dtype)
-    by_column = {name: gradient[name] @ wide for name in ("weight", "bias")}
-    return by_column | {name: share @ gradient[name] for name in ("out", "out_bias") if name in gradient}
+    columns = {"weight": (-1, share.shape[0], max(1, hidden)), "bias": (share.shape[0], max(1, hidden))}
+    return {
+        name: xp.reshape(share @ xp.reshape(g, columns.get(name, g.shape)), g.shape) for name, g in gradient.items()
+    }
 
 
 def _residuals(c: Array, laws: Laws, problems: Problems) -> tuple[Array, Array]:

@@ -107,13 +107,19 @@ def unit_variants(desk: Desk) -> list[Variant]:
     by_byte, by_char = desk.evidence, desk.study.evidence(unit="char")
     if np.array_equal(by_byte.nats, by_char.nats):
         return []  # no token that is cut mixes characters of different length
+    named = {"spread over bytes (default)": by_byte, "spread over characters": by_char}
+    return _variants_on(desk, "unit of spreading", named, ("salience", "label-token"))
+
+
+def _variants_on(desk: Desk, kind: str, named: dict[str, Evidence], methods: Sequence[str]) -> list[Variant]:
+    """Some methods on several forms of the same evidence."""
     out = []
-    for unit, evidence in (("bytes (default)", by_byte), ("characters", by_char)):
+    for name, evidence in named.items():
         base = _errors(evidence, desk.fold, "all-token")
-        for method in ("salience", "label-token"):
-            desk.tell(f"{method} by {unit}")
+        for method in methods:
+            desk.tell(f"{method}, {name}")
             errors = _errors(evidence, desk.fold, method)
-            out.append(_variant("unit of spreading", f"{method}, spread over {unit}", desk, errors, base))
+            out.append(_variant(kind, f"{method}, {name}", desk, errors, base))
     return out
 
 
@@ -122,15 +128,8 @@ def scorer_variants(desk: Desk) -> list[Variant]:
     names = desk.study.scorers()
     if len(names) < 2:
         return []
-    out = []
-    for scorer in names:
-        evidence = replace(desk.study, scorer=scorer).evidence()
-        base = _errors(evidence, desk.fold, "all-token")
-        for method in ("salience", "paper"):
-            desk.tell(f"{method}, scorer {scorer}")
-            errors = _errors(evidence, desk.fold, method)
-            out.append(_variant("scorer", f"{method}, {scorer}", desk, errors, base))
-    return out
+    named = {scorer: replace(desk.study, scorer=scorer).evidence() for scorer in names}
+    return _variants_on(desk, "scorer", named, ("salience", "paper"))
 
 
 def model_counts(desk: Desk) -> list[dict[str, Any]]:
