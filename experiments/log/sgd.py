@@ -40,7 +40,7 @@ def main() -> None:
         pairs = list(zip(fits, evidence.accuracy, strict=True))
         moved = max(float(np.abs(f.weights - 0.5).max()) for f in fits)
         fall = [f.history["train_mse"][-1] / f.history["train_mse"][0] for f in fits]
-        error = [np.mean((f.forecast(evidence.nats[test], evidence.flops[test]) - a[test]) ** 2) for f, a in pairs]
+        error = [np.mean((f.forecast(evidence.nats[test], evidence.facts.take(test)) - a[test]) ** 2) for f, a in pairs]
         start = [np.mean((first_forecast(f)[test] - a[test]) ** 2) for f, a in pairs]
         ratio = np.exp(np.mean(np.log(np.array(error) / start)))
         print(f"| {name} | {moved:.1e} | {np.exp(np.mean(np.log(fall))):.3f} | {ratio:.3f} |", flush=True)

@@ -28,7 +28,7 @@ def errors(fits: Sequence[Sequence[TaskFit]], evidence: Evidence, folds: Sequenc
     """Test error of every task, folds pooled."""
     squares = [
         [
-            (f.forecast(evidence.nats[fold.test], evidence.flops[fold.test]) - a[fold.test]) ** 2
+            (f.forecast(evidence.nats[fold.test], evidence.facts.take(fold.test)) - a[fold.test]) ** 2
             for f, a in zip(row, evidence.accuracy, strict=True)
         ]
         for fold, row in zip(folds, fits, strict=True)

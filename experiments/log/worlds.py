@@ -38,7 +38,7 @@ def errors(evidence: Evidence, folds: list, method: str) -> np.ndarray:
     fits = METHODS[method](evidence, folds)
     squares = [
         [
-            (f.forecast(evidence.nats[fold.test], evidence.flops[fold.test]) - a[fold.test]) ** 2
+            (f.forecast(evidence.nats[fold.test], evidence.facts.take(fold.test)) - a[fold.test]) ** 2
             for f, a in zip(row, evidence.accuracy, strict=True)
         ]
         for fold, row in zip(folds, fits, strict=True)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from benchcast.align import align_models, characters_per_token, common_support
 from benchcast.errors import EvidenceError
 from benchcast.evidence import Evidence, Features, Tokens
+from benchcast.facts import Facts
 from benchcast.folds import family_names
 from benchcast.records import Bools, Floats, Ints, ModelInfo, Score, Task, TextSet, TokenLosses
 
@@ -75,6 +76,7 @@ def assemble(
     nats[:, ~supported] = 0.0
     tokens = Tokens(tokens.edges, tokens.text, tokens.source, tokens.answer, tokens.sources, supported)
     accuracy, n_items = score_table(models, scores, tasks)
+    facts = Facts.of(models, scores)
     rows = None if np.array_equal(part_of, np.arange(len(edges) - 1)) else part_of
     return Evidence(
         models=tuple(m.model for m in models),
@@ -84,9 +86,13 @@ def assemble(
         tasks=tuple(tasks),
         accuracy=accuracy,
         n_items=n_items,
-        flops=np.array([m.compute for m in models], np.float64),
+        flops=facts.flops,
         tokens=tokens,
         features=None if features is None else Features(features[0], rows, features[2]),
+        params=facts.params,
+        trained_on=facts.tokens,
+        scores=facts.scores,
+        benchmarks=facts.benchmarks,
     )
 
 

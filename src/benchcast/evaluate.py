@@ -120,10 +120,10 @@ def compare(
 
 
 def _hold(evidence: Evidence, folds: Sequence[Fold], fits: Sequence[TaskFit], t: int) -> Held:
-    parts = []
+    parts, facts = [], evidence.facts
     for fold, fit in zip(folds, fits, strict=True):
         rows = fold.test & np.isfinite(evidence.accuracy[t])
-        capability = fit.capability(evidence.nats[rows], evidence.flops[rows])
+        capability = fit.capability(evidence.nats[rows], facts.take(rows))
         forecast = fit.law.accuracy(capability)
         low, high = interval(fit, capability, forecast)
         parts.append((np.flatnonzero(rows), forecast, low, high, capability))

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from benchcast.facts import Facts, ladder_loss
 from benchcast.law import SigmoidLaw
 from benchcast.records import Bools, Floats, Ints, Task
 
@@ -84,6 +85,38 @@ class Evidence:
     flops: Floats  # M, NaN where unknown
     tokens: Tokens
     features: Features | None = None
+    params: Floats | None = None  # M; None: not known of any model
+    trained_on: Floats | None = None  # M, tokens
+    scores: Floats | None = None  # M × benchmarks: all that the study knows, of other tasks too
+    benchmarks: tuple[str, ...] = ()
+
+    @property
+    def facts(self) -> Facts:
+        """What is known of the models besides their losses."""
+        nothing = np.full(len(self.models), np.nan)
+        return Facts(
+            self.families,
+            self.flops,
+            nothing if self.params is None else self.params,
+            nothing if self.trained_on is None else self.trained_on,
+            np.empty((len(self.models), 0)) if self.scores is None else self.scores,
+            self.benchmarks if self.scores is not None else (),
+        )
+
+    def of_models(self, rows: Bools | Ints) -> Evidence:
+        """The same evidence of some of the models: fits get cheaper, and cannot see the others."""
+        return replace(
+            self,
+            models=tuple(np.array(self.models, dtype=object)[rows]),
+            families=self.families[rows],
+            nats=self.nats[rows],
+            accuracy=self.accuracy[:, rows],
+            n_items=self.n_items[:, rows],
+            flops=self.flops[rows],
+            params=None if self.params is None else self.params[rows],
+            trained_on=None if self.trained_on is None else self.trained_on[rows],
+            scores=None if self.scores is None else self.scores[rows],
+        )
 
     def for_tasks(self, names: Sequence[str]) -> Evidence:
         """The same evidence for some of the tasks."""
@@ -124,6 +157,7 @@ class HonestErrors:
     kind: str  # where they come from, in words
 
 
+SCORE = "score: "  # how `reads` names the score on a benchmark
 VIEWS = ("nats", "saturated")  # ways to read a loss; both rise with it, so more loss is never better
 
 
@@ -142,8 +176,8 @@ class TaskFit:
 
     task: Task
     method: str
-    reads: tuple[str, ...]  # what each row of weights applies to: views of the losses, ("flops",) or nothing
-    weights: npt.NDArray[np.float32]  # views × N; 1 × 1 for flops (their log10); 0 × 0 for nothing
+    reads: tuple[str, ...]  # what each row of weights applies to (see `capability`); () for nothing
+    weights: npt.NDArray[np.float32]  # views × N; 1 × 1 for flops; benchmarks × 1; ladders × 5
     unit: float  # what the weighted sum is divided by; N_c for losses
     law: SigmoidLaw
     honest: HonestErrors
@@ -156,16 +190,32 @@ class TaskFit:
         """Whether a forecast needs token losses."""
         return bool(set(self.reads) & set(VIEWS))
 
-    def capability(self, nats: npt.NDArray[np.float32], flops: npt.ArrayLike) -> Floats:
-        """One number per model (equation 1); `nats` is models × tokens, `flops` one per model."""
-        compute = np.asarray(flops, np.float64)
+    def capability(self, nats: npt.NDArray[np.float32], facts: Facts) -> Floats:
+        """One number per model (equation 1); `nats` is models × tokens. NaN where something it reads is not known.
+
+        Read are views of the losses, the log10 of "flops", scores ("score: NAME"), or the loss that a "ladder"
+        of parameters and tokens predicts, the family's own ("ladder: FAMILY") where there is one.
+        """
         if self.reads == ("flops",):
-            return np.log10(compute, where=compute > 0, out=np.full(compute.shape, np.nan))
+            return np.log10(facts.flops, where=facts.flops > 0, out=np.full(len(facts.flops), np.nan))
+        if self.reads[:1] == ("ladder",):
+            return ladder_loss(self.reads, self.weights, facts)
+        if self.reads and self.reads[0].startswith(SCORE):
+            return np.stack([facts.score(name.removeprefix(SCORE)) for name in self.reads], axis=1) @ self.weights[:, 0]
         return weighted_loss(nats, self.reads, self.weights) / self.unit
 
-    def forecast(self, nats: npt.NDArray[np.float32], flops: npt.ArrayLike) -> Floats:
+    def lacking(self, facts: Facts) -> str:
+        """What a model's forecast lacks, in words; `facts` of one model."""
+        if self.reads == ("flops",):
+            return "no training FLOPs known"
+        if self.reads[:1] == ("ladder",):
+            return "no parameters and training tokens known"
+        unknown = [n for n in self.reads if n.startswith(SCORE) and np.isnan(facts.score(n.removeprefix(SCORE))[0])]
+        return f"no score known on {', '.join(n.removeprefix(SCORE) for n in unknown)}" if unknown else "no capability"
+
+    def forecast(self, nats: npt.NDArray[np.float32], facts: Facts) -> Floats:
         """Accuracy of each model."""
-        return self.law.accuracy(self.capability(nats, flops))
+        return self.law.accuracy(self.capability(nats, facts))
 
     def salience(self, nats: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """The weight of every token: the derivative of capability by its nats, averaged over these models."""

@@ -19,10 +19,11 @@ from benchcast.align import align_models
 from benchcast.cells import null
 from benchcast.errors import InputError, StudyError
 from benchcast.evidence import HonestErrors, TaskFit
+from benchcast.facts import Facts
 from benchcast.files import write_folder
 from benchcast.intervals import distance, interval
 from benchcast.law import SigmoidLaw
-from benchcast.records import Bools, Ints, Task, Text, TextSet, TokenLosses
+from benchcast.records import Bools, Ints, ModelInfo, Task, Text, TextSet, TokenLosses
 
 FORMAT = 1
 
@@ -56,8 +57,9 @@ class Fit:
         """Name of the task."""
         return self.core.task.name
 
-    def predict(self, losses: TokenLosses, *, flops: float = float("nan")) -> Forecast:
-        """Forecast of one model from its losses on the fit's texts."""
+    def predict(self, losses: TokenLosses, *, facts: Facts | None = None) -> Forecast:
+        """Forecast of one model from its losses on the fit's texts, and for some methods from what else is known."""
+        known = Facts.of([ModelInfo(losses.model)], []) if facts is None else facts
         nats = np.zeros((1, len(self.supported)), np.float32)
         if self.core.reads_losses:
             nats = align_models([losses], self.edges, self.texts, unit=self.about.get("unit", "byte"))
@@ -69,7 +71,7 @@ class Fit:
                     f"that the fit of {self.task!r} rests on; --restrict fits again on what both have"
                 )
             nats[:, ~self.supported] = 0.0
-        capability = self.core.capability(nats, np.array([flops]))
+        capability = self.core.capability(nats, known)
         accuracy = self.core.law.accuracy(capability)
         low, high = interval(self.core, capability, accuracy)
         return Forecast(
@@ -79,14 +81,14 @@ class Fit:
             float(low[0]),
             float(high[0]),
             float(capability[0]),
-            self._remark(capability),
+            self._remark(capability, known),
         )
 
-    def _remark(self, capability: npt.NDArray[np.float64]) -> str:
+    def _remark(self, capability: npt.NDArray[np.float64], facts: Facts) -> str:
         if self.core.law.failure:
             return f"no law: {self.core.law.failure}"
         if not np.isfinite(capability[0]):
-            return "no training FLOPs known" if self.core.reads == ("flops",) else "no capability"
+            return self.core.lacking(facts)
         far = float(distance(self.core, capability)[0])
         if far <= 0:
             return ""

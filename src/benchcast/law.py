@@ -35,6 +35,7 @@ class SigmoidLaw:
     offset: float  # −α β
     chance: float  # γ: what guessing gets; 0 for open-ended tasks
     failure: str = ""  # why there is no law, empty when there is one
+    ceiling: float = 1.0  # what the best model gets; other than 1 only where a method fits it
 
     @property
     def midpoint(self) -> float:
@@ -44,7 +45,7 @@ class SigmoidLaw:
     def accuracy(self, capability: npt.ArrayLike) -> Floats:
         """Forecast; NaN everywhere if the fit failed."""
         log_odds = self.slope * np.asarray(capability, np.float64) + self.offset
-        return self.chance + (1 - self.chance) * sigmoid(log_odds)
+        return self.chance + (self.ceiling - self.chance) * sigmoid(log_odds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ def law_figure(found: Comparison, task: str, method: str) -> dict[str, Any]:
     fit, fold = found.fits[task, method][0], found.folds[0]
     t = found.tasks.index(task)
     evidence = found.evidence
-    capability = fit.capability(evidence.nats, evidence.flops)
+    capability = fit.capability(evidence.nats, evidence.facts)
     observed = evidence.accuracy[t]
     points = [
         {

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchcast import load
+from benchcast.facts import Facts
 from benchcast.store import Study
 
 ENTRY = str(Path(sys.executable).with_name("benchcast"))
@@ -195,8 +196,8 @@ def test_a_fit_reloaded_predicts_the_same_bit_for_bit(study, world, tmp_path, me
     made = fit(study, "task0", method=method)
     again = load(made.save(tmp_path / "fit"))
     for losses in world.losses:
-        flops = study.infos([losses.model])[0].compute
-        assert again.predict(losses, flops=flops) == made.predict(losses, flops=flops)
+        facts = Facts.of(study.infos([losses.model]), study.scores())
+        assert again.predict(losses, facts=facts) == made.predict(losses, facts=facts)
     assert (again.supported == made.supported).all()
     assert again.about == made.about
     second = load(again.save(tmp_path / "second"))

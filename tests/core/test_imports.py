@@ -20,6 +20,7 @@ ORDER = [
     "records",
     "align",
     "law",
+    "facts",
     "evidence",
     "folds",
     "methods.descent",

@@ -42,7 +42,7 @@ def with_gaps(evidence: Evidence) -> Evidence:
 
 def squared_errors(evidence: Evidence, folds: list[Fold], fits: list, t: int) -> float:
     parts = [
-        fit[t].forecast(evidence.nats[f.test], evidence.flops[f.test]) - evidence.accuracy[t, f.test]
+        fit[t].forecast(evidence.nats[f.test], evidence.facts.take(f.test)) - evidence.accuracy[t, f.test]
         for f, fit in zip(folds, fits, strict=True)
     ]
     return float(np.nanmean(np.concatenate(parts) ** 2))
@@ -58,7 +58,7 @@ def test_every_method_forecasts_held_out_models_of_every_fold_and_task(method, s
     for fold, row in zip(folds, fits, strict=True):
         for task, fit in zip(evidence.tasks, row, strict=True):
             assert (fit.task, fit.method, fit.law.failure) == (task, method, "")
-            forecast = fit.forecast(evidence.nats, evidence.flops)
+            forecast = fit.forecast(evidence.nats, evidence.facts)
             assert np.isfinite(forecast).all()
             assert ((forecast >= 0) & (forecast <= 1)).all()
             assert fit.range[0] <= fit.range[1]
@@ -87,7 +87,7 @@ def test_without_features_a_method_works_or_says_that_it_needs_them(method, worl
         with pytest.raises(EvidenceError, match=f"method '{method}' needs features of a scorer"):
             METHODS[method](bare, folds)
     else:
-        forecast = METHODS[method](bare, folds)[0][0].forecast(bare.nats, bare.flops)
+        forecast = METHODS[method](bare, folds)[0][0].forecast(bare.nats, bare.facts)
         assert np.isfinite(forecast).all()
 
 
@@ -95,20 +95,12 @@ def test_without_features_a_method_works_or_says_that_it_needs_them(method, worl
 def test_the_order_of_models_changes_no_forecast(method, evidence, world):
     order = np.random.default_rng(0).permutation(len(evidence.models))
     folds = make_folds(world.models, "size")[1]
-    turned = replace(
-        evidence,
-        models=tuple(evidence.models[i] for i in order),
-        families=evidence.families[order],
-        nats=evidence.nats[order],
-        accuracy=evidence.accuracy[:, order],
-        n_items=evidence.n_items[:, order],
-        flops=evidence.flops[order],
-    )
+    turned = evidence.of_models(order)
     turned_folds = [Fold(f.train[order], f.validation[order], f.test[order]) for f in folds]
     before = METHODS[method](evidence, folds)[0]
     after = METHODS[method](turned, turned_folds)[0]
     for a, b in zip(before, after, strict=True):
-        forecasts = a.forecast(evidence.nats, evidence.flops)[order], b.forecast(turned.nats, turned.flops)
+        forecasts = a.forecast(evidence.nats, evidence.facts)[order], b.forecast(turned.nats, turned.facts)
         assert_allclose(*forecasts, atol=3e-3)
 
 
@@ -122,7 +114,7 @@ def test_renaming_families_and_models_changes_no_forecast(method, evidence, worl
         families=np.array([names[f] for f in evidence.families]),
     )
     for a, b in zip(BATTERY[method](evidence, folds)[0], BATTERY[method](renamed, folds)[0], strict=True):
-        assert_allclose(b.forecast(evidence.nats, evidence.flops), a.forecast(evidence.nats, evidence.flops), atol=3e-3)
+        assert_allclose(b.forecast(evidence.nats, evidence.facts), a.forecast(evidence.nats, evidence.facts), atol=3e-3)
 
 
 def test_baselines_weigh_the_tokens_that_their_names_say(evidence, world):
@@ -139,7 +131,7 @@ def test_baselines_weigh_the_tokens_that_their_names_say(evidence, world):
 def test_honest_errors_of_a_baseline_are_those_of_laws_that_were_not_shown_the_family(evidence, world):
     fold = make_folds(world.models, "size")[1][0]
     fit = METHODS["all-token"](evidence, [fold])[0][0]
-    capability, accuracy = fit.capability(evidence.nats, evidence.flops), evidence.accuracy[0]
+    capability, accuracy = fit.capability(evidence.nats, evidence.facts), evidence.accuracy[0]
     for name in np.unique(evidence.families):
         own = evidence.families == name
         law = fit_law(capability[fold.seen & ~own], accuracy[fold.seen & ~own], fit.task.chance)
@@ -152,7 +144,7 @@ def test_honest_errors_of_a_baseline_are_those_of_laws_that_were_not_shown_the_f
 def test_the_constant_is_the_mean_of_the_models_seen(evidence, world):
     fold = make_folds(world.models, "size")[1][0]
     fit = METHODS["constant"](evidence, [fold])[0][0]
-    assert_allclose(fit.forecast(evidence.nats, evidence.flops), evidence.accuracy[0, fold.seen].mean(), rtol=1e-9)
+    assert_allclose(fit.forecast(evidence.nats, evidence.facts), evidence.accuracy[0, fold.seen].mean(), rtol=1e-9)
     family = evidence.families == "family0"
     mine = fit.honest.errors[fit.honest.families == "family0"]
     left_out = evidence.accuracy[0, fold.seen & ~family].mean() - evidence.accuracy[0, fold.seen & family]
@@ -163,7 +155,7 @@ def test_compute_says_so_where_no_model_has_flops(evidence, world):
     unknown = replace(evidence, flops=np.full_like(evidence.flops, np.nan))
     fit = METHODS["compute"](unknown, make_folds(world.models, "size")[1])[0][0]
     assert "FLOPs" in fit.law.failure
-    assert np.isnan(fit.forecast(evidence.nats, unknown.flops)).all()
+    assert np.isnan(fit.forecast(evidence.nats, unknown.facts)).all()
 
 
 def test_a_task_without_texts_of_its_own_has_no_source_token_forecast(evidence, world):
@@ -173,7 +165,7 @@ def test_a_task_without_texts_of_its_own_has_no_source_token_forecast(evidence, 
         fit = METHODS[method](replace(evidence, tasks=tasks), folds)[0][0]
         assert "no such tokens" in fit.law.failure
     learned = METHODS["salience"](replace(evidence, tasks=tasks), folds)[0][0]
-    assert np.isfinite(learned.forecast(evidence.nats, evidence.flops)).all()
+    assert np.isfinite(learned.forecast(evidence.nats, evidence.facts)).all()
 
 
 # ---- salience
@@ -198,21 +190,20 @@ def test_a_lower_loss_never_lowers_a_forecast(data, salience_fits, evidence):
     where = data.draw(st.lists(st.integers(0, len(row) - 1), min_size=1, max_size=30))
     lower = row.copy()
     lower[where] *= data.draw(st.floats(0, 0.99))
-    flops = np.full(2, np.nan)
     for fit in salience_fits:
-        before, after = fit.forecast(np.stack([row, lower]), flops)
+        before, after = fit.forecast(np.stack([row, lower]), evidence.facts)
         assert after >= before - 1e-6
 
 
 def test_salience_is_how_much_capability_rises_with_each_tokens_loss(salience_fits, evidence):
-    nats, flops, step = evidence.nats.astype(np.float64), evidence.flops, 1e-3
+    nats, facts, step = evidence.nats.astype(np.float64), evidence.facts, 1e-3
     for fit in salience_fits:
         found = fit.salience(evidence.nats)
         for token in np.argsort(found)[[0, len(found) // 2, -2, -1]]:
             up, down = nats.copy(), nats.copy()
             up[:, token] += step
             down[:, token] -= step
-            rise = (fit.capability(up, flops) - fit.capability(down, flops)) * fit.unit / (2 * step)
+            rise = (fit.capability(up, facts) - fit.capability(down, facts)) * fit.unit / (2 * step)
             assert rise.mean() == pytest.approx(found[token], rel=1e-3, abs=1e-6)
 
 
@@ -271,7 +262,7 @@ def test_intervals_cover_most_models_of_families_never_seen(truth, method):
     inside = []
     for fold, row in zip(folds, fits, strict=True):
         for fit, accuracy in zip(row, evidence.accuracy, strict=True):
-            capability = fit.capability(evidence.nats[fold.test], evidence.flops[fold.test])
+            capability = fit.capability(evidence.nats[fold.test], evidence.facts.take(fold.test))
             low, high = interval(fit, capability, fit.law.accuracy(capability))
             inside += list((low <= accuracy[fold.test]) & (accuracy[fold.test] <= high))
     assert np.mean(inside) > 0.7

@@ -12,7 +12,7 @@ from benchcast.methods import METHODS
 from benchcast.planted import World
 from benchcast.reproduce.ablation import count_means, family_counts
 from benchcast.reproduce.convergence import fig6
-from benchcast.reproduce.desk import Desk, held_out_errors, of_models, pick_runs, restrict
+from benchcast.reproduce.desk import Desk, held_out_errors, pick_runs, restrict
 from benchcast.reproduce.diversity import ALL_TASKS, fig8, source_errors, subsets
 from benchcast.reproduce.laws import fig4, fig7
 from benchcast.reproduce.outcome import geometric_mean, plain
@@ -194,7 +194,7 @@ def test_count_means_are_over_draws() -> None:
 
 def test_leaving_models_out_keeps_rows_together(desk: Desk) -> None:
     keep = desk.evidence.families != "twin-a"
-    small = of_models(desk.evidence, keep)
+    small = desk.evidence.of_models(keep)
     i = small.models.index("twin-b-1M@2B")
     j = desk.evidence.models.index("twin-b-1M@2B")
     assert np.array_equal(small.nats[i], desk.evidence.nats[j])

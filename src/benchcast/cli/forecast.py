@@ -185,6 +185,7 @@ def predict(
 
 def _from_study(study: Path, model: str, tasks: tuple[str, ...], *, restrict: bool) -> list[Forecast]:
     from benchcast.errors import StudyError
+    from benchcast.facts import Facts
     from benchcast.fits import load
     from benchcast.fitting import refit
     from benchcast.store import Study
@@ -197,8 +198,8 @@ def _from_study(study: Path, model: str, tasks: tuple[str, ...], *, restrict: bo
     fits: list[Fit] = [load(opened.fit_folder(name)) for name in names]
     if restrict:
         fits = [refit(opened, fit, losses) for fit in fits]
-    flops = opened.infos([model])[0].compute
-    return [fit.predict(losses, flops=flops) for fit in fits]
+    facts = Facts.of(opened.infos([model]), [s for s in opened.scores() if s.model == model])
+    return [fit.predict(losses, facts=facts) for fit in fits]
 
 
 def _from_files(folder: Path, file: Path) -> list[Forecast]:

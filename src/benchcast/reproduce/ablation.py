@@ -18,7 +18,7 @@ from benchcast.methods import METHODS
 from benchcast.methods.descent import DescentSettings
 from benchcast.methods.paper import paper
 from benchcast.records import Floats
-from benchcast.reproduce.desk import Desk, held_out_errors, of_models
+from benchcast.reproduce.desk import Desk, held_out_errors
 from benchcast.reproduce.figures import count_figure, variants_figure
 from benchcast.reproduce.outcome import Outcome, Table, cell, geometric_mean
 
@@ -165,7 +165,7 @@ def family_counts(desk: Desk) -> list[dict[str, Any]]:
 
 def _count_rows(desk: Desk, of: str, count: int, fold: Fold) -> list[dict[str, Any]]:
     keep = fold.train | fold.test
-    evidence = of_models(desk.evidence, keep)
+    evidence = desk.evidence.of_models(keep)
     own = Fold(fold.train[keep], fold.validation[keep], fold.test[keep])
     usable = all(np.ptp(a[own.train & np.isfinite(a)]) > 0 for a in evidence.accuracy)
     if not usable:

@@ -87,25 +87,12 @@ def restrict(evidence: Evidence, keep: Bools, texts: TextSet) -> Evidence:
     )
 
 
-def of_models(evidence: Evidence, keep: Bools) -> Evidence:
-    """The same evidence of some of the models: fits get cheaper, and cannot see the others."""
-    return replace(
-        evidence,
-        models=tuple(m for m, on in zip(evidence.models, keep, strict=True) if on),
-        families=evidence.families[keep],
-        nats=evidence.nats[keep],
-        accuracy=evidence.accuracy[:, keep],
-        n_items=evidence.n_items[:, keep],
-        flops=evidence.flops[keep],
-    )
-
-
 def held_out_errors(evidence: Evidence, fold: Fold, fits: Sequence[TaskFit]) -> Floats:
     """Mean squared error of each task on the test models; NaN where it cannot be said."""
     errors = []
     for fit, observed in zip(fits, evidence.accuracy, strict=True):
         rows = fold.test & np.isfinite(observed)
-        forecast = fit.forecast(evidence.nats[rows], evidence.flops[rows])
+        forecast = fit.forecast(evidence.nats[rows], evidence.facts.take(rows))
         errors.append(float(np.mean((forecast - observed[rows]) ** 2)) if rows.any() else np.nan)
     return np.array(errors)
 

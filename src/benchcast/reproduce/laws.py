@@ -52,7 +52,7 @@ def law_points(evidence: Evidence, fold: Fold, fits: Sequence[TaskFit]) -> list[
     """One row a task and model: capability, forecast and accuracy."""
     rows = []
     for fit, observed in zip(fits, evidence.accuracy, strict=True):
-        capability = fit.capability(evidence.nats, evidence.flops)
+        capability = fit.capability(evidence.nats, evidence.facts)
         forecast = fit.law.accuracy(capability)
         rows += [
             {

@@ -1,0 +1,65 @@
+"""What is known of models besides their losses: size, data, compute and scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from benchcast.records import Bools, Floats, Ints, ModelInfo, Score
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of models besides their losses, one row a model; NaN where unknown."""
+
+    families: npt.NDArray[np.str_]
+    flops: Floats
+    params: Floats
+    tokens: Floats  # trained on
+    scores: Floats  # M × benchmarks
+    benchmarks: tuple[str, ...]
+
+    @classmethod
+    def of(cls, models: Sequence[ModelInfo], scores: Sequence[Score]) -> Facts:
+        """From the rows of models.csv and scores.csv; all benchmarks that any score names."""
+        benchmarks = tuple(dict.fromkeys(s.task for s in scores))
+        table, at = np.full((len(models), len(benchmarks)), np.nan), {m.model: i for i, m in enumerate(models)}
+        for score in scores:
+            if score.model in at:
+                table[at[score.model], benchmarks.index(score.task)] = score.accuracy
+        return cls(
+            families=np.array([m.family for m in models], dtype=str),
+            flops=np.array([m.compute for m in models], np.float64),
+            params=np.array([m.params for m in models], np.float64),
+            tokens=np.array([m.tokens for m in models], np.float64),
+            scores=table,
+            benchmarks=benchmarks,
+        )
+
+    def take(self, rows: Bools | Ints) -> Facts:
+        """Those of some models."""
+        return replace(
+            self,
+            families=self.families[rows],
+            flops=self.flops[rows],
+            params=self.params[rows],
+            tokens=self.tokens[rows],
+            scores=self.scores[rows],
+        )
+
+    def score(self, benchmark: str) -> Floats:
+        """What each model scored on a benchmark."""
+        if benchmark not in self.benchmarks:
+            return np.full(len(self.flops), np.nan)
+        return self.scores[:, self.benchmarks.index(benchmark)]
+
+
+def ladder_loss(reads: Sequence[str], rows: npt.NDArray[np.floating], facts: Facts) -> Floats:
+    """Loss by parameters P and tokens D: E + A / P^a + B / D^b, the columns of `rows` being E, log A, a, log B, b."""
+    own = {name.removeprefix("ladder: "): i for i, name in enumerate(reads) if i}
+    E, log_a, a, log_b, b = np.asarray(rows, np.float64)[[own.get(str(f), 0) for f in facts.families]].T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(E + np.exp(log_a - a * np.log(facts.params)) + np.exp(log_b - b * np.log(facts.tokens)))
