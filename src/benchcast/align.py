@@ -53,7 +53,8 @@ def settle_zero_width(nats: Floats, widths: npt.NDArray[np.number], counts: Ints
     """Give the nats of zero-width tokens to the next token of the same text that has width.
 
     Those after the text's last wide token go to that one. A text with no bytes at all has no token
-    that could take them.
+    that could take them. A zero-width token without a loss (a BOS, as a rule) has none to give: it covers
+    no byte, so no byte is left without a loss by it.
     """
     empty = widths <= 0
     if not empty.any():
@@ -69,7 +70,7 @@ def settle_zero_width(nats: Floats, widths: npt.NDArray[np.number], counts: Ints
     preceding = wide[np.maximum(after - 1, 0)]
     heir = np.where((after < len(wide)) & (text_of[following] == text_of[lost]), following, preceding)
     kept = text_of[heir] == text_of[lost]
-    np.add.at(settled, heir[kept], nats[lost[kept]])
+    np.add.at(settled, heir[kept], np.nan_to_num(nats[lost[kept]], nan=0.0))
     return settled
 
 

@@ -81,14 +81,16 @@ class Fit:
             float(low[0]),
             float(high[0]),
             float(capability[0]),
-            self._remark(capability, known),
+            self._remark(capability, known, losses.model),
         )
 
-    def _remark(self, capability: npt.NDArray[np.float64], facts: Facts) -> str:
+    def _remark(self, capability: npt.NDArray[np.float64], facts: Facts, model: str) -> str:
         if self.core.law.failure:
             return f"no law: {self.core.law.failure}"
         if not np.isfinite(capability[0]):
             return self.core.lacking(facts)
+        if model in self.about.get("train", ()) or model in self.about.get("validation", ()):
+            return "seen: the fit rests on this model's own score"
         far = float(distance(self.core, capability)[0])
         if far <= 0:
             return ""

@@ -18,7 +18,7 @@ from benchcast.fits import Fit
 from benchcast.folds import SPLITS, make_folds
 from benchcast.intervals import LEVEL, spread_of
 from benchcast.methods import METHODS
-from benchcast.records import TokenLosses
+from benchcast.records import Bools, TokenLosses
 from benchcast.store import Study
 
 FEWEST_MODELS = 4
@@ -74,8 +74,10 @@ def fit_tasks(
             task.name: int((fold.train & np.isfinite(accuracy)).sum())
             for task, accuracy in zip(evidence.tasks, evidence.accuracy, strict=True)
         },
-        "train": [m for m, on in zip(evidence.models, fold.train, strict=True) if on],
-        "validation": [m for m, on in zip(evidence.models, fold.validation, strict=True) if on],
+    }
+    learned = {
+        task.name: {role: _named(evidence, on & np.isfinite(accuracy)) for role, on in _roles(fold)}
+        for task, accuracy in zip(evidence.tasks, evidence.accuracy, strict=True)
     }
     seen = evidence.nats[fold.seen]
     tokens = evidence.tokens
@@ -86,10 +88,18 @@ def fit_tasks(
             tokens.edges,
             tokens.supported,
             study.texts,
-            about,
+            about | learned[core.task.name],
         )
         for core in fits
     ]
+
+
+def _roles(fold: Fold) -> tuple[tuple[str, Bools], ...]:
+    return ("train", fold.train), ("validation", fold.validation)
+
+
+def _named(evidence: Evidence, rows: Bools) -> list[str]:
+    return [m for m, on in zip(evidence.models, rows, strict=True) if on]
 
 
 def refit(study: Study, stored: Fit, restrict: TokenLosses) -> Fit:

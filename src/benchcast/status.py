@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from benchcast.errors import StudyError
 from benchcast.fitting import FEWEST_MODELS
 from benchcast.folds import split_by_size
-from benchcast.records import Score
+from benchcast.records import Score, Task
 from benchcast.store import Study
 
 
@@ -96,6 +97,19 @@ def _scorer(study: Study) -> tuple[str, list[str]]:
     return (features[2] if features else ""), []
 
 
+def below_chance(scores: Sequence[Score], tasks: Sequence[Task]) -> list[str]:
+    """A line for every task whose scores are all no better than guessing: its chance is likely wrong."""
+    lines = []
+    for task in tasks:
+        own = [s.accuracy for s in scores if s.task == task.name]
+        if own and 0 < task.chance >= max(own):
+            lines.append(
+                f"task {task.name}: all {len(own)} scores are at or below chance ({task.chance:g}); "
+                "is chance right in study.toml? there is nothing above it to learn from"
+            )
+    return lines
+
+
 def _problems(study: Study, tasks: list[TaskStatus], scores: list[Score], with_losses: set[str]) -> list[str]:
     problems = []
     known_sources = set(study.texts.sources)
@@ -105,6 +119,7 @@ def _problems(study: Study, tasks: list[TaskStatus], scores: list[Score], with_l
             problems.append(
                 f"task {task.name}: no texts of source {', '.join(absent)}; source-token and label-token need them"
             )
+    problems += below_chance(scores, study.tasks)
     no_scores = sorted(with_losses - {s.model for s in scores})
     no_losses = sorted({s.model for s in scores} - with_losses)
     if no_scores and tasks:

@@ -35,12 +35,12 @@ def tokenized(draw: st.DrawFn, *, edges: st.SearchStrategy = cuts, missing: bool
 
 
 def naive(nats: np.ndarray, source: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Byte by byte; tokens without width first hand their loss on."""
+    """Byte by byte; tokens without width first hand their loss on, where they have one."""
     nats, width = nats.copy(), np.diff(source)
     for i in range(len(nats)):
         if width[i] == 0:
             heirs = [j for j in range(i + 1, len(nats)) if width[j]] or [j for j in range(i) if width[j]][-1:]
-            nats[heirs[0]] += nats[i]
+            nats[heirs[0]] += np.nan_to_num(nats[i])
     per_byte = np.zeros(source[-1])
     for value, (start, stop) in zip(nats, pairwise(source), strict=True):
         for byte in range(start, stop):
@@ -128,8 +128,14 @@ def test_texts_laid_end_to_end_are_regrouped_as_each_alone(texts):
     assert_allclose(together, np.concatenate(alone), rtol=1e-9, atol=1e-7)
 
 
-def test_a_zero_width_token_without_loss_leaves_its_heir_without_loss():
-    moved = regroup([np.nan, 1.0, 2.0], [0, 0, 3, 5], [0, 3, 5])
+def test_a_zero_width_token_without_loss_takes_none_from_its_neighbours():
+    # a BOS that was scored along with the text: it has no loss, and covers nothing
+    assert regroup([np.nan, 1.0, 2.0], [0, 0, 3, 5], [0, 3, 5]).tolist() == [1.0, 2.0]
+    assert regroup([1.0, np.nan, 2.0, np.nan], [0, 3, 3, 5, 5], [0, 3, 5]).tolist() == [1.0, 2.0]
+
+
+def test_a_first_token_with_width_and_no_loss_stays_missing_behind_a_bos():
+    moved = regroup([np.nan, np.nan, 2.0], [0, 0, 3, 5], [0, 3, 5])
     assert np.isnan(moved[0])
     assert moved[1] == 2.0
 

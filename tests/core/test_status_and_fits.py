@@ -18,6 +18,7 @@ from benchcast.planted import Plan, plant
 from benchcast.records import ModelInfo, Score, TokenLosses
 from benchcast.status import inspect
 from benchcast.store import Study
+from benchcast.tables import SCORE_COLUMNS, as_csv
 
 
 def test_status_names_models_that_lack_scores_or_losses(study, world):
@@ -95,13 +96,48 @@ def test_a_forecast_outside_the_training_models_says_so_and_widens(study, world)
     fit = bc.fit(study, "task0", method="all-token")
     order = np.argsort([x.nats.sum() for x in world.losses])
     strongest, weakest, middle = (world.losses[i] for i in (order[0], order[-1], order[10]))
-    inside = fit.predict(middle)
+    inside = fit.predict(scaled(middle, 1.0))
     stronger, weaker = fit.predict(scaled(strongest, 0.5)), fit.predict(scaled(weakest, 1.5))
     assert inside.remark == ""
     assert stronger.remark.startswith("extrapolation: stronger than every training model, by")
     assert weaker.remark.startswith("extrapolation: weaker than every training model, by")
     assert stronger.accuracy > inside.accuracy > weaker.accuracy
     assert weaker.high - weaker.low > 0
+
+
+def test_a_forecast_of_a_model_that_was_learned_from_says_so(study, world, cli):
+    study.add_scores([Score(world.models[0].model, "task0", 0.5)], force=True)
+    tests = [m.model for m in world.models if m.params == 64e6]
+    assert cli("fit", study.root, "--method", "all-token", "--split", "size").code == 0
+    said = {
+        m: [f["remark"] for f in json.loads(cli("predict", study.root, "--model", m, "--json").out)]
+        for m in (world.models[0].model, tests[0])
+    }
+    assert all("seen: the fit rests on this model's own score" in r for r in said[world.models[0].model])
+    assert not any("seen" in r for r in said[tests[0]])
+
+
+def test_a_model_without_a_score_of_the_task_was_not_learned_from(study, world):
+    name = world.models[0].model
+    rows = [s for s in study.scores() if (s.model, s.task) != (name, "task0")]
+    (study.root / "scores.csv").write_text(as_csv(SCORE_COLUMNS, rows), encoding="utf-8")
+    one, other = bc.fit(study, "task0", method="all-token"), bc.fit(study, "task1", method="all-token")
+    assert "seen" not in one.predict(world.losses[0]).remark
+    assert "seen" in other.predict(world.losses[0]).remark
+
+
+def test_scores_no_better_than_guessing_are_pointed_out(study, cli):
+    settings = study.root / "study.toml"
+    settings.write_text(
+        settings.read_text(encoding="utf-8").replace("chance = 0.25", "chance = 0.99"), encoding="utf-8"
+    )
+    said = "task task0: all 20 scores are at or below chance (0.99)"
+    assert said in cli("status", study.root).out
+    for command in (["fit"], ["compare", "--split", "family"], ["compare", "--split", "family", "--json"]):
+        ran = cli(command[0], study.root, "--method", "all-token", *command[1:])
+        assert ran.code == 0
+        assert f"warning: {said}" in ran.err
+        assert ran.err.count("\n") == 1
 
 
 def test_a_model_without_flops_has_no_compute_forecast(study, world):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from benchcast.evaluate import Comparison
     from benchcast.fits import Fit, Forecast
     from benchcast.records import TokenLosses
+    from benchcast.store import Study
 
 TASKS = click.option("--task", "tasks", multiple=True, help="A task of study.toml; may be given again. Default: all.")
 SPLIT = click.option(
@@ -56,6 +58,7 @@ def fit(study: Path, tasks: tuple[str, ...], method: str, split: str | None) -> 
         click.echo(describe(made))
     for line in weak:
         click.echo(f"left out: {line}")
+    _doubt(opened, [made.task for made in fits])
     click.echo(f"next: benchcast predict {study} --model NAME")
 
 
@@ -83,6 +86,15 @@ def compare(study: Path, tasks: tuple[str, ...], split: str | None, methods: tup
         print_json(found.as_json())
     else:
         print_comparison(found)
+    _doubt(opened, found.tasks)
+
+
+def _doubt(study: Study, tasks: Sequence[str]) -> None:
+    """Warn of tasks whose scores are no better than guessing."""
+    from benchcast.status import below_chance
+
+    for line in below_chance(study.scores(), [study.task(name) for name in tasks]):
+        click.echo(f"warning: {line}", err=True)
 
 
 def print_comparison(found: Comparison) -> None:
