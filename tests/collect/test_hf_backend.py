@@ -74,14 +74,14 @@ def test_small_blocks_of_rows_change_nothing(stories: Path, monkeypatch: pytest.
     scored = backend(stories)
     ids = [[1, *range(300, 340)]]
     whole = scored.score(ids)[0]
-    monkeypatch.setattr("benchcast.backends.hf.LOGIT_BYTES", 4 * 32000 * 3)
+    monkeypatch.setattr("benchcast.backends.forward.LOGIT_BYTES", 4 * 32000 * 3)
     np.testing.assert_allclose(scored.score(ids)[0], whole, atol=5e-5)
 
 
 def test_a_head_that_scales_its_logits_is_not_taken_apart(stories: Path) -> None:
     scored = backend(stories)
     plain = scored.score([[1, 300, 301]])[0]
-    assert scored._plain_head
+    assert scored._forward.plain_head
     other = backend(stories)
     whole = other._loaded.forward
 
@@ -91,7 +91,7 @@ def test_a_head_that_scales_its_logits_is_not_taken_apart(stories: Path) -> None
         return out
 
     other._loaded.forward = scaled
-    assert not other._plain_head
+    assert not other._forward.plain_head
     halved = other.score([[1, 300, 301]])[0]
     with torch.no_grad():
         expected = -torch.log_softmax(other._loaded(torch.tensor([[1, 300, 301]])).logits[0], -1)
@@ -128,20 +128,20 @@ def test_bfloat16_losses_are_float32_numbers(stories: Path) -> None:
     np.testing.assert_allclose(found, fine, atol=0.2)
 
 
-def test_models_that_look_ahead_are_refused(tmp_path: Path) -> None:
+def test_models_that_look_ahead_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = LlamaForCausalLM(LlamaConfig(vocab_size=50, hidden_size=32, num_hidden_layers=2, num_attention_heads=2))
     for p in model.parameters():
         torch.nn.init.normal_(p, std=0.7)
-    seeing = backend(tmp_path)
-    seeing._refuse_bidirectional(model)
-    whole = model.forward
+    model.save_pretrained(tmp_path)
+    assert backend(tmp_path).context == model.config.max_position_embeddings
+    whole = LlamaForCausalLM.forward
 
-    def ahead(input_ids: Any, **kwargs: Any) -> Any:
-        return whole(input_ids=input_ids.flip(1), **kwargs)
+    def ahead(self: Any, input_ids: Any, **kwargs: Any) -> Any:
+        return whole(self, input_ids=input_ids.flip(1), **kwargs)
 
-    model.forward = ahead  # type: ignore[method-assign]
+    monkeypatch.setattr(LlamaForCausalLM, "forward", ahead)
     with pytest.raises(InputError, match="LlamaForCausalLM sees tokens to the right; a causal model is needed"):
-        seeing._refuse_bidirectional(model)
+        backend(tmp_path).score([[1, 2, 3]])
 
 
 @pytest.mark.parametrize(
