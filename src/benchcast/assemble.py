@@ -51,6 +51,11 @@ def reference_tokens(texts: TextSet, edges: Ints) -> tuple[Tokens, Ints]:
     return tokens, part_of
 
 
+def reference_of(texts: TextSet, features: tuple[npt.NDArray[np.floating], Ints, str] | None) -> tuple[Tokens, Ints]:
+    """The reference tokens of a study: its scorer's, or words where there is none (see `reference_tokens`)."""
+    return reference_tokens(texts, word_edges(texts) if features is None else features[1])
+
+
 def assemble(
     texts: TextSet,
     losses: Sequence[TokenLosses],
@@ -67,8 +72,7 @@ def assemble(
     `features` is (values, edges, scorer's name). A position counts only if every model has a loss there,
     and only inside `support` where that is given.
     """
-    edges = word_edges(texts) if features is None else features[1]
-    tokens, part_of = reference_tokens(texts, edges)
+    tokens, part_of = reference_of(texts, features)
     nats = align_models(losses, tokens.edges, texts, unit=unit)
     supported = common_support(nats) if support is None else support & common_support(nats)
     if not supported.any():
@@ -77,7 +81,7 @@ def assemble(
     tokens = Tokens(tokens.edges, tokens.text, tokens.source, tokens.answer, tokens.sources, supported)
     accuracy, n_items = score_table(models, scores, tasks)
     facts = Facts.of(models, scores)
-    rows = None if np.array_equal(part_of, np.arange(len(edges) - 1)) else part_of
+    whole = features is None or np.array_equal(part_of, np.arange(len(features[1]) - 1))
     return Evidence(
         models=tuple(m.model for m in models),
         families=family_names(models),
@@ -88,7 +92,7 @@ def assemble(
         n_items=n_items,
         flops=facts.flops,
         tokens=tokens,
-        features=None if features is None else Features(features[0], rows, features[2]),
+        features=None if features is None else Features(features[0], None if whole else part_of, features[2]),
         params=facts.params,
         trained_on=facts.tokens,
         scores=facts.scores,

@@ -11,6 +11,7 @@ import numpy as np
 
 import benchcast
 from benchcast.align import align_models
+from benchcast.assemble import reference_of
 from benchcast.cells import near
 from benchcast.errors import EvidenceError, InputError
 from benchcast.evidence import Evidence, Fold
@@ -52,10 +53,7 @@ def fit_tasks(
     """
     if method not in METHODS:
         raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{near(method, METHODS)}")
-    evidence = study.evidence(tasks)
-    if restrict is not None:
-        row = align_models([restrict], evidence.tokens.edges, study.texts)[0]
-        evidence = study.evidence(tasks, support=np.isfinite(row))
+    evidence = study.evidence(tasks, support=None if restrict is None else _support_of(study, restrict))
     name, fold = _training_fold(study, evidence, split)
     evidence, weak = without_weak_tasks(evidence, [fold], asked_for=bool(tasks))
     if on_left_out is not None:
@@ -102,10 +100,26 @@ def _named(evidence: Evidence, rows: Bools) -> list[str]:
     return [m for m, on in zip(evidence.models, rows, strict=True) if on]
 
 
-def refit(study: Study, stored: Fit, restrict: TokenLosses) -> Fit:
-    """The same fit again, on the tokens that `restrict` has losses for; what was unseen stays unseen."""
-    split = None if stored.about["split"] == "everything" else stored.about["split"]
-    return fit(study, stored.task, method=stored.core.method, split=split, restrict=restrict)
+def _support_of(study: Study, losses: TokenLosses) -> Bools:
+    """The reference tokens on which a model has a loss."""
+    tokens, _ = reference_of(study.texts, study.features())
+    return np.isfinite(align_models([losses], tokens.edges, study.texts)[0])
+
+
+def refit(study: Study, stored: Sequence[Fit], restrict: TokenLosses) -> list[Fit]:
+    """The same fits again, on the tokens that `restrict` has losses for; what was unseen stays unseen.
+
+    Fits of one method and split share their passes over the losses.
+    """
+    alike: dict[tuple[str, str], list[str]] = {}
+    for old in stored:
+        alike.setdefault((old.core.method, old.about["split"]), []).append(old.task)
+    again: dict[str, Fit] = {}
+    for (method, name), tasks in alike.items():
+        split = None if name == "everything" else name
+        made = fit_tasks(study, tasks, method=method, split=split, restrict=restrict)
+        again |= {x.task: x for x in made}
+    return [again[old.task] for old in stored]
 
 
 def _training_fold(study: Study, evidence: Evidence, split: str | None) -> tuple[str, Fold]:

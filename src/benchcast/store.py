@@ -143,9 +143,7 @@ class Study:
         """Losses and scores of every model that has both, for the named tasks or all of them."""
         wanted = [self.task(name) for name in dict.fromkeys(tasks)] or list(self.tasks)
         if not wanted:
-            raise EvidenceError(
-                f"{self.root}/study.toml has no tasks; add one, such as [tasks.mmlu] with chance = 0.25"
-            )
+            raise EvidenceError(f"{self.root}/study.toml has no tasks; add one: [tasks.mmlu] with chance = 0.25")
         scores = self.scores()
         with_losses = set(self.models_with_losses())
         scored = {s.model for s in scores if s.task in {t.name for t in wanted}}

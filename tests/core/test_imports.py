@@ -166,5 +166,6 @@ def test_fitting_and_predicting_load_no_torch(planted_folder):
 def test_every_public_name_is_there():
     for name in benchcast.__all__:
         assert getattr(benchcast, name) is not None
+        assert name in dir(benchcast)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         benchcast.nonsense  # noqa: B018

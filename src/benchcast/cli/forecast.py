@@ -209,7 +209,7 @@ def _from_study(study: Path, model: str, tasks: tuple[str, ...], *, restrict: bo
         raise StudyError(f"{study}: no fits yet; run `benchcast fit {study}`")
     fits: list[Fit] = [load(opened.fit_folder(name)) for name in names]
     if restrict:
-        fits = [refit(opened, fit, losses) for fit in fits]
+        fits = refit(opened, fits, losses)
     facts = Facts.of(opened.infos([model]), [s for s in opened.scores() if s.model == model])
     return [fit.predict(losses, facts=facts) for fit in fits]
 
