@@ -10,10 +10,9 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -21,16 +20,15 @@ import pyarrow.parquet as pq
 
 import benchcast
 from benchcast.backends.agreement import Agreement, compare, pick
-from benchcast.backends.base import Backend, Nats, SequenceError, checked
-from benchcast.backends.windows import Window, batches, plan
+from benchcast.backends.base import Backend, Nats
 from benchcast.bounds import locate
-from benchcast.errors import InputError, StudyError
-from benchcast.files import file_name, write_text, write_whole
+from benchcast.errors import InputError
+from benchcast.files import file_name
 from benchcast.loss_rows import check_losses
+from benchcast.portions import Made, Portion, ask, cut, score
 from benchcast.records import Ints, TextSet, TokenLosses
+from benchcast.shards import Ledger, alone
 from benchcast.store import Study
-
-SHARD_SECONDS = 5.0  # about this much work is lost to a kill
 
 Report = Callable[[int, int], None]  # texts and tokens just done
 
@@ -88,33 +86,31 @@ class Job:
         """Ids and bounds of all texts."""
         return encode_texts(self.backend, self.study.texts)
 
-    @cached_property
-    def about(self) -> dict[str, str]:
+    def about(self, made: Made) -> dict[str, str]:
         """What the losses depend on, as stored with them."""
-        vocabulary, context = self.backend.vocabulary, self.backend.context
+        vocabulary = self.backend.vocabulary
         longest = int(self.encoded.counts.max(initial=0)) + len(vocabulary.prefix)
         return {
             "tokenizer": vocabulary.tokenizer.name,
             "bos": vocabulary.bos,
-            **self.backend.about(),
-            **({"context": str(context)} if longest > context else {}),
+            **made.about,
+            **({"context": str(made.context)} if longest > made.context else {}),
             "asked": self.backend.asked,
             "benchcast": benchcast.__version__,
         }
 
-    def ask(self, batch: Sequence[Window], backend: Backend) -> list[Nats]:
-        """A backend's answer for one batch; every number in it is checked."""
-        texts, who = self.study.texts.texts, f"model {self.model!r}, backend {backend.name}"
-        try:
-            found = backend.score([w.ids for w in batch])
-        except SequenceError as error:
-            raise InputError(f"{who}, text {texts[batch[error.index].text].id!r}: {error}") from error
-        except InputError as error:
-            raise InputError(f"{who}, {len(batch)} texts from {texts[batch[0].text].id!r} on: {error}") from error
-        if len(found) != len(batch):
-            raise InputError(f"{who}: {len(found)} answers for {len(batch)} sequences")
-        where = [f"{who}, text {texts[w.text].id!r}: the backend" for w in batch]
-        return [checked(nats, w.ids, at) for nats, w, at in zip(found, batch, where, strict=True)]
+    @property
+    def settings(self) -> dict[str, str]:
+        """What decides, before the model is loaded, whether shards are of use."""
+        vocabulary = self.backend.vocabulary
+        return {
+            "tokenizer": vocabulary.tokenizer.name,
+            "bos": vocabulary.bos,
+            "asked": f"{self.backend.name} {self.backend.asked}",
+            "benchcast": benchcast.__version__,
+            "texts": self.study.texts.digest,
+            "ids": self.encoded.digest,
+        }
 
 
 def encode_texts(backend: Backend, texts: TextSet) -> Encoded:
@@ -134,6 +130,20 @@ def encode_texts(backend: Backend, texts: TextSet) -> Encoded:
     return Encoded(ids, bounds)
 
 
+def portions(model: str, texts: TextSet, encoded: Encoded, done: set[int]) -> list[Portion]:
+    """What is left to do, cut as it always is."""
+    left = [indices for indices in cut(texts) if not done >= set(indices)]
+    return [make_portion(model, texts, encoded, indices, done) for indices in left]
+
+
+def make_portion(
+    model: str, texts: TextSet, encoded: Encoded, indices: Sequence[int], done: Collection[int] = ()
+) -> Portion:
+    """Some texts, ready to be scored anywhere."""
+    names = {i: texts.texts[i].id for i in indices}
+    return Portion(model, names, {i: tuple(encoded.ids[i]) for i in indices}, frozenset(done) & set(indices))
+
+
 def collect(
     study: Study,
     backend: Backend,
@@ -149,51 +159,50 @@ def collect(
     With a `reference` backend a few texts are scored by both, and the difference is stored.
     """
     job = Job(study, backend, (name or backend.model).strip())
+    began = time.monotonic()
     with alone(job.folder, repr(job.model)):
-        if study.losses_path(job.model).exists() and not force:
-            _refuse_other(job)
-            shutil.rmtree(job.folder, ignore_errors=True)
+        ledger = begin(job, force=force)
+        if ledger is None:
             return None
-        if force:
-            shutil.rmtree(job.folder, ignore_errors=True)
-        began, done = time.monotonic(), resume(job)
-        todo = [i for i in range(len(study.texts)) if i not in done]
-        resumed = len(done)
+        made = Made.of(backend).line
+        ledger.keep_only(made)
         if report:
-            report(resumed, 0)
+            report(ledger.resumed, 0)
         agreement = _agreement(job, reference) if reference else None
-        for shard in score(job, todo, report):
-            write_shard(job, shard)
-            done.update(shard)
-        study.add_losses([_losses(job, done, agreement)], family=family, force=force)
+        for portion in portions(job.model, study.texts, job.encoded, ledger.done):
+            for part in score(backend, portion):
+                ledger.take(made, part.rows)
+                if report:
+                    report(len(part.rows), part.tokens)
+        store(job, ledger, family=family, force=force, agreement=agreement)
+        return Collected(
+            job.model,
+            texts=len(ledger.done) - ledger.resumed,
+            resumed=ledger.resumed,
+            tokens=ledger.rows,
+            seconds=time.monotonic() - began,
+            agreement=agreement,
+        )
+
+
+def begin(job: Job, *, force: bool = False) -> Ledger | None:
+    """A ledger with what an earlier run has done; None where the losses are stored already."""
+    stored = job.study.losses_path(job.model).exists()
+    if stored and not force:
+        _refuse_other(job)
+    if stored or force:
         shutil.rmtree(job.folder, ignore_errors=True)
-        tokens = int(job.encoded.counts[todo].sum())
-        return Collected(job.model, len(todo), resumed, tokens, time.monotonic() - began, agreement)
+    return None if stored and not force else Ledger(job.folder, job.settings)
 
 
-def score(job: Job, todo: Sequence[int], report: Report | None = None) -> Iterator[dict[int, Nats]]:
-    """Nats of the texts `todo`, by index, handed over whenever some seconds' worth are finished."""
-    backend, encoded = job.backend, job.encoded
-    prefix, context = backend.vocabulary.prefix, backend.context
-    windows = {i: plan(i, encoded.ids[i], prefix, context) for i in todo}
-    nats = {i: np.full(len(encoded.ids[i]), np.nan, np.float32) for i in todo}
-    left = {i: len(own) for i, own in windows.items()}
-    ready, last = {i: nats[i] for i in todo if not left[i]}, time.monotonic()
-    everything = [w for own in windows.values() for w in own]
-    for batch in batches(everything, size=backend.batch_size, tokens=backend.batch_tokens):
-        before = len(ready)
-        for window, found in zip(batch, job.ask(batch, backend), strict=True):
-            part = found[window.skip :]
-            nats[window.text][window.first : window.first + len(part)] = part
-            left[window.text] -= 1
-            if not left[window.text]:
-                ready[window.text] = nats[window.text]
-        if report:
-            report(len(ready) - before, sum(len(w.ids) - w.skip for w in batch))
-        if time.monotonic() - last > SHARD_SECONDS:
-            yield ready
-            ready, last = {}, time.monotonic()
-    yield ready
+def store(
+    job: Job, ledger: Ledger, *, family: str = "", force: bool = False, agreement: Agreement | None = None
+) -> None:
+    """All texts are done: the losses appear in the study, the shards go."""
+    made = Made.parse(ledger.made)
+    losses = _losses(job, dict(ledger.results()), made, agreement)
+    job.study.add_losses([losses], family=family, force=force)
+    ledger.clear()
 
 
 def _refuse_other(job: Job) -> None:
@@ -208,8 +217,8 @@ def _refuse_other(job: Job) -> None:
         )
 
 
-def _losses(job: Job, done: dict[int, Nats], agreement: Agreement | None) -> TokenLosses:
-    about = job.about | ({"check": json.dumps(agreement.as_json())} if agreement else {})
+def _losses(job: Job, done: dict[int, Nats], made: Made, agreement: Agreement | None) -> TokenLosses:
+    about = job.about(made) | ({"check": json.dumps(agreement.as_json())} if agreement else {})
     texts = job.study.texts
     nats = [done[i].astype(np.float64) for i in range(len(texts))]
     where = f"collected from {job.backend.name}"
@@ -219,51 +228,10 @@ def _losses(job: Job, done: dict[int, Nats], agreement: Agreement | None) -> Tok
 def _agreement(job: Job, reference: Backend) -> Agreement:
     prefix, context = job.backend.vocabulary.prefix, min(job.backend.context, reference.context)
     picked = pick(job.encoded.ids, context - len(prefix))
-    windows = [w for i in picked for w in plan(i, job.encoded.ids[i], prefix, context)]
-    return compare(partial(job.ask, windows), job.backend, reference, len(picked))
+    portion = make_portion(job.model, job.study.texts, job.encoded, picked)
+    windows = portion.windows(prefix, context)
 
+    def ask_windows(backend: Backend) -> list[Nats]:
+        return ask(backend, portion, windows)
 
-# ---- shards: what a killed run had finished
-
-
-@contextmanager
-def alone(folder: Path, what: str) -> Iterator[None]:
-    """Hold a folder of unfinished work; a second process is told so at once."""
-    from filelock import FileLock, Timeout
-
-    folder.parent.mkdir(exist_ok=True)
-    try:
-        with FileLock(folder.with_name(f".{folder.name}.lock"), timeout=0):
-            yield
-    except Timeout as error:
-        raise StudyError(f"{folder.parent.parent}: another process is collecting {what}; let it finish") from error
-
-
-def resume(job: Job) -> dict[int, Nats]:
-    """Nats of the texts that an earlier run with the same settings finished; anything else is cleared away."""
-    settings = {**job.about, "texts": job.study.texts.digest, "ids": job.encoded.digest}
-    mark, line = job.folder / "settings.json", json.dumps(settings, sort_keys=True)
-    if not mark.is_file() or mark.read_text(encoding="utf-8") != line:
-        shutil.rmtree(job.folder, ignore_errors=True)
-        write_text(mark, line)
-        return {}
-    done: dict[int, Nats] = {}
-    for shard in sorted(job.folder.glob("*.npz")):
-        with np.load(shard, allow_pickle=False) as arrays:
-            parts = np.split(arrays["nats"], np.cumsum(arrays["counts"])[:-1])
-            done.update(zip(arrays["texts"].tolist(), parts, strict=True))
-    return done
-
-
-def write_shard(job: Job, shard: dict[int, Nats]) -> None:
-    """Keep finished texts; the file is whole or not there."""
-    if not shard:
-        return
-    order = sorted(shard)
-    counts = np.array([len(shard[i]) for i in order], np.int64)
-
-    def write(path: Path) -> None:
-        with path.open("wb") as file:
-            np.savez(file, texts=np.array(order), counts=counts, nats=np.concatenate([shard[i] for i in order]))
-
-    write_whole(job.folder / f"{order[0]}-{order[-1]}-{len(order)}-{time.time_ns()}.npz", write)
+    return compare(ask_windows, job.backend, reference, len(picked))

@@ -5,8 +5,8 @@ Axes: N tokens, D dimensions of the scorer, K kept dimensions.
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,11 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.backends.base import Backend
-from benchcast.backends.windows import Window, batches, plan
-from benchcast.collect import Encoded, Report, alone, encode_texts
+from benchcast.backends.windows import Window
+from benchcast.collect import Encoded, Report, encode_texts, portions
 from benchcast.errors import InputError
 from benchcast.files import file_name
+from benchcast.portions import Made, Part, Portion, walk
 from benchcast.records import Floats
+from benchcast.shards import Ledger, alone
 from benchcast.store import Study
 
 Rows = npt.NDArray[np.floating]
@@ -27,6 +29,9 @@ ROUNDS = 6  # of the subspace iteration; hidden states have few large directions
 SPARE = 16  # extra directions that make the wanted ones exact sooner
 DTYPES = ("float16", "float32")
 LARGEST_HALF = 65504.0
+
+# portions and the precision of states → who made them, and batches of states
+Away = Callable[[Sequence[Portion], str], Iterator[tuple[str, Part]]]
 
 
 class Scorer(Backend, Protocol):
@@ -45,62 +50,82 @@ def make_features(
     dims: int = 0,
     dtype: str = "float16",
     report: Report | None = None,
+    away: Away | None = None,
 ) -> dict[str, Any]:
-    """Store the scorer's last hidden states of all texts; returns what is said about them."""
+    """Store the scorer's last hidden states of all texts; returns what is said about them.
+
+    With `away` the work is done elsewhere, and this process does not load the scorer.
+    """
     if dtype not in DTYPES:
         raise InputError(f"--dtype {dtype}; features are stored as {' or '.join(DTYPES)}")
     encoded = encode_texts(scorer, study.texts)
-    about: dict[str, Any] = {
-        "tokenizer": scorer.vocabulary.tokenizer.name,
-        "bos": scorer.vocabulary.bos,
-        "layer": "last",
-        **{f"scorer_{key}" if key == "dtype" else key: value for key, value in scorer.about().items()},
-    }
-    label = name or scorer.model
+    if not encoded.counts.any():
+        raise InputError(f"scorer {scorer.model!r}: all texts are empty, there is nothing to make features of")
+    label, kind = name or scorer.model, "float32" if dims else dtype
     folder = study.root / "collecting" / f"{file_name(label)}%states"  # `%s` is in no escaped name
+    settings = {"asked": scorer.asked, "texts": study.texts.digest, "ids": encoded.digest, "dtype": kind}
     with alone(folder, f"the states of {label!r}"):
-        folder.mkdir(exist_ok=True)
-        kind = "float32" if dims else dtype
-        values = hidden_states(scorer, encoded, folder / "states.npy", dtype=kind, report=report)
-        about["dims"] = values.shape[1]
+        ledger = Ledger(folder, settings)
+        if away is None:
+            ledger.keep_only(Made.of(scorer).line)
+        if report:
+            report(ledger.resumed, 0)
+        work = [p for p in portions(label, study.texts, encoded, ledger.done) if p.left]
+        for made, part in (away or partial(_here, scorer))(work, kind):
+            ledger.take(made, part.rows)
+            if report:
+                report(len(part.rows), part.tokens)
+        values = _lay_out(ledger, encoded, folder / "states.npy")
+        about = _about(scorer, Made.parse(ledger.made)) | {"dims": values.shape[1]}
         if dims:
             values, kept = reduce(values, dims, seed=study.seed)
-            about["reduced_to"], about["kept_variance"] = dims, round(kept, 6)
+            about |= {"reduced_to": dims, "kept_variance": round(kept, 6)}
         study.add_features(label, narrow(values, dtype), encoded.edges(study.texts), about=about)
-        shutil.rmtree(folder)
+        ledger.clear()
     return {**about, "tokens": len(values)}
 
 
-def hidden_states(
-    scorer: Scorer, encoded: Encoded, path: Path, *, dtype: str = "float32", report: Report | None = None
-) -> Rows:
-    """States of all tokens, texts end to end (N × D), memory-mapped from `path`.
+def _about(scorer: Scorer, made: Made) -> dict[str, Any]:
+    vocabulary = scorer.vocabulary
+    own = {f"scorer_{key}" if key == "dtype" else key: value for key, value in made.about.items()}
+    return {"tokenizer": vocabulary.tokenizer.name, "bos": vocabulary.bos, "layer": "last", **own}
+
+
+def _here(scorer: Scorer, work: Sequence[Portion], dtype: str) -> Iterator[tuple[str, Part]]:
+    """The states of all portions, one after the other."""
+    made = Made.of(scorer).line
+    for portion in work:
+        for part in states(scorer, portion, dtype):
+            yield made, part
+
+
+def states(scorer: Scorer, portion: Portion, dtype: str) -> Iterator[Part]:
+    """Hidden states of the portion's texts, batch by batch.
 
     The state of a token is the one at its own position, when the model has just read it.
     """
-    prefix, context = scorer.vocabulary.prefix, scorer.context
+
+    def answer(batch: Sequence[Window]) -> list[Rows]:
+        found = scorer.hidden([w.ids for w in batch])
+        for window, rows in zip(batch, found, strict=True):
+            if len(rows) != len(window.ids) or not np.isfinite(rows).all():
+                raise InputError(f"scorer {scorer.model!r}: hidden states are missing or not finite; try dtype=float32")
+        return [narrow(rows, dtype) for rows in found]
+
+    return walk(scorer, portion, answer)
+
+
+def _lay_out(ledger: Ledger, encoded: Encoded, path: Path) -> Rows:
+    """States of all tokens, texts end to end (N × D), memory-mapped from `path`."""
     starts = np.concatenate([[0], np.cumsum(encoded.counts)])
-    windows = [w for i, ids in enumerate(encoded.ids) for w in plan(i, ids, prefix, context)]
-    if not windows:
-        raise InputError(f"scorer {scorer.model!r}: all texts are empty, there is nothing to make features of")
-    states: Rows | None = None
-    for batch in batches(windows, size=scorer.batch_size, tokens=scorer.batch_tokens):
-        for window, found in zip(batch, scorer.hidden([w.ids for w in batch]), strict=True):
-            if states is None:
-                shape = (int(starts[-1]), found.shape[1])
-                states = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape)
-            _place(states, window, found, int(starts[window.text]), scorer.model)
-        if report:
-            report(sum(w.first == 0 for w in batch), sum(len(w.ids) - w.skip for w in batch))
-    assert states is not None
-    return states
-
-
-def _place(states: Rows, window: Window, found: npt.NDArray[np.float32], start: int, model: str) -> None:
-    if len(found) != len(window.ids) or not np.isfinite(found).all():
-        raise InputError(f"scorer {model!r}: hidden states are missing or not finite; try dtype=float32")
-    part = narrow(found[window.skip :], str(states.dtype))
-    states[start + window.first : start + window.first + len(part)] = part
+    values: Rows | None = None
+    for index, rows in ledger.results():
+        if values is None:
+            shape = (int(starts[-1]), rows.shape[1])
+            values = np.lib.format.open_memmap(path, mode="w+", dtype=rows.dtype, shape=shape)
+        values[starts[index] : starts[index + 1]] = rows
+    assert values is not None
+    return values
 
 
 def narrow(values: Rows, dtype: str) -> Rows:

@@ -19,9 +19,11 @@ from hypothesis import strategies as st
 
 from benchcast.backends.base import Nats
 from benchcast.backends.windows import batches, plan
-from benchcast.collect import Job, collect, resume, write_shard
+from benchcast.collect import Job, collect
 from benchcast.errors import InputError, StudyError
+from benchcast.portions import Made
 from benchcast.records import Text, TextSet
+from benchcast.shards import Ledger
 from benchcast.store import Study
 
 
@@ -110,10 +112,12 @@ def test_a_run_goes_on_from_the_shards_of_the_one_before(tmp_path: Path) -> None
     whole = make(tmp_path / "whole")
     collect(whole, FakeBackend())
     job = Job(study, FakeBackend(), "fake-1")
-    assert resume(job) == {}
+    ledger = Ledger(job.folder, job.settings)
+    assert not ledger.done
     reference = whole.losses("fake-1")
     parts = np.split(reference.nats.astype(np.float32), np.cumsum(reference.counts)[:-1])
-    write_shard(job, {i: parts[i] for i in (0, 3, 7)})
+    ledger.take(Made.of(job.backend).line, {i: parts[i] for i in (0, 3, 7)})
+    ledger.flush()
     backend = FakeBackend()
     done = collect(study, backend)
     assert done is not None
@@ -124,21 +128,58 @@ def test_a_run_goes_on_from_the_shards_of_the_one_before(tmp_path: Path) -> None
 def test_shards_of_other_settings_are_not_mixed_in(tmp_path: Path) -> None:
     study = make(tmp_path / "s")
     job = Job(study, FakeBackend(bos=False), "fake-1")
-    resume(job)
-    write_shard(job, {0: np.full(len(job.encoded.ids[0]), 99.0, np.float32)})
+    ledger = Ledger(job.folder, job.settings)
+    ledger.take(Made.of(job.backend).line, {0: np.full(len(job.encoded.ids[0]), 99.0, np.float32)})
+    ledger.flush()
     done = collect(study, FakeBackend())
     assert done is not None
     assert done.resumed == 0
     assert study.losses("fake-1").nats.max() < 10
 
 
+def test_shards_of_an_older_version_of_a_library_are_not_mixed_in(tmp_path: Path) -> None:
+    study = make(tmp_path / "s")
+    job = Job(study, FakeBackend(), "fake-1")
+    ledger = Ledger(job.folder, job.settings)
+    older = Made({**job.backend.about(), "backend_version": "0"}, job.backend.context)
+    ledger.take(older.line, {0: np.full(len(job.encoded.ids[0]), 99.0, np.float32)})
+    ledger.flush()
+    done = collect(study, FakeBackend())
+    assert done is not None
+    assert done.resumed == 0
+    assert study.losses("fake-1").nats.max() < 10
+
+
+def test_a_run_that_was_stopped_makes_the_batches_of_one_that_was_not(tmp_path: Path) -> None:
+    """A loss depends on its neighbours in a batch in the last bits, so neighbours must not change."""
+
+    class Neighbourly(FakeBackend):
+        def score(self, sequences: list[list[int]]) -> list[Nats]:  # type: ignore[override]
+            shift = sum(map(len, sequences)) / 1000
+            return [n + np.float32(shift) for n in super().score(sequences)]
+
+    study, whole = make(tmp_path / "s", 50), make(tmp_path / "whole", 50)
+    collect(whole, Neighbourly())
+    job = Job(study, Neighbourly(), "fake-1")
+    reference = whole.losses("fake-1")
+    parts = np.split(reference.nats.astype(np.float32), np.cumsum(reference.counts)[:-1])
+    ledger = Ledger(job.folder, job.settings)
+    ledger.take(Made.of(job.backend).line, {i: parts[i] for i in range(0, 50, 3)})
+    ledger.flush()
+    backend = Neighbourly()
+    done = collect(study, backend)
+    assert done is not None
+    assert (done.resumed, done.texts) == (17, 33)
+    np.testing.assert_array_equal(study.losses("fake-1").nats, reference.nats)
+
+
 KILLED = """
 import sys
 sys.path.insert(0, {here!r})
 from fake import FakeBackend
-from benchcast import collect
+from benchcast import collect, shards
 from benchcast.store import Study
-collect.SHARD_SECONDS = 0.0
+shards.SHARD_SECONDS = 0.0
 collect.collect(Study.open({root!r}), FakeBackend(batch_size=1, pause=0.004))
 """
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from fake import BOS, FakeBackend
 
@@ -85,3 +87,25 @@ def test_states_too_large_for_float16_are_an_error() -> None:
 def test_an_unknown_precision_is_an_error(study: Study) -> None:
     with pytest.raises(InputError, match="features are stored as float16 or float32"):
         make_features(study, FakeBackend(), dtype="int8")
+
+
+def test_states_that_were_made_before_a_kill_are_not_made_again(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchcast.shards.SHARD_SECONDS", 0.0)
+
+    class Killed(FakeBackend):
+        def hidden(self, sequences: Sequence[Sequence[int]]) -> list[npt.NDArray[np.float32]]:
+            if self.sent:
+                raise KeyboardInterrupt
+            self.sent += sequences
+            return super().hidden(sequences)
+
+    whole = Study.create(study.root.parent / "whole", study.texts)
+    make_features(whole, FakeBackend(batch_size=1))
+    with pytest.raises(KeyboardInterrupt):
+        make_features(study, Killed(batch_size=1))
+    seen: list[tuple[int, int]] = []
+    make_features(study, FakeBackend(batch_size=1), report=lambda *done: seen.append(done))
+    assert seen[0] == (1, 0), "the longest text was done before"
+    assert sum(texts for texts, _ in seen[1:]) == 2
+    for a, b in zip(study.features() or (), whole.features() or (), strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -1,0 +1,122 @@
+"""Shards: what an unfinished run has done so far, in files that are whole or not there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchcast.errors import StudyError
+from benchcast.files import write_text, write_whole
+
+Rows = npt.NDArray[Any]
+SHARD_SECONDS = 5.0  # about this much work is lost to a kill
+SHARD_BYTES = 256 << 20  # results are not held in memory beyond this
+
+
+class Ledger:
+    """Results by text as they come in; every few seconds what is new goes into a shard.
+
+    `made` is what the maker of the results says of itself. Results are kept only as long as settings and
+    maker stay the same.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
+        self.folder, self.settings = folder, json.dumps(settings, sort_keys=True)
+        self.done: set[int] = set()  # indices of texts
+        self.made = ""
+        self.rows = 0  # taken in by this run
+        self._fresh: dict[int, Rows] = {}
+        self._bytes, self._wrote = 0, time.monotonic()
+        self._open()
+        self.resumed = len(self.done)
+
+    def _open(self) -> None:
+        mark = self.folder / "settings.json"
+        if mark.is_file() and mark.read_text(encoding="utf-8") == self.settings:
+            heads = [_head(shard) for shard in self._shards()]
+            if len({made for made, _ in heads}) == 1:
+                self.made, self.done = heads[0][0], {i for _, own in heads for i in own}
+                return
+        self.clear()
+        write_text(mark, self.settings)
+
+    def take(self, made: str, results: Mapping[int, Rows]) -> None:
+        """Add finished texts; what another maker did before is forgotten."""
+        self.keep_only(made)
+        self.done.update(results)
+        self._fresh.update(results)
+        self.rows += sum(map(len, results.values()))
+        self._bytes += sum(r.nbytes for r in results.values())
+        if time.monotonic() - self._wrote > SHARD_SECONDS or self._bytes > SHARD_BYTES:
+            self.flush()
+
+    def keep_only(self, made: str) -> None:
+        """Forget what was made in another way, such as by an older version of a library."""
+        if self.made != made and self.done:
+            self.clear()
+            write_text(self.folder / "settings.json", self.settings)
+            self.done, self._fresh, self.resumed, self.rows = set(), {}, 0, 0
+        self.made = made
+
+    def flush(self) -> None:
+        """Put what is new into a shard."""
+        if self._fresh:
+            _write(self.folder, self.made, self._fresh)
+        self._fresh, self._bytes, self._wrote = {}, 0, time.monotonic()
+
+    def results(self) -> Iterator[tuple[int, Rows]]:
+        """Every finished text once, from the files; one shard is in memory at a time."""
+        self.flush()
+        seen: set[int] = set()
+        for shard in self._shards():
+            with np.load(shard, allow_pickle=False) as arrays:
+                parts = np.split(arrays["rows"], np.cumsum(arrays["counts"])[:-1])
+                for index, rows in zip(arrays["texts"].tolist(), parts, strict=True):
+                    if index not in seen:
+                        yield index, rows
+                    seen.add(index)
+
+    def clear(self) -> None:
+        """Remove all files."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _shards(self) -> list[Path]:
+        return sorted(self.folder.glob("*.npz"))
+
+
+def _head(shard: Path) -> tuple[str, list[int]]:
+    with np.load(shard, allow_pickle=False) as arrays:
+        return str(arrays["made"]), arrays["texts"].tolist()
+
+
+def _write(folder: Path, made: str, results: Mapping[int, Rows]) -> None:
+    order = sorted(results)
+    counts = np.array([len(results[i]) for i in order], np.int64)
+    rows = np.concatenate([results[i] for i in order])
+
+    def write(path: Path) -> None:
+        with path.open("wb") as file:
+            np.savez(file, texts=np.array(order), counts=counts, rows=rows, made=np.array(made))
+
+    write_whole(folder / f"{order[0]}-{order[-1]}-{len(order)}-{time.time_ns()}.npz", write)
+
+
+@contextmanager
+def alone(folder: Path, what: str) -> Iterator[None]:
+    """Hold a folder of unfinished work; a second process is told so at once."""
+    from filelock import FileLock, Timeout
+
+    folder.parent.mkdir(exist_ok=True)
+    try:
+        with FileLock(folder.with_name(f".{folder.name}.lock"), timeout=0):
+            yield
+    except Timeout as error:
+        raise StudyError(f"{folder.parent.parent}: another process is collecting {what}; let it finish") from error
