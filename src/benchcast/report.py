@@ -11,6 +11,7 @@ import numpy as np
 import benchcast
 from benchcast.evaluate import Comparison
 from benchcast.files import write_text
+from benchcast.methods import BASELINES
 from benchcast.store import Study
 
 SHOWN = ("salience", "paper", "label-token", "all-token")
@@ -49,7 +50,7 @@ def verdict(found: Comparison, task: str) -> str:
     """One sentence: how good the first method is, against which baseline, and where not to trust it."""
     first = found.methods[0]
     mine = found.measures(task, first)
-    others = {m: found.measures(task, m)["mse"] for m in found.methods if m not in ("salience", "paper", "ridge")}
+    others = {m: found.measures(task, m)["mse"] for m in found.methods if m in BASELINES}
     others = {m: e for m, e in others.items() if math.isfinite(e)}
     if not math.isfinite(mine["mse"]):
         return f"{task}: no forecast."

@@ -26,7 +26,7 @@ OUT = click.option(
     help="Folder for the numbers (JSON) and figures (PNG, SVG).",
 )
 RUNS = click.option("--runs", metavar="A,B", help="The two families. Default: the first two named like oak-a, oak-b.")
-METHOD = click.option("--method", default="salience", show_default=True, help="salience, paper, ridge or a baseline.")
+METHOD = click.option("--method", default="salience", show_default=True, help="A column of `benchcast compare`.")
 
 
 def _command(name: str) -> Callable[[Callable[..., Any]], click.Command]:

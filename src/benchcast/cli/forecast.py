@@ -30,7 +30,7 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.command()
 @STUDY
 @TASKS
-@click.option("--method", default="salience", show_default=True, help="salience, paper, ridge or a baseline.")
+@click.option("--method", default="salience", show_default=True, help="A column of `benchcast compare`.")
 @click.option(
     "--split",
     type=click.Choice(["column", "size", "family"]),

@@ -1,8 +1,6 @@
 """What the score tables alone can tell: forecasts of a benchmark from the others, without any loss.
 
-The observational scaling law (Ruan et al. 2024): principal components of the other benchmarks' scores,
-then a sigmoid of their weighted sum. The models to forecast must have been run on the other benchmarks.
-Axes: M models, T tasks, K components.
+Axes: M models, T tasks.
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import least_squares
 
 from benchcast.assemble import score_table
 from benchcast.errors import EvidenceError
@@ -19,11 +16,10 @@ from benchcast.evaluate import measure
 from benchcast.evidence import Fold
 from benchcast.folds import make_folds
 from benchcast.law import sigmoid
+from benchcast.methods.observational import COMPONENTS, regress_on_components
 from benchcast.records import Bools, Floats, ModelInfo, Score, Task
 
-COMPONENTS = 3
 ALIKE = {"ceval": ("cmmlu",), "cmmlu": ("ceval",)}  # one capability asked twice
-STEEPEST = 30.0  # log-odds per standard deviation of a component
 
 Forecaster = Callable[[Floats, int, float, Bools], Floats]  # accuracies T × M, task, chance, seen → M forecasts
 
@@ -60,31 +56,9 @@ def observational(
     k = min(components, len(others))
     if learn.sum() < k + 2:
         raise EvidenceError(f"observational: {learn.sum()} models have all scores, {k} components need {k + 2}")
-    scores = principal_components(table, learn, k)
-    weights = _fit(scores[learn], accuracy[task][learn], chance)
-    forecast = chance + (1 - chance) * sigmoid(scores @ weights[1:] + weights[0])
+    weights, offset = regress_on_components(table, accuracy[task], chance, learn, k)
+    forecast = chance + (1 - chance) * sigmoid(table @ weights + offset)
     return np.where(whole, forecast, np.nan)
-
-
-def principal_components(table: Floats, learn: Bools, k: int) -> Floats:
-    """Scores of all models on the first components of the learning models, each of unit variance there."""
-    centred = table - table[learn].mean(axis=0)
-    _, _, axes = np.linalg.svd(centred[learn], full_matrices=False)
-    scores = centred @ axes[:k].T
-    return np.asarray(scores / np.maximum(scores[learn].std(axis=0), 1e-12))
-
-
-def _fit(scores: Floats, accuracy: Floats, chance: float) -> Floats:
-    """Offset and weights by least squares in accuracy, from a regression of the log-odds."""
-    design = np.column_stack([np.ones(len(scores)), scores])
-    share = np.clip((accuracy - chance) / (1 - chance), 0.02, 0.98)
-    start, *_ = np.linalg.lstsq(design, np.log(share / (1 - share)), rcond=None)
-
-    def residuals(w: Floats) -> Floats:
-        return np.asarray(chance + (1 - chance) * sigmoid(design @ w) - accuracy)
-
-    start = np.clip(start, -STEEPEST, STEEPEST)
-    return np.asarray(least_squares(residuals, start, bounds=(-STEEPEST - 1, STEEPEST + 1)).x)
 
 
 def baselines(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +11,12 @@ import numpy as np
 
 from benchcast.errors import EvidenceError
 from benchcast.evaluate import Comparison
+from benchcast.methods import BASELINES, PEERS
 from benchcast.reproduce.desk import Desk
 from benchcast.reproduce.figures import error_figure
 from benchcast.reproduce.outcome import Outcome, Table, cell, geometric_mean
 
-LEARNED = ("salience", "paper", "ridge")  # all other methods are baselines
+ALL_TOKEN = ("all-token",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +31,9 @@ class Errors:
     noise: dict[str, float]  # by task: what score noise alone leaves
     models: int  # held out
 
-    def best_baseline(self, task: str) -> str:
-        """The baseline that errs least on a task."""
-        known = {m: e for m, e in self.mse[task].items() if m not in LEARNED and math.isfinite(e)}
+    def best(self, task: str, among: Sequence[str]) -> str:
+        """The method of these that errs least on a task; empty where none has a forecast."""
+        known = {m: e for m, e in self.mse[task].items() if m in among and math.isfinite(e)}
         return min(known, key=lambda m: known[m]) if known else ""
 
     def gain(self, task: str, method: str, over: str) -> float:
@@ -39,9 +41,9 @@ class Errors:
         mine, theirs = self.mse[task].get(method, math.nan), self.mse[task].get(over, math.nan)
         return theirs / mine if mine > 0 else math.nan
 
-    def mean_gain(self, method: str, over: str | None = None) -> float:
-        """Geometric mean of the gain over tasks; by default over each task's best baseline."""
-        return geometric_mean([self.gain(t, method, over or self.best_baseline(t)) for t in self.tasks])
+    def mean_gain(self, method: str, among: Sequence[str]) -> float:
+        """Geometric mean over tasks of the gain over the best of these on each task."""
+        return geometric_mean([self.gain(t, method, self.best(t, among)) for t in self.tasks])
 
 
 def errors_of(found: Comparison) -> Errors:
@@ -83,9 +85,11 @@ def numbers_of(errors: Errors) -> dict[str, Any]:
         "mse": errors.mse,
         "r2": errors.r2,
         "noise_floor": errors.noise,
-        "best_baseline": {t: errors.best_baseline(t) for t in errors.tasks},
-        "gain_over_all_token": {m: errors.mean_gain(m, "all-token") for m in errors.methods},
-        "gain_over_best_baseline": {m: errors.mean_gain(m) for m in errors.methods},
+        "best_baseline": {t: errors.best(t, BASELINES) for t in errors.tasks},
+        "best_peer": {t: errors.best(t, PEERS) for t in errors.tasks},
+        "gain_over_all_token": {m: errors.mean_gain(m, ALL_TOKEN) for m in errors.methods},
+        "gain_over_best_baseline": {m: errors.mean_gain(m, BASELINES) for m in errors.methods},
+        "gain_over_best_peer": {m: errors.mean_gain(m, PEERS) for m in errors.methods},
         "r2_gain_over_all_token": {
             t: {m: r - row.get("all-token", math.nan) for m, r in row.items()} for t, row in errors.r2.items()
         },
@@ -110,8 +114,10 @@ def tables_of(errors: Errors) -> tuple[Table, Table]:
         least = min((e for e in errors.mse[task].values() if math.isfinite(e)), default=math.nan)
         cells = [("*" if e == least else "") + cell(e) for e in errors.mse[task].values()]
         rows.append((task, *cells, cell(errors.noise[task])))
-    rows.append(("gain over all-token", *(cell(errors.mean_gain(m, "all-token"), ".1f") for m in errors.methods), ""))
-    rows.append(("gain over best baseline", *(cell(errors.mean_gain(m), ".2f") for m in errors.methods), ""))
+    for name, among, form in (("all-token", ALL_TOKEN, ".1f"), ("best baseline", BASELINES, ".2f")):
+        rows.append((f"gain over {name}", *(cell(errors.mean_gain(m, among), form) for m in errors.methods), ""))
+    if set(PEERS) & set(errors.methods):
+        rows.append(("gain over best peer", *(cell(errors.mean_gain(m, PEERS), ".2f") for m in errors.methods), ""))
     mse = Table(("test MSE", *errors.methods, "noise floor"), tuple(rows), title)
     r2 = []
     for task in errors.tasks:
@@ -127,7 +133,7 @@ def sentence(errors: Errors) -> str:
     first = errors.methods[0]
     wins = sum(errors.mse[t][first] <= min(errors.mse[t].values()) for t in errors.tasks)
     return (
-        f"split by {errors.split}: {first} errs {cell(errors.mean_gain(first, 'all-token'), '.1f')} times less than "
-        f"all-token and {cell(errors.mean_gain(first), '.2f')} times less than each task's best baseline "
+        f"split by {errors.split}: {first} errs {cell(errors.mean_gain(first, ALL_TOKEN), '.1f')} times less than "
+        f"all-token and {cell(errors.mean_gain(first, BASELINES), '.2f')} times less than each task's best baseline "
         f"(geometric means); least error of all on {wins} of {len(errors.tasks)} tasks"
     )

@@ -1,0 +1,90 @@
+"""The method `perplexity-correlations`: each text weighs by how its loss orders models (Thrush et al. 2024).
+
+The estimators are those of the authors' package: U-statistics of a single-index model, error = f(⟨weights, losses⟩)
+with f rising and unknown. They find weights up to scale, so a law is fitted on top to get accuracies.
+Axes: M models, S texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from scipy.stats import rankdata
+
+from benchcast.evidence import Evidence, Fold, TaskFit
+from benchcast.law import fit_law
+from benchcast.methods.judging import judge
+from benchcast.methods.logistic import law_forecasts
+from benchcast.methods.pertext import spread_over_tokens, text_losses
+from benchcast.records import Bools, Floats
+
+
+def sign(x: Floats, error: Floats) -> Floats:
+    """Mean over pairs of models of sign(error difference) × loss difference (Chen and Banerjee 2017)."""
+    n = len(error)
+    wins = np.sign(np.subtract.outer(error, error)).sum(axis=1)
+    return np.asarray(2 * wins @ x / (n * (n - 1)))
+
+
+def sign_rank(ranks: Floats, error: Floats) -> Floats:
+    """The same with a loss replaced by its rank among the models: robust to odd losses. The package's `sign_cdf`."""
+    return sign(ranks / len(ranks), error)
+
+
+def rank(ranks: Floats, error: Floats) -> Floats:
+    """Spearman's rank correlation of each text's loss with the error. The package's `spearmanr`."""
+    n = len(error)
+    gaps = ((rankdata(error)[:, None] - ranks) ** 2).sum(axis=0)
+    return np.asarray(1 - 6 * gaps / (n * (n**2 - 1)))
+
+
+ESTIMATORS: dict[str, Callable[[Floats, Floats, Floats], Floats]] = {
+    "rank": lambda x, ranks, error: rank(ranks, error),
+    "sign of ranks": lambda x, ranks, error: sign_rank(ranks, error),
+    "sign": lambda x, ranks, error: sign(x, error),
+}
+
+
+def perplexity_correlations(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
+    """Weights of texts; the estimator is chosen on training families left out in turn."""
+    losses = text_losses(evidence)
+    ranked: dict[bytes, Floats] = {}  # folds and tasks share their sets of models
+
+    def ranks(learn: Bools) -> Floats:
+        key = learn.tobytes()
+        if key not in ranked:
+            ranked[key] = rankdata(losses[learn], axis=0)
+        return ranked[key]
+
+    def weigh(learn: Bools, observed: Floats) -> Floats:
+        """Weights of the texts under every estimator."""
+        x, r, error = losses[learn], ranks(learn), 1 - observed[learn]
+        varies = np.ptp(x, axis=0) > 0
+        return np.stack([np.where(varies, estimate(x, r, error), 0.0) for estimate in ESTIMATORS.values()])
+
+    return [[_fit(evidence, fold, t, losses, weigh) for t in range(len(evidence.tasks))] for fold in folds]
+
+
+def _fit(evidence: Evidence, fold: Fold, t: int, losses: Floats, weigh: Callable[[Bools, Floats], Floats]) -> TaskFit:
+    task, observed = evidence.tasks[t], evidence.accuracy[t]
+    known = fold.seen & np.isfinite(observed)
+
+    def forecasts(sets: Sequence[Bools]) -> Floats:
+        capability = np.stack([weigh(learn, observed) @ losses.T for learn in sets])
+        return law_forecasts(capability, observed, task.chance, sets)
+
+    judged = judge(forecasts, observed, known, evidence.families)
+    weights = weigh(known, observed)[judged.best]
+    capability = losses @ weights
+    return TaskFit(
+        task=task,
+        method="perplexity-correlations",
+        reads=("nats",),
+        weights=spread_over_tokens(evidence, weights),
+        unit=1.0,
+        law=fit_law(capability[known], observed[known], task.chance),
+        honest=judged.honest,
+        range=(float(capability[known].min()), float(capability[known].max())),
+        notes={"estimator": list(ESTIMATORS)[judged.best]},
+    )

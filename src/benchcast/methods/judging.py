@@ -1,0 +1,50 @@
+"""Choose between forms of a forecast on training families left out in turn, and say how far the chosen one misses.
+
+Axes: I sets of learning models, C candidates, M models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from benchcast.evidence import HonestErrors
+from benchcast.folds import inner_folds
+from benchcast.records import Bools, Floats
+
+LEFT_OUT = "training families left out in turn"
+
+Forecasts = Callable[[Sequence[Bools]], Floats]  # sets of learning models → forecasts of all models (I × C × M)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The candidate that errs least on left-out families, and the errors of one chosen without them."""
+
+    best: int
+    honest: HonestErrors
+
+
+def judge(forecasts: Forecasts, observed: Floats, known: Bools, families: npt.NDArray[np.str_]) -> Judgement:
+    """Leave each family of the known models out in turn; every family counts the same."""
+    hidden = inner_folds(families, known)
+    if len(hidden) < 2:
+        return Judgement(0, HonestErrors(np.zeros(0), np.zeros(0, families.dtype), LEFT_OUT))
+    made = forecasts([known & ~h for h in hidden])
+    errors = np.concatenate([made[i][:, h] - observed[h] for i, h in enumerate(hidden)], axis=1)
+    who = np.concatenate([families[h] for h in hidden])
+    part = np.repeat(np.arange(len(hidden)), [h.sum() for h in hidden])
+    honest = np.empty(len(who))
+    for i in range(len(hidden)):  # a candidate chosen by a family's own errors would err too little on it
+        others = part != i
+        honest[~others] = errors[_least(errors[:, others], who[others])][~others]
+    return Judgement(_least(errors, who), HonestErrors(honest, who, LEFT_OUT))
+
+
+def _least(errors: Floats, families: npt.NDArray[np.str_]) -> int:
+    """The candidate (row of errors) with the least squared error; every family counts the same."""
+    _, family, counts = np.unique(families, return_inverse=True, return_counts=True)
+    return int(np.argmin(errors**2 @ (1 / counts[family])))

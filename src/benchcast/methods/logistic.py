@@ -1,0 +1,174 @@
+"""The method `logistic-4`: a logistic curve of loss with free floor and ceiling, and the fits of such curves.
+
+Accuracy of many benchmarks levels off below 1, and small models may sit above or below chance. Fits of many
+curves at once: a grid of slopes and midpoints, floor and ceiling in closed form at each, then damped
+Gauss–Newton steps in all four. Axes: P problems (sets of models × candidates), G grid points, M models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from benchcast.evidence import Evidence, Fold, TaskFit, weighted_loss
+from benchcast.law import STEEPEST, SigmoidLaw, fit_laws, sigmoid
+from benchcast.methods.baselines import own_tokens
+from benchcast.methods.judging import judge
+from benchcast.records import Bools, Floats, Task
+
+SLOPES = -np.array([0.5, 1.0, 2.0, 4.0, 8.0, 16.0])  # log-odds per standard deviation of loss
+MIDPOINTS = np.linspace(-2.0, 2.0, 9)
+STEPS = 40
+LEAST_RISE = 0.01  # of ceiling over floor
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """Fitted curves: accuracy = floor + rise × sigmoid(slope × loss + offset); one of each per problem."""
+
+    slope: Floats
+    offset: Floats
+    floor: Floats
+    rise: Floats
+
+    def accuracy(self, loss: Floats) -> Floats:
+        """Of P × M losses."""
+        s = sigmoid(self.slope[:, None] * loss + self.offset[:, None])
+        return np.asarray(self.floor[:, None] + self.rise[:, None] * s)
+
+    def law(self, p: int) -> SigmoidLaw:
+        """One of them."""
+        floor, ceiling = float(self.floor[p]), float(self.floor[p] + self.rise[p])
+        return SigmoidLaw(float(self.slope[p]), float(self.offset[p]), floor, ceiling=ceiling)
+
+
+def fit_curves(loss: Floats, accuracy: Floats, learn: Bools) -> Curves:
+    """One falling curve per row of `loss` (P × M) on the models of the same row of `learn`."""
+    weight = learn / learn.sum(axis=1, keepdims=True)
+    x, a = np.where(learn, loss, 0.0), np.where(learn, accuracy, 0.0)
+    mean = (weight * x).sum(axis=1, keepdims=True)
+    spread = np.sqrt((weight * (x - mean) ** 2).sum(axis=1, keepdims=True))
+    spread = np.where(spread > 0, spread, 1.0)
+    z = (x - mean) / spread
+    theta = _refine(_grid(z, a, weight), z, a, weight)
+    slope = theta[:, 0] / spread[:, 0]
+    return Curves(slope, theta[:, 1] - slope * mean[:, 0], theta[:, 2], theta[:, 3])
+
+
+def _grid(z: Floats, a: Floats, weight: Floats) -> Floats:
+    """Slope, offset, floor and rise (P × 4) of the best grid point."""
+    slope, middle = (g.ravel() for g in np.meshgrid(SLOPES, MIDPOINTS))
+    s = sigmoid(slope[:, None] * (z[:, None] - middle[:, None]))
+    w = weight[:, None]
+    s_mean, a_mean = (w * s).sum(axis=2), (w * a[:, None]).sum(axis=2)
+    cross = (w * s * a[:, None]).sum(axis=2) - s_mean * a_mean
+    rise = cross / np.maximum((w * s**2).sum(axis=2) - s_mean**2, 1e-12)
+    floor = np.clip(a_mean - rise * s_mean, 0.0, 1.0 - LEAST_RISE)
+    rise = np.clip(rise, LEAST_RISE, 1.0 - floor)
+    error = (w * (floor[..., None] + rise[..., None] * s - a[:, None]) ** 2).sum(axis=2)
+    best, row = np.argmin(error, axis=1), np.arange(len(z))
+    return np.stack([slope[best], -slope[best] * middle[best], floor[row, best], rise[row, best]], axis=1)
+
+
+def _refine(theta: Floats, z: Floats, a: Floats, weight: Floats) -> Floats:
+    """Damped Gauss–Newton steps that stay within bounds; each problem has a damping of its own."""
+
+    def residual(at: Floats) -> tuple[Floats, Floats, Floats]:
+        s = sigmoid(at[:, :1] * z + at[:, 1:2])
+        r = at[:, 2:3] + at[:, 3:] * s - a
+        return s, r, (weight * r**2).sum(axis=1)
+
+    damping = np.full(len(z), 1e-2)
+    s, r, error = residual(theta)
+    for _ in range(STEPS):
+        steep = theta[:, 3:] * s * (1 - s)
+        J = np.stack([steep * z, steep, np.ones_like(z), s], axis=1)  # P × 4 × M
+        JW = J * weight[:, None]
+        H = JW @ J.transpose(0, 2, 1)
+        diagonal = np.einsum("pii->pi", H).copy()
+        H[:, range(4), range(4)] += damping[:, None] * diagonal + 1e-12
+        step = np.linalg.solve(H, (JW @ r[..., None]))[..., 0]
+        moved = _within_bounds(theta - step)
+        s_new, r_new, error_new = residual(moved)
+        better = error_new < error
+        done = ~better | (error - error_new <= 1e-9 * error)
+        theta = np.where(better[:, None], moved, theta)
+        s, r = np.where(better[:, None], s_new, s), np.where(better[:, None], r_new, r)
+        error = np.where(better, error_new, error)
+        damping = np.clip(np.where(better, damping / 5, damping * 5), 1e-10, 1e10)
+        if np.all(done & (better | (damping > 1e6))):
+            break
+    return theta
+
+
+def _within_bounds(theta: Floats) -> Floats:
+    slope, offset, floor, rise = theta.T
+    floor = np.clip(floor, 0.0, 1.0 - LEAST_RISE)
+    return np.stack(
+        [
+            np.clip(slope, -STEEPEST, -1e-3),
+            np.clip(offset, -STEEPEST, STEEPEST),
+            floor,
+            np.clip(rise, LEAST_RISE, 1.0 - floor),
+        ],
+        axis=1,
+    )
+
+
+def law_forecasts(capability: Floats, observed: Floats, chance: float, sets: Sequence[Bools]) -> Floats:
+    """Forecasts (I × C × M) of two-parameter laws, each fitted on one set of models and one candidate's capability."""
+    count, candidates, models = capability.shape
+    learn = np.repeat(np.stack(sets), candidates, axis=0)
+    x = np.where(np.isfinite(capability), capability, 0.0).reshape(-1, models)
+    gamma = np.full(len(x), chance)
+    laws = fit_laws(x, np.broadcast_to(observed, x.shape), gamma, weight=learn.astype(np.float64))
+    made = chance + (1 - chance) * sigmoid(laws.slope[:, None] * x + laws.offset[:, None])
+    return np.asarray(made.reshape(count, candidates, models))
+
+
+def curve_forecasts(losses: Floats, observed: Floats, sets: Sequence[Bools]) -> Floats:
+    """Forecasts (I × C × M) of four-parameter curves on each set of models and each candidate's losses (C × M)."""
+    learn = np.repeat(np.stack(sets), len(losses), axis=0)
+    x = np.tile(losses, (len(sets), 1))
+    curves = fit_curves(x, np.broadcast_to(observed, x.shape), learn)
+    return curves.accuracy(x).reshape(len(sets), len(losses), -1)
+
+
+def readings(evidence: Evidence, task: Task) -> dict[str, npt.NDArray[np.float32]]:
+    """Tokens whose mean loss may be read, as far as the study has them."""
+    own = own_tokens(evidence, task)
+    masks = {"answer": own & evidence.tokens.answer, "source": own, "all": np.ones_like(own)}
+    return {k: m.astype(np.float32)[None] for k, m in masks.items() if (m & evidence.tokens.supported).any()}
+
+
+def logistic4(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
+    """Mean loss of all tokens, of the task's texts or of their answers, whichever left-out families choose."""
+    fits: list[list[TaskFit]] = [[] for _ in folds]
+    for t, task in enumerate(evidence.tasks):
+        masks = readings(evidence, task)
+        losses = np.stack([weighted_loss(evidence.nats, ("nats",), w) for w in masks.values()]) / evidence.characters
+        for row, fold in zip(fits, folds, strict=True):
+            row.append(_fit(evidence, fold, t, masks, losses))
+    return fits
+
+
+def _fit(evidence: Evidence, fold: Fold, t: int, masks: dict[str, npt.NDArray[np.float32]], losses: Floats) -> TaskFit:
+    observed = evidence.accuracy[t]
+    known = fold.seen & np.isfinite(observed)
+    judged = judge(lambda sets: curve_forecasts(losses, observed, sets), observed, known, evidence.families)
+    x = losses[judged.best]
+    name = list(masks)[judged.best]
+    return TaskFit(
+        task=evidence.tasks[t],
+        method="logistic-4",
+        reads=("nats",),
+        weights=masks[name],
+        unit=evidence.characters,
+        law=fit_curves(x[None], observed[None], known[None]).law(0),
+        honest=judged.honest,
+        range=(float(x[known].min()), float(x[known].max())),
+        notes={"loss of": name},
+    )

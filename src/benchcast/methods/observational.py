@@ -1,0 +1,102 @@
+"""The method `observational`: principal components of the other benchmarks' scores → a sigmoid (Ruan et al. 2024).
+
+No losses are read; a model to forecast must have been run on the other benchmarks.
+Axes: M models, B benchmarks, K components.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from benchcast.evidence import SCORE, Evidence, Fold, HonestErrors, TaskFit
+from benchcast.law import SigmoidLaw, sigmoid
+from benchcast.methods.judging import LEFT_OUT, judge
+from benchcast.records import Bools, Floats
+
+COMPONENTS = 3
+STEEPEST = 30.0  # log-odds per standard deviation of a component
+COMMON = 0.9  # a benchmark that a smaller share of the models was run on is not read
+
+
+def regress_on_components(
+    table: Floats, accuracy: Floats, chance: float, learn: Bools, components: int
+) -> tuple[Floats, float]:
+    """Weights of the benchmarks (columns of `table`) and the offset that give the log-odds of accuracy above chance."""
+    mean = table[learn].mean(axis=0)
+    axes, _ = principal_axes(table[learn])
+    k = min(components, len(axes))
+    scale = np.maximum(((table[learn] - mean) @ axes[:k].T).std(axis=0), 1e-12)
+    turn = axes[:k].T / scale
+    fitted = _fit_sigmoid((table[learn] - mean) @ turn, accuracy[learn], chance)
+    weights = turn @ fitted[1:]
+    return weights, float(fitted[0] - mean @ weights)
+
+
+def principal_axes(table: Floats) -> tuple[Floats, Floats]:
+    """Directions of a models × benchmarks table, and the share of the variance along each."""
+    _, lengths, axes = np.linalg.svd(table - table.mean(axis=0), full_matrices=False)
+    return axes, lengths**2 / max(float((lengths**2).sum()), 1e-300)
+
+
+def _fit_sigmoid(scores: Floats, accuracy: Floats, chance: float) -> Floats:
+    """Offset and weights by least squares in accuracy, from a regression of the log-odds."""
+    design = np.column_stack([np.ones(len(scores)), scores])
+    share = np.clip((accuracy - chance) / (1 - chance), 0.02, 0.98)
+    start, *_ = np.linalg.lstsq(design, np.log(share / (1 - share)), rcond=None)
+
+    def residuals(w: Floats) -> Floats:
+        return np.asarray(chance + (1 - chance) * sigmoid(design @ w) - accuracy)
+
+    def slopes(w: Floats) -> Floats:
+        s = sigmoid(design @ w)
+        return np.asarray((1 - chance) * (s * (1 - s))[:, None] * design)
+
+    start = np.clip(start, -STEEPEST, STEEPEST)
+    found = least_squares(residuals, start, jac=slopes, bounds=(-STEEPEST - 1, STEEPEST + 1))
+    return np.asarray(found.x)
+
+
+def observational(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
+    """Weights of the other benchmarks, per fold and task."""
+    return [[_fit(evidence, fold, t) for t in range(len(evidence.tasks))] for fold in folds]
+
+
+def _fit(evidence: Evidence, fold: Fold, t: int) -> TaskFit:
+    task, observed, facts = evidence.tasks[t], evidence.accuracy[t], evidence.facts
+    scored = fold.seen & np.isfinite(observed)
+    others = [b for b in facts.benchmarks if b != task.name and np.isfinite(facts.score(b)[scored]).mean() >= COMMON]
+    table = np.stack([facts.score(b) for b in others], axis=1) if others else np.empty((len(observed), 0))
+    whole = np.isfinite(table).all(axis=1)
+    known = scored & whole
+    k = min(COMPONENTS, len(others))
+    if not others or known.sum() < k + 2:
+        why = f"{known.sum()} training models have scores on {len(others)} other benchmarks; it takes more"
+        nobody = HonestErrors(np.zeros(0), np.zeros(0, evidence.families.dtype), LEFT_OUT)
+        law = SigmoidLaw(np.nan, np.nan, task.chance, why)
+        none = np.zeros((0, 0), np.float32)
+        return TaskFit(task, "observational", (), none, 1.0, law, nobody, (np.nan, np.nan))
+
+    def forecasts(sets: Sequence[Bools]) -> Floats:
+        made = np.full((len(sets), 1, len(observed)), np.nan)
+        for row, learn in zip(made, sets, strict=True):
+            weights, offset = regress_on_components(table, observed, task.chance, learn, k)
+            row[0] = task.chance + (1 - task.chance) * sigmoid(table @ weights + offset)
+        return made
+
+    judged = judge(forecasts, observed, known, evidence.families)
+    weights, offset = regress_on_components(table, observed, task.chance, known, k)
+    capability = -table @ weights
+    return TaskFit(
+        task=task,
+        method="observational",
+        reads=tuple(SCORE + b for b in others),
+        weights=-weights.astype(np.float32)[:, None],
+        unit=1.0,
+        law=SigmoidLaw(-1.0, offset, task.chance),
+        honest=judged.honest,
+        range=(float(capability[known].min()), float(capability[known].max())),
+        notes={"components": k},
+    )

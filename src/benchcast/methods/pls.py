@@ -1,0 +1,88 @@
+"""The method `pls`: partial least squares from per-text losses to log-odds (Wold, Sjöström and Eriksson 2001).
+
+Directions of the models × texts matrix are taken one by one, each the one that varies most with the target and
+is uncorrelated with those before (NIPALS). Few directions stand for hundreds of texts that say much the same.
+Axes: M models, S texts, K components.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from benchcast.evidence import Evidence, Fold, TaskFit
+from benchcast.law import SigmoidLaw, sigmoid
+from benchcast.methods.judging import judge
+from benchcast.methods.pertext import spread_over_tokens, text_losses
+from benchcast.records import Bools, Floats
+
+COMPONENTS = 8
+
+
+def pls(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
+    """Signed weights of texts; the number of components is chosen on training families left out in turn."""
+    losses = text_losses(evidence)
+    return [[_fit(evidence, fold, t, losses) for t in range(len(evidence.tasks))] for fold in folds]
+
+
+def regress(x: Floats, y: Floats, components: int) -> tuple[Floats, Floats]:
+    """Coefficients (K × S) and intercepts (K) of partial least squares with 1, 2, … components.
+
+    Columns are brought to unit variance first; those that do not vary get no weight.
+    """
+    centre, scale = x.mean(axis=0), x.std(axis=0, ddof=1)
+    varies = scale > 1e-12 * np.maximum(1.0, np.abs(centre))
+    z = np.where(varies, x - centre, 0.0) / np.where(varies, scale, 1.0)
+    left = y - y.mean()
+    directions, loadings, inner, found = [], [], [], []
+    for _ in range(min(components, len(x) - 1)):
+        w = z.T @ left
+        length = np.linalg.norm(w)
+        if length < 1e-12 * np.linalg.norm(y - y.mean()):
+            break  # nothing of the target is left
+        w /= length
+        score = z @ w
+        size = score @ score
+        loading = z.T @ score / size
+        inner.append(left @ score / size)
+        z = z - np.outer(score, loading)
+        left = left - inner[-1] * score
+        directions.append(w)
+        loadings.append(loading)
+        W, P = np.array(directions).T, np.array(loadings).T
+        found.append(W @ np.linalg.solve(P.T @ W, np.array(inner)))
+    scaled = np.array(found).reshape(-1, x.shape[1]) / np.where(varies, scale, 1.0)
+    return scaled, y.mean() - scaled @ centre
+
+
+def _fit(evidence: Evidence, fold: Fold, t: int, losses: Floats) -> TaskFit:
+    task, observed = evidence.tasks[t], evidence.accuracy[t]
+    known = fold.seen & np.isfinite(observed)
+    share = np.clip((np.where(known, observed, task.chance) - task.chance) / (1 - task.chance), 0.01, 0.99)
+    target = np.log(share / (1 - share))
+
+    def forecasts(sets: Sequence[Bools]) -> Floats:
+        made = np.empty((len(sets), COMPONENTS, len(observed)))
+        for row, learn in zip(made, sets, strict=True):
+            weights, offsets = regress(losses[learn], target[learn], COMPONENTS)
+            row[: len(weights)] = sigmoid(weights @ losses.T + offsets[:, None])
+            row[len(weights) :] = row[len(weights) - 1] if len(weights) else sigmoid(target[learn].mean())
+        return task.chance + (1 - task.chance) * made
+
+    judged = judge(forecasts, observed, known, evidence.families)
+    weights, offsets = regress(losses[known], target[known], judged.best + 1)
+    if not len(weights):  # no text varies, or no score does
+        weights, offsets = np.zeros((1, losses.shape[1])), target[known].mean(keepdims=True)
+    capability = -losses @ weights[-1]
+    return TaskFit(
+        task=task,
+        method="pls",
+        reads=("nats",),
+        weights=spread_over_tokens(evidence, -weights[-1]),
+        unit=1.0,
+        law=SigmoidLaw(-1.0, float(offsets[-1]), task.chance),
+        honest=judged.honest,
+        range=(float(capability[known].min()), float(capability[known].max())),
+        notes={"components": len(weights)},
+    )

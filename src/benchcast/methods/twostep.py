@@ -1,0 +1,130 @@
+"""The method `two-step`: parameters and tokens → loss on the task's answers → accuracy (Bhagia et al. 2024).
+
+Step one is a ladder, loss = E + A / params^a + B / tokens^b; step two a logistic curve with free floor and ceiling
+from the observed losses. Nothing but size and data is read of a new model. A family with enough models gets a
+ladder of its own; a family never seen is read off the ladder of all.
+Axes: M models, G grid points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from benchcast.evidence import Evidence, Fold, HonestErrors, TaskFit, weighted_loss
+from benchcast.facts import Facts, ladder_loss
+from benchcast.law import SigmoidLaw
+from benchcast.methods.judging import LEFT_OUT, judge
+from benchcast.methods.logistic import fit_curves, readings
+from benchcast.records import Bools, Floats
+
+GRID, ROUNDS = 9, 4  # exponents tried at once in each direction, and how often the grid is drawn closer
+FEWEST = 8  # models for a ladder of a family's own
+ABSENT = "no training model has its parameters and tokens in models.csv"
+
+
+def two_step(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
+    """A ladder and a curve per fold and task."""
+    fits: list[list[TaskFit]] = [[] for _ in folds]
+    for t, task in enumerate(evidence.tasks):
+        name, mask = next(iter(readings(evidence, task).items()))
+        loss = weighted_loss(evidence.nats, ("nats",), mask) / evidence.characters
+        ladder = _ladders(evidence.facts, loss)
+        for row, fold in zip(fits, folds, strict=True):
+            row.append(_fit(evidence, fold, t, loss, ladder, name))
+    return fits
+
+
+def _ladders(facts: Facts, loss: Floats) -> Callable[[Bools], Floats]:
+    """The ladder of a set of models, fitted once: folds share most of their sets."""
+    made: dict[bytes, Floats] = {}
+
+    def ladder(learn: Bools) -> Floats:
+        key = learn.tobytes()
+        if key not in made:
+            made[key] = fit_ladder(facts.params[learn], facts.tokens[learn], loss[learn])
+        return made[key]
+
+    return ladder
+
+
+def fit_ladder(params: Floats, tokens: Floats, loss: Floats) -> Floats:
+    """E, log A, a, log B, b with the least squared relative error.
+
+    Exponents are sought on a grid that is drawn closer around its best point; the rest has a closed form.
+    """
+    p, d = params / np.exp(np.log(params).mean()), tokens / np.exp(np.log(tokens).mean())
+    centre, reach = np.array([0.25, 0.25]), 8.0
+    factors, least = np.zeros(3), np.inf
+    for _ in range(ROUNDS):
+        a, b = (g.ravel() for g in np.meshgrid(*(c * reach ** np.linspace(-1, 1, GRID) for c in centre)))
+        found, error = _solve(np.stack([np.ones((len(a), len(p))), p ** -a[:, None], d ** -b[:, None]], axis=2), loss)
+        at = int(np.argmin(error))
+        if error[at] < least:
+            factors, least, centre = found[at], float(error[at]), np.array([a[at], b[at]])
+        reach **= 2 / (GRID - 1)
+    return np.array([factors[0], *_term(factors[1], centre[0], params), *_term(factors[2], centre[1], tokens)])
+
+
+def _solve(columns: Floats, loss: Floats) -> tuple[Floats, Floats]:
+    """Non-negative factors of three columns at every grid point (G × 3), and their squared relative errors (G).
+
+    Each of the seven sets of columns that may be used is solved; the best one whose factors are not negative stays.
+    """
+    relative = columns / loss[:, None]
+    factors, least = np.zeros((len(columns), 3)), np.full(len(columns), np.inf)
+    for used in ([0], [1], [2], [0, 1], [0, 2], [1, 2], [0, 1, 2]):
+        part = relative[:, :, used]
+        gram = part.transpose(0, 2, 1) @ part
+        gram[:, range(len(used)), range(len(used))] *= 1 + 1e-9
+        solved = np.linalg.solve(gram, part.sum(axis=1)[..., None])
+        error = (((part @ solved)[..., 0] - 1) ** 2).sum(axis=1)
+        better = (solved[..., 0] >= 0).all(axis=1) & (error < least)
+        mine = np.zeros((len(columns), 3))
+        mine[:, used] = solved[..., 0]
+        factors, least = np.where(better[:, None], mine, factors), np.where(better, error, least)
+    return factors, least
+
+
+def _term(factor: float, exponent: float, quantity: Floats) -> tuple[float, float]:
+    """Log factor and exponent on the quantity's own scale; a factor of 0 is e^-200."""
+    if factor <= 0:
+        return -200.0, 0.0
+    return float(np.log(factor) + exponent * np.log(quantity).mean()), float(exponent)
+
+
+def _fit(evidence: Evidence, fold: Fold, t: int, loss: Floats, ladder: Callable[[Bools], Floats], name: str) -> TaskFit:
+    task, observed, facts = evidence.tasks[t], evidence.accuracy[t], evidence.facts
+    sized = (facts.params > 0) & (facts.tokens > 0) & (loss > 0)
+    known = fold.seen & np.isfinite(observed) & sized
+    nothing = HonestErrors(np.zeros(0), np.zeros(0, evidence.families.dtype), LEFT_OUT)
+    if known.sum() < FEWEST:
+        law = SigmoidLaw(np.nan, np.nan, task.chance, ABSENT if not known.any() else f"fewer than {FEWEST} such models")
+        none = np.zeros((1, 5), np.float32)
+        return TaskFit(task, "two-step", ("ladder",), none, 1.0, law, nothing, (np.nan, np.nan))
+
+    def forecasts(sets: Sequence[Bools]) -> Floats:
+        curves = fit_curves(np.broadcast_to(loss, (len(sets), len(loss))), _rows(observed, sets), np.stack(sets))
+        expected = np.stack([ladder_loss(("ladder",), ladder(learn)[None], facts) for learn in sets])
+        return curves.accuracy(expected)[:, None]
+
+    judged = judge(forecasts, observed, known, evidence.families)
+    own = [f for f in np.unique(evidence.families[known]) if _has_ladder(evidence, known, f)]
+    rows = np.stack([ladder(known), *(ladder(known & (evidence.families == f)) for f in own)]).astype(np.float32)
+    reads = ("ladder", *(f"ladder: {f}" for f in own))
+    expected = ladder_loss(reads, rows, facts)[known]
+    law = fit_curves(loss[None], observed[None], known[None]).law(0)
+    span = (float(expected.min()), float(expected.max()))
+    return TaskFit(task, "two-step", reads, rows, 1.0, law, judged.honest, span, {"loss of": name})
+
+
+def _rows(observed: Floats, sets: Sequence[Bools]) -> Floats:
+    return np.broadcast_to(observed, (len(sets), len(observed)))
+
+
+def _has_ladder(evidence: Evidence, known: Bools, family: str) -> bool:
+    """Whether a family has enough sizes and lengths of training for a ladder of its own."""
+    rows, facts = known & (evidence.families == family), evidence.facts
+    sizes, lengths = (len(np.unique(x[rows])) for x in (facts.params, facts.tokens))
+    return bool(rows.sum() >= FEWEST and sizes >= 3 and lengths >= 2)
