@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -27,7 +26,7 @@ from benchcast.files import file_name
 from benchcast.loss_rows import check_losses
 from benchcast.portions import Made, Portion, ask, cut, score
 from benchcast.records import Ints, TextSet, TokenLosses
-from benchcast.shards import Ledger, alone
+from benchcast.shards import Ledger, alone, tidy
 from benchcast.store import Study
 
 Report = Callable[[int, int], None]  # texts and tokens just done
@@ -39,6 +38,7 @@ class Encoded:
 
     ids: list[list[int]]
     bounds: list[Ints]
+    refused: dict[int, str] = field(default_factory=dict)  # why a text has no tokens here, by its index
 
     @cached_property
     def digest(self) -> str:
@@ -49,6 +49,12 @@ class Encoded:
     def counts(self) -> Ints:
         """Tokens of each text."""
         return np.array([len(own) for own in self.ids], np.int64)
+
+    def insist(self, who: str, way_out: str) -> None:
+        """Stop where texts are refused."""
+        if self.refused:
+            first = next(iter(self.refused.values()))
+            raise InputError(f"{who}, {first} ({len(self.refused)} of {len(self.ids)} texts are refused; {way_out})")
 
     def edges(self, texts: TextSet) -> Ints:
         """Token edges on the axis of all bytes."""
@@ -65,6 +71,7 @@ class Collected:
     resumed: int  # found in shards of an earlier run
     tokens: int  # scored now
     seconds: float
+    refused: tuple[str, ...] = ()  # ids of the texts that were left out
     agreement: Agreement | None = None
 
 
@@ -75,6 +82,7 @@ class Job:
     study: Study
     backend: Backend
     model: str  # its name in the study
+    skip_refused: bool = False  # leave out texts that the tokenizer cannot cover, instead of stopping
 
     @property
     def folder(self) -> Path:
@@ -84,7 +92,15 @@ class Job:
     @cached_property
     def encoded(self) -> Encoded:
         """Ids and bounds of all texts."""
-        return encode_texts(self.backend, self.study.texts)
+        made = encode_texts(self.backend, self.study.texts)
+        if not self.skip_refused or len(made.refused) == len(made.ids):
+            made.insist(f"model {self.model!r}", "--skip-refused stores the model without them")
+        return made
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """Ids of the texts that are left out."""
+        return tuple(self.study.texts.texts[i].id for i in self.encoded.refused)
 
     def about(self, made: Made) -> dict[str, str]:
         """What the losses depend on, as stored with them."""
@@ -95,6 +111,7 @@ class Job:
             "bos": vocabulary.bos,
             **made.about,
             **({"context": str(made.context)} if longest > made.context else {}),
+            **({"refused": json.dumps(self.refused, ensure_ascii=False)} if self.refused else {}),
             "asked": self.backend.asked,
             "benchcast": benchcast.__version__,
         }
@@ -114,26 +131,24 @@ class Job:
 
 
 def encode_texts(backend: Backend, texts: TextSet) -> Encoded:
-    """Ids and bounds of all texts; those that cannot be covered exactly are an error that names the first."""
-    ids, bounds, refused = [], [], []
-    for text in texts:
+    """Ids and bounds of all texts; those that cannot be covered exactly are refused and have no tokens."""
+    made = Encoded([], [])
+    for i, text in enumerate(texts):
         try:
             own, edges = locate(backend.vocabulary.tokenizer, text.text)
         except InputError as error:
-            refused.append(f"text {text.id!r}: {error}")
-            continue
-        ids.append(own)
-        bounds.append(edges)
-    if refused:
-        more = f" ({len(refused)} of {len(texts)} texts are refused)" if len(refused) > 1 else ""
-        raise InputError(f"model {backend.model!r}, {refused[0]}{more}")
-    return Encoded(ids, bounds)
+            made.refused[i] = f"text {text.id!r}: {error}"
+            own, edges = [], np.zeros(1, np.int64)
+        made.ids.append(own)
+        made.bounds.append(edges)
+    return made
 
 
 def portions(model: str, texts: TextSet, encoded: Encoded, done: set[int]) -> list[Portion]:
     """What is left to do, cut as it always is."""
-    left = [indices for indices in cut(texts) if not done >= set(indices)]
-    return [make_portion(model, texts, encoded, indices, done) for indices in left]
+    settled = done | encoded.refused.keys()
+    left = [indices for indices in cut(texts) if not settled >= set(indices)]
+    return [make_portion(model, texts, encoded, indices, settled) for indices in left]
 
 
 def make_portion(
@@ -151,6 +166,7 @@ def collect(
     name: str = "",
     family: str = "",
     force: bool = False,
+    skip_refused: bool = False,
     reference: Backend | None = None,
     report: Report | None = None,
 ) -> Collected | None:
@@ -158,7 +174,7 @@ def collect(
 
     With a `reference` backend a few texts are scored by both, and the difference is stored.
     """
-    job = Job(study, backend, (name or backend.model).strip())
+    job = Job(study, backend, (name or backend.model).strip(), skip_refused)
     began = time.monotonic()
     with alone(job.folder, repr(job.model)):
         ledger = begin(job, force=force)
@@ -167,7 +183,7 @@ def collect(
         made = Made.of(backend).line
         ledger.keep_only(made)
         if report:
-            report(ledger.resumed, 0)
+            report(ledger.resumed + len(job.refused), 0)
         agreement = _agreement(job, reference) if reference else None
         for portion in portions(job.model, study.texts, job.encoded, ledger.done):
             for part in score(backend, portion):
@@ -181,18 +197,18 @@ def collect(
             resumed=ledger.resumed,
             tokens=ledger.rows,
             seconds=time.monotonic() - began,
+            refused=job.refused,
             agreement=agreement,
         )
 
 
 def begin(job: Job, *, force: bool = False) -> Ledger | None:
     """A ledger with what an earlier run has done; None where the losses are stored already."""
-    stored = job.study.losses_path(job.model).exists()
-    if stored and not force:
+    if job.study.losses_path(job.model).exists() and not force:
         _refuse_other(job)
-    if stored or force:
-        shutil.rmtree(job.folder, ignore_errors=True)
-    return None if stored and not force else Ledger(job.folder, job.settings)
+        tidy(job.folder)
+        return None
+    return Ledger(job.folder, job.settings, force=force)
 
 
 def store(
@@ -219,10 +235,10 @@ def _refuse_other(job: Job) -> None:
 
 def _losses(job: Job, done: dict[int, Nats], made: Made, agreement: Agreement | None) -> TokenLosses:
     about = job.about(made) | ({"check": json.dumps(agreement.as_json())} if agreement else {})
-    texts = job.study.texts
-    nats = [done[i].astype(np.float64) for i in range(len(texts))]
+    texts, kept = job.study.texts, [i for i in range(len(job.study.texts)) if i not in job.encoded.refused]
+    nats, bounds = [done[i].astype(np.float64) for i in kept], [job.encoded.bounds[i] for i in kept]
     where = f"collected from {job.backend.name}"
-    return check_losses(where, job.model, [t.id for t in texts], job.encoded.bounds, nats, texts, about)
+    return check_losses(where, job.model, [texts.texts[i].id for i in kept], bounds, nats, texts, about)
 
 
 def _agreement(job: Job, reference: Backend) -> Agreement:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.backends.base import Backend
+from benchcast.backends.base import Backend, in_halves
 from benchcast.backends.windows import Window
 from benchcast.collect import Encoded, Report, encode_texts, portions
 from benchcast.errors import InputError
@@ -59,6 +59,7 @@ def make_features(
     if dtype not in DTYPES:
         raise InputError(f"--dtype {dtype}; features are stored as {' or '.join(DTYPES)}")
     encoded = encode_texts(scorer, study.texts)
+    encoded.insist(f"scorer {scorer.model!r}", "every text needs reference tokens: take another scorer")
     if not encoded.counts.any():
         raise InputError(f"scorer {scorer.model!r}: all texts are empty, there is nothing to make features of")
     label, kind = name or scorer.model, "float32" if dims else dtype
@@ -106,7 +107,7 @@ def states(scorer: Scorer, portion: Portion, dtype: str) -> Iterator[Part]:
     """
 
     def answer(batch: Sequence[Window]) -> list[Rows]:
-        found = scorer.hidden([w.ids for w in batch])
+        found = in_halves(scorer.hidden, [w.ids for w in batch])
         for window, rows in zip(batch, found, strict=True):
             if len(rows) != len(window.ids) or not np.isfinite(rows).all():
                 raise InputError(f"scorer {scorer.model!r}: hidden states are missing or not finite; try dtype=float32")

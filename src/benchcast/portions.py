@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchcast.backends.base import Backend, Nats, SequenceError, checked
+from benchcast.backends.base import Backend, Nats, SequenceError, checked, in_halves
 from benchcast.backends.windows import Window, batches, plan
 from benchcast.errors import InputError
 from benchcast.records import TextSet
@@ -121,7 +121,7 @@ def ask(backend: Backend, portion: Portion, batch: Sequence[Window]) -> list[Nat
     """A backend's answer for one batch; every number in it is checked."""
     who = f"model {portion.model!r}, backend {backend.name}"
     try:
-        found = backend.score([w.ids for w in batch])
+        found = in_halves(backend.score, [w.ids for w in batch])
     except SequenceError as error:
         raise InputError(f"{who}, text {portion.names[batch[error.index].text]!r}: {error}") from error
     except InputError as error:

@@ -17,6 +17,7 @@ from benchcast.errors import StudyError
 from benchcast.files import write_text, write_whole
 
 Rows = npt.NDArray[Any]
+MARK = "settings.json"
 SHARD_SECONDS = 5.0  # about this much work is lost to a kill
 SHARD_BYTES = 256 << 20  # results are not held in memory beyond this
 
@@ -25,11 +26,11 @@ class Ledger:
     """Results by text as they come in; every few seconds what is new goes into a shard.
 
     `made` is what the maker of the results says of itself. Results are kept only as long as settings and
-    maker stay the same.
+    maker stay the same. `force` starts anew, but goes on with what a forced run before it had done.
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
-        self.folder, self.settings = folder, json.dumps(settings, sort_keys=True)
+    def __init__(self, folder: Path, settings: Mapping[str, str], *, force: bool = False) -> None:
+        self.folder, self.settings, self.forced = folder, dict(settings), force
         self.done: set[int] = set()  # indices of texts
         self.made = ""
         self.rows = 0  # taken in by this run
@@ -39,14 +40,20 @@ class Ledger:
         self.resumed = len(self.done)
 
     def _open(self) -> None:
-        mark = self.folder / "settings.json"
-        if mark.is_file() and mark.read_text(encoding="utf-8") == self.settings:
+        was = _settings(self.folder)
+        forced = bool(was.pop("forced", False))
+        if was == self.settings and (forced or not self.forced):
             heads = [_head(shard) for shard in self._shards()]
             if len({made for made, _ in heads}) == 1:
                 self.made, self.done = heads[0][0], {i for _, own in heads for i in own}
+                self.forced = forced
                 return
+        self._start_anew()
+
+    def _start_anew(self) -> None:
         self.clear()
-        write_text(mark, self.settings)
+        text = json.dumps({**self.settings, "forced": self.forced}, sort_keys=True)
+        write_text(self.folder / MARK, text)
 
     def take(self, made: str, results: Mapping[int, Rows]) -> None:
         """Add finished texts; what another maker did before is forgotten."""
@@ -61,8 +68,7 @@ class Ledger:
     def keep_only(self, made: str) -> None:
         """Forget what was made in another way, such as by an older version of a library."""
         if self.made != made and self.done:
-            self.clear()
-            write_text(self.folder / "settings.json", self.settings)
+            self._start_anew()
             self.done, self._fresh, self.resumed, self.rows = set(), {}, 0, 0
         self.made = made
 
@@ -90,6 +96,21 @@ class Ledger:
 
     def _shards(self) -> list[Path]:
         return sorted(self.folder.glob("*.npz"))
+
+
+def tidy(folder: Path) -> None:
+    """Remove shards whose results are stored; a forced run that was killed is still to be finished."""
+    if not _settings(folder).get("forced"):
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    """What the shards of a folder depend on; nothing where that cannot be read."""
+    try:
+        found = json.loads((folder / MARK).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _head(shard: Path) -> tuple[str, list[int]]:

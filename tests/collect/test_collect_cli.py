@@ -105,6 +105,36 @@ def test_a_list_of_models_is_collected_in_one_go(
     assert Study.open(study).infos(["a"])[0].family == "f"
 
 
+def test_one_model_of_a_list_that_fails_does_not_stop_the_others(study: Path, tmp_path: Path) -> None:
+    file = tmp_path / "models.toml"
+    file.write_text("".join(f'[[models]]\nmodel = "fake"\nname = "{n}"\n' for n in ("a", "b", "c")))
+    made = iter([FakeBackend(), FakeBackend(context=1), FakeBackend()])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(KINDS, "fake", lambda settings, **_: next(made))
+        result = CliRunner().invoke(cli, ["collect", str(study), "--models", str(file)])
+    assert "a: 6 texts" in result.stdout
+    assert "c: 6 texts" in result.stdout
+    assert "error: a context of 1 tokens" in result.stderr
+    assert isinstance(result.exception, BenchcastError)
+    assert "1 of 3 models failed: b; the others are done" in str(result.exception)
+    assert Study.open(study).models_with_losses() == ["a", "c"]
+
+
+def test_texts_that_a_normaliser_changes_are_refused_or_left_out(study: Path, tmp_path: Path, stories: Path) -> None:
+    changed = tmp_path / "nfc"
+    changed.mkdir()
+    for file in stories.iterdir():
+        (changed / file.name).write_bytes(file.read_bytes())
+    state = json.loads((changed / "tokenizer.json").read_text())
+    state["normalizer"]["normalizers"].insert(0, {"type": "Lowercase"})
+    (changed / "tokenizer.json").write_text(json.dumps(state))
+    args = ("collect", study, "--model", "hf", "--model_args", f"pretrained={changed}")
+    with pytest.raises(InputError, match=r"text 'en': .*normaliser \(Lowercase.*2 of 6 texts are refused; --skip-ref"):
+        run(*args)
+    assert "nfc: 4 texts" in (said := run(*args, "--skip-refused"))
+    assert "2 refused and left out: en, long" in said
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -17,7 +17,7 @@ from fake import BOS, FakeBackend, loss
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchcast.backends.base import Nats
+from benchcast.backends.base import DeviceFullError, Nats, SequenceError, in_halves
 from benchcast.backends.windows import batches, plan
 from benchcast.collect import Job, collect
 from benchcast.errors import InputError, StudyError
@@ -180,14 +180,14 @@ from fake import FakeBackend
 from benchcast import collect, shards
 from benchcast.store import Study
 shards.SHARD_SECONDS = 0.0
-collect.collect(Study.open({root!r}), FakeBackend(batch_size=1, pause=0.004))
+collect.collect(Study.open({root!r}), FakeBackend(batch_size=1, pause=0.004), force={force})
 """
 
 
 def test_kill_9_at_any_moment_loses_nothing_and_changes_nothing(tmp_path: Path) -> None:
     study, whole = make(tmp_path / "s", 60), make(tmp_path / "whole", 60)
     collect(whole, FakeBackend())
-    script = KILLED.format(here=str(Path(__file__).parent), root=str(study.root))
+    script = KILLED.format(here=str(Path(__file__).parent), root=str(study.root), force=False)
     rng, kept = random.Random(3), []
     for _ in range(6):
         process = subprocess.Popen([sys.executable, "-c", script])
@@ -206,6 +206,47 @@ def test_kill_9_at_any_moment_loses_nothing_and_changes_nothing(tmp_path: Path) 
     collect(study, FakeBackend())
     np.testing.assert_array_equal(study.losses("fake-1").nats, whole.losses("fake-1").nats)
     np.testing.assert_array_equal(study.losses("fake-1").edges, whole.losses("fake-1").edges)
+
+
+def test_a_forced_run_starts_anew_and_goes_on_where_it_was_killed(tmp_path: Path) -> None:
+    study = make(tmp_path / "s")
+    collect(study, FakeBackend())
+    job = Job(study, FakeBackend(), "fake-1")
+    made = Made.of(job.backend).line
+
+    def leave(index: int, value: float, *, force: bool) -> int:
+        ledger = Ledger(job.folder, job.settings, force=force)
+        ledger.take(made, {index: np.full(len(job.encoded.ids[index]), value, np.float32)})
+        ledger.flush()
+        return ledger.resumed
+
+    leave(0, 1.0, force=False)
+    assert leave(3, 7.0, force=True) == 0, "shards of a run that was not forced are not used"
+    assert collect(study, FakeBackend()) is None
+    done = collect(study, FakeBackend(), force=True)
+    assert done is not None
+    assert (done.resumed, done.texts) == (1, len(study.texts) - 1)
+    stored = study.losses("fake-1")
+    assert (np.split(stored.nats, np.cumsum(stored.counts)[:-1])[3] == 7.0).all()
+    assert collect(study, FakeBackend(), force=True).resumed == 0  # type: ignore[union-attr]
+
+
+def test_a_forced_run_can_be_killed_too(tmp_path: Path) -> None:
+    study, whole = make(tmp_path / "s", 60), make(tmp_path / "whole", 60)
+    for made in (study, whole):
+        collect(made, FakeBackend())
+    script = KILLED.format(here=str(Path(__file__).parent), root=str(study.root), force=True)
+    process = subprocess.Popen([sys.executable, "-c", script])
+    shards = study.root / "collecting" / "fake-1"
+    while process.poll() is None and len(list(shards.glob("*.npz"))) < 3:
+        time.sleep(0.002)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    np.testing.assert_array_equal(study.losses("fake-1").nats, whole.losses("fake-1").nats)
+    done = collect(study, FakeBackend(), force=True)
+    assert done is not None
+    assert done.resumed >= 3
+    np.testing.assert_array_equal(study.losses("fake-1").nats, whole.losses("fake-1").nats)
 
 
 def test_two_runs_of_one_model_do_not_meet(tmp_path: Path) -> None:
@@ -254,9 +295,59 @@ def test_numbers_a_backend_did_not_give_are_never_stored(tmp_path: Path, how: st
 def test_texts_are_refused_before_anything_is_scored(tmp_path: Path) -> None:
     study, backend = make(tmp_path / "s"), FakeBackend()
     backend.vocabulary.tokenizer.encode = lambda text: [1]  # type: ignore[method-assign]
-    with pytest.raises(InputError, match=r"model 'fake-1', text 't0': tokenizer 'bytes'.*20 of 20 texts are refused"):
-        collect(study, backend)
+    said = r"model 'fake-1', text 't0': tokenizer 'bytes'.*20 of 20 texts are refused; --skip-refused stores"
+    for skip in (False, True):
+        with pytest.raises(InputError, match=said):
+            collect(study, backend, skip_refused=skip)
     assert not backend.sent
+
+
+def test_refused_texts_can_be_left_out_and_then_have_no_loss(tmp_path: Path) -> None:
+    study, backend = make(tmp_path / "s"), FakeBackend()
+    collect(study, FakeBackend(), name="whole")
+    honest = backend.vocabulary.tokenizer.encode
+    backend.vocabulary.tokenizer.encode = lambda t: [1] if "三" in t else honest(t)  # type: ignore[method-assign]
+    refused = [i for i, t in enumerate(study.texts) if "三" in t.text]
+    with pytest.raises(InputError, match=rf"\({len(refused)} of 20 texts are refused; --skip-refused"):
+        collect(study, backend)
+    done = collect(study, backend, skip_refused=True)
+    assert done is not None
+    assert done.refused == tuple(study.texts.texts[i].id for i in refused)
+    assert done.texts == 20 - len(refused)
+    found, whole = (np.split(x.nats, np.cumsum(x.counts)[:-1]) for x in map(study.losses, ("fake-1", "whole")))
+    for i, (mine, full) in enumerate(zip(found, whole, strict=True)):
+        np.testing.assert_array_equal(mine, [np.nan] if i in refused else full)
+    kept = pq.read_schema(study.losses_path("fake-1")).metadata
+    assert json.loads(kept[b"refused"]) == list(done.refused)
+
+
+class Small(FakeBackend):
+    """A device with room for few tokens at a time."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__(batch_size=16)
+        self.room = room
+
+    def score(self, sequences: list[list[int]]) -> list[Nats]:  # type: ignore[override]
+        if sum(map(len, sequences)) > self.room:
+            raise DeviceFullError("the device is out of memory")
+        if any(101 in s for s in sequences):
+            raise SequenceError(next(i for i, s in enumerate(sequences) if 101 in s), "an e")
+        return super().score(sequences)
+
+    hidden = score  # type: ignore[assignment]
+
+
+def test_what_does_not_fit_into_memory_is_tried_in_halves() -> None:
+    sequences = [[BOS, *range(i)] for i in range(1, 12)]
+    found = in_halves(Small(30).score, sequences)
+    for mine, other in zip(found, FakeBackend().score(sequences), strict=True):
+        np.testing.assert_array_equal(mine, other)
+    with pytest.raises(DeviceFullError):
+        in_halves(Small(5).score, sequences)
+    with pytest.raises(SequenceError) as error:
+        in_halves(Small(30).score, [*sequences, [BOS, 101, 7]])
+    assert error.value.index == len(sequences)
 
 
 def test_a_check_against_another_backend_is_stored(tmp_path: Path) -> None:

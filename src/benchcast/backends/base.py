@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from benchcast.cells import near
 from benchcast.errors import InputError, MissingExtraError
 
 Nats = npt.NDArray[np.float32]
+Row = TypeVar("Row")  # of one sequence: its nats, or its hidden states
 SECRETS = ("api_key", "token", "key", "password", "auth_token", "hf_token")
 DECISIVE = (
     *("pretrained", "model", "path", "revision", "gguf_file", "tokenizer", "dtype"),
@@ -74,6 +75,25 @@ class SequenceError(InputError):
     def __init__(self, index: int, what: str) -> None:
         super().__init__(what)
         self.index = index
+
+
+class DeviceFullError(InputError):
+    """The device has no room for so many sequences at a time."""
+
+
+def in_halves(score: Callable[[Sequence[Sequence[int]]], list[Row]], sequences: Sequence[Sequence[int]]) -> list[Row]:
+    """What `score` makes of the sequences; what does not fit into memory together is tried in halves."""
+    try:
+        return score(sequences)
+    except DeviceFullError:
+        if len(sequences) == 1:
+            raise
+    middle = len(sequences) // 2  # outside the handler: the error's frames hold on to memory
+    first = in_halves(score, sequences[:middle])
+    try:
+        return first + in_halves(score, sequences[middle:])
+    except SequenceError as error:
+        raise SequenceError(middle + error.index, str(error)) from error
 
 
 def numbered(index: int, score_one: Callable[..., Nats], *given: Any) -> Nats:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.backends.base import Nats
+from benchcast.backends.base import DeviceFullError, Nats
 from benchcast.errors import InputError
 
 LOGIT_BYTES = 96 << 20  # logits of one block of rows; twice that is in use at a time
@@ -152,9 +152,9 @@ class Forward:
         """No gradients, and a way out where memory ends."""
         import torch
 
-        way_out = "give a smaller batch_tokens" if self._training else "use --batch_size 1, max_length=… or bfloat16"
+        way_out = "give a smaller batch_tokens" if self._training else "use max_length=… or dtype=bfloat16"
         try:
             with torch.no_grad() if self._training else torch.inference_mode():
                 yield
         except torch.OutOfMemoryError as error:
-            raise InputError(f"the device is out of memory; {way_out}") from error
+            raise DeviceFullError(f"the device is out of memory; {way_out}") from error

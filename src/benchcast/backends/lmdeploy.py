@@ -1,7 +1,9 @@
 """LMDeploy in process, by the logits of whole prompts.
 
 Its own perplexity is one mean per text, so the logits are taken; they are full rows over the vocabulary,
-which is why sequences go in small batches.
+which is why sequences go in small batches. The pipeline's documented call takes text only, so that its
+tokenizer would have a say; the engine's `async_get_logits`, on which the pipeline's own scores rest, takes
+ids. It asks for `output_logits='all'` with one new token (turbomind) or none (pytorch).
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.backends.base import Nats, Settings, Vocabulary, library, numbered
+from benchcast.backends.base import DeviceFullError, Nats, Settings, Vocabulary, library, numbered
 from benchcast.backends.llamacpp import nats_of_rows
 from benchcast.backends.vocabulary import VocabularySource, one_line, source_name
 from benchcast.errors import InputError
@@ -59,13 +61,20 @@ class LmdeployBackend:
         try:
             rows = self._logits([list(ids) for ids in sequences])
         except RuntimeError as error:
-            raise InputError(f"LMDeploy: {one_line(error)}; out of memory? lower batch_size") from error
+            said = f"LMDeploy: {one_line(error)}"
+            if "out of memory" in str(error).lower():
+                raise DeviceFullError(f"{said}; lower max_length") from error
+            raise InputError(said) from error
+        if any(found is None for found in rows):  # its engine keeps errors to itself
+            raise DeviceFullError("LMDeploy gave no logits; out of memory? its log says why; lower max_length")
+        if len(rows) != len(sequences):
+            raise InputError(f"LMDeploy gave logits of {len(rows)} prompts, {len(sequences)} were sent")
         pairs = enumerate(zip(rows, sequences, strict=True))
         return [numbered(i, read_logits, found, ids) for i, (found, ids) in pairs]
 
     def _logits(self, sequences: list[list[int]]) -> list[Any]:
-        """Logits of all rows of each prompt; the pipeline takes text, its engine takes ids."""
-        engine = self._pipeline.async_engine
+        """Logits of all rows of each prompt."""
+        engine = getattr(self._pipeline, "async_engine", self._pipeline)  # older ones are one object
         found = self._pipeline._run(coro=engine.async_get_logits(input_ids=sequences)).result()
         return list(found)
 
@@ -73,7 +82,8 @@ class LmdeployBackend:
     def _pipeline(self) -> Any:
         lmdeploy = library("lmdeploy", "lmdeploy")
         kind = lmdeploy.TurbomindEngineConfig if self._engine == ENGINES[0] else lmdeploy.PytorchEngineConfig
-        config = kind(session_len=self._max_length, dtype=self._dtype)
+        # with prefix caching the rows of a shared beginning would be missing
+        config = kind(session_len=self._max_length, dtype=self._dtype, enable_prefix_caching=False)
         try:
             return lmdeploy.pipeline(self._source, backend_config=config, trust_remote_code=self._trust)
         except (OSError, ValueError, RuntimeError) as error:

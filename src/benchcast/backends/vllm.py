@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from benchcast.backends.base import Nats, Settings, Vocabulary, from_logprobs, library, numbered
+from benchcast.backends.base import DeviceFullError, Nats, Settings, Vocabulary, from_logprobs, library, numbered
 from benchcast.backends.vocabulary import VocabularySource, one_line, source_name
 from benchcast.errors import InputError
+
+STEP = 2048  # tokens of prompts read at a time; their log-probabilities over the whole vocabulary exist at once
+SMALLEST_STEP = 128
 
 
 class VllmBackend:
     """A model in a vLLM engine of its own.
 
     vLLM sizes its cache without counting prompt log-probabilities, so it gets half the memory by default
-    and reads prompts in small steps.
+    and reads prompts in small steps. Where even that is too much its engine dies; then it is started
+    again with half the step, a few times.
     """
 
     name = "vllm"
@@ -28,7 +33,7 @@ class VllmBackend:
         self._max_length = settings.whole("max_length", 0)
         self._memory = settings.number("gpu_memory_utilization", 0.5)
         self._parallel = settings.whole("tensor_parallel_size", 1)
-        self._step = settings.whole("max_num_batched_tokens", 2048)
+        self._step = settings.whole("max_num_batched_tokens", STEP)
         self._eager = bool(settings.flag("enforce_eager", False))
         self._trust = bool(settings.flag("trust_remote_code", False))
         self._tokens = VocabularySource.of(settings, self._source)
@@ -55,12 +60,33 @@ class VllmBackend:
         """−log p of every id given those before it."""
         asked = self._library.SamplingParams(prompt_logprobs=0, max_tokens=1, temperature=0, detokenize=False)
         prompts = [self._library.TokensPrompt(prompt_token_ids=list(ids)) for ids in sequences]
-        try:
-            outputs = self._engine.generate(prompts, asked, use_tqdm=False)
-        except RuntimeError as error:
-            raise InputError(f"{one_line(error)}; out of memory? lower batch_size or gpu_memory_utilization") from error
+        outputs = self._generate(prompts, asked)
         pairs = enumerate(zip(outputs, sequences, strict=True))
         return [numbered(i, read_output, output, ids) for i, (output, ids) in pairs]
+
+    def _generate(self, prompts: list[Any], asked: Any) -> list[Any]:
+        while True:
+            try:
+                return list(self._engine.generate(prompts, asked, use_tqdm=False))
+            except (RuntimeError, self._died) as error:
+                said = one_line(error)
+            if not self._shrink():  # outside the handler: the error's frames hold on to memory
+                raise DeviceFullError(f"vLLM failed: {said}; out of memory? lower gpu_memory_utilization or max_length")
+
+    def _shrink(self) -> bool:
+        """Let go of the engine; the next one reads prompts in steps of half the size. False where that is too small."""
+        if self._step // 2 < SMALLEST_STEP:
+            return False
+        self._step //= 2
+        self.__dict__.pop("_engine", None)
+        gc.collect()
+        return True
+
+    @property
+    def _died(self) -> type[Exception]:
+        """What an engine that has died raises; the reason, mostly memory, stands in its own log."""
+        died: type[Exception] = library("vllm.v1.engine.exceptions", "vllm").EngineDeadError
+        return died
 
     @property
     def _library(self) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,10 @@ import click
 
 from benchcast.cli.data import FORCE, STUDY
 from benchcast.cli.output import progress
+from benchcast.errors import BenchcastError, InputError
 
 if TYPE_CHECKING:
+    from benchcast.backends.lists import ModelEntry
     from benchcast.collect import Collected, Report
     from benchcast.store import Study
 
@@ -41,6 +44,7 @@ BATCH = click.option(
 @BATCH
 @DEVICE
 @click.option("--check-against", "reference", type=click.Choice(["hf"]), help="Compare a few texts with this backend.")
+@click.option("--skip-refused", is_flag=True, help="Leave out texts that the tokenizer cannot cover exactly.")
 @FORCE
 def collect(
     study: Path,
@@ -52,6 +56,7 @@ def collect(
     batch_size: int,
     device: str,
     reference: str | None,
+    skip_refused: bool,
     force: bool,
 ) -> None:
     """Score the texts with a model and store its losses; run it again to finish what was stopped.
@@ -72,20 +77,54 @@ def collect(
     else:
         entries = [ModelEntry.of(str(backend), model_args, name=name, family=family)]
     opened = Study.open(study)
-    for entry in entries:
-        _collect_one(opened, entry, batch_size=batch_size, device=device, reference=reference, force=force)
+    wishes = Wishes(batch_size, device, reference, skip_refused, force)
+    failed = [name for entry in entries if (name := _attempt(opened, entry, wishes, alone=len(entries) == 1))]
+    if failed:
+        raise InputError(f"{len(failed)} of {len(entries)} models failed: {', '.join(failed)}; the others are done")
 
 
-def _collect_one(study: Study, entry: Any, *, batch_size: int, device: str, reference: str | None, force: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the flags say for all models of a run."""
+
+    batch_size: int
+    device: str
+    reference: str | None
+    skip_refused: bool
+    force: bool
+
+
+def _attempt(study: Study, entry: ModelEntry, wishes: Wishes, *, alone: bool) -> str:
+    """Collect one model; in a list one that fails is named at once and returned, and the rest goes on."""
+    try:
+        _collect_one(study, entry, wishes)
+    except BenchcastError as error:
+        if alone:
+            raise
+        click.echo(f"error: {error}", err=True)
+        return entry.name or entry.settings.line
+    return ""
+
+
+def _collect_one(study: Study, entry: ModelEntry, wishes: Wishes) -> None:
     from benchcast.backends import open_backend, open_reference
     from benchcast.collect import collect
 
-    backend = open_backend(entry.backend, entry.settings, device=device, batch_size=entry.batch_size or batch_size)
-    other = open_reference(entry.settings, device=device) if reference else None
+    size, device = entry.batch_size or wishes.batch_size, wishes.device
+    backend = open_backend(entry.backend, entry.settings, device=device, batch_size=size)
+    other = open_reference(entry.settings, device=device) if wishes.reference else None
     name = entry.name or backend.model
     with progress(name, len(study.texts)) as advance:
-        report = rate(name, advance)
-        done = collect(study, backend, name=name, family=entry.family, force=force, reference=other, report=report)
+        done = collect(
+            study,
+            backend,
+            name=name,
+            family=entry.family,
+            force=wishes.force,
+            skip_refused=wishes.skip_refused,
+            reference=other,
+            report=rate(name, advance),
+        )
     click.echo(describe(name, done))
 
 
@@ -109,7 +148,8 @@ def describe(name: str, done: Collected | None) -> str:
     resumed = f", {done.resumed} were done before" if done.resumed else ""
     rate = f", {done.tokens / done.seconds:,.0f} tokens/s" if done.tokens and done.seconds else ""
     agreement = f"; {done.agreement}" if done.agreement else ""
-    return f"{name}: {done.texts} texts, {done.tokens} tokens{resumed}{rate}{agreement}"
+    refused = f"; {len(done.refused)} refused and left out: {', '.join(done.refused)}" if done.refused else ""
+    return f"{name}: {done.texts} texts, {done.tokens} tokens{resumed}{rate}{agreement}{refused}"
 
 
 @click.command()
