@@ -18,6 +18,7 @@ from benchcast.assemble import assemble
 from benchcast.evidence import Evidence
 from benchcast.planted import Plan, World, plant, write_study
 from benchcast.store import Study
+from benchmark_files import REAL, write_benchmarks
 
 settings.register_profile("shared", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("shared")
@@ -91,3 +92,15 @@ def tree() -> Callable[[Path], dict[str, str]]:
         return {str(p.relative_to(root)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
 
     return hashes
+
+
+@pytest.fixture(scope="session")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files of all six benchmarks, written by the test."""
+    return write_benchmarks(tmp_path_factory.mktemp("benchmarks"))
+
+
+@pytest.fixture(scope="session")
+def benchmarks(written: Path) -> Path:
+    """Pieces of the real benchmarks where they lie beside the repository, else the written ones."""
+    return REAL if REAL.is_dir() else written

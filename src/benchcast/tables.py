@@ -8,7 +8,7 @@ import json
 import math
 import zipfile
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,15 +81,15 @@ def read_models(path: Path) -> list[ModelInfo]:
     return models
 
 
-def read_scores(path: Path, tasks: Sequence[Task]) -> list[Score]:
-    """scores.csv; model, task and accuracy are required."""
+def read_scores(path: Path, tasks: Sequence[Task], *, also: Container[str] = ()) -> list[Score]:
+    """scores.csv; model, task and accuracy are required. Tasks named in `also` may occur beside the study's."""
     rows = _checked_columns(path, SCORE_COLUMNS, required=SCORE_COLUMNS[:3])
     names = [t.name for t in tasks]
     scores = []
     for number, row in enumerate(rows, start=2):
         where = f"{path}: line {number}"
         task = row["task"].strip()
-        if task not in names:
+        if task not in names and task not in also:
             known = f"study.toml has {', '.join(names)}" if names else "study.toml has no tasks yet"
             raise InputError(f"{where}: unknown task {task!r}; {known}{near(task, names)}")
         accuracy = _number(where, "accuracy", row["accuracy"])

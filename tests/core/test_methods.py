@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 
 from benchcast.assemble import assemble
 from benchcast.errors import EvidenceError
-from benchcast.evidence import Evidence, Fold, view
+from benchcast.evidence import Evidence, Features, Fold, view
 from benchcast.folds import make_folds
 from benchcast.intervals import interval
 from benchcast.law import fit_law
@@ -215,6 +215,15 @@ def test_a_mix_of_groups_of_tokens_weighs_losses_as_its_tokens_do(evidence):
     for name, x in sums.items():
         by_token = view(evidence.nats, name).astype(float) @ weights / evidence.characters
         assert_allclose(by_token, x @ theta, rtol=1e-4)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_tokens_of_few_looks_are_as_many_clusters(evidence, rows):
+    values = np.random.default_rng(0).normal(size=(rows, 8)).astype(np.float32)
+    alike = Features(values[np.arange(evidence.nats.shape[1]) % rows])
+    basis, _ = build_basis(replace(evidence, features=alike))
+    used = (basis.kinds == "cluster") & (basis.size > 0)
+    assert used.sum() == rows
 
 
 SMALL = Plan(families=8, sizes=4, tasks=2, texts_per_source=15, n_items=20_000)

@@ -118,7 +118,7 @@ def test_a_plan_without_files_starts_from_the_tables(tmp_path: Path) -> None:
     assert len(collects) == 59
     assert "bbh-cot=50 --data" in text
     after = lines[lines.index(collects[-1]) :]
-    assert any(x.startswith("benchcast features study --scorer internlm/internlm2_5-1_8b") for x in after)
+    assert any(x.startswith('benchcast features study --scorer "${WEIGHTS}internlm/internlm2_5-1_8b"') for x in after)
     assert "fit study --method paper --split column" in text
     assert "compare study --split column" in text
     assert [m.model for m in read_models(tmp_path / "p" / "models.csv")] == [m.model for m in paper_models()]
@@ -126,6 +126,27 @@ def test_a_plan_without_files_starts_from_the_tables(tmp_path: Path) -> None:
     assert subprocess.run(["sh", "-n", str(tmp_path / "p" / "commands.sh")], check=False).returncode == 0
     with pytest.raises(InputError, match="not empty"):
         write_plan(tmp_path / "p", None)
+
+
+@pytest.mark.parametrize(
+    ("backend", "said"),
+    [("vlm", "did you mean 'vllm'?"), ("nonsense", "with vllm, lmdeploy, hf"), ("sglang", "itself")],
+)
+def test_a_plan_for_a_backend_that_loads_no_models_is_refused(tmp_path: Path, backend: str, said: str) -> None:
+    with pytest.raises(InputError, match="unknown backend") as refused:
+        write_plan(tmp_path / "p", None, backend=backend)
+    assert said in str(refused.value)
+    assert not (tmp_path / "p").exists()
+
+
+def test_large_models_are_spread_over_gpus_where_the_backend_can(tmp_path: Path) -> None:
+    scripts = {}
+    for backend in ("vllm", "hf"):
+        write_plan(tmp_path / backend, None, backend=backend)
+        scripts[backend] = (tmp_path / backend / "commands.sh").read_text(encoding="utf-8")
+    assert scripts["vllm"].count("tensor_parallel_size=4") == sum(m.params > 64e9 for m in paper_models())
+    assert "tensor_parallel_size" not in scripts["hf"]
+    assert "hf loads a model onto one GPU: 14 of 59 need more" in scripts["hf"]
 
 
 def test_the_commands_of_a_plan_exist(tmp_path: Path) -> None:

@@ -243,6 +243,21 @@ def test_the_long_form_keeps_working(run: Run, study: Study, write: Write) -> No
     assert "is it a percentage? then write 0.5" in percent[2]
 
 
+def test_the_long_form_takes_new_tasks_and_other_spellings(run: Run, study: Study, write: Write) -> None:
+    path = write("long.csv", "model,task,accuracy\nqwen-7b,MMLU,0.5\nqwen-7b,mmlu_law,0.4\nqwen-7b,ceval-test,0.6\n")
+    code, out, err = run(path)
+    assert (code, out) == (1, "")
+    assert "line 3: unknown task 'mmlu_law'; study.toml has mmlu, bbh, gsm8k, hellaswag, ceval, pond" in err
+    assert not found(study)
+    code, out, _ = run(path, "--add-tasks", "mmlu_*")
+    assert code == 0
+    assert "3 scores added" in out
+    assert "new tasks: mmlu_law (chance 0.25)" in out
+    again = Study.open(study.root)
+    assert {task for _, task in found(again)} == {"mmlu", "mmlu_law", "ceval"}
+    assert again.task("mmlu_law").sources == ("mmlu",)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [

@@ -24,22 +24,32 @@ def reproduce() -> None:
 @reproduce.command()
 @click.argument("out", type=click.Path(path_type=Path))
 @click.option("--data", type=click.Path(path_type=Path), help="Folder with the benchmarks' files; makes the study too.")
-@click.option("--model", "backend", default="vllm", show_default=True, help="Backend of `collect` for all models.")
-@click.option("--seed", default=0, show_default=True, help="Seed of the draw of texts.")
-def plan(out: Path, data: Path | None, backend: str, seed: int) -> None:
+@click.option(
+    "--model", "backend", default="vllm", show_default=True, help="Backend for all models: vllm, lmdeploy or hf."
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the draw of texts.")
+@click.option("--stand-ins", is_flag=True, help="Add tiny models under the same names, to rehearse on a CPU.")
+def plan(out: Path, data: Path | None, backend: str, seed: int, stand_ins: bool) -> None:
     """Write a study of the paper's 59 models and the commands that fill it, with their cost.
 
     \b
     benchcast reproduce plan table1 --data benchmarks
     sh table1/commands.sh
-    """
-    from benchcast.paper.plan import describe, write_plan
 
-    cost = write_plan(out, data, seed=seed, backend=backend)
-    made = "study, models.csv, scores.csv and commands.sh" if data else "models.csv, scores.csv and commands.sh"
-    click.echo(f"{out}: {made}")
-    click.echo(describe(cost))
-    click.echo(f"next: {'' if data else 'BENCHMARKS=FOLDER '}sh {out / 'commands.sh'}")
+    A rehearsal of the same commands on a CPU, with tiny models in place of the 59:
+
+    \b
+    benchcast reproduce plan rehearsal --data benchmarks --model hf --stand-ins
+    WEIGHTS=stand-ins/ sh rehearsal/commands.sh
+    """
+    from benchcast.paper.plan import STAND_INS, describe, write_plan
+
+    cost = write_plan(out, data, seed=seed, backend=backend, stand_ins=stand_ins)
+    made = [*(["study"] if data else []), "models.csv", "scores.csv", *([STAND_INS] if stand_ins else [])]
+    click.echo(f"{out}: {', '.join(made)} and commands.sh")
+    click.echo("The real models: " + describe(cost) if stand_ins else describe(cost))
+    settings = f"{'' if data else 'BENCHMARKS=FOLDER '}{f'WEIGHTS={STAND_INS}/ ' if stand_ins else ''}"
+    click.echo(f"next: {settings}sh {out / 'commands.sh'}")
 
 
 @reproduce.command()

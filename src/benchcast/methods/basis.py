@@ -95,7 +95,7 @@ def _clusters(features: Features) -> Ints:
         return np.zeros(len(look), np.int64)
     rng = np.random.default_rng(SEED)
     sample = look[np.sort(rng.choice(len(look), min(SAMPLE, len(look)), replace=False))]
-    count = min(CLUSTERS, max(2, len(sample) // 20))
+    count = min(CLUSTERS, max(2, len(sample) // 20), len(np.unique(sample, axis=0)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a cluster may stay empty: then it is not used
         centres, _ = kmeans2(sample, count, minit="++", iter=20, seed=SEED, missing="warn")

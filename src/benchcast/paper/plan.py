@@ -7,19 +7,23 @@ on as many 80 GB GPUs as the weights need. Reading dominates: the texts are few.
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchcast.cells import near
 from benchcast.errors import InputError
 from benchcast.files import write_text
 from benchcast.paper.models import SCORER, hub_ids, paper_models, paper_scores
+from benchcast.paper.standins import write_stand_ins
 from benchcast.records import ModelInfo, TextSet
 from benchcast.store import Study
 from benchcast.tables import MODEL_COLUMNS, SCORE_COLUMNS, as_csv
 from benchcast.texts.mix import PAPER_MIX, build_mixture
 
+BACKENDS = ("vllm", "lmdeploy", "hf")  # those that load a model themselves
+PARALLEL = {"vllm": "tensor_parallel_size"}  # the setting that spreads a model over several GPUs
+STAND_INS = "stand-ins"
 BYTES_PER_PARAM = 2  # bfloat16
 GPU_BYTES = 80e9
 ROOM = 1.25  # beside the weights: activations, logits, cache
@@ -62,8 +66,18 @@ def estimate(models: Sequence[ModelInfo], text_bytes: float) -> Cost:
     return Cost(hours, max(map(gpus_for, models)), sum(weights), max(weights), stored)
 
 
-def write_plan(folder: Path, data: Path | None, *, seed: int = 0, backend: str = "vllm") -> Cost:
-    """Write models.csv, scores.csv and commands.sh; with the benchmarks' files, the study as well."""
+def write_plan(
+    folder: Path, data: Path | None, *, seed: int = 0, backend: str = "vllm", stand_ins: bool = False
+) -> Cost:
+    """Write models.csv, scores.csv and commands.sh; with the benchmarks' files, the study as well.
+
+    `stand_ins` adds tiny models to rehearse the commands with.
+    """
+    if backend not in BACKENDS:
+        raise InputError(
+            f"unknown backend {backend!r}; a plan loads every model itself, with {', '.join(BACKENDS)}"
+            f"{near(backend, BACKENDS)}"
+        )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder}: exists and is not empty; a plan needs a folder of its own")
     models, scores = paper_models(), paper_scores()
@@ -77,8 +91,10 @@ def write_plan(folder: Path, data: Path | None, *, seed: int = 0, backend: str =
     cost = estimate(models, _bytes(texts))
     write_text(folder / "models.csv", as_csv(MODEL_COLUMNS, models))
     write_text(folder / "scores.csv", as_csv(SCORE_COLUMNS, scores))
-    lines = [*_heading(cost), *([] if texts else _setup(seed)), *_commands(models, backend)]
+    lines = [*_heading(cost, models, backend), *([] if texts else _setup(seed)), *_commands(models, backend)]
     write_text(folder / "commands.sh", "\n".join(lines) + "\n")
+    if stand_ins:
+        write_stand_ins(folder / STAND_INS)
     return cost
 
 
@@ -86,14 +102,19 @@ def _bytes(texts: TextSet | None) -> float:
     return float(texts.starts[-1]) if texts else sum(PAPER_MIX.values()) * MEAN_TEXT_BYTES
 
 
-def _heading(cost: Cost) -> list[str]:
+def _heading(cost: Cost, models: Sequence[ModelInfo], backend: str) -> list[str]:
+    large = sum(gpus_for(m) > 1 for m in models)
+    alone = [f"# {backend} loads a model onto one GPU: {large} of {len(models)} need more than 80 GB there."]
     return [
         "#!/bin/sh",
         "# Reproduces Table 1. Every command can be stopped and run again: what is done is passed over.",
         f"# {describe(cost)}",
+        *([] if backend in PARALLEL else alone),
         "# Weights of Llama and Gemma are given out after their licences are accepted on the hub.",
-        "set -e",
+        "# Models lie on the hub; with WEIGHTS=FOLDER/ in folders of the same names (01-ai/Yi-6B, …).",
+        "set -eu",
         'cd "$(dirname "$0")"',
+        ': "${WEIGHTS:=}"',
         "",
     ]
 
@@ -122,16 +143,18 @@ def _commands(models: Sequence[ModelInfo], backend: str) -> list[str]:
     ids = hub_ids()
     lines = []
     for m in sorted(models, key=lambda m: m.params):
-        arguments = f"pretrained={ids[m.model]},dtype=bfloat16"
+        arguments = f"pretrained=${{WEIGHTS}}{ids[m.model]},dtype=bfloat16"
         arguments += ",trust_remote_code=True" if ids[m.model].startswith("internlm/") else ""
-        if backend == "vllm" and gpus_for(m) > 1:
-            arguments += f",tensor_parallel_size={gpus_for(m)}"
-        words = ["benchcast", "collect", "study", "--model", backend, "--model_args", arguments]
-        lines.append(shlex.join([*words, "--name", m.model, "--family", m.family]))
+        if backend in PARALLEL and gpus_for(m) > 1:
+            arguments += f",{PARALLEL[backend]}={gpus_for(m)}"
+        lines.append(
+            f'benchcast collect study --model {backend} --model_args "{arguments}" --name {m.model} --family {m.family}'
+        )
     return [
         *lines,
         "",
-        f"benchcast features study --scorer {SCORER} --model_args trust_remote_code=True",
+        f'benchcast features study --scorer "${{WEIGHTS}}{SCORER}" --name {SCORER.rpartition("/")[2]} '
+        "--model_args trust_remote_code=True",
         "benchcast fit study --method paper --split column",
         "benchcast compare study --split column",
         "benchcast reproduce baselines study",

@@ -26,8 +26,8 @@ PATTERNS = ("results_*.json", "summary_*.csv")
 class Wanted:
     """What the readers must know of the study and of what the user said."""
 
-    long: Sequence[Task]  # tasks that a long CSV may name
-    pick: Callable[[list[str]], set[str]]  # tasks of a wide table that matter
+    tasks: Sequence[Task]  # the study's
+    pick: Callable[[list[str]], set[str]]  # which of a table's tasks matter: the study's under any name, and new ones
     unit: str | None = None
     allow_limit: bool = False
 
@@ -81,7 +81,7 @@ def _csv(path: Path, wanted: Wanted) -> tuple[str, list[Reading]]:
     if is_summary(header):
         return "OpenCompass summary", read_summary(path, lines)
     if is_long(header):
-        return "long CSV", read_long(path, wanted.long)
+        return "long CSV", read_long(path, wanted.tasks, wanted.pick)
     return _table(path, read_csv(path), wanted)
 
 

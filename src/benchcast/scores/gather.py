@@ -73,12 +73,10 @@ def gather(
 
 
 def _wanted(tasks: Sequence[Task], names: Sequence[str], choices: Choices) -> Wanted:
-    renamed = [Task(old) for old, new in choices.renames.items() if new in names]
-
     def pick(found: list[str]) -> set[str]:
         return set(match_tasks(found, names, choices.renames)) | {t for t in found if _asked(t, choices.add_tasks)}
 
-    return Wanted([*tasks, *renamed], pick, choices.unit, choices.allow_limit)
+    return Wanted(tasks, pick, choices.unit, choices.allow_limit)
 
 
 def _asked(task: str, patterns: Iterable[str]) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from benchcast.cells import read_csv
 from benchcast.errors import InputError
 from benchcast.records import Score, Task
 from benchcast.scores.reading import FRACTION, PERCENT, Reading, fraction
@@ -58,9 +59,10 @@ def read_listed(path: Path, rows: Sequence[Mapping[str, str]], *, unit: str | No
     return readings
 
 
-def read_long(path: Path, tasks: Sequence[Task]) -> list[Reading]:
-    """The form of scores.csv; only these tasks may occur."""
-    return [Reading(f"{path}: {s.model} on {s.task}", s) for s in read_scores(path, tasks)]
+def read_long(path: Path, tasks: Sequence[Task], wanted: Callable[[list[str]], set[str]]) -> list[Reading]:
+    """The form of scores.csv; a task that is neither the study's nor picked by `wanted` is taken for a typing error."""
+    found = [row.get("task", "").strip() for row in read_csv(path)]
+    return [Reading(f"{path}: {s.model} on {s.task}", s) for s in read_scores(path, tasks, also=wanted(found))]
 
 
 def read_wide(
