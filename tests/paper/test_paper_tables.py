@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchcast.folds import make_folds, split_by_size
-from benchcast.paper.models import SERIES, hub_ids, paper_models, paper_scores, paper_tasks
+from benchcast.paper.models import SERIES, TOKENS_FROM, hub_ids, paper_models, paper_scores, paper_tasks
 from benchcast.paper.tables import TABLE_1, TABLE_2, TABLE_3, TABLE_4, TASKS, scores, split
 
 PAPER = Path(__file__).parents[2].parent / "shared" / "paper.md"
@@ -71,7 +71,52 @@ def test_every_scored_model_has_a_hub_id_a_family_and_a_size() -> None:
     assert all(m.family and m.params > 1e9 for m in models)
     assert all(re.fullmatch(r"[\w-]+/[\w.-]+", i) for i in hub_ids().values())
     assert len(set(hub_ids().values())) == 59
-    assert all(np.isfinite(m.tokens) or m.model.startswith("internlm") for m in models)
+
+
+def test_every_token_count_has_a_source_and_what_the_makers_do_not_state_is_unknown() -> None:
+    unknown = {m.model for m in paper_models() if np.isnan(m.tokens) and not m.model.startswith("internlm")}
+    assert unknown == {"Qwen1.5-32B", "Qwen1.5-32B-Chat", "Yi-1.5-9B", "Yi-1.5-9B-Chat"}
+    for m in paper_models():
+        assert any(m.family.startswith(f) for f in TOKENS_FROM) == (not m.model.startswith("internlm"))
+
+
+# layers, width, width of the feed-forward part, heads of queries and of keys, width of a head, vocabulary, embeddings
+SHAPES = {
+    "Llama-2-7b": (32, 4096, 11008, 32, 32, 128, 32000, 2),
+    "Llama-2-13b": (40, 5120, 13824, 40, 40, 128, 32000, 2),
+    "llama-2-70b": (80, 8192, 28672, 64, 8, 128, 32000, 2),
+    "Meta-Llama-3-8B": (32, 4096, 14336, 32, 8, 128, 128256, 2),
+    "Meta-Llama-3-70B": (80, 8192, 28672, 64, 8, 128, 128256, 2),
+    "Qwen1.5-1.8B": (24, 2048, 5504, 16, 16, 128, 151936, 2),
+    "Qwen1.5-4B": (40, 2560, 6912, 20, 20, 128, 151936, 2),
+    "Qwen1.5-7B": (32, 4096, 11008, 32, 32, 128, 151936, 2),
+    "Qwen1.5-14B": (40, 5120, 13696, 40, 40, 128, 152064, 2),
+    "Qwen1.5-32B": (64, 5120, 27392, 40, 8, 128, 152064, 2),
+    "Qwen1.5-72B": (80, 8192, 24576, 64, 64, 128, 152064, 2),
+    "Qwen2-1.5B": (28, 1536, 8960, 12, 2, 128, 151936, 1),
+    "Qwen2-7B": (28, 3584, 18944, 28, 4, 128, 152064, 2),
+    "Qwen2-72B": (80, 8192, 29568, 64, 8, 128, 152064, 2),
+    "Yi-6B": (32, 4096, 11008, 32, 4, 128, 64000, 2),
+    "Yi-34B": (60, 7168, 20480, 56, 8, 128, 64000, 2),
+    "Yi-1.5-6B": (32, 4096, 11008, 32, 4, 128, 64000, 2),
+    "Yi-1.5-9B": (48, 4096, 11008, 32, 4, 128, 64000, 2),
+    "Yi-1.5-34B": (60, 7168, 20480, 56, 8, 128, 64000, 2),
+    "gemma-2-2b": (26, 2304, 9216, 8, 4, 256, 256000, 1),
+    "gemma-2-9b": (42, 3584, 14336, 16, 8, 256, 256000, 1),
+    "gemma-2-27b": (46, 4608, 36864, 32, 16, 128, 256000, 1),
+    "internlm2-1_8b": (24, 2048, 8192, 16, 8, 128, 92544, 2),
+    "internlm2-7b": (32, 4096, 14336, 32, 8, 128, 92544, 2),
+    "internlm2-20b": (48, 6144, 16384, 48, 8, 128, 92544, 2),
+}
+
+
+def test_parameters_are_those_that_the_shapes_of_the_models_add_up_to() -> None:
+    for m in paper_models():
+        base = re.sub(r"-(chat|sft|instruct|it|hf)(?=-|$)", "", m.model, flags=re.IGNORECASE).replace("2_5", "2")
+        (shape,) = (s for name, s in SHAPES.items() if name.casefold() == base.casefold())
+        layers, width, inner, queries, keys, head, vocabulary, embeddings = shape
+        layer = 2 * width * head * (queries + keys) + 3 * width * inner
+        assert m.params == pytest.approx(embeddings * vocabulary * width + layers * layer, rel=4e-3), m.model
 
 
 def test_base_and_chat_models_of_one_size_are_families_apart() -> None:

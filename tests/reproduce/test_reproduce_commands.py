@@ -14,8 +14,9 @@ from click.testing import CliRunner
 
 from benchcast.cli import cli
 from benchcast.errors import BenchcastError
+from benchcast.paper.tables import TASKS
 from benchcast.reproduce.desk import Desk
-from benchcast.reproduce.document import PARTS, as_markdown, write_page, write_part
+from benchcast.reproduce.document import PARTS, as_markdown, paper_table, write_page, write_part
 from benchcast.reproduce.outcome import Table
 from benchcast.reproduce.png import SIGNATURE, _chunks, shrink
 from benchcast.store import Study
@@ -160,3 +161,13 @@ def test_the_page_of_results_holds_every_part(desk: Desk, tmp_path: Path) -> Non
 
 def test_the_best_cell_of_a_row_is_bold() -> None:
     assert as_markdown(Table(("a", "b"), (("x", "*1"),), "so")) == "So:\n\n| a | b |\n|---|---:|\n| x | **1** |"
+
+
+def test_the_page_shows_what_the_papers_scores_tell_alone_beside_its_table_1() -> None:
+    rows = {line.split(" | ")[0].removeprefix("| "): line.split(" | ") for line in paper_table().splitlines()}
+    head = rows["test MSE"]
+    assert rows["mmlu"][1:4] == ["1.45e-03", "2.40e-02", "3.31e-02"]
+    assert rows["mmlu"][head.index("constant")] == "2.43e-02"
+    assert rows["mmlu"][head.index("observational")] == "1.78e-03"
+    assert rows["mmlu"][-1] == "– |"
+    assert all(len(row) == len(head) for task, row in rows.items() if task in TASKS)
