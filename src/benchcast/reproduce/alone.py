@@ -7,10 +7,10 @@ from benchcast.paper.observational import baselines
 from benchcast.reproduce.outcome import cell
 
 NOTE = (
-    "The columns on the right need no losses, only scores (`benchcast reproduce baselines`): the mean of the models seen, "
-    "and the observational law from the other five benchmarks. On all tasks but HellaSwag the paper's all-token loss errs "
-    "about as much as the constant does. C-Eval and CMMLU are nearly read off each other; the last column leaves the "
-    "other out."
+    "The columns on the right need no losses, only scores (`benchcast reproduce baselines`): the mean of the models "
+    "seen, and the observational law from the other five benchmarks. On all tasks but HellaSwag the paper's all-token "
+    "loss errs about as much as the constant does. C-Eval and CMMLU are nearly read off each other; the last column "
+    "leaves the other out."
 )
 
 
