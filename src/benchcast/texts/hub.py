@@ -10,9 +10,11 @@ from benchcast.errors import InputError, MissingExtraError
 from benchcast.texts.examples import Row
 
 # Repository, split, and the one configuration that holds everything (None: one configuration a subject).
+# A folder of that name below the working directory is read instead of the hub. BBH comes from a copy without a
+# loading script, which `datasets` 4 and later refuses to run.
 SETS: dict[str, tuple[str, str, str | None]] = {
     "mmlu": ("cais/mmlu", "validation", "all"),
-    "bbh": ("lukaemon/bbh", "test", None),
+    "bbh": ("SaylorTwift/bbh", "test", None),
     "gsm8k": ("openai/gsm8k", "train", "main"),
     "hellaswag": ("Rowan/hellaswag", "validation", "default"),
     "cmmlu": ("haonan-li/cmmlu", "test", None),
