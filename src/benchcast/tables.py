@@ -75,7 +75,7 @@ def read_models(path: Path) -> list[ModelInfo]:
         role = row.get("split", "").strip()
         if role not in ROLES:
             raise InputError(f"{where}: split {role!r} is not train, validation or test{near(role, ROLES[:3])}")
-        sizes = {c: _quantity(where, c, row.get(c, "")) for c in ("params", "tokens", "flops")}
+        sizes = {c: quantity(where, c, row.get(c, "")) for c in ("params", "tokens", "flops")}
         models.append(ModelInfo(_name(where, row["model"]), row.get("family", "").strip(), **sizes, split=role))
     _refuse_twice(path, [m.model for m in models], "model")
     return models
@@ -101,12 +101,12 @@ def read_scores(path: Path, tasks: Sequence[Task], *, also: Container[str] = ())
                 model=_name(where, row["model"]),
                 task=task,
                 accuracy=accuracy,
-                n_items=_quantity(where, "n_items", row.get("n_items", "")),
+                n_items=quantity(where, "n_items", row.get("n_items", "")),
                 harness=row.get("harness", "").strip(),
                 version=row.get("version", "").strip(),
                 shots=row.get("shots", "").strip(),
-                right_even=_quantity(where, "right_even", row.get("right_even", "")),
-                stderr=_quantity(where, "stderr", row.get("stderr", "")),
+                right_even=quantity(where, "right_even", row.get("right_even", "")),
+                stderr=quantity(where, "stderr", row.get("stderr", "")),
             )
         )
         if 2 * scores[-1].right_even > scores[-1].n_items + 1:
@@ -154,7 +154,7 @@ def _number(where: str, column: str, cell: str) -> float:
     return value
 
 
-def _quantity(where: str, column: str, cell: str) -> float:
+def quantity(where: str, column: str, cell: str) -> float:
     """A non-negative number such as 7e9, 7B or 1.8b; NaN where the cell is empty."""
     text = cell.strip()
     if not text:

@@ -9,6 +9,7 @@ import click
 from benchcast import __version__
 from benchcast.cli.collect import collect, features
 from benchcast.cli.data import import_group, init, status
+from benchcast.cli.extrapolate import extrapolate
 from benchcast.cli.figures import reproduce
 from benchcast.cli.forecast import compare, fit, predict
 from benchcast.cli.show import demo, report
@@ -28,7 +29,21 @@ def cli() -> None:
     """
 
 
-COMMANDS = (demo, init, import_group, collect, features, status, fit, compare, predict, report, twins, reproduce)
+COMMANDS = (
+    demo,
+    init,
+    import_group,
+    collect,
+    features,
+    status,
+    fit,
+    compare,
+    predict,
+    extrapolate,
+    report,
+    twins,
+    reproduce,
+)
 for command in COMMANDS:
     cli.add_command(command)
 

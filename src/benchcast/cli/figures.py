@@ -202,3 +202,16 @@ def ablation(study: Path | None, out: Path) -> None:
     from benchcast.reproduce.ablation import ablation as run
 
     _make(study, out, run)
+
+
+@_command("extrapolate")
+@click.option("--worlds", type=click.IntRange(1), default=60, show_default=True, help="How many planted worlds.")
+def extrapolate(study: Path | None, out: Path, worlds: int) -> None:
+    """Forecasts of larger models and later checkpoints, checked on hidden ones and in planted worlds.
+
+    \b
+    benchcast reproduce extrapolate study
+    """
+    from benchcast.reproduce import ahead
+
+    _make(study, out, lambda desk: ahead.extrapolate(desk, worlds))

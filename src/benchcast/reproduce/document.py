@@ -17,6 +17,7 @@ from benchcast.demo import open_embedded
 from benchcast.files import write_text
 from benchcast.paper.tables import TABLE_1
 from benchcast.reproduce.ablation import ablation
+from benchcast.reproduce.ahead import extrapolate
 from benchcast.reproduce.alone import NOTE, scores_alone
 from benchcast.reproduce.convergence import fig6
 from benchcast.reproduce.desk import Desk
@@ -40,6 +41,7 @@ PARTS: tuple[tuple[str, str, Work], ...] = (
     ("fig8", "Figure 8: texts of several sources", fig8),
     ("fig9", "Figure 9: which tokens count", fig9),
     ("ablation", "Ablation: what matters", ablation),
+    ("extrapolate", "Larger models and later checkpoints", extrapolate),
 )
 BULKY = ("points", "errors", "fits", "tokens")  # left out of the numbers kept beside the page
 CAPTIONS = {
@@ -123,7 +125,7 @@ def section(name: str, title: str, part: dict[str, Any]) -> str:
         lines.append(paper_table())
     lines += [as_markdown(Table(tuple(t["header"]), tuple(map(tuple, t["rows"])), t["title"])) for t in part["tables"]]
     lines += [f"![{title}](figures/{name}{ending}.png)" for ending in part["figures"]]
-    lines.append(f"*{CAPTIONS[name]}*")
+    lines += [f"*{CAPTIONS[name]}*"] if name in CAPTIONS else []
     lines += [f"{r[0].upper()}{r[1:]}." for r in part["remarks"]]
     verdict = AGAINST_PAPER.get(name)
     if verdict is not None:

@@ -1,0 +1,177 @@
+"""All models of a study, their families' laws, and the check: hide some, do everything again, forecast them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from benchcast.align import align_models
+from benchcast.cells import near
+from benchcast.chain import ahead
+from benchcast.errors import EvidenceError, InputError
+from benchcast.evidence import Evidence, Fold, TaskFit
+from benchcast.facts import Facts
+from benchcast.fitting import without_weak_tasks
+from benchcast.folds import family_names
+from benchcast.horizon import FEWEST, FORMS, HIDE, FamilyLaw, Points, drift_of, fit_family
+from benchcast.methods import METHODS
+from benchcast.records import Bools, Floats
+from benchcast.store import Study
+
+
+def silent(_: str) -> None:
+    """Where nobody listens."""
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenModel:
+    """A model that was hidden, what was forecast of it and what it scored."""
+
+    kind: str  # largest or latest
+    family: str
+    task: str
+    model: str
+    observed: float
+    forecast: float
+    low: float
+    high: float
+    unchanged: float  # the score of the nearest model of the family that was not hidden
+
+    @property
+    def inside(self) -> bool:
+        """Whether the interval held."""
+        return self.low <= self.observed <= self.high
+
+
+@dataclass(frozen=True)
+class Known:
+    """Every model of a study that has losses, those without scores too."""
+
+    evidence: Evidence  # of the scored ones; they come first
+    models: tuple[str, ...]
+    families: npt.NDArray[np.str_]
+    points: Points
+    nats: npt.NDArray[np.float32]
+    facts: Facts
+    method: str
+
+    @property
+    def scored(self) -> int:
+        """How many have scores."""
+        return len(self.evidence.models)
+
+    @property
+    def observed(self) -> Floats:
+        """Scores, tasks × models, NaN where unknown."""
+        accuracy = self.evidence.accuracy
+        return np.pad(accuracy, ((0, 0), (0, len(self.models) - self.scored)), constant_values=np.nan)
+
+    def fits(self, seen: Bools) -> list[TaskFit]:
+        """One fit a task, learned from the scored models among these."""
+        evidence = self.evidence.of_models(seen[: self.scored])
+        everyone = np.ones(len(evidence.models), bool)
+        return METHODS[self.method](evidence, [Fold(everyone, ~everyone, ~everyone)])[0]
+
+    def log_capability(self, fit: TaskFit) -> Floats:
+        """Of every model."""
+        capability = fit.capability(self.nats, self.facts)
+        if not (capability > 0).all():
+            raise EvidenceError(
+                f"{fit.task.name}: method {self.method!r} gives some models no positive capability, "
+                "so there is no power law of it; take --method salience"
+            )
+        return np.log(capability)
+
+
+def read_known(study: Study, tasks: Sequence[str] = (), *, method: str = "salience") -> Known:
+    """Losses, scores and sizes of a study's models; those whose losses lack part of the support are left out."""
+    if method not in METHODS:
+        raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{near(method, METHODS)}")
+    evidence = study.evidence(tasks)
+    everyone = np.ones(len(evidence.models), bool)
+    evidence, _ = without_weak_tasks(evidence, [Fold(everyone, ~everyone, ~everyone)], asked_for=bool(tasks))
+    others = [m for m in study.models_with_losses() if m not in set(evidence.models)]
+    nats = evidence.nats
+    if others:
+        added = align_models([study.losses(m) for m in others], evidence.tokens.edges, study.texts)
+        whole = np.flatnonzero(np.isfinite(added[:, evidence.tokens.supported]).all(axis=1))
+        others = [others[i] for i in whole]
+        nats = np.concatenate([nats, np.where(evidence.tokens.supported, added[whole], np.float32(0))])
+    models = (*evidence.models, *others)
+    infos = study.infos(models)
+    facts = Facts.of(infos, study.scores())
+    points = Points(facts.params, facts.tokens, facts.flops)
+    return Known(evidence, models, family_names(infos), points, nats, facts, method)
+
+
+def family_laws(
+    known: Known, log_capability: Floats, seen: Bools, *, allowed: Sequence[str] = FORMS
+) -> dict[str, FamilyLaw]:
+    """The law of every family that has points enough, from the models seen."""
+    laws = {}
+    placed = seen & np.isfinite(known.points.flops)
+    for family in map(str, np.unique(known.families)):
+        rows = placed & (known.families == family)
+        made = fit_family(known.points.take(rows), log_capability[rows], allowed=allowed)
+        if made is not None:
+            laws[family] = made
+    return laws
+
+
+def backtest(known: Known, kind: str, *, tell: Callable[[str], None] = silent) -> list[HiddenModel]:
+    """Hide some models of every family, do everything again without them, and forecast them."""
+    tell(f"hiding the {kind}")
+    hidden = np.zeros(len(known.models), bool)
+    for family in np.unique(known.families):
+        own = (known.families == family) & np.isfinite(known.points.flops)
+        if any(known.points.take(own).supports(form) for form in FORMS):
+            hidden[own] = HIDE[kind](known.points.take(own))
+    left = ~hidden[: known.scored]
+    if not hidden.any() or left.sum() < FEWEST[FORMS[1]]:
+        return []
+    rows = []
+    everyone = np.ones(int(left.sum()), bool)
+    kept, _ = without_weak_tasks(
+        known.evidence.of_models(left), [Fold(everyone, ~everyone, ~everyone)], asked_for=False
+    )
+    able = replace(known, evidence=known.evidence.for_tasks([t.name for t in kept.tasks]))
+    for t, fit in enumerate(able.fits(~hidden)):
+        laws = family_laws(able, able.log_capability(fit), ~hidden)
+        rows += _judge(able, t, fit, laws, hidden, kind)
+    return rows
+
+
+def _judge(
+    known: Known, t: int, fit: TaskFit, laws: Mapping[str, FamilyLaw], hidden: Bools, kind: str
+) -> list[HiddenModel]:
+    """Forecasts of the hidden models of one task that have a score."""
+    observed, drift = known.observed[t], drift_of([*laws.values()])
+    rows = []
+    for family, law in laws.items():
+        own = (known.families == family) & np.isfinite(observed)
+        at = np.flatnonzero(own & hidden)
+        if not len(at):
+            continue
+        said = ahead(fit, law, drift, known.points.take(own & hidden))
+        rest = np.flatnonzero(own & ~hidden)
+        for i, model in enumerate(at):
+            gap = np.abs(np.log(known.points.flops[rest] / known.points.flops[model]))
+            unchanged = float(observed[rest[gap.argmin()]]) if len(rest) else math.nan
+            rows.append(
+                HiddenModel(
+                    kind=kind,
+                    family=family,
+                    task=fit.task.name,
+                    model=known.models[model],
+                    observed=float(observed[model]),
+                    forecast=float(said.accuracy[i]),
+                    low=float(said.low[i]),
+                    high=float(said.high[i]),
+                    unchanged=unchanged,
+                )
+            )
+    return rows

@@ -1,0 +1,157 @@
+"""Forecasts of models that do not exist yet: compute → capability → accuracy, and a check of both steps.
+
+extrapolate(study, "oak-a", Target(params=2e8, tokens=1e8))
+
+The check hides the largest models, then the latest checkpoints, of every family at once, does all of it again
+without them, and forecasts them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchcast.backtest import HiddenModel, backtest, family_laws, read_known, silent
+from benchcast.cells import near
+from benchcast.chain import Ahead, ahead
+from benchcast.errors import EvidenceError, InputError
+from benchcast.horizon import FEWEST, FEWEST_VALUES, FORMS, KINDS, Drift, Points, drift_of
+from benchcast.records import Floats
+from benchcast.store import Study
+
+WAY = 25  # points on the way to the target, for the figure
+FAR = 10.0  # times the compute of the largest known model
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The model to forecast; NaN where not given."""
+
+    params: float = math.nan
+    tokens: float = math.nan
+    flops: float = math.nan
+
+    def as_points(self, family: Points) -> Points:
+        """As a point of a family: FLOPs follow the family's own ratio to 6 × params × tokens."""
+        flops = self.flops
+        if math.isnan(flops):
+            ratio = family.flops / (6 * family.params * family.tokens)
+            flops = 6 * self.params * self.tokens * (float(np.nanmedian(ratio)) if np.isfinite(ratio).any() else 1.0)
+        return Points(np.array([self.params]), np.array([self.tokens]), np.array([flops]))
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAhead:
+    """The target's forecast on one task with what it rests on."""
+
+    task: str
+    forecast: Ahead
+    path: Ahead  # on the way there
+    form: str
+    floor: float  # irreducible capability
+    exponents: tuple[float, ...]
+    drift: Drift
+
+
+@dataclass(frozen=True, slots=True)
+class Extrapolation:
+    """What is said of the target, and how the same did on hidden models of all families."""
+
+    family: str
+    target: Points
+    way: Points  # from the family's largest model to the target
+    known: Points  # the family's models
+    observed: dict[str, Floats]  # their scores by task, NaN where unknown
+    tasks: tuple[TaskAhead, ...]
+    hidden: tuple[HiddenModel, ...]
+    remarks: tuple[str, ...]
+
+
+def extrapolate(
+    study: Study,
+    family: str,
+    target: Target,
+    *,
+    tasks: Sequence[str] = (),
+    method: str = "salience",
+    tell: Callable[[str], None] = silent,
+) -> Extrapolation:
+    """Forecast a model of `family` at `target` on each task, and check the procedure on hidden models."""
+    known = read_known(study, tasks, method=method)
+    allowed = _allowed(target)
+    own = known.families == family
+    names = sorted(set(map(str, known.families)))
+    if not own.any():
+        raise InputError(f"unknown family {family!r}; models.csv has {', '.join(names)}{near(family, names)}")
+    tell("fitting")
+    fits = known.fits(np.ones(len(known.models), bool))
+    if not fits[0].reads_losses:
+        raise InputError(f"method {method!r} does not read losses; take one that does, such as salience")
+    family_points = known.points.take(own)
+    at = target.as_points(family_points)
+    if not np.isfinite(family_points.flops).any() or not np.isfinite(at.flops[0]):
+        raise EvidenceError(_too_few(family, family_points, allowed))
+    way = _way(family_points, at)
+    said = []
+    for fit in fits:
+        laws = family_laws(known, known.log_capability(fit), ~np.zeros(len(own), bool), allowed=allowed)
+        if family not in laws:
+            raise EvidenceError(_too_few(family, family_points, allowed))
+        law, drift = laws[family], drift_of([*laws.values()])
+        exponents = tuple(float(x) for x in law.law.exponents)
+        there, path = ahead(fit, law, drift, at), ahead(fit, law, drift, way)
+        said.append(TaskAhead(fit.task.name, there, path, law.form, law.law.floor, exponents, drift))
+    observed = {fit.task.name: scores[own] for fit, scores in zip(fits, known.observed, strict=True)}
+    hidden = [row for kind in KINDS for row in backtest(known, kind, tell=tell)]
+    remarks = _remarks(said, at, family_points)
+    return Extrapolation(family, at, way, family_points, observed, tuple(said), tuple(hidden), remarks)
+
+
+def _way(known: Points, target: Points) -> Points:
+    """Points between the family's largest model and the target, evenly spaced in logs."""
+    last = int(np.nanargmax(known.flops))
+    share = np.linspace(0, 1, WAY)
+
+    def between(a: Floats, b: Floats) -> Floats:
+        return np.asarray(a[last] ** (1 - share) * b[0] ** share)
+
+    return Points(
+        between(known.params, target.params), between(known.tokens, target.tokens), between(known.flops, target.flops)
+    )
+
+
+def _allowed(target: Target) -> tuple[str, ...]:
+    both = np.isfinite([target.params, target.tokens]).all()
+    if not both and math.isnan(target.flops):
+        absent = "tokens" if math.isnan(target.tokens) else "params"
+        raise InputError(f"the target has no {absent}; give both params and tokens, or flops")
+    given = [x for x in (target.params, target.tokens, target.flops) if not math.isnan(x)]
+    if not all(0 < x < math.inf for x in given):
+        raise InputError("the target's params, tokens and flops must be positive numbers")
+    return FORMS if both else FORMS[1:]
+
+
+def _too_few(family: str, points: Points, allowed: Sequence[str]) -> str:
+    placed = points.take(np.isfinite(points.flops))
+    both = placed.take(np.isfinite(placed.params * placed.tokens))
+    wanted = f"{FEWEST[FORMS[1]]} models of {FEWEST_VALUES} different values of compute"
+    also = f", or {FEWEST[FORMS[0]]} of {FEWEST_VALUES} sizes and lengths of training" if FORMS[0] in allowed else ""
+    return (
+        f"family {family!r} has too few points for a power law: {len(points)} models with losses, {len(placed)} with "
+        f"known compute, {len(both)} with params and tokens; needed are {wanted}{also} (see models.csv)"
+    )
+
+
+def _remarks(said: Sequence[TaskAhead], target: Points, known: Points) -> tuple[str, ...]:
+    remarks = []
+    ratio = float(target.flops[0] / np.nanmax(known.flops))
+    if ratio > FAR:
+        remarks.append(
+            f"far outside: {ratio:,.3g} times the compute of the family's largest model; the check reaches a few times"
+        )
+    if min(t.drift.groups for t in said) < 2:
+        remarks.append("fewer than two families have enough models to hide some: intervals rest on the law alone")
+    return tuple(remarks)
