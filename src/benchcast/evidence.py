@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from benchcast.devices import Array, to_numpy
 from benchcast.facts import Facts, ladder_loss
 from benchcast.law import SigmoidLaw
 from benchcast.records import Bools, Floats, Ints, Task
@@ -30,7 +31,7 @@ class Features:
     scorer token, both halves share that token's row.
     """
 
-    values: npt.NDArray[np.floating]
+    values: Array  # numpy, or a torch tensor that already lies on the evidence's device
     rows: Ints | None = None
     scorer: str = ""
 
@@ -39,19 +40,19 @@ class Features:
         """Reference tokens × dimensions."""
         return (len(self.values) if self.rows is None else len(self.rows), self.values.shape[1])
 
-    def blocks(self) -> Iterator[tuple[slice, npt.NDArray[np.float32]]]:
-        """Consecutive blocks of rows in float32, each with the tokens it belongs to."""
+    def blocks(self) -> Iterator[tuple[slice, Array]]:
+        """Consecutive blocks of rows as they are stored, each with the tokens it belongs to."""
         n, d = self.shape
         step = max(1, BLOCK_BYTES // (4 * d))
         for start in range(0, n, step):
             part = slice(start, min(n, start + step))
             block = self.values[part] if self.rows is None else self.values[self.rows[part]]
-            yield part, np.asarray(block, np.float32)
+            yield part, block
 
     def sample(self, size: int, rng: np.random.Generator) -> npt.NDArray[np.float32]:
         """At most `size` rows, drawn without replacement, in order."""
         picked = np.sort(rng.choice(len(self.values), min(size, len(self.values)), replace=False))
-        return np.asarray(self.values[picked], np.float32)
+        return to_numpy(self.values[picked]).astype(np.float32, copy=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,7 @@ class Evidence:
     trained_on: Floats | None = None  # M, tokens
     scores: Floats | None = None  # M × benchmarks: all that the study knows, of other tasks too
     benchmarks: tuple[str, ...] = ()
+    device: str = ""  # where the large arrays are worked on: a torch device, or numpy where empty
 
     @property
     def facts(self) -> Facts:

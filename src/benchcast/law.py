@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
 
+from benchcast.devices import Array, on_host
 from benchcast.records import Floats
-
-Array = Any  # a numpy array or a torch tensor
 
 STEEPEST = 60.0  # log-odds per standard deviation of capability; a perfect step would be infinite
 HIGHEST = 30.0  # log-odds at the mean capability
@@ -97,7 +95,8 @@ def fit_laws(
     """Fit a law to every row by least squares in accuracy (equation 4), several starts each.
 
     Models of weight 0 do not count and may hold NaN accuracy. With `start`, only that start is
-    tried: how Algorithm 2 follows its law from step to step.
+    tried: how Algorithm 2 follows its law from step to step. On a GPU all steps are made, needed or not:
+    looking whether they are would mean waiting.
     """
     xp = array_namespace(capability)
     w = xp.ones_like(accuracy) if weight is None else weight
@@ -164,21 +163,20 @@ def _levenberg_marquardt(u: Array, v: Array, data: Point, steps: int) -> Point:
     """Damped Gauss–Newton steps in slope and offset; each problem keeps a damping of its own."""
     xp = array_namespace(u)
     z, _, _, w = data
+    powers = xp.stack([xp.ones_like(z), z, z * z], axis=-1)  # what gradient and curvature are sums of
     residual, rise, sse = _errors(u, v, data)
     damping = 1e-2 * xp.ones_like(sse)
     settled = sse < 0
     halfway = sse
     for step in range(steps):
         halfway = sse if step == steps // 2 else halfway
-        wj = w * rise
-        g_v = xp.sum(wj * residual, axis=-1, keepdims=True)
-        g_u = xp.sum(wj * residual * z, axis=-1, keepdims=True)
-        h_vv = xp.sum(wj * rise, axis=-1, keepdims=True) * (1 + damping) + 1e-15
-        h_uv = xp.sum(wj * rise * z, axis=-1, keepdims=True)
-        h_uu = xp.sum(wj * rise * z * z, axis=-1, keepdims=True) * (1 + damping) + 1e-15
+        sums = (w * rise)[..., None, :] * xp.stack([residual, rise], axis=-2) @ powers
+        g_v, g_u = sums[..., 0, 0:1], sums[..., 0, 1:2]
+        h_vv, h_uv, h_uu = sums[..., 1, 0:1], sums[..., 1, 1:2], sums[..., 1, 2:3]
+        h_vv, h_uu = h_vv * (1 + damping) + 1e-15, h_uu * (1 + damping) + 1e-15
         det = h_uu * h_vv - h_uv * h_uv
-        u_new = xp.clip(u - (h_vv * g_u - h_uv * g_v) / det, -STEEPEST, STEEPEST)
-        v_new = xp.clip(v - (h_uu * g_v - h_uv * g_u) / det, -HIGHEST, HIGHEST)
+        u_new = (u - (h_vv * g_u - h_uv * g_v) / det).clip(-STEEPEST, STEEPEST)
+        v_new = (v - (h_uu * g_v - h_uv * g_u) / det).clip(-HIGHEST, HIGHEST)
         residual_new, rise_new, sse_new = _errors(u_new, v_new, data)
         better = sse_new <= sse
         moved = xp.abs(u_new - u) + xp.abs(v_new - v)
@@ -188,8 +186,8 @@ def _levenberg_marquardt(u: Array, v: Array, data: Point, steps: int) -> Point:
         u, v = xp.where(better, u_new, u), xp.where(better, v_new, v)
         residual, rise = xp.where(better, residual_new, residual), xp.where(better, rise_new, rise)
         sse = xp.where(better, sse_new, sse)
-        damping = xp.clip(xp.where(better, damping / 8, damping * 6), 1e-12, 1e12)
-        if bool(xp.all(settled)):
+        damping = xp.where(better, damping / 8, damping * 6).clip(1e-12, 1e12)
+        if on_host(settled) and bool(xp.all(settled)):
             break
     # Along a bound, or towards a level that only an infinite log-odds reaches, steps go on for ever and gain nothing.
     steady = halfway - sse <= 1e-3 * sse + 1e-18

@@ -15,8 +15,10 @@ from benchcast import evidence as evidence_module
 from benchcast.folds import make_folds
 from benchcast.law import fit_laws, sigmoid
 from benchcast.methods import descent
-from benchcast.methods.descent import ACTIVATIONS, DescentSettings, Inputs, Problems, descend, head_weights
-from benchcast.methods.paper import paper, prepare_inputs
+from benchcast.methods.descent import ACTIVATIONS, DescentSettings, Problems, descend, head_weights
+from benchcast.methods.inputs import Inputs, prepare_inputs
+from benchcast.methods.paper import paper
+from benchcast.products import Rows
 
 N, D, M = 40, 5, 14
 LEVEL = np.random.default_rng(4).permutation(np.linspace(0.5, 1.5, M))  # of each model's losses
@@ -33,7 +35,7 @@ def make_inputs(*, block: int = N, standardise: bool = True, dims: int = D) -> I
     rng = np.random.default_rng(0)
     features = rng.normal(2.0, 3.0, (N, dims))
     nats = rng.gamma(2.0, 1.0, (M, N)) * LEVEL[:, None]
-    parts = [(slice(a, min(a + block, N)), features[a : a + block]) for a in range(0, N, block)]
+    parts = [(slice(a, min(a + block, N)), Rows(features[a : a + block])) for a in range(0, N, block)]
     mean, spread = (features.mean(axis=0), features.std(axis=0)) if standardise else (np.zeros(dims), np.ones(dims))
     return Inputs(parts, nats, 100.0, mean, spread)
 
@@ -76,7 +78,7 @@ def test_the_way_back_is_the_derivative_of_the_way_forward(activation, hidden, s
     pull = np.random.default_rng(3).normal(size=(3, M))
     kept, _ = descent._forward(inputs, head, settings)
     gradient = descent._backward(inputs, head, settings, kept, pull)
-    found = numeric(lambda h: float(np.sum(pull.T * descent._forward(inputs, h, settings)[1])), head, 1e-6)
+    found = numeric(lambda h: float(np.sum(pull * descent._forward(inputs, h, settings)[1])), head, 1e-6)
     for name in head:
         scale = np.abs(found[name]).max()
         assert scale > 0
@@ -90,14 +92,14 @@ def test_with_the_law_refitted_its_own_derivative_drops_out(hidden):
     head = random_head(inputs, problems, settings)
 
     def error(h: descent.Head) -> float:
-        c = descent._forward(inputs, h, settings)[1].T
+        c = descent._forward(inputs, h, settings)[1]
         laws = fit_laws(c, problems.accuracy, problems.chance, weight=problems.train, steps=2000)
         residual, _ = descent._residuals(c, laws, problems)
         return float(np.sum(problems.train * residual**2))
 
     kept, capability = descent._forward(inputs, head, settings)
-    laws = fit_laws(capability.T, problems.accuracy, problems.chance, weight=problems.train, steps=2000)
-    residual, rise = descent._residuals(capability.T, laws, problems)
+    laws = fit_laws(capability, problems.accuracy, problems.chance, weight=problems.train, steps=2000)
+    residual, rise = descent._residuals(capability, laws, problems)
     pull = 2 * problems.train * residual * rise * laws.slope[:, None]
     gradient = descent._backward(inputs, head, settings, kept, pull)
     found = numeric(error, head, 1e-4)
@@ -110,7 +112,7 @@ def test_standardising_is_folded_into_the_head(activation, hidden):
     settings = DescentSettings(activation=activation, hidden=hidden)
     inputs, problems = make_inputs(), make_problems()
     head = random_head(inputs, problems, settings)
-    ready = [(part, (block - inputs.mean) / inputs.spread) for part, block in inputs.blocks]
+    ready = [(part, Rows((block.values - inputs.mean) / inputs.spread)) for part, block in inputs.blocks]
     plain = replace(inputs, blocks=ready, mean=np.zeros(D), spread=np.ones(D))
     assert_allclose(head_weights(inputs, head, settings), head_weights(plain, head, settings), rtol=1e-10, atol=1e-10)
 
@@ -120,7 +122,7 @@ def as_torch(record):
         n: torch.from_numpy(getattr(record, n)) for n in record.__slots__ if isinstance(getattr(record, n), np.ndarray)
     }
     if isinstance(record, Inputs):
-        changed["blocks"] = [(part, torch.from_numpy(block)) for part, block in record.blocks]
+        changed["blocks"] = [(part, Rows(torch.from_numpy(block.values))) for part, block in record.blocks]
     return replace(record, **changed)
 
 
@@ -237,7 +239,7 @@ def test_how_features_are_read_changes_no_forecast(evidence, world, monkeypatch)
     folds = make_folds(world.models, "size")[1]
     before = paper(evidence, folds, settings=QUICK)[0][0]
     monkeypatch.setattr(evidence_module, "BLOCK_BYTES", 4 * 24 * 50)
-    monkeypatch.setattr(sys.modules["benchcast.methods.paper"], "KEEP_IN_MEMORY", 0)
+    monkeypatch.setattr(sys.modules["benchcast.methods.inputs"], "KEEP_IN_MEMORY", 0)
     assert not isinstance(prepare_inputs(evidence, standardise=True).blocks, list)
     assert len(list(evidence.features.blocks())) > 5
     after = paper(evidence, folds, settings=QUICK)[0][0]

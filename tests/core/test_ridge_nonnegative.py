@@ -10,8 +10,8 @@ from scipy.optimize import minimize
 
 from benchcast.folds import make_folds
 from benchcast.law import sigmoid
+from benchcast.methods.inputs import measure
 from benchcast.methods.nonnegative import fit_nonnegative
-from benchcast.methods.paper import prepare_inputs
 from benchcast.methods.ridge import STRENGTHS, loss_features, ridge, solve, token_weights
 
 
@@ -34,24 +34,26 @@ def test_ridge_equals_a_dense_solve_at_every_strength(models, dims):
 
 
 def test_loss_features_are_the_losses_times_standardised_features(evidence):
-    inputs = prepare_inputs(evidence, standardise=True)
-    H = (np.asarray(evidence.features.values, np.float64) - inputs.mean) / inputs.spread
+    moments = measure(evidence, weigh=True)
+    H = (np.asarray(evidence.features.values, np.float64) - moments.mean) / moments.spread
     naive = np.hstack([evidence.nats @ H, evidence.nats.sum(axis=1, keepdims=True)]) / evidence.characters
-    assert_allclose(loss_features(inputs), naive, rtol=1e-3, atol=1e-4)
+    assert_allclose(loss_features(evidence, moments), naive, rtol=1e-3, atol=1e-4)
 
 
 def test_token_weights_reproduce_the_log_odds(evidence):
-    inputs = prepare_inputs(evidence, standardise=True)
-    G = loss_features(inputs)
+    moments = measure(evidence, weigh=True)
+    G = loss_features(evidence, moments)
     theta = np.random.default_rng(1).normal(size=G.shape[1])
-    capability = evidence.nats @ token_weights(inputs, theta[:, None])[:, 0].astype(float) / evidence.characters
+    capability = (
+        evidence.nats @ token_weights(evidence, moments, theta[:, None])[:, 0].astype(float) / evidence.characters
+    )
     assert_allclose(capability, G @ theta, rtol=1e-3, atol=1e-3)
 
 
 def test_a_ridge_fit_chooses_the_strength_that_errs_least_on_validation_models(evidence, world):
     fold = make_folds(world.models, "size")[1][0]
     fit = ridge(evidence, [fold])[0][0]
-    G, a = loss_features(prepare_inputs(evidence, standardise=True)), evidence.accuracy[0]
+    G, a = loss_features(evidence, measure(evidence, weigh=True)), evidence.accuracy[0]
     q = np.clip((a - 0.25) / 0.75, 0.01, 0.99)
     log_odds = solve(G, np.log(q / (1 - q)), fold.train)[1][fold.validation]
     errors = ((0.25 + 0.75 * sigmoid(log_odds) - a[fold.validation][:, None]) ** 2).mean(axis=0)

@@ -8,19 +8,24 @@ Axes: M models, N tokens, K groups, D features.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.cluster.vq import kmeans2
+from array_api_compat import array_namespace
+from array_api_compat import device as device_of
 
+from benchcast.devices import Array, place, to_numpy
 from benchcast.evidence import VIEWS, Evidence, Features, view
+from benchcast.methods.inputs import Reread
+from benchcast.methods.kmeans import cluster, nearest
 from benchcast.records import Floats, Ints
 
 CLUSTERS = 128
 DIRECTIONS = 24  # of the hidden states, in which tokens are clustered
 MOST_TEXT_GROUPS = 400
+SPARE = 40  # more directions to look for, which makes the wanted ones exact sooner
+ROUNDS = 6  # of looking; hidden states have few large directions
 SAMPLE = 8192  # tokens that directions and clusters are learned from
 BLOCK = 16384  # tokens worked on at a time
 SEED = 0
@@ -49,7 +54,7 @@ def build_basis(evidence: Evidence) -> tuple[Basis, dict[str, Floats]]:
     """The groups, and for each view the loss per character of every model on each (M × K)."""
     tokens = evidence.tokens
     n_sources = len(tokens.sources)
-    clusters = _text_groups(tokens.text) if evidence.features is None else _clusters(evidence.features)
+    clusters = _text_groups(tokens.text) if evidence.features is None else _clusters(evidence.features, evidence.device)
     partitions = (
         (np.zeros(len(tokens.text), np.int64), 1),
         (tokens.source, n_sources),
@@ -61,46 +66,60 @@ def build_basis(evidence: Evidence) -> tuple[Basis, dict[str, Floats]]:
     source = np.concatenate([[-1], np.arange(n_sources), np.arange(n_sources), np.full(counts[3], -1)])
     size = [np.bincount(g[(g >= 0) & tokens.supported], minlength=n) for g, n in partitions]
     basis = Basis(partitions, kinds, source, np.concatenate(size).astype(np.float64))
-    return basis, {name: _group_sums(evidence.nats, name, basis) / evidence.characters for name in VIEWS}
+    return basis, {name: _group_sums(evidence, name, basis) / evidence.characters for name in VIEWS}
 
 
-def _group_sums(nats: npt.NDArray[np.float32], name: str, basis: Basis) -> Floats:
+def _group_sums(evidence: Evidence, name: str, basis: Basis) -> Floats:
     """Sum of one view of the nats over every group (M × K)."""
+    nats, device = evidence.nats, evidence.device
     total = np.zeros((len(nats), len(basis.kinds)), np.float64)
     for start in range(0, nats.shape[1], BLOCK):
         part = slice(start, start + BLOCK)
-        one_hot = [(g[part, None] == np.arange(n)).astype(np.float32) for g, n in basis.partitions]
-        total += view(nats[:, part], name) @ np.hstack(one_hot)
+        one_hot = np.hstack([g[part, None] == np.arange(n) for g, n in basis.partitions])
+        seen = view(place(nats[:, part], device, "float32"), name)
+        total += to_numpy(seen @ place(one_hot, device, "float32"))
     return total
 
 
-def _main_directions(features: Features) -> npt.NDArray[np.float32]:
+def _main_directions(features: Features, device: str) -> npt.NDArray[np.float32]:
     """Standardised features on their main directions, each scaled to unit spread (N × DIRECTIONS)."""
-    sample = features.sample(SAMPLE, np.random.default_rng(SEED)).astype(np.float64)
-    mean, spread = sample.mean(axis=0), sample.std(axis=0)
-    spread[spread < 1e-6 * max(float(spread.max()), 1e-30)] = np.inf
-    _, values, vectors = np.linalg.svd((sample - mean) / spread, full_matrices=False)
-    count = min(DIRECTIONS, int((values > 1e-6 * values[0]).sum()))
-    scale = values[:count] / np.sqrt(len(sample))
-    turn = (vectors[:count] / scale[:, None]).T / spread[:, None]
-    shift = (mean @ turn).astype(np.float32)
-    parts = [block @ turn.astype(np.float32) - shift for _, block in features.blocks()]
+    sample = place(features.sample(SAMPLE, np.random.default_rng(SEED)), device, "float64")
+    xp = array_namespace(sample)
+    mean = xp.mean(sample, axis=0)
+    spread = xp.sqrt(xp.mean((sample - mean) ** 2, axis=0))
+    dead = spread < 1e-6 * max(float(xp.max(spread)), 1e-30)
+    spread = xp.where(dead, xp.full_like(spread, np.inf), spread)
+    values, vectors = _largest((sample - mean) / spread)
+    count = min(DIRECTIONS, int(xp.sum(values > 1e-6 * values[0])))
+    scale = values[:count] / len(sample) ** 0.5
+    turn = vectors[:, :count] / scale / spread[:, None]
+    shift = to_numpy(mean @ turn).astype(np.float32)
+    columns = place(turn.T, device, "float32")
+    parts = [to_numpy(block.project(columns)).T - shift for _, block in Reread(features, device)]
     return np.concatenate(parts)
 
 
-def _clusters(features: Features) -> Ints:
+def _largest(rows: Array) -> tuple[Array, Array]:
+    """Largest singular values and their right vectors, by subspace iteration: exact where features are few."""
+    xp = array_namespace(rows)
+    width = min(DIRECTIONS + SPARE, *rows.shape)
+    start = np.random.default_rng(SEED).standard_normal((rows.shape[1], width))
+    basis = xp.linalg.qr(xp.asarray(start, device=device_of(rows)))[0]
+    for _ in range(ROUNDS if width < rows.shape[1] else 0):
+        basis = xp.linalg.qr(rows.T @ (rows @ basis))[0]
+    _, values, turn = xp.linalg.svd(rows @ basis, full_matrices=False)
+    return values, basis @ turn.T
+
+
+def _clusters(features: Features, device: str) -> Ints:
     """Which cluster of like tokens each token belongs to."""
-    look = _main_directions(features)
+    look = _main_directions(features, device)
     if not look.shape[1]:  # all tokens look the same
         return np.zeros(len(look), np.int64)
     rng = np.random.default_rng(SEED)
     sample = look[np.sort(rng.choice(len(look), min(SAMPLE, len(look)), replace=False))]
     count = min(CLUSTERS, max(2, len(sample) // 20), len(np.unique(sample, axis=0)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # a cluster may stay empty: then it is not used
-        centres, _ = kmeans2(sample, count, minit="++", iter=20, seed=SEED, missing="warn")
-    half_norms = 0.5 * (centres**2).sum(axis=1)
-    return np.argmax(look @ centres.T - half_norms, axis=1).astype(np.int64)
+    return nearest(look, cluster(sample, count, rounds=20, seed=SEED))
 
 
 def _text_groups(text: Ints) -> Ints:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.stats import rankdata
 
 from benchcast.evidence import Evidence, Fold, TaskFit
 from benchcast.law import fit_law
@@ -34,6 +33,8 @@ def sign_rank(ranks: Floats, error: Floats) -> Floats:
 
 def rank(ranks: Floats, error: Floats) -> Floats:
     """Spearman's rank correlation of each text's loss with the error. The package's `spearmanr`."""
+    from scipy.stats import rankdata  # slow to load, and no other method needs it
+
     n = len(error)
     gaps = ((rankdata(error)[:, None] - ranks) ** 2).sum(axis=0)
     return np.asarray(1 - 6 * gaps / (n * (n**2 - 1)))
@@ -48,6 +49,8 @@ ESTIMATORS: dict[str, Callable[[Floats, Floats, Floats], Floats]] = {
 
 def perplexity_correlations(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Weights of texts; the estimator is chosen on training families left out in turn."""
+    from scipy.stats import rankdata
+
     losses = text_losses(evidence)
     ranked: dict[bytes, Floats] = {}  # folds and tasks share their sets of models
 

@@ -9,17 +9,22 @@ Axes: N tokens, D features, M models, P problems (fold × task × learning rate)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
 
-from benchcast.law import Array, Laws, fit_laws, sigmoid
+from benchcast.devices import Array, on_host
+from benchcast.law import Laws, fit_laws, sigmoid
+from benchcast.methods.inputs import Inputs
+from benchcast.methods.optimizers import Head, update
+from benchcast.methods.replay import Shot, State, repeat
+from benchcast.products import Block, over_blocks
 
-Head = dict[str, Array]  # weight D × Q, bias Q; with a hidden layer also out P × hidden, out_bias P
 LAW_STEPS = 12  # Levenberg–Marquardt steps between two steps of the head; the law moves little
+Kept = tuple[Array, Array | None]  # of a block, for the way back: the activation's slope, and the hidden layer
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +39,6 @@ class DescentSettings:
     standardise: bool = True  # features per dimension
     joint: bool = False  # one head for all tasks, each with a law of its own
     seed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Inputs:
-    """The large arrays, read once forwards and once backwards in every step."""
-
-    blocks: Iterable[tuple[slice, Array]]  # consecutive rows of the features; gone through in every pass
-    nats: Array  # M × N
-    characters: float
-    mean: Array  # D, of the features
-    spread: Array  # D
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,49 +82,94 @@ def descend(
     on_step: Callable[[int], None] | None = None,
 ) -> Descent:
     """Run all problems side by side and keep each one's best step on its validation models."""
+
+    def step(state: State) -> tuple[State, Shot]:
+        state, shot, gradient = _look(inputs, problems, settings, state)
+        return update(state, gradient(), settings.optimizer), shot
+
+    history: list[Snapshot] = []
+
+    def note(shot: Shot) -> None:
+        laws = Laws(shot["slope"], shot["offset"], shot["mse"], shot["converged"])
+        history.append(Snapshot(len(history), shot["capability"], laws, shot["train"], shot["validation"]))
+        if on_step is not None:
+            on_step(len(history) - 1)
+
+    state = _start(inputs, problems, settings)
+    record = not on_host(inputs.nats) and isinstance(inputs.blocks, list)
+    for after, shot in repeat(step, state, settings.steps, record=record):
+        state = after
+        note(shot)
+    state, shot, _ = _look(inputs, problems, settings, state)
+    note(shot)
+    return Descent(state["best"], state["chosen"]["step"], state["chosen"]["error"], tuple(history))
+
+
+def _start(inputs: Inputs, problems: Problems, settings: DescentSettings) -> State:
+    """A new head, and its law from many starts."""
     xp = array_namespace(inputs.nats)
     head = _new_head(inputs, problems, settings)
-    update = _optimizer(settings.optimizer, head, problems.rate, settings.hidden)
-    best: Head = head
-    best_step = xp.zeros_like(problems.chance)
-    best_error = xp.full_like(problems.chance, np.inf)
-    history: list[Snapshot] = []
-    laws: Laws | None = None
-    for step in range(settings.steps + 1):
-        kept, capability = _forward(inputs, head, settings)
-        c = xp.astype(capability, problems.accuracy.dtype).T
-        laws = fit_laws(
-            c,
-            problems.accuracy,
-            problems.chance,
-            weight=problems.train,
-            start=laws,
-            steps=200 if step == 0 else LAW_STEPS,
-        )
-        residual, rise = _residuals(c, laws, problems)
-        shot = Snapshot(step, c, laws, *(_masked_mse(residual, m) for m in (problems.train, problems.validation)))
-        history.append(shot)
-        error = shot.validation_mse if problems.together is None else problems.together @ shot.validation_mse
-        better = error < best_error
-        best = {n: xp.where(_per_column(better, n, settings.hidden), new, best[n]) for n, new in head.items()}
-        best_step = xp.where(better, xp.full_like(best_step, step), best_step)
-        best_error = xp.where(better, error, best_error)
-        if on_step is not None:
-            on_step(step)
-        if step < settings.steps:
-            pull = 2 * problems.train * residual * rise * laws.slope[:, None]
-            gradient = _backward(inputs, head, settings, kept, xp.astype(pull, inputs.nats.dtype))
-            head = update(head, _summed(gradient, problems.together, settings.hidden))
-    return Descent(best, best_step, best_error, tuple(history))
+    capability = xp.astype(_forward(inputs, head, settings)[1], problems.accuracy.dtype)
+    laws = fit_laws(capability, problems.accuracy, problems.chance, weight=problems.train)
+    never = xp.zeros_like(problems.chance)
+    return {
+        "head": head,
+        "first": {name: xp.zeros_like(x) for name, x in head.items()},
+        "second": {name: xp.zeros_like(x) for name, x in head.items()},
+        "rate": {name: _per_column(problems.rate, name, settings.hidden) for name in head},
+        "best": head,
+        "law": {"slope": laws.slope, "offset": laws.offset},
+        "chosen": {"step": never, "error": xp.full_like(never, np.inf)},
+        "count": {"steps": xp.zeros_like(never[0:1])},
+    }
+
+
+def _look(
+    inputs: Inputs, problems: Problems, settings: DescentSettings, state: State
+) -> tuple[State, Shot, Callable[[], Head]]:
+    """The law and the errors of the present head, the state that remembers the best one, and how to get the gradient.
+
+    No value is looked at from Python, so that a GPU can replay it.
+    """
+    xp = array_namespace(inputs.nats)
+    head = state["head"]
+    kept, capability = _forward(inputs, head, settings)
+    c = xp.astype(capability, problems.accuracy.dtype)
+    before = Laws(state["law"]["slope"], state["law"]["offset"], problems.chance, problems.chance)
+    laws = fit_laws(c, problems.accuracy, problems.chance, weight=problems.train, start=before, steps=LAW_STEPS)
+    residual, rise = _residuals(c, laws, problems)
+    train, validation = (_masked_mse(residual, mask) for mask in (problems.train, problems.validation))
+    error = validation if problems.together is None else problems.together @ validation
+    better = error < state["chosen"]["error"]
+    best = {
+        name: xp.where(_per_column(better, name, settings.hidden), x, state["best"][name]) for name, x in head.items()
+    }
+    chosen = {
+        "step": xp.where(better, state["count"]["steps"], state["chosen"]["step"]),
+        "error": xp.where(better, error, state["chosen"]["error"]),
+    }
+    shot = {"capability": c, "slope": laws.slope, "offset": laws.offset, "mse": laws.mse, "converged": laws.converged}
+    shot |= {"train": train, "validation": validation}
+
+    def gradient() -> Head:
+        pull = 2 * problems.train * residual * rise * laws.slope[:, None]
+        found = _backward(inputs, head, settings, kept, xp.astype(pull, inputs.nats.dtype))
+        return _summed(found, problems.together, settings.hidden)
+
+    law = {"slope": laws.slope, "offset": laws.offset}
+    return {**state, "best": best, "chosen": chosen, "law": law}, shot, gradient
 
 
 def head_weights(inputs: Inputs, head: Head, settings: DescentSettings) -> Array:
     """The weight of every token for every problem (equation 3), N × P."""
     xp = array_namespace(inputs.nats)
     activate = ACTIVATIONS[settings.activation]
-    return xp.concat(
-        [activate(_logits(block, _folded(inputs, head), settings.hidden)[0])[0] for _, block in inputs.blocks]
-    )
+    folded = _folded(inputs, head)
+
+    def weights(part: slice, block: Block) -> Array:
+        return activate(_logits(block, folded, settings.hidden)[0])[0].T
+
+    return xp.concat(list(over_blocks(weights, inputs.blocks, columns=len(head["bias"]))))
 
 
 def _new_head(inputs: Inputs, problems: Problems, settings: DescentSettings) -> Head:
@@ -161,49 +200,52 @@ def _folded(inputs: Inputs, head: Head) -> Head:
     return {**head, "weight": weight, "bias": head["bias"] - inputs.mean @ weight}
 
 
-def _logits(block: Array, head: Head, hidden: int) -> tuple[Array, Array | None]:
-    """Head output before the activation, and the hidden layer if there is one."""
-    first = block @ head["weight"] + head["bias"]
+def _logits(block: Block, head: Head, hidden: int) -> tuple[Array, Array | None]:
+    """Head output before the activation (P × n), and the hidden layer (P × hidden × n) if there is one."""
+    first = block.project(head["weight"].T) + head["bias"][:, None]
     if not hidden:
         return first, None
-    xp = array_namespace(block)
-    on = xp.reshape(xp.maximum(first, xp.zeros_like(first)), (block.shape[0], -1, hidden))
-    return xp.sum(on * head["out"], axis=-1) + head["out_bias"], on
+    xp = array_namespace(first)
+    on = xp.reshape(xp.maximum(first, xp.zeros_like(first)), (-1, hidden, first.shape[-1]))
+    return xp.sum(on * head["out"][..., None], axis=1) + head["out_bias"][:, None], on
 
 
-def _forward(inputs: Inputs, head: Head, settings: DescentSettings) -> tuple[list[tuple[Array, Array | None]], Array]:
-    """Capability of every model and problem (M × P), and what the way back needs of every block."""
+def _forward(inputs: Inputs, head: Head, settings: DescentSettings) -> tuple[dict[int, Kept], Array]:
+    """Capability of every problem and model (P × M), and what the way back needs, by each block's first token."""
     activate = ACTIVATIONS[settings.activation]
     folded = _folded(inputs, head)
-    kept: list[tuple[Array, Array | None]] = []
-    total: Any = 0.0
-    for part, block in inputs.blocks:
+
+    def forward(part: slice, block: Block) -> tuple[int, Kept, Array]:
         z, hidden = _logits(block, folded, settings.hidden)
         weight, rise = activate(z)
-        total = total + inputs.nats[:, part] @ weight
-        kept.append((rise, hidden))
+        return part.start, (rise, hidden), weight @ inputs.nats[:, part].T
+
+    kept: dict[int, Kept] = {}
+    total: Any = 0.0
+    for start, mine, capability in over_blocks(forward, inputs.blocks, columns=len(head["bias"])):
+        kept[start] = mine
+        total = total + capability
     return kept, total / inputs.characters
 
 
-def _backward(
-    inputs: Inputs,
-    head: Head,
-    settings: DescentSettings,
-    kept: Sequence[tuple[Array, Array | None]],
-    pull: Array,
-) -> Head:
+def _backward(inputs: Inputs, head: Head, settings: DescentSettings, kept: dict[int, Kept], pull: Array) -> Head:
     """Gradient of the squared error by the head; `pull` is its derivative by capability (P × M)."""
     xp = array_namespace(pull)
-    gradient: dict[str, Any] = dict.fromkeys(head, 0.0)
-    for (part, block), (rise, hidden) in zip(inputs.blocks, kept, strict=True):
-        dz = rise * (inputs.nats[:, part].T @ pull.T) / inputs.characters
+    pull = pull / inputs.characters
+
+    def backward(part: slice, block: Block) -> Head:
+        rise, hidden = kept[part.start]
+        dz = rise * (pull @ inputs.nats[:, part])
+        found = {}
         if hidden is not None:
-            gradient["out"] = gradient["out"] + xp.sum(hidden * dz[..., None], axis=0)
-            gradient["out_bias"] = gradient["out_bias"] + xp.sum(dz, axis=0)
-            through = dz[..., None] * head["out"] * xp.astype(hidden > 0, dz.dtype)
-            dz = xp.reshape(through, (block.shape[0], -1))
-        gradient["weight"] = gradient["weight"] + block.T @ dz
-        gradient["bias"] = gradient["bias"] + xp.sum(dz, axis=0)
+            found = {"out": xp.sum(hidden * dz[:, None], axis=-1), "out_bias": xp.sum(dz, axis=-1)}
+            through = dz[:, None] * head["out"][..., None] * xp.astype(hidden > 0, dz.dtype)
+            dz = xp.reshape(through, (-1, dz.shape[-1]))
+        return {**found, "weight": block.gather(dz).T, "bias": xp.sum(dz, axis=-1)}
+
+    gradient: dict[str, Any] = dict.fromkeys(head, 0.0)
+    for found in over_blocks(backward, inputs.blocks, columns=len(head["bias"])):
+        gradient = {name: total + found[name] for name, total in gradient.items()}
     gradient["weight"] = (gradient["weight"] - inputs.mean[:, None] * gradient["bias"]) / inputs.spread[:, None]
     return gradient
 
@@ -237,34 +279,6 @@ def _per_column(values: Array, name: str, hidden: int) -> Array:
     if not hidden or name == "out_bias":
         return values
     return values[:, None] if name == "out" else array_namespace(values).repeat(values, hidden)
-
-
-def _optimizer(kind: str, head: Head, rate: Array, hidden: int) -> Callable[[Head, Head], Head]:
-    """A function (head, gradient) → head that remembers its moments."""
-    rates = {name: _per_column(rate, name, hidden) for name in head}
-    if kind == "sgd":
-        return lambda head, gradient: {n: _cast(x - rates[n] * gradient[n], x) for n, x in head.items()}
-    xp = array_namespace(rate)
-    first = {n: xp.zeros_like(x) for n, x in head.items()}
-    second = {n: xp.zeros_like(x) for n, x in head.items()}
-    count = 0
-
-    def adam(head: Head, gradient: Head) -> Head:
-        nonlocal count
-        count += 1
-        moved = {}
-        for n, x in head.items():
-            first[n] = 0.9 * first[n] + 0.1 * gradient[n]
-            second[n] = 0.999 * second[n] + 0.001 * gradient[n] ** 2
-            step = (first[n] / (1 - 0.9**count)) / (xp.sqrt(second[n] / (1 - 0.999**count)) + 1e-12)
-            moved[n] = _cast(x - rates[n] * step, x)
-        return moved
-
-    return adam
-
-
-def _cast(x: Array, like: Array) -> Array:
-    return array_namespace(x).astype(x, like.dtype)
 
 
 def _sigmoid(z: Array) -> tuple[Array, Array]:

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from array_api_compat import array_namespace
 
-from benchcast.law import Array, sigmoid
+from benchcast.devices import Array, on_host
+from benchcast.law import sigmoid
+from benchcast.methods.replay import Shot, State, repeat
 
 # (steps, bound on the second derivative by log-odds, whether the error is squared)
 STAGES = ((60, 0.25, False), (240, 0.125, True))
@@ -30,10 +32,15 @@ def fit_nonnegative(x: Array, q: Array, omega: Array, penalty: Array) -> tuple[A
     spread = _largest_variance(x, mean, omega, usable)
     level = xp.sum(omega * q, axis=0)
     theta, b = xp.zeros_like(penalty), xp.log((level + 1e-3) / (1 - level + 1e-3))
+    record = not on_host(x)
     for steps, curvature, squared in STAGES:
         rate = 1 / (curvature * spread + xp.max(p, axis=0))
-        ahead, b_ahead, pace = theta, b, xp.ones_like(b)
-        for _ in range(steps):
+
+        def step(
+            state: State, rate: Array = rate, curvature: float = curvature, squared: bool = squared
+        ) -> tuple[State, Shot]:
+            now = state["now"]
+            theta, b, ahead, b_ahead, pace = (now[name] for name in ("theta", "b", "ahead", "b_ahead", "pace"))
             s = sigmoid(b_ahead - x @ ahead + xp.sum(mean * ahead, axis=0))
             pull = omega * (s - q) * (s * (1 - s) if squared else 1.0)
             push = xp.sum(pull, axis=0)
@@ -45,7 +52,12 @@ def fit_nonnegative(x: Array, q: Array, omega: Array, penalty: Array) -> tuple[A
             next_pace = 0.5 * (1 + xp.sqrt(1 + 4 * pace**2))
             carry = (pace - 1) / next_pace
             ahead, b_ahead = new + carry * (new - theta), b_new + carry * (b_new - b)
-            theta, b, pace = new, b_new, next_pace
+            return {"now": {"theta": new, "b": b_new, "ahead": ahead, "b_ahead": b_ahead, "pace": next_pace}}, {}
+
+        state = {"now": {"theta": theta, "b": b, "ahead": theta, "b_ahead": b, "pace": xp.ones_like(b)}}
+        for after, _ in repeat(step, state, steps, record=record):
+            state = after
+        theta, b = state["now"]["theta"], state["now"]["b"]
     return theta, b + xp.sum(mean * theta, axis=0)
 
 

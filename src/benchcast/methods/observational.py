@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.optimize import least_squares
 
 from benchcast.evidence import SCORE, Evidence, Fold, HonestErrors, TaskFit
 from benchcast.law import SigmoidLaw, sigmoid
@@ -53,6 +52,8 @@ def _fit_sigmoid(scores: Floats, accuracy: Floats, chance: float) -> Floats:
     def slopes(w: Floats) -> Floats:
         s = sigmoid(design @ w)
         return np.asarray((1 - chance) * (s * (1 - s))[:, None] * design)
+
+    from scipy.optimize import least_squares  # slow to load, and no other method needs it
 
     start = np.clip(start, -STEEPEST, STEEPEST)
     found = least_squares(residuals, start, jac=slopes, bounds=(-STEEPEST - 1, STEEPEST + 1))

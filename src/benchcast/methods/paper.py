@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from benchcast.devices import Array, place, to_numpy
 from benchcast.errors import EvidenceError
-from benchcast.evidence import Evidence, Features, Fold, HonestErrors, TaskFit, weighted_loss
-from benchcast.law import fit_law
-from benchcast.methods.descent import Descent, DescentSettings, Inputs, Problems, descend, head_weights
+from benchcast.evidence import Evidence, Fold, HonestErrors, TaskFit, weighted_loss
+from benchcast.law import Laws, fit_law
+from benchcast.methods.descent import Descent, DescentSettings, Problems, Snapshot, descend, head_weights
+from benchcast.methods.inputs import keep_on_device, prepare_inputs
 from benchcast.records import Bools
 
-KEEP_IN_MEMORY = 4 << 30  # features up to this size are turned to float32 once instead of in every pass
 SHOTS = (0, 1, 2, 5, 10, 20, 40, 70, 100, 150, 200, 250, 300)  # steps kept for figure 6
 
 
@@ -32,45 +33,19 @@ def paper(
             "method 'paper' needs features of a scorer; run `benchcast features` or `benchcast import features`"
         )
     folds = [_with_validation(fold, evidence.families) for fold in folds]
+    evidence = keep_on_device(evidence)
     inputs = prepare_inputs(evidence, standardise=chosen.standardise)
     problems = _problems(evidence, folds, chosen)
     found = descend(inputs, problems, chosen, on_step=on_step)
+    weights = to_numpy(head_weights(inputs, found.head, chosen))
+    found = replace(found, step=to_numpy(found.step), error=to_numpy(found.error), history=_on_host(found.history))
     error = found.error.reshape(len(folds), len(evidence.tasks), -1)
     picked = np.arange(error.size).reshape(error.shape)
     column = np.take_along_axis(picked, np.argmin(error, axis=-1)[..., None], axis=-1)[..., 0]
-    weights = head_weights(inputs, found.head, chosen)
     return [
         [_task_fit(evidence, fold, t, weights[:, p], found, p, chosen) for t, p in enumerate(columns)]
         for fold, columns in zip(folds, column, strict=True)
     ]
-
-
-def prepare_inputs(evidence: Evidence, *, standardise: bool) -> Inputs:
-    """Features in blocks with their mean and spread; in memory as float32 if they are not large."""
-    features = evidence.features
-    assert features is not None
-    n, d = features.shape
-    blocks = list(features.blocks()) if 4 * n * d <= KEEP_IN_MEMORY else _Reread(features)
-    total, squares = np.zeros(d), np.zeros(d)
-    for _, block in blocks:
-        total += block.sum(axis=0, dtype=np.float64)
-        squares += np.einsum("nd,nd->d", block, block, dtype=np.float64)
-    mean = total / n
-    spread = np.sqrt(np.maximum(squares / n - mean**2, 0))
-    spread[spread < 1e-6 * max(1e-30, float(spread.max()))] = 1.0
-    if not standardise:
-        mean, spread = np.zeros(d), np.ones(d)
-    return Inputs(blocks, evidence.nats, evidence.characters, mean.astype(np.float32), spread.astype(np.float32))
-
-
-class _Reread:
-    """Blocks that are read again on every pass, for features larger than memory."""
-
-    def __init__(self, features: Features) -> None:
-        self.features = features
-
-    def __iter__(self) -> Iterator[tuple[slice, npt.NDArray[np.float32]]]:
-        return self.features.blocks()
 
 
 def _problems(evidence: Evidence, folds: Sequence[Fold], settings: DescentSettings) -> Problems:
@@ -90,13 +65,31 @@ def _problems(evidence: Evidence, folds: Sequence[Fold], settings: DescentSettin
         shape = (len(folds), len(evidence.tasks), len(settings.rates))
         fold_of, _, rate_of = np.indices(shape).reshape(3, -1)
         together = ((fold_of[:, None] == fold_of) & (rate_of[:, None] == rate_of)).astype(float)
+
+    def placed(rows: npt.ArrayLike, dtype: type = np.float64) -> Array:
+        return place(np.array(rows, dtype), evidence.device)
+
     return Problems(
-        np.stack(accuracy),
-        np.array(chance),
-        np.stack(train).astype(float),
-        np.stack(validation).astype(float),
-        np.array(rate, np.float32),
-        together,
+        placed(accuracy),
+        placed(chance),
+        placed(train),
+        placed(validation),
+        placed(rate, np.float32),
+        None if together is None else placed(together),
+    )
+
+
+def _on_host(history: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
+    """The same history in numpy."""
+    return tuple(
+        Snapshot(
+            s.step,
+            to_numpy(s.capability),
+            Laws(*(to_numpy(x) for x in (s.laws.slope, s.laws.offset, s.laws.mse, s.laws.converged))),
+            to_numpy(s.train_mse),
+            to_numpy(s.validation_mse),
+        )
+        for s in history
     )
 
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from benchcast.devices import place, to_numpy
 from benchcast.errors import EvidenceError
 from benchcast.evidence import Evidence, Fold, HonestErrors, TaskFit, weighted_loss
 from benchcast.folds import inner_folds
 from benchcast.law import fit_law, sigmoid
-from benchcast.methods.descent import Inputs
-from benchcast.methods.paper import prepare_inputs
+from benchcast.methods.inputs import Moments, Reread, keep_on_device, measure
 from benchcast.records import Bools, Floats
 
 STRENGTHS = 10.0 ** np.arange(-6.0, 2.1, 0.5)  # relative to the mean of the kernel's diagonal
@@ -31,10 +31,11 @@ def ridge(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
         raise EvidenceError(
             "method 'ridge' needs features of a scorer; run `benchcast features` or `benchcast import features`"
         )
-    inputs = prepare_inputs(evidence, standardise=True)
-    G = loss_features(inputs)
+    evidence = keep_on_device(evidence)
+    moments = measure(evidence, weigh=True)
+    G = loss_features(evidence, moments)
     chosen = [[_choose(evidence, fold, t, G) for t in range(len(evidence.tasks))] for fold in folds]
-    weights = iter(token_weights(inputs, np.stack([c.theta for row in chosen for c in row], axis=1)).T)
+    weights = iter(token_weights(evidence, moments, np.stack([c.theta for row in chosen for c in row], axis=1)).T)
     return [
         [_task_fit(evidence, fold, t, c, next(weights)) for t, c in enumerate(row)]
         for fold, row in zip(folds, chosen, strict=True)
@@ -51,12 +52,11 @@ class _Chosen:
     families: npt.NDArray[np.str_]
 
 
-def loss_features(inputs: Inputs) -> Floats:
+def loss_features(evidence: Evidence, moments: Moments) -> Floats:
     """G = L H / N_c on standardised features, and the mean loss itself as one more (M × (D + 1))."""
-    total = sum(inputs.nats[:, part] @ block for part, block in inputs.blocks)
-    mass = inputs.nats.sum(axis=1, dtype=np.float64)[:, None]
-    standard = (np.asarray(total, np.float64) - mass * inputs.mean) / inputs.spread
-    return np.hstack([standard, mass]) / inputs.characters
+    mass = evidence.nats.sum(axis=1, dtype=np.float64)[:, None]
+    standard = (moments.sums - mass * moments.mean) / moments.spread
+    return np.hstack([standard, mass]) / evidence.characters
 
 
 def solve(G: Floats, target: Floats, learn: Bools) -> tuple[Floats, Floats]:
@@ -110,9 +110,12 @@ def _errors_on(hidden: Bools, G: Floats, target: Floats, learn: Bools, observed:
     return chance + (1 - chance) * sigmoid(log_odds) - observed[hidden][:, None]
 
 
-def token_weights(inputs: Inputs, theta: Floats) -> npt.NDArray[np.float32]:
+def token_weights(evidence: Evidence, moments: Moments, theta: Floats) -> npt.NDArray[np.float32]:
     """Weights of every token (N × columns of theta), in one pass: coefficients act on standardised features and the
     mean loss."""
-    scaled = theta[:-1] / inputs.spread[:, None]
-    shift = (theta[-1] - inputs.mean @ scaled).astype(np.float32)
-    return np.concatenate([block @ scaled.astype(np.float32) + shift for _, block in inputs.blocks])
+    assert evidence.features is not None
+    scaled = theta[:-1] / moments.spread[:, None]
+    shift = (theta[-1] - moments.mean @ scaled).astype(np.float32)
+    columns = place(np.ascontiguousarray(scaled.T), evidence.device, "float32")
+    blocks = Reread(evidence.features, evidence.device)
+    return np.concatenate([to_numpy(block.project(columns)).T + shift for _, block in blocks])

@@ -19,10 +19,12 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
+from benchcast.devices import place, to_numpy
 from benchcast.evidence import VIEWS, Evidence, Fold, HonestErrors, TaskFit, weighted_loss
 from benchcast.folds import inner_folds
 from benchcast.law import SigmoidLaw, fit_laws, sigmoid
 from benchcast.methods.basis import Basis, build_basis
+from benchcast.methods.inputs import keep_on_device
 from benchcast.methods.nonnegative import fit_nonnegative
 from benchcast.records import Bools, Floats, Ints, Task
 
@@ -74,7 +76,7 @@ def penalties(basis: Basis, z: Floats, task: Task, sources: Sequence[str], forms
 
 def salience(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Non-negative weights and a law, per fold and task."""
-    basis, sums = build_basis(evidence)
+    basis, sums = build_basis(keep_on_device(evidence))
     return [[_fit(evidence, fold, t, basis, sums) for t in range(len(evidence.tasks))] for fold in folds]
 
 
@@ -146,7 +148,8 @@ def _fit_view(
         weight[rows] = _family_balanced(evidence.families[rows])
     wide = np.repeat(omega, len(forms), axis=0).T.astype(np.float32)
     target = np.broadcast_to(q[:, None], wide.shape).astype(np.float32)
-    theta, b = fit_nonnegative(z.astype(np.float32), target, wide, np.tile(penalty, len(learn)).astype(np.float32))
+    arrays = (z, target, wide, np.tile(penalty, len(learn)))
+    theta, b = map(to_numpy, fit_nonnegative(*(place(x, evidence.device, "float32") for x in arrays)))
     log_odds = (b - z @ theta).reshape(len(z), len(learn), len(forms))
     mix = theta[:, : len(forms)].astype(np.float64) / scale[:, None]
     return _Fitted(forms, mix, b[: len(forms)] + centre @ mix, log_odds)

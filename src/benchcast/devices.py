@@ -1,0 +1,61 @@
+"""Where the large arrays lie: numpy in memory, or torch on a device. The same code works on both.
+
+A device is named as torch names it ("cuda", "cuda:1", "cpu"); the empty name is numpy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchcast.errors import InputError
+
+Array = Any  # a numpy array or a torch tensor
+
+
+def check_device(name: str) -> str:
+    """The name of a device that is really there."""
+    if not name:
+        return name
+    try:
+        import torch
+    except ImportError:
+        raise InputError(f"--device {name} needs torch; pip install 'benchcast[hf]'") from None
+    try:
+        torch.empty(1, device=name)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"--device {name}: torch cannot use it here ({str(error).splitlines()[0]})") from None
+    return name
+
+
+def place(values: Array, device: str, dtype: str = "") -> Array:
+    """The values on the device, in the given precision or their own; no copy where none is needed."""
+    if not device:
+        return np.asarray(to_numpy(values), dtype or None)
+    import torch
+
+    if isinstance(values, np.ndarray):
+        values = torch.from_numpy(values if values.flags.writeable else values.copy())
+    moved = values.to(device)  # in its own precision: half the bytes if it is float16
+    return moved.to(getattr(torch, dtype)) if dtype else moved
+
+
+def to_numpy(values: Array) -> npt.NDArray[Any]:
+    """The same values as a numpy array."""
+    return values if isinstance(values, np.ndarray) else np.asarray(values.detach().cpu().numpy())
+
+
+def free_bytes(device: str) -> int | None:
+    """Free memory of a CUDA device; None where nobody says."""
+    if not device.startswith("cuda"):
+        return None
+    import torch
+
+    return int(torch.cuda.mem_get_info(device)[0])
+
+
+def on_host(values: Array) -> bool:
+    """Whether single values can be looked at without waiting for a device."""
+    return isinstance(values, np.ndarray | np.generic) or values.device.type == "cpu"

@@ -1,0 +1,135 @@
+"""Features and losses made ready for passes over them: their mean and spread, in memory or read again.
+
+Axes: M models, N tokens, D features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from array_api_compat import array_namespace, is_torch_array
+
+from benchcast.devices import Array, free_bytes, place, to_numpy
+from benchcast.evidence import Evidence, Features
+from benchcast.products import Block, Blocks, Rows, Tiles, shared_out
+from benchcast.records import Floats
+
+KEEP_IN_MEMORY = 8 << 30  # features are laid out in memory if that takes no more than this
+KEEP_ON_DEVICE = 0.6  # or, on a CUDA device, no more than this share of what is free
+CACHED_ROWS = 64  # summed at a time on a CPU
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The large arrays, read once forwards and once backwards in every step."""
+
+    blocks: Blocks  # the features of consecutive tokens; a list if they are kept in memory
+    nats: Array  # M × N
+    characters: float
+    mean: Array  # D, of the features
+    spread: Array  # D
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """What one pass over the features tells."""
+
+    mean: Floats  # D
+    spread: Floats  # D; 1 where a feature never varies
+    sums: Floats  # M × D: features summed over tokens, weighted by each model's nats; no rows if not asked for
+
+
+def placed_blocks(features: Features, device: str) -> Iterator[tuple[slice, Array]]:
+    """Consecutive rows of the features in float32 on a device, each with the tokens they belong to."""
+    for part, block in features.blocks():
+        yield part, place(block, device, "float32")
+
+
+def measure(evidence: Evidence, *, weigh: bool) -> Moments:
+    """Mean and spread of every feature and, if `weigh`, its sums weighted by nats, in one pass."""
+    features = evidence.features
+    assert features is not None
+    n, d = features.shape
+    pilot: Array = None
+    total, squares = np.zeros(d), np.zeros(d)
+    sums = np.zeros((len(evidence.nats) if weigh else 0, d))
+    for part, block in placed_blocks(features, evidence.device):
+        if pilot is None:  # squares of what lies near 0 keep their digits
+            pilot = array_namespace(block).mean(block[:1024], axis=0)
+        one, two = _sums(block, pilot)
+        total += to_numpy(one)
+        squares += to_numpy(two)
+        if weigh:
+            sums += to_numpy(place(evidence.nats[:, part], evidence.device, "float32") @ block)
+    mean = total / n
+    spread = np.sqrt(np.maximum(squares / n - mean**2, 0))
+    spread[spread < 1e-6 * max(1e-30, float(spread.max()))] = 1.0
+    return Moments(mean + to_numpy(pilot), spread, sums)
+
+
+def _sums(values: Array, pilot: Array) -> tuple[Array, Array]:
+    """Sums and sums of squares of every feature, measured from `pilot`; on a CPU in parts that stay in its cache."""
+    xp = array_namespace(values)
+    step = len(values) if is_torch_array(values) else CACHED_ROWS
+
+    def add_up(rows: Array) -> tuple[Array, Array]:
+        total = xp.zeros_like(pilot, dtype=xp.float64)
+        squares = xp.zeros_like(total)
+        for start in range(0, len(rows), step):
+            near = rows[start : start + step] - pilot
+            total += xp.sum(near, axis=0)
+            squares += xp.sum(near * near, axis=0)
+        return total, squares
+
+    found = shared_out(add_up, values)
+    return sum(one for one, _ in found), sum(two for _, two in found)
+
+
+def prepare_inputs(evidence: Evidence, *, standardise: bool) -> Inputs:
+    """Features in blocks with their mean and spread; laid out in memory if they are not large."""
+    features, device = evidence.features, evidence.device
+    assert features is not None
+    moments = measure(evidence, weigh=False)
+    mean = moments.mean if standardise else np.zeros_like(moments.mean)
+    spread = moments.spread if standardise else np.ones_like(moments.spread)
+    return Inputs(
+        _kept(features, device) if _fits(features.shape, device) else Reread(features, device),
+        place(evidence.nats, device, "float32"),
+        evidence.characters,
+        place(mean, device, "float32"),
+        place(spread, device, "float32"),
+    )
+
+
+def _fits(shape: tuple[int, int], device: str) -> bool:
+    """Whether the features may be kept: twice in tiles in memory, once on a device."""
+    size = 4 * shape[0] * shape[1]
+    free = free_bytes(device)
+    return 2 * size <= KEEP_IN_MEMORY if free is None else size <= KEEP_ON_DEVICE * free
+
+
+def _kept(features: Features, device: str) -> list[tuple[slice, Block]]:
+    if not device:
+        return [(part, Tiles.of(block)) for part, block in features.blocks()]
+    values = features.values if features.rows is None else features.values[features.rows]
+    return [(slice(0, features.shape[0]), Rows(place(values, device, "float32")))]
+
+
+def keep_on_device(evidence: Evidence) -> Evidence:
+    """The same evidence with its features on its device, if they fit, so that they travel there once."""
+    features, device = evidence.features, evidence.device
+    if features is None or not device or not _fits(features.shape, device):
+        return evidence
+    return replace(evidence, features=replace(features, values=place(features.values, device, "float32")))
+
+
+class Reread:
+    """Blocks that are read again on every pass, for features larger than memory."""
+
+    def __init__(self, features: Features, device: str) -> None:
+        self.features, self.device = features, device
+
+    def __iter__(self) -> Iterator[tuple[slice, Block]]:
+        return ((part, Rows(block)) for part, block in placed_blocks(self.features, self.device))

@@ -1,0 +1,49 @@
+"""Repeat a step many times: a plain loop, and on CUDA a recorded graph that is replayed.
+
+A step of the descent is a few hundred small kernels. Launched one by one from Python they cost more than the
+work they do; recorded once, a whole step is launched at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from benchcast.devices import Array
+
+State = dict[str, dict[str, Array]]  # everything that changes from step to step
+Shot = dict[str, Array]  # what is to be kept of a step
+Step = Callable[[State], tuple[State, Shot]]
+
+
+def repeat(step: Step, state: State, times: int, *, record: bool = False) -> Iterator[tuple[State, Shot]]:
+    """The state after each step, and what is to be kept of it.
+
+    With `record` (CUDA only) the step must be free of Python's looking at values: its shapes and kernels
+    are the same every time. A state is good until the next one is asked for.
+    """
+    if record and times > 1:
+        yield from _replayed(step, state, times)
+        return
+    for _ in range(times):
+        state, shot = step(state)
+        yield state, shot
+
+
+def _replayed(step: Step, start: State, times: int) -> Iterator[tuple[State, Shot]]:
+    import torch
+
+    state = {group: {name: x.clone() for name, x in arrays.items()} for group, arrays in start.items()}
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        step(state)  # once outside: libraries set up their workspaces, which a recording may not
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        after, shot = step(state)
+        for group, arrays in after.items():
+            for name, x in arrays.items():
+                state[group][name].copy_(x)
+    for _ in range(times):
+        graph.replay()
+        yield state, {name: x.clone() for name, x in shot.items()}

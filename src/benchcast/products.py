@@ -1,0 +1,156 @@
+"""Products of features with few columns, at the speed of memory; numpy or torch.
+
+A head over the features has as many columns as there are problems, a dozen perhaps. Such products move
+every feature for a few multiplications, and the BLAS spends more time on copying them into its own order than
+memory does on reading. So features in memory are laid out once in tiles: 32 tokens side by side for
+one direction, 32 features side by side for the other. Then both directions run along memory, in products small
+enough that OpenBLAS does not copy.
+Axes: n tokens of a block, D features, Q columns.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from array_api_compat import array_namespace, is_torch_array
+
+from benchcast.devices import Array
+
+Result = TypeVar("Result")
+WIDTH = 32  # of a tile
+SMALL = 1_000_000  # multiplications up to which OpenBLAS works without copying
+FEW_COLUMNS = 64  # beyond, products are bound by arithmetic, and the BLAS has its own threads for that
+ROWS = 64  # of features as they lie that go into one product on a CPU
+DEVICE_ROWS = 2048  # the same on a device
+
+
+class Block(Protocol):
+    """Features of consecutive tokens, to be multiplied from either side."""
+
+    def project(self, columns: Array) -> Array:
+        """Every token on every column: (Q × D) → Q × n."""
+        ...
+
+    def gather(self, values: Array) -> Array:
+        """Features summed over tokens with these weights: (Q × n) → Q × D."""
+        ...
+
+
+Blocks = Iterable[tuple[slice, Block]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Features as they lie, one row a token."""
+
+    values: Array  # n × D
+
+    def project(self, columns: Array) -> Array:
+        """(Q × D) → Q × n."""
+        xp, q = array_namespace(self.values), len(columns)
+
+        def some(rows: Array) -> Array:
+            return xp.concat([xp.reshape(stack @ columns.T, (-1, q)) for stack in _stacks(rows, q)])
+
+        return xp.concat(shared_out(some, self.values)).T
+
+    def gather(self, values: Array) -> Array:
+        """(Q × n) → Q × D."""
+        xp, q = array_namespace(self.values), len(values)
+        total: Array = 0.0
+        at = 0
+        for stack in _stacks(self.values, q):
+            count = stack.shape[0] * stack.shape[1]
+            part = xp.reshape(values[:, at : at + count], (q, *stack.shape[:2]))
+            total = total + xp.sum(xp.permute_dims(part, (1, 0, 2)) @ stack, axis=0)
+            at += count
+        return total
+
+
+def _stacks(values: Array, columns: int) -> list[Array]:
+    """Stacks of equal blocks of rows, each block for one product: the bulk, and what is left over."""
+    n, d = values.shape
+    rows = DEVICE_ROWS if is_torch_array(values) else min(ROWS, max(8, SMALL // (columns * d)))
+    bulk = n // rows * rows
+    stacks = [values[:bulk].reshape((-1, rows, d)), values[None, bulk:]]
+    return [stack for stack in stacks if stack.shape[0] * stack.shape[1]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """Features laid out twice, so that both products run along memory; numpy."""
+
+    along: npt.NDArray[np.float32]  # tiles × D × WIDTH tokens
+    across: npt.NDArray[np.float32]  # tiles × n × WIDTH features; n is padded to whole tiles
+    shape: tuple[int, int]
+
+    @staticmethod
+    def of(values: npt.NDArray[np.floating]) -> Tiles:
+        """Tiles of features that lie in rows."""
+        n, d = values.shape
+        padded = np.zeros((-(-n // WIDTH) * WIDTH, -(-d // WIDTH) * WIDTH), np.float32)
+        padded[:n, :d] = values
+        along = padded[:, :d].reshape(-1, WIDTH, d).transpose(0, 2, 1)
+        across = padded.reshape(len(padded), -1, WIDTH).transpose(1, 0, 2)
+        return Tiles(np.ascontiguousarray(along), np.ascontiguousarray(across), (n, d))
+
+    def project(self, columns: Array) -> Array:
+        """(Q × D) → Q × n."""
+        q, d = columns.shape
+        cuts = _cuts(d, WIDTH * q)
+        left = columns.reshape(q, cuts, d // cuts).transpose(1, 0, 2)
+        parts = np.matmul(np.ascontiguousarray(left), self.along.reshape(-1, cuts, d // cuts, WIDTH))
+        summed = parts.sum(axis=1) if cuts > 1 else parts[:, 0]
+        return summed.transpose(1, 0, 2).reshape(q, -1)[:, : self.shape[0]]
+
+    def gather(self, values: Array) -> Array:
+        """(Q × n) → Q × D."""
+        q, n = len(values), self.across.shape[1]
+        padded = np.zeros((q, n), np.float32)
+        padded[:, : self.shape[0]] = values
+        cuts = _cuts(n, WIDTH * q)
+        left = np.ascontiguousarray(padded.reshape(q, cuts, n // cuts).transpose(1, 0, 2))
+        parts = np.matmul(left, self.across.reshape(-1, cuts, n // cuts, WIDTH))
+        summed = parts.sum(axis=1) if cuts > 1 else parts[:, 0]
+        return summed.transpose(1, 0, 2).reshape(q, -1)[:, : self.shape[1]]
+
+
+def _cuts(length: int, width: int) -> int:
+    """Into how many equal parts a sum of `length` terms is cut so that each product stays small."""
+    cuts = 1
+    while length // cuts * width > SMALL and length // cuts % 2 == 0:
+        cuts *= 2
+    return cuts
+
+
+def over_blocks(work: Callable[[slice, Block], Result], blocks: Blocks, *, columns: int) -> Iterator[Result]:
+    """The work on every block, in order; on all cores where the products are too small for the BLAS to share out."""
+    workers = _cores()
+    if columns > FEW_COLUMNS or workers == 1 or not isinstance(blocks, list) or len(blocks) == 1:
+        yield from (work(part, block) for part, block in blocks)
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        yield from pool.map(lambda item: work(*item), blocks)
+
+
+def shared_out(work: Callable[[Array], Result], rows: Array) -> list[Result]:
+    """The work on some of the rows for each core, in order; a torch tensor stays whole."""
+    workers = 1 if is_torch_array(rows) else min(_cores(), -(-len(rows) // ROWS))
+    if workers <= 1:
+        return [work(rows)]
+    step = -(-len(rows) // (workers * ROWS)) * ROWS
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(work, [rows[a : a + step] for a in range(0, len(rows), step)]))
+
+
+def _cores() -> int:
+    """Cores this process may use; OMP_NUM_THREADS lowers it, as it does for the BLAS."""
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return min(there, int(asked)) if asked.isdigit() and int(asked) > 0 else there

@@ -1,0 +1,131 @@
+"""Numpy and torch come to the same, however features lie, and a step on a device never waits for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+from scipy.cluster.vq import kmeans2
+
+from benchcast.devices import check_device, place, to_numpy
+from benchcast.errors import InputError
+from benchcast.folds import make_folds
+from benchcast.methods import METHODS, descent
+from benchcast.methods.descent import DescentSettings, Problems
+from benchcast.methods.inputs import Inputs, Reread, measure
+from benchcast.methods.kmeans import cluster, nearest
+from benchcast.methods.nonnegative import fit_nonnegative
+from benchcast.methods.optimizers import update
+from benchcast.products import Rows, Tiles, over_blocks
+
+
+@pytest.mark.parametrize(("n", "d", "q"), [(1, 1, 1), (31, 33, 2), (64, 32, 6), (300, 70, 12), (97, 2048, 40)])
+@pytest.mark.parametrize("layout", [Rows, Tiles.of, lambda x: Rows(torch.from_numpy(x))])
+def test_every_layout_multiplies_alike(n, d, q, layout):
+    rng = np.random.default_rng(0)
+    x, w, g = (rng.standard_normal(shape, dtype=np.float32) for shape in ((n, d), (q, d), (q, n)))
+    block = layout(x)
+    kind = place if not isinstance(getattr(block, "values", x), torch.Tensor) else lambda a, _: torch.from_numpy(a)
+    assert_allclose(to_numpy(block.project(kind(w, ""))), w @ x.T, rtol=1e-4, atol=1e-3)
+    assert_allclose(to_numpy(block.gather(kind(g, ""))), g @ x, rtol=1e-4, atol=1e-3)
+
+
+def test_blocks_come_back_in_order_from_any_number_of_cores():
+    blocks = [(slice(i, i + 1), Rows(np.full((1, 3), float(i)))) for i in range(50)]
+    found = over_blocks(lambda part, block: (part.start, block.project(np.ones((1, 3)))[0, 0]), blocks, columns=1)
+    assert list(found) == [(i, 3.0 * i) for i in range(50)]
+
+
+@pytest.mark.parametrize("method", ["salience", "ridge", "paper"])
+def test_a_torch_device_gives_the_forecasts_of_numpy(method, evidence, world):
+    folds = make_folds(world.models, "size")[1]
+    here, there = (METHODS[method](replace(evidence, device=device), folds)[0] for device in ("", "cpu"))
+    for a, b in zip(here, there, strict=True):
+        ours, theirs = (fit.forecast(evidence.nats, evidence.flops) for fit in (a, b))
+        assert_allclose(theirs, ours, atol=2e-3)
+
+
+@pytest.mark.parametrize("method", ["salience", "ridge", "paper"])
+def test_features_in_half_precision_on_disk_change_forecasts_by_rounding_only(method, evidence, world, tmp_path):
+    np.save(tmp_path / "half.npy", evidence.features.values.astype(np.float16))
+    half = np.load(tmp_path / "half.npy", mmap_mode="r")
+    folds = make_folds(world.models, "size")[1]
+    streamed, whole = (
+        METHODS[method](replace(evidence, features=replace(evidence.features, values=values)), folds)[0]
+        for values in (half, np.asarray(half, np.float32))
+    )
+    for a, b in zip(streamed, whole, strict=True):
+        assert_allclose(a.weights, b.weights, rtol=1e-5, atol=1e-7)
+
+
+def test_a_constant_far_from_zero_does_not_blur_the_spread(evidence):
+    shifted = replace(evidence.features, values=evidence.features.values + np.float32(300.0))
+    near, far = measure(evidence, weigh=True), measure(replace(evidence, features=shifted), weigh=True)
+    assert_allclose(far.mean - 300, near.mean, atol=1e-4)
+    assert_allclose(far.spread, near.spread, rtol=1e-3)
+
+
+def test_features_already_on_the_device_are_used_as_they_are(evidence, world):
+    fold = make_folds(world.models, "size")[1][0]
+    there = replace(evidence, device="cpu")
+    values = torch.from_numpy(np.array(evidence.features.values, np.float32))
+    kept = replace(there, features=replace(evidence.features, values=values))
+    assert next(iter(Reread(kept.features, "cpu")))[1].values.data_ptr() == values.data_ptr()
+    one, two = (METHODS["ridge"](e, [fold])[0][0] for e in (there, kept))
+    assert_allclose(two.weights, one.weights, rtol=1e-6)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+@pytest.mark.parametrize("hidden", [0, 3])
+def test_a_step_on_a_device_looks_at_no_value(optimizer, hidden):
+    """A meta tensor has a shape and no values: whatever would have to wait for a GPU fails on it."""
+    settings = DescentSettings(optimizer=optimizer, hidden=hidden)
+
+    def meta(*shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+        return torch.empty(shape, dtype=dtype, device="meta")
+
+    single = torch.float32
+    blocks = [(slice(0, 40), Rows(meta(40, 5, dtype=single)))]
+    inputs = Inputs(blocks, meta(14, 40, dtype=single), 100.0, meta(5, dtype=single), meta(5, dtype=single))
+    problems = Problems(meta(3, 14), meta(3), meta(3, 14), meta(3, 14), meta(3, dtype=single), meta(3, 3))
+    state = {group: dict(arrays) for group, arrays in descent._start(inputs, problems, settings).items()}
+    after, shot, gradient = descent._look(inputs, problems, settings, state)
+    after = update(after, gradient(), optimizer)
+    for group, arrays in state.items():
+        for name, x in arrays.items():
+            assert (after[group][name].shape, after[group][name].dtype) == (x.shape, x.dtype), (group, name)
+    assert shot["capability"].shape == (3, 14)
+
+
+def test_centres_are_those_of_scipy():
+    points = np.random.default_rng(5).standard_normal((700, 4)).astype(np.float32)
+    theirs = kmeans2(points, 30, minit="++", iter=20, seed=0)[0]
+    ours = cluster(points, 30, rounds=20, seed=0)
+    assert_allclose(ours, theirs, atol=1e-5)
+    distance = ((points[:, None] - ours) ** 2).sum(axis=-1)
+    assert_allclose(distance[np.arange(700), nearest(points, ours)], distance.min(axis=1), rtol=1e-4, atol=1e-5)
+
+
+def test_a_cluster_that_loses_its_points_stays_where_it_was():
+    points = np.array([[0.0], [0.0], [0.0], [9.0]])
+    with np.errstate(invalid="ignore"):
+        assert sorted(set(cluster(points, 2, rounds=3, seed=0)[:, 0])) == [0.0, 9.0]
+
+
+def test_non_negative_fits_agree_between_numpy_and_torch():
+    rng = np.random.default_rng(0)
+    x, q, omega, penalty = rng.normal(size=(20, 6)), rng.random((20, 4)), np.full((20, 4), 0.05), np.full((6, 4), 1e-3)
+    ours = fit_nonnegative(x, q, omega, penalty)
+    theirs = fit_nonnegative(*(torch.from_numpy(a) for a in (x, q, omega, penalty)))
+    for a, b in zip(ours, theirs, strict=True):
+        assert_allclose(to_numpy(b), a, rtol=1e-8, atol=1e-10)
+
+
+def test_a_device_that_is_not_there_is_named():
+    assert check_device("") == ""
+    assert check_device("cpu") == "cpu"
+    with pytest.raises(InputError, match="--device nowhere"):
+        check_device("nowhere")
