@@ -56,7 +56,8 @@ class Rows:
         xp, q = array_namespace(self.values), len(columns)
 
         def some(rows: Array) -> Array:
-            return xp.concat([xp.reshape(stack @ columns.T, (-1, q)) for stack in _stacks(rows, q)])
+            stacks = _stacks(rows, q)
+            return xp.concat([xp.reshape(x @ columns.T, (x.shape[0] * x.shape[1], q)) for x in stacks])
 
         return xp.concat(shared_out(some, self.values)).T
 
@@ -76,7 +77,7 @@ class Rows:
 def _stacks(values: Array, columns: int) -> list[Array]:
     """Stacks of equal blocks of rows, each block for one product: the bulk, and what is left over."""
     n, d = values.shape
-    rows = DEVICE_ROWS if is_torch_array(values) else min(ROWS, max(8, SMALL // (columns * d)))
+    rows = DEVICE_ROWS if is_torch_array(values) else min(ROWS, max(8, SMALL // max(1, columns * d)))
     bulk = n // rows * rows
     stacks = [values[:bulk].reshape((-1, rows, d)), values[None, bulk:]]
     return [stack for stack in stacks if stack.shape[0] * stack.shape[1]]
