@@ -1,32 +1,103 @@
-"""Commands in docs/texts.md and docs/scores.md are ones that exist."""
+"""The commands in docs/texts.md and docs/scores.md run as they are pasted, in a folder with what they name."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import click
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from benchcast.cli import cli
-from benchcast.cli.reproduce import reproduce
-from benchcast.cli.twins import twins
+from benchcast.paper.standins import SKILLS, write_stand_in
 
 DOCS = Path(__file__).parents[2] / "docs"
-COMMANDS: dict[str, click.Command] = {**cli.commands, "reproduce": reproduce, "twins": twins}
+RECORDED = Path(__file__).parents[1] / "scores" / "fixtures"
+MODELS = ("reed-7k", "reed-30k", "reed-90k", "rush-7k", "rush-30k", "rush-90k")
+Run = Callable[..., tuple[int, str, str]]
+Step = tuple[str, list[str]]  # a command and the lines shown under it
 
 
-def commands(page: str) -> list[str]:
-    return re.findall(r"^\$ (benchcast .*)$", (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE)
+def blocks(page: str) -> Iterator[list[Step]]:
+    """The console blocks of a page, in order."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    for block in re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        parts = re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
+        yield [(lines[0].partition("      ")[0], lines[1:]) for lines in map(str.splitlines, parts)]
 
 
-@pytest.mark.parametrize("line", [*commands("texts.md"), *commands("scores.md")])
-def test_documented_commands_and_options_exist(line: str) -> None:
-    words = shlex.split(line.partition("      ")[0])
-    command = COMMANDS[words[1]]
-    rest = words[2:]
-    while isinstance(command, click.Group):
-        command, rest = command.commands[rest[0]], rest[1:]
-    known = {option for p in command.params for option in p.opts}
-    assert {w for w in rest if w.startswith("-")} <= known
+@pytest.fixture(scope="module")
+def folder(written: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the pages speak of: benchmarks, texts of one's own, six models and their results."""
+    root = tmp_path_factory.mktemp("docs")
+    shutil.copytree(written, root / "benchmarks")
+    (root / "folder" / "notes").mkdir(parents=True)
+    for name in ("one.txt", "notes/two.txt"):
+        (root / "folder" / name).write_text(f"text of {name}", encoding="utf-8")
+    rows = [{"text": f"Q: where is otter {i}? A: {'pond' if i % 2 else 'barn'}", "source": "pond"} for i in range(40)]
+    (root / "texts.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
+    pq.write_table(pa.table({"body": ["first", "second"]}), root / "corpus.parquet")
+    result = json.loads(next(RECORDED.glob("results_*.json")).read_text(encoding="utf-8"))
+    for number, name in enumerate(MODELS):
+        write_stand_in(root / "models" / name, dict.fromkeys(SKILLS, 0.2 + number / 10), seed=number, merging=False)
+        result |= {"model_name": name}
+        result["results"]["pond"]["acc,none"] = 0.2 + 0.05 * number
+        (root / "results" / name).mkdir(parents=True)
+        (root / "results" / name / "results_1.json").write_text(json.dumps(result), encoding="utf-8")
+    return root
+
+
+def written_down(words: list[str], shown: list[str]) -> None:
+    """`cat >> FILE` adds the lines shown; `cat FILE` makes a file of them where there is none."""
+    path, content = Path(words[-1]), "\n" + "\n".join(shown) + "\n"
+    if words[1] == ">>":
+        path.write_text(path.read_text(encoding="utf-8") + content, encoding="utf-8")
+    elif not path.exists():
+        path.write_text(content.lstrip("\n"), encoding="utf-8")
+
+
+def others(line: str) -> list[str]:
+    """A command for the first model → the same for the rest; what `…` under it stands for."""
+    named = [(line.replace(MODELS[0], name), name.partition("-")[0]) for name in MODELS[1:]]
+    return [re.sub(r"--family \w+", f"--family {family}", command) for command, family in named]
+
+
+def carry_out(block: list[Step], cli: Run) -> int:
+    """Run the commands of a block; says how many were ours."""
+    ours = 0
+    for line, shown in block:
+        words = shlex.split(line)
+        if words[0] == "cat":
+            written_down(words, shown)
+        if words[0] != "benchcast":
+            continue
+        for command in (line, *(others(line) if words[1] == "collect" and "…" in shown else ())):
+            code, _, err = cli(*shlex.split(command)[1:])
+            assert (code == 1) == any(x.startswith("error: ") for x in shown), (command, err)
+            ours += 1
+        if shown and shown[0].startswith("error: "):
+            assert err.startswith(shown[0].partition(",")[0].split(" examples")[0]), err
+    return ours
+
+
+@pytest.mark.parametrize(("page", "least"), [("texts.md", 10), ("scores.md", 17)])
+def test_every_command_of_a_page_does_what_the_page_says(
+    folder: Path, tmp_path: Path, cli: Run, monkeypatch: pytest.MonkeyPatch, page: str, least: int
+) -> None:
+    pytest.importorskip("transformers", reason="losses are collected with transformers")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    shutil.copytree(folder, tmp_path / "here")
+    done = 0
+    for number, block in enumerate(blocks(page)):
+        place = tmp_path / "here"
+        inits = [i for i, (line, _) in enumerate(block) if line.startswith("benchcast init")]
+        for first, stop in zip([0, *inits[1:]], [*inits[1:], len(block)], strict=True):
+            if inits and (place / "study").exists():  # a page starts a study anew to show another way
+                place = shutil.copytree(folder, tmp_path / f"{number}-{first}")
+            monkeypatch.chdir(place)
+            done += carry_out(block[first:stop], cli)
+    assert done >= least
