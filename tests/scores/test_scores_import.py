@@ -165,6 +165,21 @@ def test_a_recorded_opencompass_summary_is_read(run: Run, study: Study, fixtures
     assert Study.open(study.root).task("lukaemon_mmlu_anatomy").chance == 0.25
 
 
+def test_a_summary_of_a_whole_opencompass_run_is_read(run: Run, study: Study, fixtures: Path) -> None:
+    code, out, _ = run(fixtures / "opencompass")
+    assert code == 0
+    assert "4 scores added" in out
+    scores = found(study)
+    assert {key: s.accuracy for key, s in scores.items()} == {
+        ("reed-7k-hf", "pond"): 0.25,
+        ("rush-90k-hf", "pond"): 0.25,
+        ("reed-7k-hf", "pond_sums"): 0.0,
+        ("rush-90k-hf", "pond_sums"): 0.0,
+    }
+    assert about(scores["rush-90k-hf", "pond_sums"]) == ("opencompass", "359d58 gen", "")
+    assert "left out: pond_anatomy, pond_law" in out
+
+
 def test_two_columns_of_one_model_are_refused(run: Run, study: Study, write: Write) -> None:
     path = write("summary_1.csv", SUMMARY.replace("Llama-2-7b-hf", "qwen-7b"))
     assert "two columns of model 'qwen-7b'" in run(path)[2]
@@ -197,6 +212,16 @@ def test_leaderboard_1_tables_are_percentages_and_results_are_fractions(run: Run
     assert "56 subjects of MMLU" in run(write("part.json", leaderboard_results(56)))[2]
 
 
+def test_older_leaderboard_results_name_the_model_in_its_arguments(run: Run, study: Study, write: Write) -> None:
+    document = json.loads(leaderboard_results())
+    del document["config_general"]
+    document["config"] = {"model_args": "pretrained=meta-llama/Llama-2-7b-hf,revision=main"}
+    assert run(write("old.json", json.dumps(document)))[0] == 0
+    assert found(study)["Llama-2-7b-hf", "hellaswag"].accuracy == 0.78
+    document["versions"] = {"harness|hendrycksTest-subject_0|5": 0}
+    assert "leaves out (version 0)" in run(write("wrong.json", json.dumps(document)))[2]
+
+
 def test_wide_tables_say_their_unit_or_are_asked(run: Run, study: Study, write: Write) -> None:
     plain = write("wide.csv", "model,family,params_b,MMLU,GSM8K\nqwen-7b,Qwen,7.7,0.62,\nother,O,13,0.5,0.1\n")
     code, _, err = run(plain)
@@ -220,6 +245,9 @@ def test_helm_tables_are_fractions_with_their_metric(run: Run, study: Study, wri
     assert found(study)["qwen-7b", "mmlu"].accuracy == 0.62
     assert about(found(study)["qwen-7b", "mmlu"]) == ("helm", "", "")
     assert "metrics: mmlu EM" in out
+    newer = "Model,Mean win rate,NarrativeQA - F1,MMLU - EM,MMLU - EM (Robustness),GSM8K - EM\nx,0.7,0.6,0.5,0.45,0.4\n"
+    assert run(write("lite.csv", newer))[0] == 0
+    assert {task: s.accuracy for (m, task), s in found(study).items() if m == "x"} == {"mmlu": 0.5, "gsm8k": 0.4}
 
 
 def test_lists_of_scores_with_other_headings_are_read(run: Run, study: Study, write: Write) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from benchcast.errors import InputError
 from benchcast.records import Score
+from benchcast.scores.lm_eval import PRETRAINED
 from benchcast.scores.reading import FRACTION, PERCENT, Reading, fraction, quantity
 
 V1, V2 = "open-llm-leaderboard-v1", "open-llm-leaderboard-v2"
@@ -79,10 +80,12 @@ def _table(
 
 def read_v1_results(path: Path, document: Mapping[str, Any]) -> list[Reading]:
     """`harness|hellaswag|10` and the like; MMLU is the mean of its 57 subjects, which are kept as well."""
-    general = document.get("config_general") or document.get("config") or {}
-    model = general.get("model_name") or general.get("model_args")
-    if not isinstance(model, str):
-        raise InputError(f"{path}: does not say which model it is of (no config_general.model_name)")
+    model = _model(path, document)
+    if any(_at(document, "versions", key) == 0 for key in document["results"] if SUBJECT in key):
+        raise InputError(
+            f"{path}: its MMLU was scored by the version that the leaderboard itself leaves out (version 0); "
+            "take a later results file"
+        )
     readings, subjects = [], []
     for key, metrics in document["results"].items():
         parts = key.split("|")
@@ -100,6 +103,20 @@ def read_v1_results(path: Path, document: Mapping[str, Any]) -> list[Reading]:
         readings.append(Reading(where, score, metric, quantity(metrics.get(f"{metric}_stderr"))))
         subjects += [score] if subject else []
     return readings + _mmlu(path, subjects)
+
+
+def _model(path: Path, document: Mapping[str, Any]) -> str:
+    general = document.get("config_general") or document.get("config") or {}
+    model = general.get("model_name") or general.get("model_args") if isinstance(general, Mapping) else None
+    if not isinstance(model, str):
+        raise InputError(f"{path}: does not say which model it is of (no config_general.model_name)")
+    named = PRETRAINED.search(model)
+    return named.group(1).strip() if named else model
+
+
+def _at(document: Mapping[str, Any], part: str, key: str) -> Any:
+    table = document.get(part)
+    return table.get(key) if isinstance(table, Mapping) else None
 
 
 def _mmlu(path: Path, subjects: Sequence[Score]) -> list[Reading]:

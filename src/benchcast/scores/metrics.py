@@ -18,7 +18,7 @@ QUOTED: dict[str, tuple[str, ...]] = {
     "bbh": ("exact_match,get-answer", "acc_norm"),
     "truthfulqa": ("mc2",),
 }
-GENERAL = ("acc", "accuracy", "exact_match", "naive_average", "score", "acc_norm", "pass@1", "")
+GENERAL = ("acc", "accuracy", "exact_match", "EM", "naive_average", "score", "acc_norm", "pass@1", "")
 
 
 def choose_metrics(readings: Sequence[Reading], said: Mapping[str, str]) -> tuple[list[Reading], dict[str, str]]:
