@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import benchcast
 from benchcast.backends.agreement import Agreement, compare, pick
 from benchcast.backends.base import Backend, Nats
-from benchcast.bounds import locate
+from benchcast.bounds import Tokenizer, locate
 from benchcast.errors import InputError
 from benchcast.files import file_name
 from benchcast.loss_rows import check_losses
@@ -92,7 +92,7 @@ class Job:
     @cached_property
     def encoded(self) -> Encoded:
         """Ids and bounds of all texts."""
-        made = encode_texts(self.backend, self.study.texts)
+        made = encode_texts(self.backend.vocabulary.tokenizer, self.study.texts)
         if not self.skip_refused or len(made.refused) == len(made.ids):
             made.insist(f"model {self.model!r}", "--skip-refused stores the model without them")
         return made
@@ -130,12 +130,12 @@ class Job:
         }
 
 
-def encode_texts(backend: Backend, texts: TextSet) -> Encoded:
+def encode_texts(tokenizer: Tokenizer, texts: TextSet) -> Encoded:
     """Ids and bounds of all texts; those that cannot be covered exactly are refused and have no tokens."""
     made = Encoded([], [])
     for i, text in enumerate(texts):
         try:
-            own, edges = locate(backend.vocabulary.tokenizer, text.text)
+            own, edges = locate(tokenizer, text.text)
         except InputError as error:
             made.refused[i] = f"text {text.id!r}: {error}"
             own, edges = [], np.zeros(1, np.int64)

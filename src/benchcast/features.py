@@ -58,7 +58,7 @@ def make_features(
     """
     if dtype not in DTYPES:
         raise InputError(f"--dtype {dtype}; features are stored as {' or '.join(DTYPES)}")
-    encoded = encode_texts(scorer, study.texts)
+    encoded = encode_texts(scorer.vocabulary.tokenizer, study.texts)
     encoded.insist(f"scorer {scorer.model!r}", "every text needs reference tokens: take another scorer")
     if not encoded.counts.any():
         raise InputError(f"scorer {scorer.model!r}: all texts are empty, there is nothing to make features of")

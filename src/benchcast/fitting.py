@@ -13,9 +13,9 @@ import benchcast
 from benchcast.align import align_models
 from benchcast.assemble import reference_of
 from benchcast.cells import near
-from benchcast.errors import EvidenceError, InputError
+from benchcast.errors import EvidenceError, InputError, StudyError
 from benchcast.evidence import Evidence, Fold
-from benchcast.fits import Fit
+from benchcast.fits import Fit, load
 from benchcast.folds import SPLITS, make_folds
 from benchcast.intervals import LEVEL, spread_of
 from benchcast.methods import METHODS
@@ -98,6 +98,14 @@ def _roles(fold: Fold) -> tuple[tuple[str, Bools], ...]:
 
 def _named(evidence: Evidence, rows: Bools) -> list[str]:
     return [m for m, on in zip(evidence.models, rows, strict=True) if on]
+
+
+def stored_fits(study: Study, tasks: Sequence[str] = ()) -> list[Fit]:
+    """Fits that lie in the study, of the named tasks or of all that have one."""
+    names = [study.task(task).name for task in tasks] or study.fitted_tasks()
+    if not names:
+        raise StudyError(f"{study.root}: no fits yet; run `benchcast fit {study.root}`")
+    return [load(study.fit_folder(name)) for name in names]
 
 
 def _support_of(study: Study, losses: TokenLosses) -> Bools:

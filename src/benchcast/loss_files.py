@@ -42,6 +42,28 @@ def read_losses(path: Path, texts: TextSet, *, unit: str | None = None) -> list[
     raise InputError(f"{path}: losses come as .jsonl, .parquet or a wide .csv, not {kind or 'a file without ending'!r}")
 
 
+def read_growing(path: Path, texts: TextSet) -> tuple[list[TokenLosses], dict[str, str]]:
+    """Models of a JSONL file that somebody is still writing: those with all texts, and what the others wait for.
+
+    A last line without its end is not there yet.
+    """
+    rows, tail = [], ""
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for number, line in enumerate(lines, start=1):
+            if not line.endswith("\n"):
+                tail = ", the last line is being written"
+            elif line.strip():
+                rows.append(_jsonl_row(line, f"{path}: line {number}"))
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[_model_of(row, path)] = counts.get(_model_of(row, path), 0) + 1
+    growing = {m: f"{n} of {len(texts)} texts{tail}" for m, n in counts.items() if n < len(texts)}
+    if not counts:
+        return [], {path.stem: f"no whole line{tail}"}
+    whole = [row for row in rows if _model_of(row, path) not in growing]
+    return (list(_by_model(path, iter(whole), texts, {})) if whole else []), growing
+
+
 def _jsonl_rows(path: Path) -> Iterator[dict[str, Any]]:
     with path.open(encoding="utf-8") as lines:
         try:
@@ -63,13 +85,17 @@ def _jsonl_row(line: str, where: str) -> dict[str, Any]:
     return row
 
 
+def _model_of(row: dict[str, Any], path: Path) -> str:
+    return str(row.get("model") or path.stem)
+
+
 def _by_model(
     path: Path, rows: Iterator[dict[str, Any]], texts: TextSet, about: dict[str, str]
 ) -> Iterator[TokenLosses]:
     """Rows grouped by their `model` column, else the file's name without its last ending."""
     grouped: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        grouped.setdefault(str(row.get("model") or path.stem), []).append(row)
+        grouped.setdefault(_model_of(row, path), []).append(row)
     if not grouped:
         raise InputError(f"{path}: no rows")
     for model, own in grouped.items():

@@ -96,6 +96,7 @@ ORDER = [
     "cli.show",
     "cli",
 ]
+IN_A_FRAMEWORK = ("callbacks.trainer",)  # a subclass of what it imports; asked for by name only
 HEAVY = ("torch", "transformers", "vllm", "lmdeploy", "llama_cpp", "ray", "datasets")
 
 
@@ -168,7 +169,7 @@ def test_only_the_command_line_prints():
             assert "print" not in calls, module
 
 
-@pytest.mark.parametrize("module", modules_of_the_package())
+@pytest.mark.parametrize("module", [m for m in modules_of_the_package() if m not in IN_A_FRAMEWORK])
 def test_no_module_imports_a_heavy_library_when_it_is_imported(module):
     names = {name.split(".")[0] for name in imported(module, lazy=False)}
     assert not names & set(HEAVY)
@@ -192,6 +193,10 @@ def test_help_loads_no_numeric_library():
     run = "try: benchcast.cli.main()\nexcept SystemExit: pass"
     code = f"import sys; sys.argv = ['benchcast', '--help']\nimport benchcast.cli\n{run}"
     assert not loaded_by(code) & (NUMERIC | set(HEAVY))
+
+
+def test_a_framework_is_loaded_only_for_its_own_callback():
+    assert not loaded_by("import benchcast.callbacks") & {*HEAVY, "lightning", "pytorch_lightning"}
 
 
 def test_fitting_and_predicting_load_no_torch(planted_folder):

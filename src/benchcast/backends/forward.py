@@ -44,17 +44,19 @@ class Forward:
     @property
     def context(self) -> int:
         """What the configuration allows."""
-        config: Any = getattr(self._model, "config", None)
-        if hasattr(config, "get_text_config"):
-            config = config.get_text_config()
-        names = ("max_position_embeddings", "n_positions", "block_size")
-        return int(next((n for n in (getattr(config, name, None) for name in names) if n), NO_LIMIT))
+        return self._configured("max_position_embeddings", "n_positions", "block_size") or NO_LIMIT
 
     @cached_property
     def width(self) -> int:
         """Words of the vocabulary."""
-        head = self._head if self._ours else None
-        return int(head.weight.shape[0]) if head is not None else WIDE
+        return self._configured("vocab_size") or WIDE
+
+    def _configured(self, *names: str) -> int:
+        """The first of these numbers that the model's configuration has; 0 where it has none."""
+        config: Any = getattr(self._model, "config", None)
+        if hasattr(config, "get_text_config"):
+            config = config.get_text_config()
+        return int(next((n for n in (getattr(config, name, None) for name in names) if n), 0))
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:
         """−log p of every id given those before it."""
@@ -154,7 +156,8 @@ class Forward:
 
         way_out = "give a smaller batch_tokens" if self._training else "use max_length=… or dtype=bfloat16"
         try:
-            with torch.no_grad() if self._training else torch.inference_mode():
+            # Inference mode is left where a caller is in it: its tensors could not be used for gradients later.
+            with torch.inference_mode(not self._training), torch.no_grad():
                 yield
         except torch.OutOfMemoryError as error:
             raise DeviceFullError(f"the device is out of memory; {way_out}") from error

@@ -43,6 +43,22 @@ class VocabularySource:
         return Vocabulary(wrap(inner, source_name(self.source)), *bos_policy(inner, self.add_bos_token, adds))
 
 
+def vocabulary_of(tokenizer: Any, *, add_bos_token: bool | None = None) -> Vocabulary:
+    """A tokenizer that is in memory: of transformers, `tokenizers` or tiktoken, or a vocabulary as it is."""
+    if isinstance(tokenizer, Vocabulary):
+        return tokenizer
+    if hasattr(tokenizer, "encode_ordinary"):
+        return Vocabulary(from_tiktoken(tokenizer, tokenizer.name), (), "none")
+    if hasattr(tokenizer, "id_to_token") and hasattr(tokenizer, "post_processor"):
+        from transformers import PreTrainedTokenizerFast
+
+        return vocabulary_of(PreTrainedTokenizerFast(tokenizer_object=tokenizer), add_bos_token=add_bos_token)
+    if not callable(tokenizer) or not hasattr(tokenizer, "convert_ids_to_tokens"):
+        raise InputError(f"a {type(tokenizer).__name__} is no tokenizer of transformers, tokenizers or tiktoken")
+    name = str(getattr(tokenizer, "name_or_path", "")) or type(tokenizer).__name__
+    return Vocabulary(wrap(tokenizer, source_name(name)), *bos_policy(tokenizer, add_bos_token, None))
+
+
 def source_name(source: str) -> str:
     """A short name for a hub id or path: the id itself, or the last part of a local path."""
     path = Path(source)

@@ -14,6 +14,7 @@ from benchcast.cli.figures import reproduce
 from benchcast.cli.forecast import compare, fit, predict
 from benchcast.cli.show import demo, report
 from benchcast.cli.twins import twins
+from benchcast.cli.watch import watch
 from benchcast.errors import BenchcastError
 
 
@@ -40,6 +41,7 @@ COMMANDS = (
     compare,
     predict,
     extrapolate,
+    watch,
     report,
     twins,
     reproduce,

@@ -14,7 +14,7 @@ from benchcast.cli.output import number, print_json, print_table, progress
 
 if TYPE_CHECKING:
     from benchcast.evaluate import Comparison
-    from benchcast.fits import Fit, Forecast
+    from benchcast.fits import Forecast
     from benchcast.records import TokenLosses
     from benchcast.store import Study
 
@@ -196,18 +196,13 @@ def predict(
 
 
 def _from_study(study: Path, model: str, tasks: tuple[str, ...], *, restrict: bool) -> list[Forecast]:
-    from benchcast.errors import StudyError
     from benchcast.facts import Facts
-    from benchcast.fits import load
-    from benchcast.fitting import refit
+    from benchcast.fitting import refit, stored_fits
     from benchcast.store import Study
 
     opened = Study.open(study)
     losses = opened.losses(model)
-    names = [opened.task(t).name for t in tasks] or opened.fitted_tasks()
-    if not names:
-        raise StudyError(f"{study}: no fits yet; run `benchcast fit {study}`")
-    fits: list[Fit] = [load(opened.fit_folder(name)) for name in names]
+    fits = stored_fits(opened, tasks)
     if restrict:
         fits = refit(opened, fits, losses)
     facts = Facts.of(opened.infos([model]), [s for s in opened.scores() if s.model == model])

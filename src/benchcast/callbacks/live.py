@@ -1,0 +1,161 @@
+"""Forecasts of a model in memory: read the fits' texts with it, spread over the ranks, and predict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchcast.backends.base import Vocabulary, checked
+from benchcast.backends.memory import MemoryBackend, bare
+from benchcast.backends.vocabulary import vocabulary_of
+from benchcast.backends.windows import Window, batches, plan
+from benchcast.callbacks.ranks import Ranks
+from benchcast.callbacks.untouched import untouched
+from benchcast.collect import Encoded, encode_texts
+from benchcast.errors import InputError
+from benchcast.facts import Facts
+from benchcast.fits import Fit, Forecast, load
+from benchcast.fitting import stored_fits
+from benchcast.loss_rows import check_losses
+from benchcast.records import ModelInfo, TextSet, TokenLosses
+from benchcast.store import Study
+
+Fits = str | Path | Study | Fit | Iterable[Fit] | Mapping[str, Fit]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How texts are read."""
+
+    add_bos_token: bool | None = None  # None: as the tokenizer does
+    context: int = 0  # longest sequence; 0: as the model's configuration says
+    batch_tokens: int = 0  # padded tokens of a batch; 0: chosen
+    spread: bool = True  # over the ranks of a distributed run; else each process that calls reads all texts
+
+
+DEFAULT = Reading()
+
+
+def forecast(
+    model: Any,
+    tokenizer: Any,
+    fits: Fits,
+    texts: TextSet | None = None,
+    *,
+    flops: float = nan,
+    reading: Reading = DEFAULT,
+) -> dict[str, Forecast]:
+    """Forecasts of a model by task; the model, its gradients and all random states are left as they are.
+
+    `fits` are those of a study, by its folder, or fits themselves; `texts` are theirs where none are given.
+    In a distributed run every rank calls this and gets the same forecasts.
+    """
+    return Reader.of(tokenizer, read_fits(fits), texts, reading=reading).forecast(model, flops=flops)
+
+
+def read_fits(fits: Fits) -> tuple[Fit, ...]:
+    """Fits from a study, a fit's folder, or as they are; all on the same texts."""
+    found = _fits(fits)
+    if not found:
+        raise InputError("no fits; make some with `benchcast fit STUDY`")
+    for fit in found:
+        if fit.texts.digest != found[0].texts.digest:
+            raise InputError(f"the fits of {found[0].task!r} and {fit.task!r} rest on different texts; use one study's")
+    return found
+
+
+def _fits(fits: Fits) -> tuple[Fit, ...]:
+    if isinstance(fits, Fit):
+        return (fits,)
+    if isinstance(fits, Study):
+        return tuple(stored_fits(fits))
+    if isinstance(fits, (str, Path)):
+        path = Path(fits)
+        return (load(path),) if (path / "fit.json").is_file() else tuple(stored_fits(Study.open(path)))
+    return tuple(fits.values() if isinstance(fits, Mapping) else fits)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """The texts of some fits under one tokenizer, ready for any number of models."""
+
+    fits: tuple[Fit, ...]
+    texts: TextSet
+    vocabulary: Vocabulary
+    encoded: Encoded
+    reading: Reading
+
+    @classmethod
+    def of(
+        cls, tokenizer: Any, fits: tuple[Fit, ...], texts: TextSet | None = None, *, reading: Reading = DEFAULT
+    ) -> Reader:
+        """Tokenize the texts; a tokenizer that cannot cover them is an error that names the first."""
+        own = fits[0].texts
+        if texts is not None and texts.digest != own.digest:
+            raise InputError(f"the fits rest on texts {own.digest}, these are {texts.digest}; give the fits' own")
+        vocabulary = vocabulary_of(tokenizer, add_bos_token=reading.add_bos_token)
+        encoded = encode_texts(vocabulary.tokenizer, own)
+        encoded.insist("the model in training", "give a tokenizer that covers them with tokenizer=…")
+        return cls(fits, own, vocabulary, encoded, reading)
+
+    def forecast(self, model: Any, *, name: str = "model", flops: float = nan) -> dict[str, Forecast]:
+        """Forecasts by task."""
+        losses, facts = self.losses(model, name=name), Facts.of([ModelInfo(name, flops=flops)], [])
+        try:
+            return {fit.task: fit.predict(losses, facts=facts) for fit in self.fits}
+        except InputError as error:
+            if self.vocabulary.prefix:
+                raise
+            hint = (
+                "the tokenizer puts no BOS before a text; Reading(add_bos_token=True) if the model is trained with one"
+            )
+            raise InputError(f"{str(error).partition(';')[0]}; {hint}") from error
+
+    def losses(self, model: Any, *, name: str = "model") -> TokenLosses:
+        """The model's losses on all texts; each rank reads its part and gets the whole."""
+        ranks = Ranks.here(spread=self.reading.spread)
+        module = bare(model)
+        with untouched(module):
+            backend = self._backend(module, name)
+            windows = ranks.together(lambda: self._windows(backend))
+            made = ranks.together(lambda: self._score(backend, windows, ranks))
+            flat = ranks.merged(made, backend.device)
+        return self._laid_out(backend, windows, flat)
+
+    def _backend(self, module: Any, name: str) -> MemoryBackend:
+        reading = self.reading
+        return MemoryBackend(
+            module, self.vocabulary, model=name, context=reading.context, batch_tokens=reading.batch_tokens
+        )
+
+    def _windows(self, backend: MemoryBackend) -> list[Window]:
+        prefix, context = self.vocabulary.prefix, backend.context
+        return [w for i, ids in enumerate(self.encoded.ids) for w in plan(i, ids, prefix, context)]
+
+    def _score(self, backend: MemoryBackend, windows: list[Window], ranks: Ranks) -> Any:
+        """Nats of this rank's windows on the axis of all windows' ids; NaN elsewhere."""
+        ends = np.cumsum([0, *(len(w.ids) for w in windows)])
+        starts = {(w.text, w.first): int(start) for w, start in zip(windows, ends[:-1], strict=True)}
+        flat = np.full(ends[-1], np.nan, np.float32)
+        everything = list(batches(windows, size=backend.batch_size, tokens=backend.batch_tokens))
+        for batch in ranks.own(everything) if everything else []:
+            for window, nats in zip(batch, backend.score([w.ids for w in batch]), strict=True):
+                where = f"text {self.texts.texts[window.text].id!r}: the model"
+                flat[starts[window.text, window.first] :][: len(nats)] = checked(nats, window.ids, where)
+        return flat
+
+    def _laid_out(self, backend: MemoryBackend, windows: list[Window], flat: Any) -> TokenLosses:
+        nats = [np.full(len(own), np.nan) for own in self.encoded.ids]
+        at = 0
+        for window in windows:
+            part = flat[at + window.skip : at + len(window.ids)]
+            nats[window.text][window.first : window.first + len(part)] = part
+            at += len(window.ids)
+        about = {"tokenizer": self.vocabulary.tokenizer.name, "bos": self.vocabulary.bos, **backend.about()}
+        ids = [t.id for t in self.texts]
+        return check_losses("the model in training", backend.model, ids, self.encoded.bounds, nats, self.texts, about)

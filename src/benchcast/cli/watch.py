@@ -1,0 +1,225 @@
+"""`watch`: forecasts of a run while it trains."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from benchcast.cli.arguments import STUDY
+from benchcast.cli.collect import BATCH, DEVICE
+from benchcast.cli.output import number
+
+if TYPE_CHECKING:
+    from benchcast.fits import Forecast
+    from benchcast.watch import Event, Watch
+
+BARS = "▁▂▃▄▅▆▇█"
+WIDEST_CURVE = 40
+SHOWN_LINES = 6
+
+
+@click.command()
+@STUDY
+@click.option("--checkpoints", type=click.Path(path_type=Path), help="Folder with checkpoint-500, checkpoint-1000, …")
+@click.option("--losses", type=click.Path(path_type=Path), help="Folder where the job writes losses as JSONL itself.")
+@click.option("--name", default="", help="The run's name; checkpoints are NAME@STEP. Default: the folder's name.")
+@click.option("--family", default="", help="The run's family. Default: its name.")
+@click.option("--tokenizer", default="", help="Where the tokenizer lies, if not in the checkpoints or beside them.")
+@click.option("--model_args", default="", help="More settings of the models: dtype=…,add_bos_token=true")
+@BATCH
+@DEVICE
+@click.option(
+    "--interval", type=click.FloatRange(min=0.1), default=30.0, show_default=True, help="Seconds between looks."
+)
+@click.option("--once", is_flag=True, help="Do what is there and leave.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+def watch(
+    study: Path,
+    checkpoints: Path | None,
+    losses: Path | None,
+    name: str,
+    family: str,
+    tokenizer: str,
+    model_args: str,
+    batch_size: int,
+    device: str,
+    interval: float,
+    once: bool,
+    as_json: bool,
+) -> None:
+    """Follow a folder of checkpoints: score each new one, add it to the study, forecast its scores.
+
+    A checkpoint that is still being written is waited for. Stop with Ctrl-C; the same command goes on.
+
+    \b
+    benchcast watch study --checkpoints runs/my-7b
+    benchcast watch study --checkpoints runs/my-7b --once --json
+    benchcast watch study --losses runs/my-7b/losses
+    """
+    from benchcast.backends.base import Settings
+    from benchcast.store import Study
+    from benchcast.watch import Run, Watch, run_name
+
+    label = run_name(checkpoints, losses, name)
+    settings = Settings.parse(model_args)
+    if tokenizer:
+        settings = settings.having(tokenizer=tokenizer)
+    run = Run(checkpoints, losses, label, family or label, settings, device, batch_size)
+    watched = Watch(Study.open(study), run)
+    assert watched.fits  # a study without fits is told now, not at the first checkpoint
+    with _screen(label, as_json=as_json) as screen:
+        watched.on_model = screen.scoring
+        _follow(watched, screen, once=once, interval=interval)
+
+
+def _follow(watched: Watch, screen: Any, *, once: bool, interval: float) -> None:
+    from benchcast.checkpoints import SETTLED
+
+    looked_again = False
+    while True:
+        events = list(_shown(watched, screen))
+        if not once:
+            time.sleep(interval)
+        elif looked_again or all(e.why != "still changing" for e in events):
+            return
+        else:  # written a moment ago: worth one more look
+            looked_again = True
+            time.sleep(SETTLED + 0.1)
+
+
+def _shown(watched: Watch, screen: Any) -> Iterator[Event]:
+    for event in watched.look():
+        screen.show(event)
+        yield event
+    screen.idle()
+
+
+@contextmanager
+def _screen(name: str, *, as_json: bool) -> Iterator[Any]:
+    """JSON lines, a live table on a terminal, or plain lines."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if as_json:
+        yield _JsonLines()
+    elif console.is_terminal:
+        from rich.live import Live
+
+        with Live(console=console, auto_refresh=False) as live:
+            yield _Table(name, live)
+    else:
+        yield _PlainLines()
+
+
+class _PlainLines:
+    """One line an event."""
+
+    def scoring(self, model: str) -> None:
+        """Say what takes a while."""
+        click.echo(f"{model}: scoring", err=True)
+
+    def show(self, event: Event) -> None:
+        """Forecasts on stdout, the rest on stderr."""
+        if event.kind == "forecast":
+            parts = ", ".join(f"{f.task} {_cell(f)}" for f in event.forecasts)
+            took = f" ({event.seconds:.1f} s)" if event.seconds else ""
+            click.echo(f"{event.model}: {parts}{took}")
+        else:
+            click.echo(f"{event.model}: {event.kind}: {event.why}", err=True)
+
+    def idle(self) -> None:
+        """Nothing to do."""
+
+
+class _JsonLines(_PlainLines):
+    """One JSON object an event, on stdout."""
+
+    def scoring(self, model: str) -> None:
+        """Nothing: forecasts follow."""
+
+    def show(self, event: Event) -> None:
+        """The event as it is."""
+        from benchcast.watch import as_json
+
+        click.echo(json.dumps(as_json(event), ensure_ascii=False, allow_nan=False))
+
+
+class _Table:
+    """A table on the terminal: a row a task, its last forecast and the curve so far; below, what was said last."""
+
+    def __init__(self, name: str, live: Any) -> None:
+        self.name, self.live = name, live
+        self.points: dict[str, tuple[tuple[int, str], Event]] = {}  # by model, with their order
+        self.lines: list[str] = []
+        self.doing = ""
+
+    def scoring(self, model: str) -> Any:
+        """Shows how far scoring has come."""
+        done = 0
+
+        def report(texts: int, _: int) -> None:
+            nonlocal done
+            done += texts
+            self._draw(f"{model}: scoring, {done} texts done")
+
+        self._draw(f"{model}: loading")
+        return report
+
+    def show(self, event: Event) -> None:
+        """Take an event into the table."""
+        if event.kind == "forecast":
+            self.points[event.model] = ((event.step or 0, event.model), event)
+        else:
+            self.lines = [*self.lines, f"{event.model}: {event.kind}: {event.why}"][-SHOWN_LINES:]
+        self._draw("")
+
+    def idle(self) -> None:
+        """Say that it waits."""
+        self._draw("waiting for the next checkpoint (Ctrl-C ends)")
+
+    def _draw(self, doing: str) -> None:
+        from rich.console import Group
+        from rich.text import Text
+
+        said = [Text(line, style="dim") for line in (*self.lines, doing) if line]
+        self.live.update(Group(draw_table(self.name, [e for _, e in sorted(self.points.values())]), *said))
+        self.live.refresh()
+
+
+def draw_table(name: str, events: list[Event]) -> Any:
+    """Forecasts of a run so far: a row a task."""
+    from rich.table import Table
+    from rich.text import Text
+
+    title = f"{name}: {len(events)} checkpoints" + (f", last {events[-1].model}" if events else "")
+    table = Table(title=Text(title, style="bold"), title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for i, head in enumerate(("task", "forecast", "90% interval", "capability", "so far")):
+        table.add_column(Text(head, style="dim"), justify="right" if 0 < i < 4 else "left", no_wrap=True)
+    for i, last in enumerate(events[-1].forecasts if events else ()):
+        values = [e.forecasts[i].accuracy for e in events]
+        interval = f"{number(last.low, '.3f')} – {number(last.high, '.3f')}"
+        row = (last.task, number(last.accuracy, ".3f"), interval, number(last.capability, ".4f"), curve(values))
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+def curve(values: list[float]) -> str:
+    """A line of bars from the least to the greatest value, with both written beside it."""
+    known = [v for v in values if v == v]
+    if not known:
+        return ""
+    low, high = min(known), max(known)
+    shown = values[-WIDEST_CURVE:]
+    top = len(BARS) - 1
+    bars = "".join(" " if v != v else BARS[round(top * (v - low) / (high - low)) if high > low else 0] for v in shown)
+    return f"{low:.2f} {bars} {high:.2f}"
+
+
+def _cell(forecast: Forecast) -> str:
+    return f"{number(forecast.accuracy, '.3f')} ({number(forecast.low, '.3f')}–{number(forecast.high, '.3f')})"

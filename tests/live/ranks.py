@@ -1,0 +1,74 @@
+"""One rank of a distributed run; started twice by test_ranks.py. Says what happened as JSON in OUT.
+
+python ranks.py RANK COUNT STUDY OUT
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+from small import TOKENIZER, small_model, tokenizer_with_bos
+from torch import distributed
+from torch.distributed.fsdp import fully_shard
+
+from benchcast.callbacks import forecast, read_fits
+from benchcast.callbacks.attempt import Attempts
+from benchcast.callbacks.live import Reader
+
+
+def accuracies(found: dict[str, Any]) -> dict[str, float]:
+    return {task: f.accuracy for task, f in found.items()}
+
+
+def counted(reader: Reader, model: Any) -> tuple[dict[str, float], int]:
+    """Forecasts, and how often this rank ran the model on a batch of texts."""
+    calls = []
+    model.model.register_forward_hook(lambda *_: calls.append(1))
+    found = accuracies(reader.forecast(model))
+    return found, len(calls)
+
+
+def fail_on_one(rank: int, study: str, tokenizer: Any) -> list[str]:
+    """Rank 1 has a model that cannot evaluate; both must hear of it and go on."""
+    said: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("benchcast").addHandler(handler)
+    attempts, model = Attempts(study), small_model()
+    if rank == 1:
+        model.model.norm.register_forward_pre_hook(lambda *_: 1 / 0)
+    for step in (1, 2):
+        attempts.survive(lambda step=step: attempts.make(model, tokenizer, name=str(step)))  # type: ignore[misc]
+    return said
+
+
+def main(rank: int, count: int, study: str, out: Path) -> None:
+    torch.set_num_threads(1)
+    store = distributed.FileStore(str(out / "store"), count)
+    distributed.init_process_group("gloo", store=store, rank=rank, world_size=count, timeout=timedelta(seconds=60))
+    tokenizer = tokenizer_with_bos(TOKENIZER)
+    reader = Reader.of(tokenizer, read_fits(study))
+    told: dict[str, Any] = {}
+    told["spread"], told["calls"] = counted(reader, small_model())
+    told["failure"] = fail_on_one(rank, study, tokenizer)
+    sharded = small_model()
+    for layer in sharded.model.layers:
+        fully_shard(layer)
+    fully_shard(sharded)
+    told["sharded"] = accuracies(forecast(sharded, tokenizer, study))
+    ids = torch.arange(3, 20)[None]
+    sharded.train()
+    sharded(input_ids=ids, labels=ids).loss.backward()
+    told["still trains"] = all(p.grad is not None for p in sharded.parameters())
+    distributed.destroy_process_group()
+    (out / f"{rank}.json").write_text(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], Path(sys.argv[4]))

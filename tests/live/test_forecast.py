@@ -1,0 +1,157 @@
+"""A forecast in memory is the one from files, and leaves no trace in what it looked at."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from small import TOKENIZER, small_model, tokenizer_with_bos
+from tokenizers import Tokenizer
+from torch import nn
+
+from benchcast.backends import open_backend
+from benchcast.backends.base import Settings
+from benchcast.callbacks import Reading, forecast, read_fits
+from benchcast.collect import collect
+from benchcast.errors import InputError, StudyError
+from benchcast.planted import Plan, plant
+from benchcast.store import Study
+
+
+def test_a_model_in_memory_gets_the_forecast_of_its_checkpoint(
+    study: Study, fitted: Study, model: Any, tokenizer: Any, tmp_path: Path
+) -> None:
+    live = forecast(model, tokenizer, fitted)
+    model.save_pretrained(tmp_path / "checkpoint")
+    tokenizer.save_pretrained(tmp_path / "checkpoint")
+    settings = Settings({"pretrained": str(tmp_path / "checkpoint")})
+    collect(study, open_backend("hf", settings, device="cpu"), name="saved")
+    for fit in read_fits(fitted):
+        stored = fit.predict(study.losses("saved"))
+        assert live[fit.task].accuracy == pytest.approx(stored.accuracy, abs=1e-6)
+        assert live[fit.task].low == pytest.approx(stored.low, abs=1e-6)
+        assert live[fit.task].capability == pytest.approx(stored.capability, abs=1e-6)
+
+
+def test_the_model_its_gradients_and_all_random_states_stay_as_they_are(
+    fitted: Study, model: Any, tokenizer: Any
+) -> None:
+    model.train()
+    model.model.layers[0].eval()  # frozen on purpose: must not be woken up
+    ids = torch.arange(3, 20)[None]
+    model(input_ids=ids, labels=ids).loss.backward()
+    modes = {name: m.training for name, m in model.named_modules()}
+    kept = {name: (p.detach().clone(), p.grad.clone()) for name, p in model.named_parameters()}
+    states = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state()
+    first = forecast(model, tokenizer, fitted)
+    assert {name: m.training for name, m in model.named_modules()} == modes
+    for name, p in model.named_parameters():
+        assert torch.equal(p, kept[name][0])
+        assert torch.equal(p.grad, kept[name][1])
+    assert random.getstate() == states[0]
+    assert np.random.get_state()[1].tolist() == states[1]
+    assert torch.equal(torch.get_rng_state(), states[2])
+    assert forecast(model, tokenizer, fitted) == first, "dropout was on"
+
+
+def test_autocast_around_a_forecast_does_not_cut_off_gradients(fitted: Study, model: Any, tokenizer: Any) -> None:
+    ids = torch.arange(3, 20)[None]
+    with torch.autocast("cpu", torch.bfloat16):
+        forecast(model, tokenizer, fitted)
+        model(input_ids=ids, labels=ids).loss.backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
+
+
+def test_what_a_forecast_leaves_can_be_trained_even_inside_inference_mode(
+    fitted: Study, model: Any, tokenizer: Any
+) -> None:
+    with torch.inference_mode():
+        forecast(model, tokenizer, fitted)
+    ids = torch.arange(3, 20)[None]
+    model(input_ids=ids, labels=ids).loss.backward()
+    assert model.lm_head.weight.grad is not None
+
+
+class HomeMade(nn.Module):
+    """A model that knows nothing of transformers; `last` gives only the last position, as for generation."""
+
+    def __init__(self, inner: Any, *, last: bool = False) -> None:
+        super().__init__()
+        self.inner, self.last = inner, last
+
+    def forward(self, ids: Any) -> Any:
+        logits = self.inner(input_ids=ids).logits
+        return (logits[:, -1:] if self.last else logits), None
+
+
+def test_any_module_that_makes_logits_will_do(fitted: Study, model: Any, tokenizer: Any) -> None:
+    raw = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    own = forecast(HomeMade(model), raw, fitted, reading=Reading(context=128))
+    for task, expected in forecast(model, tokenizer, fitted).items():
+        assert own[task].accuracy == pytest.approx(expected.accuracy, abs=1e-6)
+
+
+def test_logits_of_one_position_are_refused(fitted: Study, model: Any, tokenizer: Any) -> None:
+    with pytest.raises(InputError, match=r"HomeMade made \(\d+, 1, 320\) of ids .*every position are needed"):
+        forecast(HomeMade(model, last=True), tokenizer, fitted)
+
+
+def test_wrappers_of_compilation_and_data_parallelism_are_looked_through(
+    fitted: Study, model: Any, tokenizer: Any
+) -> None:
+    expected = forecast(model, tokenizer, fitted)
+    assert forecast(torch.compile(model, backend="eager"), tokenizer, fitted) == expected
+    assert forecast(nn.DataParallel(model), tokenizer, fitted) == expected
+
+
+def test_a_short_context_is_read_in_windows(fitted: Study, model: Any, tokenizer: Any) -> None:
+    short = forecast(model, tokenizer, fitted, reading=Reading(context=40, batch_tokens=64))
+    assert all(np.isfinite(f.accuracy) for f in short.values())
+    assert short != forecast(model, tokenizer, fitted)
+
+
+def test_without_bos_the_way_out_is_named(fitted: Study, model: Any) -> None:
+    bare = tokenizer_with_bos(TOKENIZER)
+    bare.backend_tokenizer.post_processor = Tokenizer.from_file(str(TOKENIZER)).post_processor
+    with pytest.raises(InputError, match=r"has no loss on .*Reading\(add_bos_token=True\)"):
+        forecast(model, bare, fitted)
+    assert forecast(model, bare, fitted, reading=Reading(add_bos_token=True))
+
+
+def test_texts_that_are_not_the_fits_own_are_refused(fitted: Study, model: Any, tokenizer: Any) -> None:
+    other = plant(Plan(seed=9, families=2, sizes=2, checkpoints=1, tasks=1, texts_per_source=2)).texts
+    with pytest.raises(InputError, match="the fits rest on texts"):
+        forecast(model, tokenizer, fitted, other)
+
+
+def test_a_thing_that_is_no_tokenizer_is_named(fitted: Study, model: Any) -> None:
+    with pytest.raises(InputError, match="a list is no tokenizer"):
+        forecast(model, ["a"], fitted)
+
+
+def test_a_study_without_fits_says_what_to_run(study: Study) -> None:
+    with pytest.raises(StudyError, match=f"no fits yet; run `benchcast fit {re.escape(str(study.root))}`"):
+        read_fits(study.root)
+
+
+def test_fits_come_from_a_study_a_folder_or_as_they_are(fitted: Study) -> None:
+    everything = read_fits(fitted.root)
+    assert [f.task for f in everything] == ["task0", "task1"]
+    assert read_fits(fitted.fit_folder("task1"))[0].task == "task1"
+    assert read_fits({f.task: f for f in everything}) == everything
+    assert read_fits(everything[0]) == everything[:1]
+    with pytest.raises(InputError, match="no fits; make some"):
+        read_fits([])
+
+
+def test_losses_that_are_not_numbers_name_the_text(fitted: Study, tokenizer: Any) -> None:
+    broken = small_model()
+    with torch.no_grad():
+        broken.lm_head.weight.fill_(float("nan"))
+    with pytest.raises(InputError, match=r"text 'source.*: the model gave NaN"):
+        forecast(broken, tokenizer, fitted)
