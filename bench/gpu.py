@@ -272,7 +272,7 @@ def part_agree(size: Size) -> Table:
     ):
         here, other = method(evidence, [fold])[0], method(there, [fold])[0]
         gap = max(
-            float(np.abs(a.forecast(evidence.nats, evidence.flops) - b.forecast(evidence.nats, evidence.flops)).max())
+            float(np.abs(a.forecast(evidence.nats, evidence.facts) - b.forecast(evidence.nats, evidence.facts)).max())
             for a, b in zip(here, other, strict=True)
         )
         table.add(f"{name}: {gap:.2e} (seconds: not timed)", 0.0)

@@ -24,8 +24,8 @@ def check_device(name: str) -> str:
     except ImportError:
         raise InputError(f"--device {name} needs torch; pip install 'benchcast[hf]'") from None
     try:
-        torch.empty(1, device=name)
-    except (RuntimeError, AssertionError) as error:
+        torch.zeros(1, dtype=torch.float64, device=name).item()  # laws are fitted in double precision
+    except (RuntimeError, AssertionError, TypeError) as error:
         raise InputError(f"--device {name}: torch cannot use it here ({str(error).splitlines()[0]})") from None
     return name
 

@@ -47,6 +47,7 @@ class Study:
     seed: int
     scorer: str  # which features to use; empty where there is no choice
     tasks: tuple[Task, ...]
+    device: str = ""  # where fits are worked out: a torch device, or numpy where empty
 
     @classmethod
     def create(cls, root: str | Path, texts: TextSet, *, tasks: Sequence[Task] = (), seed: int = 0) -> Study:
@@ -154,9 +155,8 @@ class Study:
                 f"({len(with_losses)} with losses, {len(scored)} with scores; do their names agree?)"
             )
         losses = [self.losses(m.model) for m in models]
-        return assemble(
-            self.texts, losses, models, scores, wanted, features=self.features(), support=support, unit=unit
-        )
+        arrays = (self.texts, losses, models, scores, wanted)
+        return replace(assemble(*arrays, features=self.features(), support=support, unit=unit), device=self.device)
 
     def infos(self, names: Sequence[str]) -> list[ModelInfo]:
         """What is known of the named models, in that order."""

@@ -10,6 +10,7 @@ import torch
 from numpy.testing import assert_allclose
 from scipy.cluster.vq import kmeans2
 
+from benchcast.demo import copy_embedded
 from benchcast.devices import check_device, place, to_numpy
 from benchcast.errors import InputError
 from benchcast.folds import make_folds
@@ -44,7 +45,7 @@ def test_a_torch_device_gives_the_forecasts_of_numpy(method, evidence, world):
     folds = make_folds(world.models, "size")[1]
     here, there = (METHODS[method](replace(evidence, device=device), folds)[0] for device in ("", "cpu"))
     for a, b in zip(here, there, strict=True):
-        ours, theirs = (fit.forecast(evidence.nats, evidence.flops) for fit in (a, b))
+        ours, theirs = (fit.forecast(evidence.nats, evidence.facts) for fit in (a, b))
         assert_allclose(theirs, ours, atol=2e-3)
 
 
@@ -127,5 +128,18 @@ def test_non_negative_fits_agree_between_numpy_and_torch():
 def test_a_device_that_is_not_there_is_named():
     assert check_device("") == ""
     assert check_device("cpu") == "cpu"
-    with pytest.raises(InputError, match="--device nowhere"):
-        check_device("nowhere")
+    for name in ("nowhere", "meta"):
+        with pytest.raises(InputError, match=f"--device {name}: torch cannot use it here"):
+            check_device(name)
+
+
+def test_fit_and_compare_take_a_device(cli, tmp_path):
+    study = copy_embedded(tmp_path / "study").root
+    asked = ("fit", study, "--task", "code", "--method", "ridge")
+    here, there = cli(*asked), cli(*asked, "--device", "cpu")
+    assert (here.code, there.code) == (0, 0)
+    assert "misses by" in here.out
+    assert there.out == here.out
+    nowhere = cli("compare", study, "--device", "nowhere")
+    assert nowhere.code == 1
+    assert "--device nowhere" in nowhere.err

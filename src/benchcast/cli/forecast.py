@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,9 @@ SPLIT = click.option(
     help="How models are held out. Default: the split column if filled, else size.",
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+DEVICE = click.option(
+    "--device", default="", help="Work out salience, paper and ridge there, e.g. cuda; needs torch. Default: numpy."
+)
 
 
 @click.command()
@@ -36,18 +39,18 @@ JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
     type=click.Choice(["column", "size", "family"]),
     help="Keep this split's test models unseen (family: none). Default: the split column if filled, else none.",
 )
-def fit(study: Path, tasks: tuple[str, ...], method: str, split: str | None) -> None:
+@DEVICE
+def fit(study: Path, tasks: tuple[str, ...], method: str, split: str | None, device: str) -> None:
     """Learn salience and law, and store them in the study.
 
     \b
     benchcast fit study
-    benchcast fit study --task mmlu --method paper
+    benchcast fit study --task mmlu --method paper --device cuda
     """
     from benchcast.files import locked
     from benchcast.fitting import describe, fit_tasks
-    from benchcast.store import Study
 
-    opened = Study.open(study)
+    opened = _open(study, device)
     weak: list[str] = []
     with progress(f"fitting {method}"):
         fits = fit_tasks(opened, tasks, method=method, split=split, on_left_out=weak.append)
@@ -67,8 +70,11 @@ def fit(study: Path, tasks: tuple[str, ...], method: str, split: str | None) -> 
 @TASKS
 @SPLIT
 @click.option("--method", "methods", multiple=True, help="Only this method; may be given again.")
+@DEVICE
 @JSON
-def compare(study: Path, tasks: tuple[str, ...], split: str | None, methods: tuple[str, ...], as_json: bool) -> None:
+def compare(
+    study: Path, tasks: tuple[str, ...], split: str | None, methods: tuple[str, ...], device: str, as_json: bool
+) -> None:
     """Forecast held-out models with every method and say how well each does.
 
     \b
@@ -77,9 +83,8 @@ def compare(study: Path, tasks: tuple[str, ...], split: str | None, methods: tup
     """
     from benchcast.evaluate import compare as run
     from benchcast.methods import METHODS
-    from benchcast.store import Study
 
-    opened = Study.open(study)
+    opened = _open(study, device)
     with progress("comparing", len(methods) or len(METHODS)) as advance:
         found = run(opened, tasks, split=split, methods=methods, on_method=lambda m: advance(f"comparing: {m}"))
     if as_json:
@@ -87,6 +92,14 @@ def compare(study: Path, tasks: tuple[str, ...], split: str | None, methods: tup
     else:
         print_comparison(found)
     _doubt(opened, found.tasks)
+
+
+def _open(study: Path, device: str) -> Study:
+    """The study, its fits to be worked out on a device that is there."""
+    from benchcast.devices import check_device
+    from benchcast.store import Study
+
+    return replace(Study.open(study), device=check_device(device))
 
 
 def _doubt(study: Study, tasks: Sequence[str]) -> None:
