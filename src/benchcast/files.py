@@ -69,6 +69,19 @@ def write_text(path: Path, text: str) -> None:
     write_whole(path, write)
 
 
+def write_new(path: Path, text: str) -> None:
+    """Write a small text file whole where there is none yet; FileExistsError where there is, nothing lost."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = _temporary(path)
+    try:
+        temporary.write_text(text, encoding="utf-8", newline="")
+        _sync(temporary)
+        os.link(temporary, path)
+        _sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
 def write_folder(path: Path, fill: Callable[[Path], None]) -> None:
     """Let `fill` make a temporary folder, then put it in place of whatever was there."""
     path.parent.mkdir(parents=True, exist_ok=True)

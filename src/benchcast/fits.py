@@ -1,6 +1,7 @@
 """A fit: what is needed to forecast a new model, kept in a folder that needs nothing else.
 
 fit.predict(losses);  fit.save(folder);  benchcast.load(folder)
+fit.push_to_hub("me/mmlu-fit");  benchcast.Fit.from_pretrained("me/mmlu-fit")
 """
 
 from __future__ import annotations
@@ -8,14 +9,18 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import tempfile
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from benchcast import hub
 from benchcast.align import align_models
+from benchcast.card import fit_card
 from benchcast.cells import null
 from benchcast.errors import InputError, StudyError
 from benchcast.evidence import HonestErrors, TaskFit
@@ -23,7 +28,7 @@ from benchcast.facts import Facts
 from benchcast.files import write_folder
 from benchcast.intervals import distance, interval
 from benchcast.law import SigmoidLaw
-from benchcast.records import Bools, Ints, ModelInfo, Task, Text, TextSet, TokenLosses
+from benchcast.records import Bools, Ints, ModelInfo, Task, Text, TextOutlines, TextSet, TokenLosses
 
 FORMAT = 1
 
@@ -104,7 +109,32 @@ class Fit:
         write_folder(path, self._fill)
         return path
 
-    def _fill(self, folder: Path) -> None:
+    def save_pretrained(self, folder: str | Path, *, include_texts: bool = False) -> Path:
+        """The same with a model card, to be handed on; the texts go along only where that is asked for."""
+        path = Path(folder)
+        write_folder(path, partial(self._fill, include_texts=include_texts, with_card=True))
+        return path
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path, *, revision: str | None = None) -> Fit:
+        """A fit from a folder, or from the Hugging Face hub by its id."""
+        return load(name if Path(name).exists() or not hub.is_id(str(name)) else hub.fetch(str(name), revision))
+
+    def push_to_hub(self, repo_id: str, *, include_texts: bool = False, private: bool | None = None) -> str:
+        """Put it on the hub with its card and return its address; the token comes from the environment."""
+        with tempfile.TemporaryDirectory() as parent:
+            made = self.save_pretrained(Path(parent) / "fit", include_texts=include_texts)
+            return hub.push(made, repo_id, private=private)
+
+    @property
+    def digest(self) -> str:
+        """Hash of everything a forecast rests on; the same with or without the texts themselves."""
+        blob, text = self._contents()
+        rest = {k: v for k, v in text.items() if k != "texts"}
+        return hashlib.sha256(json.dumps(rest, sort_keys=True, allow_nan=False).encode() + blob).hexdigest()
+
+    def _contents(self) -> tuple[bytes, dict[str, Any]]:
+        """The arrays, and all the rest as plain values."""
         from safetensors.numpy import save
 
         core = self.core
@@ -117,8 +147,7 @@ class Fit:
             **{f"history.{name}": np.ascontiguousarray(x) for name, x in core.history.items()},
         }
         blob = save({name: np.ascontiguousarray(x) for name, x in arrays.items()})
-        (folder / "salience.safetensors").write_bytes(blob)
-        text = {
+        return blob, {
             "format": FORMAT,
             "task": asdict(core.task),
             "method": core.method,
@@ -129,12 +158,37 @@ class Fit:
             "honest": {"kind": core.honest.kind, "families": list(map(str, core.honest.families))},
             "notes": core.notes,
             "about": self.about,
-            "texts": [t.as_row() for t in self.texts],
+            "texts": self._text_rows(include_texts=True),
             "arrays_sha256": hashlib.sha256(blob).hexdigest(),
         }
-        (folder / "fit.json").write_text(
-            json.dumps(text, indent=1, ensure_ascii=False, allow_nan=False), encoding="utf-8"
-        )
+
+    def _text_rows(self, *, include_texts: bool) -> list[dict[str, Any]]:
+        """Texts, or their outlines where they are not to be handed on or are not here."""
+        if include_texts and not isinstance(self.texts, TextOutlines):
+            return [t.as_row() for t in self.texts]
+        lengths = np.diff(self.texts.starts).tolist()
+        return [
+            {k: v for k, v in t.as_row().items() if k != "text"} | {"bytes": n}
+            for t, n in zip(self.texts, lengths, strict=True)
+        ]
+
+    def _fill(self, folder: Path, *, include_texts: bool = True, with_card: bool = False) -> None:
+        blob, text = self._contents()
+        text["texts"] = self._text_rows(include_texts=include_texts)
+        (folder / "salience.safetensors").write_bytes(blob)
+        document = json.dumps(text, indent=1, ensure_ascii=False, allow_nan=False)
+        (folder / "fit.json").write_text(document, encoding="utf-8")
+        if with_card:
+            card = fit_card(self.core, self.about, texts=len(self.texts), include_texts="text" in text["texts"][0])
+            (folder / "README.md").write_text(card, encoding="utf-8")
+
+
+def _read_texts(rows: list[dict[str, Any]], about: dict[str, Any]) -> TextSet:
+    """The fit's texts, or what it says of them."""
+    if "bytes" not in rows[0]:
+        return TextSet.of(Text(**row) for row in rows)
+    texts = (Text(row["id"], row["source"], "", row.get("answer_start")) for row in rows)
+    return TextOutlines(tuple(texts), tuple(row["bytes"] for row in rows), about["texts"])
 
 
 def _nan(value: Any) -> Any:
@@ -175,7 +229,7 @@ def load(folder: str | Path) -> Fit:
             text["notes"],
             history,
         )
-        texts = TextSet.of(Text(**row) for row in text["texts"])
+        texts = _read_texts(text["texts"], text["about"])
         return Fit(core, arrays["salience"], arrays["edges"], arrays["supported"].astype(bool), texts, text["about"])
     except FileNotFoundError as error:
         raise StudyError(f"{path}: no fit here; make one with `benchcast fit`") from error

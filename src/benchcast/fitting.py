@@ -74,7 +74,8 @@ def fit_tasks(
         },
     }
     learned = {
-        task.name: {role: _named(evidence, on & np.isfinite(accuracy)) for role, on in _roles(fold)}
+        task.name: {"mean_accuracy": float(np.nanmean(accuracy[fold.seen]))}
+        | {role: _named(evidence, on & np.isfinite(accuracy)) for role, on in _roles(fold)}
         for task, accuracy in zip(evidence.tasks, evidence.accuracy, strict=True)
     }
     seen = evidence.nats[fold.seen]

@@ -47,6 +47,16 @@ def spread_of(honest: HonestErrors) -> Spread:
     return Spread(scale, len(names), scale * reach)
 
 
+def honest_coverage(honest: HonestErrors) -> float:
+    """Share of honest errors inside the interval that the other families' errors give; NaN with fewer than three."""
+    inside: list[bool] = []
+    for family in np.unique(honest.families):
+        own = honest.families == family
+        half = spread_of(HonestErrors(honest.errors[~own], honest.families[~own], honest.kind)).half_width
+        inside += [*(np.abs(honest.errors[own]) <= half)] if len(np.unique(honest.families[~own])) >= 2 else []
+    return float(np.mean(inside)) if inside else float("nan")
+
+
 def interval(fit: TaskFit, capability: npt.ArrayLike, accuracy: npt.ArrayLike) -> tuple[Floats, Floats]:
     """Low and high end for forecasts; they widen with the distance from the training models."""
     half = spread_of(fit.honest).half_width * (1 + distance(fit, capability))

@@ -95,6 +95,29 @@ class TextSet:
         return tuple(dict.fromkeys(t.source for t in self.texts))
 
 
+@dataclass(frozen=True)
+class TextOutlines(TextSet):
+    """Ids, sources and lengths of texts that stay where they are: enough to read losses on them, not to make any."""
+
+    lengths: tuple[int, ...]  # in bytes
+    known_digest: str
+
+    @cached_property
+    def starts(self) -> Ints:
+        """As of the texts themselves."""
+        return np.cumsum([0, *self.lengths], dtype=np.int64)
+
+    @cached_property
+    def digest(self) -> str:
+        """As of the texts themselves."""
+        return self.known_digest
+
+    @cached_property
+    def utf8(self) -> npt.NDArray[np.uint8]:
+        """Not here."""
+        raise InputError("the texts themselves are not here: this fit was shared without them")
+
+
 @dataclass(frozen=True, slots=True)
 class TokenLosses:
     """Losses of one model on every text of a set, tokens of all texts end to end."""

@@ -55,10 +55,13 @@ ORDER = [
     "loss_files",
     "tables",
     "settings",
+    "card",
+    "hub",
     "fits",
     "store",
     "fitting",
     "evaluate",
+    "register",
     "backtest",
     "extrapolate",
     "status",
@@ -93,11 +96,12 @@ ORDER = [
     "cli.data",
     "cli.forecast",
     "cli.extrapolate",
+    "cli.register",
     "cli.show",
     "cli",
 ]
 IN_A_FRAMEWORK = ("callbacks.trainer",)  # a subclass of what it imports; asked for by name only
-HEAVY = ("torch", "transformers", "vllm", "lmdeploy", "llama_cpp", "ray", "datasets")
+HEAVY = ("huggingface_hub", "torch", "transformers", "vllm", "lmdeploy", "llama_cpp", "ray", "datasets")
 
 
 def path_of(module: str) -> Path:

@@ -12,6 +12,7 @@ from benchcast.cli.data import import_group, init, status
 from benchcast.cli.extrapolate import extrapolate
 from benchcast.cli.figures import reproduce
 from benchcast.cli.forecast import compare, fit, predict
+from benchcast.cli.register import verify
 from benchcast.cli.show import demo, report
 from benchcast.cli.twins import twins
 from benchcast.cli.watch import watch
@@ -42,6 +43,7 @@ COMMANDS = (
     predict,
     extrapolate,
     watch,
+    verify,
     report,
     twins,
     reproduce,

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from benchcast.records import TokenLosses
     from benchcast.store import Study
 
+    Made = tuple[list[Fit], TokenLosses, list[Forecast]]
+
 TASKS = click.option("--task", "tasks", multiple=True, help="A task of study.toml; may be given again. Default: all.")
 SPLIT = click.option(
     "--split",
@@ -157,7 +159,9 @@ def print_comparison(found: Comparison) -> None:
 @click.command()
 @click.argument("study", required=False, type=click.Path(path_type=Path))
 @click.option("--model", "model", help="A model of the study that has losses.")
-@click.option("--fit", "fit_folder", type=click.Path(path_type=Path), help="A fit's folder, instead of a study.")
+@click.option(
+    "--fit", "fit_folder", type=click.Path(path_type=Path), help="A fit's folder or hub id, instead of a study."
+)
 @click.option(
     "--losses",
     "losses_file",
@@ -165,6 +169,7 @@ def print_comparison(found: Comparison) -> None:
     help="Losses of one model on the fit's texts: JSONL or Parquet.",
 )
 @click.option("--restrict", is_flag=True, help="Fit again on the tokens that the model has losses for.")
+@click.option("--register", type=click.Path(path_type=Path), help="Put it down, dated and hashed, in a new file.")
 @TASKS
 @JSON
 def predict(
@@ -173,6 +178,7 @@ def predict(
     fit_folder: Path | None,
     losses_file: Path | None,
     restrict: bool,
+    register: Path | None,
     tasks: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -181,15 +187,18 @@ def predict(
     \b
     benchcast predict study --model my-7b
     benchcast predict --fit study/fits/mmlu --losses my-7b.jsonl
+    benchcast predict study --model my-7b --register my-7b.json        benchcast verify scores it later
     """
     if study is not None and model is not None and fit_folder is None and losses_file is None:
-        forecasts = _from_study(study, model, tasks, restrict=restrict)
+        made = _from_study(study, model, tasks, restrict=restrict)
     elif study is None and model is None and fit_folder is not None and losses_file is not None:
         if restrict or tasks:
             raise click.UsageError("--restrict and --task need a study to fit on again")
-        forecasts = _from_files(fit_folder, losses_file)
+        made = _from_files(fit_folder, losses_file)
     else:
         raise click.UsageError("give STUDY and --model, or --fit and --losses")
+    forecasts = made[2]
+    note = _register(register, made) if register is not None else ""
     if as_json:
         from benchcast.cells import null
 
@@ -206,9 +215,19 @@ def predict(
         for f in forecasts
     ]
     print_table(("task", "forecast", "90% interval", "capability", ""), rows, title=forecasts[0].model)
+    if note:
+        click.echo(note)
 
 
-def _from_study(study: Path, model: str, tasks: tuple[str, ...], *, restrict: bool) -> list[Forecast]:
+def _register(path: Path, made: Made) -> str:
+    from benchcast.register import document, write
+
+    registered = document(*made)
+    write(path, registered)
+    return f"registered: {path}, sha256 {registered['sha256']} (publish this hash; `benchcast verify` scores it later)"
+
+
+def _from_study(study: Path, model: str, tasks: tuple[str, ...], *, restrict: bool) -> Made:
     from benchcast.facts import Facts
     from benchcast.fitting import refit, stored_fits
     from benchcast.store import Study
@@ -219,18 +238,18 @@ def _from_study(study: Path, model: str, tasks: tuple[str, ...], *, restrict: bo
     if restrict:
         fits = refit(opened, fits, losses)
     facts = Facts.of(opened.infos([model]), [s for s in opened.scores() if s.model == model])
-    return [fit.predict(losses, facts=facts) for fit in fits]
+    return fits, losses, [fit.predict(losses, facts=facts) for fit in fits]
 
 
-def _from_files(folder: Path, file: Path) -> list[Forecast]:
+def _from_files(folder: Path, file: Path) -> Made:
     from benchcast.errors import InputError
-    from benchcast.fits import load
+    from benchcast.fits import Fit
     from benchcast.loss_files import read_losses
 
-    fit = load(folder)
+    fit = Fit.from_pretrained(folder)
     if file.suffix == ".csv":
         raise InputError(f"{file}: losses for a forecast come as .jsonl or .parquet, one model a file")
     read: list[TokenLosses] = read_losses(file, fit.texts)
     if len(read) != 1:
         raise InputError(f"{file}: losses of one model wanted, found {len(read)}")
-    return [fit.predict(read[0])]
+    return [fit], read[0], [fit.predict(read[0])]

@@ -1,0 +1,120 @@
+"""`verify`: what became of a registered forecast."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from benchcast.cli.arguments import FILE
+from benchcast.cli.forecast import JSON
+from benchcast.cli.output import number, print_json, print_table
+
+if TYPE_CHECKING:
+    from benchcast.records import Score
+    from benchcast.register import Verdict
+
+
+@click.command()
+@FILE
+@click.option(
+    "--scores",
+    "source",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="A study, or score files of any kind that `import scores` reads.",
+)
+@click.option("--unit", type=click.Choice(["fraction", "percent"]), help="What a wide table holds.")
+@JSON
+def verify(file: Path, source: Path, unit: str | None, as_json: bool) -> None:
+    """Check that a registered forecast is unaltered, and score it.
+
+    \b
+    benchcast predict study --model my-7b --register my-7b.json
+    benchcast verify my-7b.json --scores results/
+    """
+    from benchcast.register import judge, read
+
+    made = read(file)
+    verdicts = judge(made, _scores(source, made, unit))
+    found = [v.task for v in verdicts]
+    waiting = [row["task"] for row in made["forecasts"] if row["task"] not in found]
+    if as_json:
+        print_json(_document(made, verdicts, waiting))
+    else:
+        _print(made, verdicts, waiting)
+
+
+def _scores(source: Path, made: dict[str, Any], unit: str | None) -> list[Score]:
+    """Scores of the registered model."""
+    from benchcast.cells import near
+    from benchcast.errors import InputError
+    from benchcast.register import tasks_of
+    from benchcast.scores.gather import Choices, gather
+    from benchcast.store import Study
+
+    if (source / "study.toml").is_file():
+        scores = Study.open(source).scores()
+    else:
+        choices = Choices(unit=unit, allow_mixed=True)
+        scores = [*gather([source], tasks_of(made), [made["model"]], [], choices).scores]
+    wanted = {t.name for t in tasks_of(made)}
+    if not any(s.model == made["model"] and s.task in wanted for s in scores):
+        names = sorted({s.model for s in scores})
+        raise InputError(
+            f"{source}: no score of {made['model']!r} on {', '.join(sorted(wanted))} yet; it has scores of "
+            f"{len(names)} other models{near(made['model'], names)}"
+        )
+    return scores
+
+
+def _summary(verdicts: list[Verdict]) -> dict[str, Any]:
+    from benchcast.cells import null
+
+    n = len(verdicts)
+    constant = [abs(v.constant - v.observed) for v in verdicts]
+    return {
+        "mean_abs_error": sum(abs(v.error) for v in verdicts) / n,
+        "coverage": sum(v.inside for v in verdicts) / n,
+        "mean_abs_error_of_constant": null(sum(constant) / n),
+        "mean_abs_error_of_chance": sum(abs(v.chance - v.observed) for v in verdicts) / n,
+    }
+
+
+def _document(made: dict[str, Any], verdicts: list[Verdict], waiting: list[str]) -> dict[str, Any]:
+    from benchcast.cells import null
+
+    rows = [{k: null(x) for k, x in asdict(v).items()} | {"error": v.error, "inside": v.inside} for v in verdicts]
+    head = {k: made[k] for k in ("model", "registered", "level", "sha256")}
+    return {**head, "unaltered": True, "forecasts": rows, "waiting": waiting, **_summary(verdicts)}
+
+
+def _print(made: dict[str, Any], verdicts: list[Verdict], waiting: list[str]) -> None:
+    click.echo(f"unaltered: sha256 {made['sha256']}, registered {made['registered']}\n")
+    rows = [
+        (
+            v.task,
+            number(v.forecast, ".3f"),
+            f"{number(v.low, '.3f')} – {number(v.high, '.3f')}",
+            number(v.observed, ".3f"),
+            number(v.error, "+.3f"),
+            "yes" if v.inside else "no",
+            number(v.constant - v.observed, "+.3f"),
+            number(v.chance - v.observed, "+.3f"),
+            v.remark,
+        )
+        for v in verdicts
+    ]
+    header = ("task", "forecast", "90% interval", "scored", "error", "inside", "error of the mean", "of chance", "")
+    print_table(header, rows, title=made["model"])
+    said = _summary(verdicts)
+    held = sum(v.inside for v in verdicts)
+    click.echo(
+        f"\nmean absolute error {said['mean_abs_error']:.3f}; the mean score of the training models "
+        f"{number(said['mean_abs_error_of_constant'] or float('nan'), '.3f')}, chance "
+        f"{said['mean_abs_error_of_chance']:.3f}; {held} of {len(verdicts)} inside their interval"
+    )
+    if waiting:
+        click.echo(f"no score yet: {', '.join(waiting)}")

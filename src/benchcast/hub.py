@@ -1,0 +1,60 @@
+"""A folder to and from the Hugging Face hub. Tokens come from the environment, as huggingface_hub reads them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from benchcast.errors import InputError, MissingExtraError
+
+ID = re.compile(r"[\w.-]+/[\w.-]+")
+FILES = ("fit.json", "salience.safetensors", "README.md")
+
+
+def is_id(name: str) -> bool:
+    """Whether a name can be a repository of the hub: user/name."""
+    return ID.fullmatch(name) is not None and not name.startswith(".")
+
+
+def _library() -> Any:
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise MissingExtraError('the hub needs huggingface_hub: pip install "benchcast[hub]"') from error
+    return huggingface_hub
+
+
+def fetch(repo_id: str, revision: str | None = None) -> Path:
+    """Download a fit, or find it in the cache; returns its folder."""
+    library = _library()
+    try:
+        return Path(library.snapshot_download(repo_id, revision=revision, allow_patterns=list(FILES)))
+    except (library.errors.HfHubHTTPError, library.errors.LocalEntryNotFoundError, OSError, ValueError) as error:
+        raise InputError(
+            f"{repo_id}: neither a folder here nor a fit on the hub that can be read ({_first_line(error)}); "
+            "is HF_TOKEN set, if it is private?"
+        ) from error
+
+
+def push(folder: Path, repo_id: str, *, private: bool | None = None) -> str:
+    """Upload a fit's folder, creating the repository where there is none; returns its address."""
+    if not is_id(repo_id):
+        raise InputError(f"{repo_id!r} is no name for the hub; needed is user/name")
+    library = _library()
+    api = library.HfApi(library_name="benchcast")
+    try:
+        made = api.create_repo(repo_id, private=private, exist_ok=True)
+        api.upload_folder(
+            repo_id=made.repo_id,
+            folder_path=folder,
+            allow_patterns=list(FILES),
+            commit_message="Upload a benchcast fit",
+        )
+    except (library.errors.HfHubHTTPError, OSError, ValueError) as error:
+        raise InputError(f"{repo_id}: the hub did not take it ({_first_line(error)}); is HF_TOKEN set?") from error
+    return str(made)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -1,0 +1,147 @@
+"""Forecasts that are put down before the score is known."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchcast.register import digest, losses_digest, read
+
+MODEL = "family1-64M@432B"
+
+
+@pytest.fixture(scope="session")
+def fitted(runs_folder, tmp_path_factory, cli):
+    """A study whose fits have not seen the largest models."""
+    import shutil
+
+    root = tmp_path_factory.mktemp("fitted") / "study"
+    shutil.copytree(runs_folder, root)
+    assert cli("fit", root, "--method", "all-token", "--split", "size").code == 0
+    return root
+
+
+@pytest.fixture
+def registered(fitted, tmp_path, cli) -> Path:
+    path = tmp_path / "forecast.json"
+    assert cli("predict", fitted, "--model", MODEL, "--register", path).code == 0
+    return path
+
+
+def test_a_registered_forecast_is_the_forecast(fitted, registered, cli):
+    made = read(registered)
+    said = json.loads(cli("predict", fitted, "--model", MODEL, "--json").out)
+    assert [row["accuracy"] for row in made["forecasts"]] == [row["accuracy"] for row in said]
+    assert made["model"] == MODEL
+    written = datetime.fromisoformat(made["registered"])
+    assert abs((datetime.now(UTC) - written).total_seconds()) < 600
+
+
+def test_what_it_rests_on_is_hashed(fitted, registered, world):
+    from benchcast.fits import load
+
+    made = read(registered)
+    losses = next(x for x in world.losses if x.model == MODEL)
+    stored = replace(losses, nats=losses.nats.astype(np.float32).astype(np.float64))
+    assert made["losses_sha256"] == losses_digest(stored)
+    assert made["forecasts"][0]["fit_sha256"] == load(fitted / "fits" / "task0").digest
+    changed = replace(stored, nats=stored.nats + np.eye(1, len(stored.nats))[0] * 1e-6)
+    assert losses_digest(changed) != made["losses_sha256"]
+
+
+def test_the_hash_changes_with_any_value_and_not_with_white_space(registered, tmp_path):
+    made = json.loads(registered.read_text(encoding="utf-8"))
+    assert digest(made) == made["sha256"]
+    for key in set(made) - {"sha256"}:
+        assert digest({**made, key: "other"}) != made["sha256"], key
+        assert digest({k: v for k, v in made.items() if k != key}) != made["sha256"], key
+    dense = tmp_path / "dense.json"
+    dense.write_text(json.dumps(dict(reversed(made.items()))), encoding="utf-8")
+    assert read(dense)["sha256"] == made["sha256"]
+
+
+def test_every_changed_digit_is_noticed(registered, fitted, cli):
+    text = registered.read_text(encoding="utf-8")
+    places = [i for i, c in enumerate(text) if c.isdigit()]
+    for i in places[:: len(places) // 25]:
+        registered.write_text(text[:i] + str((int(text[i]) + 1) % 10) + text[i + 1 :], encoding="utf-8")
+        ran = cli("verify", registered, "--scores", fitted)
+        assert ran.code == 1, text[i - 20 : i + 5]
+        assert ran.err.startswith(f"error: {registered}: ")
+        assert ran.err.count("\n") == 1
+
+
+def test_it_never_overwrites(fitted, registered, cli):
+    before = registered.read_bytes()
+    ran = cli("predict", fitted, "--model", MODEL, "--register", registered)
+    assert ran.code == 1
+    assert "never overwritten" in ran.err
+    assert registered.read_bytes() == before
+    assert [p.name for p in registered.parent.iterdir() if p.suffix == ".tmp"] == []
+
+
+def test_verify_scores_it_by_study_and_by_file(fitted, registered, world, cli, tmp_path):
+    by_study = json.loads(cli("verify", registered, "--scores", fitted, "--json").out)
+    wide = tmp_path / "scores.csv"
+    own = {s.task: s.accuracy for s in world.scores if s.model == MODEL}
+    wide.write_text(f"model,{','.join(own)}\n{MODEL},{','.join(map(str, own.values()))}\n", encoding="utf-8")
+    by_file = json.loads(cli("verify", registered, "--scores", wide, "--unit", "fraction", "--json").out)
+    assert by_file["forecasts"] == by_study["forecasts"]
+    for row in by_study["forecasts"]:
+        assert row["observed"] == pytest.approx(own[row["task"]])
+        assert row["inside"] == (row["low"] <= row["observed"] <= row["high"])
+        assert row["error"] == pytest.approx(row["forecast"] - row["observed"])
+    assert by_study["coverage"] == np.mean([r["inside"] for r in by_study["forecasts"]])
+    assert by_study["mean_abs_error"] < by_study["mean_abs_error_of_constant"]
+    shown = cli("verify", registered, "--scores", fitted).out
+    assert f"unaltered: sha256 {by_study['sha256']}" in shown
+
+
+def test_a_task_without_a_score_waits(fitted, registered, cli, tmp_path):
+    some = tmp_path / "scores.csv"
+    some.write_text(f"model,task,accuracy\n{MODEL},task1,0.5\n", encoding="utf-8")
+    assert json.loads(cli("verify", registered, "--scores", some, "--json").out)["waiting"] == ["task0"]
+    assert "no score yet: task0" in cli("verify", registered, "--scores", some).out
+
+
+def test_a_forecast_from_a_fit_alone_is_registered_too(fitted, world, cli, tmp_path):
+    from benchcast.store import Study
+
+    losses = Study.open(fitted).losses_path(MODEL)
+    path = tmp_path / "one.json"
+    ran = cli("predict", "--fit", fitted / "fits" / "task1", "--losses", losses, "--register", path)
+    assert ran.code == 0
+    assert f"sha256 {read(path)['sha256']}" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("{", "not a registered forecast (not JSON"),
+        ("[1]", "not a registered forecast (`benchcast predict"),
+        ('{"kind": "benchcast forecast"}', "not a registered forecast"),
+        ('{"kind": "benchcast forecast", "sha256": "0"}', "altered since it was registered"),
+    ],
+)
+def test_nonsense_is_refused_in_one_line(fitted, cli, tmp_path, content, line):
+    path = tmp_path / "x.json"
+    path.write_text(content, encoding="utf-8")
+    ran = cli("verify", path, "--scores", fitted)
+    assert ran.code == 1
+    assert line in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_scores_of_other_models_only(registered, cli, tmp_path):
+    other = tmp_path / "scores.csv"
+    other.write_text("model,task,accuracy\nfamily1-64M@432C,task1,0.5\n", encoding="utf-8")
+    ran = cli("verify", registered, "--scores", other)
+    assert ran.code == 1
+    assert f"no score of {MODEL!r} on task0, task1 yet" in ran.err
+    assert cli("verify", registered, "--scores", tmp_path / "none.csv").code == 1
+    assert cli("verify", tmp_path / "none.json", "--scores", other).code == 1
