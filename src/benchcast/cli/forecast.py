@@ -14,7 +14,7 @@ from benchcast.cli.output import number, print_json, print_table, progress
 
 if TYPE_CHECKING:
     from benchcast.evaluate import Comparison
-    from benchcast.fits import Forecast
+    from benchcast.fits import Fit, Forecast
     from benchcast.records import TokenLosses
     from benchcast.store import Study
 
