@@ -294,6 +294,8 @@ def test_the_long_form_takes_new_tasks_and_other_spellings(run: Run, study: Stud
         ("a.json", '{"results": {"mmlu": 3}, "model_name": "x"}', "must be an object"),
         ("a.json", '{"results": {"mmlu": {"acc": 0.5}}}', "does not say which model"),
         ("a.json", '{"results": {}, "model_name": "x"}', "no results in it"),
+        ("a.json", '{"results": {"harness|gsm8k|5": 3}, "config": {"model_name": "x"}}', "must be an object"),
+        ("a.json", '{"results": {"mmlu": {"acc": 0.5}}, "config": {"limit": "5"}}', "made with limit = 5"),
         ("a.txt", "x", "scores come as .json, .csv or .parquet, not '.txt'"),
         ("a.csv", "x,y\n1,2\n", "not a score file that is known"),
         ("a.csv", "model,mmlu\n", "no rows"),

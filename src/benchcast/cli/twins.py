@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command()
 @STUDY
 @click.argument("twins", type=click.Path(path_type=Path))
-@click.option("--count", default=50, show_default=True, help="How many texts get a twin.")
+@click.option("--count", type=click.IntRange(min=1), default=50, show_default=True, help="How many texts get a twin.")
 @click.option(
     "--paraphrases",
     type=click.Path(path_type=Path),

@@ -91,6 +91,8 @@ def read_v1_results(path: Path, document: Mapping[str, Any]) -> list[Reading]:
         parts = key.split("|")
         if len(parts) != 3:
             continue
+        if not isinstance(metrics, Mapping):
+            raise InputError(f"{path}: results of {key!r} must be an object, found {metrics!r}")
         task, shots = parts[1], parts[2]
         metric = V1_METRIC.get(task, "acc")
         where = f"{path}: {key}"

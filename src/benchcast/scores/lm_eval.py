@@ -28,8 +28,9 @@ def read_results(path: Path, document: Mapping[str, Any], *, allow_limit: bool) 
     config = config if isinstance(config, Mapping) else {}
     limit = config.get("limit")
     if limit is not None and not allow_limit:
+        limit = int(limit) if isinstance(limit, float) and limit.is_integer() else limit
         raise InputError(
-            f"{path}: made with limit = {limit:g}, so it covers only a part of each task; "
+            f"{path}: made with limit = {limit}, so it covers only a part of each task; "
             "run it without --limit, or take it as it is with --allow-limit"
         )
     model = _model(path, document, config)
