@@ -110,7 +110,7 @@ def compare(
         for t, task in enumerate(evidence.tasks):
             own = [row[t] for row in by_fold]
             fits[task.name, method] = own
-            held[task.name, method] = _hold(evidence, folds, own, t)
+            held[task.name, method] = hold(evidence, folds, own, t)
     tried = tuple(m for m in wanted if m not in left_out)
     if not tried:
         raise EvidenceError("; ".join(f"method {m!r} {why}" for m, why in left_out.items()))
@@ -119,7 +119,8 @@ def compare(
     return Comparison(name, tried, names, held, fits, tuple(folds), noise, evidence, left_out)
 
 
-def _hold(evidence: Evidence, folds: Sequence[Fold], fits: Sequence[TaskFit], t: int) -> Held:
+def hold(evidence: Evidence, folds: Sequence[Fold], fits: Sequence[TaskFit], t: int) -> Held:
+    """Forecasts of the held-out models of every fold, with intervals; `t` is the task's number."""
     parts, facts = [], evidence.facts
     for fold, fit in zip(folds, fits, strict=True):
         rows = fold.test & np.isfinite(evidence.accuracy[t])

@@ -49,6 +49,12 @@ class Features:
             block = self.values[part] if self.rows is None else self.values[self.rows[part]]
             yield part, block
 
+    def of_tokens(self, keep: Bools) -> Features:
+        """Those of some tokens, as a table of their own."""
+        rows = np.flatnonzero(keep) if self.rows is None else self.rows[keep]
+        used, at = np.unique(rows, return_inverse=True)
+        return Features(np.asarray(self.values[used]), at if len(used) < len(rows) else None, self.scorer)
+
     def sample(self, size: int, rng: np.random.Generator) -> npt.NDArray[np.float32]:
         """At most `size` rows, drawn without replacement, in order."""
         picked = np.sort(rng.choice(len(self.values), min(size, len(self.values)), replace=False))
@@ -118,6 +124,31 @@ class Evidence:
             params=None if self.params is None else self.params[rows],
             trained_on=None if self.trained_on is None else self.trained_on[rows],
             scores=None if self.scores is None else self.scores[rows],
+        )
+
+    def for_texts(self, wanted: Ints) -> Evidence:
+        """The same evidence on some of the texts, by their numbers, as if the study had no others.
+
+        The characters of a text are taken to be as many per byte as in all: a constant, which the law absorbs.
+        """
+        tokens = self.tokens
+        keep = np.isin(tokens.text, wanted)
+        width = np.diff(tokens.edges)
+        part = Tokens(
+            edges=np.concatenate([[0], np.cumsum(width[keep])]),
+            text=np.unique(tokens.text[keep], return_inverse=True)[1],
+            source=tokens.source[keep],
+            answer=tokens.answer[keep],
+            sources=tokens.sources,
+            supported=tokens.supported[keep],
+        )
+        share = width[keep & tokens.supported].sum() / max(1, width[tokens.supported].sum())
+        return replace(
+            self,
+            nats=self.nats[:, keep],
+            characters=self.characters * float(share),
+            tokens=part,
+            features=None if self.features is None else self.features.of_tokens(keep),
         )
 
     def for_tasks(self, names: Sequence[str]) -> Evidence:

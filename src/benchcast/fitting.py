@@ -14,7 +14,7 @@ from benchcast.align import align_models
 from benchcast.assemble import reference_of
 from benchcast.cells import near
 from benchcast.errors import EvidenceError, InputError, StudyError
-from benchcast.evidence import Evidence, Fold
+from benchcast.evidence import Evidence, Fold, TaskFit
 from benchcast.fits import Fit, load
 from benchcast.folds import SPLITS, make_folds
 from benchcast.intervals import LEVEL, spread_of
@@ -54,17 +54,21 @@ def fit_tasks(
     if method not in METHODS:
         raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{near(method, METHODS)}")
     evidence = study.evidence(tasks, support=None if restrict is None else _support_of(study, restrict))
-    name, fold = _training_fold(study, evidence, split)
+    name, fold = training_fold(study, evidence, split)
     evidence, weak = without_weak_tasks(evidence, [fold], asked_for=bool(tasks))
     if on_left_out is not None:
         for task, why in weak.items():
             on_left_out(f"{task}: {why}")
-    fits = METHODS[method](evidence, [fold])[0]
+    return as_fits(study, evidence, fold, name, METHODS[method](evidence, [fold])[0])
+
+
+def as_fits(study: Study, evidence: Evidence, fold: Fold, split: str, cores: Sequence[TaskFit]) -> list[Fit]:
+    """Fits of a fold with all they need to be stored: tokens, texts, and where they come from."""
     about = {
         "benchcast": benchcast.__version__,
         "texts": study.texts.digest,
         "scorer": evidence.features.scorer if evidence.features else "",
-        "split": name,
+        "split": split,
         "unit": "byte",
         "level": LEVEL,
         "seed": study.seed,
@@ -89,7 +93,7 @@ def fit_tasks(
             study.texts,
             about | learned[core.task.name],
         )
-        for core in fits
+        for core in cores
     ]
 
 
@@ -131,7 +135,7 @@ def refit(study: Study, stored: Sequence[Fit], restrict: TokenLosses) -> list[Fi
     return [again[old.task] for old in stored]
 
 
-def _training_fold(study: Study, evidence: Evidence, split: str | None) -> tuple[str, Fold]:
+def training_fold(study: Study, evidence: Evidence, split: str | None) -> tuple[str, Fold]:
     """The models to learn from. By default the split column, or everything where it is empty."""
     models = study.infos(evidence.models)
     everything = np.ones(len(models), bool)

@@ -64,6 +64,9 @@ ORDER = [
     "register",
     "backtest",
     "extrapolate",
+    "selecting",
+    "budgets",
+    "smaller",
     "status",
     "planted",
     "texts.examples",
@@ -97,6 +100,7 @@ ORDER = [
     "cli.forecast",
     "cli.extrapolate",
     "cli.register",
+    "cli.select",
     "cli.show",
     "cli",
 ]

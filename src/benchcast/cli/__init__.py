@@ -13,6 +13,7 @@ from benchcast.cli.extrapolate import extrapolate
 from benchcast.cli.figures import reproduce
 from benchcast.cli.forecast import compare, fit, predict
 from benchcast.cli.register import verify
+from benchcast.cli.select import select
 from benchcast.cli.show import demo, report
 from benchcast.cli.twins import twins
 from benchcast.cli.watch import watch
@@ -44,6 +45,7 @@ COMMANDS = (
     extrapolate,
     watch,
     verify,
+    select,
     report,
     twins,
     reproduce,

@@ -12,8 +12,8 @@ import numpy as np
 from benchcast.cells import near
 from benchcast.errors import EvidenceError, InputError
 from benchcast.methods import METHODS, NEED_FEATURES
+from benchcast.reproduce.curves import count_figure
 from benchcast.reproduce.desk import Desk, held_out_errors, need_features, restrict
-from benchcast.reproduce.figures import count_figure
 from benchcast.reproduce.outcome import Outcome, Table, cell, geometric_mean
 
 DRAWS = {"paper": 2, "salience": 3}  # sets of sources tried per number of them; each is a fit of all tasks

@@ -40,7 +40,8 @@ def colour(field: str, domain: Sequence[str], title: str | None = None) -> Any:
     return alt.Color(f"{field}:N", title=title or field, scale=alt.Scale(domain=list(domain), range=picked))
 
 
-def _data(rows: Rows, **where: Any) -> Any:
+def rows_where(rows: Rows, **where: Any) -> Any:
+    """The rows with these values, as a figure's data."""
     return alt.Data(values=[r for r in rows if all(r[k] == v for k, v in where.items())])
 
 
@@ -48,7 +49,7 @@ def _names(rows: Rows, field: str) -> list[str]:
     return sorted({str(r[field]) for r in rows})
 
 
-def _log(kind: Any, field: str, title: str) -> Any:
+def log_axis(kind: Any, field: str, title: str) -> Any:
     """A log axis with short labels: 1e-3, 2e14; plain numbers for losses."""
     axis = alt.Axis(
         format="~g" if field == "loss:Q" else "~e", tickCount=4, labelExpr="replace(datum.label, '+', '')", grid=False
@@ -69,7 +70,8 @@ def _x(field: str, title: str, **scale: Any) -> Any:
     return alt.X(f"{field}:Q", title=title, scale=alt.Scale(**{"zero": False, **scale}), axis=alt.Axis(tickCount=5))
 
 
-def _y(field: str = "accuracy", title: str | None = None, **scale: Any) -> Any:
+def y_axis(field: str = "accuracy", title: str | None = None, **scale: Any) -> Any:
+    """A linear axis that need not start at 0."""
     return alt.Y(
         f"{field}:Q", title=title or field, scale=alt.Scale(**{"zero": False, **scale}), axis=alt.Axis(tickCount=5)
     )
@@ -79,9 +81,9 @@ def error_figure(rows: Rows, tasks: Sequence[str], methods: Sequence[str]) -> Fi
     """Test error of every method, one panel a task; the rule is the noise floor (Table 1)."""
 
     def panel(task: str) -> Any:
-        base = alt.Chart(_data(rows, task=task))
+        base = alt.Chart(rows_where(rows, task=task))
         y = alt.Y("method:N", sort=list(methods), title=None)
-        x = _log(alt.X, "mse:Q", "test MSE")
+        x = log_axis(alt.X, "mse:Q", "test MSE")
         dots = base.mark_point(filled=True, size=70, opacity=1).encode(
             x=x, y=y, color=alt.Color("method:N", legend=None, scale=alt.Scale(domain=list(methods), range=COLOURS))
         )
@@ -96,9 +98,9 @@ def compute_figure(rows: Rows, tasks: Sequence[str]) -> Figure:
     families = _names(rows, "family")
 
     def panel(task: str) -> Any:
-        base = alt.Chart(_data(rows, task=task)).encode(
-            x=_log(alt.X, "flops:Q", "training FLOPs"),
-            y=_y(),
+        base = alt.Chart(rows_where(rows, task=task)).encode(
+            x=log_axis(alt.X, "flops:Q", "training FLOPs"),
+            y=y_axis(),
             color=colour("family", families, "mixture"),
         )
         runs = base.mark_line(strokeWidth=1, opacity=0.45).encode(detail="params:N")
@@ -113,11 +115,11 @@ def loss_figure(rows: Rows, tasks: Sequence[str]) -> Figure:
 
     def panel(task: str) -> Any:
         return (
-            alt.Chart(_data(rows, task=task))
+            alt.Chart(rows_where(rows, task=task))
             .mark_point(filled=True, size=26, opacity=0.8)
             .encode(
-                x=_log(alt.X, "loss:Q", "nats per character of the task's texts"),
-                y=_y(),
+                x=log_axis(alt.X, "loss:Q", "nats per character of the task's texts"),
+                y=y_axis(),
                 color=colour("family", families),
             )
         )
@@ -126,7 +128,7 @@ def loss_figure(rows: Rows, tasks: Sequence[str]) -> Figure:
 
 
 def _law_layers(points: Any, curve: Any, dots: Any, across: Any) -> Any:
-    line = alt.Chart(curve).mark_line(color=LAW, strokeWidth=1.5).encode(x=across, y=_y())
+    line = alt.Chart(curve).mark_line(color=LAW, strokeWidth=1.5).encode(x=across, y=y_axis())
     return alt.layer(line, dots(alt.Chart(points)))
 
 
@@ -138,12 +140,12 @@ def law_panels(points: Rows, curves: Rows, names: Sequence[str], *, by: str = "t
 
     def dots(base: Any) -> Any:
         return base.mark_point(filled=True, size=30, opacity=0.8).encode(
-            x=across, y=_y(), color=colour("family", families), shape=shapes
+            x=across, y=y_axis(), color=colour("family", families), shape=shapes
         )
 
     def panel(name: str) -> Any:
         own = {by: name}
-        return _law_layers(_data(points, **own), _data(curves, **own), dots, across)
+        return _law_layers(rows_where(points, **own), rows_where(curves, **own), dots, across)
 
     return finish(panels(names, panel, columns=columns))
 
@@ -159,13 +161,13 @@ def series_figure(points: Rows, curves: Rows, tasks: Sequence[str]) -> Figure:
     def dots(base: Any) -> Any:
         return base.mark_point(filled=True, opacity=0.85).encode(
             x=across,
-            y=_y(),
+            y=y_axis(),
             color=alt.Color("part:N", title=None, scale=palette),
             size=alt.condition("datum.part == 'other families'", alt.value(12), alt.value(38)),
         )
 
     def panel(task: str) -> Any:
-        return _law_layers(_data(points, task=task), _data(curves, task=task), dots, across)
+        return _law_layers(rows_where(points, task=task), rows_where(curves, task=task), dots, across)
 
     return finish(panels(tasks, panel))
 
@@ -176,11 +178,11 @@ def steps_figure(rows: Rows, tasks: Sequence[str]) -> Figure:
 
     def panel(task: str) -> Any:
         return (
-            alt.Chart(_data(rows, task=task))
+            alt.Chart(rows_where(rows, task=task))
             .mark_line(strokeWidth=1.6)
             .encode(
                 x=alt.X("step:Q", title="step", axis=alt.Axis(tickCount=5)),
-                y=_log(alt.Y, "mse:Q", "MSE"),
+                y=log_axis(alt.Y, "mse:Q", "MSE"),
                 color=colour("role", roles, "models"),
             )
         )
@@ -197,33 +199,11 @@ def forecast_panels(rows: Rows, methods: Sequence[str]) -> Figure:
     def panel(method: str) -> Any:
         x, y = alt.X("observed:Q", scale=unit), alt.Y("forecast:Q", scale=unit)
         line = alt.Chart(alt.Data(values=ideal)).mark_line(color=LAW, strokeDash=[3, 3], strokeWidth=1)
-        dots = alt.Chart(_data(rows, method=method)).mark_point(filled=True, size=16, opacity=0.7)
+        dots = alt.Chart(rows_where(rows, method=method)).mark_point(filled=True, size=16, opacity=0.7)
         return alt.layer(line.encode(x=x, y=y), dots.encode(x=x, y=y, color=colour("task", tasks)))
 
     made = [panel(m).properties(title=m, width=150, height=150) for m in methods]
     return finish(alt.concat(*made, columns=4, spacing=12))
-
-
-def count_figure(rows: Rows, names: Sequence[str], *, by: str, count: str, title: str) -> Figure:
-    """Test error by how many of something there are: the mean as a line, each draw as a dot (figure 8)."""
-    methods = list(dict.fromkeys(r["method"] for r in rows))
-
-    def panel(name: str) -> Any:
-        base = alt.Chart(_data(rows, **{by: name}))
-        x = alt.X(
-            f"{count}:Q",
-            title=title,
-            scale=alt.Scale(zero=False, nice=False, padding=8),
-            axis=alt.Axis(format="d", tickMinStep=1, tickCount=7),
-        )
-        y = _log(alt.Y, "mse:Q", "test MSE")
-        dots = base.mark_point(filled=True, size=18, opacity=0.35).encode(x=x, y=y, color=colour("method", methods))
-        mean = base.mark_line(strokeWidth=1.8).encode(
-            x=x, y=alt.Y("mean(mse):Q", title="test MSE"), color=colour("method", methods)
-        )
-        return alt.layer(dots, mean)
-
-    return finish(panels(names, panel))
 
 
 def variants_figure(rows: Rows) -> Figure:

@@ -64,7 +64,7 @@ def write_outcome(outcome: Outcome, folder: Path) -> list[Path]:
 
 
 def write_figure(figure: Figure, stem: Path, *, kinds: Sequence[str] = ("png", "svg")) -> list[Path]:
-    """One figure as PNG and SVG, or as one of them."""
+    """One figure as PNG and SVG, or in the kinds given; html works without network."""
     import vl_convert
 
     spec = plain(figure)
@@ -73,6 +73,8 @@ def write_figure(figure: Figure, stem: Path, *, kinds: Sequence[str] = ("png", "
         path = stem.with_name(f"{stem.name}.{kind}")
         if kind == "png":
             write_whole(path, partial(_write_bytes, blob=shrink(vl_convert.vegalite_to_png(spec, scale=SCALE))))
+        elif kind == "html":
+            write_text(path, vl_convert.vegalite_to_html(spec, bundle=True))
         else:
             write_text(path, vl_convert.vegalite_to_svg(spec))
         written.append(path)

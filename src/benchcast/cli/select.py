@@ -1,0 +1,152 @@
+"""`select`: the texts that carry the forecast."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from benchcast.cli.arguments import STUDY
+from benchcast.cli.forecast import JSON, TASKS
+from benchcast.cli.output import number, print_json, print_table, progress
+
+if TYPE_CHECKING:
+    from benchcast.smaller import Choice
+
+
+@click.command()
+@STUDY
+@click.option("--budget", type=click.IntRange(1), default=50, show_default=True, help="How many texts to keep.")
+@TASKS
+@click.option(
+    "--check/--no-check", default=True, help="Measure what fewer texts cost on held-out models. Default: yes."
+)
+@click.option(
+    "-o", "out", type=click.Path(path_type=Path), help="A .jsonl file for the texts, or a folder for a smaller study."
+)
+@click.option("--figure", type=click.Path(path_type=Path), help="Error against number of texts: .png, .svg or .html.")
+@JSON
+def select(
+    study: Path,
+    budget: int,
+    tasks: tuple[str, ...],
+    check: bool,
+    out: Path | None,
+    figure: Path | None,
+    as_json: bool,
+) -> None:
+    """Pick the texts that carry the forecasts, and say what fewer texts cost.
+
+    A new model then needs losses on those texts only: -o FOLDER writes a study of them with fits that predict.
+
+    \b
+    benchcast select study --budget 50 -o small
+    benchcast select study --budget 20 --task mmlu -o texts.jsonl --figure budget.png
+    """
+    from benchcast.smaller import choose
+    from benchcast.store import Study
+
+    _refuse(out, figure, check=check)
+    opened = Study.open(study)
+    with progress("fitting all texts") as advance:
+        choice = choose(opened, budget, tasks)
+        costs = _measure(choice, budget, advance) if check else {}
+    found = {
+        "budget": budget,
+        "texts": len(opened.texts),
+        "chosen": choice.ids,
+        "sources": choice.by_source(),
+        **costs,
+    }
+    if figure is not None and costs:
+        _draw(costs, figure)
+    written = _write(choice, out) if out is not None else ""
+    if as_json:
+        print_json(found)
+    else:
+        _print(found, written)
+
+
+def _refuse(out: Path | None, figure: Path | None, *, check: bool) -> None:
+    """Say what is wrong with the files before any work is done."""
+    from benchcast.errors import InputError
+
+    if figure is not None and figure.suffix not in (".png", ".svg", ".html"):
+        raise InputError(f"--figure {figure}: the name must end in .png, .svg or .html")
+    if figure is not None and not check:
+        raise InputError("--figure draws what --check measures; leave out --no-check")
+    if out is not None and out.exists():
+        raise InputError(f"{out}: exists; give a new name")
+
+
+def _measure(choice: Choice, budget: int, advance: Any) -> dict[str, Any]:
+    """What half the budget, the budget and twice as many texts cost, on families left out in turn, else by size."""
+    from benchcast.budgets import CHOSEN, cost, costs, prepare
+    from benchcast.errors import EvidenceError
+    from benchcast.folds import make_folds
+    from benchcast.reproduce.outcome import plain
+
+    evidence, infos = choice.ground.evidence, choice.study.infos(choice.ground.evidence.models)
+    name, folds = make_folds(infos, "family" if len(set(evidence.families)) > 2 else None)
+    if not all(fold.test.any() for fold in folds):
+        return {"split": None, "remark": "cost not measured: no model can be held out", "costs": []}
+    advance("fitting without each set of held-out models")
+    try:
+        ground = prepare(evidence, folds)
+    except EvidenceError as why:
+        return {"split": None, "remark": f"cost not measured: {why}", "costs": []}
+    full = cost(ground, CHOSEN, ground.texts)
+    rows = []
+    for texts in sorted({max(1, budget // 2), budget, 2 * budget}):
+        if texts < ground.texts:
+            advance(f"{texts} texts")
+            rows += costs(ground, texts, full, name)
+    return dict(plain({"split": name, "full": full.mse, "costs": rows}))
+
+
+def _draw(costs: dict[str, Any], path: Path) -> None:
+    from benchcast.budgets import WAYS
+    from benchcast.reproduce.curves import budget_figure
+    from benchcast.reproduce.outcome import geometric_mean, write_figure
+
+    rows = [r for r in costs["costs"] if r["mse"]]
+    full = [{"split": costs["split"], "mse": geometric_mean([*costs["full"].values()])}] if rows else []
+    figure = budget_figure(rows, full, WAYS)
+    write_figure(figure, path.with_name(path.stem), kinds=(path.suffix[1:],))
+
+
+def _write(choice: Choice, out: Path) -> str:
+    """Texts as JSONL, or a smaller study; returns what to run next."""
+    from benchcast.files import write_text
+    from benchcast.smaller import some_texts, write_smaller
+    from benchcast.tables import texts_jsonl
+
+    if out.suffix == ".jsonl":
+        write_text(out, texts_jsonl(some_texts(choice.study.texts, choice.wanted)))
+        return f"written: {out}\nnext: benchcast init STUDY --texts {out}"
+    write_smaller(choice, out)
+    return (
+        f"written: {out}, a study with fits\nnext: benchcast collect {out} …, then benchcast predict {out} --model NAME"
+    )
+
+
+def _print(found: dict[str, Any], written: str) -> None:
+    from benchcast.budgets import WAYS
+
+    rows = []
+    for texts in dict.fromkeys(r["texts"] for r in found.get("costs", [])):
+        own = [r for r in found["costs"] if r["texts"] == texts]
+        ratios = [[r["ratio"] for r in own if r["way"] == way] for way in WAYS]
+        cells = [number(sum(v) / len(v) if None not in v else float("nan"), ".2f") for v in ratios]
+        rows.append((f"{texts} texts", *cells, number(own[0]["coverage"] or float("nan"), ".2f")))
+    if rows:
+        title = f"error ÷ error with all {found['texts']} texts, split by {found['split']} (geometric mean over tasks)"
+        print_table(("", *WAYS, "90% interval covers"), rows, title=title)
+    if found.get("remark"):
+        click.echo(found["remark"])
+    sources = ", ".join(f"{n} of {s}" for s, n in found["sources"].items())
+    click.echo(f"\nchosen: {len(found['chosen'])} of {found['texts']} texts ({sources})")
+    click.echo(" ".join(found["chosen"]))
+    if written:
+        click.echo(written)

@@ -1,0 +1,143 @@
+"""Choose the texts that carry the forecast, and cut a fit down to them.
+
+A fit on all texts says what each text adds to each task's capability. Texts are chosen so that their plain sum does
+two things on the seen models, both in squared error of accuracy and on the log scale so that every task counts: give
+back the capability that all texts give, and agree with the scores. First the text that helps most, again and again;
+then exchanges of one text for another. The fit on the chosen texts keeps the tokens' weights and gets a law of
+its own. A plain sum, because weights of single texts fitted once more carry over worse (LOG.md).
+Axes: T tasks, M models, S texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from benchcast.evidence import Evidence, Fold, TaskFit, view, weighted_loss
+from benchcast.law import fit_law, sigmoid
+from benchcast.records import Bools, Floats, Ints
+
+EXCHANGES = 4  # rounds in which every chosen text may be exchanged
+LEAST_ERROR = 1e-7  # squared; below this nothing is gained
+STEEP = 0.05  # where the law is flatter than this share of its steepest part, a score says little of capability
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What the sum of the chosen texts should be for one task, on the seen models that have its score; all centred."""
+
+    parts: Floats  # M × S: what each text adds to capability
+    capability: Floats  # M: the sum over all texts
+    scored: Floats  # M: the capability at which the law gives the observed score
+    weight: Floats  # M: squared error of accuracy per squared error of capability, every family counting the same
+    error: float  # squared, of the fit on all texts
+
+    def loss(self, sums: Floats) -> Floats:
+        """How badly sums of texts (M × candidates) do: log errors against all texts and against the scores."""
+        size = np.maximum(self.weight @ sums**2, 1e-300)
+        from_all = self.error + self._left(self.capability, sums, size)
+        return np.asarray(np.log(from_all) + np.log(np.maximum(self._left(self.scored, sums, size), LEAST_ERROR)))
+
+    def _left(self, target: Floats, sums: Floats, size: Floats) -> Floats:
+        """Squared error that the best multiple of each sum leaves; a sum that falls with the target is no use."""
+        along = (self.weight * target) @ sums
+        return np.maximum(self.weight @ target**2 - np.where(along > 0, along**2 / size, 0.0), 0.0)
+
+
+def aims(evidence: Evidence, fold: Fold, fits: Sequence[TaskFit]) -> list[Aim]:
+    """One per task that has a law over token losses."""
+    usable = [
+        (fit, a) for fit, a in zip(fits, evidence.accuracy, strict=True) if fit.reads_losses and not fit.law.failure
+    ]
+    return [_aim(evidence, fit, fold.seen & np.isfinite(a), a) for fit, a in usable]
+
+
+def _aim(evidence: Evidence, fit: TaskFit, known: Bools, observed: Floats) -> Aim:
+    law = fit.law
+    parts = parts_of_texts(evidence, fit)[known]
+    capability = parts.sum(axis=1)
+    s = sigmoid(law.slope * capability + law.offset)
+    slope = (law.ceiling - law.chance) * s * (1 - s) * law.slope
+    steep = np.sign(law.slope) * np.maximum(np.abs(slope), STEEP * np.abs(slope).max())
+    _, family, counts = np.unique(evidence.families[known], return_inverse=True, return_counts=True)
+    balance = 1 / (counts[family] * len(counts))
+    off = observed[known] - law.accuracy(capability)
+    weight = balance * slope**2
+    share = weight / max(float(weight.sum()), 1e-300)
+    scored = capability + off / steep
+    return Aim(
+        parts - share @ parts,
+        capability - share @ capability,
+        scored - share @ scored,
+        weight,
+        max(float(balance @ off**2), LEAST_ERROR),
+    )
+
+
+def parts_of_texts(evidence: Evidence, fit: TaskFit) -> Floats:
+    """What each text adds to the capability of each model (M × S)."""
+    starts = np.flatnonzero(np.diff(evidence.tokens.text, prepend=-1))
+    number = evidence.tokens.text[starts]
+    total = np.zeros((len(evidence.models), number[-1] + 1))
+    for name, weights in zip(fit.reads, fit.weights, strict=True):
+        total[:, number] += np.add.reduceat(view(evidence.nats, name) * weights, starts, axis=1, dtype=np.float64)
+    return total / fit.unit
+
+
+def choose_texts(goals: Sequence[Aim], budget: int) -> Ints:
+    """Numbers of the chosen texts, in the order in which they were found; all of them where the budget allows."""
+    texts = goals[0].parts.shape[1]
+    if budget >= texts:
+        return np.arange(texts)
+    chosen: list[int] = []
+    sums = [np.zeros(len(g.capability)) for g in goals]
+    for _ in range(budget):
+        best = _best(goals, sums, chosen)
+        chosen.append(best)
+        sums = [x + g.parts[:, best] for g, x in zip(goals, sums, strict=True)]
+    for _ in range(EXCHANGES):
+        before = list(chosen)
+        for place, old in enumerate(before):
+            without = [x - g.parts[:, old] for g, x in zip(goals, sums, strict=True)]
+            chosen[place] = _best(goals, without, [c for c in chosen if c != old])
+            sums = [x + g.parts[:, chosen[place]] for g, x in zip(goals, without, strict=True)]
+        if chosen == before:
+            break
+    return np.array(chosen, np.int64)
+
+
+def _best(goals: Sequence[Aim], sums: Sequence[Floats], taken: Sequence[int]) -> int:
+    """The text whose addition does best."""
+    total = np.zeros(goals[0].parts.shape[1])
+    for goal, x in zip(goals, sums, strict=True):
+        total += goal.loss(x[:, None] + goal.parts)
+    total[list(taken)] = np.inf
+    return int(np.argmin(total))
+
+
+def cut_fit(evidence: Evidence, fold: Fold, t: int, fit: TaskFit, wanted: Ints) -> TaskFit:
+    """The fit of task number `t` on some of the texts: the same weights there, and a law of its own.
+
+    Its honest errors are those of the whole fit, made larger by what the missing texts add to them.
+    """
+    keep = np.isin(evidence.tokens.text, wanted)
+    if not fit.reads_losses or keep.all():
+        return fit if not fit.reads_losses else replace(fit, weights=fit.weights[:, keep])
+    weights, observed = np.ascontiguousarray(fit.weights[:, keep]), evidence.accuracy[t]
+    capability = weighted_loss(evidence.nats[:, keep], fit.reads, weights) / fit.unit
+    known = fold.seen & np.isfinite(observed)
+    law = fit_law(capability[known], observed[known], fit.task.chance)
+    before = fit.law.accuracy(weighted_loss(evidence.nats, fit.reads, fit.weights) / fit.unit)
+    added = float(np.mean((law.accuracy(capability) - before)[known] ** 2)) if not law.failure else 0.0
+    own = float(np.mean(fit.honest.errors**2)) if len(fit.honest.errors) else 0.0
+    wider = np.sqrt(1 + added / own) if own > 0 else 1.0
+    return replace(
+        fit,
+        weights=weights,
+        law=law,
+        honest=replace(fit.honest, errors=fit.honest.errors * wider),
+        range=(float(capability[known].min()), float(capability[known].max())),
+        history={},
+    )

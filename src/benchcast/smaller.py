@@ -1,0 +1,108 @@
+"""A study cut down to the texts that carry its forecasts: losses, features, scores and fits come along.
+
+New models then need losses on those texts only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from benchcast.budgets import Ground, prepare
+from benchcast.errors import InputError
+from benchcast.files import locked
+from benchcast.fits import Fit
+from benchcast.fitting import as_fits, training_fold, without_weak_tasks
+from benchcast.records import Bools, Ints, TextSet, TokenLosses
+from benchcast.selecting import choose_texts, cut_fit
+from benchcast.store import Study
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The texts chosen for a study, by their numbers, and the fits that chose them."""
+
+    study: Study
+    split: str
+    ground: Ground  # one fold: the models that a fit of the study learns from
+    wanted: Ints  # in the order of the study
+
+    @property
+    def ids(self) -> list[str]:
+        """Of the chosen texts."""
+        return [self.study.texts.texts[i].id for i in self.wanted]
+
+    def by_source(self) -> dict[str, int]:
+        """How many texts were chosen of each source."""
+        sources = [self.study.texts.texts[i].source for i in self.wanted]
+        return {s: sources.count(s) for s in self.study.texts.sources if s in sources}
+
+
+def choose(study: Study, budget: int, tasks: Sequence[str] = ()) -> Choice:
+    """The texts that carry the forecasts of the tasks, from all models that a fit would learn from."""
+    if budget < 1:
+        raise InputError(f"--budget {budget}: at least one text is needed")
+    evidence = study.evidence(tasks)
+    name, fold = training_fold(study, evidence, None)
+    evidence, _ = without_weak_tasks(evidence, [fold], asked_for=bool(tasks))
+    ground = prepare(evidence, [fold])
+    return Choice(study, name, ground, np.sort(choose_texts(ground.goals[0], budget)))
+
+
+def write_smaller(choice: Choice, root: Path) -> Study:
+    """A new study with the chosen texts and fits on them, ready to predict."""
+    study, order = choice.study, choice.wanted
+    made = Study.create(root, some_texts(study.texts, order), tasks=study.tasks, seed=study.seed)
+    made.add_models(study.models())
+    made.add_scores(study.scores())
+    made.add_losses([cut_losses(study.losses(m), study.texts, order) for m in study.models_with_losses()])
+    features = study.features()
+    if features is not None:
+        values, edges, scorer = features
+        text = np.searchsorted(study.texts.starts[1:], edges[:-1], side="right")
+        made.add_features(scorer, np.asarray(values[np.isin(text, order)]), _laid_out(edges, np.isin(text, order)))
+    with locked(made.root):
+        for fit in smaller_fits(choice, made.texts):
+            fit.save(made.fit_folder(fit.task))
+    return made
+
+
+def smaller_fits(choice: Choice, texts: TextSet) -> list[Fit]:
+    """The study's fits on the chosen texts alone."""
+    ground = choice.ground
+    evidence, fold, cores = ground.evidence, ground.folds[0], ground.fits[0]
+    whole = as_fits(choice.study, evidence, fold, choice.split, cores)
+    keep = np.isin(evidence.tokens.text, choice.wanted)
+    return [
+        Fit(
+            core=cut_fit(evidence, fold, t, fit.core, choice.wanted),
+            salience=fit.salience[keep],
+            edges=_laid_out(evidence.tokens.edges, keep),
+            supported=fit.supported[keep],
+            texts=texts,
+            about={**fit.about, "texts": texts.digest, "chosen_from": choice.study.texts.digest},
+        )
+        for t, fit in enumerate(whole)
+    ]
+
+
+def some_texts(texts: TextSet, order: Ints) -> TextSet:
+    """Some texts of a set, in this order."""
+    return TextSet.of(texts.texts[i] for i in order)
+
+
+def cut_losses(losses: TokenLosses, texts: TextSet, order: Ints) -> TokenLosses:
+    """A model's losses on some of the texts."""
+    keep = np.repeat(np.isin(np.arange(len(texts)), order), losses.counts)
+    about = {k: v for k, v in losses.about.items() if k != "texts"}
+    return replace(
+        losses, counts=losses.counts[order], edges=_laid_out(losses.edges, keep), nats=losses.nats[keep], about=about
+    )
+
+
+def _laid_out(edges: Ints, keep: Bools) -> Ints:
+    """Edges of the kept tokens on the axis of the kept texts' bytes."""
+    return np.concatenate([[0], np.cumsum(np.diff(edges)[keep])]).astype(np.int64)

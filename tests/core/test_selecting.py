@@ -1,0 +1,197 @@
+"""Texts that carry the forecast: chosen from seen models alone, and worth more than as many at random."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from benchcast import load
+from benchcast.assemble import assemble
+from benchcast.budgets import CHOSEN, RANDOM, SPREAD, cost, pick, prepare
+from benchcast.folds import make_folds
+from benchcast.planted import Plan, plant
+from benchcast.selecting import Aim, aims, choose_texts, cut_fit, parts_of_texts
+from benchcast.smaller import choose, cut_losses, some_texts, write_smaller
+from benchcast.store import Study
+
+
+def goal(parts: np.ndarray, target: np.ndarray) -> Aim:
+    centred = parts - parts.mean(axis=0)
+    total = target - target.mean()
+    return Aim(centred, total, total, np.full(len(parts), 1 / len(parts)), 1e-4)
+
+
+def test_texts_that_alone_make_up_the_capability_are_chosen():
+    rng = np.random.default_rng(0)
+    parts = rng.normal(size=(60, 40))
+    carriers = [3, 11, 25, 30]
+    found = choose_texts([goal(parts, parts[:, carriers].sum(axis=1))], 4)
+    assert sorted(found) == carriers
+
+
+def test_every_task_gets_texts():
+    rng = np.random.default_rng(1)
+    parts = [np.where(np.arange(40) % 2 == own, rng.normal(size=(60, 40)), 0.0) for own in (0, 1)]
+    found = choose_texts([goal(p, p.sum(axis=1)) for p in parts], 12)
+    assert 4 <= (found % 2).sum() <= 8
+
+
+def test_an_exchange_repairs_what_a_greedy_choice_did():
+    """The first text looks best alone; the pair that is exact together does not contain it."""
+    rng = np.random.default_rng(2)
+    a, b = rng.normal(size=(2, 200))
+    parts = np.column_stack([a + b + 0.3 * rng.normal(size=200), a, b])
+    assert sorted(choose_texts([goal(parts, a + b)], 2)) == [1, 2]
+
+
+@pytest.fixture(scope="module")
+def ground(evidence, world):
+    return prepare(evidence, make_folds(world.models, "size")[1])
+
+
+def test_parts_of_texts_add_up_to_capability(ground, evidence):
+    for fit in ground.fits[0]:
+        assert_allclose(
+            parts_of_texts(evidence, fit).sum(axis=1), fit.capability(evidence.nats, evidence.facts), rtol=1e-4
+        )
+
+
+def test_the_choice_does_not_look_at_models_held_out(ground, evidence, world):
+    fold = ground.folds[0]
+    rng = np.random.default_rng(0)
+    nats = np.where(fold.test[:, None], rng.random(evidence.nats.shape, np.float32), evidence.nats)
+    accuracy = np.where(fold.test, rng.random(evidence.accuracy.shape), evidence.accuracy)
+    other = replace(evidence, nats=nats, accuracy=accuracy)
+    again = choose_texts(aims(other, fold, ground.fits[0]), 6)
+    assert again.tolist() == choose_texts(ground.goals[0], 6).tolist()
+
+
+def test_all_texts_cost_nothing_and_cut_nothing(ground, evidence):
+    everything = np.arange(ground.texts)
+    assert choose_texts(ground.goals[0], 10_000).tolist() == everything.tolist()
+    fit = ground.fits[0][0]
+    assert cut_fit(evidence, ground.folds[0], 0, fit, everything).law == fit.law
+    full = cost(ground, CHOSEN, ground.texts)
+    assert full.ratio(full) == pytest.approx(1.0)
+    forecast = fit.forecast(evidence.nats, evidence.facts)[ground.folds[0].test]
+    assert full.mse["task0"] == pytest.approx(np.mean((forecast - evidence.accuracy[0, ground.folds[0].test]) ** 2))
+
+
+def test_random_texts_of_each_source_are_as_many_of_each(ground, evidence):
+    drawn = pick(evidence, ground.goals[0], SPREAD, 9, np.random.default_rng(0))
+    source = np.array([evidence.tokens.source[evidence.tokens.text == i][0] for i in drawn])
+    assert np.bincount(source).tolist() == [3, 3, 3]
+    assert len(set(pick(evidence, ground.goals[0], RANDOM, 9, np.random.default_rng(0)))) == 9
+
+
+def test_chosen_texts_err_less_than_as_many_at_random_on_families_never_seen():
+    ratios = {CHOSEN: [], RANDOM: []}
+    for seed in range(2):
+        world = plant(Plan(seed=seed, families=6, sizes=3, checkpoints=2, tasks=2, texts_per_source=25))
+        evidence = assemble(world.texts, world.losses, world.models, world.scores, world.tasks)
+        ground = prepare(evidence, make_folds(world.models, "family")[1])
+        full = cost(ground, CHOSEN, ground.texts)
+        for way, found in ratios.items():
+            found += [cost(ground, way, 10, draw=d).ratio(full) for d in range(1 if way == CHOSEN else 3)]
+    assert np.mean(np.log(ratios[CHOSEN])) < np.mean(np.log(ratios[RANDOM]))
+
+
+def test_evidence_on_some_texts_is_that_of_a_study_of_those_texts(study, world):
+    wanted = np.array([1, 4, 9, 16, 20])
+    choice = replace(choose(study, 5), wanted=wanted)
+    small = write_smaller(choice, study.root.parent / "small")
+    assert [t.id for t in small.texts] == [study.texts.texts[i].id for i in wanted]
+    cut, own = study.evidence().for_texts(wanted), small.evidence()
+    assert_allclose(cut.nats, own.nats, rtol=1e-5)
+    for name in ("edges", "text", "answer", "supported"):
+        assert (getattr(cut.tokens, name) == getattr(own.tokens, name)).all(), name
+    sources = [[e.tokens.sources[i] for i in e.tokens.source] for e in (cut, own)]
+    assert sources[0] == sources[1]
+    assert cut.characters == pytest.approx(own.characters, rel=0.2)
+    rows = [e.features.values if e.features.rows is None else e.features.values[e.features.rows] for e in (cut, own)]
+    assert (rows[0] == rows[1]).all()
+
+
+def test_a_smaller_study_forecasts_models_that_have_losses_on_its_texts_only(study, world, cli, tmp_path):
+    ran = cli("select", study.root, "--budget", "8", "--no-check", "-o", tmp_path / "small")
+    assert ran.code == 0, ran.err
+    small = Study.open(tmp_path / "small")
+    assert len(small.texts) == 8
+    new = replace(world.losses[0], model="new")
+    order = np.array([study.texts.index[t.id] for t in small.texts])
+    small.add_losses([cut_losses(new, study.texts, order)])
+    found = json.loads(cli("predict", small.root, "--model", "new", "--json").out)
+    known = json.loads(cli("predict", small.root, "--model", world.losses[0].model, "--json").out)
+    assert [f["task"] for f in found] == ["task0", "task1"]
+    assert [f["accuracy"] for f in found] == pytest.approx([f["accuracy"] for f in known])
+    fit = load(small.fit_folder("task0"))
+    assert fit.about["chosen_from"] == study.texts.digest
+    assert cli("compare", small.root, "--method", "label-token").code == 0
+    assert cli("fit", small.root).code == 0, "it is a study like any other"
+
+
+def test_select_says_what_fewer_texts_cost_and_writes_texts_that_init_takes(study, cli, tmp_path):
+    out, figure = tmp_path / "texts.jsonl", tmp_path / "budget.svg"
+    ran = cli("select", study.root, "--budget", "6", "--task", "task1", "-o", out, "--figure", figure, "--json")
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)
+    assert (found["budget"], found["texts"], len(found["chosen"])) == (6, 24, 6)
+    assert sum(found["sources"].values()) == 6
+    assert [(r["texts"], r["way"]) for r in found["costs"] if r["draw"] == 0][:3] == [
+        (3, w) for w in (CHOSEN, SPREAD, RANDOM)
+    ]
+    assert all(r["ratio"] > 0 and set(r["tasks"]) == {"task1"} for r in found["costs"])
+    assert figure.read_text().startswith("<svg")
+    assert cli("init", tmp_path / "new", "--texts", out).code == 0
+    assert [t.id for t in Study.open(tmp_path / "new").texts] == found["chosen"]
+    shown = cli("select", study.root, "--budget", "6", "--task", "task1", "--no-check").out
+    assert "chosen: 6 of 24 texts" in shown
+    assert all(i in shown for i in found["chosen"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--figure", "x.gif"], "the name must end in .png, .svg or .html"),
+        (["--figure", "x.png", "--no-check"], "--figure draws what --check measures"),
+        (["--task", "tsk0"], "unknown task 'tsk0'"),
+        (["--budget", "0"], "0 is not in the range x>=1"),
+    ],
+)
+def test_a_mistake_is_one_line_and_writes_nothing(arguments, says, study, cli, tmp_path):
+    ran = cli("select", study.root, *arguments, "-o", tmp_path / "out")
+    assert ran.code != 0
+    assert says in ran.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_nothing_that_exists_is_written_over(study, cli, tmp_path, tree):
+    before = tree(study.root)
+    ran = cli("select", study.root, "--no-check", "-o", study.root)
+    assert (ran.code, "exists; give a new name" in ran.err) == (1, True)
+    assert tree(study.root) == before
+
+
+def test_a_budget_larger_than_the_study_keeps_all_its_texts(study, cli):
+    found = json.loads(cli("select", study.root, "--budget", "1000", "--json").out)
+    assert len(found["chosen"]) == 24
+    assert found["costs"] == []
+
+
+def test_a_study_of_one_family_is_measured_by_size_or_says_why_not(study, cli):
+    lone = [replace(m, family="only") for m in study.models()]
+    study.add_models(lone)
+    found = json.loads(cli("select", study.root, "--budget", "6", "--json").out)
+    assert found["split"] == "size"
+    study.add_models([replace(m, params=1.0) for m in lone])
+    found = json.loads(cli("select", study.root, "--budget", "6", "--json").out)
+    assert (found["split"], found["costs"]) == (None, [])
+    assert found["remark"] == "cost not measured: no model can be held out"
+
+
+def test_some_texts_keep_their_order(world):
+    assert [t.id for t in some_texts(world.texts, np.array([5, 2]))] == [world.texts.texts[i].id for i in (5, 2)]
