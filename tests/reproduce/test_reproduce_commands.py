@@ -31,9 +31,12 @@ FIGURES = {
     "fig7": ("fig7",),
     "fig8": ("fig8",),
     "fig9": ("fig9",),
-    "ablation": ("ablation", "ablation-counts"),
+    "ablation": ("ablation",),
+    "learning": ("learning", "learning-intervals"),
+    "decisions": ("decisions",),
+    "select": ("select",),
 }
-QUICK = {"fig8": ["--method", "label-token", "--draws", "2"]}
+QUICK = {"fig8": ["--method", "label-token", "--draws", "2"], "learning": ["--draws", "1"]}
 
 
 def refuse_constant(name: str) -> Any:
@@ -56,8 +59,6 @@ def open_png(path: Path) -> tuple[int, int]:
 def test_every_command_writes_files_that_open(what: str, study: Study, tmp_path: Path, monkeypatch: Any) -> None:
     import benchcast.reproduce.ablation as ablation
 
-    monkeypatch.setattr(ablation, "DRAWS", 1)
-    monkeypatch.setattr(ablation, "MODELS", (10,))
     monkeypatch.setattr(ablation, "HEADS", dict(list(ablation.HEADS.items())[:2]))
     done = CliRunner().invoke(
         cli, ["reproduce", what, str(study.root), "--out", str(tmp_path / "out"), *QUICK.get(what, [])]
@@ -95,6 +96,7 @@ def test_every_command_writes_files_that_open(what: str, study: Study, tmp_path:
         (["table1"], "no test models"),
         (["fig4"], "no test models"),
         (["ablation"], "ablation needs test models"),
+        (["decisions"], "fill params and tokens in models.csv"),
     ],
 )
 def test_a_study_without_the_parts_gets_one_clear_line(

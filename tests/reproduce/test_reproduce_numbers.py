@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import math
+from itertools import combinations
+from typing import Any
+
 import numpy as np
 import pytest
 
 from benchcast.errors import EvidenceError, InputError
 from benchcast.evaluate import compare
+from benchcast.evidence import Fold
 from benchcast.folds import make_folds
 from benchcast.methods import BASELINES, METHODS
 from benchcast.planted import World
-from benchcast.reproduce.ablation import count_means, family_counts
 from benchcast.reproduce.convergence import fig6
+from benchcast.reproduce.decisions import by_compute, decide, find_pairs
 from benchcast.reproduce.desk import Desk, held_out_errors, pick_runs, restrict
 from benchcast.reproduce.diversity import ALL_TASKS, fig8, source_errors, subsets
 from benchcast.reproduce.laws import fig4, fig7
+from benchcast.reproduce.learning import family_folds, model_folds, point
+from benchcast.reproduce.learning import means as learning_means
 from benchcast.reproduce.outcome import geometric_mean, plain
 from benchcast.reproduce.scaling import fig1, fig2
 from benchcast.reproduce.series import early_checkpoints, fig5, series_folds
@@ -174,22 +181,89 @@ def test_tokens_of_figure_9_do_not_overlap() -> None:
     assert [(b["x"], b["x2"], b["y"]) for b in boxes] == [(0, 4, 0), (4, 8, 0), (0, 6, 1), (6, 7, 1), (0, 4, 2)]
 
 
-def test_ablation_by_families_never_trains_on_the_tested_one(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    import benchcast.reproduce.ablation as module
-
-    seen = []
-    monkeypatch.setattr(module, "_count_rows", lambda desk, of, count, fold: seen.append((count, fold)) or [])
-    family_counts(desk)
+@pytest.mark.parametrize("folds", [model_folds, family_folds])
+def test_learning_curves_never_train_on_the_tested_family_and_grow(folds: Any, desk: Desk) -> None:
     families = desk.evidence.families
-    for count, fold in seen:
-        assert len(set(families[fold.train])) == count
-        assert not set(families[fold.train]) & set(families[fold.test])
-    assert {c for c, _ in seen} == {2, 3}
+    made = folds(desk.evidence, "twin-b", np.random.default_rng(0))
+    before = np.zeros(len(families), bool)
+    for of, count, fold in made:
+        trained = families[fold.train]
+        assert count == (len(trained) if of == "training models" else len(set(trained)))
+        assert set(families[fold.test]) == {"twin-b"}
+        assert "twin-b" not in trained
+        assert (fold.train >= before).all(), "a larger set holds the smaller one"
+        before = fold.train
+    assert (families[~before] == "twin-b").all(), "the last set is everything else"
 
 
-def test_count_means_are_over_draws() -> None:
-    rows = [{"of": "x", "count": 2, "method": "m", "mse": v} for v in (1.0, 3.0)]
-    assert count_means(rows) == [{"of": "x", "count": 2, "method": "m", "draws": 2, "mse": 2.0}]
+def test_a_point_of_a_learning_curve_is_what_compare_measures(desk: Desk) -> None:
+    found = compare(desk.study, split="family", methods=["label-token"])
+    families = desk.evidence.families
+    fold = Fold(families != "twin-a", np.zeros(len(families), bool), families == "twin-a")
+    row = next(r for r in point(desk.evidence, fold, "training models", 27) if r["method"] == "label-token")
+    held = [found.held[t, "label-token"] for t in found.tasks]
+    own = [h.families == "twin-a" for h in held]
+    errors = [float(np.mean((h.forecast[o] - h.observed[o]) ** 2)) for h, o in zip(held, own, strict=True)]
+    assert row["mse"] == pytest.approx(geometric_mean(errors), rel=1e-3)
+    inside = [
+        np.mean((h.low[o] <= h.observed[o]) & (h.observed[o] <= h.high[o])) for h, o in zip(held, own, strict=True)
+    ]
+    assert row["coverage"] == pytest.approx(np.mean(inside), abs=0.03)
+
+
+def test_means_of_draws_leave_out_what_could_not_be_fitted() -> None:
+    row = {"of": "x", "count": 2, "method": "m", "coverage": 0.8, "width": 0.2}
+    (found,) = learning_means([{**row, "mse": 1.0}, {**row, "mse": 4.0}, {**row, "mse": math.nan, "width": math.nan}])
+    assert (found["draws"], found["mse"], found["coverage"], found["width"]) == (
+        3,
+        pytest.approx(2.0),
+        pytest.approx(0.8),
+        pytest.approx(0.2),
+    )
+
+
+def test_two_mixtures_are_compared_at_like_size_and_compute_only(desk: Desk) -> None:
+    evidence = desk.evidence
+    pairs = find_pairs(evidence)
+    assert len(pairs) == 6, "every two of four families"
+    for pair in pairs:
+        assert len(pair.small) == 8, "all but the largest of nine checkpoints"
+        for i, j in (*pair.small, pair.largest):
+            assert {str(evidence.families[i]), str(evidence.families[j])} == set(pair.families)
+            assert evidence.params is not None
+            assert evidence.params[i] == evidence.params[j]
+            assert evidence.flops[i] == evidence.flops[j]
+        assert not set(pair.largest) & {m for both in pair.small for m in both}
+
+
+def test_decisions_agree_with_a_count_by_hand(desk: Desk) -> None:
+    rows = decide(desk.evidence, find_pairs(desk.evidence)[:1], desk)
+    pair = find_pairs(desk.evidence)[0]
+    accuracy, n = desk.evidence.accuracy, desk.evidence.n_items
+    expected = 0.0
+    count = 0
+    for t in range(2):
+        a, b = accuracy[t][list(pair.largest)]
+        if abs(a - b) <= 2 * math.sqrt(a * (1 - a) / n[t][pair.largest[0]] + b * (1 - b) / n[t][pair.largest[1]]):
+            continue
+        for i, j in pair.small:
+            gap = accuracy[t][i] - accuracy[t][j]
+            expected += 0.5 if gap == 0 else float((gap > 0) == (a > b))
+            count += 1
+    own = [r["right"] for r in rows if r["signal"] == "its own score"]
+    assert (len(own), sum(own)) == (count, expected)
+    assert {r["signal"] for r in rows} == {"its own score", "salience", "label-token", "all-token"}
+
+
+def test_decision_accuracy_has_an_interval_over_families() -> None:
+    rows = [
+        {"task": "t", "families": (a, b), "flops": 1e15, "signal": "s", "right": float(a == "w" or b == "w")}
+        for a, b in combinations("uvwx", 2)
+    ]
+    (found,) = by_compute(rows, 0)
+    assert (found["decisions"], found["right"]) == (6, 0.5)
+    assert found["low"] < 0.5 < found["high"]
+    assert 10**15 <= found["flops"] <= 10**15.5
 
 
 def test_leaving_models_out_keeps_rows_together(desk: Desk) -> None:

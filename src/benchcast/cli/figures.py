@@ -194,7 +194,7 @@ def _print_strip(tokens: list[dict[str, Any]]) -> None:
 
 @_command("ablation")
 def ablation(study: Path | None, out: Path) -> None:
-    """Heads, activations, unit of spreading, and how many models and families it takes.
+    """Heads, activations, unit of spreading and scorers.
 
     \b
     benchcast reproduce ablation study
@@ -215,3 +215,40 @@ def extrapolate(study: Path | None, out: Path, worlds: int) -> None:
     from benchcast.reproduce import ahead
 
     _make(study, out, lambda desk: ahead.extrapolate(desk, worlds))
+
+
+@_command("learning")
+@click.option("--draws", type=click.IntRange(1), help="Draws of training models. Default: one a family, at most 9.")
+def learning(study: Path | None, out: Path, draws: int | None) -> None:
+    """How error, coverage and width fall with the number of training models and of families.
+
+    \b
+    benchcast reproduce learning study --draws 3
+    """
+    from benchcast.reproduce.learning import learning as run
+
+    _make(study, out, lambda desk: run(desk, draws))
+
+
+@_command("select")
+def select(study: Path | None, out: Path) -> None:
+    """Error against the number of texts: those that `benchcast select` picks, and as many at random.
+
+    \b
+    benchcast reproduce select study
+    """
+    from benchcast.reproduce.select import select as run
+
+    _make(study, out, run)
+
+
+@_command("decisions")
+def decisions(study: Path | None, out: Path) -> None:
+    """Which of two data mixtures is better, told from small checkpoints, by compute.
+
+    \b
+    benchcast reproduce decisions study
+    """
+    from benchcast.reproduce.decisions import decisions as run
+
+    _make(study, out, run)
