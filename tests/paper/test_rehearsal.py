@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchcast.paper.models import hub_ids, paper_models
+from benchcast.paper.plan import write_plan
 from benchcast.paper.standins import PIECES, letters, tokenizer
 from benchcast.paper.tables import TASKS, scores
 from benchcast.store import Study
@@ -25,14 +26,14 @@ echo --end-- >> "$RECORD"
 """
 
 
-def calls_of(script: Path, place: Path) -> list[list[str]]:
+def calls_of(script: Path, place: Path, **more: str) -> list[list[str]]:
     """What a script calls benchcast with: a shell runs it, and something of that name writes the words down."""
     place.mkdir()
     (place / "benchcast").write_text(RECORDER, encoding="utf-8")
     (place / "benchcast").chmod(0o755)
     path = f"{place}{os.pathsep}{os.environ['PATH']}"
-    settings = {**os.environ, "PATH": path, "RECORD": str(place / "said"), "WEIGHTS": "stand-ins/"}
-    subprocess.run(["sh", str(script)], env=settings, check=True)
+    settings = {**os.environ, "PATH": path, "RECORD": str(place / "said"), "WEIGHTS": "stand-ins/", **more}
+    subprocess.run(["sh", str(script)], env=settings, cwd=place, check=True)
     said = (place / "said").read_text(encoding="utf-8")
     return [call.splitlines() for call in said.split("--end--\n")[:-1]]
 
@@ -113,6 +114,16 @@ def test_it_ends_in_a_table_of_every_method_on_the_papers_split(rehearsal: Rehea
         assert error["paper"] < 0.5 * error["constant"]
     fitted = rehearsal.printed["fit study --method paper --split column"]
     assert all(f"{task}: paper, 36 training models" in fitted for task in TASKS)
+
+
+def test_a_plan_without_files_finds_them_from_where_it_is_called(tmp_path: Path) -> None:
+    write_plan(tmp_path / "plan", None)
+    (tmp_path / "benchmarks").mkdir()
+    script, place = tmp_path / "plan" / "commands.sh", tmp_path / "bin"
+    first = calls_of(script, place, BENCHMARKS="../benchmarks", WEIGHTS="")[0]
+    assert first[:2] == ["init", "study"]
+    assert first[first.index("--data") + 1] == str(tmp_path / "benchmarks")
+    assert subprocess.run(["sh", str(script)], capture_output=True, check=False).returncode != 0
 
 
 def test_a_tokenizer_of_stand_ins_covers_every_byte() -> None:

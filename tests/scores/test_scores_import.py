@@ -259,6 +259,13 @@ def test_lists_of_scores_with_other_headings_are_read(run: Run, study: Study, wr
     percent = write("pc.csv", "model,task,percent,shots\nqwen-7b,gsm8k,54.5,8\n")
     assert run(percent)[0] == 0
     assert (found(study)["qwen-7b", "gsm8k"].accuracy, found(study)["qwen-7b", "gsm8k"].shots) == (0.545, "8")
+    kept = "model,task,percent,n_items,stderr\nqwen-7b,bbh,40,250,3.1\nother,bbh,50,,-\n"
+    assert run(write("kept.csv", kept))[0] == 0
+    score, plain = found(study)["qwen-7b", "bbh"], found(study)["other", "bbh"]
+    assert (score.n_items, score.stderr) == (250, pytest.approx(0.031))
+    assert math.isnan(plain.n_items)
+    assert math.isnan(plain.stderr)
+    assert "n_items 'many' is not a whole number" in run(write("n.csv", kept.replace("250", "many")))[2]
     assert "a score needs a model and a task" in run(write("e.csv", "model,task,percent\n,mmlu,5\n"))[2]
 
 

@@ -18,6 +18,7 @@ import benchcast
 from benchcast.errors import InputError
 from benchcast.store import Study
 from benchcast.texts.hub import SETS, read_hub
+from benchcast.texts.mix import PAPER_MIX, build_mixture
 
 pytest.importorskip("datasets", reason="reads the hub through `datasets`")
 CHINESE = {"A": "甲", "B": "乙", "C": "丙", "D": "丁"}
@@ -104,6 +105,10 @@ def test_what_is_out_of_reach_is_one_clear_line(tmp_path: Path) -> None:
     assert not (tmp_path / "s").exists()
 
 
-def test_chains_of_thought_need_their_files() -> None:
-    with pytest.raises(InputError, match="chain-of-thought prompts"):
-        list(read_hub("bbh-cot"))
+def test_chains_of_thought_need_their_files_and_nothing_is_fetched_before_that_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    for read in (lambda: list(read_hub("bbh-cot")), lambda: build_mixture(PAPER_MIX, None)):
+        with pytest.raises(InputError, match="bbh-cot: the hub has no data set of the chain-of-thought prompts"):
+            read()

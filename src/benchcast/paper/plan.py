@@ -24,6 +24,11 @@ from benchcast.texts.mix import PAPER_MIX, build_mixture
 BACKENDS = ("vllm", "lmdeploy", "hf")  # those that load a model themselves
 PARALLEL = {"vllm": "tensor_parallel_size"}  # the setting that spreads a model over several GPUs
 STAND_INS = "stand-ins"
+FIND_DATA = (
+    ': "${BENCHMARKS:?set it to the folder with the files of the benchmarks (docs/texts.md)}"',
+    'data=$(cd "$BENCHMARKS" && pwd)',
+)
+PLACE = ('cd "$(dirname "$0")"', ': "${WEIGHTS:=}"', "")
 BYTES_PER_PARAM = 2  # bfloat16
 GPU_BYTES = 80e9
 ROOM = 1.25  # beside the weights: activations, logits, cache
@@ -91,7 +96,14 @@ def write_plan(
     cost = estimate(models, _bytes(texts))
     write_text(folder / "models.csv", as_csv(MODEL_COLUMNS, models))
     write_text(folder / "scores.csv", as_csv(SCORE_COLUMNS, scores))
-    lines = [*_heading(cost, models, backend), *([] if texts else _setup(seed)), *_commands(models, backend)]
+    start = [] if texts else _setup(seed)
+    lines = [
+        *_heading(cost, models, backend),
+        *(FIND_DATA if start else []),
+        *PLACE,
+        *start,
+        *_commands(models, backend),
+    ]
     write_text(folder / "commands.sh", "\n".join(lines) + "\n")
     if stand_ins:
         write_stand_ins(folder / STAND_INS)
@@ -111,11 +123,8 @@ def _heading(cost: Cost, models: Sequence[ModelInfo], backend: str) -> list[str]
         f"# {describe(cost)}",
         *([] if backend in PARALLEL else alone),
         "# Weights of Llama and Gemma are given out after their licences are accepted on the hub.",
-        "# Models lie on the hub; with WEIGHTS=FOLDER/ in folders of the same names (01-ai/Yi-6B, …).",
+        "# Models lie on the hub; with WEIGHTS=FOLDER/, absolute or seen from this file, in folders of the same names.",
         "set -eu",
-        'cd "$(dirname "$0")"',
-        ': "${WEIGHTS:=}"',
-        "",
     ]
 
 
@@ -131,7 +140,6 @@ def describe(cost: Cost) -> str:
 def _setup(seed: int) -> list[str]:
     mix = ",".join(f"{name}={count}" for name, count in PAPER_MIX.items())
     return [
-        'data="${BENCHMARKS:?set it to the folder with the files of the benchmarks (docs/texts.md)}"',
         f'[ -e study/study.toml ] || benchcast init study --mix {mix} --data "$data" --seed {seed}',
         "benchcast import models study models.csv",
         "benchcast import scores study scores.csv",

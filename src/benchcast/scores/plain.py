@@ -6,6 +6,7 @@ HELM's headings read `MMLU - EM`, and its scores are fractions.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -51,12 +52,21 @@ def read_listed(path: Path, rows: Sequence[Mapping[str, str]], *, unit: str | No
             raise InputError(f"{where}: a score needs a model and a task")
         accuracy = fraction(where, row[value], perfect)
         if accuracy is not None:
-            harness, version, shots = (row.get(c, "").strip() for c in ("harness", "version", "shots"))
-            score = Score(
-                row[model].strip(), row[task].strip(), accuracy, harness=harness, version=version, shots=shots
+            score = replace(_about(where, row), model=row[model].strip(), task=row[task].strip(), accuracy=accuracy)
+            error = fraction(f"{where}: stderr", row.get("stderr"), perfect)
+            readings.append(
+                Reading(where, score, row[metric].strip() if metric else "", math.nan if error is None else error)
             )
-            readings.append(Reading(where, score, row[metric].strip() if metric else ""))
     return readings
+
+
+def _about(where: str, row: Mapping[str, str]) -> Score:
+    """What a row says beside the number itself, where it has columns for it."""
+    harness, version, shots, items = (row.get(c, "").strip() for c in ("harness", "version", "shots", "n_items"))
+    if items and not items.isdigit():
+        raise InputError(f"{where}: n_items {items!r} is not a whole number")
+    n_items = float(items) if items else math.nan
+    return Score("", "", math.nan, n_items=n_items, harness=harness, version=version, shots=shots)
 
 
 def read_long(path: Path, tasks: Sequence[Task], wanted: Callable[[list[str]], set[str]]) -> list[Reading]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from typing import Any
 
@@ -22,14 +22,20 @@ SETS: dict[str, tuple[str, str, str | None]] = {
 }
 
 
+def refuse_absent(benchmarks: Iterable[str]) -> None:
+    """Say at once, before anything is downloaded, which part the hub does not have."""
+    for benchmark in benchmarks:
+        if benchmark not in SETS:
+            raise InputError(
+                f"{benchmark}: the hub has no data set of the chain-of-thought prompts; "
+                "give their folder with --data, or leave this part out of --mix"
+            )
+
+
 def read_hub(benchmark: str) -> Iterator[Row]:
     """All items of one benchmark; needs the network or the cache of `datasets`."""
+    refuse_absent([benchmark])
     datasets = _datasets()
-    if benchmark not in SETS:
-        raise InputError(
-            f"{benchmark}: the hub has no data set of the chain-of-thought prompts; "
-            "give their folder with --data, or leave this part out of --mix"
-        )
     repository, split, everything = SETS[benchmark]
     try:
         names = [everything] if everything else sorted(datasets.get_dataset_config_names(repository))

@@ -17,7 +17,7 @@ from benchcast.errors import InputError
 from benchcast.records import Task, TextSet
 from benchcast.texts.duplicates import Seen
 from benchcast.texts.examples import TEMPLATES, Example, Row
-from benchcast.texts.hub import read_hub
+from benchcast.texts.hub import read_hub, refuse_absent
 from benchcast.texts.layouts import read_rows
 
 PAPER_MIX = {"mmlu": 100, "bbh": 100, "gsm8k": 100, "hellaswag": 100, "cmmlu": 100, "bbh-cot": 50}
@@ -71,6 +71,8 @@ def parse_mix(text: str) -> dict[str, int]:
 
 def build_mixture(mix: Mapping[str, int], data: Path | None, *, seed: int = 0) -> Mixture:
     """Draw the mixture from benchmark files below `data`, or from the hub without it."""
+    if data is None:
+        refuse_absent(mix)
     seen = Seen()
     drawn = {}
     for benchmark, count in mix.items():
