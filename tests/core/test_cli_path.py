@@ -392,10 +392,10 @@ def test_the_report_is_one_file_that_needs_no_network(done, cli, tmp_path):
     assert (ran.code, ran.err) == (0, "")
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    head = page[: page.index('<script type="module">')]
+    head = page[: page.index('<script type="application/json"')]
     assert not re.findall(r'(?:src|href)="(?:https?:)?//', head)
     assert "salience" in head
-    figures = re.search(r'<script type="application/json" id="figures">(.*?)</script>', page, re.S).group(1)
+    figures = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S).group(1)
 
     def refuse(word: str) -> None:
         raise AssertionError(f"{word} is no JSON")

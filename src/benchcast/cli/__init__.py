@@ -9,6 +9,7 @@ import click
 from benchcast import __version__
 from benchcast.cli.collect import collect, features
 from benchcast.cli.data import import_group, init, status
+from benchcast.cli.explain import explain
 from benchcast.cli.extrapolate import extrapolate
 from benchcast.cli.figures import reproduce
 from benchcast.cli.forecast import compare, fit, predict
@@ -46,6 +47,7 @@ COMMANDS = (
     watch,
     verify,
     select,
+    explain,
     report,
     twins,
     reproduce,

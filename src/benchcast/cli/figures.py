@@ -23,7 +23,7 @@ OUT = click.option(
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("reproduced"),
     show_default=True,
-    help="Folder for the numbers (JSON) and figures (PNG, SVG).",
+    help="Folder for the numbers (JSON) and figures (PNG, SVG, PDF).",
 )
 RUNS = click.option("--runs", metavar="A,B", help="The two families. Default: the first two named like oak-a, oak-b.")
 METHOD = click.option("--method", default="salience", show_default=True, help="A column of `benchcast compare`.")

@@ -18,8 +18,10 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))
 
 
-def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> None:
-    """A plain table: first column left, the rest right; a cell that starts with * is the best of its row."""
+def print_table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", left: Sequence[int] = (0,)
+) -> None:
+    """A plain table: the columns of `left` to the left, the rest right; a cell that starts with * is its row's best."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -32,7 +34,7 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, title: 
         padding=(0, 2, 0, 0),
     )
     for i, name in enumerate(header):
-        table.add_column(Text(name, style="dim"), justify="left" if i == 0 else "right", no_wrap=True)
+        table.add_column(Text(name, style="dim"), justify="left" if i in left else "right", no_wrap=True)
     for row in rows:
         table.add_row(*(Text(cell, style="bold green" if cell.startswith("*") else "") for cell in row))
     # Wide enough for any table: a terminal wraps a long line, but no number may be cut short.

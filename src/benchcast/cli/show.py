@@ -29,15 +29,24 @@ def report(study: Path, output: Path | None, split: str | None) -> None:
     """
     from benchcast.evaluate import compare
     from benchcast.methods import METHODS
-    from benchcast.report import write_report
+    from benchcast.report import STEPS, write_report
     from benchcast.store import Study
 
     opened = Study.open(study)
-    with progress("comparing", len(METHODS)) as advance:
+    target = page_path(output or study / "report.html")
+    with progress("comparing", len(METHODS) + STEPS) as advance:
         found = compare(opened, split=split, on_method=lambda m: advance(f"comparing: {m}"))
-    target = output or study / "report.html"
-    write_report(target, opened, found)
+        write_report(target, opened, found, on_step=lambda what: advance(what))
     click.echo(f"report: {target}")
+
+
+def page_path(path: Path) -> Path:
+    """Where to write a page; a folder is a mistake that is better told before the work than after it."""
+    from benchcast.errors import InputError
+
+    if path.is_dir():
+        raise InputError(f"{path}: a folder; name a file to write, such as {path / 'report.html'}")
+    return path
 
 
 @click.command()
@@ -59,7 +68,7 @@ def demo(out: Path) -> None:
     from benchcast.evaluate import compare
     from benchcast.fitting import describe, fit_tasks
     from benchcast.methods import METHODS
-    from benchcast.report import write_report
+    from benchcast.report import STEPS, write_report
 
     if out.exists():
         if not (out / MARK).exists():
@@ -76,6 +85,7 @@ def demo(out: Path) -> None:
     for fit in fit_tasks(study, split="size"):
         fit.save(study.fit_folder(fit.task))
         click.echo(describe(fit))
-    write_report(out / "report.html", study, found)
+    with progress("report", STEPS) as advance:
+        write_report(out / "report.html", study, found, on_step=lambda what: advance(what))
     click.echo(f"\nreport: {out / 'report.html'}   study: {study.root}")
     click.echo(f"next: benchcast status {study.root}")

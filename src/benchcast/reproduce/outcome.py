@@ -55,7 +55,7 @@ def plain(value: Any) -> Any:
 
 
 def write_outcome(outcome: Outcome, folder: Path) -> list[Path]:
-    """Write NAME.json and every figure as PNG and SVG; returns what was written."""
+    """Write NAME.json and every figure as PNG, SVG and PDF; returns what was written."""
     written = [folder / f"{outcome.name}.json"]
     write_text(written[0], json.dumps(plain(outcome.numbers), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     for ending, figure in outcome.figures.items():
@@ -63,8 +63,8 @@ def write_outcome(outcome: Outcome, folder: Path) -> list[Path]:
     return written
 
 
-def write_figure(figure: Figure, stem: Path, *, kinds: Sequence[str] = ("png", "svg")) -> list[Path]:
-    """One figure as PNG and SVG, or in the kinds given; html works without network."""
+def write_figure(figure: Figure, stem: Path, *, kinds: Sequence[str] = ("png", "svg", "pdf")) -> list[Path]:
+    """One figure as PNG, SVG and PDF, or in the kinds given; html works without network."""
     import vl_convert
 
     spec = plain(figure)
@@ -75,6 +75,8 @@ def write_figure(figure: Figure, stem: Path, *, kinds: Sequence[str] = ("png", "
             write_whole(path, partial(_write_bytes, blob=shrink(vl_convert.vegalite_to_png(spec, scale=SCALE))))
         elif kind == "html":
             write_text(path, vl_convert.vegalite_to_html(spec, bundle=True))
+        elif kind == "pdf":
+            write_whole(path, partial(_write_bytes, blob=vl_convert.vegalite_to_pdf(spec)))
         else:
             write_text(path, vl_convert.vegalite_to_svg(spec))
         written.append(path)

@@ -1,0 +1,179 @@
+"""`explain`: which tokens a forecast rests on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from benchcast.cli.data import STUDY
+from benchcast.cli.output import number, print_json, print_table, progress
+from benchcast.cli.show import page_path
+
+if TYPE_CHECKING:
+    from benchcast.explain import Explanation
+    from benchcast.fits import Fit
+    from benchcast.records import Floats
+    from benchcast.store import Study
+
+LISTED = 10  # most and least salient tokens that are printed
+
+
+@click.command()
+@STUDY
+@click.option("--task", "task_name", required=True, help="A task of study.toml.")
+@click.option("--text", "text_id", help="Id of a text. Default: the one of the greatest mean salience.")
+@click.option("--html", "html", type=click.Path(path_type=Path), help="Write the heat map of all texts to this file.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def explain(study: Path, task_name: str, text_id: str | None, html: Path | None, as_json: bool) -> None:
+    """Show which tokens a task's forecast rests on.
+
+    Prints one text with the salience of its tokens, the most and the least salient tokens of all texts in their
+    context, and the mean salience by source and kind. Uses the stored fit of the task, or makes one.
+
+    \b
+    benchcast explain study --task mmlu
+    benchcast explain study --task mmlu --text mmlu-17 --html mmlu.html
+    """
+    from benchcast.explain import find_text
+    from benchcast.store import Study
+
+    opened = Study.open(study)
+    opened.task(task_name)
+    index = None if text_id is None else find_text(opened.texts, text_id)
+    target = None if html is None else page_path(html)
+    with progress("reading the fit", 3) as advance:
+        fit = _stored_or_new(opened, task_name, advance)
+        explained, nats = _explain(opened, fit, advance)
+        index = explained.weightiest() if index is None else index
+        if target is not None:
+            advance(f"writing {target}")
+            _write(target, opened, explained, nats, index)
+    if as_json:
+        print_json(_as_json(explained, index, nats))
+        return
+    _print(explained, index, nats)
+    if target is not None:
+        click.echo(f"heat map: {target}")
+
+
+def _stored_or_new(study: Study, task: str, advance: Any) -> Fit:
+    """The fit in the study if it belongs to its texts, else a new one that is not stored."""
+    from benchcast.errors import InputError
+    from benchcast.fits import load
+    from benchcast.fitting import fit
+
+    if task in study.fitted_tasks():
+        stored = load(study.fit_folder(task))
+        if not stored.core.reads_losses:
+            raise InputError(
+                f"{task}: the stored fit is by {stored.core.method}, which reads no tokens; "
+                f"fit again with `benchcast fit {study.root} --task {task}`"
+            )
+        if stored.texts.digest == study.texts.digest:
+            return stored
+        click.echo(f"{task}: the stored fit is of other texts; fitting again", err=True)
+    advance("fitting salience")
+    return fit(study, task)
+
+
+def _explain(study: Study, fit: Fit, advance: Any) -> tuple[Explanation, dict[str, Floats]]:
+    """The fit's salience on tokens as they are shown, and each family's mean losses there."""
+    from benchcast.align import align_models
+    from benchcast.explain import explain as weigh
+    from benchcast.explain import family_losses, make_units
+    from benchcast.folds import family_names
+
+    advance("reading losses")
+    units = make_units(fit.texts, fit.edges)
+    names = study.models_with_losses()
+    nats = align_models([study.losses(m) for m in names], fit.edges, fit.texts)
+    families = [str(f) for f in family_names(study.infos(names))]
+    return weigh(fit.task, fit.core.method, units, fit.salience, fit.supported), family_losses(nats, families, units)
+
+
+def _write(path: Path, study: Study, explained: Explanation, nats: dict[str, Floats], index: int) -> None:
+    from benchcast.report import write_heat_map
+
+    write_heat_map(path, study, explained, nats, open_at=index)
+
+
+def _quote(explained: Explanation, i: int) -> dict[str, Any]:
+    from benchcast.cells import null
+    from benchcast.glyphs import KINDS
+
+    units = explained.units
+    before, token, after = units.context(i)
+    text = units.texts.texts[units.text[i]]
+    return {
+        "text": text.id,
+        "source": text.source,
+        "token": token,
+        "salience": null(float(explained.salience[i])),
+        "kind": KINDS[units.kind[i]],
+        "part": "answer" if units.answer[i] else "prompt",
+        "before": before,
+        "after": after,
+    }
+
+
+def _least(explained: Explanation, nats: dict[str, Floats]) -> list[int]:
+    import numpy as np
+
+    return explained.least(LISTED, np.mean(list(nats.values()), axis=0))
+
+
+def _as_json(explained: Explanation, index: int, nats: dict[str, Floats]) -> dict[str, Any]:
+    from benchcast.cells import null
+
+    own = explained.units.of_text(index)
+    keys = ("token", "salience", "kind", "part")
+    tokens = [{k: v for k, v in _quote(explained, i).items() if k in keys} for i in range(own.start, own.stop)]
+    return {
+        "task": explained.task,
+        "method": explained.method,
+        "unit": "times the mean salience of all tokens",
+        "text": {"id": explained.units.texts.texts[index].id, "tokens": tokens},
+        "most": [_quote(explained, i) for i in explained.most(LISTED)],
+        "least": [_quote(explained, i) for i in _least(explained, nats)],
+        "by_source": [{k: null(v) for k, v in row.items()} for row in explained.by_source()],
+        "by_kind": [{k: null(v) for k, v in row.items()} for row in explained.by_kind()],
+    }
+
+
+def _print(explained: Explanation, index: int, nats: dict[str, Floats]) -> None:
+    from rich.console import Console
+
+    from benchcast.cli.heatmap import print_heat_map
+    from benchcast.glyphs import visible
+
+    units = explained.units
+    own, text = units.of_text(index), units.texts.texts[index]
+    click.echo(f"{visible(explained.task)} by {explained.method}, text {visible(text.id)} ({visible(text.source)})\n")
+    tokens = [(units.shown(i), float(explained.salience[i])) for i in range(own.start, own.stop)]
+    print_heat_map(tokens, Console(highlight=False))
+    for title, chosen in (("most", explained.most(LISTED)), ("least", _least(explained, nats))):
+        quotes = [_quote(explained, i) for i in chosen]
+        rows = [
+            (
+                number(q["salience"], ".2f"),
+                visible(q["text"]),
+                f"{visible(q['before'])}[{visible(q['token'])}]{visible(q['after'])}",
+            )
+            for q in quotes
+        ]
+        click.echo()
+        print_table(("× mean", "text", "in context"), rows, title=f"{title} salient tokens", left=(1, 2))
+    for title, groups in (("source", explained.by_source()), ("kind of token", explained.by_kind())):
+        table = [
+            (
+                visible(r["name"]),
+                f"{r['tokens']}",
+                *(number(r[k], ".2f") for k in ("mean", "prompt", "answer")),
+                f"{r['share']:.0%}",
+            )
+            for r in groups
+        ]
+        click.echo()
+        print_table((title, "tokens", "mean salience", "prompts", "answers", "share of all"), table)

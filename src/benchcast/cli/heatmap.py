@@ -1,0 +1,109 @@
+"""A text in the terminal with the salience of its tokens: in colours, or with marks where there are none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from benchcast.glyphs import LINE, has_right_to_left, visible
+
+LEVELS = (1.0, 3.0, 10.0, 30.0)  # times the mean salience; each is a darker colour and a stronger mark
+MARKS = " .:*#"
+WARM = ("", "on #fdf0d5", "on #f9d98f", "on #f2b53c", "on #d97706")
+COLD = ("", "on #dbeafe", "on #a5c8f5", "on #5d9be3", "on #1f6fc4")
+
+
+@dataclass(frozen=True, slots=True)
+class Shade:
+    """A token as it is printed."""
+
+    shown: str
+    level: int  # 0 to 4; negative where a greater loss raises the forecast
+
+    @property
+    def style(self) -> str:
+        """Colours, with dark letters on them whatever the terminal's own are."""
+        ground = (COLD if self.level < 0 else WARM)[abs(self.level)]
+        return f"black {ground}" if ground else ""
+
+    @property
+    def mark(self) -> str:
+        """The sign below or around the token."""
+        return "-" if self.level < 0 else MARKS[self.level]
+
+
+def level_of(salience: float) -> int:
+    """How many of LEVELS a salience reaches, with its sign; 0 where there is none."""
+    if salience != salience:
+        return 0
+    steps = sum(abs(salience) >= least for least in LEVELS)
+    return steps if salience > 0 else -steps
+
+
+def lines_of(shades: Sequence[Shade], width: int) -> Iterator[list[Shade]]:
+    """Tokens in lines no wider than the terminal; a line break in the text ends a line, a long token is cut."""
+    line: list[Shade] = []
+    used = 0
+    for shade in shades:
+        for piece in _pieces(shade.shown, width):
+            if line and used + cell_len(piece) > width:
+                yield line
+                line, used = [], 0
+            line.append(Shade(piece, shade.level))
+            used += cell_len(piece)
+            if piece.endswith(LINE):
+                yield line
+                line, used = [], 0
+    if line:
+        yield line
+
+
+def _pieces(shown: str, width: int) -> Iterator[str]:
+    """A token cut after line breaks and where it is wider than a line."""
+    piece, used = "", 0
+    for c in shown:
+        wide = cell_len(c)
+        if piece and used + wide > width:
+            yield piece
+            piece, used = "", 0
+        piece, used = piece + c, used + wide
+        if c == LINE:
+            yield piece
+            piece, used = "", 0
+    if piece:
+        yield piece
+
+
+def print_heat_map(tokens: Sequence[tuple[str, float]], console: Console) -> None:
+    """The text with its salience, and what the colours or marks mean.
+
+    Marks stand below their tokens; terminals turn right-to-left lines round, so there they stand around them.
+    """
+    shades = [Shade(visible(token), level_of(salience)) for token, salience in tokens]
+    coloured = console.color_system is not None and not console.no_color
+    for line in lines_of(shades, max(20, console.width - 1)):
+        words = "".join(s.shown for s in line)
+        if coloured:
+            console.print(Text.assemble(*((s.shown, s.style) for s in line)), soft_wrap=True)
+        elif has_right_to_left(words):
+            around = "".join(f"[{s.mark}{s.shown}]" if s.level else s.shown for s in line)
+            console.print(Text(around), soft_wrap=True)
+        else:
+            console.print(Text(words), soft_wrap=True)
+            marks = "".join(s.mark * cell_len(s.shown) for s in line).rstrip()
+            if marks:
+                console.print(Text(marks), soft_wrap=True)
+    console.print(_legend(coloured), soft_wrap=True)
+
+
+def _legend(coloured: bool) -> Text:
+    legend = Text("salience, times the mean: ")
+    for i, least in enumerate(LEVELS, start=1):
+        shade = Shade(f" {least:g}+ " if coloured else f"{MARKS[i]} {least:g}+", i)
+        legend.append(shade.shown, shade.style if coloured else "")
+        legend.append("  ")
+    return legend

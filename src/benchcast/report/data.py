@@ -1,0 +1,196 @@
+"""A comparison as plain values for the page: models, forecasts, laws and measures, one entry a figure.
+
+Models are columns of equal length; a task's and method's numbers are lists in the order of the models.
+Axes: M models (those compared, then those that have losses and no score), T tasks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchcast.align import align_models
+from benchcast.evaluate import Comparison
+from benchcast.evidence import Fold, TaskFit
+from benchcast.facts import Facts
+from benchcast.folds import family_names
+from benchcast.intervals import distance, interval
+from benchcast.records import Bools, Floats, Ints, ModelInfo
+from benchcast.store import Study
+
+DIGITS = 5  # significant digits of numbers in the page
+CURVE = 48  # points of a drawn law
+SHOWN_MEASURES = ("mse", "mae", "spearman", "coverage", "r2", "pairs", "width", "n_test")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The models of a page: those that were compared, and those that wait for a score."""
+
+    infos: list[ModelInfo]
+    nats: npt.NDArray[np.float32]  # M × N, 0 outside the common support
+    facts: Facts
+    fold: Ints  # which fold's fit forecasts each model
+    role: list[str]  # train, validation, test, or new
+    observed: Floats  # T × M, NaN where unknown
+    left_out: dict[str, str]  # model → why it cannot be forecast
+
+
+def rounded(values: npt.ArrayLike) -> list[Any]:
+    """Numbers for JSON: few digits, null for what cannot be said."""
+    return [_rounded(float(v)) for v in np.asarray(values, np.float64).ravel()]
+
+
+def _rounded(value: float) -> float | int | None:
+    if not math.isfinite(value):
+        return None
+    short = float(f"{value:.{DIGITS}g}")
+    return int(short) if short.is_integer() and abs(short) < 1e15 else short
+
+
+def show_models(study: Study, found: Comparison) -> Shown:
+    """Every model of the study that has losses, with the fold that may forecast it."""
+    evidence = found.evidence
+    infos = study.infos(evidence.models)
+    fold, role = _roles(found.folds, len(infos))
+    names = [m for m in study.models_with_losses() if m not in set(evidence.models)]
+    losses = [study.losses(m) for m in names]
+    rows = align_models(losses, evidence.tokens.edges, study.texts) if losses else evidence.nats[:0]
+    supported = evidence.tokens.supported
+    whole = [bool(np.isfinite(row[supported]).all()) for row in rows]
+    left_out = {
+        m: f"no loss on {1 - np.isfinite(row[supported]).mean():.1%} of the tokens that the others have"
+        for m, row, ok in zip(names, rows, whole, strict=True)
+        if not ok
+    }
+    new = study.infos([m for m, ok in zip(names, whole, strict=True) if ok])
+    rows = np.where(supported, rows[np.array(whole, bool)], np.float32(0))
+    families = [str(f) for f in evidence.families]
+    own_fold = [fold[families.index(f)] if f in families else 0 for f in family_names(new)]
+    unknown = np.full((len(found.tasks), len(new)), np.nan)
+    return Shown(
+        infos + new,
+        np.concatenate([evidence.nats, rows]).astype(np.float32, copy=False),
+        replace(Facts.of(infos + new, study.scores()), families=family_names(infos + new)),
+        np.array([*fold, *own_fold], np.int64),
+        [*role, *["new"] * len(new)],
+        np.concatenate([evidence.accuracy, unknown], axis=1),
+        left_out,
+    )
+
+
+def _roles(folds: Sequence[Fold], size: int) -> tuple[Ints, list[str]]:
+    """The fold that forecasts each model, the one that tests it where there is one, and its role there."""
+    fold = np.zeros(size, np.int64)
+    for i, f in enumerate(folds):
+        fold[f.test] = i
+    role = []
+    for m in range(size):
+        own = folds[fold[m]]
+        role.append("test" if own.test[m] else "validation" if own.validation[m] else "train" if own.train[m] else "")
+    return fold, role
+
+
+def model_columns(shown: Shown) -> dict[str, list[Any]]:
+    """What is known of the models."""
+    infos = shown.infos
+    return {
+        "model": [m.model for m in infos],
+        "family": [str(f) for f in family_names(infos)],
+        "params": rounded([m.params for m in infos]),
+        "tokens": rounded([m.tokens for m in infos]),
+        "flops": rounded(shown.facts.flops),
+        "role": shown.role,
+    }
+
+
+def forecasts(found: Comparison, shown: Shown, task: str, method: str) -> dict[str, Any]:
+    """Forecasts of all models by one method, each with its interval and where it lies beyond the training models."""
+    fits = found.fits[task, method]
+    size = len(shown.infos)
+    capability, forecast, low, high, far = (np.full(size, np.nan) for _ in range(5))
+    for i, fit in enumerate(fits):
+        rows: Bools = shown.fold == i
+        capability[rows] = fit.capability(shown.nats[rows], shown.facts.take(rows))
+        forecast[rows] = fit.law.accuracy(capability[rows])
+        low[rows], high[rows] = interval(fit, capability[rows], forecast[rows])
+        far[rows] = distance(fit, capability[rows]) * np.where(capability[rows] < fit.range[0], -1, 1)
+    return {
+        "forecast": rounded(forecast),
+        "low": rounded(low),
+        "high": rounded(high),
+        "capability": rounded(capability) if fits[0].reads else None,
+        "beyond": {int(i): _rounded(float(far[i])) for i in np.flatnonzero(far)},
+        "slope": _rounded(fits[0].law.slope),
+        "reads": list(fits[0].reads),
+        "intervals_from": fits[0].honest.kind,
+        "lacks": _lacks(fits, shown, np.isnan(forecast)),
+    }
+
+
+def _lacks(fits: Sequence[TaskFit], shown: Shown, rows: Bools) -> dict[int, str]:
+    """Why these models have no forecast."""
+    return {int(i): fits[shown.fold[i]].lacking(shown.facts.take(np.array([i]))) for i in np.flatnonzero(rows)}
+
+
+def law_curve(fit: TaskFit, capability: Floats) -> dict[str, Any] | None:
+    """The law and its band over the range of these capabilities; None where there is no law to draw."""
+    known = capability[np.isfinite(capability)]
+    if not len(known) or fit.law.failure or not fit.reads:
+        return None
+    low, high = float(known.min()), float(known.max())
+    log = low > 0 and fit.reads_losses  # half-trained models lie far out
+    x = np.geomspace(low, high, CURVE) if log else np.linspace(low, high, CURVE)
+    accuracy = fit.law.accuracy(x)
+    bottom, top = interval(fit, x, accuracy)
+    return {
+        "log": log,
+        "capability": rounded(x),
+        "accuracy": rounded(accuracy),
+        "low": rounded(bottom),
+        "high": rounded(top),
+    }
+
+
+def first_fold_points(found: Comparison, shown: Shown, task: str, method: str) -> dict[str, Any] | None:
+    """Capabilities of all models under the first fold's fit, with its law: what the figure of laws draws."""
+    fit = found.fits[task, method][0]
+    capability = fit.capability(shown.nats, shown.facts) if fit.reads else np.full(len(shown.infos), np.nan)
+    scored = np.isfinite(shown.observed[found.tasks.index(task)])
+    curve = law_curve(fit, capability[scored])
+    return None if curve is None else {"points": rounded(capability), **curve}
+
+
+def comparison_data(found: Comparison, shown: Shown) -> dict[str, Any]:
+    """All that the page says of methods, tasks and models."""
+    evidence = found.evidence
+    return {
+        "split": found.split,
+        "methods": list(found.methods),
+        "tasks": [
+            {
+                "name": task.name,
+                "chance": _rounded(task.chance),
+                "sources": list(task.sources),
+                "noise": _rounded(found.noise[task.name]),
+                "observed": rounded(shown.observed[t]),
+                "measures": {m: _measures(found, task.name, m) for m in found.methods},
+                "forecasts": {m: forecasts(found, shown, task.name, m) for m in found.methods},
+                "laws": {m: first_fold_points(found, shown, task.name, m) for m in found.methods},
+            }
+            for t, task in enumerate(evidence.tasks)
+        ],
+        "models": model_columns(shown),
+        "first_fold_role": _roles(found.folds[:1], len(evidence.models))[1]
+        + ["new"] * (len(shown.infos) - len(evidence.models)),
+    }
+
+
+def _measures(found: Comparison, task: str, method: str) -> dict[str, Any]:
+    measured = found.measures(task, method)
+    return {k: _rounded(measured[k]) for k in SHOWN_MEASURES}

@@ -1,0 +1,180 @@
+"""The page's figures as Vega-Lite specifications: one function a figure, its data named and filled in by the page.
+
+Colours are CSS variables of the page (`--c0` …, `--ink`), so that light, dark and print need no second drawing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+
+from benchcast.plots import COLOURS, ROLES
+
+# The same hues, lighter where they would drown in a dark page.
+DARK_COLOURS = [
+    "#4FA3DB",
+    "#F07F3C",
+    "#2DBE93",
+    "#E29CC3",
+    "#F0B52E",
+    "#8CCDF5",
+    "#C7A85A",
+    "#A892DC",
+    "#EE6B73",
+    "#B5B5B5",
+]
+SHARE = alt.Axis(format=".0%", tickCount=5, grid=True)
+ACROSS = "{across}"  # the page puts the name of the axis here
+Figure = dict[str, Any]
+
+
+def page_style(chart: Any) -> Figure:
+    """The style of the page, and plain JSON."""
+    text = {"labelColor": "var(--dim)", "titleColor": "var(--ink)", "labelFontSize": 11, "titleFontSize": 12}
+    styled = (
+        chart.configure(background="transparent", font="system-ui, sans-serif", padding=4)
+        .configure_axis(
+            gridColor="var(--line)",
+            domainColor="var(--line)",
+            tickColor="var(--line)",
+            titleFontWeight="normal",
+            titlePadding=6,
+            **text,
+        )
+        .configure_legend(symbolOpacity=1, titleFontWeight="normal", **text)
+        .configure_title(fontSize=13, anchor="start", color="var(--ink)")
+        .configure_view(stroke="var(--line)")
+    )
+    return dict(styled.to_dict())
+
+
+def family_colour(families: Sequence[str]) -> Any:
+    """Colours of families; the page shows the legend itself. Past ten families colours come round again, hollow."""
+    names = [f"var(--c{i % len(COLOURS)})" for i in range(len(families))]
+    return alt.Color("family:N", legend=None, scale=alt.Scale(domain=list(families), range=names))
+
+
+def _named(name: str) -> Any:
+    return alt.Chart(alt.NamedData(name))
+
+
+def _hollow() -> Any:
+    """Filled, or an outline for families whose colour comes round a second time."""
+    return alt.FillOpacity("hollow:Q", legend=None, scale=alt.Scale(domain=[0, 1], range=[0.85, 0]))
+
+
+def _tips(*extra: Any) -> list[Any]:
+    return [
+        alt.Tooltip("model:N"),
+        alt.Tooltip("family:N"),
+        alt.Tooltip("role:N", title="used for"),
+        *extra,
+        alt.Tooltip("observed:Q", title="observed", format=".1%"),
+        alt.Tooltip("forecast:Q", title="forecast", format=".1%"),
+        alt.Tooltip("interval:N", title="90% interval"),
+    ]
+
+
+def forecast_figure(families: Sequence[str], *, height: int, dots: int) -> Figure:
+    """Forecast against observed score with intervals (figure 7); the line is a perfect forecast."""
+    ends = alt.Scale(domainMin={"expr": "bottom"}, domainMax={"expr": "top"}, nice=False, zero=False)
+    x = alt.X("observed:Q", title="observed", scale=ends, axis=SHARE)
+    y = alt.Y("forecast:Q", title="forecast", scale=ends, axis=SHARE)
+    ideal = _named("ideal").mark_line(color="var(--dim)", strokeDash=[4, 3], strokeWidth=1).encode(x=x, y=y)
+    base = _named("points")
+    bars = base.mark_rule(opacity=0.28, strokeWidth=1.4).encode(
+        x=x, y=alt.Y("low:Q"), y2="high:Q", color=family_colour(families)
+    )
+    points = base.mark_point(filled=True, size=dots, strokeWidth=1.2).encode(
+        x=x, y=y, color=family_colour(families), fillOpacity=_hollow(), tooltip=_tips()
+    )
+    chart = alt.layer(ideal, bars, points).properties(width="container", height=height)
+    return page_style(chart.add_params(alt.param("bottom", value=0), alt.param("top", value=1)))
+
+
+def law_figure(families: Sequence[str], *, log: bool, height: int, band: bool = True) -> Figure:
+    """Capability against accuracy with the fitted law and its band (figures 4 and 6)."""
+    scale = alt.Scale(type="log", nice=False, padding=8) if log else alt.Scale(zero=False, nice=False, padding=8)
+    axis = alt.Axis(format="~g", tickCount=6)
+    x = alt.X("capability:Q", title=ACROSS, scale=scale, axis=axis)
+    y = alt.Y("accuracy:Q", title="accuracy", scale=alt.Scale(zero=False, nice=True, clamp=True), axis=SHARE)
+    curve = _named("curve")
+    line = curve.mark_line(color="var(--ink)", strokeWidth=1.6).encode(x=x, y=y)
+    dots = (
+        _named("points")
+        .mark_point(filled=True, strokeWidth=1.2)
+        .encode(
+            x=x,
+            y=y,
+            color=family_colour(families),
+            shape=alt.Shape("role:N", legend=None, scale=alt.Scale(domain=list(ROLES), range=list(ROLES.values()))),
+            size=alt.Size("params:Q", legend=None, scale=alt.Scale(type="log", range=[28, 190])),
+            fillOpacity=_hollow(),
+            tooltip=_tips(
+                alt.Tooltip("size:N", title="parameters"),
+                alt.Tooltip("capability:Q", title="weighted loss", format=".4g"),
+            ),
+        )
+    )
+    layers = [line, dots]
+    if band:
+        area = curve.mark_area(opacity=0.13, color="var(--ink)").encode(x=x, y=alt.Y("low:Q"), y2="high:Q")
+        layers = [area, *layers]
+    chart = alt.layer(*layers).properties(width="container", height=height)
+    return page_style(chart)
+
+
+def _error_axis(title: str) -> Any:
+    axis = alt.Axis(format="~e", tickCount=4, labelExpr="replace(datum.label, '+', '')", grid=False)
+    return alt.Y("mse:Q", title=title, scale=alt.Scale(type="log", nice=False, padding=8), axis=axis)
+
+
+def steps_figure(*, height: int) -> Figure:
+    """Error of training, validation and test models by step; the rule is where the slider stands (figure 6)."""
+    roles = list(ROLES)
+    colour = alt.Color(
+        "role:N",
+        title="models",
+        scale=alt.Scale(domain=roles, range=["var(--c0)", "var(--c4)", "var(--c1)"]),
+        legend=alt.Legend(orient="top"),
+    )
+    dash = alt.StrokeDash(
+        "role:N",
+        title="models",
+        scale=alt.Scale(domain=roles, range=[[1, 0], [5, 3], [2, 2]]),
+        legend=alt.Legend(orient="top"),
+    )
+    x = alt.X("step:Q", title="step of Algorithm 2", axis=alt.Axis(tickCount=6))
+    lines = (
+        _named("errors")
+        .mark_line(strokeWidth=2)
+        .encode(x=x, y=_error_axis("squared error"), color=colour, strokeDash=dash)
+    )
+    now = _named("now").mark_rule(color="var(--ink)", strokeWidth=1.2).encode(x=x)
+    return page_style(alt.layer(lines, now).properties(width="container", height=height))
+
+
+def sources_figure(methods: Sequence[str], *, height: int) -> Figure:
+    """Error by how many sources the texts come from: each draw a dot, their mean a line (figure 8)."""
+    names = [f"var(--c{i})" for i in range(len(methods))]
+    colour = alt.Color(
+        "method:N", title=None, scale=alt.Scale(domain=list(methods), range=names), legend=alt.Legend(orient="top")
+    )
+    shapes = alt.Scale(domain=list(methods), range=["circle", "square"][: len(methods)])
+    shape = alt.Shape("method:N", title=None, scale=shapes, legend=alt.Legend(orient="top"))
+    axis = alt.Axis(format="d", tickMinStep=1, tickCount=8)
+    x = alt.X("sources:Q", title="sources of texts", scale=alt.Scale(zero=False, nice=False, padding=14), axis=axis)
+    tips = [
+        alt.Tooltip("method:N"),
+        alt.Tooltip("chosen:N", title="texts of"),
+        alt.Tooltip("mse:Q", title="squared error", format=".2e"),
+    ]
+    dots = (
+        _named("rows")
+        .mark_point(filled=True, size=46, opacity=0.55)
+        .encode(x=x, y=_error_axis("squared error on held-out models"), color=colour, shape=shape, tooltip=tips)
+    )
+    line = _named("means").mark_line(strokeWidth=2).encode(x=x, y=_error_axis(""), color=colour)
+    return page_style(alt.layer(dots, line).properties(width="container", height=height))

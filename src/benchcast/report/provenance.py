@@ -1,0 +1,65 @@
+"""Where a report's numbers come from, and what was left out of them."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import benchcast
+from benchcast.evaluate import Comparison
+from benchcast.report.data import Shown
+from benchcast.store import Study
+
+LIBRARIES = ("numpy", "scipy", "pyarrow", "altair")
+TABLES = ("study.toml", "texts.jsonl", "models.csv", "scores.csv")
+SPLITS = {
+    "column": "as the column `split` of models.csv says",
+    "size": "per family by parameters: the largest size tests, the second largest validates, the rest train",
+    "family": "each family in turn is held out; nothing of it is seen before",
+}
+
+
+def provenance(study: Study, found: Comparison, shown: Shown) -> dict[str, Any]:
+    """Facts in the order they are shown, files with their hashes, and what was left out with the reason."""
+    evidence, tokens = found.evidence, found.evidence.tokens
+    roles = {r: shown.role.count(r) for r in ("train", "validation", "test", "new") if shown.role.count(r)}
+    folds = f"; {len(found.folds)} folds" if len(found.folds) > 1 else ""
+    facts = {
+        "benchcast": benchcast.__version__,
+        "Python and libraries": ", ".join(
+            [f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in LIBRARIES)]
+        ),
+        "texts": f"{len(study.texts)} of {len(study.texts.sources)} sources, hash {study.texts.digest}",
+        "scorer": evidence.features.scorer if evidence.features else "none: words are the reference tokens",
+        "reference tokens": f"{len(tokens.supported)}, of which {int(tokens.supported.sum())} have a loss "
+        "from every model and count",
+        "models": f"{len(evidence.models)} of {len(np.unique(evidence.families))} families; "
+        + ", ".join(f"{n} {role}" for role, n in roles.items()),
+        "split": f"{found.split}: {SPLITS[found.split]}{folds}",
+        "seed": str(study.seed),
+        "made from losses by": "; ".join(_backends(study, evidence.models[:1])) or "unknown",
+    }
+    return {
+        "facts": facts,
+        "files": {name: _hash(study.root / name) for name in TABLES if (study.root / name).is_file()},
+        "left_out": {**found.left_out, **shown.left_out, **_without_losses(study)},
+    }
+
+
+def _hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+def _without_losses(study: Study) -> dict[str, str]:
+    there = set(study.models_with_losses())
+    return {m.model: "no losses" for m in study.models() if m.model not in there}
+
+
+def _backends(study: Study, models: tuple[str, ...]) -> list[str]:
+    about = [study.losses(m).about for m in models]
+    return [", ".join(f"{k} {v}" for k, v in a.items()) for a in about if a]

@@ -1,0 +1,49 @@
+"""Does it help to take texts from several sources? Refits on some of the sources, by fast methods (figure 8).
+
+`ridge` learns weights in closed form, a fraction of a second a fit; `all-token` weighs every token alike. Where the
+first gains from more sources and the second does not, learning what to listen to is what makes more texts useful.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from benchcast.evaluate import Comparison
+from benchcast.methods import METHODS
+from benchcast.records import TextSet
+from benchcast.report.data import rounded
+from benchcast.reproduce.desk import held_out_errors, restrict
+from benchcast.reproduce.diversity import subsets
+
+FAST = ("ridge", "all-token")
+DRAWS = 4  # sets of sources per number of them
+
+
+def effect_of_sources(found: Comparison, texts: TextSet, seed: int) -> dict[str, Any] | None:
+    """Test error of every task from texts of some sources alone; None where there are fewer than two sources.
+
+    Only the first fold is fitted: this is about texts, not about models.
+    """
+    names = found.evidence.tokens.sources
+    methods = [m for m in FAST if m in found.methods]
+    if len(names) < 2 or not methods:
+        return None
+    rows = []
+    for size in range(1, len(names) + 1):
+        for chosen in subsets(names, size, DRAWS, seed):
+            rows += _errors(found, texts, methods, chosen)
+    return {"sources": list(names), "methods": methods, "rows": rows}
+
+
+def _errors(found: Comparison, texts: TextSet, methods: Sequence[str], chosen: Sequence[str]) -> list[dict[str, Any]]:
+    tokens = found.evidence.tokens
+    keep = tokens.of_sources(chosen)
+    if not (keep & tokens.supported).any():
+        return []
+    evidence, fold = restrict(found.evidence, keep, texts), found.folds[0]
+    made = []
+    for method in methods:
+        errors = held_out_errors(evidence, fold, METHODS[method](evidence, [fold])[0])
+        made.append({"method": method, "sources": len(chosen), "chosen": list(chosen), "mse": rounded(errors)})
+    return made

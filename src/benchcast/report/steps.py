@@ -1,0 +1,52 @@
+"""The convergence of Algorithm 2 for the page: capabilities, laws and errors, step by step (figure 6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from benchcast.evaluate import Comparison
+from benchcast.law import SigmoidLaw
+from benchcast.records import Floats
+from benchcast.report.data import rounded
+
+METHOD = "paper"
+CURVE = 32
+
+
+def convergence(found: Comparison, task: str) -> dict[str, Any] | None:
+    """What the slider moves through; None where the method was not tried."""
+    if (task, METHOD) not in found.fits:
+        return None
+    fit, fold, t = found.fits[task, METHOD][0], found.folds[0], found.tasks.index(task)
+    history, observed = fit.history, found.evidence.accuracy[t]
+    laws = [
+        SigmoidLaw(float(a), float(b), fit.task.chance)
+        for a, b in zip(history["slope"], history["offset"], strict=True)
+    ]
+    known = np.isfinite(observed)
+    return {
+        "step": [int(s) for s in history["step"]],
+        "chosen": int(fit.notes["best_step"]),
+        "capability": [rounded(c) for c in history["capability"]],
+        "curves": [_curve(law, c[known]) for law, c in zip(laws, history["capability"], strict=True)],
+        "train": rounded(history["train_mse"]),
+        "validation": rounded(history["validation_mse"]),
+        "test": rounded(
+            [
+                _error(law, c[known & fold.test], observed[known & fold.test])
+                for law, c in zip(laws, history["capability"], strict=True)
+            ]
+        ),
+    }
+
+
+def _error(law: SigmoidLaw, capability: Floats, observed: Floats) -> float:
+    return float(np.mean((law.accuracy(capability) - observed) ** 2)) if len(observed) else float("nan")
+
+
+def _curve(law: SigmoidLaw, capability: Floats) -> dict[str, Any]:
+    low, high = float(capability.min()), float(capability.max())
+    x = np.geomspace(low, high, CURVE) if low > 0 else np.linspace(low, high, CURVE)
+    return {"capability": rounded(x), "accuracy": rounded(law.accuracy(x))}

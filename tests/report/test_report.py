@@ -1,0 +1,245 @@
+"""What the page is told: plain values that agree with the comparison, packed small, and escaped."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchcast.evaluate import compare
+from benchcast.explain import explain, make_units
+from benchcast.fitting import fit
+from benchcast.planted import Plan, plant, write_study
+from benchcast.records import ModelInfo, Text, TextSet
+from benchcast.report import report_data, write_report
+from benchcast.report.data import rounded, show_models
+from benchcast.report.heat import STEPS, choose_texts, heat_data
+from benchcast.report.page import embed
+from benchcast.report.sources import effect_of_sources
+from benchcast.store import Study
+
+
+@pytest.fixture(scope="module")
+def opened(planted_folder) -> Study:
+    return Study.open(planted_folder)
+
+
+@pytest.fixture(scope="module")
+def found(opened):
+    return compare(opened)
+
+
+@pytest.fixture(scope="module")
+def data(opened, found):
+    return report_data(opened, found)
+
+
+def test_numbers_of_the_page_are_those_of_the_comparison(data, found):
+    for task in data["tasks"]:
+        for method in data["methods"]:
+            held, made = found.held[task["name"], method], task["forecasts"][method]
+            rows = [data["models"]["model"].index(m) for m in held.models]
+            assert all(data["models"]["role"][i] == "test" for i in rows)
+            for key in ("forecast", "low", "high"):
+                assert [made[key][i] for i in rows] == pytest.approx(getattr(held, key).tolist(), rel=1e-4, abs=1e-9)
+            assert task["measures"][method]["mse"] == pytest.approx(
+                found.measures(task["name"], method)["mse"], rel=1e-4
+            )
+
+
+def test_the_law_is_drawn_over_all_points(data):
+    for task in data["tasks"]:
+        law = task["laws"]["salience"]
+        points = [p for p in law["points"] if p is not None]
+        assert law["capability"][0] == pytest.approx(min(points), rel=1e-4)
+        assert law["capability"][-1] == pytest.approx(max(points), rel=1e-4)
+        assert all(a >= b for a, b in zip(law["accuracy"], law["accuracy"][1:], strict=False)), (
+            "more loss, less accuracy"
+        )
+        assert all(x <= a <= y for x, a, y in zip(law["low"], law["accuracy"], law["high"], strict=True))
+        assert task["laws"]["constant"] is None
+
+
+def test_by_family_every_model_is_forecast_by_the_fold_that_had_not_seen_it(opened):
+    made = compare(opened, split="family", methods=("label-token", "constant"))
+    shown = show_models(opened, made)
+    assert set(shown.role) == {"test"}
+    for m, fold in enumerate(shown.fold):
+        assert made.folds[fold].test[m]
+
+
+def test_a_model_without_a_score_is_forecast_too(study, world):
+    """The very question: what will it score?"""
+    name = world.losses[-1].model
+    rows = (study.root / "scores.csv").read_text().splitlines()
+    (study.root / "scores.csv").write_text("\n".join(r for r in rows if not r.startswith(f"{name},")) + "\n")
+    study.add_models([ModelInfo("only-a-row", "family0")])
+    made = compare(study, methods=("label-token", "all-token"))
+    page = report_data(study, made)
+    i = page["models"]["model"].index(name)
+    assert page["models"]["role"][i] == "new"
+    assert page["tasks"][0]["observed"][i] is None
+    own = fit(study, "task0", method="label-token", split="size").predict(study.losses(name))
+    made_of = page["tasks"][0]["forecasts"]["label-token"]
+    assert made_of["forecast"][i] == pytest.approx(own.accuracy, rel=1e-4)
+    assert (made_of["low"][i], made_of["high"][i]) == pytest.approx((own.low, own.high), rel=1e-4)
+    assert page["provenance"]["left_out"]["only-a-row"] == "no losses"
+
+
+def test_a_model_that_lacks_losses_is_left_out_with_the_reason(study, world):
+    whole = world.losses[0]
+    holes = whole.nats.copy()
+    holes[:5] = np.nan
+    study.add_losses([replace(whole, model="holes", nats=holes)])
+    shown = show_models(study, compare(study, methods=("all-token",)))
+    assert "holes" not in [m.model for m in shown.infos]
+    assert re.match(r"no loss on \d+\.\d% of the tokens", shown.left_out["holes"])
+
+
+def test_convergence_keeps_every_shot_and_ends_where_the_errors_say(data, found):
+    steps = data["steps"][0]
+    assert steps["step"][0] == 0
+    assert len(steps["capability"]) == len(steps["curves"]) == len(steps["test"]) == len(steps["step"])
+    assert steps["train"][-1] < steps["train"][0]
+    assert steps["chosen"] == found.fits["task0", "paper"][0].notes["best_step"]
+
+
+def test_all_sources_together_give_the_error_of_the_comparison(opened, found):
+    made = effect_of_sources(found, opened.texts, opened.seed)
+    whole = [r for r in made["rows"] if r["sources"] == len(made["sources"])]
+    assert [r["method"] for r in whole] == made["methods"] == ["ridge", "all-token"]
+    for r in whole:
+        for mse, task in zip(r["mse"], found.tasks, strict=True):
+            assert mse == pytest.approx(found.measures(task, r["method"])["mse"], rel=1e-3)
+
+
+def test_one_source_has_no_effect_to_show(tmp_path):
+    world = plant(Plan(seed=1, families=4, sizes=3, checkpoints=1, tasks=1, texts_per_source=4))
+    texts = TextSet.of([replace(t, source="one") for t in world.texts])
+    study = write_study(replace(world, texts=texts), tmp_path / "study")
+    made = compare(study, methods=("all-token",))
+    assert effect_of_sources(made, study.texts, 0) is None
+    page = report_data(study, made)
+    assert page["steps"] is None, "Algorithm 2 was not tried"
+    write_report(tmp_path / "report.html", study, made)
+    assert 'id="steps"' not in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+# ---- the heat map's data
+
+TEXTS = TextSet.of([Text("a", "x", "é👍🏽 ok"), Text("b", "x", "second one", 7), Text("c", "y", "third")])
+
+
+def unpack(packed: str, kind: str) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(packed), kind)
+
+
+def test_packed_salience_and_losses_come_back(data, found):
+    heat = data["heat"]
+    evidence = found.evidence
+    salience = found.fits["task0", "salience"][0].salience(evidence.nats[found.folds[0].seen])
+    packed = unpack(heat["salience"][0], "<i2") / STEPS * np.log1p(heat["reach"][0])
+    assert np.expm1(packed) == pytest.approx(salience / salience.mean(), rel=1e-3, abs=1e-3), "one unit a token here"
+    family = heat["families"][0]
+    mean = evidence.nats[evidence.families == family].mean(axis=0)
+    assert unpack(heat["losses"][0], "<u2") / 1000 == pytest.approx(mean, abs=6e-4)
+
+
+def test_texts_are_cut_as_a_browser_counts():
+    units = make_units(TEXTS, np.arange(TEXTS.starts[-1] + 1))
+    n = int(units.first[-1])
+    heat = heat_data([explain("t", "m", units, np.ones(n, np.float32), np.ones(n, bool))], {"f": np.ones(len(units))})
+    first = heat["texts"][0]
+    assert first["cuts"] == [1, 4, 1, 1, 1], "é, then an emoji of two pairs of surrogates"
+    assert first["answer"] is None
+    assert heat["texts"][1]["answer"] == 7
+    assert heat["together"] == {0: 2, 1: 8}
+    assert heat["merged"] == 2
+
+
+def test_a_missing_loss_stays_missing():
+    units = make_units(TEXTS, np.arange(TEXTS.starts[-1] + 1))
+    n = int(units.first[-1])
+    losses = np.ones(len(units))
+    losses[2] = np.nan
+    heat = heat_data([explain("t", "m", units, np.ones(n, np.float32), np.arange(n) > 1)], {"f": losses})
+    assert unpack(heat["salience"][0], "<i2")[0] == -32768
+    assert unpack(heat["losses"][0], "<u2")[2] == 65535
+
+
+def test_a_large_study_shows_texts_of_every_source_and_says_how_many_are_not_shown():
+    texts = TextSet.of([Text(f"{s}{i}", s, "word " * 10) for s in ("a", "b") for i in range(20)])
+    units = make_units(texts, np.arange(texts.starts[-1] + 1))
+    kept = choose_texts(units, 300)
+    assert kept == [0, 1, 2, 20, 21, 22]
+    assert choose_texts(units, 300, first=35) == [0, 1, 2, 20, 21, 22, 35]
+    assert choose_texts(units, 1) == [0], "one text at least"
+    assert choose_texts(units, 10**6) == list(range(40))
+
+
+# ---- the page
+
+
+def test_embedded_json_cannot_end_its_script():
+    evil = {"</script><script>": ["<!--", "\u2028", "&", 1.5, None]}
+    text = embed(evil)
+    assert "<" not in text
+    assert ">" not in text
+    assert "\u2028" not in text
+    assert json.loads(text) == evil
+    with pytest.raises(ValueError, match="JSON"):
+        embed(float("nan"))
+
+
+def test_numbers_are_short_and_never_nan():
+    assert rounded([1 / 3, 2.0, np.nan, np.inf, 1e-12, 123456.7]) == [0.33333, 2, None, None, 1e-12, 123460]
+
+
+def test_only_scripts_of_the_page_may_run_and_nothing_may_be_fetched(opened, found, tmp_path):
+    write_report(tmp_path / "report.html", opened, found)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page).group(1).replace("&#39;", "'")
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe-inline" not in policy.split("style-src")[0]
+    assert not re.search(r"<(?:link|img|iframe|object|script[^>]* src)", page.split("<script")[0])
+
+
+def test_every_control_of_the_page_has_a_name(opened, found, tmp_path):
+    write_report(tmp_path / "report.html", opened, found)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8").split('<script type="application/json"')[0]
+    labelled = set(re.findall(r'<label[^>]* for="([^"]+)"', page)) | {"theme"}
+    controls = re.findall(r'<(?:select|input)[^>]* id="([^"]+)"', page)
+    assert controls
+    assert set(controls) <= labelled
+
+
+def test_a_report_into_a_folder_is_refused_before_the_work(planted_folder, cli, tmp_path):
+    ran = cli("report", planted_folder, "-o", tmp_path)
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == f"error: {tmp_path}: a folder; name a file to write, such as {tmp_path / 'report.html'}\n"
+
+
+def test_explain_writes_a_page_of_its_own(study, cli, tmp_path):
+    page = tmp_path / "heat.html"
+    ran = cli("explain", study.root, "--task", "task0", "--text", "source1-2", "--html", page)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.endswith(f"heat map: {page}\n")
+    blob = re.search(r'id="data">(.*?)</script>', page.read_text(encoding="utf-8"), re.S).group(1)
+    heat = json.loads(blob)["heat"]
+    assert heat["texts"][heat["open"]]["id"] == "source1-2"
+    assert len(page.read_text(encoding="utf-8")) < 400_000, "no plotting library is needed"
+
+
+def test_a_study_without_features_or_compute_still_has_a_report(study, tmp_path):
+    shutil.rmtree(study.root / "features")
+    made = compare(study)
+    page = report_data(study, made)
+    assert page["steps"] is None
+    assert page["provenance"]["left_out"]["paper"] == "needs features of a scorer"
+    assert page["sources"]["methods"] == ["all-token"]
+    write_report(tmp_path / "report.html", study, made)

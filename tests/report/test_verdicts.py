@@ -1,0 +1,133 @@
+"""Sentences on worlds and forecasts whose truth is known."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchcast.evaluate import Comparison, Held, compare
+from benchcast.planted import Plan, plant, write_study
+from benchcast.report.verdicts import gain_over, headline, judge, points
+
+
+@pytest.fixture(scope="module")
+def found(planted_folder) -> Comparison:
+    from benchcast.store import Study
+
+    return compare(Study.open(planted_folder), methods=("salience", "label-token", "all-token", "constant"))
+
+
+def with_errors(found: Comparison, task: str, errors: dict[str, np.ndarray], half: float = 0.1) -> Comparison:
+    """The comparison with other forecasts: observed plus these errors, in an interval of this half width."""
+    held = dict(found.held)
+    for method, error in errors.items():
+        old = held[task, method]
+        forecast = old.observed + error
+        held[task, method] = replace(old, forecast=forecast, low=forecast - half, high=forecast + half)
+    return replace(found, held=held, noise=dict.fromkeys(found.tasks, math.nan))
+
+
+def spread(found: Comparison, task: str, size: float) -> np.ndarray:
+    """Errors of one size, first up, then down, so that no family leans."""
+    held = found.held[task, "salience"]
+    order = np.argsort(held.families, kind="stable")
+    error = np.empty(len(order))
+    error[order] = size * np.where(np.arange(len(order)) % 2, -1, 1)
+    return error
+
+
+def test_a_better_method_is_said_to_be_better_by_how_much(found):
+    even = {"salience": 0.01, "label-token": 0.02, "all-token": 0.04, "constant": 0.1}
+    made = with_errors(found, "task0", {m: spread(found, "task0", s) for m, s in even.items()})
+    said = judge(made, "task0")
+    assert (
+        said.good == f"Misses by 1.0 point on average over {len(made.held['task0', 'salience'].observed)} unseen models"
+    )
+    assert said.against == "with 4.0 times less squared error than label-token, the best baseline"
+    assert "the 90% intervals held 100% of the scores" in said.trust
+    assert said.sentence.endswith(".")
+    assert said.sentence.count(".") == 1 + said.sentence.count("1.0") + said.sentence.count("4.0"), "one sentence"
+
+
+def test_a_worse_method_is_said_to_be_worse_and_the_best_is_named(found):
+    sizes = {"salience": 0.01, "label-token": 0.02, "all-token": 0.03, "constant": 0.1}
+    made = with_errors(found, "task0", {m: spread(found, "task0", s) for m, s in sizes.items()})
+    assert judge(made, "task0", "all-token").against == (
+        "with 2.2 times more squared error than label-token, the best baseline, and salience did better still"
+    )
+    assert judge(made, "task0", "label-token").against == (
+        "with 2.2 times less squared error than all-token, the best baseline, yet salience did better"
+    )
+
+
+def test_equal_errors_are_not_called_a_gain(found):
+    sizes = {"salience": 0.0200, "label-token": 0.0203, "all-token": 0.03, "constant": 0.1}
+    made = with_errors(found, "task0", {m: spread(found, "task0", s) for m, s in sizes.items()})
+    assert judge(made, "task0").against == "no better and no worse than label-token, the best baseline"
+
+
+def test_a_family_that_leans_is_named_with_its_side(found):
+    error = spread(found, "task0", 0.01)
+    families = found.held["task0", "salience"].families
+    error[families == "family2"] = -0.08
+    said = judge(with_errors(found, "task0", {"salience": error}), "task0").trust
+    assert "least sure for family2 (8.0 points too low on average)" in said
+
+
+def test_intervals_that_fail_are_called_out(found):
+    made = with_errors(found, "task0", {"salience": spread(found, "task0", 0.05)}, half=0.01)
+    assert "do not trust the intervals: the 90% intervals held 0% of the scores" in judge(made, "task0").trust
+
+
+def test_errors_at_the_noise_floor_are_said_to_be_as_small_as_scores_allow(found):
+    made = with_errors(found, "task0", {"salience": spread(found, "task0", 0.02)})
+    assert "noise" not in judge(made, "task0").good
+    noisy = replace(made, noise=dict.fromkeys(made.tasks, 0.02**2))
+    assert "about as little as the noise of the scores allows" in judge(noisy, "task0").good
+
+
+def test_few_models_carry_no_claims(found):
+    def first_three(held: Held) -> Held:
+        cut = {k: getattr(held, k)[:3] for k in ("families", "observed", "forecast", "low", "high", "capability")}
+        return Held(held.models[:3], **cut)
+
+    made = replace(found, held={k: first_three(h) for k, h in found.held.items()})
+    assert "too few unseen models" in judge(made, "task0").trust
+    assert "least sure" not in judge(made, "task0").trust
+
+
+def test_no_forecast_is_said_plainly(found):
+    made = with_errors(found, "task0", {"salience": np.full(len(found.held["task0", "salience"].observed), np.nan)})
+    assert judge(made, "task0").sentence == "salience gives no forecast here."
+    assert headline(made).startswith(("label-token", "all-token", "salience")), "the others still have one"
+
+
+def test_models_beyond_the_training_range_are_counted(tmp_path):
+    """By size, the strongest models are held out: in an easy world some lie past everything learned from."""
+    world = plant(Plan(seed=5, families=6, sizes=3, checkpoints=1, tasks=1, texts_per_source=6, mixture=0.0))
+    made = compare(write_study(world, tmp_path / "study"), methods=("all-token",))
+    fit, evidence = made.fits["task0", "all-token"][0], made.evidence
+    beyond = fit.capability(evidence.nats[made.folds[0].test], evidence.flops[made.folds[0].test]) < fit.range[0]
+    assert beyond.sum() > 1, "the world is as planned"
+    assert f"{beyond.sum()} of the {len(beyond)} lie beyond" in judge(made, "task0", "all-token").trust
+
+
+def test_the_headline_names_the_method_with_most_wins(found):
+    sizes = {"salience": 0.01, "label-token": 0.02, "all-token": 0.04, "constant": 0.1}
+    made = found
+    for task in found.tasks:
+        made = with_errors(made, task, {m: spread(found, task, s) for m, s in sizes.items()})
+    assert headline(made) == (
+        "salience forecasts best here: least squared error on 2 of 2 tasks, and over all of them 16.0 times less "
+        "than forecasts from the mean loss of all tokens."
+    )
+    assert gain_over(made, "label-token", "all-token") == pytest.approx(4)
+    assert math.isnan(gain_over(made, "salience", "compute")), "it was not tried"
+
+
+def test_points_count_in_hundredths():
+    assert points(0.0123) == "1.2 points"
+    assert points(0.0101) == "1.0 point"
