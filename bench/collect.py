@@ -1,137 +1,193 @@
-"""Tokens per second and memory of `collect` on CPU, against the loops one would write by hand.
+"""Tokens per second and memory of `collect`, against the loops one would write by hand.
 
-    python bench/collect.py            SmolLM2-135M and Gemma-3-270M, all on the same texts in one run
+    python bench/collect.py                  SmolLM2-135M and Gemma-3-270M on CPU; models come through tests/collect
+    python bench/collect.py --device cuda    random models of 100M and 1B parameters; numpy, torch and transformers do
+    python bench/collect.py --tiny           random models of no size, to see that it runs
 
-Models come through tests/collect (fetched and converted once). Every row scores the same tokens.
+Every row of a table scores the same tokens, in one run; the loops take turns, and the best of their rounds counts.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import tempfile
-import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "collect"))
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-import convert
 import numpy as np
-import psutil
 import torch
 
+import loops
 from benchcast.backends.base import Settings
 from benchcast.backends.hf import HfBackend
-from benchcast.collect import collect
-from benchcast.records import Text, TextSet
-from benchcast.store import Study
+from benchcast.bounds import locate
+from benchcast.portions import Portion, score
 
 SENTENCE = "The committee met on Tuesday, and after a long debate it chose the second of the three plans. "
 CHINESE = "委员会星期二开会，经过长时间的讨论，选择了三个方案中的第二个。"
 CODE = "def mean(values):\n    total = sum(values)\n    return total / len(values)\n\n"
+SHIPPED = Path(__file__).resolve().parents[1] / "tests" / "zoo" / "shipped" / "ash-0.5M"
+HEADER = "| model | texts | what | tokens/s | collect is … times as fast | GFLOP/s | peak GiB above the model |"
 
 
-def texts(count: int) -> TextSet:
-    """English, Chinese and code of about 10 to 150 tokens."""
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A random model of the llama kind."""
+
+    name: str
+    width: int
+    layers: int
+    inner: int
+    words: int
+
+
+SIZES = (Size("random 100M", 768, 12, 2048, 32_000), Size("random 1B", 2048, 16, 5632, 128_256))
+TINY = (Size("random, tiny", 64, 2, 128, 2_000),)
+
+
+def texts(count: int, most: int) -> list[str]:
+    """English, Chinese and code; the longest has `most` sentences."""
     rng = np.random.default_rng(0)
-    parts = [(SENTENCE, CHINESE, CODE)[i % 3] * int(rng.integers(1, 6)) for i in range(count)]
-    return TextSet.of(Text(f"t{i}", "bench", f"{i}. {part}") for i, part in enumerate(parts))
+    kinds = (SENTENCE, CHINESE, CODE)
+    return [f"{i}. {kinds[i % 3] * int(rng.integers(1, most + 1))}" for i in range(count)]
 
 
-class Peak:
-    """Highest resident memory above what was there at the start."""
+@contextmanager
+def random_model(size: Size, dtype: str) -> Iterator[Path]:
+    """A folder with a random model and a real tokenizer, whose few words are among the model's many."""
+    from transformers import LlamaConfig, LlamaForCausalLM
 
-    def __enter__(self) -> Peak:
-        self._process = psutil.Process()
-        self._start = self.most = self._process.memory_info().rss
-        self._on = True
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-        return self
-
-    def _watch(self) -> None:
-        while self._on:
-            self.most = max(self.most, self._process.memory_info().rss)
-            time.sleep(0.01)
-
-    def __exit__(self, *_: object) -> None:
-        self._on = False
-        self._thread.join()
-
-    @property
-    def gib(self) -> float:
-        return (self.most - self._start) / 2**30
+    config = LlamaConfig(
+        vocab_size=size.words,
+        hidden_size=size.width,
+        intermediate_size=size.inner,
+        num_hidden_layers=size.layers,
+        num_attention_heads=max(1, size.width // 64),
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+        initializer_range=0.05,  # losses that differ from token to token
+    )
+    torch.manual_seed(0)
+    with tempfile.TemporaryDirectory() as name:
+        LlamaForCausalLM(config).to(getattr(torch, dtype)).save_pretrained(name)
+        for file in ("tokenizer.json", "tokenizer_config.json"):
+            (Path(name) / file).write_bytes((SHIPPED / file).read_bytes())
+        yield Path(name)
 
 
-def bare_batches(model: Any, sequences: list[list[int]], batch_tokens: int) -> None:
-    """A batched forward loop with full logits and nothing else but the loss."""
-    order = sorted(sequences, key=len, reverse=True)
-    while order:
-        size = max(1, batch_tokens // len(order[0]))
-        batch, order = order[:size], order[size:]
-        ids = torch.zeros((len(batch), len(batch[0])), dtype=torch.long)
-        for row, sequence in zip(ids, batch, strict=True):
-            row[: len(sequence)] = torch.tensor(sequence)
-        with torch.inference_mode():
-            logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
-            torch.log_softmax(logits.float(), -1).gather(-1, ids[:, 1:, None])
+def open_model(folder: Path, device: str, dtype: str = "float32", batch_size: int = 0) -> HfBackend:
+    backend = HfBackend(Settings({"pretrained": str(folder), "dtype": dtype}), device=device, batch_size=batch_size)
+    backend.score([[1, 2, 3]])  # loads the model, so that no row pays for it
+    return backend
 
 
-def one_at_a_time(model: Any, sequences: list[list[int]]) -> None:
-    """A forward pass a text, as a first script would do it."""
-    for sequence in sequences:
-        ids = torch.tensor([sequence])
-        with torch.inference_mode():
-            logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
-            torch.log_softmax(logits.float(), -1).gather(-1, ids[:, 1:, None])
+def encode(backend: HfBackend, chosen: list[str]) -> Portion:
+    ids = {i: tuple(locate(backend.vocabulary.tokenizer, text)[0]) for i, text in enumerate(chosen)}
+    return Portion("bench", {i: str(i) for i in ids}, ids)
 
 
-def timed(work: Callable[[], object]) -> tuple[float, float]:
-    """Seconds and peak GiB above the start."""
-    with Peak() as peak:
-        began = time.perf_counter()
-        work()
-        seconds = time.perf_counter() - began
-    return seconds, peak.gib
+def through_portions(backend: HfBackend, chosen: list[str]) -> dict[int, Any]:
+    """What collect does, from texts to checked numbers; nothing is stored."""
+    return {i: rows for part in score(backend, encode(backend, chosen)) for i, rows in part.rows.items()}
 
 
-def measure(name: str, folder: Path, count: int) -> None:
-    backend = HfBackend(Settings({"pretrained": str(folder)}), device="cpu")
-    chosen = texts(count)
-    sequences = [[*backend.vocabulary.prefix, *backend.vocabulary.tokenizer.encode(t.text)] for t in chosen]
-    tokens = sum(map(len, sequences))
-    backend.score([sequences[0]])  # loads the model, so that no row pays for it
-    rows: dict[str, Callable[[], object]] = {
-        "collect, to stored losses": lambda: _collect(backend, chosen),
-        "bare loop, same batches": lambda: bare_batches(backend._loaded, sequences, backend.batch_tokens),
-        "bare loop, one text at a time": lambda: one_at_a_time(backend._loaded, sequences),
-    }
-    best = {row: (float("inf"), 0.0) for row in rows}
-    for _ in range(2):
-        for row, work in rows.items():
-            seconds, gib = timed(work)
-            best[row] = (min(best[row][0], seconds), max(best[row][1], gib))
-    for row, (seconds, gib) in best.items():
-        speed = best["collect, to stored losses"][0] / seconds
-        print(f"| {name} | {row} | {tokens / seconds:,.0f} | {speed:.2f} | {gib:.2f} |")
+def to_study(backend: HfBackend, chosen: list[str]) -> None:
+    """All of collect, to a file of losses."""
+    from benchcast.collect import collect
+    from benchcast.records import Text, TextSet
+    from benchcast.store import Study
 
-
-def _collect(backend: HfBackend, chosen: TextSet) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        collect(Study.create(Path(folder) / "study", chosen), backend)
+        named = TextSet.of(Text(str(i), "bench", text) for i, text in enumerate(chosen))
+        collect(Study.create(Path(folder) / "study", named), backend)
+
+
+def compare(name: str, backend: HfBackend, chosen: list[str], ours: Callable[..., object], rounds: int) -> None:
+    """Print the rows of one model on some texts."""
+    model, prefix = backend._loaded, backend.vocabulary.prefix
+    sequences = [[*prefix, *ids] for ids in encode(backend, chosen).ids.values()]
+    batches = loops.batched(sequences, backend.batch_size, backend.batch_tokens)
+    rows = {
+        "collect": partial(ours, backend, chosen),
+        "bare loop, same batches": partial(loops.bare, model, batches),
+        "bare loop, one text at a time": partial(loops.bare, model, [[s] for s in sequences]),
+    }
+    best = loops.in_turn(rows, rounds, backend._loaded.device)
+    tokens, flops = sum(map(len, sequences)), loops.flops_per_token(model)
+    about = f"{len(chosen)} of {min(map(len, sequences))}–{max(map(len, sequences))} tokens"
+    for row, (seconds, gib) in best.items():
+        ratio, speed = seconds / best["collect"][0], tokens / seconds
+        print(f"| {name} | {about} | {row} | {speed:,.0f} | {ratio:.2f} | {flops * speed / 1e9:,.0f} | {gib:.2f} |")
+
+
+def check(name: str, folder: Path, device: str, chosen: list[str]) -> None:
+    """Print how far float32 losses are from the plainest loop, and from those of other batches."""
+    backend = open_model(folder, device)
+    auto = through_portions(backend, chosen)
+    few = sorted(auto, key=lambda i: len(auto[i]))[:6]
+    ids = encode(backend, chosen).ids
+    naive = {i: loops.token_by_token(backend._loaded, [*backend.vocabulary.prefix, *ids[i]]) for i in few}
+    apart = max(np.nanmax(np.abs(auto[i][-len(naive[i]) :] - naive[i])) for i in few)
+    spread = np.nanstd(np.concatenate(list(auto.values())))
+    print(f"{name}, float32: {apart:.1e} nats at most from one forward pass a token ({len(few)} texts);", end=" ")
+    print(f"losses spread by {spread:.2f}")
+    for size in (1, 7):
+        backend.batch_size, backend._fixed_batch = size, True
+        other = through_portions(backend, chosen)
+        apart = max(np.nanmax(np.abs(auto[i] - other[i])) for i in auto)
+        print(f"{name}, float32: {apart:.1e} nats at most from batches of {size}")
+
+
+def on_random_models(device: str, sizes: tuple[Size, ...], count: int, rounds: int) -> None:
+    for size in sizes:
+        for dtype in ("float32", "bfloat16"):
+            with random_model(size, dtype) as folder:
+                backend = open_model(folder, device, dtype)
+                compare(f"{size.name}, {dtype}", backend, texts(count, 4), through_portions, rounds)
+                del backend
+    print()
+    for size in sizes:
+        with random_model(size, "float32") as folder:
+            check(size.name, folder, device, texts(max(12, count // 8), 4))
+
+
+def on_real_models(rounds: int) -> None:
+    import convert
+
+    for name, folder in (("SmolLM2-135M", convert.smollm2()), ("Gemma-3-270M", convert.gemma())):
+        backend = open_model(folder, "cpu")
+        compare(name, backend, texts(24, 10), to_study, rounds)
+        compare(name, backend, texts(64, 1), to_study, rounds)
+        del backend
 
 
 def main() -> None:
-    print(f"{torch.get_num_threads()} threads, torch {torch.__version__}, float32\n")
-    print("| model | what | tokens/s | speed of it / collect | peak GiB above the model |")
-    print("|---|---|---|---|---|")
-    measure("SmolLM2-135M", convert.smollm2(), 24)
-    measure("Gemma-3-270M", convert.gemma(), 12)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--tiny", action="store_true", help="random models of no size, to see that it runs")
+    parser.add_argument("--rounds", type=int, default=3, help="how often the loops take their turns")
+    given = parser.parse_args()
+    torch.set_float32_matmul_precision("highest")  # no TF32
+    place = torch.cuda.get_device_name() if given.device == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    print(f"{place}, torch {torch.__version__}; products of matrices: {loops.peak(given.device)}\n")
+    print(HEADER + "\n" + "|---" * (HEADER.count("|") - 1) + "|")
+    if given.tiny:
+        on_random_models(given.device, TINY, 12, given.rounds)
+    elif given.device == "cpu":
+        on_real_models(given.rounds)
+    else:
+        on_random_models(given.device, SIZES, 256, given.rounds)
 
 
 if __name__ == "__main__":

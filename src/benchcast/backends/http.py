@@ -27,11 +27,15 @@ ROUTES = ("/v1/completions", "/completions", "/generate", "/v1")
 
 
 class BusyError(Exception):
-    """The server may answer if asked again; carries how long it wants to be left alone."""
+    """The server may answer if asked again; carries how long it wants to be left alone, 0 where it did not say."""
 
     def __init__(self, what: str, wait: float = 0.0) -> None:
         super().__init__(what)
         self.wait = wait
+
+
+class SilentError(InputError):
+    """The server gave no whole reply, however often it was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +64,18 @@ class Client:
         return self._patiently(route, json.dumps(body).encode())
 
     def get(self, route: str) -> dict[str, Any]:
-        """A small piece of information; empty where the server has none."""
+        """A small piece of information; empty where the server has none, an error where it is silent.
+
+        A server that is down must not be taken for one that has no version: what was scored is told by it.
+        """
         try:
-            return self._once(route, None)
-        except (BusyError, InputError):
+            return self._patiently(route, None)
+        except SilentError:
+            raise
+        except InputError:
             return {}
 
-    def _patiently(self, route: str, data: bytes) -> dict[str, Any]:
+    def _patiently(self, route: str, data: bytes | None) -> dict[str, Any]:
         last = ""
         for turn in range(self.tries):
             try:
@@ -76,7 +85,7 @@ class Client:
                 if turn + 1 < self.tries:
                     pause = FIRST_PAUSE * 2**turn * random.uniform(0.8, 1.2)
                     time.sleep(min(LONGEST_PAUSE, max(pause, error.wait)))
-        raise InputError(
+        raise SilentError(
             f"{self.base_url}{route}: no whole reply in {self.tries} tries, last: {last}; "
             "is the server up? (the same command goes on where it stopped)"
         )

@@ -141,6 +141,12 @@ def _sglang_info(client: Client) -> Reply:
     return client.get("/get_server_info") or client.get("/server_info")
 
 
+def _sglang_context(client: Client) -> int:
+    """The length that was set at its start, else the longest input."""
+    info = _sglang_info(client)
+    return int(info.get("context_length") or info.get("max_req_input_len") or 0)
+
+
 # ---- anything that echoes
 
 
@@ -186,7 +192,7 @@ DIALECTS = {
         _ask_sglang,
         _read_sglang,
         lambda c: str(_sglang_info(c).get("version") or ""),
-        lambda c: int(_sglang_info(c).get("context_length") or 0),
+        _sglang_context,
     ),
     "completions": Dialect("/v1/completions", _ask_echo, _read_echo, lambda c: "", _vllm_context),
 }

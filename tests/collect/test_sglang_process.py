@@ -1,0 +1,130 @@
+"""SGLang's native API, served by a process of its own with a real small model behind it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from benchcast.backends import open_backend
+from benchcast.backends.base import Settings
+from benchcast.backends.hf import HfBackend
+from benchcast.collect import collect
+from benchcast.errors import InputError
+from benchcast.records import Text, TextSet
+from benchcast.store import Study
+
+MODEL = Path(__file__).parents[1] / "zoo" / "shipped" / "ash-0.5M"
+LONG = "tom has a red ball. " * 40
+TEXTS = ["tom has a red ball.", "the sum of 3 and 4 is 7.", "今天", LONG]
+
+
+@contextmanager
+def serving() -> Iterator[str]:
+    script = Path(__file__).with_name("sglang_like.py")
+    process = subprocess.Popen([sys.executable, script, MODEL], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[str]:
+    with serving() as url:
+        yield url
+
+
+@pytest.fixture
+def url(process: str) -> str:
+    lay(process, "")
+    return process
+
+
+def lay(url: str, trap: str) -> None:
+    with urlopen(Request(f"{url}/trap/{trap}", method="PUT")):
+        pass
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    return Study.create(tmp_path / "s", TextSet.of(Text(f"t{i}", "s", t) for i, t in enumerate(TEXTS)))
+
+
+def settings(url: str, **more: str) -> Settings:
+    return Settings({"base_url": url, "model": "ash", "tokenizer": str(MODEL), "dtype": "float32", **more})
+
+
+def test_losses_of_the_process_are_those_of_its_model(study: Study, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchcast.backends.http.FIRST_PAUSE", 0.01)
+    reference = HfBackend(Settings({"pretrained": str(MODEL), "max_length": "249"}), device="cpu")
+    collect(study, reference, name="hf")
+    lay(url, "overloaded")
+    backend = open_backend("sglang", settings(url))
+    assert backend.context == 249, "context_length is null, so the longest input counts"
+    done = collect(study, backend, name="sglang", reference=reference)
+    assert done is not None
+    assert done.agreement is not None
+    assert done.agreement.most_nats < 1e-4
+    np.testing.assert_allclose(study.losses("sglang").nats, study.losses("hf").nats, atol=1e-4)
+    assert study.losses("sglang").about["backend_version"] == "0.5.9"
+
+
+@pytest.mark.parametrize(
+    ("trap", "said"),
+    [
+        ("short", "log-probabilities for"),
+        ("ids", "scored token id 99 at position 2"),
+        ("start", r"gave no input_token_logprobs; is it SGLang's /generate\?"),
+        ("hole", "gave no log-probability for token 2"),
+        ("infinity", "gave -9999 for token 2: probability 0"),
+        ("zeros", "it does not score prompts"),
+        ("long", r"status 400: .*exceeds the maximum allowed length"),
+    ],
+)
+def test_every_trap_is_an_error_that_names_text_model_and_backend(
+    trap: str, said: str, url: str, tmp_path: Path
+) -> None:
+    study = Study.create(tmp_path / "one", TextSet.of([Text("t0", "s", TEXTS[0])]))
+    lay(url, trap)
+    with pytest.raises(InputError, match=rf"model 'ash', backend sglang, text 't0': .*{said}"):
+        collect(study, open_backend("sglang", settings(url)))
+    assert not study.models_with_losses()
+
+
+def test_its_openai_route_is_refused(study: Study, url: str) -> None:
+    with pytest.raises(InputError, match="it does not echo the prompt and cannot score it"):
+        collect(study, open_backend("completions", settings(url)))
+
+
+def test_a_process_that_is_killed_leaves_an_error_and_what_was_scored(
+    study: Study, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchcast.backends.http.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("benchcast.shards.SHARD_SECONDS", 0.0)
+    with serving() as other:
+        backend = open_backend("sglang", settings(other, max_retries="2"), batch_size=1)
+        assert backend.context == 249
+
+        def stop_after_one(texts: int, tokens: int) -> None:
+            if texts:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            collect(study, backend, report=stop_after_one)
+    with pytest.raises(InputError, match=r"no whole reply in 2 tries, last: .*is the server up\?"):
+        collect(study, backend)  # must not take the silence for another version and forget what was scored
+    done = collect(study, open_backend("sglang", settings(url), batch_size=1))
+    assert done is not None
+    assert done.resumed >= 1
