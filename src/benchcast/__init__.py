@@ -20,6 +20,7 @@ _HOME = {
     "Fit": "benchcast.fits",
     "Forecast": "benchcast.fits",
     "compare": "benchcast.evaluate",
+    "compare_runs": "benchcast.runs",
     "regroup": "benchcast.align",
     "fit_law": "benchcast.law",
     "BenchcastError": "benchcast.errors",

@@ -252,3 +252,15 @@ def decisions(study: Path | None, out: Path) -> None:
     from benchcast.reproduce.decisions import decisions as run
 
     _make(study, out, run)
+
+
+@_command("order")
+def order(study: Path | None, out: Path) -> None:
+    """How often training runs are in the order that `compare --runs` says.
+
+    \b
+    benchcast reproduce order study
+    """
+    from benchcast.reproduce.order import order as run
+
+    _make(study, out, run)

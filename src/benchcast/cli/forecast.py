@@ -72,17 +72,34 @@ def fit(study: Path, tasks: tuple[str, ...], method: str, split: str | None, dev
 @TASKS
 @SPLIT
 @click.option("--method", "methods", multiple=True, help="Only this method; may be given again.")
+@click.option(
+    "--runs", metavar="A,B,…", help="Compare training runs instead: families, or models without their @tokens."
+)
 @DEVICE
 @JSON
 def compare(
-    study: Path, tasks: tuple[str, ...], split: str | None, methods: tuple[str, ...], device: str, as_json: bool
+    study: Path,
+    tasks: tuple[str, ...],
+    split: str | None,
+    methods: tuple[str, ...],
+    runs: str | None,
+    device: str,
+    as_json: bool,
 ) -> None:
-    """Forecast held-out models with every method and say how well each does.
+    """Forecast held-out models with every method and say how well each does; or order training runs.
 
     \b
     benchcast compare study
     benchcast compare study --split family --task mmlu
+    benchcast compare study --runs oak-a,oak-b          by forecast at equal compute
     """
+    if runs is not None:
+        from benchcast.cli.runs import show_runs
+
+        if split is not None or len(methods) > 1:
+            raise click.UsageError("--runs goes with one --method at most and no --split")
+        show_runs(_open(study, device), runs, tasks, *methods, as_json=as_json)
+        return
     from benchcast.evaluate import compare as run
     from benchcast.methods import METHODS
 

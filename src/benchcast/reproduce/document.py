@@ -26,6 +26,7 @@ from benchcast.reproduce.desk import Desk
 from benchcast.reproduce.diversity import fig8
 from benchcast.reproduce.laws import fig4, fig7
 from benchcast.reproduce.learning import learning
+from benchcast.reproduce.order import order
 from benchcast.reproduce.outcome import Outcome, Table, cell, geometric_mean, plain, write_figure
 from benchcast.reproduce.scaling import fig1, fig2
 from benchcast.reproduce.select import select
@@ -46,6 +47,7 @@ PARTS: tuple[tuple[str, str, Work], ...] = (
     ("fig9", "Figure 9: which tokens count", fig9),
     ("ablation", "Ablation: what matters", ablation),
     ("extrapolate", "Larger models and later checkpoints", extrapolate),
+    ("order", "Which of two training runs is better", order),
     ("learning", "How many models and families it takes", learning),
     ("decisions", "Which of two mixtures is better", decisions),
     ("select", "How many texts it takes", select),

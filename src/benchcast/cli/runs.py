@@ -1,0 +1,85 @@
+"""`compare --runs`: training runs in the order of their forecasts at equal compute."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from benchcast.cli.output import number, print_json, print_table, progress
+
+if TYPE_CHECKING:
+    from benchcast.runs import Ranking, RunComparison
+    from benchcast.store import Study
+
+
+def show_runs(study: Study, runs: str, tasks: tuple[str, ...], method: str = "salience", *, as_json: bool) -> None:
+    """Compare the named runs and print the result."""
+    from benchcast.runs import compare_runs
+
+    names = [name.strip() for name in runs.split(",") if name.strip()]
+    with progress("reading the study") as advance:
+        found = compare_runs(study, names, tasks=tasks, method=method, tell=lambda what: advance(what))
+    if as_json:
+        print_json(_document(found))
+    else:
+        _print(found)
+
+
+def _print(found: RunComparison) -> None:
+    first = found.rankings[0]
+    rows = []
+    for t, task in enumerate(found.tasks):
+        order = [found.runs[i] for i in first.order[t]]
+        cells = [number(x, ".3f") for x in first.forecast[t]]
+        rows.append((task, *cells, " > ".join(order), _percent(first.likely[t]), _scores_agree(first, t)))
+    click.echo(
+        f"forecasts at {first.params:.3g} params and {first.flops:.3g} FLOPs; scores of these runs are not used\n"
+    )
+    print_table(("task", *found.runs, "order", "likely", "by their scores"), rows)
+    if len(found.rankings) > 1:
+        click.echo()
+        others = []
+        for ranking in found.rankings:
+            order = [found.runs[i] for i in ranking.order[-1]]
+            size, flops = f"{ranking.params:.3g}", f"{ranking.flops:.3g}"
+            others.append((size, flops, " > ".join(order), _percent(ranking.likely[-1]), _scores_agree(ranking, -1)))
+        header = ("params", "FLOPs", "order by the mean of tasks", "likely", "by their scores")
+        print_table(header, others, title="at every size that they share")
+    if not (first.likely == first.likely).all():
+        click.echo("too few other families to say how likely an order is")
+
+
+def _percent(value: float) -> str:
+    return number(value, ".0%")
+
+
+def _scores_agree(ranking: Ranking, t: int) -> str:
+    """Whether known scores have the same order."""
+    observed = ranking.observed[t]
+    if not (observed == observed).all():
+        return "–"
+    return "the same" if [*(-observed).argsort(kind="stable")] == [*ranking.order[t]] else "another"
+
+
+def _document(found: RunComparison) -> dict[str, Any]:
+    from benchcast.cells import null
+
+    def by_run(values: Any) -> dict[str, Any]:
+        return {run: null(float(x)) for run, x in zip(found.runs, values, strict=True)}
+
+    sizes = []
+    for ranking in found.rankings:
+        tasks = {
+            task: {
+                "forecast": by_run(ranking.forecast[t]),
+                "observed": by_run(ranking.observed[t]),
+                "order": [found.runs[i] for i in ranking.order[t]],
+                "likely": null(float(ranking.likely[t])),
+                "above": {run: by_run(row) for run, row in zip(found.runs, ranking.better[t], strict=True)},
+            }
+            for t, task in enumerate(found.tasks)
+        }
+        sizes.append({"params": null(ranking.params), "flops": ranking.flops, "tasks": tasks})
+    misses = {task: null(float(s)) for task, s in zip(found.tasks, found.doubt.scale, strict=True)}
+    return {"runs": list(found.runs), "difference_misses_by": misses, "sizes": sizes}

@@ -1,0 +1,262 @@
+"""Training runs in the order of their forecasts at equal compute, and how likely that order is right.
+
+compare_runs(study, ["oak-a", "oak-b"])
+
+Scores of the runs themselves are not used. How far the difference of two forecasts misses is taken from all pairs
+of other families, compared in the same way: what two forecasts get wrong alike cancels there as it does here.
+Axes: T tasks, and after them their mean; R runs; M models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import t as student
+
+from benchcast.backtest import Known, read_known, silent
+from benchcast.cells import near
+from benchcast.errors import EvidenceError, InputError
+from benchcast.evidence import TaskFit
+from benchcast.fitting import FEWEST_MODELS
+from benchcast.folds import inner_folds
+from benchcast.horizon import Points
+from benchcast.intervals import spread_of
+from benchcast.records import Bools, Floats, Ints
+from benchcast.store import Study
+
+SAME_SIZE = 1.5  # runs of sizes within this factor are compared
+DRAWS = 20_000
+MEAN = "mean of tasks"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A family, or the checkpoints of one model of it."""
+
+    name: str
+    rows: Ints  # of the models
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """A compute that several runs of like size have reached, and their models of that size."""
+
+    params: float
+    flops: float
+    rows: tuple[Ints, ...]  # by run, in the order of compute
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """How far the difference of two forecasts misses, per task and for their mean."""
+
+    scale: Floats
+    families: int
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom of the differences."""
+        return max(self.families - 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Runs at one meeting."""
+
+    params: float
+    flops: float
+    forecast: Floats  # (T + 1) × R
+    observed: Floats  # (T + 1) × R, NaN where unknown
+    better: Floats  # (T + 1) × R × R: how likely the first is above the second
+    order: Ints  # (T + 1) × R, best first
+    likely: Floats  # T + 1: that the whole order is right
+
+
+@dataclass(frozen=True, slots=True)
+class RunComparison:
+    """The runs at every size they share, the largest first."""
+
+    runs: tuple[str, ...]
+    tasks: tuple[str, ...]  # and the mean of them
+    rankings: tuple[Ranking, ...]
+    doubt: Doubt
+
+
+def find_run(name: str, models: Sequence[str], families: npt.NDArray[np.str_]) -> Run:
+    """A run by the name of a family, or of a model without what follows the @."""
+    stems = np.array([m.partition("@")[0] for m in models])
+    rows = np.flatnonzero(families == name)
+    rows = rows if len(rows) else np.flatnonzero(stems == name)
+    if not len(rows):
+        known = sorted({*map(str, families), *map(str, stems)})
+        raise InputError(f"unknown run {name!r}; families are {', '.join(sorted(set(families)))}{near(name, known)}")
+    return Run(name, rows)
+
+
+def meetings(points: Points, runs: Sequence[Run]) -> list[Meeting]:
+    """Where the runs can be compared: at each size that all have, the most compute that all reached."""
+    sizes = [np.unique(points.params[run.rows][np.isfinite(points.flops[run.rows])]) for run in runs]
+    if any(len(s) == 0 for s in sizes):
+        return []
+    if all(len(s) == 1 for s in sizes):
+        groups = [tuple(float(s[0]) for s in sizes)]
+    else:
+        groups = [g for size in sizes[0] if (g := _alike(float(size), sizes))]
+    found = []
+    for group in groups:
+        rows = tuple(_by_compute(points, run.rows, size) for run, size in zip(runs, group, strict=True))
+        least = max(float(points.flops[r[0]]) for r in rows)
+        most = min(float(points.flops[r[-1]]) for r in rows)
+        if least <= most:
+            found.append(Meeting(float(np.exp(np.mean(np.log(group)))), most, rows))
+    return sorted(found, key=lambda m: -m.params)
+
+
+def _alike(size: float, sizes: Sequence[Floats]) -> tuple[float, ...]:
+    """The size of each run that is nearest to this one; empty where one is not near."""
+    nearest = [float(own[np.abs(np.log(own / size)).argmin()]) for own in sizes]
+    return tuple(nearest) if all(1 / SAME_SIZE <= n / size <= SAME_SIZE for n in nearest) else ()
+
+
+def _by_compute(points: Points, rows: Ints, size: float) -> Ints:
+    own = points.params[rows]
+    kept = rows[(own == size) | (np.isnan(own) & np.isnan(size))]
+    kept = kept[np.isfinite(points.flops[kept])]
+    return kept[np.argsort(points.flops[kept], kind="stable")]
+
+
+def at_compute(points: Points, values: Floats, rows: Ints, flops: float) -> float:
+    """A value of a run at some compute, between its checkpoints in log compute; NaN where one is not known."""
+    return float(np.interp(np.log(flops), np.log(points.flops[rows]), values[rows]))
+
+
+def compare_runs(
+    study: Study,
+    names: Sequence[str],
+    *,
+    tasks: Sequence[str] = (),
+    method: str = "salience",
+    tell: Callable[[str], None] = silent,
+) -> RunComparison:
+    """Order runs by forecast at every size they share."""
+    if len(set(names)) < 2 or len(set(names)) < len(names):
+        raise InputError(f"--runs {','.join(names)}: two or more different runs wanted, as in --runs A,B")
+    known = read_known(study, tasks, method=method)
+    runs = [find_run(name, known.models, known.families) for name in names]
+    taken = np.concatenate([run.rows for run in runs])
+    if len(np.unique(taken)) < len(taken):
+        raise InputError(f"--runs {','.join(names)}: one of them is part of another")
+    return rank_runs(known, runs, tell=tell)
+
+
+def rank_runs(known: Known, runs: Sequence[Run], *, tell: Callable[[str], None] = silent) -> RunComparison:
+    """Order runs of a study that has been read, without a look at their scores."""
+    names = [run.name for run in runs]
+    where = meetings(known.points, runs)
+    if not where:
+        raise EvidenceError(
+            f"{', '.join(names)} share no size (within a factor of {SAME_SIZE:g}) at which their compute overlaps; "
+            "name single models without the @, such as ash-50M, to compare whatever their sizes"
+        )
+    seen = ~np.isin(np.arange(len(known.models)), np.concatenate([run.rows for run in runs]))
+    if seen[: known.scored].sum() < FEWEST_MODELS:
+        raise EvidenceError(f"without these runs fewer than {FEWEST_MODELS} models with scores are left to learn from")
+    tell("fitting without the runs")
+    fits = known.fits(seen)
+    if not fits[0].reads_losses:
+        raise InputError(f"method {known.method!r} does not read losses; take one that does, such as salience")
+    capability = np.stack([known.log_capability(fit) for fit in fits])
+    doubt = doubt_of(known, fits, seen)
+    rankings = tuple(rank(known, fits, capability, meeting, doubt) for meeting in where)
+    return RunComparison(tuple(names), (*(fit.task.name for fit in fits), MEAN), rankings, doubt)
+
+
+def _with_mean(values: Floats) -> Floats:
+    return np.concatenate([values, values.mean(axis=0, keepdims=True)])
+
+
+def forecast_at(known: Known, fits: Sequence[TaskFit], capability: Floats, meeting: Meeting) -> tuple[Floats, Floats]:
+    """Forecasts and scores of the runs at a meeting, with the mean of tasks ((T + 1) × R each)."""
+    said = [
+        [float(fit.law.accuracy(np.exp(at_compute(known.points, c, r, meeting.flops)))) for r in meeting.rows]
+        for fit, c in zip(fits, capability, strict=True)
+    ]
+    observed = [[at_compute(known.points, a, r, meeting.flops) for r in meeting.rows] for a in known.observed]
+    return _with_mean(np.array(said)), _with_mean(np.array(observed))
+
+
+def rank(known: Known, fits: Sequence[TaskFit], capability: Floats, meeting: Meeting, doubt: Doubt) -> Ranking:
+    """Order and probabilities at one meeting."""
+    forecast, observed = forecast_at(known, fits, capability, meeting)
+    better = probability_above(forecast, doubt)
+    order = np.argsort(-forecast, axis=1, kind="stable")
+    likely = np.array([likely_order(row, float(s), doubt) for row, s in zip(forecast, doubt.scale, strict=True)])
+    return Ranking(meeting.params, meeting.flops, forecast, observed, better, order, likely)
+
+
+def probability_above(forecast: Floats, doubt: Doubt) -> Floats:
+    """How likely each run is above each other one ((T + 1) × R × R); the two ways round add up to 1."""
+    ahead = forecast[:, :, None] - forecast[:, None, :]
+    reach = doubt.scale[:, None, None] * np.sqrt(1 + 1 / max(doubt.families, 1))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(student.cdf(ahead / reach, doubt.freedom))
+
+
+def likely_order(forecast: Floats, scale: float, doubt: Doubt) -> float:
+    """How likely a whole order is right: errors of runs are independent, their differences as wide as `scale`."""
+    if not np.isfinite(scale):
+        return float("nan")
+    ordered = np.sort(forecast)[::-1]
+    if len(ordered) == 2:
+        return float(probability_above(ordered[None], Doubt(np.array([scale]), doubt.families))[0, 0, 1])
+    rng = np.random.default_rng(0)
+    reach = scale * np.sqrt((1 + 1 / max(doubt.families, 1)) / 2)
+    errors = rng.normal(size=(DRAWS, len(ordered))) * reach
+    errors *= np.sqrt(doubt.freedom / rng.chisquare(doubt.freedom, size=(DRAWS, 1)))
+    return float((np.diff(ordered + errors, axis=1) < 0).all(axis=1).mean())
+
+
+def doubt_of(known: Known, fits: Sequence[TaskFit], seen: Bools) -> Doubt:
+    """Errors of differences between other families at equal compute; every pair of families counts the same."""
+    errors = honest_errors(known, fits, seen)
+    families = [str(f) for f in np.unique(known.families[: known.scored][seen[: known.scored]])]
+    squares: list[Floats] = []
+    for pair in combinations(families, 2):
+        if errors is None:
+            break
+        runs = [Run(f, np.flatnonzero((known.families == f) & seen & np.isfinite(known.points.flops))) for f in pair]
+        own = [_difference(known.points, errors, m) for m in meetings(known.points, runs)]
+        own = [d for d in own if np.isfinite(d).all()]
+        if own:
+            squares.append(np.mean(np.square(own), axis=0))
+    if len(squares) >= 3:
+        return Doubt(np.sqrt(np.mean(squares, axis=0)), len(families))
+    scale = np.array([spread_of(fit.honest).scale for fit in fits]) * np.sqrt(2)
+    return Doubt(np.append(scale, np.mean(scale)), len(families))
+
+
+def _difference(points: Points, errors: Floats, meeting: Meeting) -> Floats:
+    """By how much the first run's error exceeds the second's, per task and for the mean."""
+    first, second = ([at_compute(points, e, rows, meeting.flops) for e in errors] for rows in meeting.rows)
+    return _with_mean(np.array(first) - np.array(second))
+
+
+def honest_errors(known: Known, fits: Sequence[TaskFit], seen: Bools) -> Floats | None:
+    """Honest errors by model, T × M; None where a method does not say whose they are.
+
+    Methods list them family after family, in the order in which families are left out.
+    """
+    out = np.full((len(fits), len(known.models)), np.nan)
+    for t, fit in enumerate(fits):
+        able = seen[: known.scored] & np.isfinite(known.evidence.accuracy[t])
+        families = known.evidence.families[seen[: known.scored]]
+        sets = inner_folds(families, able[seen[: known.scored]])
+        order = np.flatnonzero(seen[: known.scored])[np.concatenate([np.flatnonzero(s) for s in sets])]
+        if not np.array_equal(known.families[order], fit.honest.families):
+            return None
+        out[t, order] = fit.honest.errors
+    return out

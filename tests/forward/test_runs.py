@@ -1,0 +1,152 @@
+"""Training runs in the order of their forecasts at equal compute."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from benchcast.backtest import read_known
+from benchcast.horizon import Points
+from benchcast.reproduce.order import pair_rows
+from benchcast.runs import Doubt, Run, at_compute, find_run, honest_errors, likely_order, meetings, probability_above
+
+FORECASTS = arrays.arrays(np.float64, (2, 3), elements=st.floats(0, 1))
+DOUBTS = st.builds(Doubt, arrays.arrays(np.float64, 2, elements=st.floats(1e-3, 0.3)), st.integers(2, 12))
+
+
+@given(FORECASTS, DOUBTS)
+def test_a_above_b_and_b_above_a_add_up_to_one(forecast, doubt):
+    p = probability_above(forecast, doubt)
+    assert p + p.swapaxes(1, 2) == pytest.approx(np.ones_like(p))
+    ahead = forecast[:, :, None] > forecast[:, None, :]
+    assert (p[ahead] >= 0.5).all()
+
+
+@given(FORECASTS, DOUBTS, st.permutations(range(3)))
+def test_the_order_of_runs_changes_nothing(forecast, doubt, shuffled):
+    p, q = probability_above(forecast, doubt), probability_above(forecast[:, shuffled], doubt)
+    assert q == pytest.approx(p[:, shuffled][:, :, shuffled])
+    assert likely_order(forecast[0][shuffled], 0.1, doubt) == likely_order(forecast[0], 0.1, doubt)
+
+
+def test_a_whole_order_is_less_likely_than_each_pair_and_near_certain_when_far_apart():
+    doubt = Doubt(np.array([0.05]), 8)
+    three = np.array([0.6, 0.5, 0.4])
+    pairs = probability_above(three[None], doubt)[0]
+    assert 1 / 6 < likely_order(three, 0.05, doubt) < min(pairs[0, 1], pairs[1, 2])
+    assert likely_order(np.array([0.9, 0.5, 0.1]), 0.01, doubt) > 0.99
+    assert likely_order(np.full(3, 0.5), 0.05, doubt) == pytest.approx(1 / 6, abs=0.01)
+    assert np.isnan(likely_order(three, np.nan, doubt))
+
+
+def test_more_doubt_brings_an_order_nearer_to_a_coin():
+    said = [likely_order(np.array([0.6, 0.5]), s, Doubt(np.array([s]), 8)) for s in (0.01, 0.1, 1.0)]
+    assert said[0] > said[1] > said[2] > 0.5
+
+
+def test_runs_meet_at_the_most_compute_that_all_have_reached():
+    params = np.array([1e6, 1e6, 1.2e6, 1.2e6, 1e7, 1e7, 1e9])
+    flops = np.array([1.0, 8.0, 2.0, 4.0, 20.0, 50.0, 30.0])
+    points = Points(params, np.full(7, np.nan), flops)
+    found = meetings(points, [Run("a", np.array([0, 1, 4, 5])), Run("b", np.array([2, 3, 6]))])
+    assert len(found) == 1, "1e7 and 1e9 are not alike"
+    assert found[0].flops == 4.0
+    assert at_compute(points, np.arange(7.0), found[0].rows[0], 4.0) == pytest.approx(2 / 3), "in log compute"
+    alone = meetings(points, [Run("a", np.array([4, 5])), Run("b", np.array([6]))])
+    assert [m.flops for m in alone] == [30.0], "single models meet whatever their sizes"
+    assert meetings(points, [Run("a", np.array([0])), Run("b", np.array([3]))]) == [], "they never had the same compute"
+
+
+def test_a_run_is_a_family_or_a_model_without_its_tokens(world):
+    models = [m.model for m in world.models]
+    families = np.array([m.family for m in world.models])
+    assert len(find_run("family1", models, families).rows) == 16
+    assert [models[i] for i in find_run("family1-4M", models, families).rows] == [
+        "family1-4M@4B",
+        "family1-4M@12B",
+        "family1-4M@36B",
+        "family1-4M@108B",
+    ]
+
+
+def test_honest_errors_go_to_the_models_they_are_of(study):
+    """They are told apart by family alone, so the order must be the one in which methods list them."""
+    known = read_known(study, method="all-token")
+    everyone = np.ones(len(known.models), bool)
+    fits = known.fits(everyone)
+    errors = honest_errors(known, fits, everyone)
+    own = known.families == "family2"
+    without = known.fits(~own)
+    expected = without[0].forecast(known.nats[own], known.facts.take(own)) - known.evidence.accuracy[0][own]
+    assert errors[0][own] == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_command_orders_runs_without_their_scores(study, cli):
+    ran = cli("compare", study.root, "--runs", "family0,family1,family2")
+    assert (ran.code, ran.err) == (0, "")
+    assert "at every size that they share" in ran.out
+    first = json.loads(cli("compare", study.root, "--runs", "family0,family1", "--json").out)
+    scores = study.scores()
+    forged = [replace(s, accuracy=1 - s.accuracy) if s.model.startswith(("family0", "family1")) else s for s in scores]
+    study.add_scores([replace(s, right_even=float("nan")) for s in forged], force=True)
+    second = json.loads(cli("compare", study.root, "--runs", "family0,family1", "--json").out)
+    for a, b in zip(first["sizes"], second["sizes"], strict=True):
+        for task in a["tasks"]:
+            assert a["tasks"][task]["forecast"] == b["tasks"][task]["forecast"]
+            assert a["tasks"][task]["likely"] == b["tasks"][task]["likely"]
+    above = first["sizes"][0]["tasks"]["task0"]["above"]
+    assert above["family0"]["family1"] + above["family1"]["family0"] == pytest.approx(1)
+
+
+def test_other_names_change_nothing(study, cli):
+    before = json.loads(cli("compare", study.root, "--runs", "family0,family1", "--json").out)
+    study.add_models([replace(m, family=m.family.replace("family", "run-")) for m in study.models()])
+    after = json.loads(cli("compare", study.root, "--runs", "run-0,run-1", "--json").out)
+    for a, b in zip(before["sizes"], after["sizes"], strict=True):
+        for task, said in a["tasks"].items():
+            assert b["tasks"][task]["likely"] == pytest.approx(said["likely"], abs=1e-9)
+            assert [name.replace("run-", "family") for name in b["tasks"][task]["order"]] == said["order"]
+
+
+def test_single_models_are_runs_too(study, cli):
+    found = json.loads(cli("compare", study.root, "--runs", "family0-16M,family1-64M", "--json").out)
+    assert len(found["sizes"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("runs", "line"),
+    [
+        ("family0", "two or more different runs wanted"),
+        ("family0,family0", "two or more different runs wanted"),
+        (
+            "family0,famly1",
+            "unknown run 'famly1'; families are family0, family1, family2, family3; did you mean 'family1'?",
+        ),
+        ("family0,family0-4M", "one of them is part of another"),
+        ("family0,family1,family2,family3", "fewer than 4 models with scores are left"),
+        ("family0-1M,family1-64M", "share no size"),
+    ],
+)
+def test_a_mistake_is_one_line(runs_folder, cli, runs, line):
+    ran = cli("compare", runs_folder, "--runs", runs)
+    assert ran.code == 1
+    assert line in ran.err
+    assert ran.err.count("\n") == 1
+
+
+def test_runs_and_splits_do_not_go_together(runs_folder, cli):
+    assert cli("compare", runs_folder, "--runs", "family0,family1", "--split", "size").code == 2
+
+
+def test_what_was_said_is_held_against_scores(study):
+    from benchcast.runs import compare_runs
+
+    rows = pair_rows(compare_runs(study, ["family0", "family1"], method="all-token"))
+    assert {r["task"] for r in rows} == {"task0", "task1", "mean of tasks"}
+    assert all(0.5 <= r["said"] <= 1 and r["right"] in (0, 0.5, 1) for r in rows)
