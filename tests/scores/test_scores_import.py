@@ -357,6 +357,21 @@ def test_unmatched_models_are_listed_with_near_names_and_can_be_renamed(run: Run
         assert run(path, "--rename", write("bad.csv", text))[0] == 1
 
 
+def test_a_local_path_is_named_as_collect_names_it(
+    run: Run, study: Study, write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "step-9").mkdir(parents=True)
+    names = ("runs/step-9", "/disk/out/step-8", "org/step-7")
+    rows = "".join(f"{n},mmlu,0.{i}\n" for i, n in enumerate(names, start=5))
+    code, out, _ = run(write("long.csv", "model,task,accuracy\n" + rows))
+    assert code == 0
+    assert {m for m, _ in found(study)} == {"step-9", "step-8", "org/step-7"}
+    assert "/disk/out/step-8 is step-8" in out
+    both = write("both.csv", "model,task,accuracy\n/a/x/step-1,mmlu,0.5\n/a/y/step-1,mmlu,0.6\n")
+    assert "are both model 'step-1'; name them apart with --rename" in run(both)[2]
+
+
 def test_tasks_are_renamed_by_the_same_file(run: Run, study: Study, write: Write) -> None:
     names = write("names.csv", "from,to\nmmlu_zero,mmlu\n")
     assert run(write("r.json", old(mmlu_zero={"acc": 0.4})), "--rename", names)[0] == 0

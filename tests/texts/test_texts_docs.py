@@ -44,7 +44,7 @@ def folder(written: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     result = json.loads(next(RECORDED.glob("results_*.json")).read_text(encoding="utf-8"))
     for number, name in enumerate(MODELS):
         write_stand_in(root / "models" / name, dict.fromkeys(SKILLS, 0.2 + number / 10), seed=number, merging=False)
-        result |= {"model_name": name}
+        result |= {"model_name": f"models/{name}"}
         result["results"]["pond"]["acc,none"] = 0.2 + 0.05 * number
         (root / "results" / name).mkdir(parents=True)
         (root / "results" / name / "results_1.json").write_text(json.dumps(result), encoding="utf-8")

@@ -55,16 +55,23 @@ def match_tasks(found: Iterable[str], tasks: Sequence[str], renames: Mapping[str
     return matched
 
 
+def without_path(name: str) -> str:
+    """The last part of what can only be a local path, or is one here; a hub id stays as it is."""
+    elsewhere = name.startswith(("/", ".", "~")) or name.count("/") > 1
+    return name.rstrip("/").rpartition("/")[2] or name if elsewhere or Path(name).is_dir() else name
+
+
 def match_models(
     found: Iterable[str], known: Sequence[str], renames: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, list[str]]]:
     """What each model is called in the study, and for those it does not have, names that are near.
 
-    `org/name` is the study's `name` and the other way round, case aside, where only one of them fits.
+    `org/name` is the study's `name` and the other way round, case aside, where only one of them fits. A path
+    is its last part, as `collect` names it.
     """
     matched, unmatched = {}, {}
     for name in dict.fromkeys(found):
-        called = renames.get(name, name)
+        called = renames.get(name, name if name in known else without_path(name))
         same = [k for k in known if k.rpartition("/")[2].casefold() == called.rpartition("/")[2].casefold()]
         if called not in known and len(same) == 1 and name not in renames:
             called = same[0]
