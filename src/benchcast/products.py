@@ -88,38 +88,38 @@ class Tiles:
     """Features laid out twice, so that both products run along memory; numpy."""
 
     along: npt.NDArray[np.float32]  # tiles × D × WIDTH tokens
-    across: npt.NDArray[np.float32]  # tiles × n × WIDTH features; n is padded to whole tiles
+    across: npt.NDArray[np.float32]  # tiles × n × WIDTH features; n and D are padded to whole tiles
     shape: tuple[int, int]
 
     @staticmethod
     def of(values: npt.NDArray[np.floating]) -> Tiles:
         """Tiles of features that lie in rows."""
         n, d = values.shape
-        padded = np.zeros((-(-n // WIDTH) * WIDTH, -(-d // WIDTH) * WIDTH), np.float32)
-        padded[:n, :d] = values
-        along = padded[:, :d].reshape(-1, WIDTH, d).transpose(0, 2, 1)
-        across = padded.reshape(len(padded), -1, WIDTH).transpose(1, 0, 2)
-        return Tiles(np.ascontiguousarray(along), np.ascontiguousarray(across), (n, d))
+        whole = np.pad(values, ((0, -n % WIDTH), (0, -d % WIDTH))) if n % WIDTH or d % WIDTH else values
+        across = np.ascontiguousarray(whole.reshape(len(whole), -1, WIDTH).transpose(1, 0, 2), np.float32)
+        along = np.empty((len(whole) // WIDTH, len(across), WIDTH, WIDTH), np.float32)
+        for k, tile in enumerate(across):  # from tile to tile: 32 × 32 values at a time stay in cache
+            along[:, k] = tile.reshape(-1, WIDTH, WIDTH).transpose(0, 2, 1)
+        return Tiles(along.reshape(len(along), -1, WIDTH), across, (n, d))
 
     def project(self, columns: Array) -> Array:
         """(Q × D) → Q × n."""
-        q, d = columns.shape
-        cuts = _cuts(d, WIDTH * q)
-        left = columns.reshape(q, cuts, d // cuts).transpose(1, 0, 2)
-        parts = np.matmul(np.ascontiguousarray(left), self.along.reshape(-1, cuts, d // cuts, WIDTH))
-        summed = parts.sum(axis=1) if cuts > 1 else parts[:, 0]
-        return summed.transpose(1, 0, 2).reshape(q, -1)[:, : self.shape[0]]
+        return _times_tiles(columns, self.along)[:, : self.shape[0]]
 
     def gather(self, values: Array) -> Array:
         """(Q × n) → Q × D."""
-        q, n = len(values), self.across.shape[1]
-        padded = np.zeros((q, n), np.float32)
-        padded[:, : self.shape[0]] = values
-        cuts = _cuts(n, WIDTH * q)
-        left = np.ascontiguousarray(padded.reshape(q, cuts, n // cuts).transpose(1, 0, 2))
-        parts = np.matmul(left, self.across.reshape(-1, cuts, n // cuts, WIDTH))
-        summed = parts.sum(axis=1) if cuts > 1 else parts[:, 0]
-        return summed.transpose(1, 0, 2).reshape(q, -1)[:, : self.shape[1]]
+        return _times_tiles(values, self.across)[:, : self.shape[1]]
+
+
+def _times_tiles(left: Array, tiles: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """(Q × K) times tiles of K rows each, side by side; K is cut so that each product stays small."""
+    q, k = len(left), tiles.shape[1]
+    padded = np.pad(left, ((0, 0), (0, k - left.shape[1])))
+    cuts = _cuts(k, WIDTH * q)
+    parts = padded.reshape(q, cuts, k // cuts).transpose(1, 0, 2)
+    found = np.matmul(np.ascontiguousarray(parts, np.float32), tiles.reshape(-1, cuts, k // cuts, WIDTH))
+    summed = found.sum(axis=1) if cuts > 1 else found[:, 0]
+    return np.ascontiguousarray(summed.transpose(1, 0, 2)).reshape(q, -1)
 
 
 def _cuts(length: int, width: int) -> int:
