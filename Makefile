@@ -4,14 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help demo test test-backends lint format bench bench-collect results clean
+.PHONY: help demo test test-backends lint format bench bench-gpu bench-collect results clean
 
 help:
 	@echo "make demo    run everything once on the embedded study, without torch and without network"
 	@echo "make test    run the tests"
 	@echo "make test-backends   vLLM, llama.cpp and lm-eval for real, each in an environment of its own"
 	@echo "make lint    check style and types"
-	@echo "make bench   print the table of docs/performance.md; make bench-collect: tokens a second of collect"
+	@echo "make bench   print the tables of docs/performance.md; make bench-gpu: on a GPU; make bench-collect: tokens a second of collect"
 	@echo "make results write docs/results.md and its figures again"
 	@echo "make format  let ruff rewrite the code"
 	@echo "make clean   remove the virtual environment and what the demo wrote"
@@ -45,6 +45,9 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python bench/bench.py
+
+bench-gpu: $(VENV)/.dev
+	$(BIN)/python bench/gpu.py
 
 bench-collect: $(VENV)/.dev
 	$(BIN)/python bench/collect.py

@@ -1,170 +1,280 @@
-"""Time the solvers at the paper's size and print the table of docs/performance.md.
+"""Time the solvers on a CPU and print the tables of docs/performance.md.
 
-    make bench                      everything, about five minutes on two cores
-    python bench/bench.py --small   a tenth of the tokens, to see that it runs
+    make bench                              everything, under ten minutes on two cores
+    python bench/bench.py --part solvers    one part: startup, regroup, solvers, reduced, closed, wide or growth
+    python bench/bench.py --small           all parts on small arrays, to see that they run
 
-Generated data: 165,000 reference tokens × 2048 features in float32 on disk, 59 models, 6 tasks. Every
-figure stands beside its floor, the bytes that must move over the bandwidth measured in the same run.
+Generated data at the paper's size unless said otherwise: 165,000 reference tokens × 2048 features, 59 models, 6
+tasks. Every figure stands beside its floor: the bytes that must move over the bandwidth of all cores reading the
+features, measured in the same part; for the closed form also its multiplications over the speed of a large matrix
+product, whichever is more. Memory is what the process holds itself, without mapped files.
 """
 
 from __future__ import annotations
 
 import argparse
-import resource
+import statistics
+import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from benchcast.align import regroup
-from benchcast.evidence import Evidence, Features, Fold, Tokens
-from benchcast.methods.descent import DescentSettings, Inputs, Problems, descend
-from benchcast.methods.paper import paper, prepare_inputs
+from benchcast.evidence import Evidence, Features, Fold
+from benchcast.methods import descent
+from benchcast.methods.descent import DescentSettings, descend
+from benchcast.methods.inputs import Inputs, measure, prepare_inputs
+from benchcast.methods.paper import paper
 from benchcast.methods.ridge import ridge
 from benchcast.methods.salience import salience
-from benchcast.records import Task
-
-TOKENS, DIMS, MODELS, TASKS, STEPS = 165_000, 2048, 59, 6, 300
-TEXTS, FAMILIES = 550, 9
-
-
-def timed(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+from benchcast.records import Ints
+from growth import grow
+from timing import Table, bandwidth, timed
+from world import Generated, make_evidence, problems_of, write_rows
 
 
-def peak_gib() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20 if sys.platform == "linux" else 1 << 30)
+@dataclass(frozen=True)
+class Size:
+    """What is timed."""
+
+    tokens: int = 165_000
+    dims: int = 2048
+    models: int = 59
+    steps: int = 300
+    many: int = 1000  # models and, times a thousand, tokens of the wide part
 
 
-def make_features(path: Path, tokens: int) -> np.ndarray:
-    """A memory-mapped file of features, written in blocks."""
-    rng = np.random.default_rng(0)
-    values = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(tokens, DIMS))
-    for start in range(0, tokens, 8192):
-        part = values[start : start + 8192]
-        part[:] = rng.standard_normal(part.shape, dtype=np.float32)
-    values.flush()
-    return np.load(path, mmap_mode="r")
+SMALL = Size(8_000, 128, 30, 20, 20)
 
 
-def make_evidence(values: np.ndarray) -> tuple[Evidence, Fold]:
-    """Losses and scores with some structure, so that solvers do real work."""
-    rng = np.random.default_rng(1)
-    n = len(values)
-    ability = rng.normal(size=(MODELS, 1)).astype(np.float32)
-    nats = np.exp(0.3 * rng.standard_normal((MODELS, n), dtype=np.float32) - 0.3 * ability)
-    accuracy = 1 / (1 + np.exp(-(ability.T + 0.3 * rng.normal(size=(TASKS, MODELS)))))
-    text = np.arange(n) * TEXTS // n
-    tokens = Tokens(
-        edges=np.arange(n + 1) * 4,
-        text=text,
-        source=text % TASKS,
-        answer=rng.random(n) < 0.05,
-        sources=tuple(f"source{t}" for t in range(TASKS)),
-        supported=np.ones(n, bool),
+def multiplications() -> float:
+    """Multiply-adds a second of a large matrix product in float32."""
+    a = np.ones((2048, 2048), np.float32)
+    return 2048**3 / min(timed(lambda: a @ a) for _ in range(5))
+
+
+def part_startup(size: Size) -> None:
+    """`benchcast --help` beside an import of numpy."""
+    script = str(Path(sys.executable).with_name("benchcast"))
+
+    def median(*command: str) -> float:
+        return statistics.median(
+            timed(lambda: subprocess.run(command, check=True, capture_output=True)) for _ in range(9)
+        )
+
+    numpy_seconds = median(sys.executable, "-c", "import numpy")
+    seconds = median(script, "--help")
+    print(
+        f"\nbenchcast --help: {seconds:.3f} s, {seconds / numpy_seconds:.2f} × `import numpy` ({numpy_seconds:.3f} s)"
     )
-    evidence = Evidence(
-        models=tuple(f"m{i}" for i in range(MODELS)),
-        families=np.array([f"family{i % FAMILIES}" for i in range(MODELS)]),
-        nats=nats,
-        characters=4.0 * n,
-        tasks=tuple(Task(f"task{t}", 0.25 * (t % 2), (f"source{t}",)) for t in range(TASKS)),
-        accuracy=accuracy,
-        n_items=np.full(accuracy.shape, 2000.0),
-        flops=np.full(MODELS, np.nan),
-        tokens=tokens,
-        features=Features(values, scorer="generated"),
-    )
-    role = np.arange(MODELS) % 5
-    return evidence, Fold(role < 3, role == 3, role == 4)
 
 
-def bandwidth(inputs: Inputs) -> float:
-    """Bytes a second that a sum over the features reads: what a pass over them cannot beat."""
-    size = sum(block.nbytes for _, block in inputs.blocks)
-    return size / min(timed(lambda: [block.sum() for _, block in inputs.blocks]) for _ in range(3))
+def edges(tokens: int, seed: int) -> Ints:
+    """Token edges drawn at random over four bytes a token."""
+    rng = np.random.default_rng(seed)
+    inner = np.sort(rng.choice(4 * tokens - 1, tokens - 1, replace=False)) + 1
+    return np.concatenate([[0], inner, [4 * tokens]])
 
 
-def autograd_step_seconds(evidence: Evidence, fold: Fold, steps: int = 3) -> float:
-    """One step of a plain torch loop over tasks: forward, law by Levenberg–Marquardt, backward, Adam."""
+def part_regroup(size: Size) -> None:
+    """Every model's losses from its own tokens onto the reference tokens."""
+    target, sources = edges(size.tokens, 0), [edges(size.tokens, 1 + k) for k in range(8)]
+    nats = np.random.default_rng(2).random(size.tokens)
+    table = Table(f"regroup, {size.tokens} tokens a model, 8 tokenizers")
+    table.run(f"{size.models} models", lambda: [regroup(nats, sources[m % 8], target) for m in range(size.models)])
+
+
+def part_solvers(size: Size) -> None:
+    """All methods that read features, and the plain loop they replace."""
+    with tempfile.TemporaryDirectory() as folder:
+        values = write_rows(Path(folder) / "features.npy", size.tokens, size.dims)
+        evidence, fold = make_evidence(Features(values, scorer="generated"), models=size.models)
+        whole = np.array(values)
+        rate = bandwidth(whole)
+        a_pass = whole.nbytes / rate
+        del whole
+        print(f"\n{size.tokens} tokens × {size.dims} features float32 on disk, {size.models} models, six tasks")
+        table = Table(f"solvers; all cores read {rate / 1e9:.1f} GB/s, a pass over the features takes {a_pass:.3f} s")
+        table.run("salience, families left out in turn", lambda: salience(evidence, [fold]))
+        with_law = descents(table, size, evidence, fold, a_pass)
+        loop = autograd_seconds(evidence, fold, 3) * size.steps / 3
+        print(f"| plain autograd loop over tasks, {size.steps} steps (3 measured, scaled) | {loop:.2f} | | | |")
+        print(f"\npaper is {loop / with_law:.1f} times faster than the plain loop")
+
+
+def descents(table: Table, size: Size, evidence: Evidence, fold: Fold, a_pass: float) -> float:
+    """Algorithm 2 with and without following the law, at one learning rate and two; seconds of the first."""
+    kept: list[Inputs] = []
+    prepare = "paper: features laid out in tiles, mean and spread"
+    table.run(prepare, lambda: kept.append(prepare_inputs(evidence, standardise=True)))
+    law_steps, found = descent.LAW_STEPS, []
+    for law, rates, steps in ((law_steps, 1, size.steps), (0, 1, size.steps // 10), (law_steps, 2, size.steps // 10)):
+        descent.LAW_STEPS = law
+        problems, settings = problems_of(evidence, fold, rates), DescentSettings(steps=steps)
+        what = f"paper, six tasks × {rates} rates × {steps} steps{'' if law else ', law not followed'}"
+        work = partial(descend, kept[0], problems, settings)
+        found.append(table.run(what, work, 2 * steps * a_pass))
+    descent.LAW_STEPS = law_steps
+    return found[0]
+
+
+def autograd_seconds(evidence: Evidence, fold: Fold, steps: int) -> float:
+    """A plain torch loop over tasks: forward, law by Levenberg–Marquardt, backward, Adam."""
     import torch
 
     from benchcast.law import fit_laws
 
     features = torch.from_numpy(np.array(evidence.features.values))
-    features = (features - features.mean(0)) / features.std(0)
-    nats = torch.from_numpy(evidence.nats)
-    train = torch.from_numpy(fold.train)
+    nats, train = torch.from_numpy(evidence.nats), torch.from_numpy(fold.train)
 
     def one_task(t: int) -> None:
-        head = torch.nn.Linear(DIMS, 1)
+        head = torch.nn.Linear(features.shape[1], 1)
         optimizer = torch.optim.Adam(head.parameters(), lr=1e-3)
-        accuracy = torch.from_numpy(evidence.accuracy[t])
-        chance = torch.tensor(evidence.tasks[t].chance, dtype=torch.float64)
+        accuracy, chance, law = torch.from_numpy(evidence.accuracy[t]), float(evidence.chance[t]), None
         for _ in range(steps):
             capability = nats @ torch.sigmoid(head(features))[:, 0] / evidence.characters
-            law = fit_laws(capability.detach().double()[train], accuracy[train], chance)
-            log_odds = law.slope * capability.double() + law.offset
-            forecast = chance + (1 - chance) * torch.sigmoid(log_odds)
+            found = capability.detach().double().numpy()[fold.train], evidence.accuracy[t][fold.train]
+            law = fit_laws(*found, evidence.chance[t], start=law, steps=200 if law is None else descent.LAW_STEPS)
+            forecast = chance + (1 - chance) * torch.sigmoid(float(law.slope) * capability + float(law.offset))
             loss = ((forecast - accuracy)[train] ** 2).sum()
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
 
-    return timed(lambda: [one_task(t) for t in range(TASKS)]) / steps
+    one_task(0)  # torch loads parts of itself at the first step
+    return timed(lambda: [one_task(t) for t in range(len(evidence.tasks))])
 
 
-def bench_regroup(tokens: int) -> float:
-    rng = np.random.default_rng(2)
-    last = 4 * tokens
-    target = np.concatenate([[0], np.sort(rng.choice(last - 1, tokens - 1, replace=False)) + 1, [last]])
-    sources = [
-        np.concatenate([[0], np.sort(rng.choice(last - 1, tokens - 1, replace=False)) + 1, [last]]) for _ in range(8)
-    ]
-    nats = rng.random(tokens)
-    return timed(lambda: [regroup(nats, sources[m % 8], target) for m in range(MODELS)])
+def part_reduced(size: Size) -> None:
+    """What fewer or coarser features cost `paper` in error, on the embedded study, and save in time."""
+    from benchcast.demo import open_embedded
+    from benchcast.features import reduce
+    from benchcast.folds import make_folds
+
+    study = open_embedded()
+    evidence = study.evidence()
+    folds = make_folds(study.infos(evidence.models), "size")[1]
+    stored = np.asarray(evidence.features.values, np.float32)
+    n, d = stored.shape
+    print(f"\nfewer features: test error of paper on the embedded study ({n} tokens × {d}, split by size)\n")
+    print("| features | geometric mean of squared errors | change |\n|---|---|---|")
+    base = 0.0
+    for dims, kind in ((d, "float32"), (d, "float16"), (d // 2, "float32"), (d // 4, "float32")):
+        values = stored if dims == d else reduce(stored, dims)[0]
+        seen = replace(evidence, features=replace(evidence.features, values=values.astype(kind)))
+        fits = paper(seen, folds, settings=DescentSettings(steps=size.steps))[0]
+        errors = []
+        for t, fit in enumerate(fits):
+            tested = folds[0].test & np.isfinite(evidence.accuracy[t])
+            gap = fit.forecast(evidence.nats[tested], evidence.of_models(tested).facts) - evidence.accuracy[t][tested]
+            errors.append(float(np.mean(gap**2)))
+        mean = float(np.exp(np.mean(np.log(errors))))
+        base = base or mean
+        print(f"| {dims}, {kind} | {mean:.6f} | {100 * (mean / base - 1):+.1f}% |", flush=True)
 
 
-def descent_seconds(inputs: Inputs, evidence: Evidence, fold: Fold, steps: int) -> float:
-    """Six tasks at one learning rate, side by side."""
-    masks = [np.repeat(mask[None].astype(float), TASKS, axis=0) for mask in (fold.train, fold.validation)]
-    problems = Problems(evidence.accuracy, evidence.chance, *masks, np.full(TASKS, 1e-2, np.float32))
-    return timed(lambda: descend(inputs, problems, DescentSettings(steps=steps)))
+def part_closed(size: Size) -> None:
+    """The closed form as tokens grow, each size in a process of its own."""
+    own = [sys.executable, __file__, *(["--small"] if size == SMALL else [])]
+    for factor in ("0.1", "1", "4", "100"):
+        subprocess.run([*own, "--factor", factor], check=True)
+
+
+def closed_at(size: Size, factor: float) -> None:
+    tokens = int(size.tokens * factor)
+    sample = np.ones((min(tokens, size.tokens), size.dims), np.float32)
+    rate, speed = bandwidth(sample), multiplications()
+    del sample
+    a_pass = 4 * tokens * size.dims / rate
+    product = tokens * size.dims * size.models / speed
+    with tempfile.TemporaryDirectory() as folder:
+        if factor > 4:
+            evidence, _ = make_evidence(Features(Generated(tokens, size.dims)), models=size.models, generated=True)
+            for part, _ in islice(evidence.features.blocks(), 4):
+                evidence.nats[:, part]  # made before the clock runs; then they come round
+            table = Table(f"closed form, {tokens} tokens generated in blocks: mean, spread and L H in one pass")
+            table.run("one pass", lambda: measure(evidence, weigh=True), max(a_pass, product))
+            return
+        values = write_rows(Path(folder) / "features.npy", tokens, size.dims)
+        evidence, fold = make_evidence(Features(values), models=size.models)
+        table = Table(
+            f"closed form, {tokens} tokens on disk; bytes alone take {a_pass:.2f} s, products {product:.2f} s"
+        )
+        table.run("one pass: mean, spread and L H", lambda: measure(evidence, weigh=True), max(a_pass, product))
+        table.run(
+            "ridge, six tasks: that pass and one for the weights",
+            lambda: ridge(evidence, [fold]),
+            max(a_pass, product) + a_pass,
+        )
+
+
+def part_wide(size: Size) -> None:
+    """Many checkpoints on many tokens: regroup onto a file of float16, then fit from it."""
+    models, tokens, dims = size.many, 1000 * size.many, size.dims // 2
+    print(f"\n{models} checkpoints × {tokens} tokens, {dims} features, float16 on disk")
+    with tempfile.TemporaryDirectory() as folder:
+        values = write_rows(Path(folder) / "features.npy", tokens, dims, dtype=np.float16)
+        small, fold = make_evidence(Features(values), models=models, generated=True)
+        nats = np.lib.format.open_memmap(Path(folder) / "nats.npy", mode="w+", dtype=np.float16, shape=(models, tokens))
+        target, sources = edges(tokens, 0), [edges(tokens, 1 + k) for k in range(8)]
+        rng = np.random.default_rng(3)
+        ability = rng.normal(size=models)
+        base = np.exp(0.3 * rng.standard_normal(tokens))
+
+        def fill() -> None:
+            for m in range(models):
+                moved = regroup(np.roll(base, m) * np.exp(-0.3 * ability[m]), sources[m % 8], target)
+                nats[m] = np.minimum(moved, 60000)
+
+        table = Table("in all of this, memory must stay under 24 GB")
+        table.run("regroup every model and write its losses", fill)
+        accuracy = 1 / (1 + np.exp(-(ability + 0.3 * rng.normal(size=(6, models)))))
+        evidence = replace(small, nats=nats, accuracy=accuracy)
+        table.run("ridge, six tasks", lambda: ridge(evidence, [fold]))
+        table.run("salience, six tasks, families left out in turn", lambda: salience(evidence, [fold]))
+
+
+def part_growth(size: Size) -> None:
+    """How cost grows with tokens, models, tasks and features, with a figure."""
+    grow(small=size == SMALL)
+
+
+PARTS = {
+    "startup": part_startup,
+    "regroup": part_regroup,
+    "solvers": part_solvers,
+    "reduced": part_reduced,
+    "closed": part_closed,
+    "wide": part_wide,
+    "growth": part_growth,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--small", action="store_true", help="a tenth of the tokens and 30 steps")
-    small = parser.parse_args().small
-    tokens, steps = (TOKENS // 10, 30) if small else (TOKENS, STEPS)
-    print(f"{tokens} tokens × {DIMS} features float32, {MODELS} models, {TASKS} tasks\n")
-    print("| what | seconds | floor | ratio | peak GiB so far |\n|---|---|---|---|---|")
-
-    def row(what: str, seconds: float, floor: float | None = None) -> None:
-        floor_cells = f"{floor:.2f} | {seconds / floor:.2f}" if floor else "– | –"
-        print(f"| {what} | {seconds:.2f} | {floor_cells} | {peak_gib():.2f} |", flush=True)
-
-    with tempfile.TemporaryDirectory() as folder:
-        row(f"regroup {MODELS} models", bench_regroup(tokens))
-        values = make_features(Path(folder) / "features.npy", tokens)
-        evidence, fold = make_evidence(values)
-        inputs = prepare_inputs(evidence, standardise=True)
-        rate = bandwidth(inputs)
-        a_pass = values.nbytes / rate
-        row(f"one pass over the features ({rate / 1e9:.1f} GB/s)", a_pass)
-        seconds = timed(lambda: ridge(evidence, [fold]))
-        row("ridge, six tasks: passes for mean and spread, for the losses, for the weights", seconds, 3 * a_pass)
-        row("salience, six tasks, families left out in turn", timed(lambda: salience(evidence, [fold])))
-        row(f"paper, six tasks × {steps} steps", descent_seconds(inputs, evidence, fold, steps), 2 * steps * a_pass)
-        whole = timed(lambda: paper(evidence, [fold], settings=DescentSettings(steps=steps // 10)))
-        row(f"paper, both learning rates, {steps // 10} steps", whole, 2 * steps // 10 * a_pass)
-        loop = autograd_step_seconds(evidence, fold)
-        row(f"plain autograd loop over tasks in torch, {steps} steps (3 measured)", loop * steps, 2 * steps * a_pass)
+    parser.add_argument("--small", action="store_true", help="small arrays and few steps")
+    parser.add_argument("--part", choices=PARTS, help="only this part, in this process")
+    parser.add_argument("--factor", type=float, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    size = SMALL if arguments.small else Size()
+    if arguments.factor:
+        closed_at(size, arguments.factor)
+    elif arguments.part:
+        PARTS[arguments.part](size)
+    else:
+        for name in PARTS:
+            small = ["--small"] if arguments.small else []
+            seconds = timed(
+                lambda name=name, small=small: subprocess.run(
+                    [sys.executable, __file__, "--part", name, *small], check=True
+                )
+            )
+            print(f"({name}: {seconds:.0f} s)", flush=True)
 
 
 if __name__ == "__main__":

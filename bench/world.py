@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from benchcast.devices import place
 from benchcast.evidence import Evidence, Features, Fold, Tokens
@@ -15,26 +17,36 @@ TASKS, TEXTS, FAMILIES = 6, 550, 9
 
 
 class Generated:
-    """An array of random numbers that is never whole: every slice is made when it is asked for."""
+    """An array of random numbers that is never whole: a slice is cut from one of a few blocks that come round."""
 
     def __init__(self, rows: int, columns: int, *, device: str = "", positive: bool = False) -> None:
         self.shape = (rows, columns)
         self.device, self.positive = device, positive
+        self.blocks: dict[tuple[int, tuple[int, int]], Any] = {}
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, at: Any) -> Any:
-        part, rows = (at[1], self.shape[0]) if isinstance(at, tuple) else (at, None)
-        start, stop, _ = part.indices(self.shape[1] if rows else self.shape[0])
-        shape = (rows, stop - start) if rows else (stop - start, self.shape[1])
-        if self.device:
-            import torch
+        across = isinstance(at, tuple)
+        start, stop, _ = (at[1] if across else at).indices(self.shape[1 if across else 0])
+        shape = (self.shape[0], stop - start) if across else (stop - start, self.shape[1])
+        turn = (start // max(1, stop - start)) % 4, shape
+        if turn not in self.blocks:
+            made = np.random.default_rng(turn[0]).standard_normal(shape, dtype=np.float32)
+            self.blocks[turn] = place(np.abs(made) if self.positive else made, self.device)
+        return self.blocks[turn]
 
-            made = torch.randn(shape, device=self.device)
-            return made.abs() if self.positive else made
-        made = np.random.default_rng(start).standard_normal(shape, dtype=np.float32)
-        return np.abs(made) if self.positive else made
+
+def write_rows(path: Path, tokens: int, dims: int, *, dtype: npt.DTypeLike = np.float32) -> npt.NDArray[Any]:
+    """A memory-mapped file of features, written in blocks."""
+    rng = np.random.default_rng(0)
+    values = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=(tokens, dims))
+    for start in range(0, tokens, 8192):
+        part = values[start : start + 8192]
+        part[:] = rng.standard_normal(part.shape, dtype=np.float32)
+    values.flush()
+    return np.load(path, mmap_mode="r")
 
 
 def make_evidence(

@@ -18,7 +18,7 @@ from benchcast.records import Floats
 
 KEEP_IN_MEMORY = 8 << 30  # features are laid out in memory if that takes no more than this
 KEEP_ON_DEVICE = 0.6  # or, on a CUDA device, no more than this share of what is free
-CACHED_ROWS = 64  # summed at a time on a CPU
+CACHED = 1 << 16  # features summed at a time on a CPU
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def measure(evidence: Evidence, *, weigh: bool) -> Moments:
 def _sums(values: Array, pilot: Array) -> tuple[Array, Array]:
     """Sums and sums of squares of every feature, measured from `pilot`; on a CPU in parts that stay in its cache."""
     xp = array_namespace(values)
-    step = len(values) if is_torch_array(values) else CACHED_ROWS
+    step = len(values) if is_torch_array(values) else max(1, CACHED // values.shape[1])
 
     def add_up(rows: Array) -> tuple[Array, Array]:
         total = xp.zeros_like(pilot, dtype=xp.float64)
