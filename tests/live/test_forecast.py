@@ -155,3 +155,14 @@ def test_losses_that_are_not_numbers_name_the_text(fitted: Study, tokenizer: Any
         broken.lm_head.weight.fill_(float("nan"))
     with pytest.raises(InputError, match=r"text 'source.*: the model gave NaN"):
         forecast(broken, tokenizer, fitted)
+
+
+def test_a_shared_fit_brings_its_texts_or_takes_them(fitted: Study, model: Any, tokenizer: Any, tmp_path: Path) -> None:
+    own = read_fits(fitted)[0]
+    said = forecast(model, tokenizer, own)
+    whole = own.save_pretrained(tmp_path / "whole", include_texts=True)
+    assert forecast(model, tokenizer, str(whole)) == said
+    bare = own.save_pretrained(tmp_path / "bare")
+    with pytest.raises(InputError, match="shared without its texts"):
+        forecast(model, tokenizer, str(bare))
+    assert forecast(model, tokenizer, str(bare), fitted.texts) == said

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from benchcast import hub
 from benchcast.backends.base import Vocabulary, checked
 from benchcast.backends.memory import MemoryBackend, bare
 from benchcast.backends.vocabulary import vocabulary_of
@@ -19,10 +20,10 @@ from benchcast.callbacks.untouched import untouched
 from benchcast.collect import Encoded, encode_texts
 from benchcast.errors import InputError
 from benchcast.facts import Facts
-from benchcast.fits import Fit, Forecast, load
+from benchcast.fits import Fit, Forecast
 from benchcast.fitting import stored_fits
 from benchcast.loss_rows import check_losses
-from benchcast.records import ModelInfo, TextSet, TokenLosses
+from benchcast.records import ModelInfo, TextOutlines, TextSet, TokenLosses
 from benchcast.store import Study
 
 Fits = str | Path | Study | Fit | Iterable[Fit] | Mapping[str, Fit]
@@ -59,7 +60,7 @@ def forecast(
 
 
 def read_fits(fits: Fits) -> tuple[Fit, ...]:
-    """Fits from a study, a fit's folder, or as they are; all on the same texts."""
+    """Fits from a study, a fit's folder or hub id, or as they are; all on the same texts."""
     found = _fits(fits)
     if not found:
         raise InputError("no fits; make some with `benchcast fit STUDY`")
@@ -76,7 +77,8 @@ def _fits(fits: Fits) -> tuple[Fit, ...]:
         return tuple(stored_fits(fits))
     if isinstance(fits, (str, Path)):
         path = Path(fits)
-        return (load(path),) if (path / "fit.json").is_file() else tuple(stored_fits(Study.open(path)))
+        shared = (path / "fit.json").is_file() or (not path.exists() and hub.is_id(str(fits)))
+        return (Fit.from_pretrained(fits),) if shared else tuple(stored_fits(Study.open(path)))
     return tuple(fits.values() if isinstance(fits, Mapping) else fits)
 
 
@@ -95,9 +97,13 @@ class Reader:
         cls, tokenizer: Any, fits: tuple[Fit, ...], texts: TextSet | None = None, *, reading: Reading = DEFAULT
     ) -> Reader:
         """Tokenize the texts; a tokenizer that cannot cover them is an error that names the first."""
-        own = fits[0].texts
-        if texts is not None and texts.digest != own.digest:
-            raise InputError(f"the fits rest on texts {own.digest}, these are {texts.digest}; give the fits' own")
+        own = fits[0].texts if texts is None else texts
+        if own.digest != fits[0].texts.digest:
+            raise InputError(
+                f"the fits rest on texts {fits[0].texts.digest}, these are {own.digest}; give the fits' own"
+            )
+        if isinstance(own, TextOutlines):
+            raise InputError("the fit was shared without its texts; give them with texts=…")
         vocabulary = vocabulary_of(tokenizer, add_bos_token=reading.add_bos_token)
         encoded = encode_texts(vocabulary.tokenizer, own)
         encoded.insist("the model in training", "give a tokenizer that covers them with tokenizer=…")

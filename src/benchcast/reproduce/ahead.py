@@ -17,9 +17,10 @@ from benchcast.chain import ahead
 from benchcast.evidence import HonestErrors, TaskFit
 from benchcast.horizon import KINDS, Points, drift_of, fit_family
 from benchcast.law import SigmoidLaw
+from benchcast.plots import COLOURS
 from benchcast.records import Floats, Task
 from benchcast.reproduce.desk import Desk
-from benchcast.reproduce.outcome import Outcome, Table, cell
+from benchcast.reproduce.outcome import Figure, Outcome, Table, cell
 
 WORLDS = 60
 Truth = Callable[[Points], Floats]
@@ -120,7 +121,29 @@ def extrapolate(desk: Desk, worlds: int = WORLDS) -> Outcome:
         f"{means['error']:.3f}, mean width {means['width']:.3f}",
     )
     numbers = {**desk.about(), "points": [_row(h) for h in hidden], "planted": {"worlds": worlds, **means}}
-    return Outcome("extrapolate", numbers, tuple(tables), {}, remarks)
+    figures = {"": hidden_figure(hidden)} if hidden else {}
+    return Outcome("extrapolate", numbers, tuple(tables), figures, remarks)
+
+
+def hidden_figure(hidden: list[HiddenModel]) -> Figure:
+    """Forecast against score of the hidden models with their intervals, one panel a kind and task."""
+    import altair as alt
+
+    rows = [_row(h) for h in hidden]
+    across = alt.X("observed:Q", scale=alt.Scale(domain=[0, 1]))
+    colour = alt.Color("family:N", scale=alt.Scale(range=COLOURS))
+    whole = alt.Chart(alt.Data(values=[{"v": 0}, {"v": 1}])).mark_line(color="#888", strokeDash=[3, 3])
+    panel = alt.layer(
+        whole.encode(x=alt.X("v:Q", title="scored"), y=alt.Y("v:Q", title="forecast")),
+        alt.Chart()
+        .mark_rule(opacity=0.3)
+        .encode(x=across, y=alt.Y("low:Q", title="forecast"), y2="high:Q", color=colour),
+        alt.Chart().mark_point(filled=True, size=30).encode(x=across, y="forecast:Q", color=colour),
+        data=alt.Data(values=rows),
+    ).properties(width=120, height=120)
+    tasks = list(dict.fromkeys(h.task for h in hidden))
+    faceted = panel.facet(row="kind:N", column=alt.Column("task:N", sort=tasks))
+    return dict(faceted.to_dict())
 
 
 def _row(h: HiddenModel) -> dict[str, Any]:

@@ -64,6 +64,7 @@ CAPTIONS = {
     "fig8": "Each dot is one set of sources, the line their mean.",
     "fig9": "Darker tokens weigh more.",
     "ablation": "Gain of each variant.",
+    "extrapolate": "Hidden models; bars: 90% intervals; the dashed line is a perfect forecast.",
     "learning": "Each dot is one draw, the line their mean; below, the 90% interval of the first method.",
     "select": "Dots: draws; lines: their mean; the dashed rule is the error with all texts.",
     "decisions": "Small checkpoints decide which family's largest model scores higher; bars: 90% over families.",
