@@ -98,7 +98,9 @@ def align_models(
 
 def common_support(nats: npt.NDArray[np.floating]) -> Bools:
     """Reference tokens on which every model (row) has a loss."""
-    supported: Bools = np.isfinite(nats).all(axis=0)
+    supported: Bools = np.ones(nats.shape[1], bool)
+    for row in nats:
+        supported &= np.isfinite(row)
     return supported
 
 

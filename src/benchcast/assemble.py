@@ -6,7 +6,7 @@ Axes: M models, N reference tokens, T tasks.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -58,7 +58,7 @@ def reference_of(texts: TextSet, features: tuple[npt.NDArray[np.floating], Ints,
 
 def assemble(
     texts: TextSet,
-    losses: Sequence[TokenLosses],
+    losses: Iterable[TokenLosses],
     models: Sequence[ModelInfo],
     scores: Sequence[Score],
     tasks: Sequence[Task],

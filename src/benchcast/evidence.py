@@ -84,7 +84,7 @@ class Evidence:
 
     models: tuple[str, ...]
     families: npt.NDArray[np.str_]  # never empty: a model without a family is one of its own
-    nats: npt.NDArray[np.float32]  # M × N, 0 outside the common support
+    nats: npt.NDArray[np.floating]  # M × N, 0 outside the common support; float32, or a mapped file of float16
     characters: float  # N_c of equation 1: characters of the common support
     tasks: tuple[Task, ...]
     accuracy: Floats  # T × M, NaN where unknown
@@ -254,9 +254,20 @@ class TaskFit:
         """The weight of every token: the derivative of capability by its nats, averaged over these models."""
         total = np.zeros(nats.shape[1])
         for name, weights in zip(self.reads, self.weights, strict=True):
-            slope = 1.0 if name == "nats" else ((1 + nats) ** -2).mean(axis=0, dtype=np.float64)
-            total += slope * weights
+            for part in token_blocks(len(weights)):
+                slope = 1.0 if name == "nats" else ((1 + losses_at(nats, part)) ** -2).mean(axis=0, dtype=np.float64)
+                total[part] += slope * weights[part]
         return total.astype(np.float32)
+
+
+def token_blocks(count: int) -> list[slice]:
+    """All tokens, some at a time."""
+    return [slice(start, min(count, start + TOKEN_BLOCK)) for start in range(0, count, TOKEN_BLOCK)]
+
+
+def losses_at(nats: npt.NDArray[np.floating], part: slice) -> npt.NDArray[np.float32]:
+    """Losses of all models on some tokens, in float32; all of them may be a file in float16."""
+    return np.asarray(nats[:, part], np.float32)
 
 
 def weighted_loss(
@@ -265,9 +276,8 @@ def weighted_loss(
     """Sum over views and tokens of weight times loss, for every model; no copy of all losses is made."""
     total = np.zeros(len(nats))
     for name, row in zip(views, weights, strict=True):
-        for start in range(0, len(row), TOKEN_BLOCK):
-            part = slice(start, start + TOKEN_BLOCK)
-            total += view(nats[:, part], name) @ row[part]
+        for part in token_blocks(len(row)):
+            total += view(losses_at(nats, part), name) @ row[part]
     return total
 
 

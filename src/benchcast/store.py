@@ -154,7 +154,7 @@ class Study:
                 f"{self.root}: no model has both losses and scores "
                 f"({len(with_losses)} with losses, {len(scored)} with scores; do their names agree?)"
             )
-        losses = [self.losses(m.model) for m in models]
+        losses = (self.losses(m.model) for m in models)  # one at a time: a model's tokens may be many
         arrays = (self.texts, losses, models, scores, wanted)
         return replace(assemble(*arrays, features=self.features(), support=support, unit=unit), device=self.device)
 

@@ -62,6 +62,19 @@ def test_features_in_half_precision_on_disk_change_forecasts_by_rounding_only(me
         assert_allclose(a.weights, b.weights, rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("method", ["salience", "ridge", "paper", "all-token"])
+def test_losses_in_a_file_of_half_precision_are_read_as_if_in_memory(method, evidence, world, tmp_path):
+    np.save(tmp_path / "nats.npy", evidence.nats.astype(np.float16))
+    mapped = np.load(tmp_path / "nats.npy", mmap_mode="r")
+    folds = make_folds(world.models, "size")[1]
+    filed, held = (
+        METHODS[method](replace(evidence, nats=nats), folds)[0] for nats in (mapped, mapped.astype(np.float32))
+    )
+    for a, b in zip(filed, held, strict=True):
+        assert_allclose(a.forecast(mapped, evidence.facts), b.forecast(mapped, evidence.facts), rtol=1e-6)
+        assert_allclose(a.salience(mapped), b.salience(mapped.astype(np.float32)), rtol=1e-5, atol=1e-9)
+
+
 def test_a_constant_far_from_zero_does_not_blur_the_spread(evidence):
     shifted = replace(evidence.features, values=evidence.features.values + np.float32(300.0))
     near, far = measure(evidence, weigh=True), measure(replace(evidence, features=shifted), weigh=True)
