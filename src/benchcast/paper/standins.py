@@ -28,6 +28,7 @@ VOCABULARY = BOS + 1
 MERGING = ("Qwen", "01-ai")  # publishers whose stand-ins merge pairs: two tokenizers are regrouped onto one
 SKILLS = {"words": ("mmlu", "bbh", "hellaswag"), "sums": ("gsm8k",), "chinese": ("ceval", "cmmlu")}
 SUMS = b"0123456789+-*/=<>$"
+FLAGS = ("single_word", "lstrip", "rstrip", "normalized")  # of a special token, all off
 NOISE = 0.05  # of the head; models of one quality differ by it
 
 Weights = npt.NDArray[np.float32]
@@ -142,9 +143,6 @@ def tokenizer(*, merging: bool) -> dict[str, Any]:
             "merges": [list(map(chr, pair)) for pair in PAIRS] if merging else [],
         },
     }
-
-
-FLAGS = ("single_word", "lstrip", "rstrip", "normalized")
 
 
 def letters() -> list[str]:
