@@ -18,7 +18,7 @@ from benchcast.backtest import HiddenModel, backtest, family_laws, read_known, s
 from benchcast.cells import near
 from benchcast.chain import Ahead, ahead
 from benchcast.errors import EvidenceError, InputError
-from benchcast.horizon import FEWEST, FEWEST_VALUES, FORMS, KINDS, Drift, Points, drift_of
+from benchcast.horizon import FEWEST, FEWEST_VALUES, FORMS, KINDS, Drift, Points, drift_of, hide_largest
 from benchcast.records import Floats
 from benchcast.store import Study
 
@@ -149,9 +149,12 @@ def _remarks(said: Sequence[TaskAhead], target: Points, known: Points) -> tuple[
     remarks = []
     ratio = float(target.flops[0] / np.nanmax(known.flops))
     if ratio > FAR:
+        rest = known.flops[~hide_largest(known)]
+        reach = float(np.nanmax(known.flops) / np.nanmax(rest)) if np.isfinite(rest).any() else 1.0
         remarks.append(
-            f"far outside: {ratio:,.3g} times the compute of the family's largest model; the check reaches a few times"
+            f"far outside: {ratio:,.3g} times the compute of the family's largest model, where the check below reaches "
+            f"{reach:.2g} times; take the interval as a lower bound of the doubt"
         )
     if min(t.drift.groups for t in said) < 2:
-        remarks.append("fewer than two families have enough models to hide some: intervals rest on the law alone")
+        remarks.append("fewer than two families have models enough to hide some: how wide the interval is, is a guess")
     return tuple(remarks)

@@ -41,7 +41,12 @@ class Points:
 
     def inputs(self, form: str) -> Floats:
         """Logs of what a form of law reads (P × J)."""
-        return np.log(np.column_stack([self.params, self.tokens] if form == FORMS[0] else [self.flops]))
+        x = np.column_stack([self.params, self.tokens] if form == FORMS[0] else [self.flops])
+        return np.log(x, where=x > 0, out=np.full(x.shape, np.nan))
+
+    def known(self, form: str) -> Bools:
+        """Which points have all that a form of law reads."""
+        return np.asarray(np.isfinite(self.inputs(form)).all(axis=1))
 
     def supports(self, form: str) -> bool:
         """Whether there are enough points, and enough distinct values, for a form of law."""
@@ -139,13 +144,20 @@ class FamilyLaw:
 
 def fit_family(points: Points, log_loss: Floats, *, allowed: Sequence[str] = FORMS) -> FamilyLaw | None:
     """The family's law in the form that misses hidden points least; None where there are too few points."""
-    forms = [form for form in allowed if points.supports(form)]
-    if not forms:
+    best: tuple[float, str, dict[str, Miss]] | None = None
+    for form in allowed:
+        rows = points.known(form)
+        own, loss = points.take(rows), log_loss[rows]
+        if not own.supports(form):
+            continue
+        tried = {kind: m for kind in KINDS if (m := miss(own, loss, form, HIDE[kind](own))) is not None}
+        if best is None or _total(tried) < best[0]:
+            best = (_total(tried), form, tried)
+    if best is None:
         return None
-    tried = {form: {kind: miss(points, log_loss, form, HIDE[kind](points)) for kind in KINDS} for form in forms}
-    form = min(forms, key=lambda f: _total(tried[f]))
-    law = fit_power_law(points.inputs(form), log_loss)
-    return FamilyLaw(form, law, points, {kind: m for kind, m in tried[form].items() if m is not None})
+    _, form, misses = best
+    rows = points.known(form)
+    return FamilyLaw(form, fit_power_law(points.take(rows).inputs(form), log_loss[rows]), points.take(rows), misses)
 
 
 def miss(points: Points, log_loss: Floats, form: str, hidden: Bools) -> Miss | None:
@@ -159,9 +171,9 @@ def miss(points: Points, log_loss: Floats, form: str, hidden: Bools) -> Miss | N
     return Miss(law.log_loss(x) - log_loss[hidden], law.spread(x), distances(known, target, form))
 
 
-def _total(misses: Mapping[str, Miss | None]) -> float:
+def _total(misses: Mapping[str, Miss]) -> float:
     """Mean squared error over the kinds; infinite where nothing could be hidden, so the first form stays."""
-    squares = [float(np.mean(m.error**2)) for m in misses.values() if m is not None]
+    squares = [float(np.mean(m.error**2)) for m in misses.values()]
     return float(np.mean(squares)) if squares else np.inf
 
 

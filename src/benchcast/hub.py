@@ -17,17 +17,19 @@ def is_id(name: str) -> bool:
     return ID.fullmatch(name) is not None and not name.startswith(".")
 
 
-def _library() -> Any:
+def _library(repo_id: str) -> Any:
     try:
         import huggingface_hub
     except ImportError as error:
-        raise MissingExtraError('the hub needs huggingface_hub: pip install "benchcast[hub]"') from error
+        raise MissingExtraError(
+            f'{repo_id}: no such folder, and the hub needs huggingface_hub: pip install "benchcast[hub]"'
+        ) from error
     return huggingface_hub
 
 
 def fetch(repo_id: str, revision: str | None = None) -> Path:
     """Download a fit, or find it in the cache; returns its folder."""
-    library = _library()
+    library = _library(repo_id)
     try:
         return Path(library.snapshot_download(repo_id, revision=revision, allow_patterns=list(FILES)))
     except (library.errors.HfHubHTTPError, library.errors.LocalEntryNotFoundError, OSError, ValueError) as error:
@@ -41,7 +43,7 @@ def push(folder: Path, repo_id: str, *, private: bool | None = None) -> str:
     """Upload a fit's folder, creating the repository where there is none; returns its address."""
     if not is_id(repo_id):
         raise InputError(f"{repo_id!r} is no name for the hub; needed is user/name")
-    library = _library()
+    library = _library(repo_id)
     api = library.HfApi(library_name="benchcast")
     try:
         made = api.create_repo(repo_id, private=private, exist_ok=True)

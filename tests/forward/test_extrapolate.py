@@ -115,6 +115,14 @@ def test_the_form_follows_the_points():
     assert fit_family(tied.take(np.arange(5) < 3), chinchilla(tied)[:3]) is None
 
 
+def test_a_model_of_unknown_size_does_not_spoil_the_form_of_the_others():
+    gap = replace(GRID, params=np.where(np.arange(len(GRID)) == 3, np.nan, GRID.params))
+    law = fit_family(gap, chinchilla(GRID))
+    assert (law.form, len(law.points)) == (FORMS[0], len(GRID) - 1)
+    nothing = replace(GRID, params=np.zeros(len(GRID)))
+    assert fit_family(nothing, chinchilla(GRID)).form == FORMS[1]
+
+
 def test_a_law_that_misses_drifts_and_a_true_one_does_not():
     rng = np.random.default_rng(1)
     true = [fit_family(GRID, chinchilla(GRID, f) + 0.02 * rng.normal(size=len(GRID))) for f in (1.0, 1.5, 2.0)]
