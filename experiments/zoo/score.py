@@ -151,9 +151,10 @@ class Exam:
 
     def mark(self, weights: Weights, shape: Shape) -> dict[str, np.ndarray]:
         """For every skill, whether each item was answered right."""
-        return {name: self._mark_skill(name, weights, shape) for name in self.items}
+        return {name: self.mark_skill(name, weights, shape) for name in self.items}
 
-    def _mark_skill(self, name: str, weights: Weights, shape: Shape) -> np.ndarray:
+    def mark_skill(self, name: str, weights: Weights, shape: Shape) -> np.ndarray:
+        """For one skill, whether each item was answered right."""
         items, scoring = self.items[name], SKILLS[name].scoring
         if scoring == "exact":
             return judge(weights, shape, self.sheets[name])[1][:, 0]
