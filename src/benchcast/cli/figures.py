@@ -192,6 +192,20 @@ def _print_strip(tokens: list[dict[str, Any]]) -> None:
     click.echo("heaviest: " + ", ".join(f"{t['token'].strip() or repr(t['token'])} {t['weight']:.2f}" for t in top))
 
 
+@_command("live")
+@RUNS
+@METHOD
+def live(study: Path | None, out: Path, runs: str | None, method: str) -> None:
+    """Every checkpoint of two unseen runs forecast in its turn, and how early the final score is known.
+
+    \b
+    benchcast reproduce live study --runs oak-a,oak-b
+    """
+    from benchcast.reproduce.live import live as run
+
+    _make(study, out, lambda desk: run(desk, runs, method))
+
+
 @_command("ablation")
 def ablation(study: Path | None, out: Path) -> None:
     """Heads, activations, unit of spreading and scorers.

@@ -26,6 +26,7 @@ from benchcast.reproduce.desk import Desk
 from benchcast.reproduce.diversity import fig8
 from benchcast.reproduce.laws import fig4, fig7
 from benchcast.reproduce.learning import learning
+from benchcast.reproduce.live import live
 from benchcast.reproduce.order import order
 from benchcast.reproduce.outcome import Outcome, Table, cell, geometric_mean, plain, write_figure
 from benchcast.reproduce.scaling import fig1, fig2
@@ -46,6 +47,7 @@ PARTS: tuple[tuple[str, str, Work], ...] = (
     ("fig8", "Figure 8: texts of several sources", fig8),
     ("fig9", "Figure 9: which tokens count", fig9),
     ("ablation", "Ablation: what matters", ablation),
+    ("live", "A run on a new mixture, live", live),
     ("extrapolate", "Larger models and later checkpoints", extrapolate),
     ("order", "Which of two training runs is better", order),
     ("learning", "How many models and families it takes", learning),
@@ -64,6 +66,7 @@ CAPTIONS = {
     "fig8": "Each dot is one set of sources, the line their mean.",
     "fig9": "Darker tokens weigh more.",
     "ablation": "Gain of each variant.",
+    "live": "The largest run of each mixture. Line and band: the forecast from each checkpoint; dots: its score.",
     "extrapolate": "Hidden models; bars: 90% intervals; the dashed line is a perfect forecast.",
     "learning": "Each dot is one draw, the line their mean; below, the 90% interval of the first method.",
     "select": "Dots: draws; lines: their mean; the dashed rule is the error with all texts.",
