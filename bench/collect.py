@@ -64,7 +64,7 @@ def texts(count: int, most: int) -> list[str]:
 
 
 @contextmanager
-def random_model(size: Size, dtype: str) -> Iterator[Path]:
+def random_model(size: Size, dtype: str, device: str) -> Iterator[Path]:
     """A folder with a random model and a real tokenizer, whose few words are among the model's many."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -80,7 +80,8 @@ def random_model(size: Size, dtype: str) -> Iterator[Path]:
     )
     torch.manual_seed(0)
     with tempfile.TemporaryDirectory() as name:
-        LlamaForCausalLM(config).to(getattr(torch, dtype)).save_pretrained(name)
+        with torch.device(device):
+            LlamaForCausalLM(config).to(getattr(torch, dtype)).save_pretrained(name)
         for file in ("tokenizer.json", "tokenizer_config.json"):
             (Path(name) / file).write_bytes((SHIPPED / file).read_bytes())
         yield Path(name)
@@ -152,13 +153,13 @@ def check(name: str, folder: Path, device: str, chosen: list[str]) -> None:
 def on_random_models(device: str, sizes: tuple[Size, ...], count: int, rounds: int) -> None:
     for size in sizes:
         for dtype in ("float32", "bfloat16"):
-            with random_model(size, dtype) as folder:
+            with random_model(size, dtype, device) as folder:
                 backend = open_model(folder, device, dtype)
                 compare(f"{size.name}, {dtype}", backend, texts(count, 4), through_portions, rounds)
                 del backend
     print()
     for size in sizes:
-        with random_model(size, "float32") as folder:
+        with random_model(size, "float32", device) as folder:
             check(size.name, folder, device, texts(max(12, count // 8), 4))
 
 
@@ -167,8 +168,8 @@ def on_real_models(rounds: int) -> None:
 
     for name, folder in (("SmolLM2-135M", convert.smollm2()), ("Gemma-3-270M", convert.gemma())):
         backend = open_model(folder, "cpu")
-        compare(name, backend, texts(24, 10), to_study, rounds)
-        compare(name, backend, texts(64, 1), to_study, rounds)
+        compare(name, backend, texts(12, 10), to_study, rounds)
+        compare(name, backend, texts(48, 1), to_study, rounds)
         del backend
 
 
@@ -176,7 +177,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--tiny", action="store_true", help="random models of no size, to see that it runs")
-    parser.add_argument("--rounds", type=int, default=3, help="how often the loops take their turns")
+    parser.add_argument("--rounds", type=int, default=2, help="how often the loops take their turns")
     given = parser.parse_args()
     torch.set_float32_matmul_precision("highest")  # no TF32
     place = torch.cuda.get_device_name() if given.device == "cuda" else f"CPU, {torch.get_num_threads()} threads"

@@ -14,11 +14,15 @@ pytest.importorskip("transformers")
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from benchcast.backends import open_backend
+from benchcast.backends import forward, open_backend
 from benchcast.backends.base import Settings
 from benchcast.backends.hf import HfBackend
+from benchcast.backends.windows import plan
 from benchcast.bounds import locate
+from benchcast.collect import collect
 from benchcast.errors import InputError
+from benchcast.records import Text, TextSet
+from benchcast.store import Study
 
 TEXTS = {
     "english": "The museum opens at nine; tickets cost 12 dollars.",
@@ -65,6 +69,21 @@ def test_losses_do_not_depend_on_the_batch(stories: Path) -> None:
         np.testing.assert_allclose(scored.score([ids])[0], nats, atol=5e-5)
 
 
+def test_texts_beyond_the_context_are_scored_in_windows_that_start_with_bos(stories: Path, tmp_path: Path) -> None:
+    text = "Tom saw a big dog in the park. " * 5
+    study = Study.create(tmp_path / "s", TextSet.of([Text("long", "s", text)]))
+    scored = backend(stories, max_length="24")
+    collect(study, scored, name="m")
+    ids = locate(scored.vocabulary.tokenizer, text)[0]
+    model = AutoModelForCausalLM.from_pretrained(stories, dtype=torch.float32)
+    expected = np.full(len(ids), np.nan)
+    for window in plan(0, ids, (1,), 24):
+        own = naive(model, list(window.ids))[window.skip - 1 :]
+        expected[window.first : window.first + len(own)] = own
+    assert len(ids) > 40
+    np.testing.assert_allclose(study.losses("m").nats, expected, atol=1e-4)
+
+
 def test_a_single_token_without_bos_has_no_loss(stories: Path) -> None:
     alone, with_others = backend(stories).score([[300]])[0], backend(stories).score([[300], [1, 300, 301]])[0]
     assert np.isnan(alone).tolist() == np.isnan(with_others).tolist() == [True]
@@ -74,7 +93,7 @@ def test_small_blocks_of_rows_change_nothing(stories: Path, monkeypatch: pytest.
     scored = backend(stories)
     ids = [[1, *range(300, 340)]]
     whole = scored.score(ids)[0]
-    monkeypatch.setattr("benchcast.backends.forward.LOGIT_BYTES", 4 * 32000 * 3)
+    monkeypatch.setitem(forward.LOGIT_BYTES, "cpu", 4 * 32000 * 3)
     np.testing.assert_allclose(scored.score(ids)[0], whole, atol=5e-5)
 
 

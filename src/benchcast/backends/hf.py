@@ -14,6 +14,7 @@ from benchcast.backends.forward import Forward
 from benchcast.backends.vocabulary import VocabularySource, gguf_parts, one_line, source_name
 from benchcast.errors import InputError, MissingExtraError
 
+BUSY = {"cpu": 512, "cuda": 16384}  # tokens of a batch; more of them leave a processor's caches and need more padding
 DTYPES = ("float32", "float16", "bfloat16", "auto")
 
 
@@ -46,8 +47,7 @@ class HfBackend:
     @property
     def batch_tokens(self) -> int:
         """No limit where a batch size was asked for; else what keeps the device busy."""
-        busy = 16384 if self._loaded.device.type == "cuda" else 2048
-        return 1 << 30 if self._fixed_batch else busy
+        return 1 << 30 if self._fixed_batch else BUSY.get(self._loaded.device.type, BUSY["cpu"])
 
     @property
     def context(self) -> int:
