@@ -4,15 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help demo test test-backends lint format bench bench-gpu bench-collect results clean
+.PHONY: help demo test test-browser picture test-backends lint format bench bench-gpu bench-collect results clean
 
 help:
 	@echo "make demo    run everything once on the embedded study, without torch and without network"
 	@echo "make test    run the tests"
+	@echo "make test-browser    the report in a real chromium, which is installed where it is missing"
 	@echo "make test-backends   vLLM, llama.cpp and lm-eval for real, each in an environment of its own"
 	@echo "make lint    check style and types"
 	@echo "make bench   print the tables of docs/performance.md; make bench-gpu: on a GPU; make bench-collect: tokens a second of collect"
 	@echo "make results write docs/results.md and its figures again"
+	@echo "make picture take the README's picture of the report again"
 	@echo "make format  let ruff rewrite the code"
 	@echo "make clean   remove the virtual environment and what the demo wrote"
 
@@ -28,11 +30,24 @@ $(VENV)/.dev: $(VENV)/.core constraints.txt
 	$(PIP) --constraint constraints.txt --group dev
 	@touch $@
 
+$(VENV)/.browser: $(VENV)/.core
+	$(PIP) --upgrade "pip>=25.1"
+	$(PIP) --group browser
+	@touch $@
+
 demo: $(VENV)/.core
 	$(BIN)/benchcast demo --out benchcast-demo
 
 test: $(VENV)/.dev
 	$(BIN)/pytest
+
+test-browser: $(VENV)/.browser
+	@tests/browser/install.sh
+	$(BIN)/pytest tests/browser -m browser
+
+picture: $(VENV)/.browser
+	@tests/browser/install.sh
+	$(BIN)/python tests/browser/picture.py docs/report.png
 
 test-backends: $(VENV)/.dev
 	$(BIN)/python tests/collect/real_backends.py

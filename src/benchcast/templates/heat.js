@@ -182,4 +182,5 @@ if (heat) {
   summary();
   if (heat.open !== null) show(heat.open);
   else if (found.length) show(found[0]);
+  document.documentElement.dataset.heat = "yes";
 }
