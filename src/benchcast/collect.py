@@ -175,12 +175,11 @@ def collect(
     With a `reference` backend a few texts are scored by both, and the difference is stored.
     """
     job = Job(study, backend, (name or backend.model).strip(), skip_refused)
-    began = time.monotonic()
     with alone(job.folder, repr(job.model)):
         ledger = begin(job, force=force)
         if ledger is None:
             return None
-        made = Made.of(backend).line
+        made, began = Made.of(backend).line, time.monotonic()  # the clock runs from when the model is loaded
         ledger.keep_only(made)
         if report:
             report(ledger.resumed + len(job.refused), 0)

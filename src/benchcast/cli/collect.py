@@ -130,10 +130,11 @@ def _collect_one(study: Study, entry: ModelEntry, wishes: Wishes) -> None:
 
 def rate(label: str, advance: Any) -> Report:
     """Something to call when texts are done: moves the bar and says how many tokens go by in a second."""
-    done, began = 0, time.monotonic()
+    done, began = 0, 0.0
 
     def report(texts: int, tokens: int) -> None:
-        nonlocal done
+        nonlocal done, began
+        began = began or time.monotonic()  # the first call comes when the model is loaded
         done += tokens
         speed = done / max(time.monotonic() - began, 1e-9)
         advance(f"{label}: {speed:,.0f} tokens/s" if done else label, by=texts)
