@@ -39,12 +39,13 @@ def ahead(fit: TaskFit, law: FamilyLaw, drift: Drift, target: Points) -> Ahead:
     independent: one is about losses of larger models, the other about what a given loss means for the score.
     """
     middle = law.log_loss(target)
-    reach = law.spread(target, drift) * np.sqrt(1 + 1 / max(drift.groups, 1))
-    draws = student.ppf((np.arange(NODES) + 0.5) / NODES, drift.freedom)
-    capability = np.exp(middle[:, None] + reach[:, None] * draws)
+    deviation, freedom = law.doubt(target, drift)
+    shares = (np.arange(NODES) + 0.5) / NODES
+    draws = student.ppf(shares, freedom[:, None])
+    capability = np.exp(middle[:, None] + deviation[:, None] * draws)
     low, high = (mixture_quantile(fit, capability, p) for p in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
-    edge = float(student.ppf((1 + LEVEL) / 2, drift.freedom))
-    ends = (np.exp(middle + sign * edge * reach) for sign in (-1, 1))
+    reach = deviation * student.ppf((1 + LEVEL) / 2, freedom)
+    ends = (np.exp(middle + sign * reach) for sign in (-1, 1))
     return Ahead(fit.law.accuracy(np.exp(middle)), low, high, np.exp(middle), *ends)
 
 

@@ -136,10 +136,17 @@ class FamilyLaw:
         """What it says of other points."""
         return self.law.log_loss(target.inputs(self.form))
 
-    def spread(self, target: Points, drift: Drift) -> Floats:
-        """Standard deviation of that, in logs: the law's own, and the drift with distance."""
-        away = distances(self.points, target, self.form) * drift.both
-        return np.sqrt(self.law.spread(target.inputs(self.form)) ** 2 + (away**2).sum(axis=1))
+    def doubt(self, target: Points, drift: Drift) -> tuple[Floats, Floats]:
+        """Standard deviation of that in logs, and its degrees of freedom.
+
+        Variances of the law's own doubt and of the drift with distance add up; so do, after Welch and
+        Satterthwaite, their degrees of freedom: many points stand behind the one, families behind the other.
+        """
+        own = self.law.spread(target.inputs(self.form)) ** 2
+        away = ((distances(self.points, target, self.form) * drift.both) ** 2).sum(axis=1)
+        away *= 1 + 1 / max(drift.groups, 1)  # a new draw, around a mean that is not exactly known
+        freedom = (own + away) ** 2 / (own**2 / self.law.freedom + away**2 / drift.freedom)
+        return np.sqrt(own + away), freedom
 
 
 def fit_family(points: Points, log_loss: Floats, *, allowed: Sequence[str] = FORMS) -> FamilyLaw | None:

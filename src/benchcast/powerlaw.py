@@ -34,6 +34,7 @@ class PowerLaw:
     parameters: Floats
     covariance: Floats  # of the parameters
     scatter: float  # standard deviation of a point around the law, in logs
+    freedom: float  # degrees of freedom behind the scatter
 
     def log_loss(self, x: Floats) -> Floats:
         """What the law says; it never rises with an input."""
@@ -76,7 +77,7 @@ def fit_power_law(x: Floats, log_loss: Floats) -> PowerLaw:
     variance = (float(misfit @ misfit) + ERROR_WEIGHT * ERROR**2) / (free + ERROR_WEIGHT)
     own = _slopes(best, z)
     covariance = np.linalg.inv(own.T @ own / variance + np.diag(spreads**-2.0))
-    return PowerLaw(centre, best, np.asarray(covariance, np.float64), float(np.sqrt(variance)))
+    return PowerLaw(centre, best, np.asarray(covariance, np.float64), float(np.sqrt(variance)), free + ERROR_WEIGHT)
 
 
 def _terms(parameters: Floats, z: Floats) -> Floats:

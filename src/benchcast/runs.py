@@ -15,6 +15,7 @@ from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import nnls
 from scipy.stats import t as student
 
 from benchcast.backtest import Known, read_known, silent
@@ -30,6 +31,8 @@ from benchcast.store import Study
 
 SAME_SIZE = 1.5  # runs of sizes within this factor are compared
 DRAWS = 20_000
+LEAST = 1e-6  # of a standard deviation
+FEWEST_PAIRS = 6  # differences of other families, to learn a variance from
 MEAN = "mean of tasks"
 
 
@@ -52,15 +55,25 @@ class Meeting:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """How far the difference of two forecasts misses, per task and for their mean."""
+    """How far the difference of two forecasts misses, per task and for their mean.
 
-    scale: Floats
+    Its variance is `base` plus `rise` times the leverage of the two forecasts: near chance and near 1 a wrong
+    capability hardly moves the score.
+    """
+
+    base: Floats
+    rise: Floats
     families: int
 
     @property
     def freedom(self) -> int:
         """Degrees of freedom of the differences."""
         return max(self.families - 1, 1)
+
+    def of_runs(self, leverage: Floats) -> Floats:
+        """Variance that each run brings to a difference ((T + 1) × R)."""
+        own = (self.base[:, None] + self.rise[:, None] * leverage) / 2
+        return own * (1 + 1 / max(self.families, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +183,7 @@ def rank_runs(known: Known, runs: Sequence[Run], *, tell: Callable[[str], None] 
     if not fits[0].reads_losses:
         raise InputError(f"method {known.method!r} does not read losses; take one that does, such as salience")
     capability = np.stack([known.log_capability(fit) for fit in fits])
-    doubt = doubt_of(known, fits, seen)
+    doubt = doubt_of(known, fits, capability, seen)
     rankings = tuple(rank(known, fits, capability, meeting, doubt) for meeting in where)
     return RunComparison(tuple(names), (*(fit.task.name for fit in fits), MEAN), rankings, doubt)
 
@@ -192,51 +205,70 @@ def forecast_at(known: Known, fits: Sequence[TaskFit], capability: Floats, meeti
 def rank(known: Known, fits: Sequence[TaskFit], capability: Floats, meeting: Meeting, doubt: Doubt) -> Ranking:
     """Order and probabilities at one meeting."""
     forecast, observed = forecast_at(known, fits, capability, meeting)
-    better = probability_above(forecast, doubt)
+    variance = doubt.of_runs(leverage(forecast[:-1], known.evidence.chance))
+    better = probability_above(forecast, variance, doubt.freedom)
     order = np.argsort(-forecast, axis=1, kind="stable")
-    likely = np.array([likely_order(row, float(s), doubt) for row, s in zip(forecast, doubt.scale, strict=True)])
-    return Ranking(meeting.params, meeting.flops, forecast, observed, better, order, likely)
+    likely = [likely_order(f, v, doubt.freedom) for f, v in zip(forecast, variance, strict=True)]
+    return Ranking(meeting.params, meeting.flops, forecast, observed, better, order, np.array(likely))
 
 
-def probability_above(forecast: Floats, doubt: Doubt) -> Floats:
+def leverage(forecast: Floats, chance: Floats) -> Floats:
+    """How much the score moves with capability, 1 halfway up the sigmoid, and its mean over tasks ((T + 1) × R)."""
+    share = np.clip((forecast - chance[:, None]) / (1 - chance[:, None]), 0, 1)
+    return _with_mean(4 * share * (1 - share))
+
+
+def probability_above(forecast: Floats, variance: Floats, freedom: int) -> Floats:
     """How likely each run is above each other one ((T + 1) × R × R); the two ways round add up to 1."""
     ahead = forecast[:, :, None] - forecast[:, None, :]
-    reach = doubt.scale[:, None, None] * np.sqrt(1 + 1 / max(doubt.families, 1))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(student.cdf(ahead / reach, doubt.freedom))
+    spread = np.sqrt(variance[:, :, None] + variance[:, None, :])
+    return np.asarray(student.cdf(ahead / np.maximum(spread, LEAST), freedom))
 
 
-def likely_order(forecast: Floats, scale: float, doubt: Doubt) -> float:
-    """How likely a whole order is right: errors of runs are independent, their differences as wide as `scale`."""
-    if not np.isfinite(scale):
+def likely_order(forecast: Floats, variance: Floats, freedom: int) -> float:
+    """How likely a whole order is right; errors of the runs are independent but for what they have in common."""
+    if not np.isfinite(variance).all():
         return float("nan")
-    ordered = np.sort(forecast)[::-1]
-    if len(ordered) == 2:
-        return float(probability_above(ordered[None], Doubt(np.array([scale]), doubt.families))[0, 0, 1])
+    order = np.argsort(-forecast, kind="stable")
+    best, spread = forecast[order], np.sqrt(variance[order])
+    if len(best) == 2:
+        return float(probability_above(best[None], variance[order][None], freedom)[0, 0, 1])
     rng = np.random.default_rng(0)
-    reach = scale * np.sqrt((1 + 1 / max(doubt.families, 1)) / 2)
-    errors = rng.normal(size=(DRAWS, len(ordered))) * reach
-    errors *= np.sqrt(doubt.freedom / rng.chisquare(doubt.freedom, size=(DRAWS, 1)))
-    return float((np.diff(ordered + errors, axis=1) < 0).all(axis=1).mean())
+    errors = rng.normal(size=(DRAWS, len(best))) * np.maximum(spread, LEAST)
+    errors *= np.sqrt(freedom / rng.chisquare(freedom, size=(DRAWS, 1)))
+    return float((np.diff(best + errors, axis=1) < 0).all(axis=1).mean())
 
 
-def doubt_of(known: Known, fits: Sequence[TaskFit], seen: Bools) -> Doubt:
+def doubt_of(known: Known, fits: Sequence[TaskFit], capability: Floats, seen: Bools) -> Doubt:
     """Errors of differences between other families at equal compute; every pair of families counts the same."""
     errors = honest_errors(known, fits, seen)
     families = [str(f) for f in np.unique(known.families[: known.scored][seen[: known.scored]])]
     squares: list[Floats] = []
+    levers: list[Floats] = []
+    weights: list[float] = []
     for pair in combinations(families, 2):
         if errors is None:
             break
         runs = [Run(f, np.flatnonzero((known.families == f) & seen & np.isfinite(known.points.flops))) for f in pair]
-        own = [_difference(known.points, errors, m) for m in meetings(known.points, runs)]
-        own = [d for d in own if np.isfinite(d).all()]
-        if own:
-            squares.append(np.mean(np.square(own), axis=0))
-    if len(squares) >= 3:
-        return Doubt(np.sqrt(np.mean(squares, axis=0)), len(families))
-    scale = np.array([spread_of(fit.honest).scale for fit in fits]) * np.sqrt(2)
-    return Doubt(np.append(scale, np.mean(scale)), len(families))
+        where = [m for m in meetings(known.points, runs) if np.isfinite(_difference(known.points, errors, m)).all()]
+        for m in where:
+            said = forecast_at(known, fits, capability, m)[0][:-1]
+            squares.append(_difference(known.points, errors, m) ** 2)
+            levers.append(leverage(said, known.evidence.chance).mean(axis=1))
+            weights.append(1 / len(where))
+    if len(squares) >= FEWEST_PAIRS:
+        parts = [_variance(*x, np.array(weights)) for x in zip(np.array(squares).T, np.array(levers).T, strict=True)]
+        base, rise = np.array(parts).T
+        return Doubt(base, rise, len(families))
+    apart = 2 * np.array([spread_of(fit.honest).scale for fit in fits]) ** 2
+    return Doubt(np.append(apart, apart.mean()), np.zeros(len(fits) + 1), len(families))
+
+
+def _variance(squares: Floats, levers: Floats, weights: Floats) -> Floats:
+    """Base and rise of the variance, neither negative, by weighted least squares."""
+    root = np.sqrt(weights)
+    columns = np.column_stack([np.ones_like(levers), levers]) * root[:, None]
+    return np.asarray(nnls(columns, squares * root)[0])
 
 
 def _difference(points: Points, errors: Floats, meeting: Meeting) -> Floats:

@@ -14,40 +14,69 @@ from hypothesis.extra import numpy as arrays
 from benchcast.backtest import read_known
 from benchcast.horizon import Points
 from benchcast.reproduce.order import pair_rows
-from benchcast.runs import Doubt, Run, at_compute, find_run, honest_errors, likely_order, meetings, probability_above
+from benchcast.runs import (
+    Doubt,
+    Run,
+    _variance,
+    at_compute,
+    find_run,
+    honest_errors,
+    leverage,
+    likely_order,
+    meetings,
+    probability_above,
+)
 
 FORECASTS = arrays.arrays(np.float64, (2, 3), elements=st.floats(0, 1))
-DOUBTS = st.builds(Doubt, arrays.arrays(np.float64, 2, elements=st.floats(1e-3, 0.3)), st.integers(2, 12))
+VARIANCES = arrays.arrays(np.float64, (2, 3), elements=st.floats(1e-6, 0.1))
+FREEDOM = st.integers(1, 12)
 
 
-@given(FORECASTS, DOUBTS)
-def test_a_above_b_and_b_above_a_add_up_to_one(forecast, doubt):
-    p = probability_above(forecast, doubt)
+@given(FORECASTS, VARIANCES, FREEDOM)
+def test_a_above_b_and_b_above_a_add_up_to_one(forecast, variance, freedom):
+    p = probability_above(forecast, variance, freedom)
     assert p + p.swapaxes(1, 2) == pytest.approx(np.ones_like(p))
     ahead = forecast[:, :, None] > forecast[:, None, :]
     assert (p[ahead] >= 0.5).all()
 
 
-@given(FORECASTS, DOUBTS, st.permutations(range(3)))
-def test_the_order_of_runs_changes_nothing(forecast, doubt, shuffled):
-    p, q = probability_above(forecast, doubt), probability_above(forecast[:, shuffled], doubt)
+@given(FORECASTS, VARIANCES, FREEDOM, st.permutations(range(3)))
+def test_the_order_of_runs_changes_nothing(forecast, variance, freedom, shuffled):
+    p = probability_above(forecast, variance, freedom)
+    q = probability_above(forecast[:, shuffled], variance[:, shuffled], freedom)
     assert q == pytest.approx(p[:, shuffled][:, :, shuffled])
-    assert likely_order(forecast[0][shuffled], 0.1, doubt) == likely_order(forecast[0], 0.1, doubt)
+    if len(set(forecast[0])) == 3:
+        again = likely_order(forecast[0][shuffled], variance[0][shuffled], freedom)
+        assert again == likely_order(forecast[0], variance[0], freedom)
 
 
 def test_a_whole_order_is_less_likely_than_each_pair_and_near_certain_when_far_apart():
-    doubt = Doubt(np.array([0.05]), 8)
-    three = np.array([0.6, 0.5, 0.4])
-    pairs = probability_above(three[None], doubt)[0]
-    assert 1 / 6 < likely_order(three, 0.05, doubt) < min(pairs[0, 1], pairs[1, 2])
-    assert likely_order(np.array([0.9, 0.5, 0.1]), 0.01, doubt) > 0.99
-    assert likely_order(np.full(3, 0.5), 0.05, doubt) == pytest.approx(1 / 6, abs=0.01)
-    assert np.isnan(likely_order(three, np.nan, doubt))
+    three, doubt = np.array([0.6, 0.5, 0.4]), np.full(3, 0.05**2 / 2)
+    pairs = probability_above(three[None], doubt[None], 7)[0]
+    assert 1 / 6 < likely_order(three, doubt, 7) < min(pairs[0, 1], pairs[1, 2])
+    assert likely_order(np.array([0.9, 0.5, 0.1]), np.full(3, 1e-4), 7) > 0.99
+    assert likely_order(np.full(3, 0.5), doubt, 7) == pytest.approx(1 / 6, abs=0.01)
+    assert np.isnan(likely_order(three, np.full(3, np.nan), 7))
 
 
 def test_more_doubt_brings_an_order_nearer_to_a_coin():
-    said = [likely_order(np.array([0.6, 0.5]), s, Doubt(np.array([s]), 8)) for s in (0.01, 0.1, 1.0)]
+    said = [likely_order(np.array([0.6, 0.5]), np.full(2, s**2 / 2), 7) for s in (0.01, 0.1, 1.0)]
     assert said[0] > said[1] > said[2] > 0.5
+
+
+def test_doubt_is_least_where_scores_hardly_move():
+    levers = leverage(np.array([[0.25, 0.625, 0.999]]), np.array([0.25]))[0]
+    assert levers == pytest.approx([0, 1, 0], abs=0.01)
+    variance = Doubt(np.array([1e-4]), np.array([1e-2]), 8).of_runs(levers[None])[0]
+    assert variance[0] < variance[2] < variance[1]
+
+
+def test_a_planted_variance_is_found():
+    rng = np.random.default_rng(0)
+    levers = rng.uniform(0, 1, 4000)
+    squares = (1e-4 + 1e-2 * levers) * rng.normal(size=4000) ** 2
+    assert _variance(squares, levers, np.ones(4000)) == pytest.approx([1e-4, 1e-2], abs=8e-4)
+    assert (_variance(squares[::-1], levers, np.ones(4000)) >= 0).all()
 
 
 def test_runs_meet_at_the_most_compute_that_all_have_reached():

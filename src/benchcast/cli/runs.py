@@ -81,5 +81,4 @@ def _document(found: RunComparison) -> dict[str, Any]:
             for t, task in enumerate(found.tasks)
         }
         sizes.append({"params": null(ranking.params), "flops": ranking.flops, "tasks": tasks})
-    misses = {task: null(float(s)) for task, s in zip(found.tasks, found.doubt.scale, strict=True)}
-    return {"runs": list(found.runs), "difference_misses_by": misses, "sizes": sizes}
+    return {"runs": list(found.runs), "sizes": sizes}
