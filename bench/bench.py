@@ -34,6 +34,7 @@ from benchcast.methods.ridge import ridge
 from benchcast.methods.salience import salience
 from benchcast.records import Ints
 from growth import grow
+from plain import plain_loop
 from timing import Table, bandwidth, timed
 from world import Generated, make_evidence, problems_of, write_rows
 
@@ -102,7 +103,7 @@ def part_solvers(size: Size) -> None:
         table = Table(f"solvers; all cores read {rate / 1e9:.1f} GB/s, a pass over the features takes {a_pass:.3f} s")
         table.run("salience, families left out in turn", lambda: salience(evidence, [fold]))
         with_law = descents(table, size, evidence, fold, a_pass)
-        loop = autograd_seconds(evidence, fold, 3) * size.steps / 3
+        loop = timed(plain_loop(evidence, fold, 3, "cpu")) * size.steps / 3
         print(f"| plain autograd loop over tasks, {size.steps} steps (3 measured, scaled) | {loop:.2f} | | | |")
         print(f"\npaper is {loop / with_law:.1f} times faster than the plain loop")
 
@@ -121,33 +122,6 @@ def descents(table: Table, size: Size, evidence: Evidence, fold: Fold, a_pass: f
         found.append(table.run(what, work, 2 * steps * a_pass))
     descent.LAW_STEPS = law_steps
     return found[0]
-
-
-def autograd_seconds(evidence: Evidence, fold: Fold, steps: int) -> float:
-    """A plain torch loop over tasks: forward, law by Levenberg–Marquardt, backward, Adam."""
-    import torch
-
-    from benchcast.law import fit_laws
-
-    features = torch.from_numpy(np.array(evidence.features.values))
-    nats, train = torch.from_numpy(evidence.nats), torch.from_numpy(fold.train)
-
-    def one_task(t: int) -> None:
-        head = torch.nn.Linear(features.shape[1], 1)
-        optimizer = torch.optim.Adam(head.parameters(), lr=1e-3)
-        accuracy, chance, law = torch.from_numpy(evidence.accuracy[t]), float(evidence.chance[t]), None
-        for _ in range(steps):
-            capability = nats @ torch.sigmoid(head(features))[:, 0] / evidence.characters
-            found = capability.detach().double().numpy()[fold.train], evidence.accuracy[t][fold.train]
-            law = fit_laws(*found, evidence.chance[t], start=law, steps=200 if law is None else descent.LAW_STEPS)
-            forecast = chance + (1 - chance) * torch.sigmoid(float(law.slope) * capability + float(law.offset))
-            loss = ((forecast - accuracy)[train] ** 2).sum()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-
-    one_task(0)  # torch loads parts of itself at the first step
-    return timed(lambda: [one_task(t) for t in range(len(evidence.tasks))])
 
 
 def part_reduced(size: Size) -> None:

@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,12 @@ import torch
 from benchcast.evidence import Evidence, Features, Fold
 from benchcast.methods import descent
 from benchcast.methods.descent import DescentSettings, descend
-from benchcast.methods.inputs import measure, prepare_inputs
+from benchcast.methods.inputs import DEVICE_BLOCKS, measure, prepare_inputs
 from benchcast.methods.paper import paper
 from benchcast.methods.ridge import ridge
 from benchcast.methods.salience import salience
 from benchcast.products import Rows
+from plain import plain_loop
 from world import Generated, make_evidence, problems_of  # beside this file
 
 
@@ -93,29 +95,24 @@ def part_products(size: Size) -> Table:
     """Both products of a step, in every form that may be the fastest."""
     values = features_on(size)
     rate = bandwidth(values, size)
-    floor = values.nbytes / rate
     table = Table(f"products of {tuple(values.shape)} float32 with few columns; copy {rate / 1e9:.0f} GB/s")
-    for tf32 in (False, True):
-        torch.backends.cuda.matmul.allow_tf32 = tf32
-        for q in (6, 8, 12, 16):
-            w = torch.randn(q, size.dims, device=size.device)
-            g = torch.randn(q, size.tokens, device=size.device)
-            kind = "TF32" if tf32 else "float32"
-            forms: dict[str, Callable[[], object]] = {
-                "X Wᵀ": lambda w=w: values @ w.T,
-                "W Xᵀ": lambda w=w: w @ values.T,
-                "G X": lambda g=g: g @ values,
-                "Xᵀ Gᵀ": lambda g=g: values.T @ g.T,
-            }
-            for rows in (512, 1024, 2048, 4096, 8192):
-                n = size.tokens // rows * rows
-                stack = values[:n].reshape(-1, rows, size.dims)
-                part = g[:, :n].reshape(q, -1, rows).transpose(0, 1)
-                forms[f"G X in parts of {rows}"] = lambda stack=stack, part=part: (part @ stack).sum(0)
-            for name, work in forms.items():
-                work()
-                table.add(f"{kind}, {q} columns, {name}", timed(work, size, repeats=size.repeats), floor)
-    torch.backends.cuda.matmul.allow_tf32 = False
+    stacks = {r: values[: size.tokens // r * r].reshape(-1, r, size.dims) for r in (1024, 2048, 4096)}
+    for q in (6, 12):
+        w, g = torch.randn(q, size.dims, device=size.device), torch.randn(q, size.tokens, device=size.device)
+        forms: dict[str, Callable[[], object]] = {
+            "X Wᵀ": lambda w=w: values @ w.T,
+            "G X": lambda g=g: g @ values,
+            "project": lambda w=w: Rows(values).project(w),
+            "gather": lambda g=g: Rows(values).gather(g),
+            "project on tensor cores, head in two": lambda w=w: Rows(values, short=True).project(w),
+            "gather on tensor cores, values in two": lambda g=g: Rows(values, short=True).gather(g),
+        }
+        for rows, stack in stacks.items():
+            wide = w.T.expand(len(stack), size.dims, q)
+            forms[f"X Wᵀ in parts of {rows}"] = lambda stack=stack, wide=wide: torch.bmm(stack, wide)
+        for name, work in forms.items():
+            work()
+            table.add(f"{q} columns, {name}", timed(work, size, repeats=size.repeats), values.nbytes / rate)
     return table
 
 
@@ -128,31 +125,33 @@ def part_descent(size: Size) -> Table:
     """Algorithm 2 with the features on the device: recorded and not, with and without the law's steps."""
     values = features_on(size)
     rate = bandwidth(values, size)
-    evidence, fold = evidence_on(size, values)
     table = Table(f"descent, {size.steps} steps, features on the device; copy {rate / 1e9:.0f} GB/s")
-    seconds = timed(lambda: prepare_inputs(evidence, standardise=True), size)
-    table.add("mean and spread, and all that is made ready", seconds, values.nbytes / rate)
-    inputs = prepare_inputs(evidence, standardise=True)
-    floor = 2 * size.steps * values.nbytes / rate
     plain, law_steps = descent.repeat, descent.LAW_STEPS
-    for recorded in (True, False):
-        descent.repeat = plain if recorded else (lambda step, state, times, record: plain(step, state, times))
-        for law in (0, law_steps):
+    settings, floor = DescentSettings(steps=size.steps), 2 * size.steps * values.nbytes / rate
+    for kind, stored in (("float32", values), ("float16 on disk", values.half().float())):
+        evidence, fold = evidence_on(size, stored)
+        seconds = timed(lambda e=evidence: prepare_inputs(e, standardise=True), size, repeats=2)
+        table.add(f"{kind}: mean and spread, and all that is made ready", seconds)
+        inputs = prepare_inputs(evidence, standardise=True)
+        for how, law, rates in (
+            ("", 0, 1),
+            ("", law_steps, 1),
+            ("", law_steps, 2),
+            (", launched one by one", law_steps, 1),
+        ):
+            descent.repeat = (lambda step, state, times, record: plain(step, state, times)) if how else plain
             descent.LAW_STEPS = law
-            for rates in (1, 2):
-                problems = problems_of(evidence, fold, rates)
-                settings = DescentSettings(steps=size.steps)
-                descend(inputs, problems, replace(settings, steps=3))
-                seconds = timed(lambda p=problems, s=settings: descend(inputs, p, s), size, repeats=2)
-                how = "recorded" if recorded else "launched one by one"
-                table.add(f"six tasks × {rates} rates, {law} law steps, {how}", seconds, floor)
+            problems = problems_of(evidence, fold, rates)
+            descend(inputs, problems, replace(settings, steps=3))
+            seconds = timed(lambda i=inputs, p=problems: descend(i, p, settings), size, repeats=2)
+            table.add(f"{kind}: six tasks × {rates} rates, {law} law steps{how}", seconds, floor)
     descent.repeat, descent.LAW_STEPS = plain, law_steps
     return table
 
 
 def part_parts(size: Size) -> Table:
     """Where a step's time goes."""
-    values = features_on(size)
+    values = features_on(size).half().float()
     rate = bandwidth(values, size)
     evidence, fold = evidence_on(size, values)
     inputs = prepare_inputs(evidence, standardise=True)
@@ -161,15 +160,15 @@ def part_parts(size: Size) -> Table:
     state = descent._start(inputs, problems, settings)
     kept, capability = descent._forward(inputs, state["head"], settings)
     pull = torch.randn(capability.shape, device=size.device)
-    block = Rows(values)
+    block = inputs.stretches[0].features
     z = torch.randn(6, size.tokens, device=size.device)
     forms: dict[str, Callable[[], object]] = {
         "project": lambda: block.project(state["head"]["weight"].T),
         "gather": lambda: block.gather(z),
         "forward": lambda: descent._forward(inputs, state["head"], settings),
         "backward": lambda: descent._backward(inputs, state["head"], settings, kept, pull),
-        "weights times losses": lambda: z @ inputs.nats.T,
-        "pull times losses": lambda: pull @ inputs.nats,
+        "weights times losses": lambda: inputs.stretches[0].losses.gather(z),
+        "pull times losses": lambda: inputs.stretches[0].losses.project(pull),
         "look (forward, law, errors)": lambda: descent._look(inputs, problems, settings, state),
     }
     for name, work in forms.items():
@@ -207,54 +206,35 @@ def part_methods(size: Size) -> Table:
 
 def part_autograd(size: Size) -> Table:
     """A plain autograd loop over tasks on the same features."""
-    from benchcast.law import fit_laws
-
-    values = features_on(size)
-    evidence, fold = evidence_on(size, values)
-    nats = torch.from_numpy(evidence.nats).to(size.device)
-    train = torch.from_numpy(fold.train).to(size.device)
-    steps = 10
-
-    def one_task(t: int) -> None:
-        head = torch.nn.Linear(size.dims, 1, device=size.device)
-        optimizer = torch.optim.Adam(head.parameters(), lr=1e-3)
-        accuracy = torch.from_numpy(evidence.accuracy[t]).to(size.device)
-        chance = torch.tensor(evidence.tasks[t].chance, dtype=torch.float64, device=size.device)
-        for _ in range(steps):
-            capability = nats @ torch.sigmoid(head(values))[:, 0] / evidence.characters
-            law = fit_laws(capability.detach().double()[train], accuracy[train], chance, steps=20)
-            forecast = chance + (1 - chance) * torch.sigmoid(law.slope * capability.double() + law.offset)
-            loss = ((forecast - accuracy)[train] ** 2).sum()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-
-    one_task(0)
-    table = Table("a plain autograd loop over tasks")
-    seconds = timed(lambda: [one_task(t) for t in range(len(evidence.tasks))], size)
-    table.add(f"six tasks × {size.steps} steps ({steps} measured, scaled)", seconds * size.steps / steps)
+    evidence, fold = evidence_on(size, features_on(size))
+    table, steps = Table("a plain autograd loop over tasks"), 10
+    seconds = timed(plain_loop(evidence, fold, steps, size.device), size) * size.steps / steps
+    table.add(f"six tasks × {size.steps} steps ({steps} measured, scaled)", seconds)
     return table
 
 
 def part_scale(size: Size) -> Table:
     """The closed form's pass (mean, spread and sums weighted by losses) as tokens grow; peak memory stays flat."""
     rate = bandwidth(features_on(size), size)
-    table = Table(f"closed form: mean, spread and L H in one pass; copy {rate / 1e9:.0f} GB/s")
+    square = torch.ones(8192, 8192, device=size.device) if size.tokens > 10_000 else torch.ones(64, 64)
+    speed = len(square) ** 3 / timed(lambda: square @ square, size, repeats=size.repeats)
+    told = f"copy {rate / 1e9:.0f} GB/s, product {2 * speed / 1e12:.0f} TFLOP/s in float32"
+    table = Table(f"closed form: mean, spread and L H in one pass; {told}")
     for factor in (0.1, 1, 4, 100):
-        tokens = int(size.tokens * factor)
-        if factor > 4:
-            features: Any = Generated(tokens, size.dims, device=size.device)
-        else:
-            features = features_on(size, tokens)
-        evidence, _ = make_evidence(Features(features), models=size.models, generated=factor > 4)
+        tokens, generated = int(size.tokens * factor), factor > 4
+        values: Any = Generated(tokens, size.dims, device=size.device) if generated else features_on(size, tokens)
+        evidence, _ = make_evidence(Features(values), models=size.models, generated=True)
         evidence = replace(evidence, device=size.device)
+        for part, _ in islice(evidence.features.blocks(blown_up=DEVICE_BLOCKS), 4):
+            evidence.nats[:, part]  # made before the clock runs; then they come round
         if size.device.startswith("cuda"):
             torch.cuda.reset_peak_memory_stats()
-        seconds = timed(lambda e=evidence: measure(e, weigh=True), size, repeats=1 if factor > 4 else 2)
+        seconds = timed(lambda e=evidence: measure(e, weigh=True), size, repeats=1 if generated else 3)
         peak = torch.cuda.max_memory_allocated() / 2**30 if size.device.startswith("cuda") else 0.0
-        own = 0 if factor > 4 else features.nbytes / 2**30
-        what = f"{tokens} tokens ({'generated in blocks' if factor > 4 else 'on the device'})"
-        table.add(f"{what}, {peak - own:.2f} GiB beside them", seconds, 4 * tokens * size.dims / rate)
+        own = 0 if generated else values.nbytes / 2**30
+        floor = max(4 * tokens * size.dims / rate, tokens * size.dims * size.models / speed)
+        what = f"{tokens} tokens ({'generated in blocks' if generated else 'on the device'})"
+        table.add(f"{what}, {peak - own:.2f} GiB beside them", seconds, floor)
     return table
 
 

@@ -56,7 +56,8 @@ def make_evidence(
     rng = np.random.default_rng(1)
     n = features.shape[0]
     ability = rng.normal(size=(models, 1)).astype(np.float32)
-    nats: Any = Generated(models, n, device=features.values.device, positive=True) if generated else None
+    place_of = str(getattr(features.values, "device", ""))
+    nats: Any = Generated(models, n, device=place_of, positive=True) if generated else None
     if nats is None:
         nats = np.exp(0.3 * rng.standard_normal((models, n), dtype=np.float32) - 0.3 * ability)
     accuracy = 1 / (1 + np.exp(-(ability.T + 0.3 * rng.normal(size=(tasks, models)))))

@@ -5,6 +5,7 @@ A device is named as torch names it ("cuda", "cuda:1", "cpu"); the empty name is
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from benchcast.errors import InputError
 
 Array = Any  # a numpy array or a torch tensor
+DROPPED = (1 << 13) - 1  # the digits of a float32 that tensor cores leave out
 
 
 def check_device(name: str) -> str:
@@ -59,3 +61,32 @@ def free_bytes(device: str) -> int | None:
 def on_host(values: Array) -> bool:
     """Whether single values can be looked at without waiting for a device."""
     return isinstance(values, np.ndarray | np.generic) or values.device.type == "cpu"
+
+
+def few_digits(values: Array) -> bool:
+    """Whether a GPU's tensor cores read these float32 values without loss, as they do what was once float16.
+
+    Tensor cores take ten bits after the leading one and leave out the other thirteen.
+    """
+    import torch
+
+    return all(bool((part.view(torch.int32) & DROPPED == 0).all()) for part in values.split(1 << 16))
+
+
+def in_two(product: Callable[[Array], Array], rows: Array) -> Array:
+    """A product with few rows on tensor cores, and no digit of the rows lost.
+
+    Each row goes in as two, the digits that tensor cores read and the rest of them: columns cost nothing there, where
+    the other factor has to come from memory.
+    """
+    import torch
+
+    whole = rows.contiguous()
+    upper = (whole.view(torch.int32) & ~DROPPED).view(torch.float32)
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        found = product(torch.cat([upper, whole - upper]))
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+    return found[: len(rows)] + found[len(rows) :]

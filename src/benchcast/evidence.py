@@ -40,10 +40,10 @@ class Features:
         """Reference tokens × dimensions."""
         return (len(self.values) if self.rows is None else len(self.rows), self.values.shape[1])
 
-    def blocks(self) -> Iterator[tuple[slice, Array]]:
+    def blocks(self, *, blown_up: int = 1) -> Iterator[tuple[slice, Array]]:
         """Consecutive blocks of rows as they are stored, each with the tokens it belongs to."""
         n, d = self.shape
-        step = max(1, BLOCK_BYTES // (4 * d))
+        step = max(1, blown_up * BLOCK_BYTES // (4 * d))
         for start in range(0, n, step):
             part = slice(start, min(n, start + step))
             block = self.values[part] if self.rows is None else self.values[self.rows[part]]
@@ -265,9 +265,10 @@ def token_blocks(count: int) -> list[slice]:
     return [slice(start, min(count, start + TOKEN_BLOCK)) for start in range(0, count, TOKEN_BLOCK)]
 
 
-def losses_at(nats: npt.NDArray[np.floating], part: slice) -> npt.NDArray[np.float32]:
-    """Losses of all models on some tokens, in float32; all of them may be a file in float16."""
-    return np.asarray(nats[:, part], np.float32)
+def losses_at(nats: npt.NDArray[np.floating], part: slice) -> npt.NDArray[Any]:
+    """Losses of all models on some tokens, in float32 or better; all of them may be a file in float16."""
+    found = np.asarray(nats[:, part])
+    return found.astype(np.float32) if found.dtype == np.float16 else found
 
 
 def weighted_loss(

@@ -20,12 +20,11 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace, is_torch_array
 
-from benchcast.devices import Array
+from benchcast.devices import Array, in_two
 
 Result = TypeVar("Result")
 WIDTH = 32  # of a tile
 SMALL = 1_000_000  # multiplications up to which OpenBLAS works without copying
-FEW_COLUMNS = 64  # beyond, products are bound by arithmetic, and the BLAS has its own threads for that
 ROWS = 64  # of features as they lie that go into one product on a CPU
 DEVICE_ROWS = 2048  # the same on a device
 
@@ -42,7 +41,13 @@ class Block(Protocol):
         ...
 
 
-Blocks = Iterable[tuple[slice, Block]]
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Consecutive tokens: their features, and the models' losses on them, which are multiplied in the same way."""
+
+    start: int
+    features: Block
+    losses: Block  # a model's losses stand where a feature would
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +55,15 @@ class Rows:
     """Features as they lie, one row a token."""
 
     values: Array  # n × D
+    short: bool = False  # whether their digits are few enough for a GPU's tensor cores (`few_digits`)
 
     def project(self, columns: Array) -> Array:
         """(Q × D) → Q × n."""
+        if self.short:
+            return in_two(lambda c: (self.values @ c.T).T, columns)
         xp, q = array_namespace(self.values), len(columns)
+        if is_torch_array(self.values):
+            return (self.values @ columns.contiguous().T).T
 
         def some(rows: Array) -> Array:
             stacks = _stacks(rows, q)
@@ -63,6 +73,8 @@ class Rows:
 
     def gather(self, values: Array) -> Array:
         """(Q × n) → Q × D."""
+        if self.short:
+            return in_two(lambda v: v @ self.values, values)
         xp, q = array_namespace(self.values), len(values)
         total: Array = 0.0
         at = 0
@@ -130,14 +142,14 @@ def _cuts(length: int, width: int) -> int:
     return cuts
 
 
-def over_blocks(work: Callable[[slice, Block], Result], blocks: Blocks, *, columns: int) -> Iterator[Result]:
-    """The work on every block, in order; on all cores where the products are too small for the BLAS to share out."""
+def over_stretches(work: Callable[[Stretch], Result], stretches: Iterable[Stretch]) -> Iterator[Result]:
+    """The work on every stretch, in order; on all cores if they lie in memory: no BLAS shares out small products."""
     workers = _cores()
-    if columns > FEW_COLUMNS or workers == 1 or not isinstance(blocks, list) or len(blocks) == 1:
-        yield from (work(part, block) for part, block in blocks)
+    if workers == 1 or not isinstance(stretches, list) or len(stretches) == 1:
+        yield from map(work, stretches)
         return
     with ThreadPoolExecutor(workers) as pool:
-        yield from pool.map(lambda item: work(*item), blocks)
+        yield from pool.map(work, stretches)
 
 
 def shared_out(work: Callable[[Array], Result], rows: Array) -> list[Result]:

@@ -18,10 +18,11 @@ from benchcast.methods import descent
 from benchcast.methods.descent import ACTIVATIONS, DescentSettings, Problems, descend, head_weights
 from benchcast.methods.inputs import Inputs, prepare_inputs
 from benchcast.methods.paper import paper
-from benchcast.products import Rows
+from benchcast.products import Rows, Stretch
 
 N, D, M = 40, 5, 14
 LEVEL = np.random.default_rng(4).permutation(np.linspace(0.5, 1.5, M))  # of each model's losses
+NATS = np.random.default_rng(6).gamma(2.0, 1.0, (M, N)) * LEVEL[:, None]
 SHAPES = list(product(sorted(ACTIVATIONS), (0, 3), (True, False)))
 QUICK = DescentSettings(steps=6, rates=(1e-2,))
 # What leaves the forecast as it is (all weights a little larger, say) has a gradient of rounding errors, and Adam
@@ -34,10 +35,9 @@ ARRAYS = ("accuracy", "chance", "train", "validation", "rate")  # of a Problems
 def make_inputs(*, block: int = N, standardise: bool = True, dims: int = D) -> Inputs:
     rng = np.random.default_rng(0)
     features = rng.normal(2.0, 3.0, (N, dims))
-    nats = rng.gamma(2.0, 1.0, (M, N)) * LEVEL[:, None]
-    parts = [(slice(a, min(a + block, N)), Rows(features[a : a + block])) for a in range(0, N, block)]
+    stretches = [Stretch(a, Rows(features[a : a + block]), Rows(NATS[:, a : a + block].T)) for a in range(0, N, block)]
     mean, spread = (features.mean(axis=0), features.std(axis=0)) if standardise else (np.zeros(dims), np.ones(dims))
-    return Inputs(parts, nats, 100.0, mean, spread)
+    return Inputs(stretches, 100.0, mean, spread)
 
 
 def make_problems(count: int = 3, *, faster: float = 1.0) -> Problems:
@@ -112,8 +112,8 @@ def test_standardising_is_folded_into_the_head(activation, hidden):
     settings = DescentSettings(activation=activation, hidden=hidden)
     inputs, problems = make_inputs(), make_problems()
     head = random_head(inputs, problems, settings)
-    ready = [(part, Rows((block.values - inputs.mean) / inputs.spread)) for part, block in inputs.blocks]
-    plain = replace(inputs, blocks=ready, mean=np.zeros(D), spread=np.ones(D))
+    ready = [replace(s, features=Rows((s.features.values - inputs.mean) / inputs.spread)) for s in inputs.stretches]
+    plain = replace(inputs, stretches=ready, mean=np.zeros(D), spread=np.ones(D))
     assert_allclose(head_weights(inputs, head, settings), head_weights(plain, head, settings), rtol=1e-10, atol=1e-10)
 
 
@@ -122,7 +122,10 @@ def as_torch(record):
         n: torch.from_numpy(getattr(record, n)) for n in record.__slots__ if isinstance(getattr(record, n), np.ndarray)
     }
     if isinstance(record, Inputs):
-        changed["blocks"] = [(part, Rows(torch.from_numpy(block.values))) for part, block in record.blocks]
+        changed["stretches"] = [
+            Stretch(s.start, *(Rows(torch.from_numpy(block.values)) for block in (s.features, s.losses)))
+            for s in record.stretches
+        ]
     return replace(record, **changed)
 
 
@@ -197,7 +200,7 @@ def test_every_step_is_kept_and_reported():
 def test_the_first_step_weighs_all_tokens_alike(activation):
     inputs = make_inputs()
     found = descend(inputs, make_problems(), replace(QUICK, activation=activation))
-    per_token = found.history[0].capability / (inputs.nats.sum(axis=1) / inputs.characters)
+    per_token = found.history[0].capability / (NATS.sum(axis=1) / inputs.characters)
     assert_allclose(per_token, per_token[0, 0], rtol=1e-9)
     assert per_token[0, 0] > 0
 
@@ -214,7 +217,7 @@ def test_the_step_kept_is_the_best_on_the_validation_models():
     weights = head_weights(inputs, found.head, settings)
     for p, step in enumerate(found.step):
         kept = found.history[int(step)].capability[p]
-        assert_allclose(inputs.nats @ weights[:, p] / inputs.characters, kept, rtol=1e-9)
+        assert_allclose(NATS @ weights[:, p] / inputs.characters, kept, rtol=1e-9)
 
 
 def test_descent_lowers_the_training_error():
@@ -240,7 +243,7 @@ def test_how_features_are_read_changes_no_forecast(evidence, world, monkeypatch)
     before = paper(evidence, folds, settings=QUICK)[0][0]
     monkeypatch.setattr(evidence_module, "BLOCK_BYTES", 4 * 24 * 50)
     monkeypatch.setattr(sys.modules["benchcast.methods.inputs"], "KEEP_IN_MEMORY", 0)
-    assert not isinstance(prepare_inputs(evidence, standardise=True).blocks, list)
+    assert not isinstance(prepare_inputs(evidence, standardise=True).stretches, list)
     assert len(list(evidence.features.blocks())) > 5
     after = paper(evidence, folds, settings=QUICK)[0][0]
     assert_allclose(after.weights, before.weights, rtol=2e-3, atol=1e-4)

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from scipy.cluster.vq import kmeans2
 
 from benchcast.demo import copy_embedded
-from benchcast.devices import check_device, place, to_numpy
+from benchcast.devices import check_device, few_digits, in_two, place, to_numpy
 from benchcast.errors import InputError
 from benchcast.folds import make_folds
 from benchcast.methods import METHODS, descent
@@ -20,7 +20,7 @@ from benchcast.methods.inputs import Inputs, Reread, measure
 from benchcast.methods.kmeans import cluster, nearest
 from benchcast.methods.nonnegative import fit_nonnegative
 from benchcast.methods.optimizers import update
-from benchcast.products import Rows, Tiles, over_blocks
+from benchcast.products import Rows, Stretch, Tiles, over_stretches
 
 
 @pytest.mark.parametrize(("n", "d", "q"), [(1, 1, 1), (31, 33, 2), (64, 32, 6), (300, 70, 12), (97, 2048, 40)])
@@ -34,9 +34,28 @@ def test_every_layout_multiplies_alike(n, d, q, layout):
     assert_allclose(to_numpy(block.gather(kind(g, ""))), g @ x, rtol=1e-4, atol=1e-3)
 
 
-def test_blocks_come_back_in_order_from_any_number_of_cores():
-    blocks = [(slice(i, i + 1), Rows(np.full((1, 3), float(i)))) for i in range(50)]
-    found = over_blocks(lambda part, block: (part.start, block.project(np.ones((1, 3)))[0, 0]), blocks, columns=1)
+def test_tensor_cores_are_given_every_digit_of_the_head():
+    rng = np.random.default_rng(0)
+    x, w = (torch.from_numpy(rng.standard_normal(shape, dtype=np.float32)) for shape in ((50, 7), (3, 7)))
+    seen = []
+
+    def product(rows: torch.Tensor) -> torch.Tensor:
+        seen.append(rows)
+        return rows @ x.T
+
+    assert_allclose(in_two(product, w), w @ x.T, rtol=1e-5, atol=1e-6)
+    assert few_digits(seen[0][:3])
+    assert torch.equal(seen[0][:3] + seen[0][3:], w)
+    assert not torch.backends.cuda.matmul.allow_tf32
+    assert few_digits(x.half().float())
+    assert not few_digits(x)
+    short, long = (Rows(x.half().float(), short=kind).project(w) for kind in (True, False))
+    assert_allclose(short, long, rtol=1e-5, atol=1e-6)
+
+
+def test_stretches_come_back_in_order_from_any_number_of_cores():
+    stretches = [Stretch(i, Rows(np.full((1, 3), float(i))), Rows(np.zeros((1, 1)))) for i in range(50)]
+    found = over_stretches(lambda s: (s.start, s.features.project(np.ones((1, 3)))[0, 0]), stretches)
     assert list(found) == [(i, 3.0 * i) for i in range(50)]
 
 
@@ -102,8 +121,8 @@ def test_a_step_on_a_device_looks_at_no_value(optimizer, hidden):
         return torch.empty(shape, dtype=dtype, device="meta")
 
     single = torch.float32
-    blocks = [(slice(0, 40), Rows(meta(40, 5, dtype=single)))]
-    inputs = Inputs(blocks, meta(14, 40, dtype=single), 100.0, meta(5, dtype=single), meta(5, dtype=single))
+    stretches = [Stretch(0, Rows(meta(40, 5, dtype=single)), Rows(meta(40, 14, dtype=single)))]
+    inputs = Inputs(stretches, 100.0, meta(5, dtype=single), meta(5, dtype=single))
     problems = Problems(meta(3, 14), meta(3), meta(3, 14), meta(3, 14), meta(3, dtype=single), meta(3, 3))
     state = {group: dict(arrays) for group, arrays in descent._start(inputs, problems, settings).items()}
     after, shot, gradient = descent._look(inputs, problems, settings, state)

@@ -21,10 +21,10 @@ from benchcast.law import Laws, fit_laws, sigmoid
 from benchcast.methods.inputs import Inputs
 from benchcast.methods.optimizers import Head, update
 from benchcast.methods.replay import Shot, State, repeat
-from benchcast.products import Block, over_blocks
+from benchcast.products import Block, Stretch, over_stretches
 
 LAW_STEPS = 12  # Levenberg–Marquardt steps between two steps of the head; the law moves little
-Kept = tuple[Array, Array | None]  # of a block, for the way back: the activation's slope, and the hidden layer
+Kept = tuple[Array, Array | None]  # of a stretch, for the way back: the activation's slope, and the hidden layer
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def descend(
             on_step(len(history) - 1)
 
     state = _start(inputs, problems, settings)
-    record = not on_host(inputs.nats) and isinstance(inputs.blocks, list)
+    record = not on_host(inputs.mean) and isinstance(inputs.stretches, list)
     for after, shot in repeat(step, state, settings.steps, record=record):
         state = after
         note(shot)
@@ -107,7 +107,7 @@ def descend(
 
 def _start(inputs: Inputs, problems: Problems, settings: DescentSettings) -> State:
     """A new head, and its law from many starts."""
-    xp = array_namespace(inputs.nats)
+    xp = array_namespace(inputs.mean)
     head = _new_head(inputs, problems, settings)
     capability = xp.astype(_forward(inputs, head, settings)[1], problems.accuracy.dtype)
     laws = fit_laws(capability, problems.accuracy, problems.chance, weight=problems.train)
@@ -131,7 +131,7 @@ def _look(
 
     No value is looked at from Python, so that a GPU can replay it.
     """
-    xp = array_namespace(inputs.nats)
+    xp = array_namespace(inputs.mean)
     head = state["head"]
     kept, capability = _forward(inputs, head, settings)
     c = xp.astype(capability, problems.accuracy.dtype)
@@ -153,7 +153,7 @@ def _look(
 
     def gradient() -> Head:
         pull = 2 * problems.train * residual * rise * laws.slope[:, None]
-        found = _backward(inputs, head, settings, kept, xp.astype(pull, inputs.nats.dtype))
+        found = _backward(inputs, head, settings, kept, xp.astype(pull, inputs.mean.dtype))
         return _summed(found, problems.together, settings.hidden)
 
     law = {"slope": laws.slope, "offset": laws.offset}
@@ -162,23 +162,23 @@ def _look(
 
 def head_weights(inputs: Inputs, head: Head, settings: DescentSettings) -> Array:
     """The weight of every token for every problem (equation 3), N × P."""
-    xp = array_namespace(inputs.nats)
+    xp = array_namespace(inputs.mean)
     activate = ACTIVATIONS[settings.activation]
     folded = _folded(inputs, head)
 
-    def weights(part: slice, block: Block) -> Array:
-        return activate(_logits(block, folded, settings.hidden)[0])[0].T
+    def weights(here: Stretch) -> Array:
+        return activate(_logits(here.features, folded, settings.hidden)[0])[0].T
 
-    return xp.concat(list(over_blocks(weights, inputs.blocks, columns=len(head["bias"]))))
+    return xp.concat(list(over_stretches(weights, inputs.stretches)))
 
 
 def _new_head(inputs: Inputs, problems: Problems, settings: DescentSettings) -> Head:
     """A head that weighs all tokens alike; with a hidden layer, nearly so."""
-    xp = array_namespace(inputs.nats)
+    xp = array_namespace(inputs.mean)
     d, p, h = inputs.mean.shape[0], problems.chance.shape[0], settings.hidden
 
     def array(values: Any) -> Array:
-        return xp.asarray(values, dtype=inputs.nats.dtype, device=getattr(inputs.nats, "device", None))
+        return xp.asarray(values, dtype=inputs.mean.dtype, device=getattr(inputs.mean, "device", None))
 
     level = np.full(p, 1.0 if settings.activation in ("relu", "identity") else 0.0)  # where weights are positive
     if not h:
@@ -211,18 +211,18 @@ def _logits(block: Block, head: Head, hidden: int) -> tuple[Array, Array | None]
 
 
 def _forward(inputs: Inputs, head: Head, settings: DescentSettings) -> tuple[dict[int, Kept], Array]:
-    """Capability of every problem and model (P × M), and what the way back needs, by each block's first token."""
+    """Capability of every problem and model (P × M), and what the way back needs, by each stretch's first token."""
     activate = ACTIVATIONS[settings.activation]
     folded = _folded(inputs, head)
 
-    def forward(part: slice, block: Block) -> tuple[int, Kept, Array]:
-        z, hidden = _logits(block, folded, settings.hidden)
+    def forward(here: Stretch) -> tuple[int, Kept, Array]:
+        z, hidden = _logits(here.features, folded, settings.hidden)
         weight, rise = activate(z)
-        return part.start, (rise, hidden), weight @ inputs.nats[:, part].T
+        return here.start, (rise, hidden), here.losses.gather(weight)
 
     kept: dict[int, Kept] = {}
     total: Any = 0.0
-    for start, mine, capability in over_blocks(forward, inputs.blocks, columns=len(head["bias"])):
+    for start, mine, capability in over_stretches(forward, inputs.stretches):
         kept[start] = mine
         total = total + capability
     return kept, total / inputs.characters
@@ -233,18 +233,18 @@ def _backward(inputs: Inputs, head: Head, settings: DescentSettings, kept: dict[
     xp = array_namespace(pull)
     pull = pull / inputs.characters
 
-    def backward(part: slice, block: Block) -> Head:
-        rise, hidden = kept[part.start]
-        dz = rise * (pull @ inputs.nats[:, part])
+    def backward(here: Stretch) -> Head:
+        rise, hidden = kept[here.start]
+        dz = rise * here.losses.project(pull)
         found = {}
         if hidden is not None:
             found = {"out": xp.sum(hidden * dz[:, None], axis=-1), "out_bias": xp.sum(dz, axis=-1)}
             through = dz[:, None] * head["out"][..., None] * xp.astype(hidden > 0, dz.dtype)
             dz = xp.reshape(through, (-1, dz.shape[-1]))
-        return {**found, "weight": block.gather(dz).T, "bias": xp.sum(dz, axis=-1)}
+        return {**found, "weight": here.features.gather(dz).T, "bias": xp.sum(dz, axis=-1)}
 
     gradient: dict[str, Any] = dict.fromkeys(head, 0.0)
-    for found in over_blocks(backward, inputs.blocks, columns=len(head["bias"])):
+    for found in over_stretches(backward, inputs.stretches):
         gradient = {name: total + found[name] for name, total in gradient.items()}
     gradient["weight"] = (gradient["weight"] - inputs.mean[:, None] * gradient["bias"]) / inputs.spread[:, None]
     return gradient

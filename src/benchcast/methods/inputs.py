@@ -5,19 +5,20 @@ Axes: M models, N tokens, D features.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 from array_api_compat import array_namespace, is_torch_array
 
-from benchcast.devices import Array, free_bytes, place, to_numpy
+from benchcast.devices import Array, few_digits, free_bytes, place, to_numpy
 from benchcast.evidence import Evidence, Features
-from benchcast.products import Block, Blocks, Rows, Tiles, shared_out
+from benchcast.products import Rows, Stretch, Tiles, shared_out
 from benchcast.records import Floats
 
 KEEP_IN_MEMORY = 8 << 30  # features are laid out in memory if that takes no more than this
 KEEP_ON_DEVICE = 0.6  # or, on a CUDA device, no more than this share of what is free
+DEVICE_BLOCKS = 4  # times larger than those on a CPU
 CACHED = 1 << 16  # features summed at a time on a CPU
 
 
@@ -25,8 +26,7 @@ CACHED = 1 << 16  # features summed at a time on a CPU
 class Inputs:
     """The large arrays, read once forwards and once backwards in every step."""
 
-    blocks: Blocks  # the features of consecutive tokens; a list if they are kept in memory
-    nats: Array  # M × N
+    stretches: Iterable[Stretch]  # a list if they are kept in memory
     characters: float
     mean: Array  # D, of the features
     spread: Array  # D
@@ -43,44 +43,52 @@ class Moments:
 
 def placed_blocks(features: Features, device: str) -> Iterator[tuple[slice, Array]]:
     """Consecutive rows of the features in float32 on a device, each with the tokens they belong to."""
-    for part, block in features.blocks():
+    for part, block in features.blocks(blown_up=DEVICE_BLOCKS if device else 1):
         yield part, place(block, device, "float32")
 
 
 def measure(evidence: Evidence, *, weigh: bool) -> Moments:
     """Mean and spread of every feature and, if `weigh`, its sums weighted by nats, in one pass."""
-    features = evidence.features
+    features, device = evidence.features, evidence.device
     assert features is not None
     n, d = features.shape
     pilot: Array = None
-    total, squares = np.zeros(d), np.zeros(d)
-    sums = np.zeros((len(evidence.nats) if weigh else 0, d))
-    for part, block in placed_blocks(features, evidence.device):
-        if pilot is None:  # squares of what lies near 0 keep their digits
-            pilot = array_namespace(block).mean(block[:1024], axis=0)
+    total: Array = 0.0
+    squares: Array = 0.0
+    sums: Array = 0.0 if weigh else np.zeros((0, d))
+    for part, block in placed_blocks(features, device):
+        xp = array_namespace(block)
+        pilot = xp.mean(block[:1024], axis=0) if pilot is None else pilot
         one, two = _sums(block, pilot)
-        total += to_numpy(one)
-        squares += to_numpy(two)
+        total, squares = total + one, squares + two
         if weigh:
-            sums += to_numpy(place(evidence.nats[:, part], evidence.device, "float32") @ block)
+            sums = sums + xp.astype(place(evidence.nats[:, part], device, "float32") @ block, xp.float64)
+    total, squares = to_numpy(total), to_numpy(squares)
     mean = total / n
     spread = np.sqrt(np.maximum(squares / n - mean**2, 0))
     spread[spread < 1e-6 * max(1e-30, float(spread.max()))] = 1.0
-    return Moments(mean + to_numpy(pilot), spread, sums)
+    return Moments(mean + to_numpy(pilot), spread, to_numpy(sums))
 
 
 def _sums(values: Array, pilot: Array) -> tuple[Array, Array]:
-    """Sums and sums of squares of every feature, measured from `pilot`; on a CPU in parts that stay in its cache."""
+    """Sums and sums of squares of every feature, measured from `pilot`: squares of what lies near 0 keep their digits.
+
+    On a CPU in parts that stay in its cache; on a device without a copy, in double precision.
+    """
     xp = array_namespace(values)
-    step = len(values) if is_torch_array(values) else max(1, CACHED // values.shape[1])
+    if is_torch_array(values):
+        n, middle = len(values), xp.astype(pilot, xp.float64)
+        total = xp.sum(values, axis=0, dtype=xp.float64)
+        squares = xp.linalg.vector_norm(values, axis=0, dtype=xp.float64) ** 2
+        return total - n * middle, squares - 2 * middle * total + n * middle**2
+    step = max(1, CACHED // values.shape[1])
 
     def add_up(rows: Array) -> tuple[Array, Array]:
-        total = xp.zeros_like(pilot, dtype=xp.float64)
-        squares = xp.zeros_like(total)
+        total, squares = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
         for start in range(0, len(rows), step):
             near = rows[start : start + step] - pilot
-            total += xp.sum(near, axis=0)
-            squares += xp.sum(near * near, axis=0)
+            total += near.sum(axis=0)
+            squares += (near * near).sum(axis=0)
         return total, squares
 
     found = shared_out(add_up, values)
@@ -94,13 +102,8 @@ def prepare_inputs(evidence: Evidence, *, standardise: bool) -> Inputs:
     moments = measure(evidence, weigh=False)
     mean = moments.mean if standardise else np.zeros_like(moments.mean)
     spread = moments.spread if standardise else np.ones_like(moments.spread)
-    return Inputs(
-        _kept(features, device) if _fits(features.shape, device) else Reread(features, device),
-        place(evidence.nats, device, "float32"),
-        evidence.characters,
-        place(mean, device, "float32"),
-        place(spread, device, "float32"),
-    )
+    stretches = _kept(evidence) if _fits(features.shape, device) else _Streamed(evidence)
+    return Inputs(stretches, evidence.characters, place(mean, device, "float32"), place(spread, device, "float32"))
 
 
 def _fits(shape: tuple[int, int], device: str) -> bool:
@@ -110,11 +113,16 @@ def _fits(shape: tuple[int, int], device: str) -> bool:
     return 2 * size <= KEEP_IN_MEMORY if free is None else size <= KEEP_ON_DEVICE * free
 
 
-def _kept(features: Features, device: str) -> list[tuple[slice, Block]]:
+def _kept(evidence: Evidence) -> list[Stretch]:
+    features, nats, device = evidence.features, evidence.nats, evidence.device
+    assert features is not None
     if not device:
-        return [(part, Tiles.of(block)) for part, block in features.blocks()]
+        blocks = features.blocks()
+        return [Stretch(part.start, Tiles.of(block), Tiles.of(nats[:, part].T)) for part, block in blocks]
     values = features.values if features.rows is None else features.values[features.rows]
-    return [(slice(0, features.shape[0]), Rows(place(values, device, "float32")))]
+    losses = place(nats, device, "float32").T.contiguous()
+    placed = place(values, device, "float32")
+    return [Stretch(0, Rows(placed, placed.is_cuda and few_digits(placed)), Rows(losses))]
 
 
 def keep_on_device(evidence: Evidence) -> Evidence:
@@ -131,5 +139,18 @@ class Reread:
     def __init__(self, features: Features, device: str) -> None:
         self.features, self.device = features, device
 
-    def __iter__(self) -> Iterator[tuple[slice, Block]]:
+    def __iter__(self) -> Iterator[tuple[slice, Rows]]:
         return ((part, Rows(block)) for part, block in placed_blocks(self.features, self.device))
+
+
+class _Streamed:
+    """Stretches whose features are read again on every pass."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self.evidence = evidence
+
+    def __iter__(self) -> Iterator[Stretch]:
+        features, nats, device = self.evidence.features, self.evidence.nats, self.evidence.device
+        assert features is not None
+        for part, block in Reread(features, device):
+            yield Stretch(part.start, block, Rows(place(nats[:, part], device, "float32").T))
