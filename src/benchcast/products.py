@@ -18,15 +18,15 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from array_api_compat import array_namespace, is_torch_array
+from array_api_compat import is_torch_array
 
 from benchcast.devices import Array, in_two
 
 Result = TypeVar("Result")
 WIDTH = 32  # of a tile
 SMALL = 1_000_000  # multiplications up to which OpenBLAS works without copying
-ROWS = 64  # of features as they lie that go into one product on a CPU
-DEVICE_ROWS = 2048  # the same on a device
+FEWEST_ROWS, MOST_ROWS = 16, 64  # of features as they lie that go into one small product
+DEVICE_ROWS = 2048  # of a product that a GPU sums over tokens
 
 
 class Block(Protocol):
@@ -61,38 +61,31 @@ class Rows:
         """(Q × D) → Q × n."""
         if self.short:
             return in_two(lambda c: (self.values @ c.T).T, columns)
-        xp, q = array_namespace(self.values), len(columns)
         if is_torch_array(self.values):
             return (self.values @ columns.contiguous().T).T
-
-        def some(rows: Array) -> Array:
-            stacks = _stacks(rows, q)
-            return xp.concat([xp.reshape(x @ columns.T, (x.shape[0] * x.shape[1], q)) for x in stacks])
-
-        return xp.concat(shared_out(some, self.values)).T
+        rows = min(MOST_ROWS, SMALL // max(1, columns.size))
+        if rows < FEWEST_ROWS:
+            return columns @ self.values.T
+        return np.concatenate(shared_out(lambda some: _in_batches(some, columns, rows), self.values)).T
 
     def gather(self, values: Array) -> Array:
         """(Q × n) → Q × D."""
         if self.short:
             return in_two(lambda v: v @ self.values, values)
-        xp, q = array_namespace(self.values), len(values)
-        total: Array = 0.0
-        at = 0
-        for stack in _stacks(self.values, q):
-            count = stack.shape[0] * stack.shape[1]
-            part = xp.reshape(values[:, at : at + count], (q, *stack.shape[:2]))
-            total = total + xp.sum(xp.permute_dims(part, (1, 0, 2)) @ stack, axis=0)
-            at += count
-        return total
+        n, d = self.values.shape
+        bulk = n // DEVICE_ROWS * DEVICE_ROWS if is_torch_array(self.values) else 0
+        rest = values[:, bulk:] @ self.values[bulk:]
+        if not bulk:
+            return rest
+        left = values[:, :bulk].reshape(len(values), -1, DEVICE_ROWS).swapaxes(0, 1)
+        return (left @ self.values[:bulk].reshape(-1, DEVICE_ROWS, d)).sum(0) + rest
 
 
-def _stacks(values: Array, columns: int) -> list[Array]:
-    """Stacks of equal blocks of rows, each block for one product: the bulk, and what is left over."""
-    n, d = values.shape
-    rows = DEVICE_ROWS if is_torch_array(values) else min(ROWS, max(8, SMALL // max(1, columns * d)))
-    bulk = n // rows * rows
-    stacks = [values[:bulk].reshape((-1, rows, d)), values[None, bulk:]]
-    return [stack for stack in stacks if stack.shape[0] * stack.shape[1]]
+def _in_batches(values: Array, columns: Array, rows: int) -> npt.NDArray[np.floating]:
+    """Rows times columns (n × Q), some rows at a time in products small enough not to be copied."""
+    bulk = len(values) // rows * rows
+    most = values[:bulk].reshape(-1, rows, values.shape[1]) @ columns.T
+    return np.concatenate([most.reshape(bulk, len(columns)), values[bulk:] @ columns.T])
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +147,10 @@ def over_stretches(work: Callable[[Stretch], Result], stretches: Iterable[Stretc
 
 def shared_out(work: Callable[[Array], Result], rows: Array) -> list[Result]:
     """The work on some of the rows for each core, in order; a torch tensor stays whole."""
-    workers = 1 if is_torch_array(rows) else min(_cores(), -(-len(rows) // ROWS))
+    workers = 1 if is_torch_array(rows) else min(_cores(), -(-len(rows) // MOST_ROWS))
     if workers <= 1:
         return [work(rows)]
-    step = -(-len(rows) // (workers * ROWS)) * ROWS
+    step = -(-len(rows) // (workers * MOST_ROWS)) * MOST_ROWS
     with ThreadPoolExecutor(workers) as pool:
         return list(pool.map(work, [rows[a : a + step] for a in range(0, len(rows), step)]))
 
