@@ -212,7 +212,8 @@ def load(folder: str | Path) -> Fit:
             raise StudyError(f"{path}: salience.safetensors does not belong to fit.json; fit again")
         arrays = load_arrays(blob)
         task = Task(text["task"]["name"], text["task"]["chance"], tuple(text["task"]["sources"]))
-        law = SigmoidLaw(**{k: _nan(v) for k, v in text["law"].items()})
+        bend = tuple(text["law"].pop("bend", ()))
+        law = SigmoidLaw(**{k: _nan(v) for k, v in text["law"].items()}, bend=bend)
         honest = HonestErrors(
             arrays["honest_errors"], np.array(text["honest"]["families"], dtype=str), text["honest"]["kind"]
         )

@@ -16,6 +16,8 @@ from array_api_compat import array_namespace
 from benchcast.devices import Array, on_host
 from benchcast.records import Floats
 
+KNOTS = (-3.0, -1.5, 0.0, 1.5, 3.0)  # log-odds at which a bent law may change its slope
+SOFTNESS = 0.5  # of the corners there
 STEEPEST = 60.0  # log-odds per standard deviation of capability; a perfect step would be infinite
 HIGHEST = 30.0  # log-odds at the mean capability
 
@@ -34,15 +36,18 @@ class SigmoidLaw:
     chance: float  # γ: what guessing gets; 0 for open-ended tasks
     failure: str = ""  # why there is no law, empty when there is one
     ceiling: float = 1.0  # what the best model gets; other than 1 only where a method fits it
+    bend: tuple[float, ...] = ()  # how the log-odds depart from a straight line (see `bent`); () for a plain sigmoid
 
     @property
     def midpoint(self) -> float:
-        """β: the capability halfway between chance and 1."""
+        """β: the capability halfway between chance and 1, before any bend."""
         return -self.offset / self.slope if self.slope else math.nan
 
     def accuracy(self, capability: npt.ArrayLike) -> Floats:
         """Forecast; NaN everywhere if the fit failed."""
         log_odds = self.slope * np.asarray(capability, np.float64) + self.offset
+        if self.bend:
+            log_odds = bent(log_odds, self.bend)
         return self.chance + (self.ceiling - self.chance) * sigmoid(log_odds)
 
 
@@ -59,6 +64,52 @@ class Laws:
 def sigmoid(x: Array) -> Array:
     """1 / (1 + exp(−x)) without overflow."""
     return 0.5 * (1 + array_namespace(x).tanh(0.5 * x))
+
+
+def ramps(log_odds: npt.ArrayLike) -> Floats:
+    """Rising functions, one for each stretch between knots, that add up to the log-odds themselves (… × stretches).
+
+    Each rises by its own stretch and is level elsewhere, so any mix with positive factors rises.
+    """
+    x = np.asarray(log_odds, np.float64)[..., None]
+    soft = SOFTNESS * np.logaddexp(0.0, (x - np.array(KNOTS)) / SOFTNESS)
+    below = x - soft[..., :1]
+    return np.concatenate([below, soft[..., :-1] - soft[..., 1:], soft[..., -1:]], axis=-1)
+
+
+def bent(log_odds: npt.ArrayLike, bend: tuple[float, ...]) -> Floats:
+    """Log-odds with another slope in each stretch: `bend` is a shift and the logarithms of the stretches' slopes."""
+    return bend[0] + ramps(log_odds) @ np.exp(bend[1:])
+
+
+def fit_bend(log_odds: Floats, q: Floats, weight: Floats) -> tuple[float, ...]:
+    """The bend that makes these log-odds fit shares `q` best; slopes are drawn towards 1.
+
+    Ridge regression on the logarithms of the slopes by damped Gauss–Newton steps. The pull is that of a prior of unit
+    spread: the error of the unbent log-odds over the number of models.
+    """
+    x = ramps(log_odds)
+    pull = float(weight @ (sigmoid(log_odds) - q) ** 2) / len(q)
+    bend, damping = np.zeros(1 + x.shape[1]), 1e-3
+    prior = np.append(1e-9 * pull, np.full(x.shape[1], pull))
+    s = sigmoid(bend[0] + x @ np.exp(bend[1:]))
+    error = float(weight @ (s - q) ** 2)
+    for _ in range(40):
+        rise = (s * (1 - s))[:, None] * np.hstack([np.ones((len(x), 1)), x * np.exp(bend[1:])])
+        gradient = rise.T @ (weight * (s - q)) + prior * bend
+        curvature = (rise * weight[:, None]).T @ rise + np.diag(prior)
+        step = np.linalg.solve(curvature + np.diag(damping * np.diag(curvature) + 1e-15), gradient)
+        new = np.clip(bend - step, -6.0, 4.0)
+        s_new = sigmoid(new[0] + x @ np.exp(new[1:]))
+        error_new = float(weight @ (s_new - q) ** 2 + prior @ new**2)
+        if error_new > error:
+            damping *= 6
+            continue
+        settled = error - error_new <= 1e-9 * error
+        bend, s, error, damping = new, s_new, error_new, damping / 5
+        if settled:
+            break
+    return tuple(float(x) for x in bend)
 
 
 def fit_law(

@@ -35,6 +35,7 @@ ORDER = [
     "methods.baselines",
     "methods.paper",
     "methods.ridge",
+    "methods.stacking",
     "methods.salience",
     "methods.judging",
     "methods.pertext",

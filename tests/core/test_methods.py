@@ -218,12 +218,15 @@ def test_a_mix_of_groups_of_tokens_weighs_losses_as_its_tokens_do(evidence):
 
 
 @pytest.mark.parametrize("rows", [1, 3])
-def test_tokens_of_few_looks_are_as_many_clusters(evidence, rows):
+def test_clusters_are_no_more_than_looks_among_the_answers_or_the_rest_of_a_source(evidence, rows):
     values = np.random.default_rng(0).normal(size=(rows, 8)).astype(np.float32)
     alike = Features(values[np.arange(evidence.nats.shape[1]) % rows])
     basis, _ = build_basis(replace(evidence, features=alike))
-    used = (basis.kinds == "cluster") & (basis.size > 0)
-    assert used.sum() == rows
+    clusters = basis.partitions[-1][0]
+    cells = 2 * evidence.tokens.source + evidence.tokens.answer
+    counts = [len(np.unique(clusters[cells == cell])) for cell in np.unique(cells)]
+    assert max(counts) == rows
+    assert len(np.unique(clusters)) == sum(counts)
 
 
 SMALL = Plan(families=8, sizes=4, tasks=2, texts_per_source=15, n_items=20_000)

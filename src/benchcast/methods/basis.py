@@ -16,12 +16,14 @@ from array_api_compat import array_namespace
 from array_api_compat import device as device_of
 
 from benchcast.devices import Array, place, to_numpy
-from benchcast.evidence import VIEWS, Evidence, Features, view
+from benchcast.evidence import VIEWS, Evidence, Features, Tokens, view
 from benchcast.methods.inputs import Reread
 from benchcast.methods.kmeans import cluster, nearest
 from benchcast.records import Floats, Ints
 
-CLUSTERS = 128
+CLUSTERS = 224  # at most, in all
+MOST_PER_CELL = 16  # clusters among the answers, or the other tokens, of one source
+FEWEST_PER_CLUSTER = 20  # tokens
 DIRECTIONS = 24  # of the hidden states, in which tokens are clustered
 MOST_TEXT_GROUPS = 400
 SPARE = 40  # more directions to look for, which makes the wanted ones exact sooner
@@ -54,7 +56,10 @@ def build_basis(evidence: Evidence) -> tuple[Basis, dict[str, Floats]]:
     """The groups, and for each view the loss per character of every model on each (M × K)."""
     tokens = evidence.tokens
     n_sources = len(tokens.sources)
-    clusters = _text_groups(tokens.text) if evidence.features is None else _clusters(evidence.features, evidence.device)
+    if evidence.features is None:
+        clusters = _text_groups(tokens.text)
+    else:
+        clusters = _clusters(evidence.features, tokens, evidence.device)
     partitions = (
         (np.zeros(len(tokens.text), np.int64), 1),
         (tokens.source, n_sources),
@@ -111,15 +116,30 @@ def _largest(rows: Array) -> tuple[Array, Array]:
     return values, basis @ turn.T
 
 
-def _clusters(features: Features, device: str) -> Ints:
-    """Which cluster of like tokens each token belongs to."""
+def _clusters(features: Features, tokens: Tokens, device: str) -> Ints:
+    """Which cluster of like tokens each token belongs to; a cluster lies within the answers or the rest of one source.
+
+    So a task can tell its own tokens apart finely, and take from those of others what carries over.
+    """
     look = _main_directions(features, device)
-    if not look.shape[1]:  # all tokens look the same
-        return np.zeros(len(look), np.int64)
+    cell = 2 * tokens.source + tokens.answer
+    cells = np.unique(cell)
+    most = int(np.clip(CLUSTERS // len(cells), 1, MOST_PER_CELL))
+    groups, count = np.full(len(look), -1), 0
+    for name in cells:
+        own = np.flatnonzero(cell == name)
+        centres = _centres(look[own], min(most, len(own) // FEWEST_PER_CLUSTER))
+        groups[own] = count + nearest(look[own], centres)
+        count += len(centres)
+    return groups
+
+
+def _centres(look: npt.NDArray[np.float32], count: int) -> npt.NDArray[np.float32]:
+    """Centres of like tokens; one where they are few, or all the same."""
     rng = np.random.default_rng(SEED)
     sample = look[np.sort(rng.choice(len(look), min(SAMPLE, len(look)), replace=False))]
-    count = min(CLUSTERS, max(2, len(sample) // 20), len(np.unique(sample, axis=0)))
-    return nearest(look, cluster(sample, count, rounds=20, seed=SEED))
+    count = min(count, len(np.unique(sample, axis=0)) if look.shape[1] else 1)
+    return look[:1] if count < 2 else cluster(sample, count, rounds=20, seed=SEED)
 
 
 def _text_groups(text: Ints) -> Ints:

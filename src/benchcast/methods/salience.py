@@ -17,20 +17,19 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-import numpy.typing as npt
 
 from benchcast.devices import place, to_numpy
 from benchcast.evidence import VIEWS, Evidence, Fold, HonestErrors, TaskFit, weighted_loss
 from benchcast.folds import inner_folds
-from benchcast.law import SigmoidLaw, fit_laws, sigmoid
+from benchcast.law import SigmoidLaw, sigmoid
 from benchcast.methods.basis import Basis, build_basis
 from benchcast.methods.inputs import keep_on_device
 from benchcast.methods.nonnegative import fit_nonnegative
-from benchcast.records import Bools, Floats, Ints, Task
+from benchcast.methods.stacking import Judged, calibrate, choose_shares, family_balanced, nested_log_odds
+from benchcast.records import Bools, Floats, Task
 
 ANCHORS = ("all", "source", "answer")  # groups that are not penalised
-STRENGTHS = (1e-5, 1e-4, 1e-3, 1e-2)  # of the penalty, relative to the total spread of the clusters
-SHARE_STEPS = 300
+STRENGTHS = (1e-7, 1e-5, 1e-3)  # of the penalty, relative to the total spread of the clusters
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +80,6 @@ def salience(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
-    """Log-odds of models under candidates that had not seen them, with what they really scored."""
-
-    log_odds: Floats  # rows × C
-    q: Floats  # accuracy above chance, 0 to 1
-    families: npt.NDArray[np.str_]
-
-
-@dataclass(frozen=True, slots=True)
 class _Fitted:
     """The candidates of one view, fitted on all seen models and on all but each hidden set of them."""
 
@@ -110,16 +100,16 @@ def _fit(evidence: Evidence, fold: Fold, t: int, basis: Basis, sums: dict[str, F
     log_odds = np.concatenate([f.log_odds for f in fitted], axis=2)
     order = np.concatenate([np.flatnonzero(h) for h in families])
     unseen = np.concatenate([log_odds[h, i] for i, h in enumerate(families, start=1)])
-    judged = [_Judged(unseen, q[order], evidence.families[order])]
+    judged = [Judged(unseen, q[order], evidence.families[order])]
     if validation.any():
-        judged.append(_Judged(log_odds[validation, -1], q[validation], evidence.families[validation]))
+        judged.append(Judged(log_odds[validation, -1], q[validation], evidence.families[validation]))
     share = choose_shares(judged)
     parts = np.split(share, np.cumsum([len(f.forms) for f in fitted])[:-1])
     weights = np.stack([basis.weights(f.mix @ part) for f, part in zip(fitted, parts, strict=True)])
-    steeper, higher = calibrate(judged, share)
+    steeper, higher, bend = calibrate(judged, share)
     offset = higher + steeper * sum(float(f.offset @ part) for f, part in zip(fitted, parts, strict=True))
     capability = weighted_loss(evidence.nats, VIEWS, weights) / evidence.characters
-    forecast = task.chance + (1 - task.chance) * sigmoid(_nested_log_odds(judged, families, order))
+    forecast = task.chance + (1 - task.chance) * sigmoid(nested_log_odds(judged, [h[order] for h in families]))
     names = [form.name for f in fitted for form in f.forms]
     return TaskFit(
         task=task,
@@ -127,7 +117,7 @@ def _fit(evidence: Evidence, fold: Fold, t: int, basis: Basis, sums: dict[str, F
         reads=VIEWS,
         weights=weights,
         unit=evidence.characters,
-        law=SigmoidLaw(-steeper, offset, task.chance),
+        law=SigmoidLaw(-steeper, offset, task.chance, bend=bend),
         honest=HonestErrors(forecast - observed[order], evidence.families[order], "training families left out in turn"),
         range=(float(capability[known].min()), float(capability[known].max())),
         notes={"shares": {n: round(float(s), 4) for n, s in zip(names, share, strict=True) if s > 0.01}},
@@ -145,7 +135,7 @@ def _fit_view(
     learn = [known, *(known & ~h for h in hidden)]
     omega = np.zeros((len(learn), len(z)))
     for weight, rows in zip(omega, learn, strict=True):
-        weight[rows] = _family_balanced(evidence.families[rows])
+        weight[rows] = family_balanced(evidence.families[rows])
     wide = np.repeat(omega, len(forms), axis=0).T.astype(np.float32)
     target = np.broadcast_to(q[:, None], wide.shape).astype(np.float32)
     arrays = (z, target, wide, np.tile(penalty, len(learn)))
@@ -153,60 +143,3 @@ def _fit_view(
     log_odds = (b - z @ theta).reshape(len(z), len(learn), len(forms))
     mix = theta[:, : len(forms)].astype(np.float64) / scale[:, None]
     return _Fitted(forms, mix, b[: len(forms)] + centre @ mix, log_odds)
-
-
-def choose_shares(judged: Sequence[_Judged]) -> Floats:
-    """Share of each candidate: the mix of log-odds that errs least on models it was not shown.
-
-    Exponentiated gradient steps from shares that already favour good candidates; every family counts
-    the same. Stopping early keeps shares spread where the data cannot tell candidates apart.
-    """
-    log_odds = np.concatenate([j.log_odds for j in judged])
-    q = np.concatenate([j.q for j in judged])
-    weight = np.concatenate([_family_balanced(j.families) for j in judged])
-    error = weight @ (sigmoid(log_odds) - q[:, None]) ** 2
-    share = (error / error.min()) ** -2.0
-    share /= share.sum()
-    for _ in range(SHARE_STEPS):
-        s = sigmoid(log_odds @ share)
-        slope = log_odds.T @ (weight * (s - q) * s * (1 - s))
-        step = slope - slope @ share
-        share = share * np.exp(-0.15 * step / (np.abs(step).max() + 1e-300))
-        share /= share.sum()
-    return share
-
-
-def _nested_log_odds(judged: Sequence[_Judged], hidden: Sequence[Bools], order: Ints) -> Floats:
-    """Log-odds of each hidden set under shares and calibration that were chosen without it.
-
-    Errors of models that had a say in the choice would be too small, the more so the fewer models there are.
-    """
-    first = judged[0]
-    out = np.empty(len(order))
-    for mask in hidden:
-        own = mask[order]
-        rest = [_Judged(first.log_odds[~own], first.q[~own], first.families[~own]), *judged[1:]]
-        chosen = rest if len(hidden) > 2 else judged  # with two sets the other one alone cannot choose
-        share = choose_shares(chosen)
-        steeper, higher = calibrate(chosen, share)
-        out[own] = steeper * (first.log_odds[own] @ share) + higher
-    return out
-
-
-def calibrate(judged: Sequence[_Judged], share: Floats) -> tuple[float, float]:
-    """Slope and offset that make the averaged log-odds of unseen models right once more.
-
-    Averages of penalised fits are a little too flat; unseen models tell by how much.
-    """
-    log_odds = np.concatenate([j.log_odds @ share for j in judged])
-    q = np.concatenate([j.q for j in judged])
-    weight = np.concatenate([_family_balanced(j.families) for j in judged])
-    law = fit_laws(log_odds, q, np.asarray(0.0), weight=weight)
-    usable = bool(law.converged) and 0 < float(law.slope) < np.inf
-    return (float(law.slope), float(law.offset)) if usable else (1.0, 0.0)
-
-
-def _family_balanced(families: npt.NDArray[np.str_]) -> Floats:
-    """Weights that give every family the same total, 1 in all."""
-    _, family, counts = np.unique(families, return_inverse=True, return_counts=True)
-    return 1.0 / (counts[family] * len(counts))
