@@ -1,7 +1,7 @@
 """Groups of tokens, from which `salience` builds its weights.
 
 A weight vector is a non-negative mix of groups: all tokens, the tokens of each source, the answers of each
-source, and clusters of tokens that look alike to the scorer. What the data say about the mix sits in
+source, and groups of tokens that look alike to the scorer. What the data say about the mix sits in
 small matrices, models × groups, one for each view of the losses.
 Axes: M models, N tokens, K groups, D features.
 """
@@ -16,12 +16,13 @@ from array_api_compat import array_namespace
 from array_api_compat import device as device_of
 
 from benchcast.devices import Array, place, to_numpy
-from benchcast.evidence import VIEWS, Evidence, Features, Tokens, view
+from benchcast.evidence import VIEWS, Evidence, Features, view
 from benchcast.methods.inputs import Reread
 from benchcast.methods.kmeans import cluster, nearest
 from benchcast.records import Floats, Ints
 
-CLUSTERS = 224  # at most, in all
+KINDS = 128  # of tokens, wherever they are
+CLUSTERS = 224  # within the sources, at most, in all
 MOST_PER_CELL = 16  # clusters among the answers, or the other tokens, of one source
 FEWEST_PER_CLUSTER = 20  # tokens
 DIRECTIONS = 24  # of the hidden states, in which tokens are clustered
@@ -38,7 +39,7 @@ class Basis:
     """The groups. Each partition gives every token a group or none (−1)."""
 
     partitions: tuple[tuple[Ints, int], ...]  # each token's group, and the number of groups
-    kinds: npt.NDArray[np.str_]  # of each group: "all", "source", "answer" or "cluster"
+    kinds: npt.NDArray[np.str_]  # of each group: "all", "source", "answer", "cluster" or "kind"
     source: Ints  # the source a group is confined to, −1 for none
     size: Floats  # supported tokens in each group
 
@@ -56,21 +57,19 @@ def build_basis(evidence: Evidence) -> tuple[Basis, dict[str, Floats]]:
     """The groups, and for each view the loss per character of every model on each (M × K)."""
     tokens = evidence.tokens
     n_sources = len(tokens.sources)
-    if evidence.features is None:
-        clusters = _text_groups(tokens.text)
-    else:
-        clusters = _clusters(evidence.features, tokens, evidence.device)
-    partitions = (
-        (np.zeros(len(tokens.text), np.int64), 1),
-        (tokens.source, n_sources),
-        (np.where(tokens.answer, tokens.source, -1), n_sources),
-        (clusters, int(clusters.max()) + 1),
-    )
-    counts = [count for _, count in partitions]
-    kinds = np.repeat(["all", "source", "answer", "cluster"], counts)
-    source = np.concatenate([[-1], np.arange(n_sources), np.arange(n_sources), np.full(counts[3], -1)])
-    size = [np.bincount(g[(g >= 0) & tokens.supported], minlength=n) for g, n in partitions]
-    basis = Basis(partitions, kinds, source, np.concatenate(size).astype(np.float64))
+    partitions = {
+        "all": (np.zeros(len(tokens.text), np.int64), 1),
+        "source": (tokens.source, n_sources),
+        "answer": (np.where(tokens.answer, tokens.source, -1), n_sources),
+    }
+    for kind, groups in _learned_groups(evidence).items():
+        partitions[kind] = (groups, int(groups.max()) + 1)
+    kinds = np.repeat(list(partitions), [count for _, count in partitions.values()])
+    source = np.full(len(kinds), -1)
+    for kind in ("source", "answer"):
+        source[kinds == kind] = np.arange(n_sources)
+    size = [np.bincount(g[(g >= 0) & tokens.supported], minlength=n) for g, n in partitions.values()]
+    basis = Basis(tuple(partitions.values()), kinds, source, np.concatenate(size).astype(np.float64))
     return basis, {name: _group_sums(evidence, name, basis) / evidence.characters for name in VIEWS}
 
 
@@ -116,17 +115,24 @@ def _largest(rows: Array) -> tuple[Array, Array]:
     return values, basis @ turn.T
 
 
-def _clusters(features: Features, tokens: Tokens, device: str) -> Ints:
-    """Which cluster of like tokens each token belongs to; a cluster lies within the answers or the rest of one source.
+def _learned_groups(evidence: Evidence) -> dict[str, Ints]:
+    """Groups of tokens that look alike to the scorer; without a scorer, of tokens of one text.
 
-    So a task can tell its own tokens apart finely, and take from those of others what carries over.
+    A "cluster" lies within the answers, or within the other tokens, of one source: a task tells its own tokens apart
+    finely. A "kind" may lie anywhere: what few texts of a task show is taken from all.
     """
-    look = _main_directions(features, device)
-    cell = 2 * tokens.source + tokens.answer
-    cells = np.unique(cell)
-    most = int(np.clip(CLUSTERS // len(cells), 1, MOST_PER_CELL))
+    if evidence.features is None:
+        return {"cluster": _text_groups(evidence.tokens.text)}
+    look = _main_directions(evidence.features, evidence.device)
+    cell = 2 * evidence.tokens.source + evidence.tokens.answer
+    most = int(np.clip(CLUSTERS // len(np.unique(cell)), 1, MOST_PER_CELL))
+    return {"cluster": _clusters(look, cell, most), "kind": _clusters(look, np.zeros_like(cell), KINDS)}
+
+
+def _clusters(look: npt.NDArray[np.float32], cell: Ints, most: int) -> Ints:
+    """Which cluster of like tokens each token belongs to; clusters lie within cells, at most so many in each."""
     groups, count = np.full(len(look), -1), 0
-    for name in cells:
+    for name in np.unique(cell):
         own = np.flatnonzero(cell == name)
         centres = _centres(look[own], min(most, len(own) // FEWEST_PER_CLUSTER))
         groups[own] = count + nearest(look[own], centres)

@@ -1,11 +1,11 @@
 """The method `salience`: non-negative weights that are meant to hold for a family never seen.
 
 Several forms of weights are fitted side by side: the baselines' own (all tokens, the task's own texts,
-their answers), and mixes of token clusters, free or shrunk towards one of those, at several strengths; each
+their answers), and mixes of groups of like tokens, free or shrunk towards one of those, at several strengths; each
 on losses as they are and on saturated losses. Every form is judged on training families it was not shown, and
 on the validation models where there are any. The forecast averages the forms on the log-odds scale by
 that judgement and is calibrated on the same unseen models. An average of weights times losses is again
-weights times losses, so the result has non-negative weights and one sigmoid law, and a lower loss never
+weights times losses, so the result has non-negative weights and one rising law, and a lower loss never
 lowers a forecast.
 Axes: M models, K groups, C candidates.
 """
@@ -29,29 +29,37 @@ from benchcast.methods.stacking import Judged, calibrate, choose_shares, family_
 from benchcast.records import Bools, Floats, Task
 
 ANCHORS = ("all", "source", "answer")  # groups that are not penalised
-STRENGTHS = (1e-7, 1e-5, 1e-3)  # of the penalty, relative to the total spread of the clusters
+# Groups of like tokens (see `basis`) with the anchors they are laid around, "" for none, and the strengths of the
+# penalty, relative to the total spread of the groups.
+MIXES = (
+    ("cluster", ("", "source", "answer"), (1e-7, 1e-5, 1e-3)),
+    ("kind", ("", "answer"), (1e-6, 1e-4)),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One form of weights: a free anchor, and penalised clusters around it."""
+    """One form of weights: a free anchor, and penalised groups of like tokens around it."""
 
     view: str
     anchor: str  # "" for none
-    strength: float | None  # None: no clusters
+    groups: str = ""  # "cluster", "kind" or "" for none
+    strength: float = 0.0
 
     @property
     def name(self) -> str:
         """For notes and messages."""
-        clusters = "" if self.strength is None else f"clusters at {self.strength:g}"
-        return f"{self.view}: {' + '.join(filter(None, (self.anchor, clusters)))}"
+        groups = self.groups and f"{self.groups}s at {self.strength:g}"
+        return f"{self.view}: {' + '.join(filter(None, (self.anchor, groups)))}"
 
 
 def candidates(basis: Basis, task: Task, sources: Sequence[str], view: str) -> list[Candidate]:
     """Every form that is tried, as far as the study has tokens for it."""
-    plain = [Candidate(view, anchor, None) for anchor in ANCHORS]
-    mixed = [Candidate(view, anchor, s) for anchor, s in product(("", *ANCHORS[1:]), STRENGTHS)]
-    return [c for c in plain + mixed if not c.anchor or _anchor(basis, task, sources, c.anchor).any()]
+    forms = [Candidate(view, anchor) for anchor in ANCHORS]
+    for groups, anchors, strengths in MIXES:
+        if groups in basis.kinds:
+            forms += [Candidate(view, anchor, groups, strength) for anchor, strength in product(anchors, strengths)]
+    return [c for c in forms if not c.anchor or _anchor(basis, task, sources, c.anchor).any()]
 
 
 def _anchor(basis: Basis, task: Task, sources: Sequence[str], kind: str) -> Bools:
@@ -62,12 +70,11 @@ def _anchor(basis: Basis, task: Task, sources: Sequence[str], kind: str) -> Bool
 
 def penalties(basis: Basis, z: Floats, task: Task, sources: Sequence[str], forms: Sequence[Candidate]) -> Floats:
     """Penalty of each group under each candidate (K × C); infinite where it may not be used."""
-    clusters = (basis.kinds == "cluster") & (basis.size > 0)
-    total = float(z[:, clusters].var(axis=0).sum())
     out = np.full((z.shape[1], len(forms)), np.inf)
     for c, form in enumerate(forms):
-        if form.strength is not None:
-            out[clusters, c] = form.strength * total
+        if form.groups:
+            groups = (basis.kinds == form.groups) & (basis.size > 0)
+            out[groups, c] = form.strength * float(z[:, groups].var(axis=0).sum())
         if form.anchor:
             out[_anchor(basis, task, sources, form.anchor), c] = 0.0
     return out
