@@ -4,6 +4,7 @@ BenchcastError
 ├── InputError      a file or value handed in: where, what was found, what was needed
 ├── StudyError      the study folder: absent, damaged, of a newer version, in use
 ├── EvidenceError   the study is sound but holds too little for what was asked
+├── ClusterError    a cluster that is not there, or loses workers time and again
 └── MissingExtraError    an optional dependency is not installed
 """
 
@@ -26,3 +27,7 @@ class EvidenceError(BenchcastError):
 
 class MissingExtraError(BenchcastError):
     """An optional dependency is needed here and not installed."""
+
+
+class ClusterError(BenchcastError):
+    """A cluster is not there, or loses workers time and again."""

@@ -17,10 +17,11 @@ from scipy.stats import rankdata
 from benchcast.cells import near, null
 from benchcast.errors import EvidenceError, InputError
 from benchcast.evidence import Evidence, Fold, TaskFit
+from benchcast.executor import Executor, Job
 from benchcast.fitting import without_weak_tasks
 from benchcast.folds import make_folds
 from benchcast.intervals import interval
-from benchcast.methods import METHODS, NEED_FEATURES
+from benchcast.methods import METHODS, NEED_FEATURES, TOGETHER
 from benchcast.records import Floats, Score
 from benchcast.store import Study
 
@@ -82,8 +83,12 @@ def compare(
     split: str | None = None,
     methods: Sequence[str] = (),
     on_method: Callable[[str], None] | None = None,
+    executor: Executor | None = None,
 ) -> Comparison:
-    """Fit every method on the training models of every fold and forecast the models held out."""
+    """Fit every method on the training models of every fold and forecast the models held out.
+
+    With an executor, methods and folds are fitted side by side, with the same outcome.
+    """
     evidence = study.evidence(tasks)
     name, folds = make_folds(study.infos(evidence.models), split)
     if not all(fold.test.any() for fold in folds):
@@ -97,15 +102,10 @@ def compare(
     left_out = dict(weak)
     left_out |= {m: "needs features of a scorer" for m in wanted if m in NEED_FEATURES and evidence.features is None}
     held, fits = {}, {}
-    for method in wanted:
-        if method in left_out:
-            continue
-        if on_method is not None:
-            on_method(method)
-        try:
-            by_fold = METHODS[method](evidence, folds)
-        except EvidenceError as error:
-            left_out[method] = str(error).removeprefix(f"method {method!r} ")
+    fitted = fit_methods(evidence, folds, [m for m in wanted if m not in left_out], executor, on_method or _silent)
+    for method, by_fold in fitted.items():
+        if isinstance(by_fold, str):
+            left_out[method] = by_fold.removeprefix(f"method {method!r} ")
             continue
         for t, task in enumerate(evidence.tasks):
             own = [row[t] for row in by_fold]
@@ -117,6 +117,49 @@ def compare(
     names = tuple(t.name for t in evidence.tasks)
     noise = noise_floor(evidence, study.scores(), folds)
     return Comparison(name, tried, names, held, fits, tuple(folds), noise, evidence, left_out)
+
+
+def _silent(method: str) -> None:
+    """Nobody asked to be told."""
+
+
+def fit_part(shared: tuple[Evidence, Sequence[Fold]], given: tuple[str, Sequence[int]]) -> list[list[TaskFit]] | str:
+    """One method on some of the folds, or why it cannot be had: the work of one job."""
+    (evidence, folds), (method, picked) = shared, given
+    try:
+        return METHODS[method](evidence, [folds[i] for i in picked])
+    except EvidenceError as error:
+        return str(error)
+
+
+def fit_methods(
+    evidence: Evidence,
+    folds: Sequence[Fold],
+    methods: Sequence[str],
+    executor: Executor | None,
+    on_method: Callable[[str], None],
+) -> dict[str, list[list[TaskFit]] | str]:
+    """Fits of every method by fold and task; told of are methods that begin or, with an executor, are done."""
+    shared, everything = (evidence, tuple(folds)), range(len(folds))
+    fitted: dict[str, list[list[TaskFit]] | str] = {}
+    if executor is None:
+        for method in methods:
+            on_method(method)
+            fitted[method] = fit_part(shared, (method, everything))
+        return fitted
+    parts = [(m, own) for m in methods for own in ([everything] if m in TOGETHER else [(i,) for i in everything])]
+    jobs = [Job(f"method {m!r}, fold {own[0] + 1} of {len(folds)}", (m, own), cost=len(own)) for m, own in parts]
+    found: dict[str, dict[int, list[list[TaskFit]] | str]] = {m: {} for m in methods}
+    for number, answer in executor.run(fit_part, jobs, shared):
+        method, own = parts[number]
+        found[method][own[0]] = answer
+        if len(found[method]) == sum(m == method for m, _ in parts):
+            on_method(method)
+    for method, answers in found.items():
+        inside = [answers[i] for i in sorted(answers)]
+        refused = [a for a in inside if isinstance(a, str)]
+        fitted[method] = refused[0] if refused else [row for a in inside if not isinstance(a, str) for row in a]
+    return fitted
 
 
 def hold(evidence: Evidence, folds: Sequence[Fold], fits: Sequence[TaskFit], t: int) -> Held:

@@ -10,8 +10,10 @@ import pytest
 from benchcast.errors import EvidenceError, InputError
 from benchcast.evaluate import MEASURES, compare, measure, noise_floor
 from benchcast.evidence import Fold
+from benchcast.executor import Local
 from benchcast.methods import METHODS
 from benchcast.records import Score
+from benchcast.store import Study
 
 CHEAP = ("all-token", "constant", "compute")
 
@@ -201,3 +203,13 @@ def test_a_comparison_keeps_the_models_that_each_method_was_tried_on(study, worl
     found = compare(study, split="size", methods=CHEAP)
     largest = {m.model for m in world.models if m.params == 64e6}
     assert set(found.held["task0", "constant"].models) == largest
+
+
+def test_folds_fitted_one_by_one_give_what_all_of_them_together_give(planted_folder):
+    """What lets a cluster share the folds of a comparison."""
+    study = Study.open(planted_folder)
+    told: list[str] = []
+    together = compare(study, split="family")
+    apart = compare(study, split="family", executor=Local(), on_method=told.append)
+    assert apart.as_json() == together.as_json()
+    assert sorted(told) == sorted(together.methods)

@@ -17,7 +17,7 @@ from benchcast.backends.base import Settings, library
 from benchcast.cells import near
 from benchcast.errors import InputError
 
-KEYS = ("model", "model_args", "name", "family", "batch_size")
+KEYS = ("model", "model_args", "name", "family", "batch_size", "gpus")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ class ModelEntry:
     name: str = ""  # in the study; empty: the backend's own
     family: str = ""
     batch_size: int = 0  # 0: the backend's choice
+    gpus: float | None = None  # of a worker on a cluster; None: as the command says
 
     @classmethod
     def of(cls, backend: str, model_args: str, *, name: str = "", family: str = "") -> ModelEntry:
@@ -58,7 +59,10 @@ def _entry(row: dict[str, Any], where: str) -> ModelEntry:
     size = row.get("batch_size", 0)
     if not isinstance(size, int) or size < 0:
         raise InputError(f"{where}: batch_size {size!r}; a whole number is needed")
-    return ModelEntry(row["model"], settings, str(row.get("name", "")), str(row.get("family", "")), size)
+    gpus = row.get("gpus")
+    if gpus is not None and (not isinstance(gpus, int | float) or isinstance(gpus, bool) or gpus < 0):
+        raise InputError(f"{where}: gpus {gpus!r}; a number from 0 is needed")
+    return ModelEntry(row["model"], settings, str(row.get("name", "")), str(row.get("family", "")), size, gpus)
 
 
 def _toml(path: Path) -> Any:

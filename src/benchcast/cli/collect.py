@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from benchcast.cli.arguments import ADDRESS, EXECUTOR, GPUS
 from benchcast.cli.data import FORCE, STUDY
-from benchcast.cli.output import progress
+from benchcast.cli.output import progress, workers
 from benchcast.errors import BenchcastError, InputError
 
 if TYPE_CHECKING:
     from benchcast.backends.lists import ModelEntry
     from benchcast.collect import Collected, Report
+    from benchcast.executor import Executor
+    from benchcast.spread import Recipe
     from benchcast.store import Study
 
 DEVICE = click.option("--device", default="", help="cpu, cuda, cuda:1, … Default: cuda where there is one.")
@@ -45,6 +49,9 @@ BATCH = click.option(
 @DEVICE
 @click.option("--check-against", "reference", type=click.Choice(["hf"]), help="Compare a few texts with this backend.")
 @click.option("--skip-refused", is_flag=True, help="Leave out texts that the tokenizer cannot cover exactly.")
+@EXECUTOR
+@ADDRESS
+@GPUS
 @FORCE
 def collect(
     study: Path,
@@ -57,6 +64,9 @@ def collect(
     device: str,
     reference: str | None,
     skip_refused: bool,
+    executor: str,
+    address: str,
+    gpus: float | None,
     force: bool,
 ) -> None:
     """Score the texts with a model and store its losses; run it again to finish what was stopped.
@@ -65,7 +75,7 @@ def collect(
     benchcast collect study --model hf --model_args pretrained=HuggingFaceTB/SmolLM2-135M
     benchcast collect study --model hf --model_args pretrained=EleutherAI/pythia-70m,revision=step1000 --family pythia
     benchcast collect study --model vllm-server --model_args base_url=http://localhost:8000,model=my-7b
-    benchcast collect study --models models.toml
+    benchcast collect study --models models.toml --executor ray --address auto
     """
     from benchcast.backends.lists import ModelEntry, read_models_list
     from benchcast.store import Study
@@ -76,8 +86,14 @@ def collect(
         entries = read_models_list(models_file)
     else:
         entries = [ModelEntry.of(str(backend), model_args, name=name, family=family)]
+    if reference and executor != "local":
+        raise click.UsageError("--check-against compares in this process; leave out --executor ray")
     opened = Study.open(study)
     wishes = Wishes(batch_size, device, reference, skip_refused, force)
+    with workers(executor, address) as pool:
+        if pool is not None:
+            _collect_on(pool, opened, entries, wishes, gpus=gpus)
+            return
     failed = [name for entry in entries if (name := _attempt(opened, entry, wishes, alone=len(entries) == 1))]
     if failed:
         raise InputError(f"{len(failed)} of {len(entries)} models failed: {', '.join(failed)}; the others are done")
@@ -128,6 +144,41 @@ def _collect_one(study: Study, entry: ModelEntry, wishes: Wishes) -> None:
     click.echo(describe(name, done))
 
 
+def _recipe(pool: Executor, entry: ModelEntry, *, gpus: float | None, device: str, batch_size: int) -> Recipe:
+    """How workers open a model; GPUs as the list says, else the command, else the model's own settings."""
+    from benchcast.spread import Recipe
+
+    values = entry.settings.values()
+    parallel = values.get("tensor_parallel_size", "1")
+    usual = float(parallel) if parallel.isdigit() else 1.0
+    wanted = next((g for g in (entry.gpus, gpus) if g is not None), usual if pool.has_gpus else 0.0)
+    size = entry.batch_size or batch_size
+    return Recipe(entry.backend, tuple(values.items()), device=device, batch_size=size, gpus=wanted)
+
+
+def _collect_on(
+    pool: Executor, study: Study, entries: Sequence[ModelEntry], wishes: Wishes, *, gpus: float | None
+) -> None:
+    from benchcast.spread import Order, collect_on
+
+    size, device = wishes.batch_size, wishes.device
+    recipes = [_recipe(pool, entry, gpus=gpus, device=device, batch_size=size) for entry in entries]
+    orders = [Order(r, e.name, e.family, wishes.skip_refused) for e, r in zip(entries, recipes, strict=True)]
+    label = f"{len(orders)} models" if len(orders) > 1 else "collecting"
+
+    def on_done(name: str, done: Collected | None) -> None:
+        click.echo(describe(name, done))
+
+    with progress(label, len(orders) * len(study.texts)) as advance:
+        failed = collect_on(pool, study, orders, force=wishes.force, report=rate(label, advance), on_done=on_done)
+    if failed and len(orders) == 1:
+        raise InputError(next(iter(failed.values())))
+    for line in failed.values():
+        click.echo(f"error: {line}", err=True)
+    if failed:
+        raise InputError(f"{len(failed)} of {len(orders)} models failed: {', '.join(failed)}; the others are done")
+
+
 def rate(label: str, advance: Any) -> Report:
     """Something to call when texts are done: moves the bar and says how many tokens go by in a second."""
     done, began = 0, 0.0
@@ -162,6 +213,9 @@ def describe(name: str, done: Collected | None) -> str:
 @click.option("--model_args", default="", help="More settings of the scorer: dtype=…,revision=…")
 @BATCH
 @DEVICE
+@EXECUTOR
+@ADDRESS
+@GPUS
 @FORCE
 def features(
     study: Path,
@@ -172,6 +226,9 @@ def features(
     model_args: str,
     batch_size: int,
     device: str,
+    executor: str,
+    address: str,
+    gpus: float | None,
     force: bool,
 ) -> None:
     """Store the last hidden states of a scorer for all texts; its tokens become the reference tokens.
@@ -182,7 +239,9 @@ def features(
     """
     from benchcast.backends import open_scorer
     from benchcast.backends.base import Settings
+    from benchcast.backends.lists import ModelEntry
     from benchcast.features import make_features
+    from benchcast.spread import states_away
     from benchcast.store import Study
 
     opened = Study.open(study)
@@ -191,8 +250,13 @@ def features(
     if label in opened.scorers() and not force:
         click.echo(f"{label}: features are there already (--force makes them again)")
         return
-    with progress(label, len(opened.texts)) as advance:
-        made = make_features(opened, backend, name=label, dims=dims, dtype=dtype, report=rate(label, advance))
+    with workers(executor, address) as pool, progress(label, len(opened.texts)) as advance:
+        away = None
+        if pool is not None:
+            entry = ModelEntry("", Settings({**Settings.parse(model_args).values(), "pretrained": scorer}))
+            away = states_away(pool, _recipe(pool, entry, gpus=gpus, device=device, batch_size=batch_size))
+        report = rate(label, advance)
+        made = make_features(opened, backend, name=label, dims=dims, dtype=dtype, report=report, away=away)
     kept = f", reduced to {dims} that keep {made['kept_variance']:.1%} of the variance" if dims else ""
     click.echo(f"{label}: {made['tokens']} tokens × {made['dims']} dimensions{kept}")
     click.echo(f"next: benchcast fit {study}")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from benchcast.cli.arguments import ADDRESS, EXECUTOR
 from benchcast.cli.data import STUDY
-from benchcast.cli.output import number, print_json, print_table, progress
+from benchcast.cli.output import number, print_json, print_table, progress, workers
 
 if TYPE_CHECKING:
     from benchcast.evaluate import Comparison
@@ -76,6 +78,8 @@ def fit(study: Path, tasks: tuple[str, ...], method: str, split: str | None, dev
     "--runs", metavar="A,B,…", help="Compare training runs instead: families, or models without their @tokens."
 )
 @DEVICE
+@EXECUTOR
+@ADDRESS
 @JSON
 def compare(
     study: Path,
@@ -84,6 +88,8 @@ def compare(
     methods: tuple[str, ...],
     runs: str | None,
     device: str,
+    executor: str,
+    address: str,
     as_json: bool,
 ) -> None:
     """Forecast held-out models with every method and say how well each does; or order training runs.
@@ -92,6 +98,7 @@ def compare(
     benchcast compare study
     benchcast compare study --split family --task mmlu
     benchcast compare study --runs oak-a,oak-b          by forecast at equal compute
+    benchcast compare study --split family --executor ray
     """
     if runs is not None:
         from benchcast.cli.runs import show_runs
@@ -103,9 +110,12 @@ def compare(
     from benchcast.evaluate import compare as run
     from benchcast.methods import METHODS
 
+    if device and executor != "local":
+        raise click.UsageError("--device is for this process; leave it out, or --executor ray")
     opened = _open(study, device)
-    with progress("comparing", len(methods) or len(METHODS)) as advance:
-        found = run(opened, tasks, split=split, methods=methods, on_method=lambda m: advance(f"comparing: {m}"))
+    with workers(executor, address) as pool, progress("comparing", len(methods) or len(METHODS)) as advance:
+        told = partial(_tell, advance)
+        found = run(opened, tasks, split=split, methods=methods, on_method=told, executor=pool)
     if as_json:
         print_json(found.as_json())
     else:
@@ -127,6 +137,10 @@ def _doubt(study: Study, tasks: Sequence[str]) -> None:
 
     for line in below_chance(study.scores(), [study.task(name) for name in tasks]):
         click.echo(f"warning: {line}", err=True)
+
+
+def _tell(advance: Any, method: str) -> None:
+    advance(f"comparing: {method}")
 
 
 def print_comparison(found: Comparison) -> None:

@@ -6,9 +6,12 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from benchcast.executor import Executor
 
 WIDEST = 400
 
@@ -74,3 +77,15 @@ def progress(label: str, total: int | None = None) -> Iterator[Any]:
             bar.update(task, advance=by, description=what or label)
 
         yield advance
+
+
+@contextmanager
+def workers(executor: str, address: str) -> Iterator[Executor | None]:
+    """Who does the work: None for this process, else a cluster, whose mishaps are told on stderr."""
+    from benchcast.executor import open_executor
+
+    def note(line: str) -> None:
+        click.echo(line, err=True)
+
+    with open_executor(executor, address=address, note=note) as opened:
+        yield None if executor == "local" else opened

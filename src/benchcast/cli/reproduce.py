@@ -52,6 +52,50 @@ def plan(out: Path, data: Path | None, backend: str, seed: int, stand_ins: bool)
     click.echo(f"next: {settings}sh {out / 'commands.sh'}")
 
 
+def _counts(context: click.Context, option: click.Parameter, value: str) -> list[int]:
+    parts = [part.strip() for part in value.split(",")]
+    if not all(part.isascii() and part.isdigit() and int(part) for part in parts):
+        raise click.BadParameter(f"{value!r}; whole numbers with commas between are needed, such as 8,64,512")
+    return [int(part) for part in parts]
+
+
+@reproduce.command()
+@click.option("--gpus", default="8,64,512", show_default=True, callback=_counts, help="GPUs of each cluster.")
+@click.option("--price", type=click.FloatRange(min=0), default=2.5, show_default=True, help="Of a GPU for an hour.")
+@click.option("--read", type=click.FloatRange(min=0.001), default=1.0, show_default=True, help="GB/s a worker reads.")
+@click.option("--texts", type=click.FloatRange(min=0.001), help="MB of texts. Default: about what the paper's mix has.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def cluster(gpus: list[int], price: float, read: float, texts: float | None, as_json: bool) -> None:
+    """Hours and cost of the paper's 59 models on clusters of several sizes, by calculation.
+
+    \b
+    benchcast reproduce cluster --gpus 8,64,512 --price 2.5
+    benchcast reproduce cluster --read 5 --texts 50
+    """
+    from dataclasses import asdict
+
+    from benchcast.paper import plan as assumed
+    from benchcast.paper.cluster import Pace, mixture_bytes, simulate
+    from benchcast.paper.models import paper_models
+
+    models, size = paper_models(), texts * 1e6 if texts else mixture_bytes()
+    found = [simulate(models, size, count, Pace(read=read * 1e9)) for count in gpus]
+    if as_json:
+        print_json([{**asdict(o), "cost": o.gpus * o.hours * price} for o in found])
+        return
+    click.echo(
+        f"{len(models)} models, {size / 1e6:.2f} MB of texts at {assumed.BYTES_PER_TOKEN:g} bytes a token, weights in "
+        f"bfloat16, {assumed.START_SECONDS:g} s to start a worker,\n{read:g} GB/s to read weights, 2 FLOPs a parameter "
+        f"and token at {assumed.FLOPS_PER_SECOND / 1e12:g} TFLOP/s a GPU, 80 GB GPUs, 8 to a node, {price:g} a GPU hour"
+    )
+    rows = [
+        (f"{o.gpus}", f"{o.hours:.2f}", f"{o.gpus * o.hours * price:,.0f}", f"{o.workers}", f"{o.busy:.0%}",
+         f"{o.loading:.0%}")
+        for o in found
+    ]  # fmt: skip
+    print_table(("GPUs", "hours", "cost", "workers started", "GPUs in use", "of that, loading"), rows)
+
+
 @reproduce.command()
 @click.argument("study", type=click.Path(path_type=Path), required=False)
 @click.option("--split", type=click.Choice(["column", "size", "family"]), help="Default: the split column if filled.")

@@ -24,5 +24,6 @@ METHODS: dict[str, Method] = {
     "constant": baselines.constant,
 }
 NEED_FEATURES = ("paper", "ridge")
+TOGETHER = ("paper", "ridge")  # all folds share their passes over the features, and their rounding
 PEERS = ("pls", "perplexity-correlations", "logistic-4", "two-step", "observational")
 BASELINES = ("label-token", "source-token", "all-token", "compute", "constant")

@@ -1,0 +1,26 @@
+"""Where jobs are done: in this process or on a Ray cluster."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+
+from benchcast.errors import InputError
+from benchcast.executor.jobs import Executor as Executor
+from benchcast.executor.jobs import Job as Job
+from benchcast.executor.jobs import Local as Local
+from benchcast.executor.jobs import Note
+
+KINDS = ("local", "ray")
+
+
+def open_executor(kind: str, *, address: str = "", note: Note | None = None) -> AbstractContextManager[Executor]:
+    """An executor by name, to be used in a `with` block."""
+    if kind not in KINDS:
+        raise InputError(f"unknown executor {kind!r}; one of {', '.join(KINDS)}")
+    if kind == "local":
+        if address:
+            raise InputError(f"--address {address} is of a Ray cluster; add --executor ray")
+        return nullcontext(Local())
+    from benchcast.executor.cluster import connected
+
+    return connected(address, note or (lambda line: None))

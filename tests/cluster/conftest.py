@@ -1,0 +1,25 @@
+"""A real Ray cluster of three nodes on this machine."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from ray_nodes import ENVIRONMENT, HERE, Nodes
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Nodes]:
+    """Three nodes with a CPU each, and a head that does no work."""
+    command = [sys.executable, str(HERE / "nodes.py"), "3"]
+    with subprocess.Popen(
+        command, env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        yield Nodes(process, json.loads(process.stdout.readline()))
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait(timeout=60)

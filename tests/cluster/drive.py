@@ -1,0 +1,32 @@
+"""Run one function of work.py on a cluster: `drive.py ADDRESS FUNCTION COUNT FOLDER`; results as JSON on stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import work
+
+from benchcast.errors import BenchcastError
+from benchcast.executor import Job, open_executor
+
+
+def main() -> None:
+    """Print results by job, what was noted, and what was refused."""
+    address, name, count, folder = sys.argv[1:]
+    jobs = [Job(f"job {i}", i, group=f"group {i % 2}") for i in range(int(count))]
+    notes: list[str] = []
+    found, error = {}, ""
+    try:
+        with open_executor("ray", address=address, note=notes.append) as executor:
+            for number, result in executor.run(getattr(work, name), jobs, Path(folder)):
+                assert number not in found, "a result comes once"
+                found[number] = result
+    except BenchcastError as refused:
+        error = f"{type(refused).__name__}: {refused}"
+    print(json.dumps({"found": found, "notes": notes, "error": error}))
+
+
+if __name__ == "__main__":
+    main()

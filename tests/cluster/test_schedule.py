@@ -1,0 +1,110 @@
+"""Which job and which group come next, and what a cluster is told when it is asked for wrongly."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchcast.executor import Job
+from benchcast.executor.schedule import Schedule
+from benchcast.paper.cluster import Pace, mixture_bytes, simulate
+from benchcast.paper.models import paper_models
+from benchcast.paper.plan import estimate
+
+
+def make(*costs: tuple[str, float]) -> Schedule:
+    return Schedule.of([Job(f"{group}{i}", i, group=group, cost=cost) for i, (group, cost) in enumerate(costs)])
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 9)), max_size=12))
+def test_every_job_of_a_group_is_taken_once_and_dearest_first(costs: list[tuple[str, float]]) -> None:
+    schedule = make(*costs)
+    for group in {g for g, _ in costs}:
+        taken = []
+        while (number := schedule.take(group, 0.0)) is not None:
+            taken.append(number)
+        assert sorted(taken) == [i for i, (g, _) in enumerate(costs) if g == group]
+        assert [costs[i][1] for i in taken] == sorted((costs[i][1] for i in taken), reverse=True)
+
+
+def test_a_job_that_came_to_nothing_waits_its_time_and_is_counted() -> None:
+    schedule = make(("a", 2), ("a", 1))
+    assert schedule.take("a", 0.0) == 0
+    schedule.give_back(0, not_before=5.0)
+    assert [schedule.take("a", 1.0), schedule.take("a", 1.0), schedule.take("a", 5.0)] == [1, None, 0]
+    assert schedule.attempts == [2, 1]
+
+
+def test_a_group_without_a_worker_comes_first_then_the_one_with_most_to_do() -> None:
+    schedule = make(("big", 9), ("big", 9), ("big", 9), ("small", 1), ("small", 1))
+    assert schedule.next_group([], []) == "big"
+    assert schedule.next_group(["big"], []) == "small"
+    assert schedule.next_group(["big", "small"], []) == "big"
+    assert schedule.next_group(["small"] * 3, ["big"] * 3) == "small", "no more workers than jobs"
+
+
+MODELS = paper_models()
+
+
+def test_with_one_portion_a_model_the_calculation_is_that_of_the_plan() -> None:
+    few = simulate(MODELS, 60_000, 64)
+    assert few.workers == len(MODELS)
+    assert few.gpus * few.hours * few.busy == pytest.approx(estimate(MODELS, 60_000).gpu_hours)
+
+
+@pytest.mark.parametrize("gpus", [8, 64, 512])
+def test_no_cluster_is_faster_than_its_work_or_than_loading_the_largest_model(gpus: int) -> None:
+    found, needed = simulate(MODELS, mixture_bytes(), gpus), estimate(MODELS, mixture_bytes())
+    assert found.hours >= needed.gpu_hours / gpus
+    assert found.hours * 3600 >= 60 + needed.largest_bytes / Pace().read
+    assert 0 < found.loading < 1
+    assert 0 < found.busy <= 1
+
+
+def test_reproduce_cluster_prints_each_size_and_refuses_what_cannot_be(cli: Callable[..., Any]) -> None:
+    ran = cli("reproduce", "cluster", "--gpus", "8,16", "--price", "3")
+    assert ran.code == 0
+    assert [line.split()[0] for line in ran.out.splitlines()[-2:]] == ["8", "16"]
+    assert cli("reproduce", "cluster", "--gpus", "2").err == (
+        "error: 2 GPUs; the largest model needs 4 of one node, which has at most 8\n"
+    )
+    assert "whole numbers with commas" in cli("reproduce", "cluster", "--gpus", "8;9").err
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--address", "auto"], "--address auto is of a Ray cluster; add --executor ray"),
+        (["--executor", "ray", "--address", "127.0.0.1:1"], "no Ray cluster answers at 127.0.0.1:1"),
+        (["--executor", "ray", "--address", "nonsense"], "HOST:PORT is needed"),
+        (["--executor", "ray", "--address", "http://head:8265"], "is not for a driver; HOST:6379 is needed"),
+    ],
+)
+def test_a_cluster_that_is_not_there_is_one_line(planted_folder: Path, given: list[str], said: str) -> None:
+    ran = command(["compare", str(planted_folder), *given])
+    assert ran.returncode == 1
+    assert said in ran.stderr
+    assert ran.stderr.count("\n") == 1
+
+
+def test_without_ray_the_way_to_get_it_is_said(planted_folder: Path) -> None:
+    ran = command(["compare", str(planted_folder), "--executor", "ray"], first="sys.modules['ray'] = None")
+    assert (ran.returncode, ran.stderr.count("\n")) == (1, 1)
+    assert ran.stderr.startswith("error: --executor ray needs Ray: pip install 'benchcast[ray]'")
+
+
+def test_a_check_against_another_backend_is_not_for_a_cluster(planted_folder: Path) -> None:
+    ran = command(["collect", str(planted_folder), "--model", "hf", "--check-against", "hf", "--executor", "ray"])
+    assert "leave out --executor ray" in ran.stderr
+
+
+def command(arguments: list[str], first: str = "") -> subprocess.CompletedProcess[str]:
+    code = f"import sys\n{first}\nsys.argv = {['benchcast', *arguments]!r}\nfrom benchcast.cli import main\nmain()"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)

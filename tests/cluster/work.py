@@ -1,0 +1,52 @@
+"""Functions that jobs of the tests call: each marks that it began, then does something or comes to grief."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import time
+from pathlib import Path
+
+from benchcast.errors import EvidenceError
+
+
+def square(shared: Path, given: int) -> int:
+    """What is asked for, in a moment."""
+    mark(shared, given)
+    return given * given
+
+
+def slow_square(shared: Path, given: int) -> int:
+    """The same after a while."""
+    mark(shared, given)
+    time.sleep(1.0)
+    return given * given
+
+
+def starve(shared: Path, given: int) -> int:
+    """Job 1 asks for more memory than it may have, on its first attempts."""
+    if mark(shared, given) <= 2 and given == 1:
+        resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
+        bytearray(8 << 30)
+    return given * given
+
+
+def killed(shared: Path, given: int) -> int:
+    """Job 1 is ended by the system every time."""
+    mark(shared, given)
+    if given == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return given * given
+
+
+def mistaken(shared: Path, given: int) -> int:
+    """Something that a user has to mend."""
+    raise EvidenceError(f"job {given}: too little evidence; add some")
+
+
+def mark(folder: Path, given: int) -> int:
+    """Note an attempt in a file of its own; which attempt it is."""
+    number = len(list(folder.glob(f"{given}-*"))) + 1
+    (folder / f"{given}-{number}-{os.getpid()}").touch()
+    return number
