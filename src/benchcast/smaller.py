@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from benchcast.budgets import Ground, prepare
 from benchcast.errors import InputError
-from benchcast.files import locked
+from benchcast.files import locked, write_folder
 from benchcast.fits import Fit
 from benchcast.fitting import as_fits, training_fold, without_weak_tasks
 from benchcast.records import Bools, Ints, TextSet, TokenLosses
@@ -53,7 +54,12 @@ def choose(study: Study, budget: int, tasks: Sequence[str] = ()) -> Choice:
 
 
 def write_smaller(choice: Choice, root: Path) -> Study:
-    """A new study with the chosen texts and fits on them, ready to predict."""
+    """A new study with the chosen texts and fits on them, ready to predict; it appears whole or not at all."""
+    write_folder(root, partial(_fill, choice))
+    return Study.open(root)
+
+
+def _fill(choice: Choice, root: Path) -> None:
     study, order = choice.study, choice.wanted
     made = Study.create(root, some_texts(study.texts, order), tasks=study.tasks, seed=study.seed)
     made.add_models(study.models())
@@ -67,7 +73,6 @@ def write_smaller(choice: Choice, root: Path) -> Study:
     with locked(made.root):
         for fit in smaller_fits(choice, made.texts):
             fit.save(made.fit_folder(fit.task))
-    return made
 
 
 def smaller_fits(choice: Choice, texts: TextSet) -> list[Fit]:

@@ -159,11 +159,12 @@ def test_select_says_what_fewer_texts_cost_and_writes_texts_that_init_takes(stud
         (["--figure", "x.gif"], "the name must end in .png, .svg or .html"),
         (["--figure", "x.png", "--no-check"], "--figure draws what --check measures"),
         (["--task", "tsk0"], "unknown task 'tsk0'"),
+        (["-o", "texts.csv"], "texts are written as .jsonl"),
         (["--budget", "0"], "0 is not in the range x>=1"),
     ],
 )
 def test_a_mistake_is_one_line_and_writes_nothing(arguments, says, study, cli, tmp_path):
-    ran = cli("select", study.root, *arguments, "-o", tmp_path / "out")
+    ran = cli("select", study.root, "-o", tmp_path / "out", *arguments)
     assert ran.code != 0
     assert says in ran.err
     assert not (tmp_path / "out").exists()

@@ -76,6 +76,8 @@ def _refuse(out: Path | None, figure: Path | None, *, check: bool) -> None:
         raise InputError(f"--figure {figure}: the name must end in .png, .svg or .html")
     if figure is not None and not check:
         raise InputError("--figure draws what --check measures; leave out --no-check")
+    if out is not None and out.suffix in (".json", ".csv", ".txt", ".parquet"):
+        raise InputError(f"-o {out}: texts are written as .jsonl; a name without an ending makes a smaller study")
     if out is not None and out.exists():
         raise InputError(f"{out}: exists; give a new name")
 
