@@ -58,7 +58,7 @@ def decision_figure(rows: Rows, signals: Sequence[str]) -> Figure:
     base = alt.Chart(alt.Data(values=list(rows))).encode(
         x=log_axis(alt.X, "flops:Q", "training FLOPs of the small checkpoints"), color=colour("signal", signals, "read")
     )
-    up = y_axis("right", "decisions that are right", domain=[0.4, 1])
+    up = y_axis("right", "decisions that are right", domain=[0.3, 1])
     line = base.mark_line(strokeWidth=1.8).encode(y=up)
     dots = base.mark_point(filled=True, size=40, opacity=1).encode(y=up)
     bars = base.mark_rule(opacity=0.35).encode(y=alt.Y("low:Q"), y2="high:Q")
