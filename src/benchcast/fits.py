@@ -31,6 +31,10 @@ from benchcast.law import SigmoidLaw
 from benchcast.records import Bools, Ints, ModelInfo, Task, Text, TextOutlines, TextSet, TokenLosses
 
 FORMAT = 1
+NO_BOS = (
+    "the tokenizer puts no BOS before a text, and the fits rest on losses of first tokens; "
+    "if the model is trained with a BOS, say so"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,12 @@ class Fit:
     def task(self) -> str:
         """Name of the task."""
         return self.core.task.name
+
+    @property
+    def needs_first(self) -> bool:
+        """Whether it rests on the first token of some text, which has a loss only where a BOS stands before it."""
+        first = np.searchsorted(self.edges, self.texts.starts[:-1])
+        return self.core.reads_losses and bool(self.supported[first[first < len(self.supported)]].any())
 
     def predict(self, losses: TokenLosses, *, facts: Facts | None = None) -> Forecast:
         """Forecast of one model from its losses on the fit's texts, and for some methods from what else is known."""

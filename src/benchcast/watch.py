@@ -26,7 +26,7 @@ from benchcast.checkpoints import (
 from benchcast.collect import Report, collect
 from benchcast.errors import BenchcastError, InputError, StudyError
 from benchcast.facts import Facts
-from benchcast.fits import Fit, Forecast
+from benchcast.fits import NO_BOS, Fit, Forecast
 from benchcast.fitting import stored_fits
 from benchcast.loss_files import read_growing
 from benchcast.records import ModelInfo
@@ -124,6 +124,8 @@ class Watch:
         began = time.monotonic()
         settings = self.run.settings.having(pretrained=str(path), **({"tokenizer": tokenizer} if tokenizer else {}))
         backend = open_backend("hf", settings, device=self.run.device, batch_size=self.run.batch_size)
+        if not backend.vocabulary.prefix and any(fit.needs_first for fit in self.fits):
+            raise InputError(f"{NO_BOS}: --model_args add_bos_token=true")
         known = progress_of(path)
         collect(self.study, backend, name=model, family=self.run.family, report=self.on_model(model))
         self.study.add_models([ModelInfo(model, self.run.family, known.params, known.tokens, known.flops)])

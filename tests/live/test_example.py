@@ -25,7 +25,12 @@ def test_two_lines_put_forecasts_into_tensorboard(tmp_path: Path, monkeypatch: p
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
     assert "2 forecasts in" in ran.stdout
-    assert [line.split()[0] for line in ran.stdout.splitlines() if "–" in line] == ["events", "facts", "code"]
+    assert [line.split()[0] for line in ran.stdout.splitlines() if "–" in line] == [
+        "events",
+        "facts",
+        "code",
+        "chinese",
+    ]
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     from plot_events import main, read
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from rich.console import Console
-from small import small_model
+from small import TOKENIZER, small_model
 
 from benchcast.backends.base import Settings
 from benchcast.checkpoints import find_checkpoints, lacking, progress_of, step_of
@@ -298,6 +298,20 @@ def test_an_unknown_setting_of_the_model_is_reported_and_nothing_is_stored(
     ran = cli("watch", study.root, "--checkpoints", tmp_path / "run", "--once", "--model_args", "dtyp=float32")
     assert "run@5: skipped: --model_args: unknown setting 'dtyp'" in ran.err
     assert "run@5" not in study.models_with_losses()
+
+
+def test_a_model_without_bos_is_not_stored_and_the_way_out_is_named(
+    study: Study, put: Any, cli: Any, tmp_path: Path
+) -> None:
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(TOKENIZER.with_name(file), put(5) if file == "tokenizer.json" else tmp_path / "run/checkpoint-5")
+    age(tmp_path / "run")
+    command = ("watch", study.root, "--checkpoints", tmp_path / "run", "--once", "--device", "cpu")
+    ran = cli(*command)
+    assert "run@5: skipped: the tokenizer puts no BOS" in ran.err
+    assert "--model_args add_bos_token=true" in ran.err
+    assert "run@5" not in study.models_with_losses()
+    assert cli(*command, "--model_args", "add_bos_token=true").out.startswith("run@5: task0")
 
 
 def test_a_watch_that_is_killed_goes_on_and_ends_with_ctrl_c(study: Study, put: Any, tmp_path: Path) -> None:

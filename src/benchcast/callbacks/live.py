@@ -20,7 +20,7 @@ from benchcast.callbacks.untouched import untouched
 from benchcast.collect import Encoded, encode_texts
 from benchcast.errors import InputError
 from benchcast.facts import Facts
-from benchcast.fits import Fit, Forecast
+from benchcast.fits import NO_BOS, Fit, Forecast
 from benchcast.fitting import stored_fits
 from benchcast.loss_rows import check_losses
 from benchcast.records import ModelInfo, TextOutlines, TextSet, TokenLosses
@@ -105,6 +105,8 @@ class Reader:
         if isinstance(own, TextOutlines):
             raise InputError("the fit was shared without its texts; give them with texts=…")
         vocabulary = vocabulary_of(tokenizer, add_bos_token=reading.add_bos_token)
+        if not vocabulary.prefix and any(fit.needs_first for fit in fits):
+            raise InputError(f"{NO_BOS}: Reading(add_bos_token=True)")
         encoded = encode_texts(vocabulary.tokenizer, own)
         encoded.insist("the model in training", "give a tokenizer that covers them with tokenizer=…")
         return cls(fits, own, vocabulary, encoded, reading)
@@ -112,15 +114,7 @@ class Reader:
     def forecast(self, model: Any, *, name: str = "model", flops: float = nan) -> dict[str, Forecast]:
         """Forecasts by task."""
         losses, facts = self.losses(model, name=name), Facts.of([ModelInfo(name, flops=flops)], [])
-        try:
-            return {fit.task: fit.predict(losses, facts=facts) for fit in self.fits}
-        except InputError as error:
-            if self.vocabulary.prefix:
-                raise
-            hint = (
-                "the tokenizer puts no BOS before a text; Reading(add_bos_token=True) if the model is trained with one"
-            )
-            raise InputError(f"{str(error).partition(';')[0]}; {hint}") from error
+        return {fit.task: fit.predict(losses, facts=facts) for fit in self.fits}
 
     def losses(self, model: Any, *, name: str = "model") -> TokenLosses:
         """The model's losses on all texts; each rank reads its part and gets the whole."""
