@@ -172,8 +172,8 @@ def rank_runs(known: Known, runs: Sequence[Run], *, tell: Callable[[str], None] 
     where = meetings(known.points, runs)
     if not where:
         raise EvidenceError(
-            f"{', '.join(names)} share no size (within a factor of {SAME_SIZE:g}) at which their compute overlaps; "
-            "name single models without the @, such as ash-50M, to compare whatever their sizes"
+            f"{', '.join(names)}: no compute that all of them passed at a size that all have (within a factor of "
+            f"{SAME_SIZE:g}); single models, named without the @ such as ash-50M, are compared whatever their sizes"
         )
     seen = ~np.isin(np.arange(len(known.models)), np.concatenate([run.rows for run in runs]))
     if seen[: known.scored].sum() < FEWEST_MODELS:

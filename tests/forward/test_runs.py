@@ -159,7 +159,7 @@ def test_single_models_are_runs_too(study, cli):
         ),
         ("family0,family0-4M", "one of them is part of another"),
         ("family0,family1,family2,family3", "fewer than 4 models with scores are left"),
-        ("family0-1M,family1-64M", "share no size"),
+        ("family0-1M,family1-64M", "no compute that all of them passed"),
     ],
 )
 def test_a_mistake_is_one_line(runs_folder, cli, runs, line):

@@ -1,0 +1,64 @@
+"""The commands in docs/forward.md run as they are pasted, on a small study with the names that the page uses."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+from benchcast.planted import write_study
+
+PAGE = Path(__file__).parents[2] / "docs" / "forward.md"
+CALLED = {"family0": "oak-a", "family1": "oak-b", "oak-a-64M@432B": "oak-a-50M@36.0M"}
+
+
+def called(name: str) -> str:
+    family, dash, rest = name.partition("-")
+    there = CALLED.get(family, family) + dash + rest
+    return CALLED.get(there, there)
+
+
+def steps(page: str) -> list[tuple[str, list[str]]]:
+    """Commands with what is shown under them, and Python blocks, in order."""
+    found = []
+    for kind, block in re.findall(r"^```(console|python)\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+        if kind == "python":
+            found.append((block, []))
+        else:
+            parts = [p.splitlines() for p in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
+            found += [(lines[0], lines[1:]) for lines in parts]
+    return found
+
+
+def test_every_command_does_what_the_page_says(world, cli, tmp_path, monkeypatch):
+    names = replace(
+        world,
+        tasks=tuple(replace(t, name={"task0": "code", "task1": "chinese"}[t.name]) for t in world.tasks),
+        models=tuple(replace(m, model=called(m.model), family=called(m.family)) for m in world.models),
+        losses=tuple(replace(x, model=called(x.model)) for x in world.losses),
+        scores=tuple(
+            replace(s, model=called(s.model), task={"task0": "code", "task1": "chinese"}[s.task]) for s in world.scores
+        ),
+    )
+    monkeypatch.chdir(tmp_path)
+    write_study(names, Path("demo/study"))
+    assert cli("fit", "demo/study", "--split", "size").code == 0
+    done = 0
+    for line, shown in steps(PAGE.read_text(encoding="utf-8")):
+        if line.startswith("import benchcast"):
+            exec("\n".join(x for x in line.splitlines() if "push_to_hub" not in x), {})
+        elif line.startswith("benchcast "):
+            ran = cli(*shlex.split(line)[1:])
+            refused = any(x.startswith("error: ") for x in shown)
+            assert ran.code == int(refused), (line, ran.err)
+            assert not refused or ran.err.partition(" sha256")[0] in "\n".join(shown)
+            headers = [x.split() for x in shown if x.startswith("task ")]
+            assert [x.split() for x in ran.out.splitlines() if x.startswith("task ")] == [
+                [{"9": "4"}.get(word, word) for word in header] for header in headers
+            ], line
+            done += 1
+        else:
+            subprocess.run(shlex.split(line), check=True)
+    assert done >= 6
