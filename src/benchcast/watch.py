@@ -98,7 +98,10 @@ class Watch:
         if not folder.is_dir():
             yield from self._wait(str(folder), None, "no such folder yet")
             return
-        for path in find_checkpoints(folder):
+        found = find_checkpoints(folder)
+        if not found:
+            yield from self._wait(str(folder), None, "no checkpoints yet; folders named like checkpoint-500 are wanted")
+        for path in found:
             step = step_of(path.name)
             model = f"{self.run.name}@{step}"
             if model in self._told:

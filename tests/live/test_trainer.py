@@ -14,7 +14,7 @@ from small import Rows, small_model
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from benchcast.callbacks import TransformersForecast, forecast
-from benchcast.errors import StudyError
+from benchcast.errors import InputError, StudyError
 from benchcast.store import Study
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -198,6 +198,11 @@ def test_without_a_tokenizer_the_way_to_give_one_is_named(
     assert "no tokenizer; give it to the callback with tokenizer=…" in caplog.text
     given = train(tmp_path / "b", None, TransformersForecast(fitted.root, every=6, tokenizer=tokenizer))
     assert len(forecasts(given)) == 1
+
+
+def test_a_negative_number_of_steps_is_an_error(fitted: Study) -> None:
+    with pytest.raises(InputError, match="every=-1; a number of steps is needed"):
+        TransformersForecast(fitted.root, every=-1)
 
 
 def test_a_study_without_fits_is_an_error_before_training_starts(study: Study, tmp_path: Path) -> None:

@@ -182,6 +182,7 @@ def test_a_folder_that_is_not_there_yet_is_waited_for(study: Study, tmp_path: Pa
     watch = watching(study, tmp_path, checkpoints=tmp_path / "later", losses=tmp_path / "also")
     assert [(e.kind, e.why) for e in watch.look()] == [("waiting", "no such folder yet")] * 2
     (tmp_path / "later").mkdir()
+    assert [(e.kind, e.why[:18]) for e in watch.look()] == [("waiting", "no checkpoints yet")]
     assert list(watch.look()) == []
 
 

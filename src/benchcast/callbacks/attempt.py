@@ -52,6 +52,13 @@ class Attempts:
             self._warned = True
 
 
+def interval_of(every: int) -> int:
+    """Steps between forecasts as asked for."""
+    if every < 0:
+        raise InputError(f"every={every}; a number of steps is needed, or 0 for each evaluation")
+    return every
+
+
 def scalars(found: dict[str, Forecast]) -> dict[str, float]:
     """Names and values for a logger; what cannot be said is left out."""
     values: dict[str, float] = {}

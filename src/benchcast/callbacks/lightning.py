@@ -10,7 +10,7 @@ import sys
 from operator import attrgetter
 from typing import Any
 
-from benchcast.callbacks.attempt import Attempts
+from benchcast.callbacks.attempt import Attempts, interval_of
 from benchcast.callbacks.live import DEFAULT, Fits, Reading
 
 
@@ -38,7 +38,7 @@ class LightningForecast(_base()):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self._attempts = Attempts(fits, reading)
-        self._every, self._tokenizer, self._model = every, tokenizer, model
+        self._every, self._tokenizer, self._model = interval_of(every), tokenizer, model
         self._last = -1  # step of the last forecast
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:

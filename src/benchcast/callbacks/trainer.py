@@ -13,7 +13,7 @@ from typing import Any
 
 from transformers import Trainer, TrainerCallback
 
-from benchcast.callbacks.attempt import Attempts
+from benchcast.callbacks.attempt import Attempts, interval_of
 from benchcast.callbacks.live import DEFAULT, Fits, Reading
 
 
@@ -26,7 +26,7 @@ class TransformersForecast(TrainerCallback):  # type: ignore[misc]
 
     def __init__(self, fits: Fits, *, every: int = 0, tokenizer: Any = None, reading: Reading = DEFAULT) -> None:
         self._attempts = Attempts(fits, reading)
-        self._every, self._tokenizer = every, tokenizer
+        self._every, self._tokenizer = interval_of(every), tokenizer
         self._last = -1  # step of the last forecast
 
     def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:

@@ -85,6 +85,7 @@ def _follow(watched: Watch, screen: Any, *, once: bool, interval: float) -> None
     while True:
         events = list(_shown(watched, screen))
         if not once:
+            screen.idle()
             time.sleep(interval)
         elif looked_again or all(e.why != "still changing" for e in events):
             return
@@ -97,7 +98,6 @@ def _shown(watched: Watch, screen: Any) -> Iterator[Event]:
     for event in watched.look():
         screen.show(event)
         yield event
-    screen.idle()
 
 
 @contextmanager
