@@ -168,8 +168,9 @@ def on_real_models(rounds: int) -> None:
 
     for name, folder in (("SmolLM2-135M", convert.smollm2()), ("Gemma-3-270M", convert.gemma())):
         backend = open_model(folder, "cpu")
-        compare(name, backend, texts(12, 10), to_study, rounds)
-        compare(name, backend, texts(48, 1), to_study, rounds)
+        compare(name, backend, texts(9, 8), to_study, rounds)
+        compare(name, backend, texts(24, 1), to_study, rounds)
+        compare(name, backend, [f"{i} plus {i} is {2 * i}." for i in range(32)], to_study, rounds)
         del backend
 
 

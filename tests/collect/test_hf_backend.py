@@ -89,10 +89,14 @@ def test_a_single_token_without_bos_has_no_loss(stories: Path) -> None:
     assert np.isnan(alone).tolist() == np.isnan(with_others).tolist() == [True]
 
 
-def test_small_blocks_of_rows_change_nothing(stories: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_blocks_changes_nothing(stories: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scored = backend(stories)
-    ids = [[1, *range(300, 340)]]
+    ids = [[1, *range(300, 340), 31999, 0, 8191, 8192]]
     whole = scored.score(ids)[0]
+    monkeypatch.setattr(forward, "ROWS", 7)
+    monkeypatch.setattr(forward, "WORDS", 8192)
+    np.testing.assert_allclose(scored.score(ids)[0], whole, atol=5e-5)
+    scored._forward.__dict__["_head_in_blocks"] = False
     monkeypatch.setitem(forward.LOGIT_BYTES, "cpu", 4 * 32000 * 3)
     np.testing.assert_allclose(scored.score(ids)[0], whole, atol=5e-5)
 

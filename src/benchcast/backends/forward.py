@@ -1,8 +1,8 @@
 """Nats and hidden states of a causal language model in memory, on CPU or CUDA.
 
 Sequences are padded on the right, where causal attention never looks, so a loss does not depend on its
-neighbours in the batch. The head runs on blocks of rows, because a batch of full logits over a
-vocabulary of 262k words would be gigabytes; log-softmax is in float32 whatever the model's dtype.
+neighbours in the batch. The head runs on blocks of rows, on a CPU also of words, because a batch of full
+logits over a vocabulary of 262k words would be gigabytes; log-softmax is in float32 whatever the model's dtype.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from benchcast.backends.base import DeviceFullError, Nats
 from benchcast.errors import InputError
 
 LOGIT_BYTES = {"cpu": 96 << 20, "cuda": 512 << 20}  # logits of one block of rows; twice that is in use at a time
+ROWS, WORDS = 512, 4096  # a block of logits on a CPU
 NO_LIMIT = 4096  # context of a model whose configuration names none
 WIDE = 1 << 18  # words of a vocabulary that is not known
 PROBE = ((1, 2, 3, 4, 5), (5, 4, 3))  # any ids do
@@ -133,6 +134,9 @@ class Forward:
     def _nats(self, rows: Any, targets: Any) -> Any:
         import torch
 
+        if self._head_in_blocks:
+            parts = [self._nats_by_words(r, t) for r, t in zip(rows.split(ROWS), targets.split(ROWS), strict=True)]
+            return torch.cat(parts)
         step = max(1, LOGIT_BYTES.get(self.device.type, LOGIT_BYTES["cpu"]) // (4 * self.width))
         nats = torch.empty(len(rows), dtype=torch.float32, device=rows.device)
         for start in range(0, len(rows), step):
@@ -140,6 +144,30 @@ class Forward:
             logits = (self._head(rows[part]) if self.plain_head else rows[part]).float()
             nats[part] = -torch.log_softmax(logits, -1).gather(-1, targets[part, None])[:, 0]  # logsumexp is slower
         return nats
+
+    @cached_property
+    def _head_in_blocks(self) -> bool:
+        """Whether the head can be cut by words: logits of a few thousand words stay in a processor's cache."""
+        import torch
+
+        if self.device.type != "cpu" or not self.plain_head:
+            return False
+        return type(self._head) is torch.nn.Linear and self._head.bias is None
+
+    def _nats_by_words(self, rows: Any, targets: Any) -> Any:
+        """Blocks of the vocabulary one after the other; `whole` sums their probabilities, as a logarithm."""
+        import torch
+
+        whole = torch.full((len(rows),), -torch.inf)
+        own = torch.zeros(len(rows))
+        for block, weight in enumerate(self._head.weight.split(WORDS)):
+            logits = torch.nn.functional.linear(rows, weight).float()
+            part = logits[:, 0] - torch.log_softmax(logits, -1)[:, 0]  # log-sum-exp by a faster way
+            whole = torch.logaddexp(whole, part)
+            place = targets - block * WORDS
+            found = logits.gather(-1, place.clamp(0, len(weight) - 1)[:, None])[:, 0]
+            own = torch.where((place >= 0) & (place < len(weight)), found, own)
+        return whole - own
 
     @property
     def _base(self) -> Any:
