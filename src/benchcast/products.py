@@ -119,7 +119,10 @@ class Tiles:
 def _times_tiles(left: Array, tiles: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """(Q × K) times tiles of K rows each, side by side; K is cut so that each product stays small."""
     q, k = len(left), tiles.shape[1]
-    padded = np.pad(left, ((0, 0), (0, k - left.shape[1])))
+    padded = left
+    if left.shape[1] < k:
+        padded = np.zeros((q, k), np.float32)
+        padded[:, : left.shape[1]] = left
     cuts = _cuts(k, WIDTH * q)
     parts = padded.reshape(q, cuts, k // cuts).transpose(1, 0, 2)
     found = np.matmul(np.ascontiguousarray(parts, np.float32), tiles.reshape(-1, cuts, k // cuts, WIDTH))
