@@ -20,7 +20,7 @@ from benchcast.report import report_data, write_report
 from benchcast.report.data import rounded, show_models
 from benchcast.report.heat import STEPS, choose_texts, heat_data
 from benchcast.report.page import embed
-from benchcast.report.sources import effect_of_sources
+from benchcast.report.sources import counts, draw_sets, effect_of_sources
 from benchcast.store import Study
 
 
@@ -118,6 +118,18 @@ def test_all_sources_together_give_the_error_of_the_comparison(opened, found):
             assert mse == pytest.approx(found.measures(task, r["method"])["mse"], rel=1e-3)
 
 
+def test_many_sources_are_sampled_not_listed():
+    """57 subjects have more sets than could ever be listed."""
+    names = [f"s{i}" for i in range(57)]
+    assert counts(57) == [1, 9, 17, 25, 33, 41, 49, 57]
+    assert counts(3) == [1, 2, 3]
+    drawn = draw_sets(names, 28, seed=0)
+    assert len(drawn) == len(set(drawn)) == 4
+    assert all(len(set(one)) == 28 for one in drawn)
+    assert draw_sets(names, 28, seed=0) == drawn
+    assert draw_sets(names, 57, seed=0) == [tuple(names)]
+
+
 def test_one_source_has_no_effect_to_show(tmp_path):
     world = plant(Plan(seed=1, families=4, sizes=3, checkpoints=1, tasks=1, texts_per_source=4))
     texts = TextSet.of([replace(t, source="one") for t in world.texts])
@@ -128,6 +140,21 @@ def test_one_source_has_no_effect_to_show(tmp_path):
     assert page["steps"] is None, "Algorithm 2 was not tried"
     write_report(tmp_path / "report.html", study, made)
     assert 'id="steps"' not in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_provenance_tells_how_the_losses_of_all_models_were_made(study, world):
+    for losses, backend in zip(world.losses, ["vllm"] * 3 + ["hf"] * 17, strict=True):
+        study.add_losses([replace(losses, about={"backend": backend, "dtype": "float32"})], force=True)
+    page = report_data(study, compare(study, methods=("all-token",)))
+    assert page["provenance"]["facts"]["losses by"] == (
+        "backend hf, dtype float32 (17 models); backend vllm, dtype float32 (3 models)"
+    )
+    before = page["provenance"]["files"]["losses of 20 models"]
+    study.add_losses([replace(world.losses[0], nats=world.losses[0].nats + 0.1)], force=True)
+    assert (
+        report_data(study, compare(study, methods=("all-token",)))["provenance"]["files"]["losses of 20 models"]
+        != before
+    )
 
 
 # ---- the heat map's data

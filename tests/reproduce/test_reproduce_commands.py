@@ -72,6 +72,7 @@ def test_every_command_writes_files_that_open(what: str, study: Study, tmp_path:
         assert (tmp_path / "out" / f"{stem}.png").stat().st_size < 200_000
         root = ElementTree.parse(tmp_path / "out" / f"{stem}.svg").getroot()
         assert root.tag.endswith("svg")
+        assert (tmp_path / "out" / f"{stem}.pdf").read_bytes().startswith(b"%PDF")
     assert f"{what}.json" in done.output
 
 

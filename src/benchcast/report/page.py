@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-SCRIPTS = ("page.js", "table.js", "figures.js", "lookup.js", "heat.js")
-HEAT_SCRIPTS = ("page.js", "heat.js")
+HEAT_SCRIPTS = ("page.js", "salience.js", "tokens.js", "heat.js")
+SCRIPTS = ("page.js", "table.js", "figures.js", "lookup.js", "salience.js", "tokens.js", "heat.js")
 
 
 def embed(data: Any) -> str:

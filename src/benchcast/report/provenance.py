@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import platform
+from collections import Counter
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from benchcast.report.data import Shown
 from benchcast.store import Study
 
 LIBRARIES = ("numpy", "scipy", "pyarrow", "altair")
+WAYS = ("backend", "backend_version", "dtype", "bos")  # what makes losses of models differ
 TABLES = ("study.toml", "texts.jsonl", "models.csv", "scores.csv")
 SPLITS = {
     "column": "as the column `split` of models.csv says",
@@ -42,17 +45,24 @@ def provenance(study: Study, found: Comparison, shown: Shown) -> dict[str, Any]:
         + ", ".join(f"{n} {role}" for role, n in roles.items()),
         "split": f"{found.split}: {SPLITS[found.split]}{folds}",
         "seed": str(study.seed),
-        "made from losses by": "; ".join(_backends(study, evidence.models[:1])) or "unknown",
+        "losses by": "; ".join(f"{how} ({n} models)" for how, n in _backends(study, evidence.models)) or "unknown",
     }
     return {
         "facts": facts,
-        "files": {name: _hash(study.root / name) for name in TABLES if (study.root / name).is_file()},
+        "files": {
+            **{name: _hash([study.root / name]) for name in TABLES if (study.root / name).is_file()},
+            f"losses of {len(evidence.models)} models": _hash([study.losses_path(m) for m in evidence.models]),
+        },
         "left_out": {**found.left_out, **shown.left_out, **_without_losses(study)},
     }
 
 
-def _hash(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+def _hash(paths: Sequence[Path]) -> str:
+    """Hash of the files' contents, one after the other."""
+    whole = hashlib.sha256()
+    for path in paths:
+        whole.update(path.read_bytes())
+    return whole.hexdigest()[:16]
 
 
 def _without_losses(study: Study) -> dict[str, str]:
@@ -60,6 +70,8 @@ def _without_losses(study: Study) -> dict[str, str]:
     return {m.model: "no losses" for m in study.models() if m.model not in there}
 
 
-def _backends(study: Study, models: tuple[str, ...]) -> list[str]:
-    about = [study.losses(m).about for m in models]
-    return [", ".join(f"{k} {v}" for k, v in a.items()) for a in about if a]
+def _backends(study: Study, models: Sequence[str]) -> list[tuple[str, int]]:
+    """The ways in which losses were made, each with how many models' were; the commonest first."""
+    about = (study.losses(m).about for m in models)
+    ways = Counter(", ".join(f"{k} {a[k]}" for k in WAYS if a.get(k)) for a in about)
+    return [(how, n) for how, n in ways.most_common() if how]

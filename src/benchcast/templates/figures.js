@@ -1,7 +1,14 @@
 // The figures: rows from the page's data into the specifications that came with it.
 const drawn = new Map(); // element → { spec, view }
 
-const fillIn = (value, words) => (typeof value === "string" ? words[value] ?? value : value && typeof value === "object" ? (Array.isArray(value) ? value.map((v) => fillIn(v, words)) : Object.fromEntries(Object.entries(value).map(([k, v]) => [k, fillIn(v, words)]))) : value);
+const fillIn = (value, words) =>
+  typeof value === "string"
+    ? (words[value] ?? value)
+    : value && typeof value === "object"
+      ? Array.isArray(value)
+        ? value.map((v) => fillIn(v, words))
+        : Object.fromEntries(Object.entries(value).map(([k, v]) => [k, fillIn(v, words)]))
+      : value;
 
 // Draw a figure, or give the drawn one new rows where its specification is the same.
 async function draw(element, name, rows, { words = {}, signals = {}, label } = {}) {
@@ -28,13 +35,26 @@ const modelsOn = () => data.models.model.map((_, i) => i).filter((i) => state.fa
 const intervalOf = (f, i) => (f.low[i] === null ? "none" : `${percent(f.low[i])} – ${percent(f.high[i])}`);
 
 function row(i, task, method) {
-  const f = task.forecasts[method], family = data.models.family[i];
+  const f = task.forecasts[method],
+    family = data.models.family[i];
   return {
-    model: data.models.model[i], family, hollow: hollow(family), role: data.models.role[i], params: data.models.params[i] || 1, size: count(data.models.params[i]),
-    observed: task.observed[i], forecast: f.forecast[i], low: f.low[i], high: f.high[i], interval: intervalOf(f, i),
+    model: data.models.model[i],
+    family,
+    hollow: hollow(family),
+    role: data.models.role[i],
+    params: data.models.params[i] || 1,
+    size: count(data.models.params[i]),
+    observed: task.observed[i],
+    forecast: f.forecast[i],
+    low: f.low[i],
+    high: f.high[i],
+    interval: intervalOf(f, i),
   };
 }
-const held = (task, method) => modelsOn().map((i) => row(i, task, method)).filter((r) => r.role === "test" && r.observed !== null && r.forecast !== null);
+const held = (task, method) =>
+  modelsOn()
+    .map((i) => row(i, task, method))
+    .filter((r) => r.role === "test" && r.observed !== null && r.forecast !== null);
 
 // ---- forecast against observed: the first screen, and method by method
 
@@ -52,104 +72,211 @@ function drawForecasts(element, name, task, method, signals) {
 }
 async function drawCards() {
   const method = data.methods[state.method];
-  for (const [i, task] of data.tasks.entries()) await drawForecasts($(`#card-${i}`), "card", task, method, ends(held(task, method)));
+  for (const [i, task] of data.tasks.entries())
+    await drawForecasts($(`#card-${i}`), "card", task, method, ends(held(task, method)));
 }
 async function drawMultiples() {
   const task = data.tasks[state.task];
   const signals = ends(data.methods.flatMap((m) => held(task, m).map((r) => ({ ...r, low: null, high: null }))));
-  for (const [i, method] of data.methods.entries()) await drawForecasts($(`#multiple-${i}`), "multiple", task, method, signals);
+  for (const [i, method] of data.methods.entries())
+    await drawForecasts($(`#multiple-${i}`), "multiple", task, method, signals);
 }
 const heldTable = (pairs) => ({
   header: ["task", "method", "model", "family", "observed", "forecast", "low", "high"],
-  rows: pairs.flatMap(([task, m]) => held(task, m).map((r) => [task.name, m, r.model, r.family, r.observed, r.forecast, r.low, r.high])),
+  rows: pairs.flatMap(([task, m]) =>
+    held(task, m).map((r) => [task.name, m, r.model, r.family, r.observed, r.forecast, r.low, r.high]),
+  ),
 });
 tables.cards = () => heldTable(data.tasks.map((task) => [task, data.methods[state.method]]));
 tables.multiples = () => heldTable(data.methods.map((m) => [data.tasks[state.task], m]));
 
 // ---- capability against accuracy
 
-const curveRows = (law) => law.capability.map((c, k) => ({ capability: c, accuracy: law.accuracy[k], low: law.low ? law.low[k] : null, high: law.high ? law.high[k] : null }));
+const curveRows = (law) =>
+  law.capability.map((c, k) => ({
+    capability: c,
+    accuracy: law.accuracy[k],
+    low: law.low ? law.low[k] : null,
+    high: law.high ? law.high[k] : null,
+  }));
 function lawRows() {
-  const task = data.tasks[state.task], method = data.methods[state.method], law = task.laws[method];
+  const task = data.tasks[state.task],
+    method = data.methods[state.method],
+    law = task.laws[method];
   if (!law) return { law: null, points: [] };
-  const points = modelsOn().filter((i) => law.points[i] !== null && task.observed[i] !== null)
-    .map((i) => ({ ...row(i, task, method), role: data.first_fold_role[i], capability: law.points[i], accuracy: task.observed[i] }));
+  const points = modelsOn()
+    .filter((i) => law.points[i] !== null && task.observed[i] !== null)
+    .map((i) => ({
+      ...row(i, task, method),
+      role: data.first_fold_role[i],
+      capability: law.points[i],
+      accuracy: task.observed[i],
+    }));
   return { law, points };
 }
 async function drawLaw() {
-  const task = data.tasks[state.task], method = data.methods[state.method], { law, points } = lawRows();
+  const task = data.tasks[state.task],
+    method = data.methods[state.method],
+    { law, points } = lawRows();
   const plot = $("#law .plot");
-  $("#law figcaption").textContent = law ? `${task.name} by ${method}: ${points.length} models` : `${method} reads neither losses nor compute, so it has no capability to draw; choose another method above.`;
+  $("#law figcaption").textContent = law
+    ? `${task.name} by ${method}: ${points.length} models`
+    : `${method} reads neither losses nor compute, so it has no capability to draw; choose another method above.`;
   plot.style.display = law ? "" : "none";
   if (!law) return;
   const reads = task.forecasts[method].reads[0].split(":")[0];
-  const across = { flops: "log₁₀ of training FLOPs", ladder: "loss expected from parameters and training tokens", score: "weighted score on other benchmarks" }[reads] ?? "capability, in weighted nats per character";
-  await draw(plot, law.log ? "law-log" : "law", { points, curve: curveRows(law) }, { words: { "{across}": across }, label: `${task.name}: capability by ${method} against accuracy of ${points.length} models with the fitted law` });
+  const across =
+    {
+      flops: "log₁₀ of training FLOPs",
+      ladder: "loss expected from parameters and training tokens",
+      score: "weighted score on other benchmarks",
+    }[reads] ?? "capability, in weighted nats per character";
+  await draw(
+    plot,
+    law.log ? "law-log" : "law",
+    { points, curve: curveRows(law) },
+    {
+      words: { "{across}": across },
+      label: `${task.name}: capability by ${method} against accuracy of ${points.length} models with the fitted law`,
+    },
+  );
 }
 tables.law = () => ({
   header: ["task", "method", "model", "family", "params", "role", "capability", "observed", "forecast", "low", "high"],
-  rows: lawRows().points.map((p) => [data.tasks[state.task].name, data.methods[state.method], p.model, p.family, p.params, p.role, p.capability, p.observed, p.forecast, p.low, p.high]),
+  rows: lawRows().points.map((p) => [
+    data.tasks[state.task].name,
+    data.methods[state.method],
+    p.model,
+    p.family,
+    p.params,
+    p.role,
+    p.capability,
+    p.observed,
+    p.forecast,
+    p.low,
+    p.high,
+  ]),
 });
 
 // ---- convergence, with its slider
 
 function stepErrors(steps) {
-  const rows = (role, values, at) => values.map((mse, k) => ({ role, step: at ? at[k] : k, mse })).filter((r) => r.mse > 0);
-  return [...rows("train", steps.train), ...rows("validation", steps.validation), ...rows("test", steps.test, steps.step)];
+  const rows = (role, values, at) =>
+    values.map((mse, k) => ({ role, step: at ? at[k] : k, mse })).filter((r) => r.mse > 0);
+  return [
+    ...rows("train", steps.train),
+    ...rows("validation", steps.validation),
+    ...rows("test", steps.test, steps.step),
+  ];
 }
 function stepPoints(steps, k) {
   const task = data.tasks[state.task];
-  return modelsOn().filter((i) => task.observed[i] !== null && (steps.capability[k][i] ?? null) !== null)
-    .map((i) => ({ ...row(i, task, "paper"), role: data.first_fold_role[i], capability: steps.capability[k][i], accuracy: task.observed[i] }));
+  return modelsOn()
+    .filter((i) => task.observed[i] !== null && (steps.capability[k][i] ?? null) !== null)
+    .map((i) => ({
+      ...row(i, task, "paper"),
+      role: data.first_fold_role[i],
+      capability: steps.capability[k][i],
+      accuracy: task.observed[i],
+    }));
 }
 async function drawSteps() {
-  const steps = data.steps[state.task], slider = $("#step");
+  const steps = data.steps[state.task],
+    slider = $("#step");
   slider.max = steps.step.length - 1;
   const k = Math.min(state.step ?? steps.step.length - 1, steps.step.length - 1);
   slider.value = k;
   $("#step-is").textContent = `${steps.step[k]} of ${steps.step.at(-1)}, chosen: ${steps.chosen}`;
   slider.setAttribute("aria-valuetext", `step ${steps.step[k]}`);
-  const points = stepPoints(steps, k), log = points.every((p) => p.capability > 0);
+  const points = stepPoints(steps, k),
+    log = points.every((p) => p.capability > 0);
   const words = { "{across}": "capability at this step" };
   const error = steps.test[k];
-  await draw($("#step-points .plot"), log ? "step-log" : "step", { points, curve: curveRows(steps.curves[k]) }, { words, label: `Capability against accuracy at step ${steps.step[k]}; squared error on test models ${error === null ? "unknown" : error.toExponential(1)}` });
-  await draw($("#step-errors .plot"), "errors", { errors: stepErrors(steps), now: [{ step: steps.step[k] }] }, { label: `Squared error of training, validation and test models by step; now at ${steps.step[k]}` });
+  await draw(
+    $("#step-points .plot"),
+    log ? "step-log" : "step",
+    { points, curve: curveRows(steps.curves[k]) },
+    {
+      words,
+      label: `Capability against accuracy at step ${steps.step[k]}; squared error on test models ${error === null ? "unknown" : error.toExponential(1)}`,
+    },
+  );
+  await draw(
+    $("#step-errors .plot"),
+    "errors",
+    { errors: stepErrors(steps), now: [{ step: steps.step[k] }] },
+    { label: `Squared error of training, validation and test models by step; now at ${steps.step[k]}` },
+  );
 }
 if (data.steps) {
   $("#step").addEventListener("input", (event) => change("step", +event.target.value));
   listen(["task", "families", "step"], drawSteps);
   tables["step-points"] = () => {
-    const steps = data.steps[state.task], k = +$("#step").value;
-    return { header: ["task", "step", "model", "family", "role", "capability", "observed"], rows: stepPoints(steps, k).map((p) => [data.tasks[state.task].name, steps.step[k], p.model, p.family, p.role, p.capability, p.observed]) };
+    const steps = data.steps[state.task],
+      k = +$("#step").value;
+    return {
+      header: ["task", "step", "model", "family", "role", "capability", "observed"],
+      rows: stepPoints(steps, k).map((p) => [
+        data.tasks[state.task].name,
+        steps.step[k],
+        p.model,
+        p.family,
+        p.role,
+        p.capability,
+        p.observed,
+      ]),
+    };
   };
-  tables["step-errors"] = () => ({ header: ["task", "models", "step", "mse"], rows: stepErrors(data.steps[state.task]).map((r) => [data.tasks[state.task].name, r.role, r.step, r.mse]) });
+  tables["step-errors"] = () => ({
+    header: ["task", "models", "step", "mse"],
+    rows: stepErrors(data.steps[state.task]).map((r) => [data.tasks[state.task].name, r.role, r.step, r.mse]),
+  });
 }
 
 // ---- effect of sources
 
 function sourceRows() {
-  return data.sources.rows.map((r) => ({ method: r.method, sources: r.sources, chosen: r.chosen.join(", "), mse: r.mse[state.task] })).filter((r) => r.mse > 0);
+  return data.sources.rows
+    .map((r) => ({ method: r.method, sources: r.sources, chosen: r.chosen.join(", "), mse: r.mse[state.task] }))
+    .filter((r) => r.mse > 0);
 }
 async function drawSources() {
-  const rows = sourceRows(), means = {};
-  for (const r of rows) (means[`${r.method}\n${r.sources}`] ??= { method: r.method, sources: r.sources, all: [] }).all.push(r.mse);
-  const lines = Object.values(means).map((m) => ({ method: m.method, sources: m.sources, mse: m.all.reduce((a, b) => a + b, 0) / m.all.length }));
-  await draw($("#source-errors .plot"), "sources", { rows, means: lines }, { label: `${data.tasks[state.task].name}: squared error by the number of sources the texts come from` });
+  const rows = sourceRows(),
+    means = {};
+  for (const r of rows)
+    (means[`${r.method}\n${r.sources}`] ??= { method: r.method, sources: r.sources, all: [] }).all.push(r.mse);
+  const lines = Object.values(means).map((m) => ({
+    method: m.method,
+    sources: m.sources,
+    mse: m.all.reduce((a, b) => a + b, 0) / m.all.length,
+  }));
+  await draw(
+    $("#source-errors .plot"),
+    "sources",
+    { rows, means: lines },
+    { label: `${data.tasks[state.task].name}: squared error by the number of sources the texts come from` },
+  );
 }
 if (data.sources) {
   listen(["task"], drawSources);
-  tables["source-errors"] = () => ({ header: ["task", "method", "sources", "texts_of", "mse"], rows: sourceRows().map((r) => [data.tasks[state.task].name, r.method, r.sources, r.chosen, r.mse]) });
+  tables["source-errors"] = () => ({
+    header: ["task", "method", "sources", "texts_of", "mse"],
+    rows: sourceRows().map((r) => [data.tasks[state.task].name, r.method, r.sources, r.chosen, r.mse]),
+  });
 }
 
 // ---- the first drawing, from the top of the page downwards
 
 $("#method").addEventListener("change", (event) => change("method", +event.target.value));
-listen(["method"], () => $$("[data-verdict]").forEach((p) => (p.textContent = data.verdicts[data.methods[state.method]][p.dataset.verdict])));
+listen(["method"], () =>
+  $$("[data-verdict]").forEach((p) => (p.textContent = data.verdicts[data.methods[state.method]][p.dataset.verdict])),
+);
 listen(["method", "families"], drawCards);
 listen(["method", "families", "task"], drawLaw);
 listen(["families", "task"], drawMultiples);
 listen(["task", "families", "method", "step"], refreshRows);
 (async () => {
-  for (const act of [drawCards, drawLaw, drawMultiples, data.steps && drawSteps, data.sources && drawSources]) if (act) await act();
+  for (const act of [drawCards, drawLaw, drawMultiples, data.steps && drawSteps, data.sources && drawSources])
+    if (act) await act();
   document.documentElement.dataset.drawn = "yes";
 })();

@@ -15,16 +15,31 @@ function make(tag, attributes = {}, ...children) {
 }
 
 const percent = (x, digits = 1) => (x === null || x === undefined ? "–" : `${(100 * x).toFixed(digits)}%`);
-const short = (x) => (x === null || x === undefined ? "–" : Math.abs(x) >= 100 ? x.toFixed(0) : Math.abs(x) >= 10 ? x.toFixed(1) : x.toFixed(2));
+const short = (x) =>
+  x === null || x === undefined
+    ? "–"
+    : Math.abs(x) >= 100
+      ? x.toFixed(0)
+      : Math.abs(x) >= 10
+        ? x.toFixed(1)
+        : x.toFixed(2);
 function count(x) {
   if (x === null) return "unknown";
-  for (const [size, letter] of [[1e12, "T"], [1e9, "B"], [1e6, "M"], [1e3, "k"]]) if (x >= size) return `${+(x / size).toPrecision(3)}${letter}`;
+  for (const [size, letter] of [
+    [1e12, "T"],
+    [1e9, "B"],
+    [1e6, "M"],
+    [1e3, "k"],
+  ])
+    if (x >= size) return `${+(x / size).toPrecision(3)}${letter}`;
   return String(x);
 }
 
 // Control and direction characters act on what is around them: they are shown by number instead.
-const ODD = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]/g;
-const visible = (text) => text.replace(ODD, (c) => `⟨U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
+const ODD =
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]/g;
+const visible = (text) =>
+  text.replace(ODD, (c) => `⟨U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
 const inLine = (text) => visible(text).replaceAll("\n", "⏎").replaceAll("\t", "⇥");
 
 // ---- one state for the page; whoever shows a part of it listens
@@ -39,7 +54,13 @@ function change(what, value) {
 
 for (const box of $$("[data-tasks]")) {
   data.tasks.forEach((task, i) => {
-    const input = make("input", { type: "radio", name: `task-of-${box.dataset.tasks}`, value: i, checked: i === 0, onchange: () => change("task", i) });
+    const input = make("input", {
+      type: "radio",
+      name: `task-of-${box.dataset.tasks}`,
+      value: i,
+      checked: i === 0,
+      onchange: () => change("task", i),
+    });
     box.append(make("label", {}, input, make("span", {}, task.name)));
   });
 }
@@ -56,13 +77,24 @@ for (const box of $$("fieldset.families")) {
     const input = make("input", { type: "checkbox", checked: true, value: family });
     input.addEventListener("change", () => {
       const on = new Set(state.families);
-      if (input.checked) on.add(family); else on.delete(family);
+      if (input.checked) on.add(family);
+      else on.delete(family);
       change("families", on);
     });
-    box.append(make("label", {}, input, make("i", { style: `color: ${hue(family)}`, class: hollow(family) ? "hollow" : "" }), family));
+    box.append(
+      make(
+        "label",
+        {},
+        input,
+        make("i", { style: `color: ${hue(family)}`, class: hollow(family) ? "hollow" : "" }),
+        family,
+      ),
+    );
   }
-  box.append(make("button", { type: "button", onclick: () => change("families", new Set(data.families)) }, "all"),
-    make("button", { type: "button", onclick: () => change("families", new Set()) }, "none"));
+  box.append(
+    make("button", { type: "button", onclick: () => change("families", new Set(data.families)) }, "all"),
+    make("button", { type: "button", onclick: () => change("families", new Set()) }, "none"),
+  );
 }
 listen(["families"], () => {
   for (const input of $$("fieldset.families input")) input.checked = state.families.has(input.value);
@@ -92,9 +124,30 @@ for (const button of $$("[data-csv]")) {
 const MOST_ROWS = 1000;
 function fillRows(details) {
   const { header, rows } = tables[details.dataset.rows]();
-  const body = rows.slice(0, MOST_ROWS).map((row) => make("tr", {}, ...row.map((v, i) => make(i ? "td" : "th", i ? {} : { scope: "row" }, v === null || v === undefined ? "–" : String(v)))));
-  const more = rows.length > MOST_ROWS ? `The first ${MOST_ROWS} of ${rows.length} rows; the CSV has them all.` : `${rows.length} rows`;
-  $(".scroll", details).replaceChildren(make("table", {}, make("caption", {}, more), make("thead", {}, make("tr", {}, ...header.map((h) => make("th", { scope: "col" }, h)))), make("tbody", {}, ...body)));
+  const body = rows
+    .slice(0, MOST_ROWS)
+    .map((row) =>
+      make(
+        "tr",
+        {},
+        ...row.map((v, i) =>
+          make(i ? "td" : "th", i ? {} : { scope: "row" }, v === null || v === undefined ? "–" : String(v)),
+        ),
+      ),
+    );
+  const more =
+    rows.length > MOST_ROWS
+      ? `The first ${MOST_ROWS} of ${rows.length} rows; the CSV has them all.`
+      : `${rows.length} rows`;
+  $(".scroll", details).replaceChildren(
+    make(
+      "table",
+      {},
+      make("caption", {}, more),
+      make("thead", {}, make("tr", {}, ...header.map((h) => make("th", { scope: "col" }, h)))),
+      make("tbody", {}, ...body),
+    ),
+  );
 }
 const refreshRows = () => $$("details.rows[open]").forEach(fillRows);
 for (const details of $$("details.rows")) details.addEventListener("toggle", () => details.open && fillRows(details));

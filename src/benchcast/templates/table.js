@@ -1,9 +1,21 @@
 // The table of methods and tasks: another measure, another order.
 const MEASURES = {
   mse: { says: "Mean squared error: the less, the better.", show: (x) => x.toExponential(2), better: (a, b) => a < b },
-  mae: { says: "Mean absolute error in points: the less, the better.", show: (x) => (100 * x).toFixed(2), better: (a, b) => a < b },
-  spearman: { says: "Rank correlation of forecast and score (Spearman): 1 is the right order.", show: (x) => x.toFixed(3), better: (a, b) => a > b },
-  coverage: { says: "Share of scores inside the 90% interval: nearest to 90% is best.", show: (x) => percent(x, 0), better: (a, b) => Math.abs(a - 0.9) < Math.abs(b - 0.9) },
+  mae: {
+    says: "Mean absolute error in points: the less, the better.",
+    show: (x) => (100 * x).toFixed(2),
+    better: (a, b) => a < b,
+  },
+  spearman: {
+    says: "Rank correlation of forecast and score (Spearman): 1 is the right order.",
+    show: (x) => x.toFixed(3),
+    better: (a, b) => a > b,
+  },
+  coverage: {
+    says: "Share of scores inside the 90% interval: nearest to 90% is best.",
+    show: (x) => percent(x, 0),
+    better: (a, b) => Math.abs(a - 0.9) < Math.abs(b - 0.9),
+  },
 };
 const comparison = { measure: "mse", column: null, rising: true };
 const table = $("#comparison");
@@ -30,14 +42,17 @@ function fillTable() {
 function sortTable(column) {
   comparison.rising = comparison.column === column ? !comparison.rising : true;
   comparison.column = column;
-  const key = (row) => (column === 0 ? data.tasks[row.dataset.task].name : valueAt(data.tasks[row.dataset.task], column - 1));
+  const key = (row) =>
+    column === 0 ? data.tasks[row.dataset.task].name : valueAt(data.tasks[row.dataset.task], column - 1);
   const rows = $$("tbody tr", table).sort((a, b) => {
     const [x, y] = [key(a), key(b)];
     if (x === null || y === null) return (x === null) - (y === null);
     return (x < y ? -1 : x > y ? 1 : 0) * (comparison.rising ? 1 : -1);
   });
   $("tbody", table).append(...rows);
-  $$("thead th", table).forEach((th, c) => th.setAttribute("aria-sort", c !== column ? "none" : comparison.rising ? "ascending" : "descending"));
+  $$("thead th", table).forEach((th, c) =>
+    th.setAttribute("aria-sort", c !== column ? "none" : comparison.rising ? "ascending" : "descending"),
+  );
 }
 
 $$("thead button", table).forEach((button, c) => button.addEventListener("click", () => sortTable(c)));
@@ -51,16 +66,25 @@ fillTable();
 
 tables.comparison = () => ({
   header: ["task", "method", "mse", "mae", "r2", "spearman", "pairs", "coverage", "width", "n_test", "noise_floor"],
-  rows: data.tasks.flatMap((task) => data.methods.map((m) => {
-    const x = task.measures[m];
-    return [task.name, m, x.mse, x.mae, x.r2, x.spearman, x.pairs, x.coverage, x.width, x.n_test, task.noise];
-  })),
+  rows: data.tasks.flatMap((task) =>
+    data.methods.map((m) => {
+      const x = task.measures[m];
+      return [task.name, m, x.mse, x.mae, x.r2, x.spearman, x.pairs, x.coverage, x.width, x.n_test, task.noise];
+    }),
+  ),
 });
 tables.provenance = () => ({
   header: ["what", "value"],
-  rows: [...Object.entries(data.provenance.facts), ...Object.entries(data.provenance.files), ...Object.entries(data.provenance.left_out).map(([k, v]) => [`left out: ${k}`, v])],
+  rows: [
+    ...Object.entries(data.provenance.facts),
+    ...Object.entries(data.provenance.files),
+    ...Object.entries(data.provenance.left_out).map(([k, v]) => [`left out: ${k}`, v]),
+  ],
 });
 tables.models = () => {
   const m = data.models;
-  return { header: ["model", "family", "params", "tokens", "flops", "role"], rows: m.model.map((name, i) => [name, m.family[i], m.params[i], m.tokens[i], m.flops[i], m.role[i]]) };
+  return {
+    header: ["model", "family", "params", "tokens", "flops", "role"],
+    rows: m.model.map((name, i) => [name, m.family[i], m.params[i], m.tokens[i], m.flops[i], m.role[i]]),
+  };
 };
