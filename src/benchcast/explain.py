@@ -56,8 +56,10 @@ class Units:
         """What stands before a unit, the unit, and what follows."""
         text = self.texts.texts[self.text[i]].text
         a, b = int(self.start[i]), int(self.stop[i])
-        left = ("…" if a > CONTEXT else "") + text[max(0, a - CONTEXT) : a]
-        return left, text[a:b], text[b : b + CONTEXT] + ("…" if b + CONTEXT < len(text) else "")
+        whole = [*character_starts(text), len(text)]  # no character is quoted in part
+        first = next(k for k in whole if k >= min(a, max(0, a - CONTEXT)))
+        last = max(k for k in whole if k <= max(b, min(len(text), b + CONTEXT)))
+        return "…" * (first > 0) + text[first:a], text[a:b], text[b:last] + "…" * (last < len(text))
 
     def mean(self, values: npt.NDArray[Any]) -> Floats:
         """Values of reference tokens as means over each unit; NaN where no token of it has one."""

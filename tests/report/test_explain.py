@@ -102,6 +102,17 @@ def test_context_quotes_what_stands_around():
     assert units.context(4) == ("one ", "2", " three")
 
 
+def test_context_quotes_no_character_in_part():
+    family = "👩\u200d👧"
+    texts = TextSet.of([Text("x", "s", family * 12 + "!" + family * 12)])
+    middle = len((family * 12).encode())
+    units = make_units(texts, np.array([0, middle, middle + 1, int(texts.starts[-1])]))
+    before, token, after = units.context(1)
+    assert token == "!"
+    assert before == "…" + family * 8
+    assert after == family * 8 + "…"
+
+
 def test_a_familys_loss_is_the_mean_of_its_models_and_the_sum_over_a_character():
     texts = TextSet.of([Text("x", "s", "é!")])
     units = make_units(texts, np.array([0, 1, 2, 3]))
