@@ -200,7 +200,7 @@ def test_a_point_of_a_learning_curve_is_what_compare_measures(desk: Desk) -> Non
     found = compare(desk.study, split="family", methods=["label-token"])
     families = desk.evidence.families
     fold = Fold(families != "twin-a", np.zeros(len(families), bool), families == "twin-a")
-    row = next(r for r in point(desk.evidence, fold, "training models", 27) if r["method"] == "label-token")
+    row = next(r for r in point(desk.evidence, fold) if r["method"] == "label-token")
     held = [found.held[t, "label-token"] for t in found.tasks]
     own = [h.families == "twin-a" for h in held]
     errors = [float(np.mean((h.forecast[o] - h.observed[o]) ** 2)) for h, o in zip(held, own, strict=True)]

@@ -35,9 +35,13 @@ def learning(desk: Desk, draws: int | None = None) -> Outcome:
     for draw in range(draws or min(MOST_DRAWS, len(names))):
         tested = str(names[draw % len(names)])
         rng = np.random.default_rng([desk.study.seed, draw])
+        known: dict[bytes, list[dict[str, Any]]] = {}  # all other models are all other families: fitted once
         for of, count, fold in [*model_folds(desk.evidence, tested, rng), *family_folds(desk.evidence, tested, rng)]:
-            desk.tell(f"{tested} from {count} {of}")
-            rows += point(desk.evidence, fold, of, count)
+            key = fold.train.tobytes()
+            if key not in known:
+                desk.tell(f"{tested} from {count} {of}")
+                known[key] = point(desk.evidence, fold)
+            rows += [{"of": of, "count": count, **row} for row in known[key]]
     summary = means(rows)
     groups = list(dict.fromkeys(r["of"] for r in summary))
     first = [r for r in summary if r["method"] == METHODS_SHOWN[0]]
@@ -73,7 +77,7 @@ def _fold(evidence: Evidence, train: Any, tested: str) -> Fold:
     return Fold(train, np.zeros_like(train), evidence.families == tested)
 
 
-def point(evidence: Evidence, fold: Fold, of: str, count: int) -> list[dict[str, Any]]:
+def point(evidence: Evidence, fold: Fold) -> list[dict[str, Any]]:
     """One row a method: geometric mean over tasks of the error, mean coverage and width; nothing where a task
     has no two different scores to learn from."""
     keep = fold.train | fold.test
@@ -90,8 +94,6 @@ def point(evidence: Evidence, fold: Fold, of: str, count: int) -> list[dict[str,
             cells.append(measure(held.observed, held.forecast, held.low, held.high))
         rows.append(
             {
-                "of": of,
-                "count": count,
                 "method": method,
                 "mse": geometric_mean([c["mse"] for c in cells]),
                 "coverage": float(np.mean([c["coverage"] for c in cells])),
