@@ -12,7 +12,7 @@ help:
 	@echo "make test-browser    the report in a real chromium, which is installed where it is missing"
 	@echo "make test-backends   vLLM, llama.cpp and lm-eval for real, each in an environment of its own"
 	@echo "make lint    check style and types"
-	@echo "make bench   print the tables of docs/performance.md; make bench-gpu: on a GPU; make bench-collect: tokens a second of collect"
+	@echo "make bench   print the tables of docs/performance.md; make bench-gpu: on a GPU; make bench-collect: only those of collect"
 	@echo "make results write docs/results.md and its figures again"
 	@echo "make picture take the README's picture of the report again"
 	@echo "make format  let ruff rewrite the code"
@@ -60,6 +60,7 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python bench/bench.py
+	$(BIN)/python bench/collect.py
 
 bench-gpu: $(VENV)/.dev
 	$(BIN)/python bench/gpu.py

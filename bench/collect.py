@@ -114,17 +114,26 @@ def to_study(backend: HfBackend, chosen: list[str]) -> None:
         collect(Study.create(Path(folder) / "study", named), backend)
 
 
-def compare(name: str, backend: HfBackend, chosen: list[str], ours: Callable[..., object], rounds: int) -> None:
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How to measure."""
+
+    ours: Callable[..., object]  # what is compared with the bare loops
+    rounds: int
+    clock: str
+
+
+def compare(name: str, backend: HfBackend, chosen: list[str], way: Way) -> None:
     """Print the rows of one model on some texts."""
     model, prefix = backend._loaded, backend.vocabulary.prefix
     sequences = [[*prefix, *ids] for ids in encode(backend, chosen).ids.values()]
     batches = loops.batched(sequences, backend.batch_size, backend.batch_tokens)
     rows = {
-        "collect": partial(ours, backend, chosen),
+        "collect": partial(way.ours, backend, chosen),
         "bare loop, same batches": partial(loops.bare, model, batches),
         "bare loop, one text at a time": partial(loops.bare, model, [[s] for s in sequences]),
     }
-    best = loops.in_turn(rows, rounds, backend._loaded.device)
+    best = loops.in_turn(rows, way.rounds, backend._loaded.device, way.clock)
     tokens, flops = sum(map(len, sequences)), loops.flops_per_token(model)
     about = f"{len(chosen)} of {min(map(len, sequences))}–{max(map(len, sequences))} tokens"
     for row, (seconds, gib) in best.items():
@@ -150,12 +159,13 @@ def check(name: str, folder: Path, device: str, chosen: list[str]) -> None:
         print(f"{name}, float32: {apart:.1e} nats at most from batches of {size}")
 
 
-def on_random_models(device: str, sizes: tuple[Size, ...], count: int, rounds: int) -> None:
+def on_random_models(device: str, sizes: tuple[Size, ...], count: int, given: argparse.Namespace) -> None:
+    way = Way(through_portions, given.rounds, given.clock)
     for size in sizes:
         for dtype in ("float32", "bfloat16"):
             with random_model(size, dtype, device) as folder:
                 backend = open_model(folder, device, dtype)
-                compare(f"{size.name}, {dtype}", backend, texts(count, 4), through_portions, rounds)
+                compare(f"{size.name}, {dtype}", backend, texts(count, 4), way)
                 del backend
     print()
     for size in sizes:
@@ -163,14 +173,15 @@ def on_random_models(device: str, sizes: tuple[Size, ...], count: int, rounds: i
             check(size.name, folder, device, texts(max(12, count // 8), 4))
 
 
-def on_real_models(rounds: int) -> None:
+def on_real_models(given: argparse.Namespace) -> None:
     import convert
 
+    way = Way(to_study, given.rounds, given.clock)
     for name, folder in (("SmolLM2-135M", convert.smollm2()), ("Gemma-3-270M", convert.gemma())):
         backend = open_model(folder, "cpu")
-        compare(name, backend, texts(9, 8), to_study, rounds)
-        compare(name, backend, texts(24, 1), to_study, rounds)
-        compare(name, backend, [f"{i} plus {i} is {2 * i}." for i in range(32)], to_study, rounds)
+        compare(name, backend, texts(9, 8), way)
+        compare(name, backend, texts(24, 1), way)
+        compare(name, backend, [f"{i} plus {i} is {2 * i}." for i in range(32)], way)
         del backend
 
 
@@ -179,17 +190,19 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--tiny", action="store_true", help="random models of no size, to see that it runs")
     parser.add_argument("--rounds", type=int, default=2, help="how often the loops take their turns")
+    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu: on a machine that others use")
     given = parser.parse_args()
     torch.set_float32_matmul_precision("highest")  # no TF32
     place = torch.cuda.get_device_name() if given.device == "cuda" else f"CPU, {torch.get_num_threads()} threads"
-    print(f"{place}, torch {torch.__version__}; products of matrices: {loops.peak(given.device)}\n")
+    print(f"{place}, {given.clock} clock, torch {torch.__version__};", end=" ")
+    print(f"a large product of matrices reaches {loops.peak(given.device, given.clock)}\n")
     print(HEADER + "\n" + "|---" * (HEADER.count("|") - 1) + "|")
     if given.tiny:
-        on_random_models(given.device, TINY, 12, given.rounds)
+        on_random_models(given.device, TINY, 12, given)
     elif given.device == "cpu":
-        on_real_models(given.rounds)
+        on_real_models(given)
     else:
-        on_random_models(given.device, SIZES, 256, given.rounds)
+        on_random_models(given.device, SIZES, 256, given)
 
 
 if __name__ == "__main__":
