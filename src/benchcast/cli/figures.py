@@ -232,7 +232,7 @@ def extrapolate(study: Path | None, out: Path, worlds: int) -> None:
 
 
 @_command("learning")
-@click.option("--draws", type=click.IntRange(1), help="Draws of training models. Default: one a family, at most 9.")
+@click.option("--draws", type=click.IntRange(1), help="Draws of training models. Default: one a family, at most 6.")
 def learning(study: Path | None, out: Path, draws: int | None) -> None:
     """How error, coverage and width fall with the number of training models and of families.
 

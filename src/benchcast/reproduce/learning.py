@@ -22,7 +22,7 @@ from benchcast.reproduce.outcome import Outcome, Table, cell, geometric_mean
 
 MODELS = (10, 20, 40, 80)  # training models tried, beside all of them
 FAMILIES = (2, 3, 4, 6)
-MOST_DRAWS = 9
+MOST_DRAWS = 6
 METHODS_SHOWN = ("salience", "label-token", "all-token")
 
 
