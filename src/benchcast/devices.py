@@ -58,6 +58,11 @@ def free_bytes(device: str) -> int | None:
     return int(torch.cuda.mem_get_info(device)[0])
 
 
+def device_name(values: Array) -> str:
+    """The name of the device that the values lie on; empty for numpy."""
+    return "" if isinstance(values, np.ndarray) else str(values.device)
+
+
 def on_host(values: Array) -> bool:
     """Whether single values can be looked at without waiting for a device."""
     return isinstance(values, np.ndarray | np.generic) or values.device.type == "cpu"

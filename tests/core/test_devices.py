@@ -115,16 +115,20 @@ def test_features_already_on_the_device_are_used_as_they_are(evidence, world):
 @pytest.mark.parametrize("hidden", [0, 3])
 def test_a_step_on_a_device_looks_at_no_value(optimizer, hidden):
     """A meta tensor has a shape and no values: whatever would have to wait for a GPU fails on it."""
-    settings = DescentSettings(optimizer=optimizer, hidden=hidden)
+    settings, single, wide = DescentSettings(optimizer=optimizer, hidden=hidden), torch.float32, torch.float64
 
-    def meta(*shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
-        return torch.empty(shape, dtype=dtype, device="meta")
+    def made(device: str) -> tuple[Inputs, Problems]:
+        def array(*shape: int, dtype: torch.dtype = wide) -> torch.Tensor:
+            return torch.rand(shape, dtype=dtype, device=device)
 
-    single = torch.float32
-    stretches = [Stretch(0, Rows(meta(40, 5, dtype=single)), Rows(meta(40, 14, dtype=single)))]
-    inputs = Inputs(stretches, 100.0, meta(5, dtype=single), meta(5, dtype=single))
-    problems = Problems(meta(3, 14), meta(3), meta(3, 14), meta(3, 14), meta(3, dtype=single), meta(3, 3))
-    state = {group: dict(arrays) for group, arrays in descent._start(inputs, problems, settings).items()}
+        stretches = [Stretch(0, Rows(array(40, 5, dtype=single)), Rows(array(40, 14, dtype=single)))]
+        inputs = Inputs(stretches, 100.0, array(5, dtype=single), array(5, dtype=single))
+        shapes = ((3, 14), (3,), (3, 14), (3, 14))
+        return inputs, Problems(*(array(*s) for s in shapes), array(3, dtype=single), array(3, 3))
+
+    begun = descent._start(*made("cpu"), settings)
+    state = {group: {name: x.to("meta") for name, x in arrays.items()} for group, arrays in begun.items()}
+    inputs, problems = made("meta")
     after, shot, gradient = descent._look(inputs, problems, settings, state)
     after = update(after, gradient(), optimizer)
     for group, arrays in state.items():

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
-from benchcast.devices import Array, on_host
+from benchcast.devices import Array, device_name, on_host, place, to_numpy
 from benchcast.law import Laws, fit_laws, sigmoid
 from benchcast.methods.inputs import Inputs
 from benchcast.methods.optimizers import Head, update
@@ -110,7 +110,10 @@ def _start(inputs: Inputs, problems: Problems, settings: DescentSettings) -> Sta
     xp = array_namespace(inputs.mean)
     head = _new_head(inputs, problems, settings)
     capability = xp.astype(_forward(inputs, head, settings)[1], problems.accuracy.dtype)
-    laws = fit_laws(capability, problems.accuracy, problems.chance, weight=problems.train)
+    # In numpy: hundreds of steps on a few numbers, which on a GPU would cost more than the descent that follows.
+    c, accuracy, chance, train = map(to_numpy, (capability, problems.accuracy, problems.chance, problems.train))
+    laws = fit_laws(c, accuracy, chance, weight=train)
+    slope, offset = (place(x, device_name(inputs.mean)) for x in (laws.slope, laws.offset))
     never = xp.zeros_like(problems.chance)
     return {
         "head": head,
@@ -118,7 +121,7 @@ def _start(inputs: Inputs, problems: Problems, settings: DescentSettings) -> Sta
         "second": {name: xp.zeros_like(x) for name, x in head.items()},
         "rate": {name: _per_column(problems.rate, name, settings.hidden) for name in head},
         "best": head,
-        "law": {"slope": laws.slope, "offset": laws.offset},
+        "law": {"slope": slope, "offset": offset},
         "chosen": {"step": never, "error": xp.full_like(never, np.inf)},
         "count": {"steps": xp.zeros_like(never[0:1])},
     }
