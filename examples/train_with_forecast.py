@@ -1,6 +1,6 @@
 """Train a small Llama on a CPU with the Hugging Face Trainer, and see in TensorBoard what it will score.
 
-python examples/train_with_forecast.py                  # about six minutes on two cores
+python examples/train_with_forecast.py                  # minutes on a CPU
 python examples/train_with_forecast.py --steps 20       # a short one
 tensorboard --logdir train-example
 
@@ -78,7 +78,7 @@ def fitted_study(folder: Path) -> Path:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--forecasts", type=int, default=4, help="how many, evenly over the run")
     parser.add_argument("--items", type=int, default=500, help="of each test at the end")
     parser.add_argument("--out", type=Path, default=Path("train-example"))
