@@ -26,7 +26,7 @@ from benchcast.errors import InputError, StudyError
 from benchcast.evidence import HonestErrors, TaskFit
 from benchcast.facts import Facts
 from benchcast.files import write_folder
-from benchcast.intervals import distance, interval
+from benchcast.intervals import distance, interval, nearness_to_chance
 from benchcast.law import SigmoidLaw
 from benchcast.records import Bools, Ints, ModelInfo, Task, Text, TextOutlines, TextSet, TokenLosses
 
@@ -108,7 +108,8 @@ class Fit:
             return "seen: the fit rests on this model's own score"
         far = float(distance(self.core, capability)[0])
         if far <= 0:
-            return ""
+            near = float(nearness_to_chance(self.core, self.core.law.accuracy(capability))[0]) > 0
+            return "near chance: losses hardly tell how far such a model is from better" if near else ""
         below = bool(capability[0] < self.core.range[0])
         side = "stronger" if below == (self.core.law.slope < 0) else "weaker"
         return f"extrapolation: {side} than every training model, by {far:.0%} of their range"

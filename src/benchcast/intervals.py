@@ -2,9 +2,10 @@
 
 Errors of one family are alike, so a new model is a draw of a family first: with F families there are F
 independent observations, however many checkpoints each has. The scale is therefore the mean over
-families of their mean squared error, and the interval is Student's t with F − 1 degrees of freedom, for
-the new family's draw and for the error of the scale's centre (1 + 1/F). Split-conformal intervals over
-families would need at least nine families to promise 90%.
+families of their mean squared error, and the interval is Student's t with F − 1 degrees of freedom. Each error was
+made by a fit that lacked one family more than the final fit does, and errors of fits fall about as 1 / √F: hence the
+factor √(1 − 1/F). Split-conformal intervals over families would need at least nine families to promise 90%.
+Planted worlds are the judge (`experiments/log/coverage.py`, LOG.md).
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from benchcast.evidence import HonestErrors, TaskFit
 from benchcast.records import Floats
 
 LEVEL = 0.90
+NEAR_CHANCE = 0.1  # of the way from chance to 1
+WIDER_AT_CHANCE = 0.25  # a model at chance may be just about to leave it, and its losses hardly tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ def spread_of(honest: HonestErrors) -> Spread:
     if groups < 2:
         return Spread(float(np.sqrt(squares.mean())), len(names), np.nan)
     scale = float(np.sqrt(squares.mean()))
-    reach = float(student.ppf(0.5 + LEVEL / 2, groups - 1)) * np.sqrt(1 + 1 / groups)
+    reach = float(student.ppf(0.5 + LEVEL / 2, groups - 1)) * np.sqrt(1 - 1 / groups)
     return Spread(scale, len(names), scale * reach)
 
 
@@ -58,9 +61,10 @@ def honest_coverage(honest: HonestErrors) -> float:
 
 
 def interval(fit: TaskFit, capability: npt.ArrayLike, accuracy: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """Low and high end for forecasts; they widen with the distance from the training models."""
-    half = spread_of(fit.honest).half_width * (1 + distance(fit, capability))
+    """Low and high end for forecasts; they widen with the distance from the training models, and near chance."""
     a = np.asarray(accuracy, np.float64)
+    wider = (1 + distance(fit, capability)) * (1 + WIDER_AT_CHANCE * nearness_to_chance(fit, a))
+    half = spread_of(fit.honest).half_width * wider
     return np.clip(a - half, 0, 1), np.clip(a + half, 0, 1)
 
 
@@ -70,3 +74,9 @@ def distance(fit: TaskFit, capability: npt.ArrayLike) -> Floats:
     low, high = fit.range
     outside = np.maximum(np.maximum(low - c, c - high), 0)
     return outside / (high - low) if high > low else np.zeros_like(outside)
+
+
+def nearness_to_chance(fit: TaskFit, accuracy: npt.ArrayLike) -> Floats:
+    """1 for a forecast at chance, falling to 0 where it has left chance behind."""
+    above = (np.asarray(accuracy, np.float64) - fit.task.chance) / (1 - fit.task.chance)
+    return np.clip(1 - above / NEAR_CHANCE, 0.0, 1.0)

@@ -30,7 +30,7 @@ def test_the_interval_is_students_t_over_families():
     assert spread.families == 3
     assert spread.scale == pytest.approx(scale)
     # Student's t at 95% with 2 degrees of freedom is 2.919986
-    assert spread.half_width == pytest.approx(scale * 2.9199856 * np.sqrt(4 / 3), rel=1e-6)
+    assert spread.half_width == pytest.approx(scale * 2.9199856 * np.sqrt(2 / 3), rel=1e-6)
 
 
 def test_many_checkpoints_of_one_family_do_not_narrow_the_interval():
@@ -41,7 +41,7 @@ def test_many_checkpoints_of_one_family_do_not_narrow_the_interval():
 def test_with_one_family_its_models_stand_in():
     spread = spread_of(errors([0.1, -0.1], ["a", "a"]))
     assert spread.families == 1
-    assert spread.half_width == pytest.approx(0.1 * 6.313752 * np.sqrt(1.5), rel=1e-6)  # t, 1 degree of freedom
+    assert spread.half_width == pytest.approx(0.1 * 6.313752 * np.sqrt(0.5), rel=1e-6)  # t, 1 degree of freedom
 
 
 @pytest.mark.parametrize("honest", [errors([], []), errors([0.1], ["a"])])
@@ -73,3 +73,9 @@ def test_intervals_stay_inside_zero_and_one():
 
 def test_a_single_training_capability_has_no_range_to_measure_distance_by():
     assert distance(fit_with(THREE, span=(2.0, 2.0)), [0.0, 2.0, 4.0]).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_near_chance_the_interval_is_wider_and_elsewhere_it_is_not():
+    _, high = interval(fit_with(THREE), [2.0, 2.0, 2.0, 2.0], [0.0, 0.05, 0.1, 0.5])
+    half = spread_of(THREE).half_width
+    assert_allclose((high - [0.0, 0.05, 0.1, 0.5]) / half, [1.25, 1.125, 1.0, 1.0])

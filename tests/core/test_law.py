@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.optimize import least_squares
 
-from benchcast.law import Laws, SigmoidLaw, fit_law, fit_laws, sigmoid
+from benchcast.law import Laws, SigmoidLaw, bent, fit_bend, fit_law, fit_laws, ramps, sigmoid
 
 
 def curve(c, slope, midpoint, chance):
@@ -195,3 +195,34 @@ def test_accuracy_lies_between_chance_and_one_at_any_capability():
     assert law.accuracy([-1e9, 1e9]).tolist() == [1.0, 0.25]
     assert law.midpoint == pytest.approx(2 / 3)
     assert law.accuracy(law.midpoint) == pytest.approx(0.625)
+
+
+def test_ramps_add_up_to_the_log_odds():
+    x = np.linspace(-9, 9, 50)
+    assert_allclose(ramps(x).sum(axis=1), x, atol=1e-12)
+    assert_allclose(bent(x, (0.0,) * (1 + ramps(x).shape[1])), x, atol=1e-12)
+
+
+@given(st.lists(st.floats(-6, 4), min_size=7, max_size=7))
+def test_a_bent_law_still_falls_with_capability(bend):
+    law = SigmoidLaw(-2.0, 1.0, 0.25, bend=tuple(bend))
+    accuracy = law.accuracy(np.linspace(-6, 6, 200))
+    assert (np.diff(accuracy) <= 0).all()
+    assert accuracy.min() >= 0.25
+
+
+def test_a_planted_bend_is_found():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-5, 5, 400)
+    planted = (0.1, -1.0, 0.0, 0.4, 0.0, -0.4, -1.0)
+    q = sigmoid(bent(x, planted)) + 0.003 * rng.normal(size=len(x))
+    weight = np.full(len(x), 1 / len(x))
+    found = fit_bend(x, q, weight)
+    grid = np.linspace(-4.5, 4.5, 50)
+    assert_allclose(sigmoid(bent(grid, found)), sigmoid(bent(grid, planted)), atol=0.03)
+    assert np.mean((sigmoid(x) - q) ** 2) > 5 * np.mean((sigmoid(bent(x, found)) - q) ** 2)
+
+
+def test_where_a_sigmoid_is_right_it_is_not_bent():
+    x = np.linspace(-4, 4, 40)
+    assert_allclose(fit_bend(x, sigmoid(x), np.full(40, 1 / 40)), 0.0, atol=1e-6)

@@ -32,6 +32,7 @@ FIGURES = {
     "fig8": ("fig8",),
     "fig9": ("fig9",),
     "ablation": ("ablation",),
+    "doubt": (),
     "learning": ("learning", "learning-intervals"),
     "decisions": ("decisions",),
     "select": ("select",),

@@ -19,6 +19,7 @@ from benchcast.reproduce.convergence import fig6
 from benchcast.reproduce.decisions import by_compute, decide, find_pairs
 from benchcast.reproduce.desk import Desk, held_out_errors, pick_runs, restrict
 from benchcast.reproduce.diversity import ALL_TASKS, fig8, source_errors, subsets
+from benchcast.reproduce.doubt import coverages, family_draws, gains
 from benchcast.reproduce.laws import fig4, fig7
 from benchcast.reproduce.learning import family_folds, model_folds, point
 from benchcast.reproduce.learning import means as learning_means
@@ -298,3 +299,27 @@ def test_best_baseline_is_never_a_learned_method(desk: Desk) -> None:
     errors = errors_of(desk.comparison())
     assert all(errors.best(t, BASELINES) in BASELINES for t in errors.tasks)
     assert make_folds(desk.infos, None)[0] == errors.split
+
+
+def test_bootstrap_draws_whole_families() -> None:
+    families = np.array(["a", "b", "a", "c", "c"])
+    draws = family_draws(families, seed=0)
+    assert (draws[:, 0] == draws[:, 2]).all()
+    assert (draws[:, 3] == draws[:, 4]).all()
+    assert (draws[:, [0, 1, 3]].sum(axis=1) == 3).all()
+
+
+def test_gains_and_coverage_lie_in_their_bootstrap_intervals_and_agree_with_compare(desk: Desk) -> None:
+    found = desk.comparison("family")
+    by_method = gains(found, seed=0)
+    assert by_method["all-token"] == [1.0, 1.0, 1.0]
+    for method, (value, low, high) in by_method.items():
+        logs = [np.log(found.measures(t, "all-token")["mse"] / found.measures(t, method)["mse"]) for t in found.tasks]
+        assert value == pytest.approx(np.exp(np.mean(logs)), nan_ok=True)
+        assert not low > value
+        assert not high < value
+    for task, row in coverages(found, seed=0).items():
+        for method, (share, low, high, width) in row.items():
+            measured = found.measures(task, method)
+            assert low <= share <= high
+            assert (share, width) == pytest.approx((measured["coverage"], measured["width"]), nan_ok=True)

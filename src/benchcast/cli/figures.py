@@ -231,6 +231,18 @@ def extrapolate(study: Path | None, out: Path, worlds: int) -> None:
     _make(study, out, lambda desk: ahead.extrapolate(desk, worlds))
 
 
+@_command("doubt")
+def doubt(study: Path | None, out: Path) -> None:
+    """Gains and coverage of the intervals, each with a bootstrap interval over families.
+
+    \b
+    benchcast reproduce doubt study
+    """
+    from benchcast.reproduce.doubt import doubt as run
+
+    _make(study, out, run)
+
+
 @_command("learning")
 @click.option("--draws", type=click.IntRange(1), help="Draws of training models. Default: one a family, at most 6.")
 def learning(study: Path | None, out: Path, draws: int | None) -> None:

@@ -24,6 +24,7 @@ from benchcast.reproduce.convergence import fig6
 from benchcast.reproduce.decisions import decisions
 from benchcast.reproduce.desk import Desk
 from benchcast.reproduce.diversity import fig8
+from benchcast.reproduce.doubt import doubt
 from benchcast.reproduce.laws import fig4, fig7
 from benchcast.reproduce.learning import learning
 from benchcast.reproduce.live import live
@@ -38,6 +39,7 @@ from benchcast.reproduce.weights import fig9
 Work = Callable[[Desk], Outcome]
 PARTS: tuple[tuple[str, str, Work], ...] = (
     ("table1", "Table 1: error of every method", table1),
+    ("doubt", "How sure that table is", doubt),
     ("fig1", "Figure 1: compute does not tell accuracy", fig1),
     ("fig2", "Figure 2: nor does the loss on the task's texts", fig2),
     ("fig4", "Figure 4: capability against accuracy", fig4),
