@@ -3,8 +3,8 @@
 A fit on all texts says what each text adds to each task's capability. Texts are chosen so that their plain sum does
 two things on the seen models, both in squared error of accuracy and on the log scale so that every task counts: give
 back the capability that all texts give, and agree with the scores. First the text that helps most, again and again;
-then exchanges of one text for another. The fit on the chosen texts keeps the tokens' weights and gets a law of
-its own. A plain sum, because weights of single texts fitted once more carry over worse (LOG.md).
+then exchanges of one text for another. The fit on the chosen texts keeps the tokens' weights and the
+law, set for their sum. A plain sum, because weights of single texts fitted once more carry over worse (LOG.md).
 Axes: T tasks, M models, S texts.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from benchcast.evidence import Evidence, Fold, TaskFit, view, weighted_loss
-from benchcast.law import fit_law, sigmoid
+from benchcast.law import SigmoidLaw
 from benchcast.records import Bools, Floats, Ints
 
 EXCHANGES = 4  # rounds in which every chosen text may be exchanged
@@ -58,8 +58,7 @@ def _aim(evidence: Evidence, fit: TaskFit, known: Bools, observed: Floats) -> Ai
     law = fit.law
     parts = parts_of_texts(evidence, fit)[known]
     capability = parts.sum(axis=1)
-    s = sigmoid(law.slope * capability + law.offset)
-    slope = (law.ceiling - law.chance) * s * (1 - s) * law.slope
+    slope = _slope(law, capability)
     steep = np.sign(law.slope) * np.maximum(np.abs(slope), STEEP * np.abs(slope).max())
     _, family, counts = np.unique(evidence.families[known], return_inverse=True, return_counts=True)
     balance = 1 / (counts[family] * len(counts))
@@ -74,6 +73,12 @@ def _aim(evidence: Evidence, fit: TaskFit, known: Bools, observed: Floats) -> Ai
         weight,
         max(float(balance @ off**2), LEAST_ERROR),
     )
+
+
+def _slope(law: SigmoidLaw, capability: Floats) -> Floats:
+    """How accuracy changes with capability, at each model."""
+    step = 1e-4 * max(float(np.ptp(capability)), 1e-12)
+    return (law.accuracy(capability + step) - law.accuracy(capability - step)) / (2 * step)
 
 
 def parts_of_texts(evidence: Evidence, fit: TaskFit) -> Floats:
@@ -108,6 +113,16 @@ def choose_texts(goals: Sequence[Aim], budget: int) -> Ints:
     return np.array(chosen, np.int64)
 
 
+def _set_for(law: SigmoidLaw, part: Floats, whole: Floats) -> SigmoidLaw:
+    """The law of the whole capability as a law of a part of it, by the line between them where accuracy changes."""
+    weight = _slope(law, whole) ** 2 + 1e-300
+    mean_part, mean_whole = (float(np.average(x, weights=weight)) for x in (part, whole))
+    spread = float(np.average((part - mean_part) ** 2, weights=weight))
+    rise = float(np.average((part - mean_part) * (whole - mean_whole), weights=weight)) / max(spread, 1e-300)
+    offset = law.offset + law.slope * (mean_whole - max(rise, 0.0) * mean_part)
+    return replace(law, slope=law.slope * max(rise, 0.0), offset=offset)
+
+
 def _best(goals: Sequence[Aim], sums: Sequence[Floats], taken: Sequence[int]) -> int:
     """The text whose addition does best."""
     total = np.zeros(goals[0].parts.shape[1])
@@ -118,7 +133,7 @@ def _best(goals: Sequence[Aim], sums: Sequence[Floats], taken: Sequence[int]) ->
 
 
 def cut_fit(evidence: Evidence, fold: Fold, t: int, fit: TaskFit, wanted: Ints) -> TaskFit:
-    """The fit of task number `t` on some of the texts: the same weights there, and a law of its own.
+    """The fit of task number `t` on some of the texts: the same weights there, and the same law, set for their sum.
 
     Its honest errors are those of the whole fit, made larger by what the missing texts add to them.
     """
@@ -128,9 +143,9 @@ def cut_fit(evidence: Evidence, fold: Fold, t: int, fit: TaskFit, wanted: Ints) 
     weights, observed = np.ascontiguousarray(fit.weights[:, keep]), evidence.accuracy[t]
     capability = weighted_loss(evidence.nats[:, keep], fit.reads, weights) / fit.unit
     known = fold.seen & np.isfinite(observed)
-    law = fit_law(capability[known], observed[known], fit.task.chance)
-    before = fit.law.accuracy(weighted_loss(evidence.nats, fit.reads, fit.weights) / fit.unit)
-    added = float(np.mean((law.accuracy(capability) - before)[known] ** 2)) if not law.failure else 0.0
+    whole = weighted_loss(evidence.nats, fit.reads, fit.weights) / fit.unit
+    law = _set_for(fit.law, capability[known], whole[known])
+    added = float(np.mean((law.accuracy(capability) - fit.law.accuracy(whole))[known] ** 2))
     own = float(np.mean(fit.honest.errors**2)) if len(fit.honest.errors) else 0.0
     wider = np.sqrt(1 + added / own) if own > 0 else 1.0
     return replace(
