@@ -105,18 +105,19 @@ def _fit(evidence: Evidence, fold: Fold, t: int, basis: Basis, sums: dict[str, F
     hidden = [*families, *([validation] if validation.any() else [])]
     fitted = [_fit_view(evidence, task, basis, v, sums[v], q, known, hidden) for v in VIEWS]
     log_odds = np.concatenate([f.log_odds for f in fitted], axis=2)
-    order = np.concatenate([np.flatnonzero(h) for h in families])
-    unseen = np.concatenate([log_odds[h, i] for i, h in enumerate(families, start=1)])
-    judged = [Judged(unseen, q[order], evidence.families[order])]
-    if validation.any():
-        judged.append(Judged(log_odds[validation, -1], q[validation], evidence.families[validation]))
-    share = choose_shares(judged)
+    order = np.concatenate([np.flatnonzero(h) for h in hidden])
+    unseen = np.concatenate([log_odds[h, i] for i, h in enumerate(hidden, start=1)])
+    left_out = np.arange(len(order)) < sum(h.sum() for h in families)
+    judged = Judged(unseen, q[order], evidence.families[order], ~left_out)
+    weight = judged.weight()
+    share = choose_shares(judged, weight[None])[0]
     parts = np.split(share, np.cumsum([len(f.forms) for f in fitted])[:-1])
     weights = np.stack([basis.weights(f.mix @ part) for f, part in zip(fitted, parts, strict=True)])
-    steeper, higher, bend = calibrate(judged, share)
+    steeper, higher, bend = calibrate(judged, share, weight)
     offset = higher + steeper * sum(float(f.offset @ part) for f, part in zip(fitted, parts, strict=True))
     capability = weighted_loss(evidence.nats, VIEWS, weights) / evidence.characters
-    forecast = task.chance + (1 - task.chance) * sigmoid(nested_log_odds(judged, [h[order] for h in families]))
+    nested = nested_log_odds(judged, [h[order] & left_out for h in families])[left_out]
+    errors = task.chance + (1 - task.chance) * sigmoid(nested) - observed[order[left_out]]
     names = [form.name for f in fitted for form in f.forms]
     return TaskFit(
         task=task,
@@ -125,7 +126,7 @@ def _fit(evidence: Evidence, fold: Fold, t: int, basis: Basis, sums: dict[str, F
         weights=weights,
         unit=evidence.characters,
         law=SigmoidLaw(-steeper, offset, task.chance, bend=bend),
-        honest=HonestErrors(forecast - observed[order], evidence.families[order], "training families left out in turn"),
+        honest=HonestErrors(errors, judged.families[left_out], "training families left out in turn"),
         range=(float(capability[known].min()), float(capability[known].max())),
         notes={"shares": {n: round(float(s), 4) for n, s in zip(names, share, strict=True) if s > 0.01}},
     )

@@ -1,7 +1,7 @@
 """Average several forecasts by how they do on models they were not shown, and calibrate the average there.
 
 Everything works on the log-odds scale, where an average of weights times losses is again weights times losses.
-Axes: C candidates.
+Axes: R judged models, C candidates, S sets of weights.
 """
 
 from __future__ import annotations
@@ -22,63 +22,65 @@ SHARE_STEPS = 300
 class Judged:
     """Log-odds of models under candidates that had not seen them, with what they really scored."""
 
-    log_odds: Floats  # rows × C
+    log_odds: Floats  # R × C
     q: Floats  # accuracy above chance, 0 to 1
     families: npt.NDArray[np.str_]
+    validation: Bools  # whether a row is of a model kept for validation; the others are of families left out in turn
 
-    def without(self, rows: Bools) -> Judged:
-        """The other rows."""
-        return Judged(self.log_odds[~rows], self.q[~rows], self.families[~rows])
+    def weight(self, hidden: Bools | None = None) -> Floats:
+        """Weights of the rows, 1 in all: every family the same, left-out and validation models half each."""
+        out = np.zeros(len(self.q))
+        parts = [rows for rows in (~self.validation, self.validation) if rows.any()]
+        for rows in parts:
+            seen = rows if hidden is None else rows & ~hidden
+            out[seen] = family_balanced(self.families[seen]) / len(parts)
+        return out
 
 
-def choose_shares(judged: Sequence[Judged]) -> Floats:
-    """Share of each candidate: the mix of log-odds that errs least on models it was not shown.
+def choose_shares(judged: Judged, weight: Floats) -> Floats:
+    """Share of each candidate: the mix of log-odds that errs least on models it was not shown (S × C).
 
-    Exponentiated gradient steps from shares that already favour good candidates; every family counts
-    the same. Stopping early keeps shares spread where the data cannot tell candidates apart.
+    Once for every row of weights (S × R). Exponentiated gradient steps from shares that already favour good
+    candidates. Stopping early keeps shares spread where the data cannot tell candidates apart.
     """
-    log_odds = np.concatenate([j.log_odds for j in judged])
-    q = np.concatenate([j.q for j in judged])
-    weight = np.concatenate([family_balanced(j.families) for j in judged])
+    log_odds, q = judged.log_odds, judged.q
     error = weight @ (sigmoid(log_odds) - q[:, None]) ** 2
-    share = (error / error.min()) ** -2.0
-    share /= share.sum()
+    share = (error / error.min(axis=1, keepdims=True)) ** -2.0
+    share /= share.sum(axis=1, keepdims=True)
     for _ in range(SHARE_STEPS):
-        s = sigmoid(log_odds @ share)
-        slope = log_odds.T @ (weight * (s - q) * s * (1 - s))
-        step = slope - slope @ share
-        share = share * np.exp(-0.15 * step / (np.abs(step).max() + 1e-300))
-        share /= share.sum()
+        s = sigmoid(share @ log_odds.T)
+        slope = (weight * (s - q) * s * (1 - s)) @ log_odds
+        step = slope - (slope * share).sum(axis=1, keepdims=True)
+        share = share * np.exp(-0.15 * step / (np.abs(step).max(axis=1, keepdims=True) + 1e-300))
+        share /= share.sum(axis=1, keepdims=True)
     return share
 
 
-def calibrate(judged: Sequence[Judged], share: Floats) -> tuple[float, float, tuple[float, ...]]:
+def calibrate(judged: Judged, share: Floats, weight: Floats) -> tuple[float, float, tuple[float, ...]]:
     """Slope, offset and bend that make the averaged log-odds of unseen models right once more.
 
     Averages of penalised fits are a little too flat; and real scores seldom follow a sigmoid to its ends: weak models
     get a few items by luck of form, strong ones trip over a few for ever. Unseen models tell by how much.
     """
-    log_odds = np.concatenate([j.log_odds @ share for j in judged])
-    q = np.concatenate([j.q for j in judged])
-    weight = np.concatenate([family_balanced(j.families) for j in judged]) / len(judged)
+    rows = weight > 0
+    log_odds, q, weight = judged.log_odds[rows] @ share, judged.q[rows], weight[rows]
     law = fit_laws(log_odds, q, np.asarray(0.0), weight=weight)
     usable = bool(law.converged) and 0 < float(law.slope) < np.inf
     slope, offset = (float(law.slope), float(law.offset)) if usable else (1.0, 0.0)
     return slope, offset, fit_bend(slope * log_odds + offset, q, weight)
 
 
-def nested_log_odds(judged: Sequence[Judged], hidden: Sequence[Bools]) -> Floats:
-    """Log-odds of each hidden set of the first judged models, under shares and calibration chosen without it.
+def nested_log_odds(judged: Judged, hidden: Sequence[Bools]) -> Floats:
+    """Log-odds of each hidden set of rows, under shares and calibration chosen without it.
 
     Errors of models that had a say in the choice would be too small, the more so the fewer models there are.
     """
-    first = judged[0]
-    out = np.empty(len(first.q))
-    for own in hidden:
-        rest = [first.without(own), *judged[1:]] if len(hidden) > 2 else judged  # of two, one alone cannot choose
-        share = choose_shares(rest)
-        steeper, higher, bend = calibrate(rest, share)
-        out[own] = bent(steeper * (first.log_odds[own] @ share) + higher, bend)
+    out = np.full(len(judged.q), np.nan)
+    alone = len(hidden) <= 2  # of two sets, one alone cannot choose
+    weights = np.stack([judged.weight(None if alone else own) for own in hidden])
+    for own, share, weight in zip(hidden, choose_shares(judged, weights), weights, strict=True):
+        steeper, higher, bend = calibrate(judged, share, weight)
+        out[own] = bent(steeper * (judged.log_odds[own] @ share) + higher, bend)
     return out
 
 
