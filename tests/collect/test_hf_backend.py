@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from benchcast.errors import InputError
 from benchcast.records import Text, TextSet
 from benchcast.store import Study
 
+ZOO = Path(__file__).parents[1] / "zoo" / "shipped"
 TEXTS = {
     "english": "The museum opens at nine; tickets cost 12 dollars.",
     "chinese": "今天天气很好，我们去公园散步。",
@@ -187,6 +189,17 @@ def test_wrong_settings_are_named(settings: dict[str, str], said: str) -> None:
 def test_a_model_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="its tokenizer cannot be loaded") as error:
         _ = backend(tmp_path / "absent").vocabulary
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "pytorch_model.bin"])
+@pytest.mark.parametrize("content", [b"no weights", b""])
+def test_weights_that_cannot_be_read_are_one_line(tmp_path: Path, file: str, content: bytes) -> None:
+    shutil.copytree(ZOO / "ash-0.5M", tmp_path / "broken")
+    (tmp_path / "broken" / "model.safetensors").unlink()
+    (tmp_path / "broken" / file).write_bytes(content)
+    with pytest.raises(InputError, match="broken: the model cannot be loaded: ") as error:
+        backend(tmp_path / "broken").about()
     assert "\n" not in str(error.value)
 
 

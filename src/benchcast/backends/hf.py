@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from safetensors import SafetensorError
 
 from benchcast.backends.base import Nats, Settings, Vocabulary
 from benchcast.backends.forward import Forward
@@ -15,6 +17,7 @@ from benchcast.backends.vocabulary import VocabularySource, gguf_parts, one_line
 from benchcast.errors import InputError, MissingExtraError
 
 BUSY = {"cpu": 512, "cuda": 16384}  # tokens of a batch; more of them leave a processor's caches and need more padding
+BROKEN = (OSError, ValueError, KeyError, RuntimeError, EOFError, SafetensorError, UnpicklingError)  # files say it so
 DTYPES = ("float32", "float16", "bfloat16", "auto")
 
 
@@ -93,7 +96,7 @@ class HfBackend:
             model = model.to(device).eval()
         except ImportError as error:
             raise MissingExtraError(f"{self._source}: {one_line(error)}") from error
-        except (OSError, ValueError, KeyError, RuntimeError) as error:
+        except BROKEN as error:
             raise InputError(f"{self._source}: the model cannot be loaded: {one_line(error)}") from error
         if Forward(model).sees_the_future():
             raise InputError(
