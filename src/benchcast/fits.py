@@ -116,13 +116,13 @@ class Fit:
 
     def save(self, folder: str | Path) -> Path:
         """Write salience.safetensors and fit.json; they replace an older fit in one step."""
-        path = Path(folder)
+        path = _own_folder(folder)
         write_folder(path, self._fill)
         return path
 
     def save_pretrained(self, folder: str | Path, *, include_texts: bool = False) -> Path:
         """The same with a model card, to be handed on; the texts go along only where that is asked for."""
-        path = Path(folder)
+        path = _own_folder(folder)
         write_folder(path, partial(self._fill, include_texts=include_texts, with_card=True))
         return path
 
@@ -194,6 +194,18 @@ class Fit:
             (folder / "README.md").write_text(card, encoding="utf-8")
 
 
+def _own_folder(folder: str | Path) -> Path:
+    """A folder that may be replaced: none is there yet, or it holds a fit and nothing else."""
+    path = Path(folder)
+    if path.exists():
+        others = {p.name for p in path.iterdir()} - set(hub.FILES) if path.is_dir() else {path.name}
+        if others:
+            raise InputError(
+                f"{path}: holds {min(others)!r}, which is no part of a fit; give a folder for the fit alone"
+            )
+    return path
+
+
 def _read_texts(rows: list[dict[str, Any]], about: dict[str, Any]) -> TextSet:
     """The fit's texts, or what it says of them."""
     if "bytes" not in rows[0]:
@@ -245,5 +257,5 @@ def load(folder: str | Path) -> Fit:
         return Fit(core, arrays["salience"], arrays["edges"], arrays["supported"].astype(bool), texts, text["about"])
     except FileNotFoundError as error:
         raise StudyError(f"{path}: no fit here; make one with `benchcast fit`") from error
-    except (ValueError, KeyError, TypeError, SafetensorError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, SafetensorError) as error:
         raise StudyError(f"{path}: damaged fit ({type(error).__name__}: {error}); fit again") from error

@@ -251,6 +251,9 @@ def test_a_damaged_or_absent_fit_is_one_clear_line(done, files, world, cli, tmp_
     assert "no fit here" in predict(tmp_path / "nowhere")
     assert "damaged fit" in predict(spoiled("half", "fit.json", whole[:500].encode()))
     assert "damaged fit" in predict(spoiled("empty", "fit.json", b"{}"))
+    for key in ("texts", "law"):
+        without = json.dumps({**json.loads(whole), key: []})
+        assert "damaged fit" in predict(spoiled(key, "fit.json", without.encode()))
     assert "does not belong to fit.json" in predict(spoiled("short", "salience.safetensors", arrays[:-9]))
     assert "does not belong to fit.json" in predict(spoiled("swapped", "salience.safetensors", other))
     assert "upgrade benchcast" in predict(spoiled("newer", "fit.json", newer))

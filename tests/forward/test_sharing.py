@@ -55,6 +55,18 @@ def test_no_text_leaves_unless_asked(fit, tmp_path):
     assert again.texts == bare.texts, "what is not here cannot be handed on"
 
 
+@pytest.mark.parametrize("save", ["save", "save_pretrained"])
+def test_a_folder_with_other_files_is_never_replaced(fit, tmp_path, save):
+    folder = getattr(fit, save)(tmp_path / "fit")
+    getattr(fit, save)(folder)
+    (folder / "notes.txt").write_text("mine", encoding="utf-8")
+    for place in (folder, folder / "notes.txt"):
+        with pytest.raises(InputError, match=r"notes.txt.* no part of a fit"):
+            getattr(fit, save)(place)
+    assert (folder / "notes.txt").read_text(encoding="utf-8") == "mine"
+    assert bc.load(folder).digest == fit.digest
+
+
 def test_the_folder_alone_forecasts_on_another_machine(fit, losses, runs_folder, tmp_path):
     """Without the study, from losses in a file, in a fresh process."""
     folder = fit.save_pretrained(tmp_path / "fit")
