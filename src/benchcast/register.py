@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from benchcast.records import Score, Task, TokenLosses
 
 FORMAT = 1
 HASH = "sha256"
+FIELDS = {"forecast": "accuracy", "low": "low", "high": "high", "chance": "chance", "constant": "constant"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +107,36 @@ def read(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: not a registered forecast (not JSON: {error})") from error
     if not isinstance(made, dict) or made.get("kind") != "benchcast forecast" or HASH not in made:
         raise InputError(f"{path}: not a registered forecast (`benchcast predict … --register FILE` writes one)")
-    found = digest(made)
+    try:
+        found = digest(made)
+    except ValueError as error:  # NaN, or half a character: nothing that was ever registered
+        raise InputError(f"{path}: not a registered forecast ({error})") from error
     if found != made[HASH]:
         raise InputError(
             f"{path}: altered since it was registered: it says {HASH} {str(made[HASH])[:16]}…, its content has "
             f"{found[:16]}…"
         )
-    if made["format"] > FORMAT:
-        raise InputError(f"{path}: of format {made['format']}, this version reads {FORMAT}; upgrade benchcast")
+    known = made.get("format")
+    if not isinstance(known, int) or known > FORMAT:
+        raise InputError(f"{path}: of format {known!r}, this version reads {FORMAT}; upgrade benchcast")
+    if not _complete(made):
+        raise InputError(f"{path}: its hash is right, but it is not what benchcast registers; parts are missing")
     return dict(made)
+
+
+def _complete(made: Mapping[str, Any]) -> bool:
+    """Whether all that is judged is there; a hash can be made for anything."""
+    words, rows = [made.get(k) for k in ("model", "registered", "texts")], made.get("forecasts")
+    if not all(isinstance(x, str) for x in words) or "level" not in made or not isinstance(rows, list) or not rows:
+        return False
+    return all(
+        isinstance(row, dict)
+        and isinstance(row.get("task"), str)
+        and isinstance(row.get("remark"), str)
+        and isinstance(row.get("chance"), (int, float))
+        and all(isinstance(row.get(k, ""), (int, float, NoneType)) for k in FIELDS.values())
+        for row in rows
+    )
 
 
 def tasks_of(made: Mapping[str, Any]) -> list[Task]:
@@ -134,9 +157,6 @@ def judge(made: Mapping[str, Any], scores: Sequence[Score]) -> list[Verdict]:
         for row in made["forecasts"]
         if row["task"] in known
     ]
-
-
-FIELDS = {"forecast": "accuracy", "low": "low", "high": "high", "chance": "chance", "constant": "constant"}
 
 
 def _number(value: float | None) -> float:

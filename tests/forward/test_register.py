@@ -126,12 +126,33 @@ def test_a_forecast_from_a_fit_alone_is_registered_too(fitted, world, cli, tmp_p
         ("[1]", "not a registered forecast (`benchcast predict"),
         ('{"kind": "benchcast forecast"}', "not a registered forecast"),
         ('{"kind": "benchcast forecast", "sha256": "0"}', "altered since it was registered"),
+        ('{"kind": "benchcast forecast", "sha256": "0", "level": NaN}', "not a registered forecast"),
+        ('{"kind": "benchcast forecast", "sha256": "0", "model": "\\ud800"}', "not a registered forecast"),
     ],
 )
 def test_nonsense_is_refused_in_one_line(fitted, cli, tmp_path, content, line):
     path = tmp_path / "x.json"
     path.write_text(content, encoding="utf-8")
     ran = cli("verify", path, "--scores", fitted)
+    assert ran.code == 1
+    assert line in ran.err
+    assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"format": "1"}, "of format '1'"),
+        ({"format": None}, "of format None"),
+        ({"forecasts": []}, "parts are missing"),
+        ({"forecasts": [{"task": "task0"}]}, "parts are missing"),
+        ({"model": None}, "parts are missing"),
+    ],
+)
+def test_a_right_hash_over_nonsense_is_refused_in_one_line(fitted, registered, cli, change, line):
+    made = {**json.loads(registered.read_text(encoding="utf-8")), **change}
+    registered.write_text(json.dumps({**made, "sha256": digest(made)}), encoding="utf-8")
+    ran = cli("verify", registered, "--scores", fitted)
     assert ran.code == 1
     assert line in ran.err
     assert ran.err.count("\n") == 1
