@@ -101,11 +101,22 @@ def _weights_lacking(checkpoint: Path) -> str:
         if not files and index.is_file():
             if _json_lacking(index):
                 return f"{index.name} is not whole yet"
-            names = json.loads(index.read_text(encoding="utf-8")).get("weight_map", {}).values()
-            files = [checkpoint / name for name in sorted(set(names))]
+            files = [checkpoint / name for name in _shards(index)]
     if not files:
         return "no weights yet"
     return next((told for told in map(_file_lacking, files) if told), "")
+
+
+def _shards(index: Path) -> list[str]:
+    """The files that an index of weights names; they lie beside it."""
+    try:
+        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        beside = all(Path(name).name == name for name in names)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{index}: no index of weights: it has no weight_map with names of files") from error
+    if not beside:
+        raise InputError(f"{index}: names files outside its folder")
+    return names
 
 
 def _file_lacking(path: Path) -> str:
@@ -116,13 +127,13 @@ def _file_lacking(path: Path) -> str:
     header, start = _header(path)
     if header is None:
         return f"{path.name} is not whole yet"
-    ends = [int(t["data_offsets"][1]) for name, t in header.items() if name != "__metadata__"]
+    ends = [t["data_offsets"][1] for t in header.values()]
     size, needed = path.stat().st_size, start + max(ends, default=0)
     return "" if size >= needed else f"{path.name} has {size:,} of {needed:,} bytes"
 
 
 def _header(path: Path) -> tuple[dict[str, Any] | None, int]:
-    """The description of a tensor file and where its data starts; None while the file is too short to tell."""
+    """The tensors of a file by name and where its data starts; None while the file is too short to tell."""
     with path.open("rb") as file:
         first = file.read(8)
         length = int.from_bytes(first, "little")
@@ -132,14 +143,18 @@ def _header(path: Path) -> tuple[dict[str, Any] | None, int]:
     if len(first) < 8 or len(blob) < length:
         return None, 0
     try:
-        return dict(json.loads(blob)), 8 + length
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{path}: no safetensors file: its header is not JSON") from error
+        tensors = {name: t for name, t in json.loads(blob).items() if name != "__metadata__"}
+        whole = all(isinstance(n, int) for t in tensors.values() for n in (*t["shape"], t["data_offsets"][1]))
+    except (ValueError, TypeError, AttributeError, LookupError) as error:
+        raise InputError(f"{path}: no safetensors file: its header describes no tensors") from error
+    if not whole:
+        raise InputError(f"{path}: no safetensors file: its header has sizes that are no whole numbers")
+    return tensors, 8 + length
 
 
 def _parameters(path: Path) -> int:
     header, _ = _header(path)
-    return sum(math.prod(t["shape"]) for name, t in (header or {}).items() if name != "__metadata__")
+    return sum(math.prod(t["shape"]) for t in (header or {}).values())
 
 
 def _unsettled(checkpoint: Path) -> str:

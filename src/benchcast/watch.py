@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 from benchcast.backends import open_backend
 from benchcast.backends.base import Settings
 from benchcast.checkpoints import (
+    Progress,
     find_checkpoints,
     has_tokenizer,
     lacking,
@@ -115,6 +117,8 @@ class Watch:
 
     def _one(self, path: Path, model: str, step: int | None) -> Iterator[Event]:
         if self.study.losses_path(model).is_file():
+            with suppress(BenchcastError, OSError):  # it may be going away by now
+                self._note(model, progress_of(path))
             yield self._forecast(model, step)
             return
         if path.name in self._refused and self._refused[path.name] == signature(path):
@@ -131,8 +135,15 @@ class Watch:
             raise InputError(f"{NO_BOS}: --model_args add_bos_token=true")
         known = progress_of(path)
         collect(self.study, backend, name=model, family=self.run.family, report=self.on_model(model))
-        self.study.add_models([ModelInfo(model, self.run.family, known.params, known.tokens, known.flops)])
+        self._note(model, known)
         yield self._forecast(model, step, seconds=time.monotonic() - began)
+
+    def _note(self, model: str, known: Progress) -> None:
+        """Size and training of a checkpoint, unless the study has them: a watch may have been killed before this."""
+        listed = self.study.infos([model])[0]
+        told = [(known.params, listed.params), (known.tokens, listed.tokens), (known.flops, listed.flops)]
+        if any(new == new and old != old for new, old in told):
+            self.study.add_models([ModelInfo(model, self.run.family, known.params, known.tokens, known.flops)])
 
     def _tokenizer(self, path: Path) -> str:
         """Where the tokenizer lies if not in the checkpoint: as asked, or beside the checkpoints."""
@@ -149,11 +160,14 @@ class Watch:
             yield from self._wait(str(folder), None, "no such folder yet")
             return
         for path in sorted(folder.glob("*.jsonl"), key=lambda p: (step_of(p.stem) or 0, p.name)):
-            looks = (path.stat().st_size, path.stat().st_mtime_ns)
-            if self._refused.get(path.name) == looks:
-                continue
+            looks: object = None
             try:
-                yield from self._imported(path)
+                state = path.stat()
+                looks = (state.st_size, state.st_mtime_ns)
+                if self._refused.get(path.name) != looks:
+                    yield from self._imported(path)
+            except FileNotFoundError:  # gone since the folder was read
+                continue
             except (BenchcastError, OSError) as error:
                 self._refused[path.name] = looks
                 yield Event("skipped", path.stem, step_of(path.stem), str(error))

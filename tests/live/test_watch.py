@@ -178,6 +178,27 @@ def test_a_tokenizer_beside_the_checkpoints_is_found(study: Study, put: Any, tok
     assert [e.kind for e in watch.look()] == ["forecast"]
 
 
+def test_size_and_training_are_noted_even_where_a_watch_was_killed_before_that(
+    study: Study, put: Any, tmp_path: Path
+) -> None:
+    put(90)
+    list(watching(study, tmp_path).look())
+    whole = (study.root / "models.csv").read_text(encoding="utf-8")
+    (study.root / "models.csv").write_text(
+        "".join(line for line in whole.splitlines(keepends=True) if not line.startswith("run@90")), encoding="utf-8"
+    )
+    assert [e.new for e in watching(study, tmp_path).look()] == [False]
+    assert (study.root / "models.csv").read_text(encoding="utf-8") == whole
+
+
+def test_losses_that_vanish_are_passed_over(study: Study, tmp_path: Path) -> None:
+    (tmp_path / "losses").mkdir()
+    (tmp_path / "losses" / "gone@1.jsonl").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "losses" / "good@2.jsonl").write_text("\n".join(lines_of(study, study.models_with_losses()[0])) + "\n")
+    watch = watching(study, tmp_path, checkpoints=None, losses=tmp_path / "losses")
+    assert [(e.kind, e.model) for e in watch.look()] == [("forecast", "good@2")]
+
+
 def test_a_folder_that_is_not_there_yet_is_waited_for(study: Study, tmp_path: Path) -> None:
     watch = watching(study, tmp_path, checkpoints=tmp_path / "later", losses=tmp_path / "also")
     assert [(e.kind, e.why) for e in watch.look()] == [("waiting", "no such folder yet")] * 2
@@ -368,3 +389,31 @@ def test_a_file_that_is_no_tensor_file_is_refused(put: Any) -> None:
     shutil.copy(checkpoint / "config.json", checkpoint / "model.safetensors.index.json")
     (checkpoint / "model.safetensors").unlink()
     assert np.isnan(progress_of(checkpoint).params)
+
+
+@pytest.mark.parametrize(
+    ("index", "says"),
+    [
+        ([], "no index of weights"),
+        ({"weight_map": ["a"]}, "no index of weights"),
+        ({"weight_map": {"a": 1}}, "no index of weights"),
+        ({"weight_map": {"a": "../other.safetensors"}}, "names files outside its folder"),
+    ],
+)
+def test_an_index_that_is_none_or_leads_elsewhere_is_refused(put: Any, index: Any, says: str) -> None:
+    checkpoint = put(5)
+    (checkpoint / "model.safetensors").rename(checkpoint.parent / "other.safetensors")
+    (checkpoint / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(InputError, match=says):
+        lacking(checkpoint)
+
+
+@pytest.mark.parametrize(
+    "header", [[], {"a": 1}, {"a": {"shape": [2]}}, {"a": {"shape": ["x"], "data_offsets": [0, 8]}}]
+)
+def test_a_header_that_describes_no_tensors_is_refused(put: Any, header: Any) -> None:
+    checkpoint = put(5)
+    blob = json.dumps(header).encode()
+    (checkpoint / "model.safetensors").write_bytes(len(blob).to_bytes(8, "little") + blob)
+    with pytest.raises(InputError, match="no safetensors file"):
+        lacking(checkpoint)
