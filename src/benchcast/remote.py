@@ -34,7 +34,11 @@ def local_copy(url: str) -> Iterator[Path]:
     system, root = _open(url)
     holder = Path(tempfile.mkdtemp(prefix="benchcast-"))
     mirror = Mirror(system, root, holder / (PurePosixPath(root).name or "study"))
-    mirror.fetch()
+    try:
+        mirror.fetch()
+    except OSError as error:
+        shutil.rmtree(holder, ignore_errors=True)
+        raise StudyError(f"{url}: cannot be read ({error})") from error
     stop = threading.Event()
     sender = threading.Thread(target=_keep_sending, args=(mirror, stop), daemon=True)
     sender.start()
@@ -47,6 +51,8 @@ def local_copy(url: str) -> Iterator[Path]:
             mirror.send()
         except OSError as error:
             raise StudyError(f"{url}: cannot be written ({error}); what was done lies in {mirror.folder}") from error
+        except StudyError as error:
+            raise StudyError(f"{error}; what was done lies in {mirror.folder}") from error
         shutil.rmtree(holder, ignore_errors=True)
 
 
@@ -91,11 +97,13 @@ class Mirror:
             self._sent[name], self._theirs[name] = _stamp(target), self.system.ukey(path)
 
     def send(self) -> None:
-        """Put what is new or changed there, and remove there what was removed here."""
+        """Put what is new or changed there, and remove there what was removed here, unless the study itself is gone."""
         self.system.invalidate_cache()
         for name in sorted(self._local(), key=lambda n: ("/" not in n, n)):  # tables last
             with suppress(FileNotFoundError):  # a shard that is no longer needed
                 self._send_one(name)
+        if not (self.folder / "study.toml").is_file():  # no command removes it: somebody cleaned up here
+            return
         for name in set(self._sent) - set(self._local()):
             with suppress(FileNotFoundError):
                 self.system.rm_file(f"{self.root}/{name}")

@@ -87,6 +87,26 @@ def test_a_table_that_somebody_else_changed_is_not_overwritten(store: Path, tmp_
     assert (store / "losses" / "new.parquet").exists(), "all else was sent"
 
 
+def test_a_second_command_is_told_where_its_work_lies(store: Path) -> None:
+    def clash() -> None:
+        with local_copy(url(store)) as near:
+            Study.open(near).add_models([ModelInfo("mine")])
+            Study.open(store).add_models([ModelInfo("theirs")])
+
+    with pytest.raises(StudyError, match="what was done lies in") as told:
+        clash()
+    kept = Path(str(told.value).rpartition(" ")[2])
+    assert "mine" in (kept / "models.csv").read_text(encoding="utf-8")
+    shutil.rmtree(kept.parent)
+
+
+def test_a_local_copy_that_somebody_cleans_up_takes_nothing_with_it(store: Path, tree: Tree) -> None:
+    before = tree(store)
+    with local_copy(url(store)) as near:
+        shutil.rmtree(near)
+    assert tree(store) == before
+
+
 @pytest.mark.parametrize(
     ("place", "said"), [("nope://a/b", "Protocol not known"), ("file:///no/where", "no study here")]
 )
