@@ -58,7 +58,7 @@ class Points:
 def hide_largest(points: Points) -> Bools:
     """The largest models: all of the largest size, or the one with most compute where sizes are not known."""
     by = points.params if np.isfinite(points.params).all() and np.ptp(points.params) > 0 else points.flops
-    return np.asarray(by == by.max())
+    return np.asarray(by == np.nanmax(by))
 
 
 def hide_latest(points: Points) -> Bools:

@@ -118,7 +118,8 @@ def meetings(points: Points, runs: Sequence[Run]) -> list[Meeting]:
     if all(len(s) == 1 for s in sizes):
         groups = [tuple(float(s[0]) for s in sizes)]
     else:
-        groups = [g for size in sizes[0] if (g := _alike(float(size), sizes))]
+        known = [s[np.isfinite(s)] for s in sizes]
+        groups = [g for size in known[0] if (g := _alike(float(size), known))]
     found = []
     for group in groups:
         rows = tuple(_by_compute(points, run.rows, size) for run, size in zip(runs, group, strict=True))
@@ -131,8 +132,12 @@ def meetings(points: Points, runs: Sequence[Run]) -> list[Meeting]:
 
 def _alike(size: float, sizes: Sequence[Floats]) -> tuple[float, ...]:
     """The size of each run that is nearest to this one; empty where one is not near."""
-    nearest = [float(own[np.abs(np.log(own / size)).argmin()]) for own in sizes]
-    return tuple(nearest) if all(1 / SAME_SIZE <= n / size <= SAME_SIZE for n in nearest) else ()
+    nearest = [float(own[np.abs(np.log(own / size)).argmin()]) for own in sizes if len(own)]
+    return (
+        tuple(nearest)
+        if len(nearest) == len(sizes) and all(1 / SAME_SIZE <= n / size <= SAME_SIZE for n in nearest)
+        else ()
+    )
 
 
 def _by_compute(points: Points, rows: Ints, size: float) -> Ints:
@@ -246,9 +251,7 @@ def doubt_of(known: Known, fits: Sequence[TaskFit], capability: Floats, seen: Bo
     squares: list[Floats] = []
     levers: list[Floats] = []
     weights: list[float] = []
-    for pair in combinations(families, 2):
-        if errors is None:
-            break
+    for pair in combinations(families, 2) if errors is not None else ():
         runs = [Run(f, np.flatnonzero((known.families == f) & seen & np.isfinite(known.points.flops))) for f in pair]
         where = [m for m in meetings(known.points, runs) if np.isfinite(_difference(known.points, errors, m)).all()]
         for m in where:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from benchcast.chain import ahead, mixture_quantile
 from benchcast.evidence import HonestErrors, TaskFit
 from benchcast.horizon import FORMS, Drift, Points, distances, drift_of, fit_family, hide_largest, hide_latest
+from benchcast.intervals import interval
 from benchcast.law import SigmoidLaw
 from benchcast.powerlaw import _slopes, _terms, fit_power_law
 from benchcast.records import Task
@@ -77,9 +78,8 @@ def test_the_interval_widens_with_distance_and_with_drift():
 
 def test_without_doubt_about_capability_the_interval_is_the_forecasts_own():
     fit = a_fit()
-    low, high = (mixture_quantile(fit, np.full((1, 50), 2.2), p)[0] for p in (0.05, 0.95))
-    own = 0.02 * 2.015 * np.sqrt(1 + 1 / 6)  # Student's t with five degrees of freedom
-    assert (low, high) == pytest.approx((0.625 - own, 0.625 + own), abs=1e-3)
+    found = [float(mixture_quantile(fit, np.full((1, 50), 2.2), p)[0]) for p in (0.05, 0.95)]
+    assert found == pytest.approx([float(end) for end in interval(fit, 2.2, 0.625)], abs=1e-3)
 
 
 def test_both_steps_widen_the_interval():
@@ -93,6 +93,8 @@ def test_both_steps_widen_the_interval():
 
 def test_what_is_hidden_is_the_largest_size_and_the_last_checkpoint_of_each():
     assert set(GRID.params[hide_largest(GRID)]) == {6.4e7}
+    gap = replace(GRID, params=np.full(16, np.nan), flops=np.where(np.arange(16) == 0, np.nan, GRID.flops))
+    assert hide_largest(gap).tolist() == (GRID.flops == GRID.flops.max()).tolist(), "by compute where that is known"
     assert set(GRID.tokens[hide_latest(GRID)]) == {2.7e10}
     assert hide_latest(GRID).sum() == 4
     single = GRID.take(GRID.tokens == 1e9)

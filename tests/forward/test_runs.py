@@ -92,6 +92,13 @@ def test_runs_meet_at_the_most_compute_that_all_have_reached():
     assert meetings(points, [Run("a", np.array([0])), Run("b", np.array([3]))]) == [], "they never had the same compute"
 
 
+def test_a_checkpoint_of_unknown_size_does_not_keep_the_others_from_meeting():
+    points = Points(np.array([1e6, np.nan, 1e6, 1e7]), np.full(4, np.nan), np.array([2.0, 3.0, 2.0, 9.0]))
+    found = meetings(points, [Run("a", np.array([0, 1])), Run("b", np.array([2, 3]))])
+    assert [(m.params, m.flops) for m in found] == [(pytest.approx(1e6), 2.0)]
+    assert meetings(points, [Run("a", np.array([1])), Run("b", np.array([2, 3]))]) == [], "no size is known to be alike"
+
+
 def test_a_run_is_a_family_or_a_model_without_its_tokens(world):
     models = [m.model for m in world.models]
     families = np.array([m.family for m in world.models])
