@@ -23,11 +23,6 @@ OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss", "r2", "
 Stamp = tuple[int, int]  # size and time of a local file
 
 
-def is_url(text: str) -> bool:
-    """Whether a study's place is a URL and no path."""
-    return "://" in text
-
-
 @contextmanager
 def local_copy(url: str) -> Iterator[Path]:
     """The folder to work in; what changes in it is sent to the URL."""

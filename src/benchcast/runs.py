@@ -251,7 +251,9 @@ def doubt_of(known: Known, fits: Sequence[TaskFit], capability: Floats, seen: Bo
     squares: list[Floats] = []
     levers: list[Floats] = []
     weights: list[float] = []
-    for pair in combinations(families, 2) if errors is not None else ():
+    for pair in combinations(families, 2):
+        if errors is None:
+            break
         runs = [Run(f, np.flatnonzero((known.families == f) & seen & np.isfinite(known.points.flops))) for f in pair]
         where = [m for m in meetings(known.points, runs) if np.isfinite(_difference(known.points, errors, m)).all()]
         for m in where:

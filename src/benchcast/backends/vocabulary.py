@@ -14,8 +14,6 @@ from benchcast.backends.base import Settings, Vocabulary
 from benchcast.bounds import FastTokenizer, PlainTokenizer, Tokenizer
 from benchcast.errors import InputError, MissingExtraError
 
-MODEL_FILES = ("config.json", "tokenizer.json", "tokenizer.model")
-
 
 @dataclass(frozen=True, slots=True)
 class VocabularySource:
