@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from small import Rows, small_model
+from small import Rows, small_model, tokenizer_with_bos
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from benchcast.callbacks import TransformersForecast, forecast
@@ -180,11 +180,11 @@ def test_a_tokenizer_that_cannot_cover_the_texts_is_a_warning(
     fitted: Study, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
 
-    words = Tokenizer(models.WordLevel({"<unk>": 0, "the": 1}, unk_token="<unk>"))
+    words = Tokenizer(models.WordLevel({"<unk>": 0, "the": 1, "<bos>": 2, "<pad>": 3, "<eos>": 4}, unk_token="<unk>"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
-    small = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="<unk>", pad_token="<unk>")
+    words.save(str(tmp_path / "words.json"))
+    small = tokenizer_with_bos(tmp_path / "words.json")
     trainer = train(tmp_path, small, TransformersForecast(fitted.root, every=3))
     assert trainer.state.global_step == 6
     assert caplog.text.count("its vocabulary lacks part of the text, which became '<unk>'") == 1
