@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -33,62 +33,9 @@ from benchcast.methods.paper import paper
 from benchcast.methods.ridge import ridge
 from benchcast.methods.salience import salience
 from benchcast.products import Rows
+from clock import Size, Table, bandwidth, features_on, timed
 from plain import plain_loop
 from world import Generated, make_evidence, problems_of  # beside this file
-
-
-@dataclass(frozen=True)
-class Size:
-    """What is timed, and where."""
-
-    device: str
-    tokens: int
-    dims: int
-    models: int
-    steps: int
-    repeats: int
-
-
-def wait(device: str) -> None:
-    if device.startswith("cuda"):
-        torch.cuda.synchronize()
-
-
-def timed(work: Callable[[], object], size: Size, *, repeats: int = 1) -> float:
-    """Least seconds of a few runs."""
-    best = float("inf")
-    for _ in range(repeats):
-        wait(size.device)
-        start = time.perf_counter()
-        work()
-        wait(size.device)
-        best = min(best, time.perf_counter() - start)
-    return best
-
-
-def features_on(size: Size, tokens: int | None = None) -> torch.Tensor:
-    generator = torch.Generator(device=size.device).manual_seed(0)
-    return torch.randn(tokens or size.tokens, size.dims, generator=generator, device=size.device)
-
-
-def bandwidth(values: torch.Tensor, size: Size) -> float:
-    """Bytes a second of a copy, read and written."""
-    other = torch.empty_like(values)
-    other.copy_(values)
-    return 2 * values.nbytes / timed(lambda: other.copy_(values), size, repeats=size.repeats)
-
-
-class Table:
-    """Rows of seconds beside their floor, printed as they come."""
-
-    def __init__(self, title: str) -> None:
-        print(f"\n{title}\n\n| what | seconds | floor | ratio |\n|---|---|---|---|")
-        self.rows: list[dict[str, Any]] = []
-
-    def add(self, what: str, seconds: float, floor: float | None = None) -> None:
-        cells = f"{floor:.4f} | {seconds / floor:.2f}" if floor else "– | –"
-        print(f"| {what} | {seconds:.4f} | {cells} |", flush=True)
-        self.rows.append({"what": what, "seconds": seconds, "floor": floor})
 
 
 def part_products(size: Size) -> Table:
@@ -166,7 +113,7 @@ def part_parts(size: Size) -> Table:
         "project": lambda: block.project(state["head"]["weight"].T),
         "gather": lambda: block.gather(z),
         "forward": lambda: descent._forward(inputs, state["head"], settings),
-        "backward": lambda: descent._backward(inputs, state["head"], settings, kept, pull),
+        "backward": lambda: descent._backward(inputs, state["head"], kept, pull),
         "weights times losses": lambda: inputs.stretches[0].losses.gather(z),
         "pull times losses": lambda: inputs.stretches[0].losses.project(pull),
         "look (forward, law, errors)": lambda: descent._look(inputs, problems, settings, state),

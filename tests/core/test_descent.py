@@ -15,7 +15,8 @@ from benchcast import evidence as evidence_module
 from benchcast.folds import make_folds
 from benchcast.law import fit_laws, sigmoid
 from benchcast.methods import descent
-from benchcast.methods.descent import ACTIVATIONS, DescentSettings, Problems, descend, head_weights
+from benchcast.methods.activations import ACTIVATIONS
+from benchcast.methods.descent import DescentSettings, Problems, descend, head_weights
 from benchcast.methods.inputs import Inputs, prepare_inputs
 from benchcast.methods.paper import paper
 from benchcast.products import Rows, Stretch
@@ -77,7 +78,7 @@ def test_the_way_back_is_the_derivative_of_the_way_forward(activation, hidden, s
     head = random_head(inputs, problems, settings)
     pull = np.random.default_rng(3).normal(size=(3, M))
     kept, _ = descent._forward(inputs, head, settings)
-    gradient = descent._backward(inputs, head, settings, kept, pull)
+    gradient = descent._backward(inputs, head, kept, pull)
     found = numeric(lambda h: float(np.sum(pull * descent._forward(inputs, h, settings)[1])), head, 1e-6)
     for name in head:
         scale = np.abs(found[name]).max()
@@ -101,7 +102,7 @@ def test_with_the_law_refitted_its_own_derivative_drops_out(hidden):
     laws = fit_laws(capability, problems.accuracy, problems.chance, weight=problems.train, steps=2000)
     residual, rise = descent._residuals(capability, laws, problems)
     pull = 2 * problems.train * residual * rise * laws.slope[:, None]
-    gradient = descent._backward(inputs, head, settings, kept, pull)
+    gradient = descent._backward(inputs, head, kept, pull)
     found = numeric(error, head, 1e-4)
     for name in head:
         assert_allclose(gradient[name], found[name], rtol=1e-2, atol=2e-3 * np.abs(found[name]).max())

@@ -25,6 +25,7 @@ ORDER = [
     "evidence",
     "folds",
     "products",
+    "methods.activations",
     "methods.inputs",
     "methods.replay",
     "methods.optimizers",

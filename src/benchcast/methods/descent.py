@@ -18,6 +18,7 @@ from array_api_compat import array_namespace
 
 from benchcast.devices import Array, device_name, on_host, place, to_numpy
 from benchcast.law import Laws, fit_laws, sigmoid
+from benchcast.methods.activations import ACTIVATIONS
 from benchcast.methods.inputs import Inputs
 from benchcast.methods.optimizers import Head, update
 from benchcast.methods.replay import Shot, State, repeat
@@ -156,7 +157,7 @@ def _look(
 
     def gradient() -> Head:
         pull = 2 * problems.train * residual * rise * laws.slope[:, None]
-        found = _backward(inputs, head, settings, kept, xp.astype(pull, inputs.mean.dtype))
+        found = _backward(inputs, head, kept, xp.astype(pull, inputs.mean.dtype))
         return _summed(found, problems.together, settings.hidden)
 
     law = {"slope": laws.slope, "offset": laws.offset}
@@ -231,7 +232,7 @@ def _forward(inputs: Inputs, head: Head, settings: DescentSettings) -> tuple[dic
     return kept, total / inputs.characters
 
 
-def _backward(inputs: Inputs, head: Head, settings: DescentSettings, kept: dict[int, Kept], pull: Array) -> Head:
+def _backward(inputs: Inputs, head: Head, kept: dict[int, Kept], pull: Array) -> Head:
     """Gradient of the squared error by the head; `pull` is its derivative by capability (P × M)."""
     xp = array_namespace(pull)
     pull = pull / inputs.characters
@@ -282,26 +283,3 @@ def _per_column(values: Array, name: str, hidden: int) -> Array:
     if not hidden or name == "out_bias":
         return values
     return values[:, None] if name == "out" else array_namespace(values).repeat(values, hidden)
-
-
-def _sigmoid(z: Array) -> tuple[Array, Array]:
-    s = sigmoid(z)
-    return s, s * (1 - s)
-
-
-def _softplus(z: Array) -> tuple[Array, Array]:
-    xp = array_namespace(z)
-    return xp.maximum(z, xp.zeros_like(z)) + xp.log1p(xp.exp(-xp.abs(z))), sigmoid(z)
-
-
-def _relu(z: Array) -> tuple[Array, Array]:
-    on = array_namespace(z).astype(z > 0, z.dtype)
-    return z * on, on
-
-
-def _identity(z: Array) -> tuple[Array, Array]:
-    return z, array_namespace(z).ones_like(z)
-
-
-# Name → function giving the activation and its derivative.
-ACTIVATIONS = {"sigmoid": _sigmoid, "softplus": _softplus, "relu": _relu, "identity": _identity}
