@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchcast.errors import EvidenceError
-from benchcast.evaluate import Held, hold, measure
+from benchcast.evaluate import Held, geometric_mean, hold, measure
 from benchcast.evidence import Evidence, Fold, TaskFit
 from benchcast.methods import METHODS
 from benchcast.records import Ints
@@ -39,7 +39,7 @@ class Cost:
     def ratio(self, full: Cost) -> float:
         """Error ÷ error with all texts, geometric mean over tasks; NaN where a task has none."""
         parts = [self.mse[t] / full.mse[t] if full.mse[t] > 0 else math.nan for t in full.mse]
-        return _geometric_mean(parts)
+        return geometric_mean(parts)
 
     def as_row(self, full: Cost, split: str) -> dict[str, Any]:
         """For tables and JSON; numbers that cannot be said are NaN."""
@@ -48,15 +48,11 @@ class Cost:
             "texts": self.texts,
             "way": self.way,
             "draw": self.draw,
-            "mse": _geometric_mean([*self.mse.values()]),
+            "mse": geometric_mean([*self.mse.values()]),
             "ratio": self.ratio(full),
             "coverage": float(np.mean([*self.coverage.values()])),
             "tasks": self.mse,
         }
-
-
-def _geometric_mean(values: Sequence[float]) -> float:
-    return float(np.exp(np.mean(np.log(values)))) if len(values) and min(values) > 0 else math.nan
 
 
 @dataclass(frozen=True)

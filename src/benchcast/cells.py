@@ -1,4 +1,4 @@
-"""What every reader of user files shares: CSV rows, checks of text, and suggestions for mistyped words."""
+"""Cells in and out: rows of CSV, checks of text, suggestions for mistyped words, numbers as text or null."""
 
 from __future__ import annotations
 
@@ -46,6 +46,11 @@ def near(word: str, words: Iterable[str]) -> str:
     """`; did you mean …?` where something is near, else nothing."""
     match = get_close_matches(word, list(words), n=1)
     return f"; did you mean {match[0]!r}?" if match else ""
+
+
+def number(value: float, form: str = ".2e") -> str:
+    """A number as text, or a dash where there is none."""
+    return format(value, form) if math.isfinite(value) else "–"
 
 
 def null(value: Any) -> Any:

@@ -197,6 +197,12 @@ def measure(observed: Floats, forecast: Floats, low: Floats, high: Floats) -> di
     }
 
 
+def geometric_mean(values: Sequence[float]) -> float:
+    """Geometric mean of positive numbers; NaN where one is missing."""
+    x = np.asarray(values, np.float64)
+    return float(np.exp(np.log(x).mean())) if len(x) and (x > 0).all() else math.nan
+
+
 def _spearman(a: Floats, b: Floats) -> float:
     if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return math.nan

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from benchcast.cells import number as number
 
 if TYPE_CHECKING:
     from benchcast.executor import Executor
@@ -42,11 +43,6 @@ def print_table(
         table.add_row(*(Text(cell, style="bold green" if cell.startswith("*") else "") for cell in row))
     # Wide enough for any table: a terminal wraps a long line, but no number may be cut short.
     Console(highlight=False, width=WIDEST).print(table)
-
-
-def number(value: float, form: str = ".2e") -> str:
-    """A number, or a dash where there is none."""
-    return format(value, form) if math.isfinite(value) else "–"
 
 
 @contextmanager

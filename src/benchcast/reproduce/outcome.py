@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,10 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from benchcast.cells import null, number
+from benchcast.evaluate import geometric_mean as geometric_mean
 from benchcast.files import write_text, write_whole
 from benchcast.reproduce.png import shrink
 
 Figure = dict[str, Any]  # a Vega-Lite specification
+cell = number  # a cell of a table is a number or a dash
 SCALE = 2.0  # pixels of the PNG per unit of the figure
 
 
@@ -49,9 +51,7 @@ def plain(value: Any) -> Any:
         return [plain(v) for v in value]
     if isinstance(value, np.generic):
         return plain(value.item())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    return null(value)
 
 
 def write_outcome(outcome: Outcome, folder: Path) -> list[Path]:
@@ -85,14 +85,3 @@ def write_figure(figure: Figure, stem: Path, *, kinds: Sequence[str] = ("png", "
 
 def _write_bytes(path: Path, blob: bytes) -> None:
     path.write_bytes(blob)
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    """Geometric mean of positive numbers; NaN where one is missing."""
-    x = np.asarray(values, np.float64)
-    return float(np.exp(np.log(x).mean())) if len(x) and (x > 0).all() else math.nan
-
-
-def cell(value: float, form: str = ".2e") -> str:
-    """A number as text, or a dash where there is none."""
-    return format(value, form) if math.isfinite(value) else "–"
