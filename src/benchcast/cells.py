@@ -12,10 +12,15 @@ from typing import Any
 from benchcast.errors import InputError
 
 
+def need_file(path: Path) -> None:
+    """Refuse what is not a file, and tell a folder from nothing."""
+    if not path.is_file():
+        raise InputError(f"{path}: {'a folder; a file is needed' if path.is_dir() else 'no such file'}")
+
+
 def read_csv(path: Path) -> list[dict[str, str]]:
     """Rows of a CSV with a header, all cells as text."""
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
+    need_file(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:
             reader = csv.DictReader(lines, strict=True)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchcast.cells import read_csv
+from benchcast.cells import need_file, read_csv
 from benchcast.errors import InputError
 from benchcast.loss_rows import check_losses, lay_out
 from benchcast.records import Ints, TextSet, TokenLosses
@@ -31,8 +31,7 @@ ABOUT = (
 def read_losses(path: Path, texts: TextSet, *, unit: str | None = None) -> list[TokenLosses]:
     """All models in one file; the ending says what kind it is."""
     kind = path.suffix.lower()
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
+    need_file(path)
     if kind == ".csv":
         return read_wide(path, texts, unit)
     if kind in (".jsonl", ".ndjson"):

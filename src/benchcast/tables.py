@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.cells import is_unicode, near, read_csv
+from benchcast.cells import is_unicode, near, need_file, read_csv
 from benchcast.errors import InputError
 from benchcast.records import Ints, ModelInfo, Score, Task, Text, TextSet
 
@@ -28,8 +28,7 @@ SUFFIXES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 
 def read_texts(path: Path) -> TextSet:
     """texts.jsonl, or any JSONL with a `text`; ids and sources are made up where they are missing."""
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
+    need_file(path)
     texts = []
     try:
         for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), start=1):
@@ -150,7 +149,7 @@ def _number(where: str, column: str, cell: str) -> float:
     except ValueError as error:
         raise InputError(f"{where}: {column} {cell!r} is not a number") from error
     if not math.isfinite(value):
-        raise InputError(f"{where}: {column} is {cell}")
+        raise InputError(f"{where}: {column} is {cell}, not a finite number")
     return value
 
 
@@ -165,7 +164,7 @@ def quantity(where: str, column: str, cell: str) -> float:
     except ValueError as error:
         raise InputError(f"{where}: {column} {cell!r} is not a number") from error
     if not math.isfinite(value):
-        raise InputError(f"{where}: {column} is {cell}")
+        raise InputError(f"{where}: {column} is {cell}, not a finite number")
     if value < 0:
         raise InputError(f"{where}: {column} is negative ({cell})")
     return value
@@ -193,8 +192,7 @@ def _plain(cell: Any) -> Any:
 
 def read_features(path: Path, texts: TextSet) -> tuple[npt.NDArray[np.floating], Ints]:
     """An npz with `features`, `bounds` and `counts` → (features, edges on the axis of all bytes)."""
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
+    need_file(path)
     features, bounds, counts = _read_npz(path, ("features", "bounds", "counts"))
     for name, array, kinds in (("features", features, "fiu"), ("bounds", bounds, "iu"), ("counts", counts, "iu")):
         if array.dtype.kind not in kinds:

@@ -118,6 +118,7 @@ ORDER = [
     "demo",
     "cli.arguments",
     "cli.output",
+    "cli.groups",
     "cli.data",
     "cli.runs",
     "cli.forecast",

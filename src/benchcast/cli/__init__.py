@@ -13,6 +13,7 @@ from benchcast.cli.explain import explain
 from benchcast.cli.extrapolate import extrapolate
 from benchcast.cli.figures import reproduce
 from benchcast.cli.forecast import compare, fit, predict
+from benchcast.cli.groups import Sections
 from benchcast.cli.register import verify
 from benchcast.cli.select import select
 from benchcast.cli.show import demo, report
@@ -21,7 +22,7 @@ from benchcast.cli.watch import watch
 from benchcast.errors import BenchcastError
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=Sections, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__)
 def cli() -> None:
     """Forecast what a language model will score on a benchmark from its token losses.
@@ -33,27 +34,16 @@ def cli() -> None:
     """
 
 
-COMMANDS = (
-    demo,
-    init,
-    import_group,
-    collect,
-    features,
-    status,
-    fit,
-    compare,
-    predict,
-    extrapolate,
-    watch,
-    verify,
-    select,
-    explain,
-    report,
-    twins,
-    reproduce,
+cli.add_sections(
+    {
+        "Start": (demo, init, status),
+        "Bring in losses, scores and features": (import_group, collect, features),
+        "Fit and compare": (fit, compare, explain, report),
+        "Forecast": (predict, extrapolate, watch, verify),
+        "Texts": (select, twins),
+        "Experiments": (reproduce,),
+    }
 )
-for command in COMMANDS:
-    cli.add_command(command)
 
 
 def main() -> None:
@@ -61,8 +51,8 @@ def main() -> None:
     try:
         cli.main(standalone_mode=False)
     except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
+        _tell(error)
+        sys.exit(1)
     except click.exceptions.Exit as leave:
         sys.exit(leave.exit_code)
     except BrokenPipeError:  # the reader went away, as in `benchcast compare … | head`
@@ -77,3 +67,15 @@ def main() -> None:
     except OSError as error:
         click.echo(f"error: {error.strerror or error}: {error.filename or ''}", err=True)
         sys.exit(1)
+
+
+def _tell(error: click.ClickException) -> None:
+    """A mistake in the command itself, on one line; a group without a command shows what there is."""
+    said = error.format_message()
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is not None and said == context.get_help():
+        click.echo(said, err=True)
+        return
+    line = " ".join(said.split()).rstrip(".")
+    where = f"; see `{context.command_path} --help`" if context is not None else ""
+    click.echo(f"error: {line[:1].lower()}{line[1:]}{where}", err=True)

@@ -9,6 +9,7 @@ import click
 from benchcast.cli.arguments import FILE, FILES
 from benchcast.cli.arguments import FORCE as FORCE
 from benchcast.cli.arguments import STUDY as STUDY
+from benchcast.cli.groups import Sections
 from benchcast.cli.output import print_json, print_table, progress
 from benchcast.cli.scores import import_scores
 
@@ -81,9 +82,14 @@ def _init_mix(study: Path, mix: str, data: Path | None, seed: int) -> None:
     click.echo(f"next: benchcast collect {study} --model hf --model_args pretrained=PATH_OR_HUB_ID")
 
 
-@click.group("import")
+@click.group("import", cls=Sections)
 def import_group() -> None:
-    """Bring in losses, scores, models or features made elsewhere."""
+    """Bring in losses, scores, models or features made elsewhere.
+
+    \b
+    benchcast import losses study losses/*.jsonl
+    benchcast import scores study scores.csv
+    """
 
 
 @import_group.command("losses")

@@ -103,8 +103,8 @@ def compare(
     if runs is not None:
         from benchcast.cli.runs import show_runs
 
-        if split is not None or len(methods) > 1:
-            raise click.UsageError("--runs goes with one --method at most and no --split")
+        if split is not None or len(methods) > 1 or executor != "local":
+            raise click.UsageError("--runs goes with one --method at most, no --split and no --executor ray")
         show_runs(_open(study, device), runs, tasks, *methods, as_json=as_json)
         return
     from benchcast.evaluate import compare as run

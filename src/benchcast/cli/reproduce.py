@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from benchcast.cli.groups import Sections
 from benchcast.cli.output import number, print_json, print_table
 
 if TYPE_CHECKING:
@@ -16,9 +17,14 @@ if TYPE_CHECKING:
     from benchcast.records import ModelInfo
 
 
-@click.group()
+@click.group(cls=Sections)
 def reproduce() -> None:
-    """The paper: its tables and figures on a study, a plan to get its Table 1, and what its tables tell alone."""
+    """The paper: its tables and figures on a study, a plan to get its Table 1, and what its tables tell alone.
+
+    \b
+    benchcast reproduce table1                      on the embedded study
+    benchcast reproduce fig4 study                  on your own
+    """
 
 
 @reproduce.command()
@@ -63,7 +69,9 @@ def _counts(context: click.Context, option: click.Parameter, value: str) -> list
 @click.option("--gpus", default="8,64,512", show_default=True, callback=_counts, help="GPUs of each cluster.")
 @click.option("--price", type=click.FloatRange(min=0), default=2.5, show_default=True, help="Of a GPU for an hour.")
 @click.option("--read", type=click.FloatRange(min=0.001), default=1.0, show_default=True, help="GB/s a worker reads.")
-@click.option("--texts", type=click.FloatRange(min=0.001), help="MB of texts. Default: about what the paper's mix has.")
+@click.option(
+    "--texts", type=click.FloatRange(0.001, 100), help="MB of texts. Default: about what the paper's mix has."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def cluster(gpus: list[int], price: float, read: float, texts: float | None, as_json: bool) -> None:
     """Hours and cost of the paper's 59 models on clusters of several sizes, by calculation.
