@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import benchcast
-from benchcast.cells import null
+from benchcast.cells import need_file, null
 from benchcast.errors import InputError
 from benchcast.files import write_new
 from benchcast.fits import Fit, Forecast
@@ -99,8 +99,7 @@ def write(path: Path, made: Mapping[str, Any]) -> None:
 
 def read(path: Path) -> dict[str, Any]:
     """A registered forecast whose hash is right; anything else is refused."""
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
+    need_file(path)
     try:
         made = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

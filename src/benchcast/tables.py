@@ -226,7 +226,7 @@ def _read_npz(path: Path, names: Sequence[str]) -> list[npt.NDArray[Any]]:
                 raise InputError(f"{path}: no array {', '.join(sorted(absent))}; found {', '.join(arrays.files)}")
             found = [arrays[name] for name in names]
     except (ValueError, OSError, zipfile.BadZipFile, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: not a whole npz file ({error})") from error
+        raise InputError(f"{path}: not a whole npz file") from error
     if not all(isinstance(array, np.ndarray) for array in found):
         raise InputError(f"{path}: not a whole npz file (a member is no array)")
     return found

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchcast.backends.base import Settings, library
-from benchcast.cells import near
+from benchcast.cells import near, need_file
 from benchcast.errors import InputError
 
 KEYS = ("model", "model_args", "name", "family", "batch_size", "gpus")
@@ -39,8 +39,7 @@ class ModelEntry:
 
 def read_models_list(path: Path) -> list[ModelEntry]:
     """All models of a file; its ending says whether it is TOML or YAML."""
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
+    need_file(path)
     found = _yaml(path) if path.suffix.lower() in (".yaml", ".yml") else _toml(path)
     rows = found.get("models") if isinstance(found, dict) else found
     if not isinstance(rows, list) or not rows or not all(isinstance(r, dict) for r in rows):

@@ -17,6 +17,8 @@ class Schedule:
     waiting: dict[str, list[int]]  # dearest last
     attempts: list[int]
     not_before: list[float]
+    cost: dict[str, float]  # of what waits in each group
+    needs: dict[str, float]  # GPUs that a worker of each group needs
 
     @classmethod
     def of(cls, jobs: Sequence[Job]) -> Schedule:
@@ -24,7 +26,9 @@ class Schedule:
         waiting: dict[str, list[int]] = {}
         for number in sorted(range(len(jobs)), key=lambda i: jobs[i].cost):
             waiting.setdefault(jobs[number].group, []).append(number)
-        return cls(jobs, waiting, [0] * len(jobs), [0.0] * len(jobs))
+        cost = {group: sum(jobs[i].cost for i in own) for group, own in waiting.items()}
+        needs = {group: max(jobs[i].gpus for i in own) for group, own in waiting.items()}
+        return cls(jobs, waiting, [0] * len(jobs), [0.0] * len(jobs), cost, needs)
 
     def take(self, group: str, now: float) -> int | None:
         """Begin the dearest job of a group that may be begun now."""
@@ -33,17 +37,20 @@ class Schedule:
             if self.not_before[own[place]] <= now:
                 number = own.pop(place)
                 self.attempts[number] += 1
+                self.cost[group] -= self.jobs[number].cost
                 return number
         return None
 
     def give_back(self, number: int, not_before: float) -> None:
         """A job that was begun and came to nothing waits again."""
-        self.waiting[self.jobs[number].group].append(number)
+        job = self.jobs[number]
+        self.waiting[job.group].append(number)
+        self.cost[job.group] += job.cost
         self.not_before[number] = not_before
 
     def gpus(self, group: str) -> float:
         """What a worker of the group needs."""
-        return max((self.jobs[i].gpus for i in self.waiting[group]), default=0.0)
+        return self.needs[group]
 
     def next_group(self, working: Iterable[str], starting: Iterable[str]) -> str | None:
         """The group to get the next worker: one that has none before all others, then the one with most to do for each.
@@ -55,7 +62,4 @@ class Schedule:
         short = [group for group, own in self.waiting.items() if len(own) > coming[group]]
         if not short:
             return None
-        return max(short, key=lambda group: (not there[group], self._cost(group) / (there[group] + 1)))
-
-    def _cost(self, group: str) -> float:
-        return sum(self.jobs[i].cost for i in self.waiting[group])
+        return max(short, key=lambda group: (not there[group], self.cost[group] / (there[group] + 1)))

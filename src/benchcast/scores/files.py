@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchcast.cells import read_csv
+from benchcast.cells import need_file, read_csv
 from benchcast.errors import InputError
 from benchcast.records import Task
 from benchcast.scores.leaderboard import is_v1, is_v2, read_v1, read_v1_results, read_v2
@@ -48,8 +48,7 @@ def expand(paths: Sequence[Path]) -> list[Path]:
 
 def read_score_file(path: Path, wanted: Wanted) -> tuple[str, list[Reading]]:
     """The kind of file, in words, and all it says of the tasks."""
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
+    need_file(path)
     kind = path.suffix.lower()
     if kind == ".json":
         return _json(path, wanted)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from benchcast.cells import near
+from benchcast.cells import near, need_file
 from benchcast.errors import InputError
 from benchcast.records import Text, TextSet
 from benchcast.tables import read_texts
@@ -39,8 +39,7 @@ def read_column(path: Path, column: str) -> TextSet:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
+    need_file(path)
     try:
         names = pq.read_schema(path).names
         if column not in names:
