@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from benchcast.errors import EvidenceError
 from benchcast.evidence import Fold
-from benchcast.records import Bools, ModelInfo
+from benchcast.records import Bools, Floats, ModelInfo
 
 SPLITS = ("column", "size", "family")
 MOST_INNER_FOLDS = 10
@@ -18,6 +18,12 @@ MOST_INNER_FOLDS = 10
 def family_names(models: Sequence[ModelInfo]) -> npt.NDArray[np.str_]:
     """The family of each model; a model without one is a family of its own."""
     return np.array([m.family or f"model {m.model}" for m in models])
+
+
+def family_balanced(families: npt.NDArray[np.str_]) -> Floats:
+    """Weights that give every family the same total, 1 in all."""
+    _, family, counts = np.unique(families, return_inverse=True, return_counts=True)
+    return 1.0 / (counts[family] * len(counts))
 
 
 def make_folds(models: Sequence[ModelInfo], split: str | None) -> tuple[str, list[Fold]]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from benchcast.evidence import Evidence, Fold, TaskFit, view, weighted_loss
+from benchcast.folds import family_balanced
 from benchcast.law import SigmoidLaw
 from benchcast.records import Bools, Floats, Ints
 
@@ -60,8 +61,7 @@ def _aim(evidence: Evidence, fit: TaskFit, known: Bools, observed: Floats) -> Ai
     capability = parts.sum(axis=1)
     slope = _slope(law, capability)
     steep = np.sign(law.slope) * np.maximum(np.abs(slope), STEEP * np.abs(slope).max())
-    _, family, counts = np.unique(evidence.families[known], return_inverse=True, return_counts=True)
-    balance = 1 / (counts[family] * len(counts))
+    balance = family_balanced(evidence.families[known])
     off = observed[known] - law.accuracy(capability)
     weight = balance * slope**2
     share = weight / max(float(weight.sum()), 1e-300)

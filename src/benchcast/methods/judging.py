@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.evidence import HonestErrors
-from benchcast.folds import inner_folds
+from benchcast.folds import family_balanced, inner_folds
 from benchcast.records import Bools, Floats
 
 LEFT_OUT = "training families left out in turn"
@@ -46,5 +46,4 @@ def judge(forecasts: Forecasts, observed: Floats, known: Bools, families: npt.ND
 
 def _least(errors: Floats, families: npt.NDArray[np.str_]) -> int:
     """The candidate (row of errors) with the least squared error; every family counts the same."""
-    _, family, counts = np.unique(families, return_inverse=True, return_counts=True)
-    return int(np.argmin(errors**2 @ (1 / counts[family])))
+    return int(np.argmin(errors**2 @ family_balanced(families)))

@@ -20,12 +20,12 @@ import numpy as np
 
 from benchcast.devices import place, to_numpy
 from benchcast.evidence import VIEWS, Evidence, Fold, HonestErrors, TaskFit, weighted_loss
-from benchcast.folds import inner_folds
+from benchcast.folds import family_balanced, inner_folds
 from benchcast.law import SigmoidLaw, sigmoid
 from benchcast.methods.basis import Basis, build_basis
 from benchcast.methods.inputs import keep_on_device
 from benchcast.methods.nonnegative import fit_nonnegative
-from benchcast.methods.stacking import Judged, calibrate, choose_shares, family_balanced, nested_log_odds
+from benchcast.methods.stacking import Judged, calibrate, choose_shares, nested_log_odds
 from benchcast.records import Bools, Floats, Task
 
 ANCHORS = ("all", "source", "answer")  # groups that are not penalised

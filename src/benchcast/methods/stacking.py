@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from benchcast.folds import family_balanced
 from benchcast.law import bent, fit_bend, fit_laws, sigmoid
 from benchcast.records import Bools, Floats
 
@@ -82,9 +83,3 @@ def nested_log_odds(judged: Judged, hidden: Sequence[Bools]) -> Floats:
         steeper, higher, bend = calibrate(judged, share, weight)
         out[own] = bent(steeper * (judged.log_odds[own] @ share) + higher, bend)
     return out
-
-
-def family_balanced(families: npt.NDArray[np.str_]) -> Floats:
-    """Weights that give every family the same total, 1 in all."""
-    _, family, counts = np.unique(families, return_inverse=True, return_counts=True)
-    return 1.0 / (counts[family] * len(counts))

@@ -14,7 +14,7 @@ from benchcast.errors import EvidenceError, InputError
 from benchcast.methods import METHODS, NEED_FEATURES
 from benchcast.reproduce.curves import count_figure
 from benchcast.reproduce.desk import Desk, held_out_errors, need_features, restrict
-from benchcast.reproduce.outcome import Outcome, Table, cell, geometric_mean
+from benchcast.reproduce.outcome import Outcome, Table, cell, geometric_mean, grouped
 
 DRAWS = {"paper": 2, "salience": 3}  # sets of sources tried per number of them; each is a fit of all tasks
 ALL_TASKS = "geometric mean of tasks"
@@ -74,10 +74,8 @@ def _has_own(desk: Desk, task: str, chosen: Sequence[str]) -> bool | None:
 
 def means(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Mean over subsets by method, task and number of sources; with the task's own texts in and out, too."""
-    keys = dict.fromkeys((r["method"], r["task"], r["sources"]) for r in rows)
     out = []
-    for method, task, size in keys:
-        own = [r for r in rows if (r["method"], r["task"], r["sources"]) == (method, task, size)]
+    for (method, task, size), own in grouped(rows, "method", "task", "sources").items():
         out.append(
             {
                 "method": method,

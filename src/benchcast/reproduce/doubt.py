@@ -13,12 +13,12 @@ import numpy.typing as npt
 
 from benchcast.errors import EvidenceError
 from benchcast.evaluate import Comparison, Held
+from benchcast.intervals import LEVEL
 from benchcast.records import Floats
 from benchcast.reproduce.desk import Desk
 from benchcast.reproduce.outcome import Outcome, Table, cell
 
 DRAWS = 2000
-LEVEL = 0.90
 OVER = "all-token"
 
 
@@ -39,7 +39,7 @@ def family_draws(families: npt.NDArray[np.str_], seed: int) -> Floats:
     """How often every model counts in each bootstrap draw of families (draws × models)."""
     names, index = np.unique(families, return_inverse=True)
     picked = np.random.default_rng(seed).integers(len(names), size=(DRAWS, len(names)))
-    counts = np.stack([np.bincount(row, minlength=len(names)) for row in picked])
+    counts = (picked[:, :, None] == np.arange(len(names))).sum(axis=1)
     return counts[:, index].astype(np.float64)
 
 

@@ -18,7 +18,7 @@ from benchcast.evidence import Evidence, Fold
 from benchcast.methods import METHODS
 from benchcast.reproduce.curves import count_figure, interval_figure
 from benchcast.reproduce.desk import Desk
-from benchcast.reproduce.outcome import Outcome, Table, cell, geometric_mean
+from benchcast.reproduce.outcome import Outcome, Table, cell, geometric_mean, grouped
 
 MODELS = (10, 20, 40, 80)  # training models tried, beside all of them
 FAMILIES = (2, 3, 4, 6)
@@ -105,10 +105,9 @@ def point(evidence: Evidence, fold: Fold) -> list[dict[str, Any]]:
 
 def means(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Over the draws that could be fitted: geometric mean of the errors, means of coverage and width."""
-    keys = dict.fromkeys((r["of"], r["count"], r["method"]) for r in sorted(rows, key=lambda r: (r["of"], r["count"])))
     out = []
-    for of, count, method in keys:
-        own = [r for r in rows if (r["of"], r["count"], r["method"]) == (of, count, method)]
+    ordered = sorted(rows, key=lambda r: (r["of"], r["count"]))
+    for (of, count, method), own in grouped(ordered, "of", "count", "method").items():
         out.append(
             {
                 "of": of,

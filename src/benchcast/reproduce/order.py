@@ -10,7 +10,7 @@ import numpy as np
 from benchcast.backtest import read_known
 from benchcast.errors import EvidenceError
 from benchcast.reproduce.desk import Desk
-from benchcast.reproduce.outcome import Outcome, Table, cell
+from benchcast.reproduce.outcome import Outcome, Table, cell, grouped
 from benchcast.runs import MEAN, RunComparison, find_run, rank_runs
 
 BINS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
@@ -79,8 +79,7 @@ def _reliability(rows: list[dict[str, Any]], title: str) -> Table:
 
 def _by_task(rows: list[dict[str, Any]]) -> Table:
     body = []
-    for task in dict.fromkeys(r["task"] for r in rows):
-        own = [r for r in rows if r["task"] == task]
+    for (task,), own in grouped(rows, "task").items():
         sure = [r for r in own if r["said"] >= 0.9]
         right = float(np.mean([r["right"] for r in sure])) if sure else float("nan")
         every = float(np.mean([r["right"] for r in own]))

@@ -54,6 +54,14 @@ def plain(value: Any) -> Any:
     return null(value)
 
 
+def grouped(rows: Sequence[dict[str, Any]], *keys: str) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
+    """Rows that agree in the keys, in the order in which they first come."""
+    out: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        out.setdefault(tuple(row[key] for key in keys), []).append(row)
+    return out
+
+
 def write_outcome(outcome: Outcome, folder: Path) -> list[Path]:
     """Write NAME.json and every figure as PNG, SVG and PDF; returns what was written."""
     written = [folder / f"{outcome.name}.json"]
