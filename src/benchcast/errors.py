@@ -31,3 +31,9 @@ class MissingExtraError(BenchcastError):
 
 class ClusterError(BenchcastError):
     """A cluster is not there, or loses workers time and again."""
+
+
+def one_line(error: Exception) -> str:
+    """The first line of what a library has to say."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

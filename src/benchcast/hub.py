@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from benchcast.errors import InputError, MissingExtraError
+from benchcast.errors import InputError, MissingExtraError, one_line
 
 ID = re.compile(r"[\w.-]+/[\w.-]+")
 FILES = ("fit.json", "salience.safetensors", "README.md")
@@ -34,7 +34,7 @@ def fetch(repo_id: str, revision: str | None = None) -> Path:
         return Path(library.snapshot_download(repo_id, revision=revision, allow_patterns=list(FILES)))
     except (library.errors.HfHubHTTPError, library.errors.LocalEntryNotFoundError, OSError, ValueError) as error:
         raise InputError(
-            f"{repo_id}: neither a folder here nor a fit on the hub that can be read ({_first_line(error)}); "
+            f"{repo_id}: neither a folder here nor a fit on the hub that can be read ({one_line(error).rstrip('.')}); "
             "is HF_TOKEN set, if it is private?"
         ) from error
 
@@ -54,9 +54,7 @@ def push(folder: Path, repo_id: str, *, private: bool | None = None) -> str:
             commit_message="Upload a benchcast fit",
         )
     except (library.errors.HfHubHTTPError, OSError, ValueError) as error:
-        raise InputError(f"{repo_id}: the hub did not take it ({_first_line(error)}); is HF_TOKEN set?") from error
+        raise InputError(
+            f"{repo_id}: the hub did not take it ({one_line(error).rstrip('.')}); is HF_TOKEN set?"
+        ) from error
     return str(made)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

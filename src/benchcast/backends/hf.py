@@ -13,8 +13,8 @@ from safetensors import SafetensorError
 
 from benchcast.backends.base import Nats, Settings, Vocabulary
 from benchcast.backends.forward import Forward
-from benchcast.backends.vocabulary import VocabularySource, gguf_parts, one_line, source_name
-from benchcast.errors import InputError, MissingExtraError
+from benchcast.backends.vocabulary import VocabularySource, gguf_parts, source_name
+from benchcast.errors import InputError, MissingExtraError, one_line
 
 BUSY = {"cpu": 512, "cuda": 16384}  # tokens of a batch; more of them leave a processor's caches and need more padding
 BROKEN = (OSError, ValueError, KeyError, RuntimeError, EOFError, SafetensorError, UnpicklingError)  # files say it so

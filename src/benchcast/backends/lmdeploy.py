@@ -16,8 +16,8 @@ import numpy as np
 
 from benchcast.backends.base import DeviceFullError, Nats, Settings, Vocabulary, library, numbered
 from benchcast.backends.llamacpp import nats_of_rows
-from benchcast.backends.vocabulary import VocabularySource, one_line, source_name
-from benchcast.errors import InputError
+from benchcast.backends.vocabulary import VocabularySource, source_name
+from benchcast.errors import InputError, one_line
 
 ENGINES = ("turbomind", "pytorch")
 DEFAULT_CONTEXT = 2048

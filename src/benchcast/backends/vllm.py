@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from benchcast.backends.base import DeviceFullError, Nats, Settings, Vocabulary, from_logprobs, library, numbered
-from benchcast.backends.vocabulary import VocabularySource, one_line, source_name
-from benchcast.errors import InputError
+from benchcast.backends.vocabulary import VocabularySource, source_name
+from benchcast.errors import InputError, one_line
 
 STEP = 2048  # tokens of prompts read at a time; their log-probabilities over the whole vocabulary exist at once
 SMALLEST_STEP = 128

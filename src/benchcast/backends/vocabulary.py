@@ -12,7 +12,7 @@ from typing import Any
 
 from benchcast.backends.base import Settings, Vocabulary
 from benchcast.bounds import FastTokenizer, PlainTokenizer, Tokenizer
-from benchcast.errors import InputError, MissingExtraError
+from benchcast.errors import InputError, MissingExtraError, one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +89,6 @@ def _load(source: str, gguf: str, revision: str, trust: bool) -> Any:
         raise MissingExtraError(f"{source}: {one_line(error)}") from error
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"{source}: its tokenizer cannot be loaded: {one_line(error)}") from error
-
-
-def one_line(error: Exception) -> str:
-    """The first line of what a library has to say."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
 
 
 def wrap(inner: Any, name: str) -> Tokenizer:

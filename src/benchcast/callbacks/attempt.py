@@ -8,10 +8,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from benchcast.backends.vocabulary import one_line
 from benchcast.callbacks.live import DEFAULT, Fits, Reader, Reading, read_fits
 from benchcast.callbacks.ranks import Ranks
-from benchcast.errors import BenchcastError, InputError
+from benchcast.errors import BenchcastError, InputError, one_line
 from benchcast.fits import Forecast
 
 LOG = logging.getLogger("benchcast")

@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.backends.vocabulary import one_line
-from benchcast.errors import InputError
+from benchcast.errors import InputError, one_line
 
 T = TypeVar("T")
 
