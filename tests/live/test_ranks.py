@@ -35,9 +35,13 @@ def told(fitted: Study, tmp_path_factory: pytest.TempPathFactory) -> list[dict[s
         subprocess.Popen([*command, str(rank), str(COUNT), str(fitted.root), str(out)], stderr=subprocess.PIPE)
         for rank in range(COUNT)
     ]
-    for process in running:
-        _, error = process.communicate(timeout=200)
-        assert process.returncode == 0, error.decode()[-3000:]
+    try:
+        errors = [process.communicate(timeout=200)[1].decode()[-3000:] for process in running]
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+    assert [process.returncode for process in running] == [0] * COUNT, "\n".join(errors)
     return [json.loads((out / f"{rank}.json").read_text()) for rank in range(COUNT)]
 
 
