@@ -25,7 +25,7 @@ from benchcast.law import SigmoidLaw, sigmoid
 from benchcast.methods.basis import Basis, build_basis
 from benchcast.methods.inputs import keep_on_device
 from benchcast.methods.nonnegative import fit_nonnegative
-from benchcast.methods.stacking import Judged, calibrate, choose_shares, nested_log_odds
+from benchcast.methods.stacking import Judged, stack
 from benchcast.records import Bools, Floats, Task
 
 ANCHORS = ("all", "source", "answer")  # groups that are not penalised
@@ -109,15 +109,12 @@ def _fit(evidence: Evidence, fold: Fold, t: int, basis: Basis, sums: dict[str, F
     unseen = np.concatenate([log_odds[h, i] for i, h in enumerate(hidden, start=1)])
     left_out = np.arange(len(order)) < sum(h.sum() for h in families)
     judged = Judged(unseen, q[order], evidence.families[order], ~left_out)
-    weight = judged.weight()
-    share = choose_shares(judged, weight[None])[0]
-    parts = np.split(share, np.cumsum([len(f.forms) for f in fitted])[:-1])
+    averaged = stack(judged, [h[order] for h in families])
+    parts = np.split(averaged.share, np.cumsum([len(f.forms) for f in fitted])[:-1])
     weights = np.stack([basis.weights(f.mix @ part) for f, part in zip(fitted, parts, strict=True)])
-    steeper, higher, bend = calibrate(judged, share, weight)
-    offset = higher + steeper * sum(float(f.offset @ part) for f, part in zip(fitted, parts, strict=True))
+    offset = averaged.offset + averaged.slope * sum(float(f.offset @ p) for f, p in zip(fitted, parts, strict=True))
     capability = weighted_loss(evidence.nats, VIEWS, weights) / evidence.characters
-    nested = nested_log_odds(judged, [h[order] & left_out for h in families])[left_out]
-    errors = task.chance + (1 - task.chance) * sigmoid(nested) - observed[order[left_out]]
+    errors = task.chance + (1 - task.chance) * sigmoid(averaged.nested[left_out]) - observed[order[left_out]]
     names = [form.name for f in fitted for form in f.forms]
     return TaskFit(
         task=task,
@@ -125,10 +122,13 @@ def _fit(evidence: Evidence, fold: Fold, t: int, basis: Basis, sums: dict[str, F
         reads=VIEWS,
         weights=weights,
         unit=evidence.characters,
-        law=SigmoidLaw(-steeper, offset, task.chance, bend=bend),
+        law=SigmoidLaw(-averaged.slope, offset, task.chance, bend=averaged.bend),
         honest=HonestErrors(errors, judged.families[left_out], "training families left out in turn"),
         range=(float(capability[known].min()), float(capability[known].max())),
-        notes={"shares": {n: round(float(s), 4) for n, s in zip(names, share, strict=True) if s > 0.01}},
+        notes={
+            "shares": {n: round(float(s), 4) for n, s in zip(names, averaged.share, strict=True) if s > 0.01},
+            "bend_saves": round(averaged.saved, 4),  # of the error of left-out families
+        },
     )
 
 

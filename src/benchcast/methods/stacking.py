@@ -17,6 +17,9 @@ from benchcast.law import bent, fit_bend, fit_laws, sigmoid
 from benchcast.records import Bools, Floats
 
 SHARE_STEPS = 300
+# What a bend must save of the error of left-out families, over their number. In planted worlds with a plain sigmoid it
+# saves more than that by chance in one task of a hundred (experiments/log/bends.py).
+BEND_PAYS = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,38 @@ def choose_shares(judged: Judged, weight: Floats) -> Floats:
     return share
 
 
-def calibrate(judged: Judged, share: Floats, weight: Floats) -> tuple[float, float, tuple[float, ...]]:
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """The averaged forecast: shares of the candidates, and what makes their mix right on unseen models."""
+
+    share: Floats  # C
+    slope: float
+    offset: float
+    bend: tuple[float, ...]  # see `law.bent`; () where it does not pay
+    saved: float  # by the bend, of the error of left-out families; kept or not
+    nested: Floats  # R: log-odds of each row under shares and calibration chosen without it; NaN for rows never hidden
+
+
+def stack(judged: Judged, hidden: Sequence[Bools]) -> Stack:
+    """Average and calibrate on all judged models, and once more without each hidden set of them.
+
+    Errors of models that had a say in the choice would be too small, the more so the fewer models there are.
+    """
+    alone = len(hidden) <= 2  # of two sets, one alone cannot choose
+    weights = np.stack([judged.weight(), *(judged.weight(None if alone else own) for own in hidden)])
+    shares = choose_shares(judged, weights)
+    (slope, offset, bend), *others = (_calibrate(judged, *pair) for pair in zip(shares, weights, strict=True))
+    straight, nested = (np.full(len(judged.q), np.nan) for _ in range(2))
+    for own, share, (steeper, higher, other) in zip(hidden, shares[1:], others, strict=True):
+        straight[own] = steeper * (judged.log_odds[own] @ share) + higher
+        nested[own] = bent(straight[own], other)
+    saved = 1 - _error(judged, nested) / max(_error(judged, straight), 1e-300)
+    if saved <= BEND_PAYS / len(hidden):  # it would only follow noise, and carry badly to larger models
+        bend, nested = (), straight
+    return Stack(shares[0], slope, offset, bend, saved, nested)
+
+
+def _calibrate(judged: Judged, share: Floats, weight: Floats) -> tuple[float, float, tuple[float, ...]]:
     """Slope, offset and bend that make the averaged log-odds of unseen models right once more.
 
     Averages of penalised fits are a little too flat; and real scores seldom follow a sigmoid to its ends: weak models
@@ -71,15 +105,7 @@ def calibrate(judged: Judged, share: Floats, weight: Floats) -> tuple[float, flo
     return slope, offset, fit_bend(slope * log_odds + offset, q, weight)
 
 
-def nested_log_odds(judged: Judged, hidden: Sequence[Bools]) -> Floats:
-    """Log-odds of each hidden set of rows, under shares and calibration chosen without it.
-
-    Errors of models that had a say in the choice would be too small, the more so the fewer models there are.
-    """
-    out = np.full(len(judged.q), np.nan)
-    alone = len(hidden) <= 2  # of two sets, one alone cannot choose
-    weights = np.stack([judged.weight(None if alone else own) for own in hidden])
-    for own, share, weight in zip(hidden, choose_shares(judged, weights), weights, strict=True):
-        steeper, higher, bend = calibrate(judged, share, weight)
-        out[own] = bent(steeper * (judged.log_odds[own] @ share) + higher, bend)
-    return out
+def _error(judged: Judged, log_odds: Floats) -> float:
+    """Squared error on families left out in turn, every family counting the same."""
+    rows = ~judged.validation & np.isfinite(log_odds)
+    return float(family_balanced(judged.families[rows]) @ (sigmoid(log_odds[rows]) - judged.q[rows]) ** 2)

@@ -1,0 +1,66 @@
+"""Averaging and calibrating: the law bends only where left-out families say so, and they are left out indeed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchcast.law import sigmoid
+from benchcast.methods.stacking import Judged, stack
+from benchcast.records import Bools
+
+FAMILIES, MODELS = 8, 15
+
+
+def judged(*, floor: float = 0.0, seed: int = 0, validation: int = 0) -> Judged:
+    """Three candidates that see the true log-odds with family noise of their own; scores never fall below a floor."""
+    rng = np.random.default_rng(seed)
+    families = np.repeat([f"f{i}" for i in range(FAMILIES)], MODELS)
+    true = rng.uniform(-6, 4, len(families))
+    noise = rng.normal(0, 0.3, (FAMILIES, 3)).repeat(MODELS, axis=0) + rng.normal(0, 0.1, (len(families), 3))
+    q = floor + (1 - floor) * sigmoid(true) + rng.normal(0, 0.005, len(families))
+    kept = np.arange(len(families)) % MODELS < validation
+    rows = np.concatenate([np.arange(len(families)), np.flatnonzero(kept)])
+    return Judged(
+        (true[:, None] + noise)[rows], np.clip(q, 0, 1)[rows], families[rows], np.arange(len(rows)) >= len(families)
+    )
+
+
+def hidden(seen: Judged) -> list[Bools]:
+    return [seen.families == f for f in np.unique(seen.families)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_where_a_sigmoid_is_the_truth_nothing_is_bent(seed: int) -> None:
+    seen = judged(seed=seed)
+    made = stack(seen, hidden(seen))
+    assert made.bend == ()
+    assert made.slope == pytest.approx(1.0, abs=0.15)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_where_weak_models_score_by_luck_of_form_the_law_bends(seed: int) -> None:
+    seen = judged(floor=0.12, seed=seed)
+    made = stack(seen, hidden(seen))
+    assert made.bend
+    assert made.saved > 0.1
+    assert made.bend[1] < -0.5, "level where models are weak"
+
+
+@pytest.mark.parametrize("validation", [0, 4])
+def test_a_hidden_family_has_no_say_in_its_own_nested_forecasts(validation: int) -> None:
+    seen = judged(floor=0.12, validation=validation)
+    own = seen.families == "f3"
+    other = replace(seen, q=np.where(own, np.clip(seen.q + 0.03, 0, 1), seen.q))
+    before, after = (stack(x, hidden(x)).nested for x in (seen, other))
+    np.testing.assert_array_equal(before[own], after[own])
+    assert not np.array_equal(before[~own], after[~own])
+
+
+def test_two_families_are_enough_for_a_forecast() -> None:
+    seen = judged()
+    few = np.isin(seen.families, ["f0", "f1"])
+    two = Judged(seen.log_odds[few], seen.q[few], seen.families[few], seen.validation[few])
+    assert np.isfinite(stack(two, hidden(two)).nested).all()
