@@ -126,8 +126,8 @@ def descents(table: Table, size: Size, evidence: Evidence, fold: Fold, a_pass: f
 
 def part_reduced(size: Size) -> None:
     """What fewer or coarser features cost `paper` in error, on the embedded study, and save in time."""
+    from benchcast.collect.features import reduce
     from benchcast.demo import open_embedded
-    from benchcast.features import reduce
     from benchcast.folds import make_folds
 
     study = open_embedded()

@@ -32,7 +32,7 @@ import loops
 from benchcast.backends.base import Settings
 from benchcast.backends.hf import HfBackend
 from benchcast.bounds import locate
-from benchcast.portions import Portion, score
+from benchcast.collect.portions import Portion, score
 
 SENTENCE = "The committee met on Tuesday, and after a long debate it chose the second of the three plans. "
 CHINESE = "委员会星期二开会，经过长时间的讨论，选择了三个方案中的第二个。"

@@ -30,9 +30,9 @@ from benchcast.methods import descent
 from benchcast.methods.descent import DescentSettings, descend
 from benchcast.methods.inputs import DEVICE_BLOCKS, measure, prepare_inputs
 from benchcast.methods.paper import paper
+from benchcast.methods.products import Rows
 from benchcast.methods.ridge import ridge
 from benchcast.methods.salience import salience
-from benchcast.products import Rows
 from clock import Size, Table, bandwidth, features_on, timed
 from plain import plain_loop
 from world import Generated, make_evidence, problems_of  # beside this file

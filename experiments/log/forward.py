@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchcast.backtest import read_known
 from benchcast.demo import open_embedded
-from benchcast.horizon import FORMS, HIDE, KINDS, miss
+from benchcast.forward.backtest import read_known
+from benchcast.forward.horizon import FORMS, HIDE, KINDS, miss
 
 
 def main() -> None:

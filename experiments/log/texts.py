@@ -12,14 +12,14 @@ import numpy as np
 from scipy.linalg import qr
 from scipy.optimize import nnls
 
-from benchcast.budgets import CHOSEN, RANDOM, SPREAD, Ground, cost, pick, prepare
 from benchcast.demo import open_embedded
 from benchcast.evidence import Evidence, Fold, TaskFit
 from benchcast.folds import make_folds
 from benchcast.methods import METHODS
 from benchcast.methods.pertext import text_losses
 from benchcast.records import Floats, Ints
-from benchcast.selecting import LEAST_ERROR, Aim, choose_texts, cut_fit
+from benchcast.selection.budgets import CHOSEN, RANDOM, SPREAD, Ground, cost, pick, prepare
+from benchcast.selection.choosing import LEAST_ERROR, Aim, choose_texts, cut_fit
 
 BUDGET = 50
 Choose = Callable[[Evidence, Fold, Sequence[Aim]], Ints]

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchcast.loss_rows import check_losses
 from benchcast.records import ModelInfo, Score, Task, Text, TextSet, TokenLosses
+from benchcast.storage.loss_rows import check_losses
 from benchcast.store import Study
 from zoo.data import validation
 from zoo.skills import SKILLS

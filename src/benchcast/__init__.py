@@ -20,7 +20,7 @@ _HOME = {
     "Fit": "benchcast.fits",
     "Forecast": "benchcast.fits",
     "compare": "benchcast.evaluate",
-    "compare_runs": "benchcast.runs",
+    "compare_runs": "benchcast.forward.runs",
     "regroup": "benchcast.align",
     "fit_law": "benchcast.law",
     "BenchcastError": "benchcast.errors",

@@ -10,8 +10,8 @@ import altair as alt
 import numpy as np
 
 from benchcast.errors import InputError
-from benchcast.extrapolate import Extrapolation, TaskAhead
-from benchcast.files import write_text, write_whole
+from benchcast.forward.extrapolate import Extrapolation, TaskAhead
+from benchcast.storage.files import write_text, write_whole
 
 # Okabe and Ito's colours, told apart by colour-blind readers, then lighter kin of them.
 COLOURS = [

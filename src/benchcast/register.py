@@ -21,9 +21,9 @@ import numpy as np
 import benchcast
 from benchcast.cells import need_file, null
 from benchcast.errors import InputError
-from benchcast.files import write_new
 from benchcast.fits import Fit, Forecast
 from benchcast.records import Score, Task, TokenLosses
+from benchcast.storage.files import write_new
 
 FORMAT = 1
 HASH = "sha256"

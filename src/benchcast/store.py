@@ -22,11 +22,11 @@ from benchcast.assemble import assemble
 from benchcast.cells import near
 from benchcast.errors import EvidenceError, InputError, StudyError
 from benchcast.evidence import Evidence
-from benchcast.files import file_name, locked, write_folder, write_text, write_whole
-from benchcast.loss_files import read_parquet, write_parquet
 from benchcast.records import Bools, Ints, ModelInfo, Score, Task, TextSet, TokenLosses
-from benchcast.settings import read_settings, settings_toml, tasks_toml
-from benchcast.tables import (
+from benchcast.storage.files import file_name, locked, write_folder, write_text, write_whole
+from benchcast.storage.loss_files import read_parquet, write_parquet
+from benchcast.storage.settings import read_settings, settings_toml, tasks_toml
+from benchcast.storage.tables import (
     MODEL_COLUMNS,
     SCORE_COLUMNS,
     as_csv,

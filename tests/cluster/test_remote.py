@@ -11,10 +11,10 @@ from typing import Any
 import fsspec
 import pytest
 
-from benchcast import remote
 from benchcast.errors import StudyError
 from benchcast.records import ModelInfo
-from benchcast.remote import Mirror, local_copy
+from benchcast.storage import remote
+from benchcast.storage.remote import Mirror, local_copy
 from benchcast.store import Study
 
 Tree = Callable[[Path], dict[str, str]]

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from benchcast.backends.base import DeviceFullError, Nats, SequenceError, in_halves
 from benchcast.backends.windows import batches, plan
 from benchcast.collect import Job, collect
+from benchcast.collect.portions import Made
+from benchcast.collect.shards import Ledger
 from benchcast.errors import InputError, StudyError
-from benchcast.portions import Made
 from benchcast.records import Text, TextSet
-from benchcast.shards import Ledger
 from benchcast.store import Study
 
 
@@ -177,7 +177,8 @@ KILLED = """
 import sys
 sys.path.insert(0, {here!r})
 from fake import FakeBackend
-from benchcast import collect, shards
+from benchcast import collect
+from benchcast.collect import shards
 from benchcast.store import Study
 shards.SHARD_SECONDS = 0.0
 collect.collect(Study.open({root!r}), FakeBackend(batch_size=1, pause=0.004), force={force})

@@ -171,7 +171,7 @@ def test_losses_of_another_version_of_the_texts_are_refused(study, world, tmp_pa
     first["text"] = first["text"][::-1]  # as long as before
     first.pop("answer_start")
     texts.write_text("\n".join([json.dumps(first), *lines[1:]]))
-    from benchcast.tables import read_texts
+    from benchcast.storage.tables import read_texts
 
     other = Study.create(tmp_path / "other", read_texts(texts))
     stored = study.losses_path(world.losses[0].model)

@@ -19,7 +19,7 @@ from benchcast.methods.activations import ACTIVATIONS
 from benchcast.methods.descent import DescentSettings, Problems, descend, head_weights
 from benchcast.methods.inputs import Inputs, prepare_inputs
 from benchcast.methods.paper import paper
-from benchcast.products import Rows, Stretch
+from benchcast.methods.products import Rows, Stretch
 
 N, D, M = 40, 5, 14
 LEVEL = np.random.default_rng(4).permutation(np.linspace(0.5, 1.5, M))  # of each model's losses

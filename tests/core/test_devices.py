@@ -20,7 +20,7 @@ from benchcast.methods.inputs import Inputs, Reread, measure
 from benchcast.methods.kmeans import cluster, nearest
 from benchcast.methods.nonnegative import fit_nonnegative
 from benchcast.methods.optimizers import update
-from benchcast.products import Rows, Stretch, Tiles, over_stretches
+from benchcast.methods.products import Rows, Stretch, Tiles, over_stretches
 
 
 @pytest.mark.parametrize(("n", "d", "q"), [(1, 1, 1), (31, 33, 2), (64, 32, 6), (300, 70, 12), (97, 2048, 40)])

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from benchcast.files import LONGEST_NAME, file_name, locked, sweep, write_folder, write_text, write_whole
 from benchcast.records import ModelInfo, Task, Text, TextSet, TokenLosses
+from benchcast.storage.files import LONGEST_NAME, file_name, locked, sweep, write_folder, write_text, write_whole
+from benchcast.storage.tables import MODEL_COLUMNS, as_csv, read_models, read_texts, texts_jsonl
 from benchcast.store import Study
-from benchcast.tables import MODEL_COLUMNS, as_csv, read_models, read_texts, texts_jsonl
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200)
 HOSTILE = ["..", ".", "../../etc/passwd", "/etc/passwd", ".hidden", "a/b", "a\\b", "a\0b", "x" * 300, "模型" * 150, " "]

@@ -193,9 +193,9 @@ def test_writers_at_the_same_time_lose_nothing(bare, world, tmp_path, tree):
 def test_a_writer_that_waits_too_long_for_the_lock_says_so(study, monkeypatch):
     from filelock import FileLock
 
-    from benchcast import files
     from benchcast.errors import StudyError
     from benchcast.records import ModelInfo
+    from benchcast.storage import files
 
     monkeypatch.setattr(files, "LOCK_SECONDS", 0.2)
     with (

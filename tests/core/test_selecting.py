@@ -11,11 +11,11 @@ from numpy.testing import assert_allclose
 
 from benchcast import load
 from benchcast.assemble import assemble
-from benchcast.budgets import CHOSEN, RANDOM, SPREAD, cost, pick, prepare
 from benchcast.folds import make_folds
 from benchcast.planted import Plan, plant
-from benchcast.selecting import Aim, aims, choose_texts, cut_fit, parts_of_texts
-from benchcast.smaller import choose, cut_losses, some_texts, write_smaller
+from benchcast.selection.budgets import CHOSEN, RANDOM, SPREAD, cost, pick, prepare
+from benchcast.selection.choosing import Aim, aims, choose_texts, cut_fit, parts_of_texts
+from benchcast.selection.smaller import choose, cut_losses, some_texts, write_smaller
 from benchcast.store import Study
 
 

@@ -17,8 +17,8 @@ from benchcast.evaluate import compare
 from benchcast.planted import Plan, plant
 from benchcast.records import ModelInfo, Score, TokenLosses
 from benchcast.status import inspect
+from benchcast.storage.tables import SCORE_COLUMNS, as_csv
 from benchcast.store import Study
-from benchcast.tables import SCORE_COLUMNS, as_csv
 
 
 def test_status_names_models_that_lack_scores_or_losses(study, world):

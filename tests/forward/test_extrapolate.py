@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchcast.chain import ahead, mixture_quantile
 from benchcast.evidence import HonestErrors, TaskFit
-from benchcast.horizon import FORMS, Drift, Points, distances, drift_of, fit_family, hide_largest, hide_latest
+from benchcast.forward.chain import ahead, mixture_quantile
+from benchcast.forward.horizon import FORMS, Drift, Points, distances, drift_of, fit_family, hide_largest, hide_latest
+from benchcast.forward.powerlaw import _slopes, _terms, fit_power_law
 from benchcast.intervals import interval
 from benchcast.law import SigmoidLaw
-from benchcast.powerlaw import _slopes, _terms, fit_power_law
 from benchcast.records import Task
 from benchcast.reproduce.ahead import World, coverage_of, plant_family, plant_world
 

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from benchcast.backtest import read_known
-from benchcast.horizon import Points
-from benchcast.reproduce.order import pair_rows
-from benchcast.runs import (
+from benchcast.forward.backtest import read_known
+from benchcast.forward.horizon import Points
+from benchcast.forward.runs import (
     Doubt,
     Run,
     _variance,
@@ -26,6 +25,7 @@ from benchcast.runs import (
     meetings,
     probability_above,
 )
+from benchcast.reproduce.order import pair_rows
 
 FORECASTS = arrays.arrays(np.float64, (2, 3), elements=st.floats(0, 1))
 VARIANCES = arrays.arrays(np.float64, (2, 3), elements=st.floats(1e-6, 0.1))
@@ -181,7 +181,7 @@ def test_runs_and_splits_do_not_go_together(runs_folder, cli):
 
 
 def test_what_was_said_is_held_against_scores(study):
-    from benchcast.runs import compare_runs
+    from benchcast.forward.runs import compare_runs
 
     rows = pair_rows(compare_runs(study, ["family0", "family1"], method="all-token"))
     assert {r["task"] for r in rows} == {"task0", "task1", "mean of tasks"}

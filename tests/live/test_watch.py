@@ -21,11 +21,11 @@ from rich.console import Console
 from small import TOKENIZER, small_model
 
 from benchcast.backends.base import Settings
-from benchcast.checkpoints import find_checkpoints, lacking, progress_of, step_of
 from benchcast.cli.watch import curve, draw_table
 from benchcast.errors import InputError, StudyError
 from benchcast.store import Study
 from benchcast.watch import Event, Run, Watch
+from benchcast.watch.checkpoints import find_checkpoints, lacking, progress_of, step_of
 
 
 def age(folder: Path) -> None:

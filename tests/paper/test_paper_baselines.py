@@ -19,8 +19,8 @@ from benchcast.paper.observational import baselines, observational
 from benchcast.paper.plan import estimate, gpus_for, write_plan
 from benchcast.paper.tables import TABLE_1
 from benchcast.records import ModelInfo, Score, Task, Text, TextSet
+from benchcast.storage.tables import read_models, read_scores
 from benchcast.store import Study
-from benchcast.tables import read_models, read_scores
 
 BENCHMARKS = Path(__file__).parents[2].parent / "shared" / "benchmarks"
 

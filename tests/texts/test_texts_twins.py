@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from benchcast.cli.twins import twins as command
 from benchcast.errors import EvidenceError, InputError
-from benchcast.loss_files import write_parquet
 from benchcast.records import Text, TextSet, TokenLosses
+from benchcast.storage.loss_files import write_parquet
 from benchcast.store import Study
 from benchcast.texts.mix import build_mixture
 from benchcast.texts.twins import MARK, check_twins, make_twins, with_options_moved

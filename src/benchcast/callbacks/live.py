@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from benchcast import hub
 from benchcast.backends.base import Vocabulary, checked
 from benchcast.backends.memory import MemoryBackend, bare
 from benchcast.backends.vocabulary import vocabulary_of
@@ -20,10 +19,10 @@ from benchcast.callbacks.untouched import untouched
 from benchcast.collect import Encoded, encode_texts
 from benchcast.errors import InputError
 from benchcast.facts import Facts
-from benchcast.fits import NO_BOS, Fit, Forecast
+from benchcast.fits import NO_BOS, Fit, Forecast, hub
 from benchcast.fitting import stored_fits
-from benchcast.loss_rows import check_losses
 from benchcast.records import ModelInfo, TextOutlines, TextSet, TokenLosses
+from benchcast.storage.loss_rows import check_losses
 from benchcast.store import Study
 
 Fits = str | Path | Study | Fit | Iterable[Fit] | Mapping[str, Fit]

@@ -16,7 +16,7 @@ class StudyPlace(click.ParamType):  # type: ignore[type-arg]
         """The folder to work in."""
         if context is None or context.resilient_parsing or "://" not in str(value):
             return Path(value)
-        from benchcast.remote import local_copy
+        from benchcast.storage.remote import local_copy
 
         return context.with_resource(local_copy(str(value)))
 

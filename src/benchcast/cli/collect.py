@@ -18,8 +18,8 @@ from benchcast.errors import BenchcastError, InputError
 if TYPE_CHECKING:
     from benchcast.backends.lists import ModelEntry
     from benchcast.collect import Collected, Report
+    from benchcast.collect.spread import Recipe
     from benchcast.executor import Executor
-    from benchcast.spread import Recipe
     from benchcast.store import Study
 
 DEVICE = click.option("--device", default="", help="cpu, cuda, cuda:1, … Default: cuda where there is one.")
@@ -146,7 +146,7 @@ def _collect_one(study: Study, entry: ModelEntry, wishes: Wishes) -> None:
 
 def _recipe(pool: Executor, entry: ModelEntry, *, gpus: float | None, device: str, batch_size: int) -> Recipe:
     """How workers open a model; GPUs as the list says, else the command, else the model's own settings."""
-    from benchcast.spread import Recipe
+    from benchcast.collect.spread import Recipe
 
     values = entry.settings.values()
     parallel = values.get("tensor_parallel_size", "1")
@@ -159,7 +159,7 @@ def _recipe(pool: Executor, entry: ModelEntry, *, gpus: float | None, device: st
 def _collect_on(
     pool: Executor, study: Study, entries: Sequence[ModelEntry], wishes: Wishes, *, gpus: float | None
 ) -> None:
-    from benchcast.spread import Order, collect_on
+    from benchcast.collect.spread import Order, collect_on
 
     size, device = wishes.batch_size, wishes.device
     recipes = [_recipe(pool, entry, gpus=gpus, device=device, batch_size=size) for entry in entries]
@@ -240,8 +240,8 @@ def features(
     from benchcast.backends import open_scorer
     from benchcast.backends.base import Settings
     from benchcast.backends.lists import ModelEntry
-    from benchcast.features import make_features
-    from benchcast.spread import states_away
+    from benchcast.collect.features import make_features
+    from benchcast.collect.spread import states_away
     from benchcast.store import Study
 
     opened = Study.open(study)

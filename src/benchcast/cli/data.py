@@ -107,7 +107,7 @@ def import_losses(study: Path, files: tuple[Path, ...], family: str, unit: str |
     """
     import numpy as np
 
-    from benchcast.loss_files import read_losses
+    from benchcast.storage.loss_files import read_losses
     from benchcast.store import Study
 
     opened = Study.open(study)
@@ -137,8 +137,8 @@ def import_models(study: Path, file: Path) -> None:
     \b
     benchcast import models study models.csv
     """
+    from benchcast.storage.tables import read_models
     from benchcast.store import Study
-    from benchcast.tables import read_models
 
     models = read_models(file)
     Study.open(study).add_models(models)
@@ -155,8 +155,8 @@ def import_features(study: Path, file: Path, name: str) -> None:
     \b
     benchcast import features study smollm2.npz
     """
+    from benchcast.storage.tables import read_features
     from benchcast.store import Study
-    from benchcast.tables import read_features
 
     opened = Study.open(study)
     values, edges = read_features(file, opened.texts)

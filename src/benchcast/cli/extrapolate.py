@@ -13,8 +13,8 @@ from benchcast.cli.forecast import JSON, TASKS
 from benchcast.cli.output import number, print_json, print_table, progress
 
 if TYPE_CHECKING:
-    from benchcast.backtest import HiddenModel
-    from benchcast.extrapolate import Extrapolation, Target
+    from benchcast.forward.backtest import HiddenModel
+    from benchcast.forward.extrapolate import Extrapolation, Target
 
 FIGURES = (".html", ".png", ".svg")
 
@@ -36,7 +36,7 @@ def extrapolate(
     benchcast extrapolate study --family oak-a --to params=150M,tokens=60M
     benchcast extrapolate study --family my-llm --to params=7B,tokens=2T --task mmlu --plot ahead.html
     """
-    from benchcast.extrapolate import extrapolate as run
+    from benchcast.forward.extrapolate import extrapolate as run
     from benchcast.store import Study
 
     if plot is not None and plot.suffix.lower() not in FIGURES:
@@ -61,8 +61,8 @@ def read_target(text: str) -> Target:
     """`params=7B,tokens=2T`, with flops= as well or instead."""
     from benchcast.cells import near
     from benchcast.errors import InputError
-    from benchcast.extrapolate import Target
-    from benchcast.tables import quantity
+    from benchcast.forward.extrapolate import Target
+    from benchcast.storage.tables import quantity
 
     known = ("params", "tokens", "flops")
     values: dict[str, float] = {}

@@ -51,8 +51,8 @@ def fit(study: Path, tasks: tuple[str, ...], method: str, split: str | None, dev
     benchcast fit study
     benchcast fit study --task mmlu --method paper --device cuda
     """
-    from benchcast.files import locked
     from benchcast.fitting import describe, fit_tasks
+    from benchcast.storage.files import locked
 
     opened = _open(study, device)
     weak: list[str] = []
@@ -275,7 +275,7 @@ def _from_study(study: Path, model: str, tasks: tuple[str, ...], *, restrict: bo
 def _from_files(folder: Path, file: Path) -> Made:
     from benchcast.errors import InputError
     from benchcast.fits import Fit
-    from benchcast.loss_files import read_losses
+    from benchcast.storage.loss_files import read_losses
 
     fit = Fit.from_pretrained(folder)
     if file.suffix == ".csv":

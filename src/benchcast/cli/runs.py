@@ -9,13 +9,13 @@ import click
 from benchcast.cli.output import number, print_json, print_table, progress
 
 if TYPE_CHECKING:
-    from benchcast.runs import Ranking, RunComparison
+    from benchcast.forward.runs import Ranking, RunComparison
     from benchcast.store import Study
 
 
 def show_runs(study: Study, runs: str, tasks: tuple[str, ...], method: str = "salience", *, as_json: bool) -> None:
     """Compare the named runs and print the result."""
-    from benchcast.runs import compare_runs
+    from benchcast.forward.runs import compare_runs
 
     names = [name.strip() for name in runs.split(",") if name.strip()]
     with progress("reading the study") as advance:

@@ -12,7 +12,7 @@ from benchcast.cli.forecast import JSON, TASKS
 from benchcast.cli.output import number, print_json, print_table, progress
 
 if TYPE_CHECKING:
-    from benchcast.smaller import Choice
+    from benchcast.selection.smaller import Choice
 
 
 @click.command()
@@ -44,7 +44,7 @@ def select(
     benchcast select study --budget 50 -o small
     benchcast select study --budget 20 --task mmlu -o texts.jsonl --figure budget.png
     """
-    from benchcast.smaller import choose
+    from benchcast.selection.smaller import choose
     from benchcast.store import Study
 
     _refuse(out, figure, check=check)
@@ -84,10 +84,10 @@ def _refuse(out: Path | None, figure: Path | None, *, check: bool) -> None:
 
 def _measure(choice: Choice, budget: int, advance: Any) -> dict[str, Any]:
     """What half the budget, the budget and twice as many texts cost, on families left out in turn, else by size."""
-    from benchcast.budgets import CHOSEN, cost, costs, prepare
     from benchcast.errors import EvidenceError
     from benchcast.folds import make_folds
     from benchcast.reproduce.outcome import plain
+    from benchcast.selection.budgets import CHOSEN, cost, costs, prepare
 
     evidence, infos = choice.ground.evidence, choice.study.infos(choice.ground.evidence.models)
     name, folds = make_folds(infos, "family" if len(set(evidence.families)) > 2 else None)
@@ -108,9 +108,9 @@ def _measure(choice: Choice, budget: int, advance: Any) -> dict[str, Any]:
 
 
 def _draw(costs: dict[str, Any], path: Path) -> None:
-    from benchcast.budgets import WAYS
     from benchcast.reproduce.curves import budget_figure
     from benchcast.reproduce.outcome import geometric_mean, write_figure
+    from benchcast.selection.budgets import WAYS
 
     rows = [r for r in costs["costs"] if r["mse"]]
     full = [{"split": costs["split"], "mse": geometric_mean([*costs["full"].values()])}] if rows else []
@@ -120,9 +120,9 @@ def _draw(costs: dict[str, Any], path: Path) -> None:
 
 def _write(choice: Choice, out: Path) -> str:
     """Texts as JSONL, or a smaller study; returns what to run next."""
-    from benchcast.files import write_text
-    from benchcast.smaller import some_texts, write_smaller
-    from benchcast.tables import texts_jsonl
+    from benchcast.selection.smaller import some_texts, write_smaller
+    from benchcast.storage.files import write_text
+    from benchcast.storage.tables import texts_jsonl
 
     if out.suffix == ".jsonl":
         write_text(out, texts_jsonl(some_texts(choice.study.texts, choice.wanted)))
@@ -134,7 +134,7 @@ def _write(choice: Choice, out: Path) -> str:
 
 
 def _print(found: dict[str, Any], written: str) -> None:
-    from benchcast.budgets import WAYS
+    from benchcast.selection.budgets import WAYS
 
     rows = []
     for texts in dict.fromkeys(r["texts"] for r in found.get("costs", [])):

@@ -49,8 +49,8 @@ def twins(study: Path, twins: Path, count: int, paraphrases: Path | None, as_jso
 
 
 def _make(study: Study, folder: Path, count: int, paraphrases: Path | None) -> None:
+    from benchcast.storage.tables import read_texts
     from benchcast.store import Study
-    from benchcast.tables import read_texts
     from benchcast.texts.twins import make_twins
 
     said = read_texts(paraphrases).texts if paraphrases else ()

@@ -79,7 +79,7 @@ def watch(
 
 
 def _follow(watched: Watch, screen: Any, *, once: bool, interval: float) -> None:
-    from benchcast.checkpoints import SETTLED
+    from benchcast.watch.checkpoints import SETTLED
 
     looked_again = False
     while True:

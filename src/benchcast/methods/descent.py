@@ -21,8 +21,8 @@ from benchcast.law import Laws, fit_laws, sigmoid
 from benchcast.methods.activations import ACTIVATIONS
 from benchcast.methods.inputs import Inputs
 from benchcast.methods.optimizers import Head, update
+from benchcast.methods.products import Block, Stretch, over_stretches
 from benchcast.methods.replay import Shot, State, repeat
-from benchcast.products import Block, Stretch, over_stretches
 
 LAW_STEPS = 12  # Levenberg–Marquardt steps between two steps of the head; the law moves little
 Kept = tuple[Array, Array | None]  # of a stretch, for the way back: the activation's slope, and the hidden layer

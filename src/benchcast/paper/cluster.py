@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 
+from benchcast.collect.portions import PORTION_BYTES
 from benchcast.errors import InputError
 from benchcast.executor.jobs import Job
 from benchcast.executor.schedule import Schedule
 from benchcast.paper import plan
-from benchcast.portions import PORTION_BYTES
 from benchcast.records import ModelInfo
 from benchcast.texts.mix import PAPER_MIX
 

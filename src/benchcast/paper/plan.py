@@ -13,12 +13,12 @@ from pathlib import Path
 
 from benchcast.cells import near
 from benchcast.errors import InputError
-from benchcast.files import write_text
 from benchcast.paper.models import SCORER, hub_ids, paper_models, paper_scores
 from benchcast.paper.standins import write_stand_ins
 from benchcast.records import ModelInfo, TextSet
+from benchcast.storage.files import write_text
+from benchcast.storage.tables import MODEL_COLUMNS, SCORE_COLUMNS, as_csv
 from benchcast.store import Study
-from benchcast.tables import MODEL_COLUMNS, SCORE_COLUMNS, as_csv
 from benchcast.texts.mix import PAPER_MIX, build_mixture
 
 BACKENDS = ("vllm", "lmdeploy", "hf")  # those that load a model themselves

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.files import write_folder
 from benchcast.paper.models import hub_ids
 from benchcast.paper.tables import scores
+from benchcast.storage.files import write_folder
 
 WIDTH = 64
 CONTEXT = 8192

@@ -9,7 +9,6 @@ from typing import Any
 import benchcast
 from benchcast.evaluate import Comparison
 from benchcast.explain import Explanation
-from benchcast.files import write_text
 from benchcast.plots import COLOURS
 from benchcast.records import Floats
 from benchcast.report.data import comparison_data, rounded, show_models
@@ -20,6 +19,7 @@ from benchcast.report.provenance import provenance
 from benchcast.report.sources import effect_of_sources
 from benchcast.report.steps import convergence
 from benchcast.report.verdicts import gain_over, headline, judge
+from benchcast.storage.files import write_text
 from benchcast.store import Study
 
 STEPS = 5  # that `on_step` hears of

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.backtest import HiddenModel, backtest, read_known
-from benchcast.chain import ahead
 from benchcast.evidence import HonestErrors, TaskFit
-from benchcast.horizon import KINDS, Points, drift_of, fit_family
+from benchcast.forward.backtest import HiddenModel, backtest, read_known
+from benchcast.forward.chain import ahead
+from benchcast.forward.horizon import KINDS, Points, drift_of, fit_family
 from benchcast.law import SigmoidLaw
 from benchcast.plots import COLOURS
 from benchcast.records import Floats, Task

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from benchcast.demo import open_embedded
-from benchcast.files import write_text
 from benchcast.paper.tables import TABLE_1
 from benchcast.reproduce.ablation import ablation
 from benchcast.reproduce.against import AGAINST_PAPER, paper_gain
@@ -35,6 +34,7 @@ from benchcast.reproduce.select import select
 from benchcast.reproduce.series import fig5
 from benchcast.reproduce.table import table1
 from benchcast.reproduce.weights import fig9
+from benchcast.storage.files import write_text
 
 Work = Callable[[Desk], Outcome]
 PARTS: tuple[tuple[str, str, Work], ...] = (

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.backtest import read_known
 from benchcast.errors import EvidenceError
+from benchcast.forward.backtest import read_known
+from benchcast.forward.runs import MEAN, RunComparison, find_run, rank_runs
 from benchcast.reproduce.desk import Desk
 from benchcast.reproduce.outcome import Outcome, Table, cell, grouped
-from benchcast.runs import MEAN, RunComparison, find_run, rank_runs
 
 BINS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
 

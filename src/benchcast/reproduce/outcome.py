@@ -13,8 +13,8 @@ import numpy as np
 
 from benchcast.cells import null, number
 from benchcast.evaluate import geometric_mean as geometric_mean
-from benchcast.files import write_text, write_whole
 from benchcast.reproduce.png import shrink
+from benchcast.storage.files import write_text, write_whole
 
 Figure = dict[str, Any]  # a Vega-Lite specification
 cell = number  # a cell of a table is a number or a dash

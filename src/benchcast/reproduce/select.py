@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.budgets import CHOSEN, WAYS, Cost, Ground, cost, costs, prepare
 from benchcast.errors import EvidenceError
 from benchcast.folds import make_folds
 from benchcast.reproduce.curves import budget_figure
 from benchcast.reproduce.desk import Desk
 from benchcast.reproduce.outcome import Outcome, Table, cell, geometric_mean
+from benchcast.selection.budgets import CHOSEN, WAYS, Cost, Ground, cost, costs, prepare
 
 BUDGETS = (10, 25, 50, 100, 200)
 

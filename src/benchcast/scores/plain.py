@@ -16,7 +16,7 @@ from benchcast.cells import read_csv
 from benchcast.errors import InputError
 from benchcast.records import Score, Task
 from benchcast.scores.reading import FRACTION, PERCENT, Reading, fraction
-from benchcast.tables import read_scores
+from benchcast.storage.tables import read_scores
 
 UNITS = {"fraction": FRACTION, "percent": PERCENT}
 MODEL = ("model", "Model", "model_name", "fullname", "Model/adapter", "name")

@@ -8,7 +8,7 @@ from typing import Any
 from benchcast.cells import near, need_file
 from benchcast.errors import InputError
 from benchcast.records import Text, TextSet
-from benchcast.tables import read_texts
+from benchcast.storage.tables import read_texts
 from benchcast.texts.layouts import read_utf8
 
 

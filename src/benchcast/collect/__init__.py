@@ -21,12 +21,12 @@ import benchcast
 from benchcast.backends.agreement import Agreement, compare, pick
 from benchcast.backends.base import Backend, Nats
 from benchcast.bounds import Tokenizer, locate
+from benchcast.collect.portions import Made, Portion, ask, cut, score
+from benchcast.collect.shards import Ledger, alone, tidy
 from benchcast.errors import InputError
-from benchcast.files import file_name
-from benchcast.loss_rows import check_losses
-from benchcast.portions import Made, Portion, ask, cut, score
 from benchcast.records import Ints, TextSet, TokenLosses
-from benchcast.shards import Ledger, alone, tidy
+from benchcast.storage.files import file_name
+from benchcast.storage.loss_rows import check_losses
 from benchcast.store import Study
 
 Report = Callable[[int, int], None]  # texts and tokens just done

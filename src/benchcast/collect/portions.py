@@ -16,9 +16,9 @@ import numpy as np
 
 from benchcast.backends.base import Backend, Nats, SequenceError, checked, in_halves
 from benchcast.backends.windows import Window, batches, plan
+from benchcast.collect.shards import Rows
 from benchcast.errors import InputError
 from benchcast.records import TextSet
-from benchcast.shards import Rows
 
 PORTION_BYTES = 1 << 16  # of texts; several batches on a CPU, one or two on a GPU
 

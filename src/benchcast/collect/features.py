@@ -16,11 +16,11 @@ import numpy.typing as npt
 from benchcast.backends.base import Backend, in_halves
 from benchcast.backends.windows import Window
 from benchcast.collect import Encoded, Report, encode_texts, portions
+from benchcast.collect.portions import Made, Part, Portion, walk
+from benchcast.collect.shards import Ledger, alone
 from benchcast.errors import InputError
-from benchcast.files import file_name
-from benchcast.portions import Made, Part, Portion, walk
 from benchcast.records import Floats
-from benchcast.shards import Ledger, alone
+from benchcast.storage.files import file_name
 from benchcast.store import Study
 
 Rows = npt.NDArray[np.floating]

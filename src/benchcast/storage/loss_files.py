@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 from benchcast.cells import need_file, read_csv
 from benchcast.errors import InputError
-from benchcast.loss_rows import check_losses, lay_out
 from benchcast.records import Ints, TextSet, TokenLosses
+from benchcast.storage.loss_rows import check_losses, lay_out
 
 UNITS = ("bits-per-byte", "nats")
 ABOUT = (

@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from benchcast.align import align_models
 from benchcast.cells import near
-from benchcast.chain import ahead
 from benchcast.errors import EvidenceError, InputError
 from benchcast.evidence import Evidence, Fold, TaskFit
 from benchcast.facts import Facts
 from benchcast.fitting import without_weak_tasks
 from benchcast.folds import family_names
-from benchcast.horizon import FEWEST, FORMS, HIDE, FamilyLaw, Points, drift_of, fit_family
+from benchcast.forward.chain import ahead
+from benchcast.forward.horizon import FEWEST, FORMS, HIDE, FamilyLaw, Points, drift_of, fit_family
 from benchcast.methods import METHODS
 from benchcast.records import Bools, Floats
 from benchcast.store import Study

@@ -16,7 +16,15 @@ from typing import Any
 
 from benchcast.backends import open_backend
 from benchcast.backends.base import Settings
-from benchcast.checkpoints import (
+from benchcast.collect import Report, collect
+from benchcast.errors import BenchcastError, InputError, StudyError
+from benchcast.facts import Facts
+from benchcast.fits import NO_BOS, Fit, Forecast
+from benchcast.fitting import stored_fits
+from benchcast.records import ModelInfo
+from benchcast.storage.loss_files import read_growing
+from benchcast.store import Study
+from benchcast.watch.checkpoints import (
     Progress,
     find_checkpoints,
     has_tokenizer,
@@ -25,14 +33,6 @@ from benchcast.checkpoints import (
     signature,
     step_of,
 )
-from benchcast.collect import Report, collect
-from benchcast.errors import BenchcastError, InputError, StudyError
-from benchcast.facts import Facts
-from benchcast.fits import NO_BOS, Fit, Forecast
-from benchcast.fitting import stored_fits
-from benchcast.loss_files import read_growing
-from benchcast.records import ModelInfo
-from benchcast.store import Study
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,13 @@ from typing import Any
 from benchcast.backends import open_backend, open_scorer
 from benchcast.backends.base import Settings
 from benchcast.collect import Collected, Job, Report, begin, portions, store
+from benchcast.collect.features import Away, Scorer, states
+from benchcast.collect.portions import Made, Part, Portion, score
+from benchcast.collect.shards import Ledger, alone
 from benchcast.errors import BenchcastError, InputError
 from benchcast.executor import Executor
 from benchcast.executor import Job as Task
-from benchcast.features import Away, Scorer, states
-from benchcast.portions import Made, Part, Portion, score
 from benchcast.records import ModelInfo
-from benchcast.shards import Ledger, alone
 from benchcast.store import Study
 
 OnDone = Callable[[str, Collected | None], None]  # a model, and what was done; None: it was there already

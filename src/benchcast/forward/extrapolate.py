@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchcast.backtest import HiddenModel, backtest, family_laws, read_known, silent
 from benchcast.cells import near
-from benchcast.chain import Ahead, ahead
 from benchcast.errors import EvidenceError, InputError
-from benchcast.horizon import FEWEST, FEWEST_VALUES, FORMS, KINDS, Drift, Points, drift_of, hide_largest
+from benchcast.forward.backtest import HiddenModel, backtest, family_laws, read_known, silent
+from benchcast.forward.chain import Ahead, ahead
+from benchcast.forward.horizon import FEWEST, FEWEST_VALUES, FORMS, KINDS, Drift, Points, drift_of, hide_largest
 from benchcast.records import Floats
 from benchcast.store import Study
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from benchcast.budgets import Ground, prepare
 from benchcast.errors import InputError
-from benchcast.files import locked, write_folder
 from benchcast.fits import Fit
 from benchcast.fitting import as_fits, training_fold, without_weak_tasks
 from benchcast.records import Bools, Ints, TextSet, TokenLosses
-from benchcast.selecting import choose_texts, cut_fit
+from benchcast.selection.budgets import Ground, prepare
+from benchcast.selection.choosing import choose_texts, cut_fit
+from benchcast.storage.files import locked, write_folder
 from benchcast.store import Study
 
 

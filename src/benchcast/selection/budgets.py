@@ -18,7 +18,7 @@ from benchcast.evaluate import Held, geometric_mean, hold, measure
 from benchcast.evidence import Evidence, Fold, TaskFit
 from benchcast.methods import METHODS
 from benchcast.records import Ints
-from benchcast.selecting import Aim, aims, choose_texts, cut_fit
+from benchcast.selection.choosing import Aim, aims, choose_texts, cut_fit
 
 METHOD = "salience"
 CHOSEN, RANDOM, SPREAD = "chosen", "at random", "at random from each source"

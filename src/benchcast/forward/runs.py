@@ -18,13 +18,13 @@ import numpy.typing as npt
 from scipy.optimize import nnls
 from scipy.stats import t as student
 
-from benchcast.backtest import Known, read_known, silent
 from benchcast.cells import near
 from benchcast.errors import EvidenceError, InputError
 from benchcast.evidence import TaskFit
 from benchcast.fitting import FEWEST_MODELS
 from benchcast.folds import inner_folds
-from benchcast.horizon import Points
+from benchcast.forward.backtest import Known, read_known, silent
+from benchcast.forward.horizon import Points
 from benchcast.intervals import spread_of
 from benchcast.records import Bools, Floats, Ints
 from benchcast.store import Study

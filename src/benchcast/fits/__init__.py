@@ -18,17 +18,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchcast import hub
 from benchcast.align import align_models
-from benchcast.card import fit_card
 from benchcast.cells import null
 from benchcast.errors import InputError, StudyError
 from benchcast.evidence import HonestErrors, TaskFit
 from benchcast.facts import Facts
-from benchcast.files import write_folder
+from benchcast.fits import hub
+from benchcast.fits.card import fit_card
 from benchcast.intervals import distance, interval, nearness_to_chance
 from benchcast.law import SigmoidLaw
 from benchcast.records import Bools, Ints, ModelInfo, Task, Text, TextOutlines, TextSet, TokenLosses
+from benchcast.storage.files import write_folder
 
 FORMAT = 1
 NO_BOS = (

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchcast.powerlaw import PowerLaw, fit_power_law
+from benchcast.forward.powerlaw import PowerLaw, fit_power_law
 from benchcast.records import Bools, Floats
 
 FORMS = ("params and tokens", "compute")

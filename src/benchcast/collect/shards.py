@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.errors import StudyError
-from benchcast.files import write_text, write_whole
+from benchcast.storage.files import write_text, write_whole
 
 Rows = npt.NDArray[Any]
 MARK = "settings.json"

@@ -12,7 +12,7 @@ from scipy.special import ndtr
 from scipy.stats import t as student
 
 from benchcast.evidence import TaskFit
-from benchcast.horizon import Drift, FamilyLaw, Points
+from benchcast.forward.horizon import Drift, FamilyLaw, Points
 from benchcast.intervals import LEVEL, distance, spread_of
 from benchcast.records import Floats
 
