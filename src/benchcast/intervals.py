@@ -63,9 +63,13 @@ def honest_coverage(honest: HonestErrors) -> float:
 def interval(fit: TaskFit, capability: npt.ArrayLike, accuracy: npt.ArrayLike) -> tuple[Floats, Floats]:
     """Low and high end for forecasts; they widen with the distance from the training models, and near chance."""
     a = np.asarray(accuracy, np.float64)
-    wider = (1 + distance(fit, capability)) * (1 + WIDER_AT_CHANCE * nearness_to_chance(fit, a))
-    half = spread_of(fit.honest).half_width * wider
+    half = spread_of(fit.honest).half_width * widening(fit, capability, a)
     return np.clip(a - half, 0, 1), np.clip(a + half, 0, 1)
+
+
+def widening(fit: TaskFit, capability: npt.ArrayLike, accuracy: npt.ArrayLike) -> Floats:
+    """How many times wider than in the midst of the training models."""
+    return (1 + distance(fit, capability)) * (1 + WIDER_AT_CHANCE * nearness_to_chance(fit, accuracy))
 
 
 def distance(fit: TaskFit, capability: npt.ArrayLike) -> Floats:

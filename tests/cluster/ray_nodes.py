@@ -42,7 +42,7 @@ class Nodes:
 
     def drive(self, function: str, count: int, folder: Path) -> Any:
         """Run jobs of work.py; what came of them."""
-        return json.loads(self.start_driving(function, count, folder).communicate(timeout=200)[0].splitlines()[-1])
+        return json.loads(self.start_driving(function, count, folder).communicate(timeout=500)[0].splitlines()[-1])
 
     def start_driving(self, function: str, count: int, folder: Path) -> subprocess.Popen[str]:
         """The same without waiting."""
@@ -67,7 +67,7 @@ class Started:
 
     def wait_for(self) -> subprocess.CompletedProcess[str]:
         """What it said, once it is through."""
-        out, err = self.process.communicate(timeout=200)
+        out, err = self.process.communicate(timeout=500)
         return subprocess.CompletedProcess([], self.process.returncode, out, err)
 
 

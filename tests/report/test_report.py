@@ -20,7 +20,7 @@ from benchcast.report import report_data, write_report
 from benchcast.report.data import rounded, show_models
 from benchcast.report.heat import STEPS, choose_texts, heat_data
 from benchcast.report.page import embed
-from benchcast.report.sources import counts, draw_sets, effect_of_sources
+from benchcast.report.sources import effect_of_sources
 from benchcast.store import Study
 
 
@@ -116,18 +116,6 @@ def test_all_sources_together_give_the_error_of_the_comparison(opened, found):
     for r in whole:
         for mse, task in zip(r["mse"], found.tasks, strict=True):
             assert mse == pytest.approx(found.measures(task, r["method"])["mse"], rel=1e-3)
-
-
-def test_many_sources_are_sampled_not_listed():
-    """57 subjects have more sets than could ever be listed."""
-    names = [f"s{i}" for i in range(57)]
-    assert counts(57) == [1, 9, 17, 25, 33, 41, 49, 57]
-    assert counts(3) == [1, 2, 3]
-    drawn = draw_sets(names, 28, seed=0)
-    assert len(drawn) == len(set(drawn)) == 4
-    assert all(len(set(one)) == 28 for one in drawn)
-    assert draw_sets(names, 28, seed=0) == drawn
-    assert draw_sets(names, 57, seed=0) == [tuple(names)]
 
 
 def test_one_source_has_no_effect_to_show(tmp_path):

@@ -18,7 +18,7 @@ from benchcast.planted import World
 from benchcast.reproduce.convergence import fig6
 from benchcast.reproduce.decisions import by_compute, decide, find_pairs
 from benchcast.reproduce.desk import Desk, held_out_errors, pick_runs, restrict
-from benchcast.reproduce.diversity import ALL_TASKS, fig8, source_errors, subsets
+from benchcast.reproduce.diversity import ALL_TASKS, fig8, numbers_of_sources, source_errors, subsets
 from benchcast.reproduce.doubt import coverages, family_draws, gains
 from benchcast.reproduce.laws import fig4, fig7
 from benchcast.reproduce.learning import family_folds, model_folds, point
@@ -157,6 +157,18 @@ def test_subsets_are_distinct_and_of_the_wanted_size() -> None:
     assert len(set(drawn)) == 7
     assert all(len(set(s)) == 3 for s in drawn)
     assert subsets("abc", 3, 7, seed=0) == [("a", "b", "c")]
+
+
+def test_many_sources_are_sampled_not_listed() -> None:
+    """57 subjects have more sets than could ever be listed."""
+    subjects = [f"subject{i:02}" for i in range(57)]
+    assert numbers_of_sources(57) == [1, 9, 17, 25, 33, 41, 49, 57]
+    assert numbers_of_sources(3) == [1, 2, 3]
+    drawn = subsets(subjects, 28, 4, seed=0)
+    assert len(drawn) == len(set(drawn)) == 4
+    assert all(len(set(one)) == 28 for one in drawn)
+    assert drawn == subsets(subjects, 28, 4, seed=0)
+    assert subsets(subjects, 57, 4, seed=0) == [tuple(subjects)]
 
 
 def test_mean_of_figure_8_is_over_its_subsets(desk: Desk) -> None:

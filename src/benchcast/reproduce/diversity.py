@@ -17,14 +17,26 @@ from benchcast.reproduce.desk import Desk, held_out_errors, need_features, restr
 from benchcast.reproduce.outcome import Outcome, Table, cell, geometric_mean, grouped
 
 DRAWS = {"paper": 2, "salience": 3}  # sets of sources tried per number of them; each is a fit of all tasks
+LISTED = 10_000  # sets that are listed before some are drawn
+MOST_NUMBERS = 8  # of sources
 ALL_TASKS = "geometric mean of tasks"
 
 
 def subsets(sources: Sequence[str], size: int, most: int, seed: int) -> list[tuple[str, ...]]:
     """At most so many sets of so many sources, drawn without replacement."""
-    every = list(combinations(sources, size))
     rng = np.random.default_rng([seed, size])
-    return [every[i] for i in sorted(rng.permutation(len(every))[:most])]
+    if math.comb(len(sources), size) <= LISTED:
+        every = list(combinations(sources, size))
+        return [every[i] for i in sorted(rng.permutation(len(every))[:most])]
+    drawn: set[tuple[int, ...]] = set()
+    while len(drawn) < most:  # of so many sets, two are seldom the same
+        drawn.add(tuple(sorted(rng.choice(len(sources), size, replace=False).tolist())))
+    return [tuple(sources[i] for i in numbers) for numbers in sorted(drawn)]
+
+
+def numbers_of_sources(count: int) -> list[int]:
+    """How many sources to take: every number from one to all, or a few of them."""
+    return sorted({round(float(x)) for x in np.linspace(1, count, min(count, MOST_NUMBERS))})
 
 
 def fig8(desk: Desk, methods: Sequence[str] = ("paper", "salience"), draws: int | None = None) -> Outcome:
@@ -42,7 +54,7 @@ def fig8(desk: Desk, methods: Sequence[str] = ("paper", "salience"), draws: int 
         raise EvidenceError("fig8 needs test models; mark some in models.csv, or give families three sizes")
     rows = []
     for method in methods:
-        for size in range(1, len(sources) + 1):
+        for size in numbers_of_sources(len(sources)):
             for chosen in subsets(sources, size, draws or DRAWS.get(method, 3), desk.study.seed):
                 desk.tell(f"{method}, {size} of {len(sources)} sources")
                 rows += source_errors(desk, method, chosen)
@@ -51,7 +63,7 @@ def fig8(desk: Desk, methods: Sequence[str] = ("paper", "salience"), draws: int 
     figure = count_figure(
         [r for r in rows if r["mse"] > 0], [ALL_TASKS, *tasks], by="task", count="sources", title="sources of texts"
     )
-    return Outcome("fig8", numbers, (_table(rows, methods, len(sources)),), {"": figure})
+    return Outcome("fig8", numbers, (_table(rows, methods),), {"": figure})
 
 
 def source_errors(desk: Desk, method: str, chosen: Sequence[str]) -> list[dict[str, Any]]:
@@ -94,7 +106,7 @@ def _mean(values: Sequence[float]) -> float:
     return float(np.mean(values)) if values else math.nan
 
 
-def _table(rows: Sequence[dict[str, Any]], methods: Sequence[str], most: int) -> Table:
+def _table(rows: Sequence[dict[str, Any]], methods: Sequence[str]) -> Table:
     found = {(m["method"], m["task"], m["sources"]): m for m in means(rows)}
     tasks = list(dict.fromkeys(r["task"] for r in rows))
     lines = tuple(
@@ -104,6 +116,6 @@ def _table(rows: Sequence[dict[str, Any]], methods: Sequence[str], most: int) ->
             *(cell(found[method, task, size]["mse"]) for task in tasks),
         )
         for method in methods
-        for size in range(1, most + 1)
+        for size in sorted({r["sources"] for r in rows})
     )
     return Table(("test MSE, mean of subsets", "subsets", *tasks), lines, "texts of some sources only")
