@@ -26,7 +26,7 @@ from benchcast.collect.shards import Ledger, alone, tidy
 from benchcast.errors import InputError
 from benchcast.records import Ints, TextSet, TokenLosses
 from benchcast.storage.files import file_name
-from benchcast.storage.loss_rows import check_losses
+from benchcast.storage.loss_rows import Rows, lay_out
 from benchcast.store import Study
 
 Report = Callable[[int, int], None]  # texts and tokens just done
@@ -237,7 +237,8 @@ def _losses(job: Job, done: dict[int, Nats], made: Made, agreement: Agreement | 
     texts, kept = job.study.texts, [i for i in range(len(job.study.texts)) if i not in job.encoded.refused]
     nats, bounds = [done[i].astype(np.float64) for i in kept], [job.encoded.bounds[i] for i in kept]
     where = f"collected from {job.backend.name}"
-    return check_losses(where, job.model, [texts.texts[i].id for i in kept], bounds, nats, texts, about)
+    rows = Rows.of(where, job.model, [texts.texts[i].id for i in kept], bounds, nats)
+    return lay_out(rows, texts, about)
 
 
 def _agreement(job: Job, reference: Backend) -> Agreement:

@@ -83,12 +83,47 @@ def penalties(basis: Basis, z: Floats, task: Task, sources: Sequence[str], forms
 def salience(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Non-negative weights and a law, per fold and task."""
     basis, sums = build_basis(keep_on_device(evidence))
-    return [[_fit(evidence, fold, t, basis, sums) for t in range(len(evidence.tasks))] for fold in folds]
+    problems = [[_Problem.of(evidence, fold, t) for t in range(len(evidence.tasks))] for fold in folds]
+    return [[_fit(problem, basis, sums) for problem in row] for row in problems]
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """One task of one fold: the models to learn from, what they scored, and who of them is hidden in turn."""
+
+    evidence: Evidence
+    task: Task
+    observed: Floats  # M, NaN where unknown
+    known: Bools  # M: seen and scored
+    families: list[Bools]  # M each
+    validation: Bools  # M
+
+    @classmethod
+    def of(cls, evidence: Evidence, fold: Fold, t: int) -> _Problem:
+        observed = evidence.accuracy[t]
+        known = fold.seen & np.isfinite(observed)
+        families = inner_folds(evidence.families, known)
+        return cls(evidence, evidence.tasks[t], observed, known, families, known & fold.validation)
+
+    @property
+    def hidden(self) -> list[Bools]:
+        """Sets of models that candidates are judged on: each family, and the validation models where there are any."""
+        return [*self.families, *([self.validation] if self.validation.any() else [])]
+
+    @property
+    def q(self) -> Floats:
+        """Scores above chance, 0 to 1; 0 for models that are not known."""
+        chance = self.task.chance
+        return np.clip((np.where(self.known, self.observed, chance) - chance) / (1 - chance), 0.0, 1.0)
+
+    def accuracy(self, log_odds: Floats) -> Floats:
+        """Log-odds of a score above chance as a score."""
+        return np.asarray(self.task.chance + (1 - self.task.chance) * sigmoid(log_odds))
 
 
 @dataclass(frozen=True, slots=True)
 class _Fitted:
-    """The candidates of one view, fitted on all seen models and on all but each hidden set of them."""
+    """The candidates of one view, fitted on all known models and on all but each hidden set of them."""
 
     forms: list[Candidate]
     mix: Floats  # K × C
@@ -96,33 +131,28 @@ class _Fitted:
     log_odds: Floats  # M × (1 + hidden sets) × C
 
 
-def _fit(evidence: Evidence, fold: Fold, t: int, basis: Basis, sums: dict[str, Floats]) -> TaskFit:
-    task, observed = evidence.tasks[t], evidence.accuracy[t]
-    known = fold.seen & np.isfinite(observed)
-    q = np.clip((np.where(known, observed, task.chance) - task.chance) / (1 - task.chance), 0.0, 1.0)
-    families = inner_folds(evidence.families, known)
-    validation = known & fold.validation
-    hidden = [*families, *([validation] if validation.any() else [])]
-    fitted = [_fit_view(evidence, task, basis, v, sums[v], q, known, hidden) for v in VIEWS]
+def _fit(problem: _Problem, basis: Basis, sums: dict[str, Floats]) -> TaskFit:
+    evidence, known, hidden = problem.evidence, problem.known, problem.hidden
+    fitted = [_fit_view(problem, basis, view, sums[view]) for view in VIEWS]
     log_odds = np.concatenate([f.log_odds for f in fitted], axis=2)
     order = np.concatenate([np.flatnonzero(h) for h in hidden])
     unseen = np.concatenate([log_odds[h, i] for i, h in enumerate(hidden, start=1)])
-    left_out = np.arange(len(order)) < sum(h.sum() for h in families)
-    judged = Judged(unseen, q[order], evidence.families[order], ~left_out)
-    averaged = stack(judged, [h[order] for h in families])
+    left_out = np.arange(len(order)) < sum(h.sum() for h in problem.families)
+    judged = Judged(unseen, problem.q[order], evidence.families[order], ~left_out)
+    averaged = stack(judged, [h[order] for h in problem.families])
     parts = np.split(averaged.share, np.cumsum([len(f.forms) for f in fitted])[:-1])
     weights = np.stack([basis.weights(f.mix @ part) for f, part in zip(fitted, parts, strict=True)])
     offset = averaged.offset + averaged.slope * sum(float(f.offset @ p) for f, p in zip(fitted, parts, strict=True))
     capability = weighted_loss(evidence.nats, VIEWS, weights) / evidence.characters
-    errors = task.chance + (1 - task.chance) * sigmoid(averaged.nested[left_out]) - observed[order[left_out]]
+    errors = problem.accuracy(averaged.nested[left_out]) - problem.observed[order[left_out]]
     names = [form.name for f in fitted for form in f.forms]
     return TaskFit(
-        task=task,
+        task=problem.task,
         method="salience",
         reads=VIEWS,
         weights=weights,
         unit=evidence.characters,
-        law=SigmoidLaw(-averaged.slope, offset, task.chance, bend=averaged.bend),
+        law=SigmoidLaw(-averaged.slope, offset, problem.task.chance, bend=averaged.bend),
         honest=HonestErrors(errors, judged.families[left_out], "training families left out in turn"),
         range=(float(capability[known].min()), float(capability[known].max())),
         notes={
@@ -132,20 +162,19 @@ def _fit(evidence: Evidence, fold: Fold, t: int, basis: Basis, sums: dict[str, F
     )
 
 
-def _fit_view(
-    evidence: Evidence, task: Task, basis: Basis, view: str, x: Floats, q: Floats, known: Bools, hidden: Sequence[Bools]
-) -> _Fitted:
+def _fit_view(problem: _Problem, basis: Basis, view: str, x: Floats) -> _Fitted:
     """All candidates of one view on all sets of models, in one go."""
+    evidence, task, known = problem.evidence, problem.task, problem.known
     forms = candidates(basis, task, evidence.tokens.sources, view)
     centre, scale = x[known].mean(axis=0), np.sqrt(np.maximum(basis.size, 1))  # so that tokens are penalised alike
     z = (x - centre) / scale
     penalty = penalties(basis, z[known], task, evidence.tokens.sources, forms)
-    learn = [known, *(known & ~h for h in hidden)]
+    learn = [known, *(known & ~h for h in problem.hidden)]
     omega = np.zeros((len(learn), len(z)))
     for weight, rows in zip(omega, learn, strict=True):
         weight[rows] = family_balanced(evidence.families[rows])
     wide = np.repeat(omega, len(forms), axis=0).T.astype(np.float32)
-    target = np.broadcast_to(q[:, None], wide.shape).astype(np.float32)
+    target = np.broadcast_to(problem.q[:, None], wide.shape).astype(np.float32)
     arrays = (z, target, wide, np.tile(penalty, len(learn)))
     theta, b = map(to_numpy, fit_nonnegative(*(place(x, evidence.device, "float32") for x in arrays)))
     log_odds = (b - z @ theta).reshape(len(z), len(learn), len(forms))

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from benchcast.cells import need_file, read_csv
 from benchcast.errors import InputError
 from benchcast.records import Ints, TextSet, TokenLosses
-from benchcast.storage.loss_rows import check_losses, lay_out
+from benchcast.storage.loss_rows import Rows, lay_out
 
 UNITS = ("bits-per-byte", "nats")
 ABOUT = (
@@ -101,7 +101,7 @@ def _by_model(
         ids = [str(r["text_id"]) for r in own]
         bounds = [_numbers(r["bounds"], np.int64, path, r["text_id"], "bounds") for r in own]
         nats = [_numbers(r["nats"], np.float64, path, r["text_id"], "nats") for r in own]
-        yield check_losses(path, model, ids, bounds, nats, texts, about)
+        yield lay_out(Rows.of(path, model, ids, bounds, nats), texts, about)
 
 
 def _numbers(values: Any, dtype: type, path: Path, text_id: str, what: str) -> npt.NDArray[Any]:
@@ -155,7 +155,7 @@ def read_parquet(path: Path, texts: TextSet) -> TokenLosses:
             f"{path}: text {ids[row]!r}: {counts[row]} nats need {counts[row] + 1} bounds, found {bound_counts[row]}"
         )
     about.pop("model", None)
-    return lay_out(path, str(names.pop()), ids, counts, bounds, nats, texts, about)
+    return lay_out(Rows(path, str(names.pop()), ids, counts, bounds, nats), texts, about)
 
 
 def _flat(path: Path, column: pa.ChunkedArray, ids: Sequence[str], what: str) -> tuple[npt.NDArray[Any], Ints]:
@@ -198,7 +198,8 @@ def read_wide(path: Path, texts: TextSet, unit: str | None) -> list[TokenLosses]
             value = _cell(path, row["model"], text_id, row[text_id])
             nats.append(np.array([value * length * math.log(2) if unit == "bits-per-byte" else value]))
             bounds.append(np.array([0, length]))
-        out.append(check_losses(path, row["model"], columns, bounds, nats, texts, {"backend": f"wide CSV, {unit}"}))
+        made = Rows.of(path, row["model"], columns, bounds, nats)
+        out.append(lay_out(made, texts, {"backend": f"wide CSV, {unit}"}))
     return out
 
 

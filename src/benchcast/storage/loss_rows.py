@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,51 +15,52 @@ from benchcast.records import Floats, Ints, TextSet, TokenLosses
 MOST_NATS = 1e9  # of one token; more is no loss of a language model
 
 
-def check_losses(
-    path: Path | str,
-    model: str,
-    ids: Sequence[str],
-    bounds: Sequence[Ints],
-    nats: Sequence[Floats],
-    texts: TextSet,
-    about: dict[str, str],
-) -> TokenLosses:
-    """One model's rows, a text each, checked against the texts and laid end to end."""
-    if not ids:
-        raise InputError(f"{path}: no texts")
-    for text_id, b, n in zip(ids, bounds, nats, strict=True):
-        if len(b) != len(n) + 1:
-            raise InputError(f"{path}: text {text_id!r}: {len(n)} nats need {len(n) + 1} bounds, found {len(b)}")
-    counts = np.array([len(n) for n in nats], np.int64)
-    return lay_out(path, model, ids, counts, np.concatenate(bounds), np.concatenate(nats), texts, about)
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """One model's losses as they come: a row a text, in any order, laid end to end."""
+
+    where: Path | str  # they come from, for messages
+    model: str
+    ids: Sequence[str]  # of the texts
+    counts: Ints  # tokens in each row
+    bounds: Ints  # one more than tokens in each row
+    nats: Floats
+
+    @classmethod
+    def of(
+        cls, where: Path | str, model: str, ids: Sequence[str], bounds: Sequence[Ints], nats: Sequence[Floats]
+    ) -> Rows:
+        """Of lists with an entry a text."""
+        if not ids:
+            raise InputError(f"{where}: no texts")
+        for text_id, b, n in zip(ids, bounds, nats, strict=True):
+            if len(b) != len(n) + 1:
+                raise InputError(f"{where}: text {text_id!r}: {len(n)} nats need {len(n) + 1} bounds, found {len(b)}")
+        counts = np.array([len(n) for n in nats], np.int64)
+        return cls(where, model, ids, counts, np.concatenate(bounds), np.concatenate(nats))
+
+    @property
+    def first(self) -> Ints:
+        """Where each row's bounds start."""
+        return np.concatenate([[0], np.cumsum(self.counts + 1)[:-1]])
 
 
-def lay_out(
-    path: Path | str,
-    model: str,
-    ids: Sequence[str],
-    counts: Ints,
-    bounds: Ints,
-    nats: Floats,
-    texts: TextSet,
-    about: dict[str, str],
-) -> TokenLosses:
-    """Rows that lie end to end in any order → losses in the order of the texts.
+def lay_out(rows: Rows, texts: TextSet, about: dict[str, str]) -> TokenLosses:
+    """Rows, checked against the texts, as losses in the order of the texts.
 
     Texts without a row become one token without a loss, and so leave the common support.
     """
-    name = model.strip()  # as in models.csv and scores.csv
+    counts, nats = rows.counts, rows.nats
+    name = rows.model.strip()  # as in models.csv and scores.csv
     if not name:
-        raise InputError(f"{path}: a model needs a name")
+        raise InputError(f"{rows.where}: a model needs a name")
     if not is_unicode(name):
-        raise InputError(f"{path}: model {model!r} holds half a surrogate pair, which is no Unicode text")
-    order = _row_of_text(path, model, ids, texts)
-    first = np.concatenate([[0], np.cumsum(counts + 1)[:-1]])  # where each row's bounds start
-    length = np.diff(texts.starts)[[texts.index[i] for i in ids]]
-    _check_rows(path, ids, counts, bounds, nats, first, length)
-    start_of_row = texts.starts[[texts.index[i] for i in ids]]
-    right = np.delete(bounds, first) + np.repeat(start_of_row, counts)
-    if len(ids) == len(texts) and np.array_equal(order, np.arange(len(texts))):
+        raise InputError(f"{rows.where}: model {rows.model!r} holds half a surrogate pair, which is no Unicode text")
+    order = _row_of_text(rows, texts)
+    number = [texts.index[i] for i in rows.ids]
+    _check_rows(rows, np.diff(texts.starts)[number])
+    right = np.delete(rows.bounds, rows.first) + np.repeat(texts.starts[number], counts)
+    if len(rows.ids) == len(texts) and np.array_equal(order, np.arange(len(texts))):
         edges, all_nats = right, nats
     else:
         ends = np.split(right, np.cumsum(counts)[:-1])
@@ -75,29 +77,29 @@ def lay_out(
     )
 
 
-def _row_of_text(path: Path | str, model: str, ids: Sequence[str], texts: TextSet) -> Ints:
+def _row_of_text(rows: Rows, texts: TextSet) -> Ints:
     """Which row holds each text; −1 where none does."""
     order = np.full(len(texts), -1)
-    for row, text_id in enumerate(ids):
+    for row, text_id in enumerate(rows.ids):
+        where = f"{rows.where}: text {text_id!r}"
         if text_id not in texts.index:
-            raise InputError(f"{path}: text {text_id!r} is not in the study; are these losses of another set of texts?")
+            raise InputError(f"{where} is not in the study; are these losses of another set of texts?")
         if order[texts.index[text_id]] >= 0:
-            raise InputError(f"{path}: text {text_id!r} occurs twice for model {model!r}")
+            raise InputError(f"{where} occurs twice for model {rows.model!r}")
         order[texts.index[text_id]] = row
     return order
 
 
-def _check_rows(
-    path: Path | str, ids: Sequence[str], counts: Ints, bounds: Ints, nats: Floats, first: Ints, length: Ints
-) -> None:
+def _check_rows(rows: Rows, length: Ints) -> None:
     """Refuse bounds that do not rise from 0 to the text's length, and nats that cannot be."""
-    row_of_bound = np.repeat(np.arange(len(ids)), counts + 1)
-    row_of_token = np.repeat(np.arange(len(ids)), counts)
+    bounds, nats = rows.bounds, rows.nats
+    row_of_bound = np.repeat(np.arange(len(rows.ids)), rows.counts + 1)
+    row_of_token = np.repeat(np.arange(len(rows.ids)), rows.counts)
 
     def where(row: int) -> str:
-        return f"{path}: text {ids[row]!r}"
+        return f"{rows.where}: text {rows.ids[row]!r}"
 
-    begin, end = bounds[first], bounds[first + counts]
+    begin, end = bounds[rows.first], bounds[rows.first + rows.counts]
     if (begin != 0).any():
         row = int(np.argmax(begin != 0))
         raise InputError(f"{where(row)}: bounds start at {begin[row]}, they must start at 0")
