@@ -55,6 +55,7 @@ LAYERS = [
     "reproduce",
     "report",
     "cli",
+    "__main__",
 ]
 IN_A_FRAMEWORK = ("callbacks.trainer",)  # a subclass of what it imports; asked for by name only
 HEAVY = ("huggingface_hub", "torch", "transformers", "vllm", "lmdeploy", "llama_cpp", "ray", "datasets")

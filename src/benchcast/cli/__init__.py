@@ -49,7 +49,7 @@ cli.add_sections(
 def main() -> None:
     """Run a command; a user's mistake is one line and exit status 1, a bug keeps its traceback."""
     try:
-        cli.main(standalone_mode=False)
+        cli.main(prog_name="benchcast", standalone_mode=False)
     except click.ClickException as error:
         _tell(error)
         sys.exit(1)

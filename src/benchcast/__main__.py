@@ -1,0 +1,5 @@
+"""`python -m benchcast` is `benchcast`."""
+
+from benchcast.cli import main
+
+main()
