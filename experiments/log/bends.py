@@ -2,7 +2,7 @@
 
     python experiments/log/bends.py [WORLDS]
 
-Planted worlds of 3, 5 and 8 families, size split. The first part says how much of the error of left-out families a
+Planted worlds of 1 to 8 families, size split. The first part says how much of the error of left-out families a
 bend seems to save by chance, times the number of families: the threshold `stacking.BEND_PAYS` lies above it. The
 second compares errors on the larger models with the bend always, never, and where it pays.
 """
@@ -12,15 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
-from worlds import KINDS, RIVALS, errors
+from worlds import RIVALS, errors, make
 
-from benchcast.assemble import assemble
-from benchcast.evidence import Evidence
 from benchcast.folds import make_folds
 from benchcast.methods import METHODS, stacking
-from benchcast.planted import Plan, plant
 
-FAMILIES = (3, 5, 8)
+FAMILIES = (1, 2, 3, 5, 8)
 RULES = {"always": -np.inf, "never": np.inf, "where it pays": stacking.BEND_PAYS}
 
 
@@ -34,27 +31,14 @@ def threshold(value: float) -> Iterator[None]:
         stacking.BEND_PAYS = usual
 
 
-def world(number: int, families: int) -> tuple[Evidence, list]:
-    kind = KINDS[number % 4]
-    plan = Plan(
-        seed=1000 * families + number,
-        families=families,
-        truth="label" if kind == "label" else "kinds",
-        odd_family=kind == "odd family",
-        n_items=200 if kind == "noisy scores" else 2000,
-    )
-    w = plant(plan)
-    parts = (w.texts, w.losses, w.models, w.scores, w.tasks)
-    return assemble(*parts, features=(w.features, w.edges, "planted")), make_folds(w.models, "size")[1]
-
-
 def main(count: int) -> None:
     print("| families | saved × families: median | 95% | 99% | most |", "|---|---|---|---|---|", sep="\n")
     ratios: dict[tuple[int, str], list[float]] = {}
     for families in FAMILIES:
         saved: list[float] = []
         for number in range(count):
-            evidence, folds = world(number, families)
+            world, evidence = make(number, families=families, first_seed=1000 * families)
+            folds = make_folds(world.models, "size")[1]
             best = np.min([errors(evidence, folds, rival) for rival in RIVALS], axis=0)
             for rule, value in RULES.items():
                 with threshold(value):

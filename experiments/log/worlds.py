@@ -20,11 +20,11 @@ KINDS = ("kinds", "label", "odd family", "noisy scores")
 RIVALS = ("all-token", "source-token", "label-token")
 
 
-def make(number: int) -> tuple[World, Evidence]:
+def make(number: int, *, families: int = 8, first_seed: int = 0) -> tuple[World, Evidence]:
     kind = KINDS[number % 4]
     plan = Plan(
-        seed=number,
-        families=8,
+        seed=first_seed + number,
+        families=families,
         truth="label" if kind == "label" else "kinds",
         odd_family=kind == "odd family",
         n_items=200 if kind == "noisy scores" else 2000,

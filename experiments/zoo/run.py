@@ -33,7 +33,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--work",
         type=Path,
-        default=Path("/tmp/zoo"),
+        default=Path("zoo-work"),
         help="folder for tokens and finished runs; changed skills, tokenizers or mixtures start a new one in it",
     )
     parser.add_argument("--out", type=Path, help="folder the results are gathered in")

@@ -13,6 +13,7 @@ from benchcast.records import Bools, Floats, ModelInfo
 
 SPLITS = ("column", "size", "family")
 MOST_INNER_FOLDS = 10
+LEFT_OUT = "training families left out in turn"
 
 
 def family_names(models: Sequence[ModelInfo]) -> npt.NDArray[np.str_]:
@@ -69,7 +70,7 @@ def inner_folds(families: npt.NDArray[np.str_], seen: Bools) -> list[Bools]:
     Families are dealt out to at most ten sets, large ones first, so that sets are of like size. With a
     single family there is nothing to hide but models, so models are dealt out instead.
     """
-    units = families if len(np.unique(families[seen])) >= 2 else np.arange(len(families)).astype(str)
+    units = np.arange(len(families)).astype(str) if _alone(families, seen) else families
     names, counts = np.unique(units[seen], return_counts=True)
     sets: list[list[str]] = [[] for _ in range(min(len(names), MOST_INNER_FOLDS))]
     load = np.zeros(len(sets))
@@ -78,3 +79,12 @@ def inner_folds(families: npt.NDArray[np.str_], seen: Bools) -> list[Bools]:
         sets[lightest].append(names[i])
         load[lightest] += counts[i]
     return [seen & np.isin(units, members) for members in sets if members]
+
+
+def left_out(families: npt.NDArray[np.str_], seen: Bools) -> str:
+    """What `inner_folds` hides in turn, in words."""
+    return "training models left out in turn, of one family" if _alone(families, seen) else LEFT_OUT
+
+
+def _alone(families: npt.NDArray[np.str_], seen: Bools) -> bool:
+    return len(np.unique(families[seen])) < 2

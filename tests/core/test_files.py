@@ -6,6 +6,7 @@ import json
 import re
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from benchcast.records import ModelInfo, Task, Text, TextSet, TokenLosses
 from benchcast.storage.files import LONGEST_NAME, file_name, locked, sweep, write_folder, write_text, write_whole
+from benchcast.storage.loss_files import read_parquet
 from benchcast.storage.tables import MODEL_COLUMNS, as_csv, read_models, read_texts, texts_jsonl
 from benchcast.store import Study
 
@@ -107,6 +109,26 @@ def test_what_a_killed_writer_left_is_swept_and_nothing_else(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == [".hidden", "notes.tmp"]
 
 
+def test_a_folder_set_aside_by_a_killed_writer_is_put_back(tmp_path):
+    """Killed between the two renames, neither the old nor the new folder is in place."""
+    name = "a.task.with.dots-" + "x" * 90
+    old, half = tmp_path / f".{name}.999999999-0a1b2c3d.old", tmp_path / f".{name[:60]}.999999999-00000000.tmp"
+    for folder in (old, half):
+        folder.mkdir()
+        (folder / "fit.json").write_text(folder.suffix)
+    sweep(tmp_path)
+    assert (tmp_path / name / "fit.json").read_text() == ".old"
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+
+
+def test_a_folder_set_aside_is_removed_once_its_place_is_taken(tmp_path):
+    old = tmp_path / ".task.999999999-0a1b2c3d.old"
+    for folder in (old, tmp_path / "task"):
+        folder.mkdir()
+    sweep(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["task"]
+
+
 def test_features_that_a_killed_writer_left_unfinished_do_not_count(study):
     half = study.root / "features" / ".planted.4242-0a0b0c0d.tmp"
     half.mkdir()
@@ -187,3 +209,10 @@ def test_features_are_stored_as_given_and_say_whose_they_are(study, world):
     meta = json.loads((study.root / "features" / "planted" / "meta.json").read_text())
     assert name == meta["scorer"] == "planted"
     assert meta["texts"] == study.texts.digest
+
+
+def test_a_parquet_file_without_a_name_in_its_column_is_named_by_its_file(study, world, tmp_path):
+    table = pq.read_table(study.losses_path(world.losses[0].model)).replace_schema_metadata(None)
+    path = tmp_path / "mine.parquet"
+    pq.write_table(table.append_column("model", pa.nulls(table.num_rows, pa.string())), path)
+    assert read_parquet(path, world.texts).model == "mine"

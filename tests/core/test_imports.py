@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 from graphlib import TopologicalSorter
@@ -30,8 +31,8 @@ LAYERS = [
     "intervals",
     "methods",
     "storage",
-    "fits",
     "store",
+    "fits",
     "fitting",
     "register",
     "executor",
@@ -106,6 +107,14 @@ def layer(module: str) -> int:
 
 def test_every_module_has_a_place():
     assert {name.split(".")[0] for name in modules_of_the_package()} == set(LAYERS)
+
+
+def test_the_readme_lists_them_in_the_same_order():
+    page = (ROOT.parents[1] / "README.md").read_text(encoding="utf-8")
+    block = page.split("    src/benchcast/ ")[1].split("\n    experiments/")[0].splitlines()[1:]
+    names = [word for line in block for word in re.findall(r"^ +((?:\S+(?:\.py|/) )+)", line)[0].split()]
+    said = [name.removesuffix(".py").removesuffix("/") for name in names]
+    assert [name for name in said if name not in ("embedded", "templates")] == LAYERS[:-1]
 
 
 @pytest.mark.parametrize("module", modules_of_the_package())

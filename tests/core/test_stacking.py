@@ -36,17 +36,17 @@ def hidden(seen: Judged) -> list[Bools]:
 def test_where_a_sigmoid_is_the_truth_nothing_is_bent(seed: int) -> None:
     seen = judged(seed=seed)
     made = stack(seen, hidden(seen))
-    assert made.bend == ()
-    assert made.slope == pytest.approx(1.0, abs=0.15)
+    assert made.calibration.bend == ()
+    assert made.calibration.slope == pytest.approx(1.0, abs=0.15)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_where_weak_models_score_by_luck_of_form_the_law_bends(seed: int) -> None:
     seen = judged(floor=0.12, seed=seed)
     made = stack(seen, hidden(seen))
-    assert made.bend
+    assert made.calibration.bend
     assert made.saved > 0.1
-    assert made.bend[1] < -0.5, "level where models are weak"
+    assert made.calibration.bend[1] < -0.5, "level where models are weak"
 
 
 @pytest.mark.parametrize("validation", [0, 4])
@@ -59,8 +59,44 @@ def test_a_hidden_family_has_no_say_in_its_own_nested_forecasts(validation: int)
     assert not np.array_equal(before[~own], after[~own])
 
 
-def test_two_families_are_enough_for_a_forecast() -> None:
-    seen = judged()
-    few = np.isin(seen.families, ["f0", "f1"])
-    two = Judged(seen.log_odds[few], seen.q[few], seen.families[few], seen.validation[few])
-    assert np.isfinite(stack(two, hidden(two)).nested).all()
+def some(seen: Judged, families: list[str]) -> Judged:
+    rows = np.isin(seen.families, families)
+    return Judged(seen.log_odds[rows], seen.q[rows], seen.families[rows], seen.validation[rows])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_two_families_judge_each_other(seed: int) -> None:
+    two = some(judged(seed=seed), ["f0", "f1"])
+    made = stack(two, hidden(two))
+    assert made.calibration.bend == ()
+    assert np.isfinite(made.nested).all()
+
+
+def test_of_two_families_one_is_calibrated_by_the_other() -> None:
+    two = some(judged(floor=0.12), ["f0", "f1"])
+    own = two.families == "f0"
+    line = replace(two, log_odds=two.log_odds.mean(axis=1, keepdims=True))  # one candidate: nothing to choose
+    other = replace(line, q=np.where(own, np.clip(line.q + 0.03, 0, 1), line.q))
+    before, after = (stack(x, hidden(x)).nested for x in (line, other))
+    np.testing.assert_array_equal(before[own], after[own])
+
+
+def test_a_single_family_is_cut_into_handfuls_and_seldom_bends() -> None:
+    one = some(judged(), ["f0"])
+    sets = [np.arange(MODELS) % 5 == i for i in range(5)]
+    made = stack(one, sets)
+    assert made.calibration.bend == ()
+    assert np.isfinite(made.nested).all()
+
+
+def test_scores_that_are_all_the_same_are_not_bent() -> None:
+    flat = replace(judged(), q=np.zeros(FAMILIES * MODELS))
+    made = stack(flat, hidden(flat))
+    assert np.isfinite(made.share).all()
+    assert made.calibration.bend == ()
+
+
+def test_weights_are_one_in_all_where_only_the_hidden_family_has_validation_models() -> None:
+    seen = judged(validation=4)
+    only = Judged(seen.log_odds, seen.q, np.where(seen.validation, "f3", seen.families), seen.validation)
+    assert only.weight(only.families == "f3").sum() == pytest.approx(1.0)

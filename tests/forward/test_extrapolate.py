@@ -169,6 +169,12 @@ def test_json_says_the_same_under_other_names(study, cli):
         assert 0 <= h["low"] <= h["forecast"] <= h["high"] <= 1
 
 
+def test_a_target_beyond_all_numbers_is_refused(study, cli):
+    ran = cli("extrapolate", study.root, "--family", "family0", "--to", "params=1e308,tokens=1e308")
+    assert ran.code == 1
+    assert "compute is not a finite number" in ran.err
+
+
 def test_a_target_far_outside_is_called_so(study, cli):
     ran = cli("extrapolate", study.root, "--family", "family1", "--to", "params=700B,tokens=20T", "--task", "task0")
     assert "far outside" in ran.out

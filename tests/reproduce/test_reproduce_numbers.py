@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -139,10 +140,21 @@ def test_figure_7_has_every_forecast_of_the_comparison(desk: Desk) -> None:
 
 def test_figure_8_with_all_sources_is_the_plain_fit(desk: Desk) -> None:
     plain_errors = held_out_errors(desk.evidence, desk.fold, METHODS["paper"](desk.evidence, [desk.fold])[0])
-    rows = source_errors(desk, "paper", desk.evidence.tokens.sources)
+    sources = desk.evidence.tokens.sources
+    errors = source_errors(desk.evidence, desk.fold, desk.study.texts, "paper", sources)
+    assert errors == pytest.approx(plain_errors, rel=1e-6)
+    rows = [r for r in fig8(desk, ("paper",)).numbers["fits"] if r["sources"] == len(sources)]
     assert [r["mse"] for r in rows[:-1]] == pytest.approx(plain_errors.tolist(), rel=1e-6)
     assert rows[-1]["task"] == ALL_TASKS
     assert rows[-1]["mse"] == pytest.approx(geometric_mean(plain_errors.tolist()))
+
+
+def test_figure_8_passes_over_a_source_that_some_model_lacks(desk: Desk) -> None:
+    tokens = desk.evidence.tokens
+    lacking = replace(tokens, supported=tokens.supported & ~tokens.of_sources(["source1"]))
+    evidence = replace(desk.evidence, tokens=lacking)
+    assert source_errors(evidence, desk.fold, desk.study.texts, "all-token", ["source1"]) is None
+    assert source_errors(evidence, desk.fold, desk.study.texts, "all-token", ["source0", "source1"]) is not None
 
 
 def test_figure_8_reads_no_token_of_other_sources(desk: Desk) -> None:

@@ -22,7 +22,7 @@ from benchcast.facts import Facts
 from benchcast.fits import NO_BOS, Fit, Forecast, hub
 from benchcast.fitting import stored_fits
 from benchcast.records import ModelInfo, TextOutlines, TextSet, TokenLosses
-from benchcast.storage.loss_rows import Rows, lay_out
+from benchcast.storage.loss_rows import LossRows, lay_out
 from benchcast.store import Study
 
 Fits = str | Path | Study | Fit | Iterable[Fit] | Mapping[str, Fit]
@@ -157,5 +157,5 @@ class Reader:
             at += len(window.ids)
         about = {"tokenizer": self.vocabulary.tokenizer.name, "bos": self.vocabulary.bos, **backend.about()}
         ids = [t.id for t in self.texts]
-        rows = Rows.of("the model in training", backend.model, ids, self.encoded.bounds, nats)
+        rows = LossRows.of("the model in training", backend.model, ids, self.encoded.bounds, nats)
         return lay_out(rows, self.texts, about)

@@ -57,6 +57,7 @@ def select(
         "texts": len(opened.texts),
         "chosen": choice.ids,
         "sources": choice.by_source(),
+        "no_say": choice.silent,
         **costs,
     }
     if figure is not None and costs:
@@ -147,6 +148,10 @@ def _print(found: dict[str, Any], written: str) -> None:
         print_table(("", *WAYS, "90% interval covers"), rows, title=title)
     if found.get("remark"):
         click.echo(found["remark"])
+    if found["no_say"]:
+        click.echo(
+            f"no say: {', '.join(found['no_say'])}, forecast without regard to the losses (are all scores at chance?)"
+        )
     sources = ", ".join(f"{n} of {s}" for s, n in found["sources"].items())
     click.echo(f"\nchosen: {len(found['chosen'])} of {found['texts']} texts ({sources})")
     click.echo(" ".join(found["chosen"]))

@@ -26,7 +26,7 @@ from benchcast.collect.shards import Ledger, alone, tidy
 from benchcast.errors import InputError
 from benchcast.records import Ints, TextSet, TokenLosses
 from benchcast.storage.files import file_name
-from benchcast.storage.loss_rows import Rows, lay_out
+from benchcast.storage.loss_rows import LossRows, lay_out
 from benchcast.store import Study
 
 Report = Callable[[int, int], None]  # texts and tokens just done
@@ -94,7 +94,10 @@ class Job:
         """Ids and bounds of all texts."""
         made = encode_texts(self.backend.vocabulary.tokenizer, self.study.texts)
         if not self.skip_refused or len(made.refused) == len(made.ids):
-            made.insist(f"model {self.model!r}", "--skip-refused stores the model without them")
+            way_out = (
+                "nothing is left to score" if self.skip_refused else "--skip-refused stores the model without them"
+            )
+            made.insist(f"model {self.model!r}", way_out)
         return made
 
     @property
@@ -237,7 +240,7 @@ def _losses(job: Job, done: dict[int, Nats], made: Made, agreement: Agreement | 
     texts, kept = job.study.texts, [i for i in range(len(job.study.texts)) if i not in job.encoded.refused]
     nats, bounds = [done[i].astype(np.float64) for i in kept], [job.encoded.bounds[i] for i in kept]
     where = f"collected from {job.backend.name}"
-    rows = Rows.of(where, job.model, [texts.texts[i].id for i in kept], bounds, nats)
+    rows = LossRows.of(where, job.model, [texts.texts[i].id for i in kept], bounds, nats)
     return lay_out(rows, texts, about)
 
 

@@ -23,7 +23,7 @@ from benchcast.records import Floats
 from benchcast.storage.files import file_name
 from benchcast.store import Study
 
-Rows = npt.NDArray[np.floating]
+PerToken = npt.NDArray[np.floating]
 BLOCK_BYTES = 64 << 20
 ROUNDS = 6  # of the subspace iteration; hidden states have few large directions, so few rounds do
 SPARE = 16  # extra directions that make the wanted ones exact sooner
@@ -106,7 +106,7 @@ def states(scorer: Scorer, portion: Portion, dtype: str) -> Iterator[Part]:
     The state of a token is the one at its own position, when the model has just read it.
     """
 
-    def answer(batch: Sequence[Window]) -> list[Rows]:
+    def answer(batch: Sequence[Window]) -> list[PerToken]:
         found = in_halves(scorer.hidden, [w.ids for w in batch])
         for window, rows in zip(batch, found, strict=True):
             if len(rows) != len(window.ids) or not np.isfinite(rows).all():
@@ -116,10 +116,10 @@ def states(scorer: Scorer, portion: Portion, dtype: str) -> Iterator[Part]:
     return walk(scorer, portion, answer)
 
 
-def _lay_out(ledger: Ledger, encoded: Encoded, path: Path) -> Rows:
+def _lay_out(ledger: Ledger, encoded: Encoded, path: Path) -> PerToken:
     """States of all tokens, texts end to end (N × D), memory-mapped from `path`."""
     starts = np.concatenate([[0], np.cumsum(encoded.counts)])
-    values: Rows | None = None
+    values: PerToken | None = None
     for index, rows in ledger.results():
         if values is None:
             shape = (int(starts[-1]), rows.shape[1])
@@ -129,7 +129,7 @@ def _lay_out(ledger: Ledger, encoded: Encoded, path: Path) -> Rows:
     return values
 
 
-def narrow(values: Rows, dtype: str) -> Rows:
+def narrow(values: PerToken, dtype: str) -> PerToken:
     """Values in the wanted precision; float16 ends at 65504, and what lies beyond is an error."""
     if str(values.dtype) == dtype:
         return values
@@ -138,12 +138,12 @@ def narrow(values: Rows, dtype: str) -> Rows:
     return values.astype(dtype)
 
 
-def _blocks(values: Rows) -> list[Rows]:
+def _blocks(values: PerToken) -> list[PerToken]:
     step = max(1, BLOCK_BYTES // (4 * values.shape[1]))
     return [values[at : at + step] for at in range(0, len(values), step)]
 
 
-def reduce(values: Rows, dims: int, *, seed: int = 0) -> tuple[npt.NDArray[np.float32], float]:
+def reduce(values: PerToken, dims: int, *, seed: int = 0) -> tuple[npt.NDArray[np.float32], float]:
     """Scores on the first `dims` principal components (N × K), and the share of variance they keep.
 
     Randomised subspace iteration: a few passes over blocks, and never a D × D matrix.
@@ -164,7 +164,7 @@ def reduce(values: Rows, dims: int, *, seed: int = 0) -> tuple[npt.NDArray[np.fl
     return scores, min(1.0, float(strength[::-1][:dims].sum()) / total) if total > 0 else 1.0
 
 
-def _covariance_times(values: Rows, mean: Floats, basis: Floats) -> Floats:
+def _covariance_times(values: PerToken, mean: Floats, basis: Floats) -> Floats:
     out = np.zeros_like(basis)
     for block in _blocks(values):
         centred = block - mean

@@ -16,7 +16,7 @@ import numpy as np
 
 from benchcast.backends.base import Backend, Nats, SequenceError, checked, in_halves
 from benchcast.backends.windows import Window, batches, plan
-from benchcast.collect.shards import Rows
+from benchcast.collect.shards import PerToken
 from benchcast.errors import InputError
 from benchcast.records import TextSet
 
@@ -70,7 +70,7 @@ class Made:
 class Part:
     """Texts that one batch finished."""
 
-    rows: dict[int, Rows]  # one row a token, by the index of the text
+    rows: dict[int, PerToken]  # one row a token, by the index of the text
     tokens: int  # done in the batch
 
 
@@ -94,11 +94,11 @@ def score(backend: Backend, portion: Portion) -> Iterator[Part]:
     yield from walk(backend, portion, lambda batch: ask(backend, portion, batch))
 
 
-def walk(backend: Backend, portion: Portion, answer: Callable[[list[Window]], Sequence[Rows]]) -> Iterator[Part]:
+def walk(backend: Backend, portion: Portion, answer: Callable[[list[Window]], Sequence[PerToken]]) -> Iterator[Part]:
     """What `answer` gives for each window, put together to texts; those that are done are passed over."""
     windows = portion.windows(backend.vocabulary.prefix, backend.context)
     left = Counter(w.text for w in windows)
-    rows: dict[int, Rows] = {}
+    rows: dict[int, PerToken] = {}
     for batch in batches(windows, size=backend.batch_size, tokens=backend.batch_tokens):
         if all(w.text in portion.done for w in batch):
             continue

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from benchcast.errors import StudyError
 from benchcast.storage.files import write_text, write_whole
 
-Rows = npt.NDArray[Any]
+PerToken = npt.NDArray[Any]
 MARK = "settings.json"
 SHARD_SECONDS = 5.0  # about this much work is lost to a kill
 SHARD_BYTES = 256 << 20  # results are not held in memory beyond this
@@ -34,7 +34,7 @@ class Ledger:
         self.done: set[int] = set()  # indices of texts
         self.made = ""
         self.rows = 0  # taken in by this run
-        self._fresh: dict[int, Rows] = {}
+        self._fresh: dict[int, PerToken] = {}
         self._bytes, self._wrote = 0, time.monotonic()
         self._open()
         self.resumed = len(self.done)
@@ -55,7 +55,7 @@ class Ledger:
         text = json.dumps({**self.settings, "forced": self.forced}, sort_keys=True)
         write_text(self.folder / MARK, text)
 
-    def take(self, made: str, results: Mapping[int, Rows]) -> None:
+    def take(self, made: str, results: Mapping[int, PerToken]) -> None:
         """Add finished texts; what another maker did before is forgotten."""
         self.keep_only(made)
         self.done.update(results)
@@ -78,7 +78,7 @@ class Ledger:
             _write(self.folder, self.made, self._fresh)
         self._fresh, self._bytes, self._wrote = {}, 0, time.monotonic()
 
-    def results(self) -> Iterator[tuple[int, Rows]]:
+    def results(self) -> Iterator[tuple[int, PerToken]]:
         """Every finished text once, from the files; one shard is in memory at a time."""
         self.flush()
         seen: set[int] = set()
@@ -118,7 +118,7 @@ def _head(shard: Path) -> tuple[str, list[int]]:
         return str(arrays["made"]), arrays["texts"].tolist()
 
 
-def _write(folder: Path, made: str, results: Mapping[int, Rows]) -> None:
+def _write(folder: Path, made: str, results: Mapping[int, PerToken]) -> None:
     order = sorted(results)
     counts = np.array([len(results[i]) for i in order], np.int64)
     rows = np.concatenate([results[i] for i in order])

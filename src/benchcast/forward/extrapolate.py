@@ -92,8 +92,10 @@ def extrapolate(
         raise InputError(f"method {method!r} does not read losses; take one that does, such as salience")
     family_points = known.points.take(own)
     at = target.as_points(family_points)
-    if not np.isfinite(family_points.flops).any() or not np.isfinite(at.flops[0]):
+    if not np.isfinite(family_points.flops).any():
         raise EvidenceError(_too_few(family, family_points, allowed))
+    if not np.isfinite(at.flops[0]):
+        raise InputError("the target's compute is not a finite number; are its params and tokens right?")
     way = _way(family_points, at)
     said = []
     for fit in fits:

@@ -12,10 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.evidence import HonestErrors
-from benchcast.folds import family_balanced, inner_folds
+from benchcast.folds import family_balanced, inner_folds, left_out
 from benchcast.records import Bools, Floats
-
-LEFT_OUT = "training families left out in turn"
 
 Forecasts = Callable[[Sequence[Bools]], Floats]  # sets of learning models → forecasts of all models (I × C × M)
 
@@ -31,8 +29,9 @@ class Judgement:
 def judge(forecasts: Forecasts, observed: Floats, known: Bools, families: npt.NDArray[np.str_]) -> Judgement:
     """Leave each family of the known models out in turn; every family counts the same."""
     hidden = inner_folds(families, known)
+    kind = left_out(families, known)
     if len(hidden) < 2:
-        return Judgement(0, HonestErrors(np.zeros(0), np.zeros(0, families.dtype), LEFT_OUT))
+        return Judgement(0, HonestErrors(np.zeros(0), np.zeros(0, families.dtype), kind))
     made = forecasts([known & ~h for h in hidden])
     errors = np.concatenate([made[i][:, h] - observed[h] for i, h in enumerate(hidden)], axis=1)
     who = np.concatenate([families[h] for h in hidden])
@@ -41,7 +40,7 @@ def judge(forecasts: Forecasts, observed: Floats, known: Bools, families: npt.ND
     for i in range(len(hidden)):  # a candidate chosen by a family's own errors would err too little on it
         others = part != i
         honest[~others] = errors[_least(errors[:, others], who[others])][~others]
-    return Judgement(_least(errors, who), HonestErrors(honest, who, LEFT_OUT))
+    return Judgement(_least(errors, who), HonestErrors(honest, who, kind))
 
 
 def _least(errors: Floats, families: npt.NDArray[np.str_]) -> int:

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchcast.evidence import SCORE, Evidence, Fold, HonestErrors, TaskFit
+from benchcast.folds import LEFT_OUT
 from benchcast.law import SigmoidLaw, sigmoid
-from benchcast.methods.judging import LEFT_OUT, judge
+from benchcast.methods.judging import judge
 from benchcast.records import Bools, Floats
 
 COMPONENTS = 3

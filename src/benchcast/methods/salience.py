@@ -20,13 +20,13 @@ import numpy as np
 
 from benchcast.devices import place, to_numpy
 from benchcast.evidence import VIEWS, Evidence, Fold, HonestErrors, TaskFit, weighted_loss
-from benchcast.folds import family_balanced, inner_folds
+from benchcast.folds import family_balanced, inner_folds, left_out
 from benchcast.law import SigmoidLaw, sigmoid
 from benchcast.methods.basis import Basis, build_basis
 from benchcast.methods.inputs import keep_on_device
 from benchcast.methods.nonnegative import fit_nonnegative
 from benchcast.methods.stacking import Judged, stack
-from benchcast.records import Bools, Floats, Task
+from benchcast.records import Bools, Floats, Ints, Task
 
 ANCHORS = ("all", "source", "answer")  # groups that are not penalised
 # Groups of like tokens (see `basis`) with the anchors they are laid around, "" for none, and the strengths of the
@@ -131,20 +131,27 @@ class _Fitted:
     log_odds: Floats  # M × (1 + hidden sets) × C
 
 
+def _judge(problem: _Problem, log_odds: Floats) -> tuple[Judged, Ints]:
+    """What the candidates that had not seen them say of hidden models, and which models these are."""
+    hidden = problem.hidden
+    who = np.concatenate([np.flatnonzero(h) for h in hidden])
+    unseen = np.concatenate([log_odds[h, i] for i, h in enumerate(hidden, start=1)])  # 0 is of fits on all
+    validation = np.arange(len(who)) >= sum(h.sum() for h in problem.families)
+    return Judged(unseen, problem.q[who], problem.evidence.families[who], validation), who
+
+
 def _fit(problem: _Problem, basis: Basis, sums: dict[str, Floats]) -> TaskFit:
-    evidence, known, hidden = problem.evidence, problem.known, problem.hidden
+    evidence, known = problem.evidence, problem.known
     fitted = [_fit_view(problem, basis, view, sums[view]) for view in VIEWS]
-    log_odds = np.concatenate([f.log_odds for f in fitted], axis=2)
-    order = np.concatenate([np.flatnonzero(h) for h in hidden])
-    unseen = np.concatenate([log_odds[h, i] for i, h in enumerate(hidden, start=1)])
-    left_out = np.arange(len(order)) < sum(h.sum() for h in problem.families)
-    judged = Judged(unseen, problem.q[order], evidence.families[order], ~left_out)
-    averaged = stack(judged, [h[order] for h in problem.families])
+    judged, who = _judge(problem, np.concatenate([f.log_odds for f in fitted], axis=2))
+    averaged = stack(judged, [h[who] for h in problem.families])
     parts = np.split(averaged.share, np.cumsum([len(f.forms) for f in fitted])[:-1])
     weights = np.stack([basis.weights(f.mix @ part) for f, part in zip(fitted, parts, strict=True)])
-    offset = averaged.offset + averaged.slope * sum(float(f.offset @ p) for f, p in zip(fitted, parts, strict=True))
+    final = averaged.calibration
+    offset = final.offset + final.slope * sum(float(f.offset @ p) for f, p in zip(fitted, parts, strict=True))
     capability = weighted_loss(evidence.nats, VIEWS, weights) / evidence.characters
-    errors = problem.accuracy(averaged.nested[left_out]) - problem.observed[order[left_out]]
+    own = ~judged.validation
+    errors = problem.accuracy(averaged.nested[own]) - problem.observed[who[own]]
     names = [form.name for f in fitted for form in f.forms]
     return TaskFit(
         task=problem.task,
@@ -152,12 +159,14 @@ def _fit(problem: _Problem, basis: Basis, sums: dict[str, Floats]) -> TaskFit:
         reads=VIEWS,
         weights=weights,
         unit=evidence.characters,
-        law=SigmoidLaw(-averaged.slope, offset, problem.task.chance, bend=averaged.bend),
-        honest=HonestErrors(errors, judged.families[left_out], "training families left out in turn"),
+        law=SigmoidLaw(-final.slope, offset, problem.task.chance, bend=final.bend),
+        honest=HonestErrors(errors, judged.families[own], left_out(evidence.families, known)),
         range=(float(capability[known].min()), float(capability[known].max())),
         notes={
             "shares": {n: round(float(s), 4) for n, s in zip(names, averaged.share, strict=True) if s > 0.01},
-            "bend_saves": round(averaged.saved, 4),  # of the error of left-out families
+            "bend_saves": None
+            if np.isnan(averaged.saved)
+            else round(averaged.saved, 4),  # of the error of left-out families
         },
     )
 

@@ -7,7 +7,7 @@ Axes: R judged models, C candidates, S sets of weights.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from benchcast.law import bent, fit_bend, fit_laws, sigmoid
 from benchcast.records import Bools, Floats
 
 SHARE_STEPS = 300
+LEAST_ERROR = 1e-12  # squared; below this there is only rounding
 # What a bend must save of the error of left-out families, over their number. In planted worlds with a plain sigmoid it
 # saves more than that by chance in one task of a hundred (experiments/log/bends.py).
 BEND_PAYS = 0.3
@@ -34,10 +35,10 @@ class Judged:
     def weight(self, hidden: Bools | None = None) -> Floats:
         """Weights of the rows, 1 in all: every family the same, left-out and validation models half each."""
         out = np.zeros(len(self.q))
-        parts = [rows for rows in (~self.validation, self.validation) if rows.any()]
+        shown = np.ones(len(self.q), bool) if hidden is None else ~hidden
+        parts = [rows for rows in (shown & ~self.validation, shown & self.validation) if rows.any()]
         for rows in parts:
-            seen = rows if hidden is None else rows & ~hidden
-            out[seen] = family_balanced(self.families[seen]) / len(parts)
+            out[rows] = family_balanced(self.families[rows]) / len(parts)
         return out
 
 
@@ -48,7 +49,7 @@ def choose_shares(judged: Judged, weight: Floats) -> Floats:
     candidates. Stopping early keeps shares spread where the data cannot tell candidates apart.
     """
     log_odds, q = judged.log_odds, judged.q
-    error = weight @ (sigmoid(log_odds) - q[:, None]) ** 2
+    error = np.maximum(weight @ (sigmoid(log_odds) - q[:, None]) ** 2, LEAST_ERROR)
     share = (error / error.min(axis=1, keepdims=True)) ** -2.0
     share /= share.sum(axis=1, keepdims=True)
     for _ in range(SHARE_STEPS):
@@ -61,15 +62,32 @@ def choose_shares(judged: Judged, weight: Floats) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
+class Calibration:
+    """What makes averaged log-odds of unseen models right once more."""
+
+    slope: float
+    offset: float
+    bend: tuple[float, ...] = ()  # see `law.bent`; () for none
+
+    def straight(self, log_odds: Floats) -> Floats:
+        """Calibrated, but for the bend."""
+        return self.slope * log_odds + self.offset
+
+    def curved(self, log_odds: Floats) -> Floats:
+        """Calibrated, with the bend."""
+        return bent(self.straight(log_odds), self.bend) if self.bend else self.straight(log_odds)
+
+
+@dataclass(frozen=True, slots=True)
 class Stack:
     """The averaged forecast: shares of the candidates, and what makes their mix right on unseen models."""
 
     share: Floats  # C
-    slope: float
-    offset: float
-    bend: tuple[float, ...]  # see `law.bent`; () where it does not pay
-    saved: float  # by the bend, of the error of left-out families; kept or not
-    nested: Floats  # R: log-odds of each row under shares and calibration chosen without it; NaN for rows never hidden
+    calibration: Calibration  # its bend is empty where it does not pay
+    saved: float  # by the bend, of the error of left-out families, kept or not; NaN where they have none
+    nested: (
+        Floats  # R: log-odds of hidden rows, calibrated without them and, of three sets or more, averaged without them
+    )
 
 
 def stack(judged: Judged, hidden: Sequence[Bools]) -> Stack:
@@ -77,35 +95,40 @@ def stack(judged: Judged, hidden: Sequence[Bools]) -> Stack:
 
     Errors of models that had a say in the choice would be too small, the more so the fewer models there are.
     """
-    alone = len(hidden) <= 2  # of two sets, one alone cannot choose
-    weights = np.stack([judged.weight(), *(judged.weight(None if alone else own) for own in hidden)])
-    shares = choose_shares(judged, weights)
-    (slope, offset, bend), *others = (_calibrate(judged, *pair) for pair in zip(shares, weights, strict=True))
-    straight, nested = (np.full(len(judged.q), np.nan) for _ in range(2))
-    for own, share, (steeper, higher, other) in zip(hidden, shares[1:], others, strict=True):
-        straight[own] = steeper * (judged.log_odds[own] @ share) + higher
-        nested[own] = bent(straight[own], other)
-    saved = 1 - _error(judged, nested) / max(_error(judged, straight), 1e-300)
-    if saved <= BEND_PAYS / len(hidden):  # it would only follow noise, and carry badly to larger models
-        bend, nested = (), straight
-    return Stack(shares[0], slope, offset, bend, saved, nested)
+    everyone = judged.weight()
+    others = [w if (w := judged.weight(own)).any() else everyone for own in hidden]
+    choosing = others if len(hidden) > 2 else [everyone] * len(hidden)  # of two sets, one alone cannot choose
+    share, *shares = choose_shares(judged, np.stack([everyone, *choosing]))
+    straight, curved = (np.full(len(judged.q), np.nan) for _ in range(2))
+    for own, other_share, weight in zip(hidden, shares, others, strict=True):
+        without = _calibrate(judged, other_share, weight)
+        straight[own] = without.straight(judged.log_odds[own] @ other_share)
+        curved[own] = without.curved(judged.log_odds[own] @ other_share)
+    calibration, saved = _calibrate(judged, share, everyone), _saved(judged, straight, curved)
+    families = len(np.unique(judged.families[~judged.validation]))
+    if families > 1 and saved > BEND_PAYS / families:
+        return Stack(share, calibration, saved, curved)
+    return Stack(share, replace(calibration, bend=()), saved, straight)  # a bend would follow noise, and carry badly
 
 
-def _calibrate(judged: Judged, share: Floats, weight: Floats) -> tuple[float, float, tuple[float, ...]]:
-    """Slope, offset and bend that make the averaged log-odds of unseen models right once more.
+def _calibrate(judged: Judged, share: Floats, weight: Floats) -> Calibration:
+    """Line and bend from unseen models.
 
     Averages of penalised fits are a little too flat; and real scores seldom follow a sigmoid to its ends: weak models
-    get a few items by luck of form, strong ones trip over a few for ever. Unseen models tell by how much.
+    get a few items by luck of form, strong ones trip over a few for ever.
     """
     rows = weight > 0
     log_odds, q, weight = judged.log_odds[rows] @ share, judged.q[rows], weight[rows]
     law = fit_laws(log_odds, q, np.asarray(0.0), weight=weight)
-    usable = bool(law.converged) and 0 < float(law.slope) < np.inf
-    slope, offset = (float(law.slope), float(law.offset)) if usable else (1.0, 0.0)
-    return slope, offset, fit_bend(slope * log_odds + offset, q, weight)
+    if not bool(law.converged) or not 0 < float(law.slope) < np.inf:
+        return Calibration(1.0, 0.0)
+    line = Calibration(float(law.slope), float(law.offset))
+    return replace(line, bend=fit_bend(line.straight(log_odds), q, weight))
 
 
-def _error(judged: Judged, log_odds: Floats) -> float:
-    """Squared error on families left out in turn, every family counting the same."""
-    rows = ~judged.validation & np.isfinite(log_odds)
-    return float(family_balanced(judged.families[rows]) @ (sigmoid(log_odds[rows]) - judged.q[rows]) ** 2)
+def _saved(judged: Judged, straight: Floats, curved: Floats) -> float:
+    """Share of the squared error on families left out in turn that a bend saves, every family counting the same."""
+    rows = ~judged.validation & np.isfinite(straight)
+    weight = family_balanced(judged.families[rows])
+    plain, with_bend = (float(weight @ (sigmoid(x[rows]) - judged.q[rows]) ** 2) for x in (straight, curved))
+    return 1 - with_bend / plain if plain > LEAST_ERROR else np.nan

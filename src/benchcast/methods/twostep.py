@@ -14,8 +14,9 @@ import numpy as np
 
 from benchcast.evidence import Evidence, Fold, HonestErrors, TaskFit, weighted_loss
 from benchcast.facts import Facts, ladder_loss
+from benchcast.folds import LEFT_OUT
 from benchcast.law import SigmoidLaw
-from benchcast.methods.judging import LEFT_OUT, judge
+from benchcast.methods.judging import judge
 from benchcast.methods.logistic import fit_curves, readings
 from benchcast.records import Bools, Floats
 

@@ -6,15 +6,13 @@ first gains from more sources and the second does not, learning what to listen t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from benchcast.evaluate import Comparison
-from benchcast.methods import METHODS, NEED_FEATURES
+from benchcast.methods import NEED_FEATURES
 from benchcast.records import TextSet
 from benchcast.report.data import rounded
-from benchcast.reproduce.desk import held_out_errors, restrict
-from benchcast.reproduce.diversity import numbers_of_sources, subsets
+from benchcast.reproduce.diversity import numbers_of_sources, source_errors, subsets
 
 FAST = ("ridge", "all-token")
 DRAWS = 4  # sets of sources per number of them
@@ -34,18 +32,9 @@ def effect_of_sources(found: Comparison, texts: TextSet, seed: int) -> dict[str,
     rows = []
     for size in numbers_of_sources(len(names)):
         for chosen in subsets(names, size, DRAWS, seed):
-            rows += _errors(found, texts, methods, chosen)
+            for method in methods:
+                errors = source_errors(found.evidence, found.folds[0], texts, method, chosen)
+                if errors is not None:
+                    base = {"method": method, "sources": len(chosen), "chosen": list(chosen)}
+                    rows.append({**base, "mse": rounded(errors)})
     return {"sources": list(names), "methods": methods, "rows": rows}
-
-
-def _errors(found: Comparison, texts: TextSet, methods: Sequence[str], chosen: Sequence[str]) -> list[dict[str, Any]]:
-    tokens = found.evidence.tokens
-    keep = tokens.of_sources(chosen)
-    if not (keep & tokens.supported).any():
-        return []
-    evidence, fold = restrict(found.evidence, keep, texts), found.folds[0]
-    made = []
-    for method in methods:
-        errors = held_out_errors(evidence, fold, METHODS[method](evidence, [fold])[0])
-        made.append({"method": method, "sources": len(chosen), "chosen": list(chosen), "mse": rounded(errors)})
-    return made

@@ -11,7 +11,9 @@ import numpy as np
 
 from benchcast.cells import near
 from benchcast.errors import EvidenceError, InputError
+from benchcast.evidence import Evidence, Fold
 from benchcast.methods import METHODS, NEED_FEATURES
+from benchcast.records import Floats, TextSet
 from benchcast.reproduce.curves import count_figure
 from benchcast.reproduce.desk import Desk, held_out_errors, need_features, restrict
 from benchcast.reproduce.outcome import Outcome, Table, cell, geometric_mean, grouped
@@ -57,7 +59,7 @@ def fig8(desk: Desk, methods: Sequence[str] = ("paper", "salience"), draws: int 
         for size in numbers_of_sources(len(sources)):
             for chosen in subsets(sources, size, draws or DRAWS.get(method, 3), desk.study.seed):
                 desk.tell(f"{method}, {size} of {len(sources)} sources")
-                rows += source_errors(desk, method, chosen)
+                rows += _rows(desk, method, chosen)
     numbers = {**desk.about(), "sources": sources, "mean": means(rows), "fits": rows}
     tasks = [t.name for t in evidence.tasks]
     figure = count_figure(
@@ -66,14 +68,20 @@ def fig8(desk: Desk, methods: Sequence[str] = ("paper", "salience"), draws: int 
     return Outcome("fig8", numbers, (_table(rows, methods),), {"": figure})
 
 
-def source_errors(desk: Desk, method: str, chosen: Sequence[str]) -> list[dict[str, Any]]:
-    """Test error of each task from texts of the chosen sources alone."""
-    own = desk.evidence.tokens.of_sources(chosen)
-    evidence = restrict(desk.evidence, own, desk.study.texts)
-    if not evidence.tokens.supported.any():
-        raise EvidenceError(f"no token of {', '.join(chosen)} has a loss from every model")
-    errors = held_out_errors(evidence, desk.fold, METHODS[method](evidence, [desk.fold])[0])
-    named = [(task.name, float(e)) for task, e in zip(evidence.tasks, errors, strict=True)]
+def source_errors(evidence: Evidence, fold: Fold, texts: TextSet, method: str, chosen: Sequence[str]) -> Floats | None:
+    """Test error of each task from texts of the chosen sources alone; None where they hold no token that counts."""
+    own = evidence.tokens.of_sources(chosen)
+    if not (own & evidence.tokens.supported).any():
+        return None
+    some = restrict(evidence, own, texts)
+    return held_out_errors(some, fold, METHODS[method](some, [fold])[0])
+
+
+def _rows(desk: Desk, method: str, chosen: Sequence[str]) -> list[dict[str, Any]]:
+    errors = source_errors(desk.evidence, desk.fold, desk.study.texts, method, chosen)
+    if errors is None:
+        return []
+    named = [(task.name, float(e)) for task, e in zip(desk.evidence.tasks, errors, strict=True)]
     named.append((ALL_TASKS, geometric_mean([e for _, e in named])))
     base = {"method": method, "sources": len(chosen), "chosen": list(chosen)}
     return [{**base, "task": name, "own_texts": _has_own(desk, name, chosen), "mse": mse} for name, mse in named]
@@ -116,6 +124,6 @@ def _table(rows: Sequence[dict[str, Any]], methods: Sequence[str]) -> Table:
             *(cell(found[method, task, size]["mse"]) for task in tasks),
         )
         for method in methods
-        for size in sorted({r["sources"] for r in rows})
+        for size in sorted({r["sources"] for r in rows if r["method"] == method})
     )
     return Table(("test MSE, mean of subsets", "subsets", *tasks), lines, "texts of some sources only")

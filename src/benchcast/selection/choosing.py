@@ -21,6 +21,7 @@ from benchcast.law import SigmoidLaw
 from benchcast.records import Bools, Floats, Ints
 
 EXCHANGES = 4  # rounds in which every chosen text may be exchanged
+LEVEL_LAW = 1e-4  # accuracy; a law that rises by less over all models is level
 LEAST_ERROR = 1e-7  # squared; below this nothing is gained
 STEEP = 0.05  # where the law is flatter than this share of its steepest part, a score says little of capability
 
@@ -48,11 +49,17 @@ class Aim:
 
 
 def aims(evidence: Evidence, fold: Fold, fits: Sequence[TaskFit]) -> list[Aim]:
-    """One per task that has a law over token losses."""
-    usable = [
-        (fit, a) for fit, a in zip(fits, evidence.accuracy, strict=True) if fit.reads_losses and not fit.law.failure
-    ]
-    return [_aim(evidence, fit, fold.seen & np.isfinite(a), a) for fit, a in usable]
+    """One per task that has a law over token losses; a task whose law is level cannot tell texts apart."""
+    pairs = [(fit, a) for fit, a in zip(fits, evidence.accuracy, strict=True) if tells(evidence, fit)]
+    return [_aim(evidence, fit, fold.seen & np.isfinite(a), a) for fit, a in pairs]
+
+
+def tells(evidence: Evidence, fit: TaskFit) -> bool:
+    """Whether a forecast depends on the losses: not where scores are all at chance, or fall as models get better."""
+    if not fit.reads_losses or fit.law.failure:
+        return False
+    capability = weighted_loss(evidence.nats, fit.reads, fit.weights) / fit.unit
+    return float(np.ptp(fit.law.accuracy(capability))) > LEVEL_LAW
 
 
 def _aim(evidence: Evidence, fit: TaskFit, known: Bools, observed: Floats) -> Aim:

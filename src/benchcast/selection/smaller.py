@@ -5,6 +5,7 @@ New models then need losses on those texts only.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +18,7 @@ from benchcast.fits import Fit
 from benchcast.fitting import as_fits, training_fold, without_weak_tasks
 from benchcast.records import Bools, Ints, TextSet, TokenLosses
 from benchcast.selection.budgets import Ground, prepare
-from benchcast.selection.choosing import choose_texts, cut_fit
+from benchcast.selection.choosing import choose_texts, cut_fit, tells
 from benchcast.storage.files import locked, write_folder
 from benchcast.store import Study
 
@@ -30,6 +31,13 @@ class Choice:
     split: str
     ground: Ground  # one fold: the models that a fit of the study learns from
     wanted: Ints  # in the order of the study
+    asked: tuple[str, ...]  # tasks
+
+    @property
+    def silent(self) -> list[str]:
+        """Tasks that had no say: scored at chance by all, or forecast without regard to losses."""
+        heard = [fit.task.name for fit in self.ground.fits[0] if tells(self.ground.evidence, fit)]
+        return [name for name in self.asked if name not in heard]
 
     @property
     def ids(self) -> list[str]:
@@ -47,10 +55,11 @@ def choose(study: Study, budget: int, tasks: Sequence[str] = ()) -> Choice:
     if budget < 1:
         raise InputError(f"--budget {budget}: at least one text is needed")
     evidence = study.evidence(tasks)
+    asked = tuple(t.name for t in evidence.tasks)
     name, fold = training_fold(study, evidence, None)
     evidence, _ = without_weak_tasks(evidence, [fold], asked_for=bool(tasks))
     ground = prepare(evidence, [fold])
-    return Choice(study, name, ground, np.sort(choose_texts(ground.goals[0], budget)))
+    return Choice(study, name, ground, np.sort(choose_texts(ground.goals[0], budget)), asked)
 
 
 def write_smaller(choice: Choice, root: Path) -> Study:
@@ -102,7 +111,10 @@ def some_texts(texts: TextSet, order: Ints) -> TextSet:
 def cut_losses(losses: TokenLosses, texts: TextSet, order: Ints) -> TokenLosses:
     """A model's losses on some of the texts."""
     keep = np.repeat(np.isin(np.arange(len(texts)), order), losses.counts)
-    about = {k: v for k, v in losses.about.items() if k != "texts"}
+    about = {k: v for k, v in losses.about.items() if k not in ("texts", "refused")}
+    kept = {texts.texts[i].id for i in order}
+    refused = [i for i in json.loads(losses.about.get("refused", "[]")) if i in kept]
+    about |= {"refused": json.dumps(refused, ensure_ascii=False)} if refused else {}
     return replace(
         losses, counts=losses.counts[order], edges=_laid_out(losses.edges, keep), nats=losses.nats[keep], about=about
     )

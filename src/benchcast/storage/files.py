@@ -39,6 +39,11 @@ def _temporary(path: Path) -> Path:
     return path.with_name(f".{path.name[:60]}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
 
 
+def _set_aside(path: Path) -> Path:
+    """Where a folder lies for the moment in which another takes its place; holds the whole name, to find back."""
+    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.old")
+
+
 def _sync(path: Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -83,9 +88,12 @@ def write_new(path: Path, text: str) -> None:
 
 
 def write_folder(path: Path, fill: Callable[[Path], None]) -> None:
-    """Let `fill` make a temporary folder, then put it in place of whatever was there."""
+    """Let `fill` make a temporary folder, then put it in place of whatever was there.
+
+    Between the two renames neither is in place; killed there, `sweep` puts the old one back.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary, old = _temporary(path), _temporary(path)
+    temporary, old = _temporary(path), _set_aside(path)
     temporary.mkdir()
     try:
         fill(temporary)
@@ -121,7 +129,11 @@ def _still_written(temporary: Path) -> bool:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what a killed process left unfinished; call it while holding the lock."""
+    """Remove what a killed process left unfinished, and put back what it had set aside; call it with the lock held."""
+    for old in folder.glob(".*.old"):
+        place = old.with_name(old.name[1:].rsplit(".", 2)[0])
+        if not _still_written(old):
+            shutil.rmtree(old, ignore_errors=True) if place.exists() else old.rename(place)
     for left in folder.glob(".*.tmp"):
         if _still_written(left):
             continue

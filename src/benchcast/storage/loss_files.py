@@ -19,12 +19,12 @@ import pyarrow.parquet as pq
 from benchcast.cells import need_file, read_csv
 from benchcast.errors import InputError
 from benchcast.records import Ints, TextSet, TokenLosses
-from benchcast.storage.loss_rows import Rows, lay_out
+from benchcast.storage.loss_rows import LossRows, lay_out
 
 UNITS = ("bits-per-byte", "nats")
 ABOUT = (
     *("model", "tokenizer", "bos", "backend", "backend_version", "dtype", "texts"),
-    *("check", "context", "asked", "benchcast"),
+    *("check", "context", "asked", "refused", "benchcast"),
 )
 
 
@@ -101,25 +101,25 @@ def _by_model(
         ids = [str(r["text_id"]) for r in own]
         bounds = [_numbers(r["bounds"], np.int64, path, r["text_id"], "bounds") for r in own]
         nats = [_numbers(r["nats"], np.float64, path, r["text_id"], "nats") for r in own]
-        yield lay_out(Rows.of(path, model, ids, bounds, nats), texts, about)
+        yield lay_out(LossRows.of(path, model, ids, bounds, nats), texts, about)
 
 
 def _numbers(values: Any, dtype: type, path: Path, text_id: str, what: str) -> npt.NDArray[Any]:
     """A list as an array; null becomes NaN, a written NaN or infinity is refused."""
     try:
+        whole = isinstance(values, list) and None not in values
+        array = np.array(values if whole else [0.0 if v is None else v for v in values])
+        if array.ndim != 1 or array.dtype.kind not in "iuf":
+            raise ValueError(f"found {str(values)[:40]}")
         if what == "bounds":
-            array = np.array(values, np.float64)
-            if array.ndim != 1 or not np.array_equal(array, np.floor(array)) or (np.abs(array) > 2**53).any():
+            if not whole or not np.array_equal(array, np.floor(array)) or (np.abs(array) > 2**53).any():
                 raise ValueError("not whole numbers of bytes")
             return array.astype(dtype)
-        plain = np.array(values) if isinstance(values, list) and None not in values else None
-        if plain is not None and plain.ndim == 1 and plain.dtype.kind == "f" and np.isfinite(plain).all():
-            return plain  # nearly every row: no loop over its values
-        if any(v is not None and not math.isfinite(v) for v in values):
+        if not np.isfinite(array).all():
             raise InputError(
                 f"{path}: text {text_id!r} has nats that are NaN or infinite; write null where there is no loss"
             )
-        return np.array([math.nan if v is None else v for v in values], dtype)
+        return array.astype(dtype) if whole else np.where([v is None for v in values], math.nan, array)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{path}: text {text_id!r}: {what} must be a list of numbers ({error})") from error
 
@@ -143,19 +143,14 @@ def read_parquet(path: Path, texts: TextSet) -> TokenLosses:
             f"{path}: scored on texts {about['texts']}, the study's texts are {texts.digest}; "
             "was another version of the texts scored? (collect the losses again)"
         )
-    names = set(table["model"].to_pylist()) if "model" in table.column_names else {about.pop("model", path.stem)}
+    named = about.pop("model", path.stem)
+    names = {m or named for m in table["model"].to_pylist()} if "model" in table.column_names else {named}
     if len(names) != 1:
         raise InputError(f"{path}: a Parquet file holds one model, found {len(names)}")
     ids = [str(i) for i in table["text_id"].to_pylist()]
     bounds, bound_counts = _flat(path, table["bounds"], ids, "bounds")
     nats, counts = _flat(path, table["nats"], ids, "nats")
-    if (bound_counts != counts + 1).any():
-        row = int(np.argmax(bound_counts != counts + 1))
-        raise InputError(
-            f"{path}: text {ids[row]!r}: {counts[row]} nats need {counts[row] + 1} bounds, found {bound_counts[row]}"
-        )
-    about.pop("model", None)
-    return lay_out(Rows(path, str(names.pop()), ids, counts, bounds, nats), texts, about)
+    return lay_out(LossRows(path, str(names.pop()), ids, bounds, bound_counts, nats, counts), texts, about)
 
 
 def _flat(path: Path, column: pa.ChunkedArray, ids: Sequence[str], what: str) -> tuple[npt.NDArray[Any], Ints]:
@@ -198,7 +193,7 @@ def read_wide(path: Path, texts: TextSet, unit: str | None) -> list[TokenLosses]
             value = _cell(path, row["model"], text_id, row[text_id])
             nats.append(np.array([value * length * math.log(2) if unit == "bits-per-byte" else value]))
             bounds.append(np.array([0, length]))
-        made = Rows.of(path, row["model"], columns, bounds, nats)
+        made = LossRows.of(path, row["model"], columns, bounds, nats)
         out.append(lay_out(made, texts, {"backend": f"wide CSV, {unit}"}))
     return out
 

@@ -16,36 +16,34 @@ MOST_NATS = 1e9  # of one token; more is no loss of a language model
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """One model's losses as they come: a row a text, in any order, laid end to end."""
+class LossRows:
+    """One model's losses as they come: a row a text, in any order, laid end to end; not yet checked."""
 
     where: Path | str  # they come from, for messages
     model: str
     ids: Sequence[str]  # of the texts
-    counts: Ints  # tokens in each row
-    bounds: Ints  # one more than tokens in each row
+    bounds: Ints
+    bound_counts: Ints  # in each row: one more than tokens
     nats: Floats
+    counts: Ints  # tokens in each row
 
     @classmethod
     def of(
         cls, where: Path | str, model: str, ids: Sequence[str], bounds: Sequence[Ints], nats: Sequence[Floats]
-    ) -> Rows:
+    ) -> LossRows:
         """Of lists with an entry a text."""
         if not ids:
             raise InputError(f"{where}: no texts")
-        for text_id, b, n in zip(ids, bounds, nats, strict=True):
-            if len(b) != len(n) + 1:
-                raise InputError(f"{where}: text {text_id!r}: {len(n)} nats need {len(n) + 1} bounds, found {len(b)}")
-        counts = np.array([len(n) for n in nats], np.int64)
-        return cls(where, model, ids, counts, np.concatenate(bounds), np.concatenate(nats))
+        bound_counts, counts = (np.array([*map(len, parts)], np.int64) for parts in (bounds, nats))
+        return cls(where, model, ids, np.concatenate(bounds), bound_counts, np.concatenate(nats), counts)
 
     @property
     def first(self) -> Ints:
         """Where each row's bounds start."""
-        return np.concatenate([[0], np.cumsum(self.counts + 1)[:-1]])
+        return np.concatenate([[0], np.cumsum(self.bound_counts)[:-1]])
 
 
-def lay_out(rows: Rows, texts: TextSet, about: dict[str, str]) -> TokenLosses:
+def lay_out(rows: LossRows, texts: TextSet, about: dict[str, str]) -> TokenLosses:
     """Rows, checked against the texts, as losses in the order of the texts.
 
     Texts without a row become one token without a loss, and so leave the common support.
@@ -77,7 +75,7 @@ def lay_out(rows: Rows, texts: TextSet, about: dict[str, str]) -> TokenLosses:
     )
 
 
-def _row_of_text(rows: Rows, texts: TextSet) -> Ints:
+def _row_of_text(rows: LossRows, texts: TextSet) -> Ints:
     """Which row holds each text; −1 where none does."""
     order = np.full(len(texts), -1)
     for row, text_id in enumerate(rows.ids):
@@ -90,15 +88,20 @@ def _row_of_text(rows: Rows, texts: TextSet) -> Ints:
     return order
 
 
-def _check_rows(rows: Rows, length: Ints) -> None:
+def _check_rows(rows: LossRows, length: Ints) -> None:
     """Refuse bounds that do not rise from 0 to the text's length, and nats that cannot be."""
     bounds, nats = rows.bounds, rows.nats
-    row_of_bound = np.repeat(np.arange(len(rows.ids)), rows.counts + 1)
+    row_of_bound = np.repeat(np.arange(len(rows.ids)), rows.bound_counts)
     row_of_token = np.repeat(np.arange(len(rows.ids)), rows.counts)
 
     def where(row: int) -> str:
         return f"{rows.where}: text {rows.ids[row]!r}"
 
+    uneven = rows.bound_counts != rows.counts + 1
+    if uneven.any():
+        row = int(np.argmax(uneven))
+        tokens, found = rows.counts[row], rows.bound_counts[row]
+        raise InputError(f"{where(row)}: {tokens} nats need {tokens + 1} bounds, found {found}")
     begin, end = bounds[rows.first], bounds[rows.first + rows.counts]
     if (begin != 0).any():
         row = int(np.argmax(begin != 0))

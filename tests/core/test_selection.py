@@ -11,10 +11,11 @@ from numpy.testing import assert_allclose
 
 from benchcast import load
 from benchcast.assemble import assemble
+from benchcast.evidence import Fold
 from benchcast.folds import make_folds
-from benchcast.planted import Plan, plant
+from benchcast.planted import Plan, plant, write_study
 from benchcast.selection.budgets import CHOSEN, RANDOM, SPREAD, cost, pick, prepare
-from benchcast.selection.choosing import Aim, aims, choose_texts, cut_fit, parts_of_texts
+from benchcast.selection.choosing import Aim, aims, choose_texts, cut_fit, parts_of_texts, tells
 from benchcast.selection.smaller import choose, cut_losses, some_texts, write_smaller
 from benchcast.store import Study
 
@@ -196,3 +197,38 @@ def test_a_study_of_one_family_is_measured_by_size_or_says_why_not(study, cli):
 
 def test_some_texts_keep_their_order(world):
     assert [t.id for t in some_texts(world.texts, np.array([5, 2]))] == [world.texts.texts[i].id for i in (5, 2)]
+
+
+@pytest.fixture
+def one_level(tmp_path):
+    """A study with one task whose scores are all below chance, and one that is as planted."""
+    world = plant(Plan(seed=2, families=4, sizes=4, checkpoints=1, tasks=2, texts_per_source=8))
+    level = world.tasks[0]
+    scores = [replace(s, accuracy=level.chance - 0.01 if s.task == level.name else s.accuracy) for s in world.scores]
+    return write_study(replace(world, scores=scores), tmp_path / "study"), level.name
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_task_that_is_level_has_no_say_and_spoils_nothing(one_level):
+    study, level = one_level
+    evidence = study.evidence()
+    everyone = np.ones(len(evidence.models), bool)
+    ground = prepare(evidence, [Fold(everyone, ~everyone, ~everyone)])
+    alone = prepare(evidence.for_tasks([t.name for t in evidence.tasks if t.name != level]), ground.folds)
+    assert [tells(evidence, fit) for fit in ground.fits[0]] == [False, True]
+    assert len(ground.goals[0]) == 1
+    assert_allclose(choose_texts(ground.goals[0], 5), choose_texts(alone.goals[0], 5))
+
+
+def test_select_names_the_task_that_had_no_say(one_level, cli):
+    study, level = one_level
+    ran = cli("select", study.root, "--budget", "5", "--no-check")
+    assert ran.code == 0
+    assert level in ran.out
+
+
+def test_what_was_refused_is_said_of_the_kept_texts_alone(world):
+    whole = replace(world.losses[0], about={"refused": json.dumps([t.id for t in list(world.texts)[:3]])})
+    cut = cut_losses(whole, world.texts, np.array([1, 5]))
+    assert json.loads(cut.about["refused"]) == [world.texts.texts[1].id]
+    assert "refused" not in cut_losses(whole, world.texts, np.array([5, 6])).about
