@@ -85,9 +85,7 @@ class Stack:
     share: Floats  # C
     calibration: Calibration  # its bend is empty where it does not pay
     saved: float  # by the bend, of the error of left-out families, kept or not; NaN where they have none
-    nested: (
-        Floats  # R: log-odds of hidden rows, calibrated without them and, of three sets or more, averaged without them
-    )
+    nested: Floats  # R: log-odds of hidden rows; of three sets or more, averaged and calibrated without their own
 
 
 def stack(judged: Judged, hidden: Sequence[Bools]) -> Stack:
@@ -96,9 +94,8 @@ def stack(judged: Judged, hidden: Sequence[Bools]) -> Stack:
     Errors of models that had a say in the choice would be too small, the more so the fewer models there are.
     """
     everyone = judged.weight()
-    others = [w if (w := judged.weight(own)).any() else everyone for own in hidden]
-    choosing = others if len(hidden) > 2 else [everyone] * len(hidden)  # of two sets, one alone cannot choose
-    share, *shares = choose_shares(judged, np.stack([everyone, *choosing]))
+    others = [judged.weight(own) if len(hidden) > 2 else everyone for own in hidden]  # of two, one alone cannot choose
+    share, *shares = choose_shares(judged, np.stack([everyone, *others]))
     straight, curved = (np.full(len(judged.q), np.nan) for _ in range(2))
     for own, other_share, weight in zip(hidden, shares, others, strict=True):
         without = _calibrate(judged, other_share, weight)
@@ -106,7 +103,7 @@ def stack(judged: Judged, hidden: Sequence[Bools]) -> Stack:
         curved[own] = without.curved(judged.log_odds[own] @ other_share)
     calibration, saved = _calibrate(judged, share, everyone), _saved(judged, straight, curved)
     families = len(np.unique(judged.families[~judged.validation]))
-    if families > 1 and saved > BEND_PAYS / families:
+    if families > 2 and saved > BEND_PAYS / families:
         return Stack(share, calibration, saved, curved)
     return Stack(share, replace(calibration, bend=()), saved, straight)  # a bend would follow noise, and carry badly
 
