@@ -22,45 +22,6 @@ STEEPEST = 60.0  # log-odds per standard deviation of capability; a perfect step
 HIGHEST = 30.0  # log-odds at the mean capability
 
 
-@dataclass(frozen=True, slots=True)
-class SigmoidLaw:
-    """Accuracy as a function of capability (equation 2).
-
-    Capability is a weighted loss, so lower is better and `slope` is negative for any task that
-    improves with capability. `offset` is the log-odds at capability 0: unlike the midpoint it stays
-    finite when the slope is 0.
-    """
-
-    slope: float  # α
-    offset: float  # −α β
-    chance: float  # γ: what guessing gets; 0 for open-ended tasks
-    failure: str = ""  # why there is no law, empty when there is one
-    ceiling: float = 1.0  # what the best model gets; other than 1 only where a method fits it
-    bend: tuple[float, ...] = ()  # how the log-odds depart from a straight line (see `bent`); () for a plain sigmoid
-
-    @property
-    def midpoint(self) -> float:
-        """β: the capability halfway between chance and 1, before any bend."""
-        return -self.offset / self.slope if self.slope else math.nan
-
-    def accuracy(self, capability: npt.ArrayLike) -> Floats:
-        """Forecast; NaN everywhere if the fit failed."""
-        log_odds = self.slope * np.asarray(capability, np.float64) + self.offset
-        if self.bend:
-            log_odds = bent(log_odds, self.bend)
-        return self.chance + (self.ceiling - self.chance) * sigmoid(log_odds)
-
-
-@dataclass(frozen=True, slots=True)
-class Laws:
-    """Many fitted laws: log-odds = slope · capability + offset."""
-
-    slope: Array
-    offset: Array
-    mse: Array
-    converged: Array
-
-
 def sigmoid(x: Array) -> Array:
     """1 / (1 + exp(−x)) without overflow."""
     return 0.5 * (1 + array_namespace(x).tanh(0.5 * x))
@@ -77,12 +38,63 @@ def ramps(log_odds: npt.ArrayLike) -> Floats:
     return np.concatenate([below, soft[..., :-1] - soft[..., 1:], soft[..., -1:]], axis=-1)
 
 
-def bent(log_odds: npt.ArrayLike, bend: tuple[float, ...]) -> Floats:
-    """Log-odds with another slope in each stretch: `bend` is a shift and the logarithms of the stretches' slopes."""
-    return bend[0] + ramps(log_odds) @ np.exp(bend[1:])
+@dataclass(frozen=True, slots=True)
+class Bend:
+    """How log-odds depart from a straight line: another slope in each stretch, as far as models were seen.
+
+    Beyond them the line's own slope goes on: what they show at their edge may not hold further out.
+    """
+
+    shift: float
+    slopes: tuple[float, ...]  # logarithms; 0 is the line's own
+    low: float  # log-odds of the weakest model seen
+    high: float
+
+    def __call__(self, log_odds: npt.ArrayLike) -> Floats:
+        """Bent log-odds; they rise with the straight ones."""
+        x = np.asarray(log_odds, np.float64)
+        seen = np.clip(x, self.low, self.high)
+        return self.shift + ramps(seen) @ np.exp(self.slopes) + (x - seen)
 
 
-def fit_bend(log_odds: Floats, q: Floats, weight: Floats) -> tuple[float, ...]:
+@dataclass(frozen=True, slots=True)
+class SigmoidLaw:
+    """Accuracy as a function of capability (equation 2).
+
+    Capability is a weighted loss, so lower is better and `slope` is negative for any task that
+    improves with capability. `offset` is the log-odds at capability 0: unlike the midpoint it stays
+    finite when the slope is 0.
+    """
+
+    slope: float  # α
+    offset: float  # −α β
+    chance: float  # γ: what guessing gets; 0 for open-ended tasks
+    failure: str = ""  # why there is no law, empty when there is one
+    ceiling: float = 1.0  # what the best model gets; other than 1 only where a method fits it
+    bend: Bend | None = None  # None for a plain sigmoid
+
+    @property
+    def midpoint(self) -> float:
+        """β: the capability halfway between chance and 1, before any bend."""
+        return -self.offset / self.slope if self.slope else math.nan
+
+    def accuracy(self, capability: npt.ArrayLike) -> Floats:
+        """Forecast; NaN everywhere if the fit failed."""
+        log_odds = self.slope * np.asarray(capability, np.float64) + self.offset
+        return self.chance + (self.ceiling - self.chance) * sigmoid(self.bend(log_odds) if self.bend else log_odds)
+
+
+@dataclass(frozen=True, slots=True)
+class Laws:
+    """Many fitted laws: log-odds = slope · capability + offset."""
+
+    slope: Array
+    offset: Array
+    mse: Array
+    converged: Array
+
+
+def fit_bend(log_odds: Floats, q: Floats, weight: Floats) -> Bend:
     """The bend that makes these log-odds fit shares `q` best; slopes are drawn towards 1.
 
     Ridge regression on the logarithms of the slopes by damped Gauss–Newton steps. The pull is that of a prior of unit
@@ -109,7 +121,8 @@ def fit_bend(log_odds: Floats, q: Floats, weight: Floats) -> tuple[float, ...]:
         bend, s, error, damping = new, s_new, error_new, damping / 5
         if settled:
             break
-    return tuple(float(x) for x in bend)
+    shift, *slopes = map(float, bend)
+    return Bend(shift, tuple(slopes), float(log_odds.min()), float(log_odds.max()))
 
 
 def fit_law(

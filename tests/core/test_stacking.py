@@ -36,7 +36,7 @@ def hidden(seen: Judged) -> list[Bools]:
 def test_where_a_sigmoid_is_the_truth_nothing_is_bent(seed: int) -> None:
     seen = judged(seed=seed)
     made = stack(seen, hidden(seen))
-    assert made.calibration.bend == ()
+    assert made.calibration.bend is None
     assert made.calibration.slope == pytest.approx(1.0, abs=0.15)
 
 
@@ -44,9 +44,9 @@ def test_where_a_sigmoid_is_the_truth_nothing_is_bent(seed: int) -> None:
 def test_where_weak_models_score_by_luck_of_form_the_law_bends(seed: int) -> None:
     seen = judged(floor=0.12, seed=seed)
     made = stack(seen, hidden(seen))
-    assert made.calibration.bend
+    assert made.calibration.bend is not None
     assert made.saved > 0.1
-    assert made.calibration.bend[1] < -0.5, "level where models are weak"
+    assert made.calibration.bend.slopes[0] < -0.5, "level where models are weak"
 
 
 @pytest.mark.parametrize("validation", [0, 4])
@@ -68,7 +68,7 @@ def some(seen: Judged, families: list[str]) -> Judged:
 def test_two_families_are_enough_for_a_forecast_but_not_for_a_bend(floor: float) -> None:
     two = some(judged(floor=floor), ["f0", "f1"])
     made = stack(two, hidden(two))
-    assert made.calibration.bend == ()
+    assert made.calibration.bend is None
     assert np.isfinite(made.nested).all()
 
 
@@ -76,7 +76,7 @@ def test_a_single_family_is_cut_into_handfuls_and_does_not_bend() -> None:
     one = some(judged(floor=0.12), ["f0"])
     sets = [np.arange(MODELS) % 5 == i for i in range(5)]
     made = stack(one, sets)
-    assert made.calibration.bend == ()
+    assert made.calibration.bend is None
     assert np.isfinite(made.nested).all()
 
 
@@ -84,7 +84,7 @@ def test_scores_that_are_all_the_same_are_not_bent() -> None:
     flat = replace(judged(), q=np.zeros(FAMILIES * MODELS))
     made = stack(flat, hidden(flat))
     assert np.isfinite(made.share).all()
-    assert made.calibration.bend == ()
+    assert made.calibration.bend is None
 
 
 def test_weights_are_one_in_all_where_only_the_hidden_family_has_validation_models() -> None:

@@ -26,7 +26,7 @@ from benchcast.facts import Facts
 from benchcast.fits import hub
 from benchcast.fits.card import fit_card
 from benchcast.intervals import distance, interval, nearness_to_chance
-from benchcast.law import SigmoidLaw
+from benchcast.law import Bend, SigmoidLaw
 from benchcast.records import Bools, Ints, ModelInfo, Task, Text, TextOutlines, TextSet, TokenLosses
 from benchcast.storage.files import write_folder
 
@@ -218,6 +218,11 @@ def _nan(value: Any) -> Any:
     return math.nan if value is None else value
 
 
+def _law(stored: dict[str, Any]) -> SigmoidLaw:
+    bend = stored["bend"] and Bend(**{**stored["bend"], "slopes": tuple(stored["bend"]["slopes"])})
+    return SigmoidLaw(**{k: _nan(v) for k, v in stored.items() if k != "bend"}, bend=bend)
+
+
 def load(folder: str | Path) -> Fit:
     """Read a fit back; it predicts the same, bit for bit."""
     from safetensors import SafetensorError
@@ -235,8 +240,7 @@ def load(folder: str | Path) -> Fit:
             raise StudyError(f"{path}: salience.safetensors does not belong to fit.json; fit again")
         arrays = load_arrays(blob)
         task = Task(text["task"]["name"], text["task"]["chance"], tuple(text["task"]["sources"]))
-        bend = tuple(text["law"].pop("bend", ()))
-        law = SigmoidLaw(**{k: _nan(v) for k, v in text["law"].items()}, bend=bend)
+        law = _law(text["law"])
         honest = HonestErrors(
             arrays["honest_errors"], np.array(text["honest"]["families"], dtype=str), text["honest"]["kind"]
         )

@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.folds import family_balanced
-from benchcast.law import bent, fit_bend, fit_laws, sigmoid
+from benchcast.law import Bend, fit_bend, fit_laws, sigmoid
 from benchcast.records import Bools, Floats
 
 SHARE_STEPS = 300
 LEAST_ERROR = 1e-12  # squared; below this there is only rounding
 # What a bend must save of the error of left-out families, over their number. In planted worlds with a plain sigmoid it
-# saves more than that by chance in one task of a hundred (experiments/log/bends.py).
-BEND_PAYS = 0.3
+# saves more than that by chance in one task of twenty (experiments/log/bends.py).
+BEND_PAYS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Calibration:
 
     slope: float
     offset: float
-    bend: tuple[float, ...] = ()  # see `law.bent`; () for none
+    bend: Bend | None = None
 
     def straight(self, log_odds: Floats) -> Floats:
         """Calibrated, but for the bend."""
@@ -75,7 +75,7 @@ class Calibration:
 
     def curved(self, log_odds: Floats) -> Floats:
         """Calibrated, with the bend."""
-        return bent(self.straight(log_odds), self.bend) if self.bend else self.straight(log_odds)
+        return self.bend(self.straight(log_odds)) if self.bend else self.straight(log_odds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Stack:
     """The averaged forecast: shares of the candidates, and what makes their mix right on unseen models."""
 
     share: Floats  # C
-    calibration: Calibration  # its bend is empty where it does not pay
+    calibration: Calibration  # without a bend where it does not pay
     saved: float  # by the bend, of the error of left-out families, kept or not; NaN where they have none
     nested: Floats  # R: log-odds of hidden rows; of three sets or more, averaged and calibrated without their own
 
@@ -105,7 +105,7 @@ def stack(judged: Judged, hidden: Sequence[Bools]) -> Stack:
     families = len(np.unique(judged.families[~judged.validation]))
     if families > 2 and saved > BEND_PAYS / families:
         return Stack(share, calibration, saved, curved)
-    return Stack(share, replace(calibration, bend=()), saved, straight)  # a bend would follow noise, and carry badly
+    return Stack(share, replace(calibration, bend=None), saved, straight)  # a bend would follow noise, and carry badly
 
 
 def _calibrate(judged: Judged, share: Floats, weight: Floats) -> Calibration:
