@@ -296,7 +296,7 @@ def test_numbers_a_backend_did_not_give_are_never_stored(tmp_path: Path, how: st
 def test_texts_are_refused_before_anything_is_scored(tmp_path: Path) -> None:
     study, backend = make(tmp_path / "s"), FakeBackend()
     backend.vocabulary.tokenizer.encode = lambda text: [1]  # type: ignore[method-assign]
-    said = r"model 'fake-1', text 't0': tokenizer 'bytes'.*20 of 20 texts are refused; --skip-refused stores"
+    said = r"model 'fake-1', text 't0': tokenizer 'bytes'.*20 of 20 texts are refused; none is left"
     for skip in (False, True):
         with pytest.raises(InputError, match=said):
             collect(study, backend, skip_refused=skip)

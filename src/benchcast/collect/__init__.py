@@ -93,10 +93,9 @@ class Job:
     def encoded(self) -> Encoded:
         """Ids and bounds of all texts."""
         made = encode_texts(self.backend.vocabulary.tokenizer, self.study.texts)
-        if not self.skip_refused or len(made.refused) == len(made.ids):
-            way_out = (
-                "nothing is left to score" if self.skip_refused else "--skip-refused stores the model without them"
-            )
+        none_left = len(made.refused) == len(made.ids)
+        if none_left or not self.skip_refused:
+            way_out = "none is left to score" if none_left else "--skip-refused stores the model without them"
             made.insist(f"model {self.model!r}", way_out)
         return made
 
