@@ -17,13 +17,12 @@ from benchcast.backends.base import Backend, in_halves
 from benchcast.backends.windows import Window
 from benchcast.collect import Encoded, Report, encode_texts, portions
 from benchcast.collect.portions import Made, Part, Portion, walk
-from benchcast.collect.shards import Ledger, alone
+from benchcast.collect.shards import Ledger, PerToken, alone
 from benchcast.errors import InputError
 from benchcast.records import Floats
 from benchcast.storage.files import file_name
 from benchcast.store import Study
 
-PerToken = npt.NDArray[np.floating]
 BLOCK_BYTES = 64 << 20
 ROUNDS = 6  # of the subspace iteration; hidden states have few large directions, so few rounds do
 SPARE = 16  # extra directions that make the wanted ones exact sooner

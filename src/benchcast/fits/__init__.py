@@ -219,7 +219,7 @@ def _nan(value: Any) -> Any:
 
 
 def _law(stored: dict[str, Any]) -> SigmoidLaw:
-    bend = stored["bend"] and Bend(**{**stored["bend"], "slopes": tuple(stored["bend"]["slopes"])})
+    bend = stored.get("bend") and Bend(**{**stored["bend"], "slopes": tuple(stored["bend"]["slopes"])})
     return SigmoidLaw(**{k: _nan(v) for k, v in stored.items() if k != "bend"}, bend=bend)
 
 

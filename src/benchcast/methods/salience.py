@@ -18,6 +18,7 @@ from itertools import product
 
 import numpy as np
 
+from benchcast.cells import null
 from benchcast.devices import place, to_numpy
 from benchcast.evidence import VIEWS, Evidence, Fold, HonestErrors, TaskFit, weighted_loss
 from benchcast.folds import family_balanced, inner_folds, left_out
@@ -164,9 +165,7 @@ def _fit(problem: _Problem, basis: Basis, sums: dict[str, Floats]) -> TaskFit:
         range=(float(capability[known].min()), float(capability[known].max())),
         notes={
             "shares": {n: round(float(s), 4) for n, s in zip(names, averaged.share, strict=True) if s > 0.01},
-            "bend_saves": None
-            if np.isnan(averaged.saved)
-            else round(averaged.saved, 4),  # of the error of left-out families
+            "bend_saves": null(round(averaged.saved, 4)),  # of the error of left-out families
         },
     )
 

@@ -132,8 +132,12 @@ def sweep(folder: Path) -> None:
     """Remove what a killed process left unfinished, and put back what it had set aside; call it with the lock held."""
     for old in folder.glob(".*.old"):
         place = old.with_name(old.name[1:].rsplit(".", 2)[0])
-        if not _still_written(old):
-            shutil.rmtree(old, ignore_errors=True) if place.exists() else old.rename(place)
+        if _still_written(old):
+            continue
+        if place.exists():
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            old.rename(place)
     for left in folder.glob(".*.tmp"):
         if _still_written(left):
             continue
