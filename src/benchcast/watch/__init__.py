@@ -90,16 +90,14 @@ class Watch:
 
     def look(self) -> Iterator[Event]:
         """One look at everything: scores what is new and whole, tells what is not."""
-        yield from self._look_at_checkpoints()
-        yield from self._look_at_losses()
+        sources = ((self.run.checkpoints, self._look_at_checkpoints), (self.run.losses, self._look_at_losses))
+        for folder, look_at in sources:
+            if folder is not None and folder.is_dir():
+                yield from look_at(folder)
+            elif folder is not None:
+                yield from self._wait(str(folder), None, "no such folder yet")
 
-    def _look_at_checkpoints(self) -> Iterator[Event]:
-        folder = self.run.checkpoints
-        if folder is None:
-            return
-        if not folder.is_dir():
-            yield from self._wait(str(folder), None, "no such folder yet")
-            return
+    def _look_at_checkpoints(self, folder: Path) -> Iterator[Event]:
         found = find_checkpoints(folder)
         if not found:
             yield from self._wait(str(folder), None, "no checkpoints yet; folders named like checkpoint-500 are wanted")
@@ -152,13 +150,7 @@ class Watch:
             return asked
         return str(path.parent) if has_tokenizer(path.parent) else ""
 
-    def _look_at_losses(self) -> Iterator[Event]:
-        folder = self.run.losses
-        if folder is None:
-            return
-        if not folder.is_dir():
-            yield from self._wait(str(folder), None, "no such folder yet")
-            return
+    def _look_at_losses(self, folder: Path) -> Iterator[Event]:
         for path in sorted(folder.glob("*.jsonl"), key=lambda p: (step_of(p.stem) or 0, p.name)):
             looks: object = None
             try:
