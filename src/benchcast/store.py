@@ -7,7 +7,6 @@ nothing, so a command that was killed is finished by running it again.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
@@ -17,12 +16,12 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-import benchcast
 from benchcast.assemble import assemble
 from benchcast.cells import near
 from benchcast.errors import EvidenceError, InputError, StudyError
 from benchcast.evidence import Evidence
 from benchcast.records import Bools, Ints, ModelInfo, Score, Task, TextSet, TokenLosses
+from benchcast.storage import features as feature_files
 from benchcast.storage.files import file_name, locked, write_folder, write_text, write_whole
 from benchcast.storage.loss_files import read_parquet, write_parquet
 from benchcast.storage.settings import read_settings, settings_toml, tasks_toml
@@ -114,7 +113,7 @@ class Study:
     def scorers(self) -> list[str]:
         """Names of the scorers whose features are here."""
         metas = sorted((self.root / "features").glob("[!.]*/meta.json"))  # hidden ones are unfinished
-        return [str(_feature_meta(p)["scorer"]) for p in metas]
+        return [feature_files.scorer_of(p.parent) for p in metas]
 
     def features(self) -> tuple[npt.NDArray[np.floating], Ints, str] | None:
         """Memory-mapped features of the study's scorer with their edges; None where there are none."""
@@ -129,16 +128,7 @@ class Study:
         if name not in names:
             raise StudyError(f"{self.root}: study.toml wants scorer {name!r}, features are there of {', '.join(names)}")
         folder = self.root / "features" / file_name(name)
-        meta = _feature_meta(folder / "meta.json")
-        if meta["texts"] != self.texts.digest:
-            raise StudyError(
-                f"{folder}: made for texts {meta['texts']}, the study's texts are {self.texts.digest}; make them again"
-            )
-        try:
-            values = np.load(folder / "features.npy", mmap_mode="r", allow_pickle=False)
-            return values, np.load(folder / "edges.npy", allow_pickle=False), name
-        except (ValueError, OSError, EOFError) as error:
-            raise StudyError(f"{folder}: damaged; make or import these features again") from error
+        return *feature_files.read_folder(folder, self.texts), name
 
     def evidence(self, tasks: Sequence[str] = (), *, support: Bools | None = None, unit: str = "byte") -> Evidence:
         """Losses and scores of every model that has both, for the named tasks or all of them."""
@@ -243,14 +233,8 @@ class Study:
         self, name: str, values: npt.NDArray[np.floating], edges: Ints, *, about: dict[str, Any] | None = None
     ) -> None:
         """Store a scorer's hidden states, one row per token."""
-        meta = {"scorer": name, "texts": self.texts.digest, "shape": values.shape, "dtype": str(values.dtype)}
-
-        def fill(folder: Path) -> None:
-            np.save(folder / "features.npy", values)
-            np.save(folder / "edges.npy", edges)
-            text = json.dumps({**meta, "benchcast": benchcast.__version__, **(about or {})}, indent=1)
-            (folder / "meta.json").write_text(text, encoding="utf-8")
-
+        meta = {"scorer": name, "texts": self.texts.digest, **(about or {})}
+        fill = partial(feature_files.fill_folder, values=values, edges=edges, meta=meta)
         with locked(self.root):
             write_folder(self.root / "features" / file_name(name), fill)
 
@@ -261,14 +245,6 @@ class Study:
     def fitted_tasks(self) -> list[str]:
         """Tasks that have a fit, in the order of study.toml."""
         return [t.name for t in self.tasks if (self.fit_folder(t.name) / "fit.json").is_file()]
-
-
-def _feature_meta(path: Path) -> dict[str, Any]:
-    try:
-        meta = json.loads(path.read_text(encoding="utf-8"))
-        return {"scorer": meta["scorer"], "texts": meta["texts"]}
-    except (ValueError, KeyError, TypeError) as error:
-        raise StudyError(f"{path}: damaged; make or import these features again") from error
 
 
 def _own_leftover(path: Path, texts: TextSet) -> bool:

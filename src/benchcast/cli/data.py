@@ -155,7 +155,7 @@ def import_features(study: Path, file: Path, name: str) -> None:
     \b
     benchcast import features study smollm2.npz
     """
-    from benchcast.storage.tables import read_features
+    from benchcast.storage.features import read_features
     from benchcast.store import Study
 
     opened = Study.open(study)

@@ -6,11 +6,8 @@ fit.push_to_hub("me/mmlu-fit");  benchcast.Fit.from_pretrained("me/mmlu-fit")
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
 import tempfile
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,18 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.align import align_models
-from benchcast.cells import null
-from benchcast.errors import InputError, StudyError
-from benchcast.evidence import HonestErrors, TaskFit
+from benchcast.errors import InputError
+from benchcast.evidence import TaskFit
 from benchcast.facts import Facts
-from benchcast.fits import hub
-from benchcast.fits.card import fit_card
+from benchcast.fits import files, hub
+from benchcast.fits.files import FitParts, own_folder, read_parts, write_parts
 from benchcast.intervals import distance, interval, nearness_to_chance
-from benchcast.law import Bend, SigmoidLaw
-from benchcast.records import Bools, Ints, ModelInfo, Task, Text, TextOutlines, TextSet, TokenLosses
+from benchcast.records import Bools, Ints, ModelInfo, TextSet, TokenLosses
 from benchcast.storage.files import write_folder
 
-FORMAT = 1
 NO_BOS = (
     "the tokenizer puts no BOS before a text, and the fits rest on losses of first tokens; "
     "if the model is trained with a BOS, say so"
@@ -116,14 +110,14 @@ class Fit:
 
     def save(self, folder: str | Path) -> Path:
         """Write salience.safetensors and fit.json; they replace an older fit in one step."""
-        path = _own_folder(folder)
-        write_folder(path, self._fill)
+        path = own_folder(folder)
+        write_folder(path, partial(write_parts, parts=self._parts()))
         return path
 
     def save_pretrained(self, folder: str | Path, *, include_texts: bool = False) -> Path:
         """The same with a model card, to be handed on; the texts go along only where that is asked for."""
-        path = _own_folder(folder)
-        write_folder(path, partial(self._fill, include_texts=include_texts, with_card=True))
+        path = own_folder(folder)
+        write_folder(path, partial(write_parts, parts=self._parts(), include_texts=include_texts, with_card=True))
         return path
 
     @classmethod
@@ -140,126 +134,12 @@ class Fit:
     @property
     def digest(self) -> str:
         """Hash of everything a forecast rests on; the same with or without the texts themselves."""
-        blob, text = self._contents()
-        rest = {k: v for k, v in text.items() if k != "texts"}
-        return hashlib.sha256(json.dumps(rest, sort_keys=True, allow_nan=False).encode() + blob).hexdigest()
+        return files.digest(self._parts())
 
-    def _contents(self) -> tuple[bytes, dict[str, Any]]:
-        """The arrays, and all the rest as plain values."""
-        from safetensors.numpy import save
-
-        core = self.core
-        arrays = {
-            "salience": self.salience,
-            "weights": core.weights,
-            "edges": self.edges,
-            "supported": self.supported.astype(np.uint8),
-            "honest_errors": core.honest.errors,
-            **{f"history.{name}": np.ascontiguousarray(x) for name, x in core.history.items()},
-        }
-        blob = save({name: np.ascontiguousarray(x) for name, x in arrays.items()})
-        return blob, {
-            "format": FORMAT,
-            "task": asdict(core.task),
-            "method": core.method,
-            "reads": core.reads,
-            "unit": core.unit,
-            "law": {k: null(v) for k, v in asdict(core.law).items()},
-            "range": [null(x) for x in core.range],
-            "honest": {"kind": core.honest.kind, "families": list(map(str, core.honest.families))},
-            "notes": core.notes,
-            "about": self.about,
-            "texts": self._text_rows(include_texts=True),
-            "arrays_sha256": hashlib.sha256(blob).hexdigest(),
-        }
-
-    def _text_rows(self, *, include_texts: bool) -> list[dict[str, Any]]:
-        """Texts, or their outlines where they are not to be handed on or are not here."""
-        if include_texts and not isinstance(self.texts, TextOutlines):
-            return [t.as_row() for t in self.texts]
-        lengths = np.diff(self.texts.starts).tolist()
-        return [
-            {k: v for k, v in t.as_row().items() if k != "text"} | {"bytes": n}
-            for t, n in zip(self.texts, lengths, strict=True)
-        ]
-
-    def _fill(self, folder: Path, *, include_texts: bool = True, with_card: bool = False) -> None:
-        blob, text = self._contents()
-        text["texts"] = self._text_rows(include_texts=include_texts)
-        (folder / "salience.safetensors").write_bytes(blob)
-        document = json.dumps(text, indent=1, ensure_ascii=False, allow_nan=False)
-        (folder / "fit.json").write_text(document, encoding="utf-8")
-        if with_card:
-            card = fit_card(self.core, self.about, texts=len(self.texts), include_texts="text" in text["texts"][0])
-            (folder / "README.md").write_text(card, encoding="utf-8")
-
-
-def _own_folder(folder: str | Path) -> Path:
-    """A folder that may be replaced: none is there yet, or it holds a fit and nothing else."""
-    path = Path(folder)
-    if path.exists():
-        others = {p.name for p in path.iterdir()} - set(hub.FILES) if path.is_dir() else {path.name}
-        if others:
-            raise InputError(
-                f"{path}: holds {min(others)!r}, which is no part of a fit; give a folder for the fit alone"
-            )
-    return path
-
-
-def _read_texts(rows: list[dict[str, Any]], about: dict[str, Any]) -> TextSet:
-    """The fit's texts, or what it says of them."""
-    if "bytes" not in rows[0]:
-        return TextSet.of(Text(**row) for row in rows)
-    texts = (Text(row["id"], row["source"], "", row.get("answer_start")) for row in rows)
-    return TextOutlines(tuple(texts), tuple(row["bytes"] for row in rows), about["texts"])
-
-
-def _nan(value: Any) -> Any:
-    return math.nan if value is None else value
-
-
-def _law(stored: dict[str, Any]) -> SigmoidLaw:
-    bend = stored.get("bend") and Bend(**{**stored["bend"], "slopes": tuple(stored["bend"]["slopes"])})
-    return SigmoidLaw(**{k: _nan(v) for k, v in stored.items() if k != "bend"}, bend=bend)
+    def _parts(self) -> FitParts:
+        return FitParts(self.core, self.salience, self.edges, self.supported, self.texts, self.about)
 
 
 def load(folder: str | Path) -> Fit:
     """Read a fit back; it predicts the same, bit for bit."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load as load_arrays
-
-    path = Path(folder)
-    try:
-        text = json.loads((path / "fit.json").read_text(encoding="utf-8"))
-        blob = (path / "salience.safetensors").read_bytes()
-        if text["format"] > FORMAT:
-            raise StudyError(
-                f"{path}: a fit of format {text['format']}, this version reads {FORMAT}; upgrade benchcast"
-            )
-        if hashlib.sha256(blob).hexdigest() != text["arrays_sha256"]:
-            raise StudyError(f"{path}: salience.safetensors does not belong to fit.json; fit again")
-        arrays = load_arrays(blob)
-        task = Task(text["task"]["name"], text["task"]["chance"], tuple(text["task"]["sources"]))
-        law = _law(text["law"])
-        honest = HonestErrors(
-            arrays["honest_errors"], np.array(text["honest"]["families"], dtype=str), text["honest"]["kind"]
-        )
-        history = {name.removeprefix("history."): x for name, x in arrays.items() if name.startswith("history.")}
-        core = TaskFit(
-            task,
-            text["method"],
-            tuple(text["reads"]),
-            arrays["weights"],
-            text["unit"],
-            law,
-            honest,
-            (_nan(text["range"][0]), _nan(text["range"][1])),
-            text["notes"],
-            history,
-        )
-        texts = _read_texts(text["texts"], text["about"])
-        return Fit(core, arrays["salience"], arrays["edges"], arrays["supported"].astype(bool), texts, text["about"])
-    except FileNotFoundError as error:
-        raise StudyError(f"{path}: no fit here; make one with `benchcast fit`") from error
-    except (ValueError, LookupError, TypeError, AttributeError, SafetensorError) as error:
-        raise StudyError(f"{path}: damaged fit ({type(error).__name__}: {error}); fit again") from error
+    return Fit(*read_parts(Path(folder)))

@@ -1,4 +1,4 @@
-"""texts.jsonl, models.csv, scores.csv and features.npz ↔ records, with every cell checked."""
+"""texts.jsonl, models.csv and scores.csv ↔ records, with every cell checked."""
 
 from __future__ import annotations
 
@@ -6,22 +6,16 @@ import csv
 import io
 import json
 import math
-import zipfile
-import zlib
 from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from benchcast.cells import is_unicode, near, need_file, read_csv
 from benchcast.errors import InputError
-from benchcast.records import Ints, ModelInfo, Score, Task, Text, TextSet
+from benchcast.records import ModelInfo, Score, Task, Text, TextSet
 
 MODEL_COLUMNS = ("model", "family", "params", "tokens", "flops", "split")
 SCORE_COLUMNS = ("model", "task", "accuracy", "n_items", "harness", "version", "shots", "right_even", "stderr")
-MOST_FEATURE = 1e9  # hidden states are far smaller
 ROLES = ("train", "validation", "test", "")
 SUFFIXES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 
@@ -188,68 +182,3 @@ def _csv_line(cells: Sequence[Any]) -> str:
 
 def _plain(cell: Any) -> Any:
     return int(cell) if isinstance(cell, float) and cell.is_integer() and abs(cell) < 1e15 else cell
-
-
-def read_features(path: Path, texts: TextSet) -> tuple[npt.NDArray[np.floating], Ints]:
-    """An npz with `features`, `bounds` and `counts` → (features, edges on the axis of all bytes)."""
-    need_file(path)
-    features, bounds, counts = _read_npz(path, ("features", "bounds", "counts"))
-    for name, array, kinds in (("features", features, "fiu"), ("bounds", bounds, "iu"), ("counts", counts, "iu")):
-        if array.dtype.kind not in kinds:
-            wanted = "whole numbers" if kinds == "iu" else "numbers"
-            raise InputError(f"{path}: {name} must hold {wanted}, found {array.dtype}")
-    if counts.min(initial=0) < 0:
-        raise InputError(f"{path}: counts are negative ({counts.min()})")
-    if counts.shape != (len(texts),):
-        raise InputError(f"{path}: counts for {counts.size} texts, the study has {len(texts)}")
-    if features.ndim != 2 or len(features) != counts.sum() or bounds.shape != (counts.sum() + len(texts),):
-        raise InputError(
-            f"{path}: counts sum to {counts.sum()}, so features need {counts.sum()} rows and bounds "
-            f"{counts.sum() + len(texts)} entries; found {features.shape} and {bounds.shape}"
-        )
-    if features.dtype not in (np.float16, np.float32):
-        with np.errstate(over="ignore"):
-            features = features.astype(np.float32)
-    _check_values(path, features)
-    return features, _edges(path, bounds.astype(np.int64), counts.astype(np.int64), texts)
-
-
-def _read_npz(path: Path, names: Sequence[str]) -> list[npt.NDArray[Any]]:
-    """The named arrays of an npz file."""
-    try:
-        with path.open("rb") as file:
-            arrays = np.load(file, allow_pickle=False)
-            if not isinstance(arrays, np.lib.npyio.NpzFile):
-                raise InputError(f"{path}: a single array, not an npz file with {', '.join(names)}")
-            absent = set(names) - set(arrays.files)
-            if absent:
-                raise InputError(f"{path}: no array {', '.join(sorted(absent))}; found {', '.join(arrays.files)}")
-            found = [arrays[name] for name in names]
-    except (ValueError, OSError, zipfile.BadZipFile, EOFError, zlib.error) as error:
-        raise InputError(f"{path}: not a whole npz file") from error
-    if not all(isinstance(array, np.ndarray) for array in found):
-        raise InputError(f"{path}: not a whole npz file (a member is no array)")
-    return found
-
-
-def _check_values(path: Path, features: npt.NDArray[np.floating]) -> None:
-    if not features.shape[1]:
-        raise InputError(f"{path}: features have no columns")
-    if not np.isfinite(features).all():
-        raise InputError(f"{path}: features hold NaN or infinity")
-    if float(np.abs(features).max(initial=0)) > MOST_FEATURE:
-        raise InputError(f"{path}: features hold numbers beyond {MOST_FEATURE:g}, which no hidden state is")
-
-
-def _edges(path: Path, bounds: Ints, counts: Ints, texts: TextSet) -> Ints:
-    edges = [np.zeros(1, np.int64)]
-    at = 0
-    for text, count, start, stop in zip(texts, counts, texts.starts[:-1], texts.starts[1:], strict=True):
-        own = bounds[at : at + count + 1]
-        if own[0] != 0 or own[-1] != stop - start or (np.diff(own) < 0).any():
-            raise InputError(
-                f"{path}: bounds of text {text.id!r} must rise from 0 to {stop - start}, found {own[0]}..{own[-1]}"
-            )
-        edges.append(own[1:] + start)
-        at += count + 1
-    return np.concatenate(edges)

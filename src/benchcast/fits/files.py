@@ -1,0 +1,166 @@
+"""The files of a fit: the arrays in salience.safetensors, all the rest in fit.json; no pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from benchcast.cells import null
+from benchcast.errors import InputError, StudyError
+from benchcast.evidence import HonestErrors, TaskFit
+from benchcast.fits.card import fit_card
+from benchcast.fits.hub import FILES
+from benchcast.law import Bend, SigmoidLaw
+from benchcast.records import Bools, Ints, Task, Text, TextOutlines, TextSet
+
+FORMAT = 1
+
+
+class FitParts(NamedTuple):
+    """What a fit consists of and its folder holds; the fields are those of `Fit`."""
+
+    core: TaskFit
+    salience: npt.NDArray[np.float32]
+    edges: Ints
+    supported: Bools
+    texts: TextSet
+    about: dict[str, Any]
+
+
+def digest(parts: FitParts) -> str:
+    """Hash of everything a forecast rests on; the same with or without the texts themselves."""
+    blob, text = _contents(parts)
+    rest = {k: v for k, v in text.items() if k != "texts"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True, allow_nan=False).encode() + blob).hexdigest()
+
+
+def write_parts(folder: Path, parts: FitParts, *, include_texts: bool = True, with_card: bool = False) -> None:
+    """Fill an empty folder; with `with_card`, also with a model card."""
+    blob, text = _contents(parts)
+    text["texts"] = _text_rows(parts.texts, include_texts=include_texts)
+    (folder / "salience.safetensors").write_bytes(blob)
+    document = json.dumps(text, indent=1, ensure_ascii=False, allow_nan=False)
+    (folder / "fit.json").write_text(document, encoding="utf-8")
+    if with_card:
+        shown = "text" in text["texts"][0]
+        card = fit_card(parts.core, parts.about, texts=len(parts.texts), include_texts=shown)
+        (folder / "README.md").write_text(card, encoding="utf-8")
+
+
+def _contents(parts: FitParts) -> tuple[bytes, dict[str, Any]]:
+    """The arrays, and all the rest as plain values."""
+    from safetensors.numpy import save
+
+    core = parts.core
+    arrays = {
+        "salience": parts.salience,
+        "weights": core.weights,
+        "edges": parts.edges,
+        "supported": parts.supported.astype(np.uint8),
+        "honest_errors": core.honest.errors,
+        **{f"history.{name}": np.ascontiguousarray(x) for name, x in core.history.items()},
+    }
+    blob = save({name: np.ascontiguousarray(x) for name, x in arrays.items()})
+    return blob, {
+        "format": FORMAT,
+        "task": asdict(core.task),
+        "method": core.method,
+        "reads": core.reads,
+        "unit": core.unit,
+        "law": {k: null(v) for k, v in asdict(core.law).items()},
+        "range": [null(x) for x in core.range],
+        "honest": {"kind": core.honest.kind, "families": list(map(str, core.honest.families))},
+        "notes": core.notes,
+        "about": parts.about,
+        "texts": _text_rows(parts.texts, include_texts=True),
+        "arrays_sha256": hashlib.sha256(blob).hexdigest(),
+    }
+
+
+def _text_rows(texts: TextSet, *, include_texts: bool) -> list[dict[str, Any]]:
+    """Texts, or their outlines where they are not to be handed on or are not here."""
+    if include_texts and not isinstance(texts, TextOutlines):
+        return [t.as_row() for t in texts]
+    lengths = np.diff(texts.starts).tolist()
+    return [
+        {k: v for k, v in t.as_row().items() if k != "text"} | {"bytes": n} for t, n in zip(texts, lengths, strict=True)
+    ]
+
+
+def own_folder(folder: str | Path) -> Path:
+    """A folder that may be replaced: none is there yet, or it holds a fit and nothing else."""
+    path = Path(folder)
+    if path.exists():
+        others = {p.name for p in path.iterdir()} - set(FILES) if path.is_dir() else {path.name}
+        if others:
+            raise InputError(
+                f"{path}: holds {min(others)!r}, which is no part of a fit; give a folder for the fit alone"
+            )
+    return path
+
+
+def _read_texts(rows: list[dict[str, Any]], about: dict[str, Any]) -> TextSet:
+    """The fit's texts, or what it says of them."""
+    if "bytes" not in rows[0]:
+        return TextSet.of(Text(**row) for row in rows)
+    texts = (Text(row["id"], row["source"], "", row.get("answer_start")) for row in rows)
+    return TextOutlines(tuple(texts), tuple(row["bytes"] for row in rows), about["texts"])
+
+
+def _nan(value: Any) -> Any:
+    return math.nan if value is None else value
+
+
+def _law(stored: dict[str, Any]) -> SigmoidLaw:
+    bend = stored.get("bend") and Bend(**{**stored["bend"], "slopes": tuple(stored["bend"]["slopes"])})
+    return SigmoidLaw(**{k: _nan(v) for k, v in stored.items() if k != "bend"}, bend=bend)
+
+
+def read_parts(path: Path) -> FitParts:
+    """A fit as it was written."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load as load_arrays
+
+    try:
+        text = json.loads((path / "fit.json").read_text(encoding="utf-8"))
+        blob = (path / "salience.safetensors").read_bytes()
+        if text["format"] > FORMAT:
+            raise StudyError(
+                f"{path}: a fit of format {text['format']}, this version reads {FORMAT}; upgrade benchcast"
+            )
+        if hashlib.sha256(blob).hexdigest() != text["arrays_sha256"]:
+            raise StudyError(f"{path}: salience.safetensors does not belong to fit.json; fit again")
+        arrays = load_arrays(blob)
+        task = Task(text["task"]["name"], text["task"]["chance"], tuple(text["task"]["sources"]))
+        law = _law(text["law"])
+        honest = HonestErrors(
+            arrays["honest_errors"], np.array(text["honest"]["families"], dtype=str), text["honest"]["kind"]
+        )
+        history = {name.removeprefix("history."): x for name, x in arrays.items() if name.startswith("history.")}
+        core = TaskFit(
+            task,
+            text["method"],
+            tuple(text["reads"]),
+            arrays["weights"],
+            text["unit"],
+            law,
+            honest,
+            (_nan(text["range"][0]), _nan(text["range"][1])),
+            text["notes"],
+            history,
+        )
+        texts = _read_texts(text["texts"], text["about"])
+        return FitParts(
+            core, arrays["salience"], arrays["edges"], arrays["supported"].astype(bool), texts, text["about"]
+        )
+    except FileNotFoundError as error:
+        raise StudyError(f"{path}: no fit here; make one with `benchcast fit`") from error
+    except (ValueError, LookupError, TypeError, AttributeError, SafetensorError) as error:
+        raise StudyError(f"{path}: damaged fit ({type(error).__name__}: {error}); fit again") from error
