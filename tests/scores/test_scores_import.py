@@ -222,6 +222,57 @@ def test_older_leaderboard_results_name_the_model_in_its_arguments(run: Run, stu
     assert "leaves out (version 0)" in run(write("wrong.json", json.dumps(document)))[2]
 
 
+FRACTIONS = {
+    "summary": "dataset,version,metric,mode,qwen-7b\nmmlu,-,naive_average,ppl,0.52\n",
+    "v1": "fullname,Average,ARC,HellaSwag,MMLU\nqwen-7b,0.5,0.5,0.5,0.52\n",
+    "v2": "fullname,IFEval Raw,MMLU Raw\nqwen-7b,0.5,0.52\n",
+    "long": "model,task,accuracy,stderr\nqwen-7b,mmlu,0.52,0.01\n",
+    "listed": "model,task,metric,accuracy\nqwen-7b,mmlu,acc,0.52\n",
+    "wide": "model,mmlu (%)\nqwen-7b,0.52\n",
+}
+
+
+@pytest.mark.parametrize("kind", FRACTIONS)
+@pytest.mark.parametrize("unit", ["fraction", "percent"])
+def test_the_unit_that_is_given_holds_for_every_kind_of_table(
+    run: Run, study: Study, write: Write, kind: str, unit: str
+) -> None:
+    text = FRACTIONS[kind] if unit == "fraction" else FRACTIONS[kind].replace("0.52", "52").replace("0.01", "1")
+    code, _, err = run(write(f"{kind}.csv", text), "--unit", unit)
+    assert code == 0, err
+    score = found(study)["qwen-7b", "mmlu"]
+    assert score.accuracy == pytest.approx(0.52)
+    assert kind != "long" or score.stderr == pytest.approx(0.01)
+
+
+def test_results_in_json_are_fractions_whatever_is_asked(run: Run, study: Study, write: Write) -> None:
+    code, _, err = run(write("old.json", old(mmlu={"acc": 0.5})), "--unit", "percent")
+    assert code == 1
+    assert "results files in JSON hold fractions" in err
+    assert run(write("old.json", old(mmlu={"acc": 0.5})), "--unit", "fraction")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ("pretrained=/models/llama,gguf_file=llama-7b.Q4_K_M.gguf,dtype=float32", "llama-7b.Q4_K_M"),
+        ({"pretrained": "org/llama-GGUF", "gguf_file": "sub/llama-7b.Q8_0.gguf"}, "llama-7b.Q8_0"),
+        ("path=/models/llama-7b.Q2.gguf", "llama-7b.Q2"),
+        ("pretrained=org/llama,revision=step1000", "org/llama@step1000"),
+        ("pretrained=org/llama,revision=main", "org/llama"),
+    ],
+)
+def test_lm_eval_results_are_stored_under_the_name_that_collect_gives(
+    run: Run, study: Study, write: Write, arguments: object, name: str
+) -> None:
+    document = json.loads(old(mmlu={"acc": 0.5}))
+    document["config"]["model_args"] = arguments
+    if "gguf_file" in arguments:  # the harness names the folder
+        document["model_name"] = "/models/llama"
+    assert run(write("r.json", json.dumps(document)))[0] == 0
+    assert [m for m, _ in found(study)] == [name]
+
+
 def test_wide_tables_say_their_unit_or_are_asked(run: Run, study: Study, write: Write) -> None:
     plain = write("wide.csv", "model,family,params_b,MMLU,GSM8K\nqwen-7b,Qwen,7.7,0.62,\nother,O,13,0.5,0.1\n")
     code, _, err = run(plain)

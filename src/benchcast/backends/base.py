@@ -181,7 +181,8 @@ class Settings:
         """Refuse what was set and not asked for."""
         for key in self._values:
             if key not in self._asked:
-                raise InputError(f"{self.where}: unknown setting {key!r}{near(key, self._asked)}")
+                known = ", ".join(dict.fromkeys(self._asked))
+                raise InputError(f"{self.where}: unknown setting {key!r}{near(key, self._asked)} (known: {known})")
 
     @property
     def line(self) -> str:

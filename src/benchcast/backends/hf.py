@@ -36,7 +36,7 @@ class HfBackend:
         self._device = device or settings.text("device")
         self._gguf_file = settings.text("gguf_file")
         self._tokens = VocabularySource.of(settings, self._source)
-        self.model = source_name(self._source) + (f"@{self._revision}" if self._revision else "")
+        self.model = source_name(self._gguf_file or self._source) + (f"@{self._revision}" if self._revision else "")
         self.batch_size = batch_size or 64
         self._fixed_batch = bool(batch_size)
         if self._dtype not in DTYPES:

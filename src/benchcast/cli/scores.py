@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 @STUDY
 @FILES
 @click.option("--metric", "metrics", multiple=True, metavar="TASK=METRIC", help="Take this metric for a task.")
-@click.option("--unit", type=click.Choice(["fraction", "percent"]), help="What a wide table holds.")
+@click.option(
+    "--unit",
+    type=click.Choice(["fraction", "percent"]),
+    help="What a table holds, where its kind does not say or says otherwise.",
+)
 @click.option("--rename", type=click.Path(path_type=Path), help="CSV from,to: names in the files, names in the study.")
 @click.option("--add-tasks", multiple=True, metavar="PATTERN", help="Make tasks of these, such as 'mmlu_*'.")
 @click.option("--allow-mixed", is_flag=True, help="Take scores of different harnesses, versions or shots for one task.")

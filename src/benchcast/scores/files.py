@@ -69,6 +69,8 @@ def _json(path: Path, wanted: Wanted) -> tuple[str, list[Reading]]:
         raise InputError(
             f"{path}: not a results file of lm-evaluation-harness or the leaderboard (no 'results' object)"
         )
+    if wanted.unit == "percent":
+        raise InputError(f"{path}: results files in JSON hold fractions; leave out --unit percent")
     if any("|" in key for key in results):
         return "Open LLM Leaderboard v1 results", read_v1_results(path, document)
     return "lm-evaluation-harness results", read_results(path, document, allow_limit=wanted.allow_limit)
@@ -78,9 +80,9 @@ def _csv(path: Path, wanted: Wanted) -> tuple[str, list[Reading]]:
     lines = read_utf8(path).splitlines()
     header = [h.strip() for h in next(csv.reader(lines), [])]
     if is_summary(header):
-        return "OpenCompass summary", read_summary(path, lines)
+        return "OpenCompass summary", read_summary(path, lines, unit=wanted.unit)
     if is_long(header):
-        return "long CSV", read_long(path, wanted.tasks, wanted.pick)
+        return "long CSV", read_long(path, wanted.tasks, wanted.pick, unit=wanted.unit)
     return _table(path, read_csv(path), wanted)
 
 
@@ -89,9 +91,9 @@ def _table(path: Path, rows: Sequence[Mapping[str, Any]], wanted: Wanted) -> tup
         raise InputError(f"{path}: no rows")
     header = list(rows[0])
     if is_v2(header):
-        return "Open LLM Leaderboard v2 table", read_v2(path, rows)
+        return "Open LLM Leaderboard v2 table", read_v2(path, rows, unit=wanted.unit)
     if is_v1(header):
-        return "Open LLM Leaderboard v1 table", read_v1(path, rows)
+        return "Open LLM Leaderboard v1 table", read_v1(path, rows, unit=wanted.unit)
     if is_listed(header):
         return "list of scores", read_listed(path, rows, unit=wanted.unit)
     return "wide table", read_wide(path, rows, unit=wanted.unit, wanted=wanted.pick)

@@ -15,7 +15,7 @@ import numpy as np
 from benchcast.errors import InputError
 from benchcast.records import Score
 from benchcast.scores.lm_eval import PRETRAINED
-from benchcast.scores.reading import FRACTION, PERCENT, Reading, fraction, quantity
+from benchcast.scores.reading import FRACTION, PERCENT, UNITS, Reading, fraction, quantity
 
 V1, V2 = "open-llm-leaderboard-v1", "open-llm-leaderboard-v2"
 RAW = " Raw"
@@ -37,19 +37,22 @@ def is_v1(header: Sequence[str]) -> bool:
     return any(h.startswith("Average") for h in header) and len(set(header) & set(V1_SHOTS)) >= 3
 
 
-def read_v2(path: Path, rows: Sequence[Mapping[str, Any]]) -> list[Reading]:
-    """The raw columns, which are fractions."""
+def read_v2(path: Path, rows: Sequence[Mapping[str, Any]], *, unit: str | None = None) -> list[Reading]:
+    """The raw columns, which are fractions unless `unit` says otherwise."""
     columns = [c for c in rows[0] if c.endswith(RAW)]
     if not columns:
         raise InputError(
             f"{path}: only the rescaled columns of the leaderboard; the accuracies are in its '… Raw' columns"
         )
-    return _table(path, rows, {c: c.removesuffix(RAW) for c in columns}, V2_SHOTS, V2, FRACTION)
+    return _table(
+        path, rows, {c: c.removesuffix(RAW) for c in columns}, V2_SHOTS, V2, UNITS[unit] if unit else FRACTION
+    )
 
 
-def read_v1(path: Path, rows: Sequence[Mapping[str, Any]]) -> list[Reading]:
-    """The six columns, which are percentages."""
-    return _table(path, rows, {c: c for c in rows[0] if c in V1_SHOTS}, V1_SHOTS, V1, PERCENT)
+def read_v1(path: Path, rows: Sequence[Mapping[str, Any]], *, unit: str | None = None) -> list[Reading]:
+    """The six columns, which are percentages unless `unit` says otherwise."""
+    perfect = UNITS[unit] if unit else PERCENT
+    return _table(path, rows, {c: c for c in rows[0] if c in V1_SHOTS}, V1_SHOTS, V1, perfect)
 
 
 def _table(

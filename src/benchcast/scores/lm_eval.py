@@ -49,17 +49,21 @@ def read_results(path: Path, document: Mapping[str, Any], *, allow_limit: bool) 
 
 
 def _model(path: Path, document: Mapping[str, Any], config: Mapping[str, Any]) -> str:
-    name = document.get("model_name")
-    arguments = config.get("model_args")
-    if not name and isinstance(arguments, Mapping):
-        name = next((arguments[k] for k in ("pretrained", "model", "path") if arguments.get(k)), None)
-    if not name and isinstance(arguments, str):
-        match = PRETRAINED.search(arguments)
-        name = match.group(1).strip() if match else None
-    name = name or config.get("model_name")
+    arguments = _arguments(config.get("model_args"))
+    named = (arguments[k] for k in ("pretrained", "model", "path", "engine") if arguments.get(k))
+    name = arguments.get("gguf_file") or document.get("model_name") or next(named, None) or config.get("model_name")
     if not isinstance(name, str) or not name.strip():
         raise InputError(f"{path}: does not say which model it is of (no model_name, no pretrained= in model_args)")
-    return name.strip().rstrip("/")
+    revision = str(arguments.get("revision") or "main")
+    return name.strip().rstrip("/") + (f"@{revision}" if revision != "main" else "")  # as `collect` names it
+
+
+def _arguments(given: Any) -> dict[str, Any]:
+    """`model_args` as a table; the harness writes one, or the line `pretrained=…,dtype=…` of its command."""
+    if isinstance(given, Mapping):
+        return {str(k): v for k, v in given.items()}
+    pairs = (part.partition("=") for part in str(given or "").split(","))
+    return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 def _about(document: Mapping[str, Any], model: str, task: str, metrics: Mapping[str, Any]) -> Score:

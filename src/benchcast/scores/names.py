@@ -56,7 +56,12 @@ def match_tasks(found: Iterable[str], tasks: Sequence[str], renames: Mapping[str
 
 
 def without_path(name: str) -> str:
-    """The last part of what can only be a local path, or is one here; a hub id stays as it is."""
+    """The last part of what can only be a local path, or is one here; a hub id stays as it is.
+
+    A GGUF file is named by its stem, as `collect` names it.
+    """
+    if name.endswith(".gguf"):
+        return Path(name).stem
     elsewhere = name.startswith(("/", ".", "~")) or name.count("/") > 1
     return name.rstrip("/").rpartition("/")[2] or name if elsewhere or Path(name).is_dir() else name
 

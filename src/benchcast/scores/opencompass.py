@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchcast.errors import InputError
 from benchcast.records import Score
-from benchcast.scores.reading import PERCENT, Reading, fraction
+from benchcast.scores.reading import PERCENT, UNITS, Reading, fraction
 
 HARNESS = "opencompass"
 ABOUT = ("dataset", "version", "metric", "mode")
@@ -19,8 +19,9 @@ def is_summary(header: Sequence[str]) -> bool:
     return tuple(header[:4]) == ABOUT
 
 
-def read_summary(path: Path, lines: Sequence[str]) -> list[Reading]:
-    """Every number; rows of dashes only divide the table."""
+def read_summary(path: Path, lines: Sequence[str], *, unit: str | None = None) -> list[Reading]:
+    """Every number; rows of dashes only divide the table. Percentages, unless `unit` says otherwise."""
+    perfect = UNITS[unit] if unit else PERCENT
     rows = [row for row in csv.reader(lines) if row]
     models = [m.strip() for m in rows[0][4:]]
     for model in models:
@@ -33,16 +34,16 @@ def read_summary(path: Path, lines: Sequence[str]) -> list[Reading]:
             continue
         if len(row) != len(rows[0]):
             raise InputError(f"{path}: {task}: {len(row)} cells, the header has {len(rows[0])}")
-        readings += _row(path, task, row, models)
+        readings += _row(path, task, row, models, perfect)
     return readings
 
 
-def _row(path: Path, task: str, row: Sequence[str], models: Sequence[str]) -> list[Reading]:
+def _row(path: Path, task: str, row: Sequence[str], models: Sequence[str], perfect: float) -> list[Reading]:
     version = " ".join(x.strip() for x in (row[1], row[3]) if x.strip() not in ("-", ""))
     readings = []
     for model, cell in zip(models, row[4:], strict=True):
         where = f"{path}: {task}: {model}"
-        value = fraction(where, cell, PERCENT)
+        value = fraction(where, cell, perfect)
         if value is not None:
             readings.append(Reading(where, Score(model, task, value, harness=HARNESS, version=version), row[2].strip()))
     return readings

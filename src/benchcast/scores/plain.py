@@ -15,10 +15,9 @@ from pathlib import Path
 from benchcast.cells import read_csv
 from benchcast.errors import InputError
 from benchcast.records import Score, Task
-from benchcast.scores.reading import FRACTION, PERCENT, Reading, fraction
+from benchcast.scores.reading import FRACTION, PERCENT, UNITS, Reading, fraction
 from benchcast.storage.tables import read_scores
 
-UNITS = {"fraction": FRACTION, "percent": PERCENT}
 MODEL = ("model", "Model", "model_name", "fullname", "Model/adapter", "name")
 TASK = ("task", "dataset", "benchmark", "scenario")
 METRIC = ("metric", "metric_name")
@@ -69,10 +68,13 @@ def _about(where: str, row: Mapping[str, str]) -> Score:
     return Score("", "", math.nan, n_items=n_items, harness=harness, version=version, shots=shots)
 
 
-def read_long(path: Path, tasks: Sequence[Task], wanted: Callable[[list[str]], set[str]]) -> list[Reading]:
+def read_long(
+    path: Path, tasks: Sequence[Task], wanted: Callable[[list[str]], set[str]], *, unit: str | None = None
+) -> list[Reading]:
     """The form of scores.csv; a task that is neither the study's nor picked by `wanted` is taken for a typing error."""
     found = [row.get("task", "").strip() for row in read_csv(path)]
-    return [Reading(f"{path}: {s.model} on {s.task}", s) for s in read_scores(path, tasks, also=wanted(found))]
+    scores = read_scores(path, tasks, also=wanted(found), perfect=UNITS[unit or "fraction"])
+    return [Reading(f"{path}: {s.model} on {s.task}", s) for s in scores]
 
 
 def read_wide(

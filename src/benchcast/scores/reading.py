@@ -10,6 +10,7 @@ from benchcast.errors import InputError
 from benchcast.records import Score
 
 FRACTION, PERCENT = 1.0, 100.0  # what a perfect score is written as
+UNITS = {"fraction": FRACTION, "percent": PERCENT}
 ABSENT = ("", "-", "–", "n/a", "nan", "none", "null")
 
 

@@ -51,7 +51,7 @@ def read_settings(settings: Path) -> Settings:
 def _refuse_unknown(path: Path, table: dict[str, Any], known: Iterable[str], where: str = "") -> None:
     for key in table:
         if key not in known:
-            raise StudyError(f"{path}: unknown key {where}{key!r}{near(key, known)}")
+            raise StudyError(f"{path}: unknown key {where}{key!r}{near(key, known)} (known: {', '.join(known)})")
 
 
 def _task(path: Path, name: str, body: Any) -> Task:

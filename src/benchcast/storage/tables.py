@@ -74,8 +74,11 @@ def read_models(path: Path) -> list[ModelInfo]:
     return models
 
 
-def read_scores(path: Path, tasks: Sequence[Task], *, also: Container[str] = ()) -> list[Score]:
-    """scores.csv; model, task and accuracy are required. Tasks named in `also` may occur beside the study's."""
+def read_scores(path: Path, tasks: Sequence[Task], *, also: Container[str] = (), perfect: float = 1.0) -> list[Score]:
+    """scores.csv; model, task and accuracy are required. Tasks named in `also` may occur beside the study's.
+
+    `perfect` is what a perfect score is written as: 100 where accuracies are percentages.
+    """
     rows = _checked_columns(path, SCORE_COLUMNS, required=SCORE_COLUMNS[:3])
     names = [t.name for t in tasks]
     scores = []
@@ -85,7 +88,7 @@ def read_scores(path: Path, tasks: Sequence[Task], *, also: Container[str] = ())
         if task not in names and task not in also:
             known = f"study.toml has {', '.join(names)}" if names else "study.toml has no tasks yet"
             raise InputError(f"{where}: unknown task {task!r}; {known}{near(task, names)}")
-        accuracy = _number(where, "accuracy", row["accuracy"])
+        accuracy = _number(where, "accuracy", row["accuracy"]) / perfect
         if not 0 <= accuracy <= 1:
             hint = f"; is it a percentage? then write {accuracy / 100:g}" if 1 < accuracy <= 100 else ""
             raise InputError(f"{where}: accuracy {accuracy:g} is not between 0 and 1{hint}")
@@ -99,7 +102,7 @@ def read_scores(path: Path, tasks: Sequence[Task], *, also: Container[str] = ())
                 version=row.get("version", "").strip(),
                 shots=row.get("shots", "").strip(),
                 right_even=quantity(where, "right_even", row.get("right_even", "")),
-                stderr=quantity(where, "stderr", row.get("stderr", "")),
+                stderr=quantity(where, "stderr", row.get("stderr", "")) / perfect,
             )
         )
         if 2 * scores[-1].right_even > scores[-1].n_items + 1:
