@@ -69,7 +69,7 @@ bench-collect: $(VENV)/.dev
 	$(BIN)/python bench/collect.py
 
 results: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m benchcast.reproduce.document docs
+	OMP_NUM_THREADS=1 $(BIN)/python -m lab results docs
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

@@ -6,8 +6,7 @@ from pathlib import Path
 import altair as alt
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from benchcast.reproduce.figures import colour, finish
-from benchcast.reproduce.outcome import write_figure
+from benchcast.plots import colour, finish, write_chart
 
 NAME = "forecast/"
 
@@ -37,9 +36,7 @@ def main(folder: Path, target: Path) -> None:
     base = alt.Chart(alt.Data(values=rows)).encode(x=alt.X("step:Q"), color=colour("task", tasks))
     band = base.mark_area(opacity=0.12).encode(y=alt.Y("low:Q", title="forecast accuracy"), y2="high:Q")
     line = base.mark_line(point=True).encode(y="forecast:Q")
-    write_figure(
-        finish(alt.layer(band, line).properties(width=520, height=260)), target.with_suffix(""), kinds=("png",)
-    )
+    write_chart(finish(alt.layer(band, line).properties(width=520, height=260)), target)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from pathlib import Path
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "experiments"))
+sys.path.insert(0, str(ROOT))
 
 import torch
 from tokenizers import Tokenizer
@@ -28,10 +28,10 @@ from benchcast.callbacks import TransformersForecast  # the first of the two lin
 from benchcast.demo import copy_embedded
 from benchcast.fitting import fit_tasks
 from benchcast.store import Study
-from zoo.model import Shape
-from zoo.score import Exam
-from zoo.skills import SKILLS
-from zoo.skills.common import texts
+from lab.zoo.model import Shape
+from lab.zoo.score import Exam
+from lab.zoo.skills import SKILLS
+from lab.zoo.skills.common import texts
 
 TOKENIZER = ROOT / "tests" / "zoo" / "shipped" / "oak-a-0.5M" / "tokenizer.json"
 MIXTURE = {"events": 0.3, "facts": 0.2, "code": 0.2, "chinese": 0.1, "arithmetic": 0.1, "tracking": 0.1}  # of the texts

@@ -16,9 +16,9 @@ from hypothesis import settings
 
 from benchcast.assemble import assemble
 from benchcast.evidence import Evidence
-from benchcast.planted import Plan, World, plant, write_study
 from benchcast.store import Study
 from benchmark_files import REAL, write_benchmarks
+from lab.synthetic import Plan, World, plant, write_study
 
 settings.register_profile("shared", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("shared")
@@ -32,14 +32,12 @@ class Ran(NamedTuple):
     err: str
 
 
-@pytest.fixture(scope="session")
-def cli() -> Callable[..., Ran]:
-    """Run `benchcast …` in this process, through the same `main` as the entry point."""
-    from benchcast.cli import main
+def as_function(main: Callable[[], None]) -> Callable[..., Ran]:
+    """An entry point as a function of its arguments, in this process."""
 
     def run(*arguments: object) -> Ran:
         out, err, argv, code = io.StringIO(), io.StringIO(), sys.argv, 0
-        sys.argv = ["benchcast", *map(str, arguments)]
+        sys.argv = [argv[0], *map(str, arguments)]
         try:
             with redirect_stdout(out), redirect_stderr(err):
                 try:
@@ -51,6 +49,22 @@ def cli() -> Callable[..., Ran]:
         return Ran(code, out.getvalue(), err.getvalue())
 
     return run
+
+
+@pytest.fixture(scope="session")
+def cli() -> Callable[..., Ran]:
+    """Run `benchcast …` through the same `main` as the entry point."""
+    from benchcast.cli import main
+
+    return as_function(main)
+
+
+@pytest.fixture(scope="session")
+def lab() -> Callable[..., Ran]:
+    """Run `python -m lab …` through the same `main`."""
+    from lab.commands import main
+
+    return as_function(main)
 
 
 @pytest.fixture(scope="session")

@@ -61,3 +61,12 @@ def number(value: float, form: str = ".2e") -> str:
 def null(value: Any) -> Any:
     """The value as JSON can say it: a number that is none, NaN or infinite, is null."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def plain(value: Any) -> Any:
+    """The same in plain JSON values, arrays as lists; what cannot be said is null."""
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    return plain(value.tolist()) if hasattr(value, "tolist") else null(value)

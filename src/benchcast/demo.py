@@ -1,7 +1,7 @@
 """The study that ships inside the package: 225 small language models, trained from scratch for it.
 
 Nine families with tokenizers and training mixtures of their own, five sizes, five checkpoints each; real
-token losses on 650 generated texts and real scores on six skills. experiments/zoo made it.
+token losses on 650 generated texts and real scores on six skills. lab/zoo made it.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ independent observations, however many checkpoints each has. The scale is theref
 families of their mean squared error, and the interval is Student's t with F − 1 degrees of freedom. Each error was
 made by a fit that lacked one family more than the final fit does, and errors of fits fall about as 1 / √F: hence the
 factor √(1 − 1/F). Split-conformal intervals over families would need at least nine families to promise 90%.
-Planted worlds are the judge (`experiments/log/coverage.py`, LOG.md).
+Planted worlds are the judge (`lab/log/coverage.py`, LOG.md).
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from benchcast.evaluate import compare
-from benchcast.planted import Plan, World, plant, write_study
 from benchcast.records import Text, TextSet
 from benchcast.report import write_report
+from lab.synthetic import Plan, World, plant, write_study
 
 SCREENSHOTS = Path(__file__).parent / "screenshots"
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

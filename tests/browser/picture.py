@@ -15,8 +15,8 @@ from playwright.sync_api import sync_playwright
 from benchcast.demo import copy_embedded
 from benchcast.evaluate import compare
 from benchcast.report import write_report
-from benchcast.reproduce.png import shrink
 from conftest import PROGRAMS
+from lab.reproduce.png import shrink
 
 WIDTH = 1200
 

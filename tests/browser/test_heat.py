@@ -8,8 +8,8 @@ import re
 import pytest
 
 from benchcast.cli import main
-from benchcast.planted import write_study
 from conftest import CHINESE, CODE, EMOJI, EVIL, MARKUP, RIGHT_TO_LEFT, hostile_world
+from lab.synthetic import write_study
 
 pytestmark = pytest.mark.browser
 

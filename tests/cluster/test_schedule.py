@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,9 +12,6 @@ from hypothesis import strategies as st
 
 from benchcast.executor import Job
 from benchcast.executor.schedule import Schedule
-from benchcast.paper.cluster import Pace, mixture_bytes, simulate
-from benchcast.paper.models import paper_models
-from benchcast.paper.plan import estimate
 
 
 def make(*costs: tuple[str, float]) -> Schedule:
@@ -48,34 +43,6 @@ def test_a_group_without_a_worker_comes_first_then_the_one_with_most_to_do() -> 
     assert schedule.next_group(["big"], []) == "small"
     assert schedule.next_group(["big", "small"], []) == "big"
     assert schedule.next_group(["small"] * 3, ["big"] * 3) == "small", "no more workers than jobs"
-
-
-MODELS = paper_models()
-
-
-def test_with_one_portion_a_model_the_calculation_is_that_of_the_plan() -> None:
-    few = simulate(MODELS, 60_000, 64)
-    assert few.workers == len(MODELS)
-    assert few.gpus * few.hours * few.busy == pytest.approx(estimate(MODELS, 60_000).gpu_hours)
-
-
-@pytest.mark.parametrize("gpus", [8, 64, 512])
-def test_no_cluster_is_faster_than_its_work_or_than_loading_the_largest_model(gpus: int) -> None:
-    found, needed = simulate(MODELS, mixture_bytes(), gpus), estimate(MODELS, mixture_bytes())
-    assert found.hours >= needed.gpu_hours / gpus
-    assert found.hours * 3600 >= 60 + needed.largest_bytes / Pace().read
-    assert 0 < found.loading < 1
-    assert 0 < found.busy <= 1
-
-
-def test_reproduce_cluster_prints_each_size_and_refuses_what_cannot_be(cli: Callable[..., Any]) -> None:
-    ran = cli("reproduce", "cluster", "--gpus", "8,16", "--price", "3")
-    assert ran.code == 0
-    assert [line.split()[0] for line in ran.out.splitlines()[-2:]] == ["8", "16"]
-    assert cli("reproduce", "cluster", "--gpus", "2").err == (
-        "error: 2 GPUs; the largest model needs 4 of one node, which has at most 8\n"
-    )
-    assert "whole numbers with commas" in cli("reproduce", "cluster", "--gpus", "8;9").err
 
 
 @pytest.mark.parametrize(

@@ -534,4 +534,3 @@ def test_a_mistake_in_the_command_itself_is_one_line_too(study, refused):
     refused(["fit", study.root, "--split", "colour"], "'colour' is not one of", "see `benchcast fit --help`")
     refused(["predict", study.root], "give STUDY and --model, or --fit and --losses")
     refused(["nonsense"], "no such command 'nonsense'; see `benchcast --help`")
-    refused(["reproduce", "cluster", "--texts", "1e300"], "invalid value for '--texts'")

@@ -413,8 +413,8 @@ def test_hostile_names_end_escaped_in_the_report(world, cli, tmp_path):
     """Models, families, texts, tasks and the scorer may be called anything."""
     from dataclasses import replace
 
-    from benchcast.planted import write_study
     from benchcast.records import TextSet
+    from lab.synthetic import write_study
 
     models = tuple(
         replace(m, model=EVIL[i % 4] + m.model, family=EVIL[int(m.family[-1]) % 4] + m.family)

@@ -37,10 +37,10 @@ LAYERS = [
     "register",
     "executor",
     "evaluate",
+    "diversity",
     "status",
     "forward",
     "selection",
-    "planted",
     "demo",
     "texts",
     "scores",
@@ -49,11 +49,9 @@ LAYERS = [
     "collect",
     "watch",
     "callbacks",
-    "paper",
     "glyphs",
     "explain",
     "plots",
-    "reproduce",
     "report",
     "cli",
     "__main__",
@@ -111,7 +109,7 @@ def test_every_module_has_a_place():
 
 def test_the_readme_lists_them_in_the_same_order():
     page = (ROOT.parents[1] / "README.md").read_text(encoding="utf-8")
-    block = page.split("    src/benchcast/ ")[1].split("\n    experiments/")[0].splitlines()[1:]
+    block = page.split("    src/benchcast/ ")[1].split("\n    lab/")[0].splitlines()[1:]
     names = [word for line in block for word in re.findall(r"^ +((?:\S+(?:\.py|/) )+)", line)[0].split()]
     said = [name.removesuffix(".py").removesuffix("/") for name in names]
     assert [name for name in said if name not in ("embedded", "templates")] == LAYERS[:-1]
@@ -120,6 +118,11 @@ def test_the_readme_lists_them_in_the_same_order():
 @pytest.mark.parametrize("module", modules_of_the_package())
 def test_no_import_goes_down(module):
     assert not {name for name in own(module) if layer(name) > layer(module)}
+
+
+@pytest.mark.parametrize("module", modules_of_the_package())
+def test_the_package_never_imports_the_laboratory(module):
+    assert not {name for name in imported(module) if name.split(".")[0] == "lab"}
 
 
 def test_no_module_leads_back_to_itself():

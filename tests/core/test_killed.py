@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchcast import load
-from benchcast.planted import World
 from benchcast.records import TokenLosses
 from benchcast.store import Study
+from lab.synthetic import World
 
 ENTRY = str(Path(sys.executable).with_name("benchcast"))
 KILLS = 12

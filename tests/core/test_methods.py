@@ -21,7 +21,7 @@ from benchcast.methods.basis import build_basis
 from benchcast.methods.descent import DescentSettings
 from benchcast.methods.paper import paper
 from benchcast.methods.salience import salience
-from benchcast.planted import Plan, World, plant
+from lab.synthetic import Plan, World, plant
 
 QUICK = DescentSettings(steps=5, rates=(1e-2,))
 BATTERY = {**METHODS, "paper": lambda e, f: paper(e, f, settings=QUICK)}
@@ -281,7 +281,7 @@ def test_intervals_cover_most_models_of_families_never_seen(truth, method):
 
 
 def test_over_many_small_worlds_intervals_cover_about_nine_in_ten():
-    """One family of each world is held out; experiments/log/coverage.py does the same on hundreds of worlds."""
+    """One family of each world is held out; lab/log/coverage.py does the same on hundreds of worlds."""
     covered = []
     for seed in range(24):
         world = plant(Plan(seed=seed, families=6, sizes=4, checkpoints=1, tasks=2, texts_per_source=10, mixture=0.5))

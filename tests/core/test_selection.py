@@ -13,11 +13,11 @@ from benchcast import load
 from benchcast.assemble import assemble
 from benchcast.evidence import Fold
 from benchcast.folds import make_folds
-from benchcast.planted import Plan, plant, write_study
 from benchcast.selection.budgets import CHOSEN, RANDOM, SPREAD, cost, pick, prepare
 from benchcast.selection.choosing import Aim, aims, choose_texts, cut_fit, parts_of_texts, tells
 from benchcast.selection.smaller import choose, cut_losses, some_texts, write_smaller
 from benchcast.store import Study
+from lab.synthetic import Plan, plant, write_study
 
 
 def goal(parts: np.ndarray, target: np.ndarray) -> Aim:

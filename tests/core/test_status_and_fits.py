@@ -14,11 +14,11 @@ import pytest
 
 import benchcast as bc
 from benchcast.evaluate import compare
-from benchcast.planted import Plan, plant
 from benchcast.records import ModelInfo, Score, TokenLosses
 from benchcast.status import inspect
 from benchcast.storage.tables import SCORE_COLUMNS, as_csv
 from benchcast.store import Study
+from lab.synthetic import Plan, plant
 
 
 def test_status_names_models_that_lack_scores_or_losses(study, world):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchcast.planted import Plan, World, plant, write_study
 from benchcast.store import Study
+from lab.synthetic import Plan, World, plant, write_study
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from benchcast.forward.powerlaw import _slopes, _terms, fit_power_law
 from benchcast.intervals import interval
 from benchcast.law import SigmoidLaw
 from benchcast.records import Task
-from benchcast.reproduce.ahead import World, coverage_of, plant_family, plant_world
+from lab.reproduce.ahead import World, coverage_of, plant_family, plant_world
 
 GRID = Points(*(x.ravel() for x in np.meshgrid([1e6, 4e6, 1.6e7, 6.4e7], [1e9, 3e9, 9e9, 2.7e10])), np.empty(0))
 GRID = replace(GRID, flops=6 * GRID.params * GRID.tokens)

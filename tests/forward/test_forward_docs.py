@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-from benchcast.planted import write_study
+from lab.synthetic import write_study
 
 PAGE = Path(__file__).parents[2] / "docs" / "forward.md"
 CALLED = {"family0": "oak-a", "family1": "oak-b", "oak-a-64M@432B": "oak-a-50M@36.0M"}

@@ -25,7 +25,7 @@ from benchcast.forward.runs import (
     meetings,
     probability_above,
 )
-from benchcast.reproduce.order import pair_rows
+from lab.reproduce.order import pair_rows
 
 FORECASTS = arrays.arrays(np.float64, (2, 3), elements=st.floats(0, 1))
 VARIANCES = arrays.arrays(np.float64, (2, 3), elements=st.floats(1e-6, 0.1))

@@ -18,8 +18,8 @@ import torch
 from small import TOKENIZER, small_model, tokenizer_with_bos
 
 from benchcast.fitting import fit_tasks
-from benchcast.planted import World, write_study
 from benchcast.store import Study
+from lab.synthetic import World, write_study
 
 
 @pytest.fixture(scope="session", autouse=True)

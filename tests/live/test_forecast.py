@@ -19,8 +19,8 @@ from benchcast.backends.base import Settings
 from benchcast.callbacks import Reading, forecast, read_fits
 from benchcast.collect import collect
 from benchcast.errors import InputError, StudyError
-from benchcast.planted import Plan, plant
 from benchcast.store import Study
+from lab.synthetic import Plan, plant
 
 
 def test_a_model_in_memory_gets_the_forecast_of_its_checkpoint(

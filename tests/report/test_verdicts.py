@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from benchcast.evaluate import Comparison, Held, compare
-from benchcast.planted import Plan, plant, write_study
 from benchcast.report.verdicts import gain_over, headline, judge, points
+from lab.synthetic import Plan, plant, write_study
 
 
 @pytest.fixture(scope="module")

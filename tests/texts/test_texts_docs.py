@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchcast.paper.standins import SKILLS, write_stand_in
+from lab.paper.standins import SKILLS, write_stand_in
 
 DOCS = Path(__file__).parents[2] / "docs"
 RECORDED = Path(__file__).parents[1] / "scores" / "fixtures"
@@ -66,13 +66,16 @@ def others(line: str) -> list[str]:
     return [re.sub(r"--family \w+", f"--family {family}", command) for command, family in named]
 
 
-def carry_out(block: list[Step], cli: Run) -> int:
+def carry_out(block: list[Step], cli: Run, lab: Run) -> int:
     """Run the commands of a block; says how many were ours."""
     ours = 0
     for line, shown in block:
         words = shlex.split(line)
         if words[0] == "cat":
             written_down(words, shown)
+        if words[:3] == ["python", "-m", "lab"]:
+            assert lab(*words[3:]).code == 0, line
+            ours += 1
         if words[0] != "benchcast":
             continue
         for command in (line, *(others(line) if words[1] == "collect" and "…" in shown else ())):
@@ -86,7 +89,7 @@ def carry_out(block: list[Step], cli: Run) -> int:
 
 @pytest.mark.parametrize(("page", "least"), [("texts.md", 10), ("scores.md", 17)])
 def test_every_command_of_a_page_does_what_the_page_says(
-    folder: Path, tmp_path: Path, cli: Run, monkeypatch: pytest.MonkeyPatch, page: str, least: int
+    folder: Path, tmp_path: Path, cli: Run, lab: Run, monkeypatch: pytest.MonkeyPatch, page: str, least: int
 ) -> None:
     pytest.importorskip("transformers", reason="losses are collected with transformers")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -99,5 +102,5 @@ def test_every_command_of_a_page_does_what_the_page_says(
             if inits and (place / "study").exists():  # a page starts a study anew to show another way
                 place = shutil.copytree(folder, tmp_path / f"{number}-{first}")
             monkeypatch.chdir(place)
-            done += carry_out(block[first:stop], cli)
+            done += carry_out(block[first:stop], cli, lab)
     assert done >= least

@@ -1,11 +1,7 @@
-"""Makes the experiment package `zoo` importable and keeps its tests on one core."""
-
-import sys
-from pathlib import Path
+"""Keeps the tests of the zoo on one core."""
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
@@ -20,7 +16,7 @@ def one_core():
 @pytest.fixture(scope="session")
 def work(tmp_path_factory):
     """A work folder with all tokenizers, trained on a little text."""
-    from zoo import data, vocab
+    from lab.zoo import data, vocab
 
     folder = tmp_path_factory.mktemp("zoo")
     (folder / "background.json").write_text(

@@ -5,8 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from zoo import data, vocab
-from zoo.families import FAMILIES
+from lab.zoo import data, vocab
+from lab.zoo.families import FAMILIES
 
 
 @pytest.fixture

@@ -5,14 +5,14 @@ import pytest
 import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from zoo import data, vocab
-from zoo.families import CONTEXT
-from zoo.generate import generate
-from zoo.losses import hidden_states, token_losses
-from zoo.model import Shape, head_weight, init_weights, last_hidden, parameter_counts
-from zoo.results import save_checkpoint
-from zoo.score import Row, judge, rows_of, sheets_of
-from zoo.train import Plan, checkpoint_steps, rate_at, train
+from lab.zoo import data, vocab
+from lab.zoo.families import CONTEXT
+from lab.zoo.generate import generate
+from lab.zoo.losses import hidden_states, token_losses
+from lab.zoo.model import Shape, head_weight, init_weights, last_hidden, parameter_counts
+from lab.zoo.results import save_checkpoint
+from lab.zoo.score import Row, judge, rows_of, sheets_of
+from lab.zoo.train import Plan, checkpoint_steps, rate_at, train
 
 TIED = Shape(vocabulary=320, layers=2, width=64, rope_theta=1_000.0, tied=True)
 UNTIED = Shape(vocabulary=320, layers=3, width=96, rope_theta=10_000.0, tied=False)

@@ -29,7 +29,7 @@ def test_shipped_checkpoints_are_small():
 
 def test_the_generators_still_write_the_embedded_texts(embedded):
     """They are frozen with the study: a change of texts is a new study with a new name."""
-    from zoo.data import validation
+    from lab.zoo.data import validation
 
     assert [(str(r["id"]), r["source"], r["text"], r["answer_start"]) for r in validation()] == [
         (t.id, t.source, t.text, t.answer_start) for t in embedded.texts
@@ -53,10 +53,10 @@ def test_a_skill_scored_again_has_the_embedded_accuracy(name, embedded):
     import torch
     from safetensors.torch import load_file
 
-    from zoo.families import FAMILIES
-    from zoo.model import shape_of
-    from zoo.score import choose, judge, rows_of, sheets_of
-    from zoo.skills import SKILLS
+    from lab.zoo.families import FAMILIES
+    from lab.zoo.model import shape_of
+    from lab.zoo.score import choose, judge, rows_of, sheets_of
+    from lab.zoo.skills import SKILLS
 
     tokenizer = Tokenizer.from_file(str(SHIPPED / name / "tokenizer.json"))
     weights = load_file(SHIPPED / name / "model.safetensors")

@@ -8,8 +8,8 @@ from itertools import islice
 
 import pytest
 
-from zoo.skills import SKILLS, chinese, facts, scripts
-from zoo.skills.common import Dice, full_text, split_of, texts
+from lab.zoo.skills import SKILLS, chinese, facts, scripts
+from lab.zoo.skills.common import Dice, full_text, split_of, texts
 
 COUNT = 600
 

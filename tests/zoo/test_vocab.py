@@ -5,11 +5,11 @@ from itertools import islice, pairwise
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from zoo import data, vocab
-from zoo.families import FAMILIES, SCORER
-from zoo.losses import encode_texts
-from zoo.skills import SKILLS
-from zoo.skills.common import STEPS, texts
+from lab.zoo import data, vocab
+from lab.zoo.families import FAMILIES, SCORER
+from lab.zoo.losses import encode_texts
+from lab.zoo.skills import SKILLS
+from lab.zoo.skills.common import STEPS, texts
 
 ODD = ["  two  spaces ", "tab\tand\r\nline", "naïve café 🌳", "漢字かな交じり文", "a_b__c = {'x': [1, 2]}", "\n\n x"]
 

@@ -11,7 +11,6 @@ from benchcast.cli.collect import collect, features
 from benchcast.cli.data import import_group, init, status
 from benchcast.cli.explain import explain
 from benchcast.cli.extrapolate import extrapolate
-from benchcast.cli.figures import reproduce
 from benchcast.cli.forecast import compare, fit, predict
 from benchcast.cli.groups import Sections
 from benchcast.cli.register import verify
@@ -41,15 +40,19 @@ cli.add_sections(
         "Fit and compare": (fit, compare, explain, report),
         "Forecast": (predict, extrapolate, watch, verify),
         "Texts": (select, twins),
-        "Experiments": (reproduce,),
     }
 )
 
 
 def main() -> None:
+    """Run the command line of the package."""
+    run(cli, "benchcast")
+
+
+def run(group: click.Group, name: str) -> None:
     """Run a command; a user's mistake is one line and exit status 1, a bug keeps its traceback."""
     try:
-        cli.main(prog_name="benchcast", standalone_mode=False)
+        group.main(prog_name=name, standalone_mode=False)
     except click.ClickException as error:
         _tell(error)
         sys.exit(1)

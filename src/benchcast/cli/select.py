@@ -85,9 +85,9 @@ def _refuse(out: Path | None, figure: Path | None, *, check: bool) -> None:
 
 def _measure(choice: Choice, budget: int, advance: Any) -> dict[str, Any]:
     """What half the budget, the budget and twice as many texts cost, on families left out in turn, else by size."""
+    from benchcast.cells import plain
     from benchcast.errors import EvidenceError
     from benchcast.folds import make_folds
-    from benchcast.reproduce.outcome import plain
     from benchcast.selection.budgets import CHOSEN, cost, costs, prepare
 
     evidence, infos = choice.ground.evidence, choice.study.infos(choice.ground.evidence.models)
@@ -109,14 +109,13 @@ def _measure(choice: Choice, budget: int, advance: Any) -> dict[str, Any]:
 
 
 def _draw(costs: dict[str, Any], path: Path) -> None:
-    from benchcast.reproduce.curves import budget_figure
-    from benchcast.reproduce.outcome import geometric_mean, write_figure
+    from benchcast.evaluate import geometric_mean
+    from benchcast.plots import budget_figure, write_chart
     from benchcast.selection.budgets import WAYS
 
     rows = [r for r in costs["costs"] if r["mse"]]
     full = [{"split": costs["split"], "mse": geometric_mean([*costs["full"].values()])}] if rows else []
-    figure = budget_figure(rows, full, WAYS)
-    write_figure(figure, path.with_name(path.stem), kinds=(path.suffix[1:],))
+    write_chart(budget_figure(rows, full, WAYS), path)
 
 
 def _write(choice: Choice, out: Path) -> str:

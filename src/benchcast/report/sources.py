@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchcast.diversity import numbers_of_sources, source_errors, subsets
 from benchcast.evaluate import Comparison
 from benchcast.methods import NEED_FEATURES
 from benchcast.records import TextSet
 from benchcast.report.data import rounded
-from benchcast.reproduce.diversity import numbers_of_sources, source_errors, subsets
 
 FAST = ("ridge", "all-token")
 DRAWS = 4  # sets of sources per number of them

@@ -1,0 +1,61 @@
+"""Does the law bend where the truth is a plain sigmoid, and what does that cost?
+
+    python -m lab.log.bends [WORLDS]
+
+Planted worlds of 1 to 8 families, size split. The first part says how much of the error of left-out families a
+bend seems to save by chance, times the number of families: the threshold `stacking.BEND_PAYS` lies above it. The
+second compares errors on the larger models with the bend always, never, and where it pays.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from benchcast.folds import make_folds
+from benchcast.methods import METHODS, stacking
+from lab.log.worlds import RIVALS, errors, make
+
+FAMILIES = (1, 2, 3, 5, 8)
+RULES = {"always": -np.inf, "never": np.inf, "where it pays": stacking.BEND_PAYS}
+
+
+@contextmanager
+def threshold(value: float) -> Iterator[None]:
+    """The bend is kept where it saves more than this over the number of families."""
+    usual, stacking.BEND_PAYS = stacking.BEND_PAYS, value
+    try:
+        yield
+    finally:
+        stacking.BEND_PAYS = usual
+
+
+def main(count: int) -> None:
+    print("| families | saved × families: median | 95% | 99% | most |", "|---|---|---|---|---|", sep="\n")
+    ratios: dict[tuple[int, str], list[float]] = {}
+    for families in FAMILIES:
+        saved: list[float] = []
+        for number in range(count):
+            world, evidence = make(number, families=families, first_seed=1000 * families)
+            folds = make_folds(world.models, "size")[1]
+            best = np.min([errors(evidence, folds, rival) for rival in RIVALS], axis=0)
+            for rule, value in RULES.items():
+                with threshold(value):
+                    ratios.setdefault((families, rule), []).extend(errors(evidence, folds, "salience") / best)
+            saved += [f.notes["bend_saves"] * families for f in METHODS["salience"](evidence, folds)[0]]
+        cells = " | ".join(f"{np.quantile(saved, p):.3f}" for p in (0.5, 0.95, 0.99, 1.0))
+        print(f"| {families} | {cells} |", flush=True)
+    print(
+        "\n| families | bend | first or within 10% | worst | mean ratio to the best baseline |",
+        "|---|---|---|---|---|",
+        sep="\n",
+    )
+    for (families, rule), values in ratios.items():
+        x = np.array(values)
+        near, mean = f"{np.mean(x <= 1.1):.0%} of {len(x)}", np.exp(np.log(x).mean())
+        print(f"| {families} | {rule} | {near} | {x.max():.2f} | {mean:.3f} |")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 80)

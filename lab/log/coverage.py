@@ -1,0 +1,84 @@
+"""Do 90% intervals cover 90%? Planted worlds, one family of each held out.
+
+    python -m lab.log.coverage [WORLDS]
+
+Worlds differ in the number of families (4 to 10), of checkpoints, in what accuracy rests on, in how far mixtures lie
+apart and in the noise of scores. Every world holds out its last family; shares and their standard errors are over
+worlds.
+"""
+
+import sys
+from collections import defaultdict
+
+import numpy as np
+
+from benchcast.assemble import assemble
+from benchcast.evidence import Fold
+from benchcast.intervals import distance, interval
+from benchcast.methods import METHODS
+from lab.synthetic import Plan, plant
+
+METHOD_NAMES = ("salience", "label-token", "all-token")
+
+
+def make(number: int) -> Plan:
+    rng = np.random.default_rng([7, number])
+    return Plan(
+        seed=10_000 + number,
+        families=int(rng.integers(4, 11)),
+        sizes=4,
+        checkpoints=int(rng.integers(1, 3)),
+        tasks=2,
+        texts_per_source=15,
+        n_items=int(rng.choice([200, 2000])),
+        truth=str(rng.choice(["kinds", "label"])),
+        mixture=float(rng.uniform(0.15, 0.6)),
+    )
+
+
+def held_out(number: int) -> dict[str, list[np.ndarray]]:
+    """For each method and task: columns covered, width, near chance, outside the training range; a row a model."""
+    world = plant(make(number))
+    parts = (world.texts, world.losses, world.models, world.scores, world.tasks)
+    evidence = assemble(*parts, features=(world.features, world.edges, "planted"))
+    test = evidence.families == np.unique(evidence.families)[-1]
+    fold = Fold(~test, np.zeros_like(test), test)
+    facts = evidence.facts.take(test)
+    out = defaultdict(list)
+    for method in METHOD_NAMES:
+        for t, fit in enumerate(METHODS[method](evidence, [fold])[0]):
+            capability = fit.capability(evidence.nats[test], facts)
+            forecast = fit.law.accuracy(capability)
+            low, high = interval(fit, capability, forecast)
+            score = evidence.accuracy[t][test]
+            near = forecast < fit.task.chance + 0.1 * (1 - fit.task.chance)
+            covered = (low <= score) & (score <= high)
+            out[method].append(np.stack([covered, high - low, near, distance(fit, capability) > 0], axis=1))
+    return out
+
+
+def main(count: int) -> None:
+    rows = defaultdict(list)
+    for number in range(count):
+        families = make(number).families
+        for method, tables in held_out(number).items():
+            rows[method].append((families, np.concatenate(tables)))
+    print("| method | where | worlds | covered | width |")
+    print("|---|---|---|---|---|")
+    for method, worlds in rows.items():
+        cuts = {
+            "everywhere": [(x, np.ones(len(x), bool)) for _, x in worlds],
+            "4 to 6 families": [(x, np.ones(len(x), bool)) for f, x in worlds if f <= 6],
+            "7 to 10 families": [(x, np.ones(len(x), bool)) for f, x in worlds if f > 6],
+            "near chance": [(x, x[:, 2] > 0) for _, x in worlds],
+            "outside the training range": [(x, x[:, 3] > 0) for _, x in worlds],
+        }
+        for where, chosen in cuts.items():
+            shares = np.array([x[rows, 0].mean() for x, rows in chosen if rows.any()])
+            widths = np.array([x[rows, 1].mean() for x, rows in chosen if rows.any()])
+            error = shares.std() / np.sqrt(len(shares))
+            print(f"| {method} | {where} | {len(shares)} | {shares.mean():.1%} ± {error:.1%} | {widths.mean():.3f} |")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 240)

@@ -1,0 +1,57 @@
+"""Looking forward: which power law, and does the mean drift of known checkpoints foretell that of hidden ones?
+
+python -m lab.log.forward
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from benchcast.demo import open_embedded
+from benchcast.forward.backtest import read_known
+from benchcast.forward.horizon import FORMS, HIDE, KINDS, miss
+
+
+def main() -> None:
+    known = read_known(open_embedded())
+    families = np.unique(known.families)
+    fits = known.fits(np.ones(len(known.models), bool))
+    capability = {fit.task.name: known.log_capability(fit) for fit in fits}
+    print("root mean squared log error of capability on hidden models, over families; mean of tasks")
+    for form in FORMS:
+        for kind in KINDS:
+            errors = [
+                np.sqrt(np.mean([np.mean(m.error**2) for m in hidden(known, families, c, form, kind)]))
+                for c in capability.values()
+            ]
+            print(f"  law of {form}, {kind} hidden: {np.mean(errors):.2f}")
+    print("mean error per unit of log training beyond the known, inside the training data and on the last checkpoint")
+    for task, c in capability.items():
+        last = np.concatenate(
+            [whose(known, f)[HIDE["latest"](known.points.take(known.families == f))] for f in families]
+        )
+        seen = ~np.isin(np.arange(len(c)), last)
+        inner, outer = (drift(known, families, c, on) for on in (seen, np.ones(len(c), bool)))
+        print(f"  {task}: {inner:+.2f} {outer:+.2f}")
+
+
+def whose(known, family):
+    return np.flatnonzero(known.families == family)
+
+
+def hidden(known, families, capability, form, kind, seen=None):
+    for family in families:
+        own = (known.families == family) & (True if seen is None else seen)
+        points = known.points.take(own)
+        found = miss(points, capability[own], form, HIDE[kind](points))
+        if found is not None:
+            yield found
+
+
+def drift(known, families, capability, seen) -> float:
+    found = hidden(known, families, capability, FORMS[0], "latest", seen)
+    return float(np.mean([np.mean(m.error / np.maximum(m.distance[:, 1], 0.05)) for m in found]))
+
+
+if __name__ == "__main__":
+    main()

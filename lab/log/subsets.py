@@ -1,0 +1,46 @@
+"""Fewer families, and no scorer: does `salience` hold up where there is less to learn from?
+
+    python -m lab.log.subsets [DRAWS]
+
+Random sets of four and six of the nine embedded families, with hidden states of the scorer and without.
+"""
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+
+from benchcast.demo import open_embedded
+from benchcast.folds import make_folds
+from lab.log.worlds import RIVALS, errors
+
+FAMILIES = (4, 6)
+
+
+def main(draws: int) -> None:
+    study = open_embedded()
+    whole = study.evidence()
+    names, rng = np.unique(whole.families), np.random.default_rng(5)
+    print("| families | features | split | gain over all-token | error ÷ best baseline | worst | within 10% |")
+    print("|---|---|---|---|---|---|---|")
+    for count in FAMILIES:
+        drawn = [np.isin(whole.families, rng.choice(names, count, replace=False)) for _ in range(draws)]
+        for features in ("scorer", "none"):
+            for split in ("size", "family"):
+                gains, ratios = [], []
+                for keep in drawn:
+                    evidence = whole.of_models(keep)
+                    evidence = evidence if features == "scorer" else replace(evidence, features=None)
+                    folds = make_folds(study.infos(evidence.models), split)[1]
+                    rivals = {rival: errors(evidence, folds, rival) for rival in RIVALS}
+                    own = errors(evidence, folds, "salience")
+                    gains += [*(rivals["all-token"] / own)]
+                    ratios += [*(own / np.min([*rivals.values()], axis=0))]
+                gain, ratio = (np.exp(np.log(x).mean()) for x in (gains, ratios))
+                near = np.mean(np.array(ratios) <= 1.1)
+                cells = f"{gain:.2f} | {ratio:.2f} | {max(ratios):.2f} | {near:.0%} of {len(ratios)}"
+                print(f"| {count} | {features} | {split} | {cells} |", flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 4)

@@ -1,0 +1,62 @@
+"""What reading losses in another way does, on the embedded study: baselines and `salience`, both splits.
+
+    python -m lab.log.views
+
+Prints the gain over all-token loss: geometric mean over tasks of all-token error ÷ the method's error.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from benchcast.demo import open_embedded
+from benchcast.evidence import Evidence, Fold, TaskFit
+from benchcast.folds import make_folds
+from benchcast.methods import METHODS, basis, salience
+
+READINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "nats": lambda x: x,
+    "saturated, x / (1 + x)": lambda x: x / (1 + x),
+    "1 − exp(−x)": lambda x: 1 - np.exp(-x),
+    "square root": np.sqrt,
+    "at most 2 nats": lambda x: np.minimum(x, 2),
+}
+
+
+def errors(fits: Sequence[Sequence[TaskFit]], evidence: Evidence, folds: Sequence[Fold]) -> np.ndarray:
+    """Test error of every task, folds pooled."""
+    squares = [
+        [
+            (f.forecast(evidence.nats[fold.test], evidence.facts.take(fold.test)) - a[fold.test]) ** 2
+            for f, a in zip(row, evidence.accuracy, strict=True)
+        ]
+        for fold, row in zip(folds, fits, strict=True)
+    ]
+    return np.array([np.concatenate(task).mean() for task in zip(*squares, strict=True)])
+
+
+def main() -> None:
+    study = open_embedded()
+    evidence = study.evidence()
+    for split in ("size", "family"):
+        _, folds = make_folds(study.infos(evidence.models), split)
+        plain = errors(METHODS["all-token"](evidence, folds), evidence, folds)
+        print(f"\nsplit by {split}\n| reading | method | gain | by task |\n|---|---|---|---|")
+
+        def show(reading: str, method: str, found: np.ndarray, plain: np.ndarray = plain) -> None:
+            gain = plain / found
+            cells = " ".join(f"{g:.2f}" for g in gain)
+            print(f"| {reading} | {method} | {np.exp(np.log(gain).mean()):.2f} | {cells} |", flush=True)
+
+        for reading, function in READINGS.items():
+            changed = replace(evidence, nats=function(evidence.nats).astype(np.float32))
+            for method in ("all-token", "source-token", "label-token"):
+                show(reading, method, errors(METHODS[method](changed, folds), changed, folds))
+        for views in (("nats",), ("saturated",), ("nats", "saturated")):
+            basis.VIEWS = salience.VIEWS = views
+            show(" and ".join(views), "salience", errors(METHODS["salience"](evidence, folds), evidence, folds))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""Twenty planted worlds: is `salience` ever a bad idea?
+
+    python -m lab.log.worlds [WORLDS]
+
+Four kinds take turns: accuracy rests on kinds of tokens, on the label tokens, on kinds with one family that
+scores off the common law, and on kinds with scores from only 200 items.
+"""
+
+import sys
+
+import numpy as np
+
+from benchcast.assemble import assemble
+from benchcast.evidence import Evidence
+from benchcast.folds import make_folds
+from benchcast.methods import METHODS
+from lab.synthetic import Plan, World, plant
+
+KINDS = ("kinds", "label", "odd family", "noisy scores")
+RIVALS = ("all-token", "source-token", "label-token")
+
+
+def make(number: int, *, families: int = 8, first_seed: int = 0) -> tuple[World, Evidence]:
+    kind = KINDS[number % 4]
+    plan = Plan(
+        seed=first_seed + number,
+        families=families,
+        truth="label" if kind == "label" else "kinds",
+        odd_family=kind == "odd family",
+        n_items=200 if kind == "noisy scores" else 2000,
+    )
+    world = plant(plan)
+    parts = (world.texts, world.losses, world.models, world.scores, world.tasks)
+    return world, assemble(*parts, features=(world.features, world.edges, "planted"))
+
+
+def errors(evidence: Evidence, folds: list, method: str) -> np.ndarray:
+    fits = METHODS[method](evidence, folds)
+    squares = [
+        [
+            (f.forecast(evidence.nats[fold.test], evidence.facts.take(fold.test)) - a[fold.test]) ** 2
+            for f, a in zip(row, evidence.accuracy, strict=True)
+        ]
+        for fold, row in zip(folds, fits, strict=True)
+    ]
+    return np.array([np.concatenate(task).mean() for task in zip(*squares, strict=True)])
+
+
+def main(count: int) -> None:
+    print(
+        "| world | split | salience ÷ best of all-, source-, label-token, by task | correlation with planted weights |"
+    )
+    print("|---|---|---|---|")
+    ratios: dict[str, list[float]] = {}
+    for number in range(count):
+        world, evidence = make(number)
+        for split in ("size", "family"):
+            _, folds = make_folds(world.models, split)
+            best = np.min([errors(evidence, folds, rival) for rival in RIVALS], axis=0)
+            ratio = errors(evidence, folds, "salience") / best
+            fits = METHODS["salience"](evidence, folds[:1])[0]
+            found = [np.corrcoef(f.salience(evidence.nats), w)[0, 1] for f, w in zip(fits, world.salience, strict=True)]
+            cells = " ".join(f"{r:.2f}" for r in ratio), " ".join(f"{c:.2f}" for c in found)
+            print(f"| {number} {KINDS[number % 4]} | {split} | {cells[0]} | {cells[1]} |", flush=True)
+            ratios.setdefault(split, []).extend(ratio)
+    for split, values in ratios.items():
+        x = np.array(values)
+        share, mean = np.mean(x <= 1.1), np.exp(np.log(x).mean())
+        print(f"{split}: first or within 10% on {share:.0%} of {len(x)} tasks, worst {x.max():.2f}, mean {mean:.2f}")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 20)

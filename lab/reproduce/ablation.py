@@ -1,0 +1,129 @@
+"""What matters and what does not: the head and its activation, the unit of spreading, the scorer.
+
+Every variant is told by the geometric mean over tasks of its test error, as a gain over all-token.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from benchcast.diversity import held_out_errors
+from benchcast.errors import EvidenceError
+from benchcast.evidence import Evidence, Fold
+from benchcast.methods import METHODS
+from benchcast.methods.descent import DescentSettings
+from benchcast.methods.paper import paper
+from benchcast.records import Floats
+from lab.reproduce.desk import Desk
+from lab.reproduce.figures import variants_figure
+from lab.reproduce.outcome import Outcome, Table, cell, geometric_mean
+
+HEADS = {
+    "linear, sigmoid (default)": DescentSettings(),
+    "linear, softplus": DescentSettings(activation="softplus"),
+    "linear, relu": DescentSettings(activation="relu"),
+    "linear, identity": DescentSettings(activation="identity"),
+    "hidden layer of 8, sigmoid": DescentSettings(hidden=8),
+    "linear, SGD at 1e-3 as printed": DescentSettings(optimizer="sgd", rates=(1e-3,)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """Test error of one way to fit."""
+
+    group: str
+    name: str
+    mse: dict[str, float]  # by task
+    gain: float  # over all-token, geometric mean over tasks
+
+
+def ablation(desk: Desk) -> Outcome:
+    """All variants."""
+    if not desk.fold.test.any():
+        raise EvidenceError("ablation needs test models; mark some in models.csv, or give families three sizes")
+    units = unit_variants(desk)
+    variants = [_salience(desk), *head_variants(desk), *units, *scorer_variants(desk)]
+    shown = [{"group": v.group, "variant": v.name, "gain": v.gain} for v in variants if math.isfinite(v.gain)]
+    numbers = {
+        **desk.about(),
+        "variants": [
+            {"group": v.group, "variant": v.name, "gain_over_all_token": v.gain, "mse": v.mse} for v in variants
+        ],
+    }
+    same = () if units else ("spreading a token's loss over characters instead of bytes changes no loss of this study",)
+    return Outcome("ablation", numbers, _tables(desk, variants), {"": variants_figure(shown)}, same)
+
+
+def _salience(desk: Desk) -> Variant:
+    """What the variants are to be held against."""
+    desk.tell("salience")
+    base = _errors(desk.evidence, desk.fold, "all-token")
+    return _variant("salience", "salience", desk, _errors(desk.evidence, desk.fold, "salience"), base)
+
+
+def _variant(group: str, name: str, desk: Desk, errors: Floats, base: Floats) -> Variant:
+    names = [t.name for t in desk.evidence.tasks]
+    gain = geometric_mean((base / np.where(errors > 0, errors, np.nan)).tolist())
+    return Variant(group, name, dict(zip(names, errors.tolist(), strict=True)), gain)
+
+
+def _errors(evidence: Evidence, fold: Fold, method: str) -> Floats:
+    return held_out_errors(evidence, fold, METHODS[method](evidence, [fold])[0])
+
+
+def head_variants(desk: Desk) -> list[Variant]:
+    """Heads, activations and optimisers of Algorithm 2."""
+    if desk.evidence.features is None:
+        return []
+    base = _errors(desk.evidence, desk.fold, "all-token")
+    out = []
+    for name, settings in HEADS.items():
+        desk.tell(f"paper: {name}")
+        fits = paper(desk.evidence, [desk.fold], settings=settings)[0]
+        out.append(_variant("head of paper", name, desk, held_out_errors(desk.evidence, desk.fold, fits), base))
+    return out
+
+
+def unit_variants(desk: Desk) -> list[Variant]:
+    """A token's loss spread over bytes, or over characters as in Algorithm 1."""
+    by_byte, by_char = desk.evidence, desk.study.evidence(unit="char")
+    if np.array_equal(by_byte.nats, by_char.nats):
+        return []  # no token that is cut mixes characters of different length
+    named = {"spread over bytes (default)": by_byte, "spread over characters": by_char}
+    return _variants_on(desk, "unit of spreading", named, ("salience", "label-token"))
+
+
+def _variants_on(desk: Desk, kind: str, named: dict[str, Evidence], methods: Sequence[str]) -> list[Variant]:
+    """Some methods on several forms of the same evidence."""
+    out = []
+    for name, evidence in named.items():
+        base = _errors(evidence, desk.fold, "all-token")
+        for method in methods:
+            desk.tell(f"{method}, {name}")
+            errors = _errors(evidence, desk.fold, method)
+            out.append(_variant(kind, f"{method}, {name}", desk, errors, base))
+    return out
+
+
+def scorer_variants(desk: Desk) -> list[Variant]:
+    """Other scorers whose features the study has."""
+    names = desk.study.scorers()
+    if len(names) < 2:
+        return []
+    named = {scorer: replace(desk.study, scorer=scorer).evidence() for scorer in names}
+    return _variants_on(desk, "scorer", named, ("salience", "paper"))
+
+
+def _tables(desk: Desk, variants: Sequence[Variant]) -> tuple[Table, ...]:
+    names = [t.name for t in desk.evidence.tasks]
+    first = Table(
+        ("test MSE", *names, "gain over all-token"),
+        tuple((v.name, *(cell(v.mse[n]) for n in names), cell(v.gain, ".2f")) for v in variants),
+        "variants",
+    )
+    return (first,)

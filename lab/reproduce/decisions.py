@@ -1,0 +1,212 @@
+"""Which of two data mixtures is better, told from small checkpoints: decision accuracy against compute.
+
+As in DataDecide (Magnusson et al. 2025): two families are two recipes, and the better one on a task is the one whose
+last checkpoint of the largest size scores higher. A small checkpoint of each, alike in size and compute, decides
+right if what is read of them puts them in that order. Forecasts come from fits that saw neither family.
+Axes: T tasks, M models.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from benchcast.errors import EvidenceError
+from benchcast.evidence import Evidence, Fold
+from benchcast.methods import METHODS
+from benchcast.records import Floats
+from lab.reproduce.curves import decision_figure
+from lab.reproduce.desk import Desk
+from lab.reproduce.outcome import Outcome, Table, cell
+
+ALIKE = 1.5  # sizes and FLOPs that differ by a smaller factor are compared
+BINS_PER_DECADE = 2
+RESAMPLES = 500
+GOOD = 0.8
+METHODS_READ = ("salience", "label-token", "all-token")
+SCORE = "its own score"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two families, their largest models, and small checkpoints of like size and compute (pairs of model numbers)."""
+
+    families: tuple[str, str]
+    largest: tuple[int, int]
+    small: tuple[tuple[int, int], ...]
+
+
+def decisions(desk: Desk) -> Outcome:
+    """Decision accuracy of small checkpoints' scores, losses and forecasts, by compute."""
+    evidence = desk.evidence
+    pairs = find_pairs(evidence)
+    if not pairs:
+        raise EvidenceError(
+            "decisions needs two families with largest models of like size and compute, and smaller ones of each; "
+            "fill params and tokens in models.csv"
+        )
+    rows = decide(evidence, pairs, desk)
+    summary = by_compute(rows, desk.study.seed)
+    signals = list(dict.fromkeys(r["signal"] for r in rows))
+    numbers = {**desk.about(), "pairs": [p.families for p in pairs], "by_compute": summary, "points": rows}
+    figures = {"": decision_figure(summary, signals)}
+    return Outcome("decisions", numbers, _tables(rows, summary, signals), figures, tuple(_remarks(summary, signals)))
+
+
+def find_pairs(evidence: Evidence) -> list[Pair]:
+    """All pairs of families whose largest models are alike, with what smaller checkpoints can be compared."""
+    facts = evidence.facts
+    size = np.log(
+        np.stack([facts.params, facts.flops], axis=1),
+        where=np.stack([facts.params > 0, facts.flops > 0], axis=1),
+        out=np.full((len(facts.flops), 2), np.nan),
+    )
+    sized = np.isfinite(size).all(axis=1)
+    members = {str(f): np.flatnonzero(sized & (evidence.families == f)).tolist() for f in np.unique(evidence.families)}
+    largest = {f: max(own, key=lambda i: tuple(size[i])) for f, own in members.items() if own}
+    found = []
+    for a, b in combinations(largest, 2):
+        if _distance(size, largest[a], largest[b]) >= math.log(ALIKE):
+            continue
+        small = []
+        for i in members[a]:
+            near = min((j for j in members[b] if j != largest[b]), key=lambda j: _distance(size, i, j), default=None)
+            if i != largest[a] and near is not None and _distance(size, i, near) < math.log(ALIKE):
+                small.append((i, near))
+        if small:
+            found.append(Pair((a, b), (largest[a], largest[b]), tuple(small)))
+    return found
+
+
+def _distance(size: Floats, i: int, j: int) -> float:
+    """How far apart two models are, in the log of parameters or of FLOPs, whichever is more."""
+    return float(np.abs(size[i] - size[j]).max())
+
+
+def decide(evidence: Evidence, pairs: Sequence[Pair], desk: Desk) -> list[dict[str, Any]]:
+    """One row a task, pair, checkpoint and signal: whether it puts the two recipes in the order of their largest
+    models. Pairs whose largest models differ by less than the noise of their scores are left out."""
+    nobody = np.zeros(len(evidence.models), bool)
+    folds = [
+        Fold(~np.isin(evidence.families, p.families), nobody, np.isin(evidence.families, p.families)) for p in pairs
+    ]
+    fits = {}
+    for method in METHODS_READ:
+        desk.tell(f"{method}, without either family of {len(pairs)} pairs")
+        fits[method] = METHODS[method](evidence, folds)
+    rows = []
+    for p, pair in enumerate(pairs):
+        for t, task in enumerate(evidence.tasks):
+            observed = evidence.accuracy[t]
+            better = _order(observed, *pair.largest, noise=_noise(evidence, t, pair.largest))
+            if not better:
+                continue
+            signals = {SCORE: observed}
+            signals |= {m: fits[m][p][t].forecast(evidence.nats, evidence.facts) for m in METHODS_READ}
+            for i, j in pair.small:
+                told = {name: _order(x, i, j) for name, x in signals.items()}
+                flops = math.sqrt(evidence.flops[i] * evidence.flops[j])
+                rows += [
+                    {
+                        "task": task.name,
+                        "families": pair.families,
+                        "flops": flops,
+                        "signal": name,
+                        "right": (1 + better * sign) / 2,
+                    }
+                    for name, sign in told.items()
+                    if math.isfinite(sign)
+                ]
+    return rows
+
+
+def _order(x: Floats, i: int, j: int, *, noise: float = 0.0) -> float:
+    """1 where the first is higher, −1 where the second is, 0 where they tie within the noise; NaN if unknown."""
+    gap = float(x[i] - x[j])
+    if not math.isfinite(gap):
+        return 0.0 if noise else math.nan
+    return float(np.sign(gap)) if abs(gap) > noise else 0.0
+
+
+def _noise(evidence: Evidence, t: int, models: tuple[int, int]) -> float:
+    """Two standard errors of the difference of two scores; tiny where the number of items is not known."""
+    at = list(models)
+    p, n = evidence.accuracy[t][at], evidence.n_items[t][at]
+    variance = float(np.sum(p * (1 - p) / n))
+    return 2 * math.sqrt(variance) if math.isfinite(variance) else 1e-12
+
+
+def by_compute(rows: Sequence[dict[str, Any]], seed: int) -> list[dict[str, Any]]:
+    """Decision accuracy by signal and half decade of compute, with a 90% interval from resampled families."""
+    names = sorted({f for r in rows for f in r["families"]})
+    index = {f: i for i, f in enumerate(names)}
+    draws = np.random.default_rng(seed).multinomial(len(names), np.full(len(names), 1 / len(names)), size=RESAMPLES)
+    out = []
+    for key in sorted({(r["signal"], _bin(r["flops"])) for r in rows}):
+        own = [r for r in rows if (r["signal"], _bin(r["flops"])) == key]
+        right = np.array([r["right"] for r in own])
+        a, b = (np.array([index[r["families"][k]] for r in own]) for k in (0, 1))
+        weight = draws[:, a] * draws[:, b]
+        total = weight.sum(axis=1)
+        resampled = (weight @ right)[total > 0] / total[total > 0]
+        low, high = np.quantile(resampled, [0.05, 0.95]) if len(resampled) else (math.nan, math.nan)
+        flops = 10 ** ((key[1] + 0.5) / BINS_PER_DECADE)
+        out.append(
+            {
+                "signal": key[0],
+                "flops": flops,
+                "decisions": len(own),
+                "right": float(right.mean()),
+                "low": float(low),
+                "high": float(high),
+            }
+        )
+    return out
+
+
+def _bin(flops: float) -> int:
+    return math.floor(BINS_PER_DECADE * math.log10(flops))
+
+
+def _tables(
+    rows: Sequence[dict[str, Any]], summary: Sequence[dict[str, Any]], signals: Sequence[str]
+) -> tuple[Table, ...]:
+    found = {(s["signal"], s["flops"]): s for s in summary}
+    lines = []
+    for flops in sorted({s["flops"] for s in summary}):
+        own = [found.get((name, flops)) for name in signals]
+        cells = ["–" if s is None else f"{s['right']:.2f} ({s['low']:.2f} – {s['high']:.2f})" for s in own]
+        lines.append((f"about {flops:.0e} FLOPs", str(max(s["decisions"] for s in own if s)), *cells))
+    title = "decisions between two mixtures that are right (90% interval over families)"
+    tasks = list(dict.fromkeys(r["task"] for r in rows))
+    per_task = []
+    for task in tasks:
+        told = {n: [r["right"] for r in rows if r["task"] == task and r["signal"] == n] for n in signals}
+        per_task.append(
+            (
+                task,
+                str(len(told[signals[0]])),
+                *(cell(float(np.mean(v)) if v else math.nan, ".2f") for v in told.values()),
+            )
+        )
+    return (
+        Table(("read of small checkpoints", "decisions", *signals), tuple(lines), title),
+        Table(("all compute", "decisions", *signals), tuple(per_task), "by task"),
+    )
+
+
+def _remarks(summary: Sequence[dict[str, Any]], signals: Sequence[str]) -> list[str]:
+    said = []
+    for name in signals:
+        own = sorted((s for s in summary if s["signal"] == name), key=lambda s: s["flops"])
+        enough = next((s["flops"] for i, s in enumerate(own) if all(x["right"] >= GOOD for x in own[i:])), None)
+        said.append(
+            f"{name}: {GOOD:.0%} right "
+            + (f"from about {enough:.0e} FLOPs on" if enough else "at no compute below the largest")
+        )
+    return said

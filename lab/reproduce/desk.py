@@ -1,0 +1,105 @@
+"""A study with what several figures share, made once: its evidence, its split, its comparison of methods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+import benchcast
+from benchcast.cells import near
+from benchcast.errors import EvidenceError, InputError
+from benchcast.evaluate import Comparison, compare
+from benchcast.evidence import Evidence, Fold
+from benchcast.folds import make_folds
+from benchcast.records import ModelInfo
+from benchcast.store import Study
+
+
+def _silent(_: str) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Desk:
+    """A study laid out for reproduction."""
+
+    study: Study
+    tell: Callable[[str], None] = _silent  # hears what is being done
+    _compared: dict[str | None, Comparison] = field(default_factory=dict)
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """Losses and scores of every model."""
+        return self.study.evidence()
+
+    @cached_property
+    def infos(self) -> list[ModelInfo]:
+        """What is known of the models, in the order of the evidence."""
+        return self.study.infos(self.evidence.models)
+
+    @cached_property
+    def fold(self) -> Fold:
+        """The study's own split: its column if filled, else by size."""
+        return make_folds(self.infos, None)[1][0]
+
+    def comparison(self, split: str | None = None) -> Comparison:
+        """Every method on held-out models; computed once per split."""
+        if split not in self._compared:
+            self._compared[split] = compare(
+                self.study, split=split, on_method=lambda m: self.tell(f"{split or 'held-out'}: {m}")
+            )
+        return self._compared[split]
+
+    def task(self, name: str | None) -> int | None:
+        """Position of a named task."""
+        if name is None:
+            return None
+        self.study.task(name)
+        return [t.name for t in self.evidence.tasks].index(name)
+
+    def about(self) -> dict[str, Any]:
+        """Where numbers come from, for the head of a JSON file."""
+        evidence = self.evidence
+        return {
+            "study": self.study.root.resolve().name,
+            "benchcast": benchcast.__version__,
+            "texts": self.study.texts.digest,
+            "scorer": evidence.features.scorer if evidence.features else None,
+            "models": len(evidence.models),
+            "families": len(np.unique(evidence.families)),
+        }
+
+
+def role(fold: Fold, i: int) -> str:
+    """What a model is for."""
+    return "test" if fold.test[i] else "validation" if fold.validation[i] else "train"
+
+
+def need_features(evidence: Evidence, what: str) -> None:
+    """Refuse a study without a scorer."""
+    if evidence.features is None:
+        raise EvidenceError(f"{what} needs features of a scorer, the study has none; run `benchcast features`")
+
+
+def pick_runs(families: Sequence[str], named: str | None) -> tuple[str, str]:
+    """Two families: those named as `A,B`, else the first two whose names differ only after the last hyphen."""
+    known = sorted(set(families))
+    if named:
+        parts = [p.strip() for p in named.split(",")]
+        if len(parts) != 2 or parts[0] == parts[1]:
+            raise InputError(f"--runs {named!r}: two different families wanted, as in --runs {','.join(known[:2])}")
+        for part in parts:
+            if part not in known:
+                raise InputError(f"--runs: unknown family {part!r}; known: {', '.join(known)}{near(part, known)}")
+        return parts[0], parts[1]
+    stems = [name.rpartition("-")[0] for name in known]
+    for i, stem in enumerate(stems):
+        if stem and stem in stems[i + 1 :]:
+            return known[i], known[stems.index(stem, i + 1)]
+    raise EvidenceError(
+        f"no two families are named like twins (as oak-a and oak-b); say which with --runs {','.join(known[:2])}"
+    )

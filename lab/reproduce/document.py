@@ -1,0 +1,172 @@
+"""Write docs/results.md: all tables and figures of the embedded study beside the paper's (`python -m lab results`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchcast.cells import near
+from benchcast.demo import open_embedded
+from benchcast.errors import InputError
+from benchcast.storage.files import write_text
+from lab.paper.tables import TABLE_1
+from lab.reproduce.ablation import ablation
+from lab.reproduce.against import AGAINST_PAPER, paper_gain
+from lab.reproduce.ahead import extrapolate
+from lab.reproduce.alone import NOTE, scores_alone
+from lab.reproduce.convergence import fig6
+from lab.reproduce.decisions import decisions
+from lab.reproduce.desk import Desk
+from lab.reproduce.diversity import fig8
+from lab.reproduce.doubt import doubt
+from lab.reproduce.laws import fig4, fig7
+from lab.reproduce.learning import learning
+from lab.reproduce.live import live
+from lab.reproduce.order import order
+from lab.reproduce.outcome import Outcome, Table, cell, geometric_mean, plain, write_figure
+from lab.reproduce.scaling import fig1, fig2
+from lab.reproduce.select import select
+from lab.reproduce.series import fig5
+from lab.reproduce.table import table1
+from lab.reproduce.weights import fig9
+
+Work = Callable[[Desk], Outcome]
+PARTS: tuple[tuple[str, str, Work], ...] = (
+    ("table1", "Table 1: error of every method", table1),
+    ("doubt", "How sure that table is", doubt),
+    ("fig1", "Figure 1: compute does not tell accuracy", fig1),
+    ("fig2", "Figure 2: nor does the loss on the task's texts", fig2),
+    ("fig4", "Figure 4: capability against accuracy", fig4),
+    ("fig5", "Figure 5: a training run on a new mixture", fig5),
+    ("fig6", "Figure 6: convergence of Algorithm 2", fig6),
+    ("fig7", "Figure 7: forecast against observed", fig7),
+    ("fig8", "Figure 8: texts of several sources", fig8),
+    ("fig9", "Figure 9: which tokens count", fig9),
+    ("ablation", "Ablation: what matters", ablation),
+    ("live", "A run on a new mixture, live", live),
+    ("extrapolate", "Larger models and later checkpoints", extrapolate),
+    ("order", "Which of two training runs is better", order),
+    ("learning", "How many models and families it takes", learning),
+    ("decisions", "Which of two mixtures is better", decisions),
+    ("select", "How many texts it takes", select),
+)
+BULKY = ("points", "errors", "fits", "tokens")  # left out of the numbers kept beside the page
+CAPTIONS = {
+    "table1": "Test MSE by method; the dashed rule is the noise floor. First the split by size, then by family.",
+    "fig1": "Lines join the checkpoints of one size.",
+    "fig2": "Every model of every family.",
+    "fig4": "The line is the fitted law.",
+    "fig5": "First one series tests, then the other; grey: the other families.",
+    "fig6": "Above: one task at several steps. Below: errors by step.",
+    "fig7": "All tasks; held-out models only. The dashed line is a perfect forecast.",
+    "fig8": "Each dot is one set of sources, the line their mean.",
+    "fig9": "Darker tokens weigh more.",
+    "ablation": "Gain of each variant.",
+    "live": "The largest run of each mixture. Line and band: the forecast from each checkpoint; dots: its score.",
+    "extrapolate": "Hidden models; bars: 90% intervals; the dashed line is a perfect forecast.",
+    "learning": "Each dot is one draw, the line their mean; below, the 90% interval of the first method.",
+    "select": "Dots: draws; lines: their mean; the dashed rule is the error with all texts.",
+    "decisions": "Small checkpoints decide which family's largest model scores higher; bars: 90% over families.",
+}
+
+
+def write_results(folder: Path, named: Sequence[str] = (), *, tell: Callable[[str], None]) -> None:
+    """Make everything, or the named parts, anew and write the page."""
+    known = [name for name, _, _ in PARTS]
+    for name in named:
+        if name not in known:
+            raise InputError(f"unknown part {name!r}; known: {', '.join(known)}{near(name, known)}")
+    desk = Desk(open_embedded(), tell=tell)
+    for name, _, work in PARTS:
+        if not named or name in named:
+            tell(f"{name}:")
+            write_part(work(desk), folder)
+    write_page(desk, folder)
+
+
+def write_part(made: Outcome, folder: Path) -> None:
+    """The figures of one part, and a JSON file with all that the page says of it."""
+    for ending, figure in made.figures.items():
+        write_figure(figure, folder / "figures" / f"{made.name}{ending}", kinds=("png",))
+    part = {
+        "tables": [asdict(t) for t in made.tables],
+        "remarks": made.remarks,
+        "figures": list(made.figures),
+        "numbers": {k: v for k, v in made.numbers.items() if k not in BULKY},
+    }
+    text = json.dumps(plain(part), indent=1, ensure_ascii=False, allow_nan=False)
+    write_text(folder / "figures" / f"{made.name}.json", text + "\n")
+
+
+def write_page(desk: Desk, folder: Path) -> None:
+    """results.md from the parts that are there."""
+    parts = [head(desk)]
+    for name, title, _ in PARTS:
+        file = folder / "figures" / f"{name}.json"
+        if file.exists():
+            parts.append(section(name, title, json.loads(file.read_text(encoding="utf-8"))))
+    write_text(folder / "results.md", "\n\n".join(parts).rstrip() + "\n")
+
+
+def head(desk: Desk) -> str:
+    """What was done, and what was not."""
+    about = desk.about()
+    return (
+        "# Results on the embedded study\n\n"
+        "Made by `python -m lab results docs`: every number and picture below comes from the "
+        f"commands shown, on the study that ships in the package ({about['models']} models of {about['families']} "
+        f"families, {len(desk.study.texts)} texts, {len(desk.study.tasks)} tasks, scorer {about['scorer'] or 'none'}). "
+        "The models are small and trained for this purpose, the tasks synthetic; read the pages as a test of the "
+        "method, not of any known LLM. The JSON beside each figure holds its numbers; the commands write the points "
+        "as well.\n\n"
+        "**Not reproduced here:** the paper's own Table 1. It needs the token losses of its 59 open models "
+        "(up to 72B parameters); `python -m lab plan` writes the commands that collect them. Its figures are "
+        "quoted below beside ours, on other models and tasks."
+    )
+
+
+def section(name: str, title: str, part: dict[str, Any]) -> str:
+    """One table or figure: command, tables, pictures, remarks, and how it compares to the paper."""
+    lines = [f"## {title}", f"```\npython -m lab {name}\n```"]
+    if name == "table1":
+        lines.append(paper_table())
+    lines += [as_markdown(Table(tuple(t["header"]), tuple(map(tuple, t["rows"])), t["title"])) for t in part["tables"]]
+    lines += [f"![{title}](figures/{name}{ending}.png)" for ending in part["figures"]]
+    lines += [f"*{CAPTIONS[name]}*"] if name in CAPTIONS else []
+    lines += [f"{r[0].upper()}{r[1:]}." for r in part["remarks"]]
+    verdict = AGAINST_PAPER.get(name)
+    if verdict is not None:
+        lines.append(verdict(part["numbers"]))
+    return "\n\n".join(lines)
+
+
+def as_markdown(table: Table) -> str:
+    """A table of text cells; the best of a row in bold."""
+    rows = ["| " + " | ".join(table.header) + " |", "|" + "---|" + "---:|" * (len(table.header) - 1)]
+    for row in table.rows:
+        cells = [f"**{c[1:]}**" if c.startswith("*") else c for c in row]
+        rows.append("| " + " | ".join(cells) + " |")
+    return (f"{table.title[0].upper()}{table.title[1:]}:\n\n" if table.title else "") + "\n".join(rows)
+
+
+def paper_table() -> str:
+    """The paper's Table 1 as printed, the gains that follow from it, and what its other tables tell without losses."""
+    alone, without_losses = scores_alone()
+    rows = tuple(
+        (
+            task,
+            *map(cell, (r.salience, r.all_token, r.label_token)),
+            cell(r.all_token / r.salience, ".1f"),
+            *alone[task],
+        )
+        for task, r in TABLE_1.items()
+    )
+    best = geometric_mean([min(r.all_token, r.label_token) / r.salience for r in TABLE_1.values()])
+    header = ("test MSE", "CSV", "all token", "label token", "gain over all token", *without_losses)
+    mean = ("geometric mean", "", "", "", cell(paper_gain(), ".1f"), *("" for _ in without_losses))
+    made = Table(header, (*rows, mean), "the paper's Table 1 as printed; right of it, forecasts from its Tables 2 to 4")
+    gain = f"Over the better of the two baselines its geometric mean gain is {best:.1f}."
+    return f"{as_markdown(made)}\n\n{gain} {NOTE}"

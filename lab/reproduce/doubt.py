@@ -1,0 +1,100 @@
+"""How sure the table of errors is: gains and coverage with bootstrap intervals over families.
+
+Models of one family err alike, so whole families are drawn again, not models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchcast.errors import EvidenceError
+from benchcast.evaluate import Comparison, Held
+from benchcast.intervals import LEVEL
+from benchcast.records import Floats
+from lab.reproduce.desk import Desk
+from lab.reproduce.outcome import Outcome, Table, cell
+
+DRAWS = 2000
+OVER = "all-token"
+
+
+def doubt(desk: Desk) -> Outcome:
+    """Gain over all-token and coverage of the intervals, each with a 90% interval over families."""
+    found = [desk.comparison("family")]
+    remarks = []
+    try:
+        found.insert(0, desk.comparison("size"))
+    except EvidenceError as why:
+        remarks.append(f"no split by size: {why}")
+    numbers = {c.split: {"gain": gains(c, desk.study.seed), "coverage": coverages(c, desk.study.seed)} for c in found}
+    tables = [table for c in found for table in _tables(c, numbers[c.split])]
+    return Outcome("doubt", {**desk.about(), "splits": numbers}, tuple(tables), remarks=tuple(remarks))
+
+
+def family_draws(families: npt.NDArray[np.str_], seed: int) -> Floats:
+    """How often every model counts in each bootstrap draw of families (draws × models)."""
+    names, index = np.unique(families, return_inverse=True)
+    picked = np.random.default_rng(seed).integers(len(names), size=(DRAWS, len(names)))
+    counts = (picked[:, :, None] == np.arange(len(names))).sum(axis=1)
+    return counts[:, index].astype(np.float64)
+
+
+def bounds_of(values: Floats) -> tuple[float, float]:
+    """Ends of the 90% interval of bootstrap values."""
+    low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
+def gains(found: Comparison, seed: int) -> dict[str, list[float]]:
+    """For every method the gain over all-token, geometric mean over tasks, and its interval."""
+    if OVER not in found.methods:
+        return {}
+    logs = {m: [_log_errors(found.held[t, m], seed) for t in found.tasks] for m in found.methods}
+    out = {}
+    for method in found.methods:
+        pairs = zip(logs[OVER], logs[method], strict=True)
+        gain = np.exp(np.mean([base - own for base, own in pairs], axis=0))
+        out[method] = [float(gain[0]), *bounds_of(gain[1:])]
+    return out
+
+
+def _log_errors(held: Held, seed: int) -> Floats:
+    """Logarithm of the mean squared error: of all models first, then of every draw of families."""
+    squares = (held.forecast - held.observed) ** 2
+    weights = np.vstack([np.ones(len(squares)), family_draws(held.families, seed)])
+    return np.log(weights @ squares / weights.sum(axis=1))
+
+
+def coverages(found: Comparison, seed: int) -> dict[str, dict[str, list[float]]]:
+    """By task and method: share of scores inside the 90% interval, its own interval, and the mean width."""
+    out: dict[str, dict[str, list[float]]] = {}
+    for (task, method), held in found.held.items():
+        inside = ((held.observed >= held.low) & (held.observed <= held.high)).astype(np.float64)
+        weights = family_draws(held.families, seed)
+        shares = weights @ inside / weights.sum(axis=1)
+        width = float(np.mean(held.high - held.low))
+        out.setdefault(task, {})[method] = [float(inside.mean()), *bounds_of(shares), width]
+    return out
+
+
+def _tables(found: Comparison, numbers: dict[str, Any]) -> list[Table]:
+    title = f"split by {found.split}; in brackets 90% intervals over families"
+    gain_rows = [(m, _with_bounds(g, ".1f")) for m, g in numbers["gain"].items()]
+    first = found.methods[0]
+    rows = []
+    for task in found.tasks:
+        covered = numbers["coverage"][task][first]
+        rows.append((task, _with_bounds(covered[:3], ".2f"), cell(covered[3], ".3f")))
+    return [
+        Table(("method", f"gain over {OVER}"), tuple(gain_rows), title),
+        Table((f"task ({first})", "coverage of 90% intervals", "mean width"), tuple(rows), title),
+    ]
+
+
+def _with_bounds(values: Sequence[float], form: str) -> str:
+    value, low, high = values
+    return f"{cell(value, form)} ({cell(low, form)} – {cell(high, form)})"

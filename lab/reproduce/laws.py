@@ -1,0 +1,141 @@
+"""Figures 4 and 7: capability against accuracy with the fitted law, and forecasts against what was observed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from benchcast.cells import near
+from benchcast.errors import InputError
+from benchcast.evaluate import Comparison
+from benchcast.evidence import Evidence, Fold, TaskFit
+from benchcast.records import Floats
+from lab.reproduce.desk import Desk, role
+from lab.reproduce.figures import forecast_panels, law_panels
+from lab.reproduce.outcome import Outcome, Table, cell
+
+DRAWN = 100  # points of a drawn law
+
+
+def fig4(desk: Desk, method: str = "salience") -> Outcome:
+    """Capability against accuracy under one method, by family and role."""
+    found = desk.comparison(None)
+    if method not in found.methods:
+        why = f"{method} {found.left_out[method]}" if method in found.left_out else f"unknown method {method!r}"
+        raise InputError(f"{why}; known here: {', '.join(found.methods)}{near(method, found.methods)}")
+    evidence, fold = found.evidence, found.folds[0]
+    fits = [found.fits[task, method][0] for task in found.tasks]
+    points = law_points(evidence, fold, fits)
+    curves = law_curves(points, fits)
+    errors = {task: {r: role_error(points, task, r) for r in ("train", "validation", "test")} for task in found.tasks}
+    laws = {f.task.name: {"slope": f.law.slope, "offset": f.law.offset, "chance": f.law.chance} for f in fits}
+    table = Table(
+        ("task", "train MSE", "validation MSE", "test MSE"),
+        tuple((task, *(cell(e) for e in row.values())) for task, row in errors.items()),
+        f"error around the law of {method}, split by {found.split}",
+    )
+    numbers = {
+        **desk.about(),
+        "method": method,
+        "split": found.split,
+        "mse": errors,
+        "laws": laws,
+        "points": points,
+    }
+    return Outcome("fig4", numbers, (table,), {"": law_panels(points, curves, found.tasks)})
+
+
+def law_points(evidence: Evidence, fold: Fold, fits: Sequence[TaskFit]) -> list[dict[str, Any]]:
+    """One row a task and model: capability, forecast and accuracy."""
+    rows = []
+    for fit, observed in zip(fits, evidence.accuracy, strict=True):
+        capability = fit.capability(evidence.nats, evidence.facts)
+        forecast = fit.law.accuracy(capability)
+        rows += [
+            {
+                "task": fit.task.name,
+                "model": evidence.models[i],
+                "family": str(evidence.families[i]),
+                "role": role(fold, int(i)),
+                "capability": float(capability[i]),
+                "forecast": float(forecast[i]),
+                "accuracy": float(observed[i]),
+            }
+            for i in np.flatnonzero(np.isfinite(observed) & np.isfinite(capability))
+            if fold.seen[i] or fold.test[i]
+        ]
+    return rows
+
+
+def law_curves(points: Sequence[dict[str, Any]], fits: Sequence[TaskFit]) -> list[dict[str, Any]]:
+    """The law of each task over the capabilities of its points."""
+    rows = []
+    for fit in fits:
+        drawn = [p["capability"] for p in points if p["task"] == fit.task.name]
+        if drawn and not fit.law.failure:
+            x = spaced(min(drawn), max(drawn))
+            rows += [
+                {"task": fit.task.name, "capability": float(c), "accuracy": float(a)}
+                for c, a in zip(x, fit.law.accuracy(x), strict=True)
+            ]
+    return rows
+
+
+def spaced(low: float, high: float) -> Floats:
+    """Where to draw a law: evenly on the axis that the figure will have."""
+    return np.geomspace(low, high, DRAWN) if low > 0 else np.linspace(low, high, DRAWN)
+
+
+def role_error(points: Sequence[dict[str, Any]], task: str, of: str) -> float:
+    """Mean squared error of the models of one role."""
+    errors = [(p["forecast"] - p["accuracy"]) ** 2 for p in points if p["task"] == task and p["role"] == of]
+    return float(np.mean(errors)) if errors else math.nan
+
+
+def fig7(desk: Desk) -> Outcome:
+    """Forecast against observed accuracy of the held-out models, every method."""
+    found = desk.comparison(None)
+    rows = forecast_rows(found)
+    bias = {m: method_summary([r for r in rows if r["method"] == m]) for m in found.methods}
+    table = Table(
+        ("method", "forecasts", "mean abs error", "mean error", "within 5 points"),
+        tuple(
+            (m, str(s["forecasts"]), cell(s["mae"], ".4f"), cell(s["bias"], "+.4f"), cell(s["within"], ".0%"))
+            for m, s in bias.items()
+        ),
+        f"forecast minus observed on held-out models, all tasks, split by {found.split}",
+    )
+    numbers = {**desk.about(), "split": found.split, "methods": bias, "points": rows}
+    return Outcome("fig7", numbers, (table,), {"": forecast_panels(rows, found.methods)})
+
+
+def forecast_rows(found: Comparison) -> list[dict[str, Any]]:
+    """One row a method, task and held-out model."""
+    return [
+        {
+            "method": method,
+            "task": task,
+            "model": model,
+            "observed": float(held.observed[i]),
+            "forecast": float(held.forecast[i]),
+        }
+        for (task, method), held in found.held.items()
+        for i, model in enumerate(held.models)
+        if np.isfinite(held.forecast[i])
+    ]
+
+
+def method_summary(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Size and direction of the errors of one method."""
+    error = np.array([r["forecast"] - r["observed"] for r in rows])
+    if not len(error):
+        return {"forecasts": 0, "mae": math.nan, "bias": math.nan, "within": math.nan}
+    return {
+        "forecasts": len(error),
+        "mae": float(np.abs(error).mean()),
+        "bias": float(error.mean()),
+        "within": float((np.abs(error) <= 0.05).mean()),
+    }

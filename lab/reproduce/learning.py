@@ -1,0 +1,151 @@
+"""How the error falls with the number of training models and of families: what to collect, and when it is enough.
+
+Every point forecasts a family never seen. The 90% interval's coverage and width stand beside the error: with few
+models an interval must be wide, and still tell the truth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from benchcast.errors import EvidenceError
+from benchcast.evaluate import hold, measure
+from benchcast.evidence import Evidence, Fold
+from benchcast.methods import METHODS
+from lab.reproduce.curves import count_figure, interval_figure
+from lab.reproduce.desk import Desk
+from lab.reproduce.outcome import Outcome, Table, cell, geometric_mean, grouped
+
+MODELS = (10, 20, 40, 80)  # training models tried, beside all of them
+FAMILIES = (2, 3, 4, 6)
+MOST_DRAWS = 6
+METHODS_SHOWN = ("salience", "label-token", "all-token")
+
+
+def learning(desk: Desk, draws: int | None = None) -> Outcome:
+    """Error, coverage and width by number of training models, drawn at random, and by number of families."""
+    names = np.unique(desk.evidence.families)
+    if len(names) < 3:
+        raise EvidenceError(f"learning needs at least 3 families, the study has {', '.join(names)}")
+    rows = []
+    for draw in range(draws or min(MOST_DRAWS, len(names))):
+        tested = str(names[draw % len(names)])
+        rng = np.random.default_rng([desk.study.seed, draw])
+        known: dict[bytes, list[dict[str, Any]]] = {}  # all other models are all other families: fitted once
+        for of, count, fold in [*model_folds(desk.evidence, tested, rng), *family_folds(desk.evidence, tested, rng)]:
+            key = fold.train.tobytes()
+            if key not in known:
+                desk.tell(f"{tested} from {count} {of}")
+                known[key] = point(desk.evidence, fold)
+            rows += [{"of": of, "count": count, **row} for row in known[key]]
+    summary = means(rows)
+    groups = list(dict.fromkeys(r["of"] for r in summary))
+    first = [r for r in summary if r["method"] == METHODS_SHOWN[0]]
+    figures = {
+        "": count_figure(
+            [r for r in rows if math.isfinite(r["mse"])], groups, by="of", count="count", title="how many"
+        ),
+        "-intervals": interval_figure(first, groups),
+    }
+    numbers = {**desk.about(), "means": summary, "fits": rows}
+    return Outcome("learning", numbers, _tables(summary), figures, tuple(_remarks(first)))
+
+
+def model_folds(evidence: Evidence, tested: str, rng: np.random.Generator) -> list[tuple[str, int, Fold]]:
+    """Random models of all other families; a larger set holds the smaller ones."""
+    others = rng.permutation(np.flatnonzero(evidence.families != tested))
+    counts = [*(n for n in MODELS if n < len(others)), len(others)]
+    return [
+        ("training models", n, _fold(evidence, np.isin(np.arange(len(evidence.models)), others[:n]), tested))
+        for n in counts
+    ]
+
+
+def family_folds(evidence: Evidence, tested: str, rng: np.random.Generator) -> list[tuple[str, int, Fold]]:
+    """All models of some of the other families."""
+    names = np.unique(evidence.families)
+    others = rng.permutation(names[names != tested])
+    counts = [*(n for n in FAMILIES if n < len(others)), len(others)]
+    return [("training families", n, _fold(evidence, np.isin(evidence.families, others[:n]), tested)) for n in counts]
+
+
+def _fold(evidence: Evidence, train: Any, tested: str) -> Fold:
+    return Fold(train, np.zeros_like(train), evidence.families == tested)
+
+
+def point(evidence: Evidence, fold: Fold) -> list[dict[str, Any]]:
+    """One row a method: geometric mean over tasks of the error, mean coverage and width; nothing where a task
+    has no two different scores to learn from."""
+    keep = fold.train | fold.test
+    small = evidence.of_models(keep)
+    own = Fold(fold.train[keep], fold.validation[keep], fold.test[keep])
+    if not all(np.ptp(a[own.train & np.isfinite(a)]) > 0 for a in small.accuracy):
+        return []
+    rows = []
+    for method in METHODS_SHOWN:
+        fits = METHODS[method](small, [own])[0]
+        cells = []
+        for t, fit in enumerate(fits):
+            held = hold(small, [own], [fit], t)
+            cells.append(measure(held.observed, held.forecast, held.low, held.high))
+        rows.append(
+            {
+                "method": method,
+                "mse": geometric_mean([c["mse"] for c in cells]),
+                "coverage": float(np.mean([c["coverage"] for c in cells])),
+                "width": float(np.mean([c["width"] for c in cells])),
+            }
+        )
+    return rows
+
+
+def means(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Over the draws that could be fitted: geometric mean of the errors, means of coverage and width."""
+    out = []
+    ordered = sorted(rows, key=lambda r: (r["of"], r["count"]))
+    for (of, count, method), own in grouped(ordered, "of", "count", "method").items():
+        out.append(
+            {
+                "of": of,
+                "count": count,
+                "method": method,
+                "draws": len(own),
+                "mse": geometric_mean([r["mse"] for r in own if math.isfinite(r["mse"])]),
+                "coverage": _mean([r["coverage"] for r in own]),
+                "width": _mean([r["width"] for r in own]),
+            }
+        )
+    return out
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Over those that can be said."""
+    known = [v for v in values if math.isfinite(v)]
+    return float(np.mean(known)) if known else math.nan
+
+
+def _tables(summary: Sequence[dict[str, Any]]) -> tuple[Table, ...]:
+    found = {(r["of"], r["count"], r["method"]): r for r in summary}
+    points = list(dict.fromkeys((r["of"], r["count"]) for r in summary))
+    lines = []
+    for of, count in points:
+        own = [found[of, count, m] for m in METHODS_SHOWN]
+        first = own[0]
+        cells = [cell(r["mse"]) for r in own] + [cell(first["coverage"], ".2f"), cell(first["width"], ".2f")]
+        lines.append((f"{count} {of}", str(first["draws"]), *cells))
+    header = ("test MSE on a new family", "draws", *METHODS_SHOWN, "90% interval covers", "its width")
+    return (Table(header, tuple(lines), f"how many it takes; intervals of {METHODS_SHOWN[0]}"),)
+
+
+def _remarks(first: Sequence[dict[str, Any]]) -> list[str]:
+    """The smallest number that comes within a quarter of the error of all of them."""
+    said = []
+    for of in dict.fromkeys(r["of"] for r in first):
+        own = sorted((r for r in first if r["of"] == of), key=lambda r: r["count"])
+        enough = next(r["count"] for r in own if r["mse"] <= 1.25 * own[-1]["mse"])
+        said.append(f"{enough} {of} come within 25% of the error of all {own[-1]['count']}")
+    return said

@@ -1,0 +1,88 @@
+"""How often runs are in the order that forecasts say: every pair of families of a study, hidden in turn."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise
+from typing import Any
+
+import numpy as np
+
+from benchcast.errors import EvidenceError
+from benchcast.forward.backtest import read_known
+from benchcast.forward.runs import MEAN, RunComparison, find_run, rank_runs
+from lab.reproduce.desk import Desk
+from lab.reproduce.outcome import Outcome, Table, cell, grouped
+
+BINS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
+
+
+def order(desk: Desk) -> Outcome:
+    """Of the pairs said to be so likely in order, how many were."""
+    known = read_known(desk.study)
+    families = [str(f) for f in np.unique(known.evidence.families)]
+    rows: list[dict[str, Any]] = []
+    for pair in combinations(families, 2):
+        desk.tell(f"{pair[0]} and {pair[1]}")
+        runs = [find_run(name, known.models, known.families) for name in pair]
+        try:
+            rows += pair_rows(rank_runs(known, runs))
+        except EvidenceError:  # no size that both have
+            continue
+    if not rows:
+        raise EvidenceError("no two families share a size at which their compute overlaps")
+    tasks, mean = ([r for r in rows if (r["task"] == MEAN) is on] for on in (False, True))
+    tables = (
+        _reliability(tasks, "single tasks: said and true"),
+        _reliability(mean, "mean of tasks: said and true"),
+        _by_task(rows),
+    )
+    brier = float(np.mean([(r["said"] - r["right"]) ** 2 for r in tasks]))
+    right, said = (float(np.mean([r[k] for r in tasks])) for k in ("right", "said"))
+    remark = (
+        f"{len(tasks)} comparisons of two families at equal size and compute, neither seen by the fit: "
+        f"{right:.1%} in the right order where {said:.1%} were expected; Brier score {brier:.3f} "
+        "(0.25 is a coin)"
+    )
+    return Outcome("order", {**desk.about(), "points": rows, "brier": brier}, tables, {}, (remark,))
+
+
+def pair_rows(found: RunComparison) -> list[dict[str, Any]]:
+    """One row a task and size: how likely the order was said to be, and whether scores have it (a tie is half)."""
+    rows = []
+    for ranking in found.rankings:
+        for t, task in enumerate(found.tasks):
+            scores = ranking.observed[t]
+            if np.isfinite(scores).all():
+                ahead = scores[ranking.order[t][0]] - scores[ranking.order[t][1]]
+                rows.append(
+                    {
+                        "runs": found.runs,
+                        "params": ranking.params,
+                        "task": task,
+                        "said": float(ranking.likely[t]),
+                        "right": float((np.sign(ahead) + 1) / 2),
+                    }
+                )
+    return rows
+
+
+def _reliability(rows: list[dict[str, Any]], title: str) -> Table:
+    said, right = (np.array([r[k] for r in rows]) for k in ("said", "right"))
+    body = []
+    for low, high in pairwise(BINS):
+        own = (said >= low) & ((said < high) | (high == 1.0))
+        if own.any():
+            cells = (cell(float(said[own].mean()), ".1%"), cell(float(right[own].mean()), ".1%"), str(int(own.sum())))
+            body.append((f"{low:.0%} – {high:.0%}", *cells))
+    return Table(("said", "mean said", "in the right order", "comparisons"), tuple(body), title)
+
+
+def _by_task(rows: list[dict[str, Any]]) -> Table:
+    body = []
+    for (task,), own in grouped(rows, "task").items():
+        sure = [r for r in own if r["said"] >= 0.9]
+        right = float(np.mean([r["right"] for r in sure])) if sure else float("nan")
+        every = float(np.mean([r["right"] for r in own]))
+        body.append((task, cell(every, ".1%"), str(len(own)), cell(right, ".1%"), str(len(sure))))
+    header = ("task", "in the right order", "of", "where said 90% or more", "of")
+    return Table(header, tuple(body), "by task")

@@ -1,0 +1,70 @@
+"""Error against the number of texts: chosen ones, and as many at random."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from benchcast.errors import EvidenceError
+from benchcast.folds import make_folds
+from benchcast.plots import budget_figure
+from benchcast.selection.budgets import CHOSEN, WAYS, Cost, Ground, cost, costs, prepare
+from lab.reproduce.desk import Desk
+from lab.reproduce.outcome import Outcome, Table, cell, geometric_mean
+
+BUDGETS = (10, 25, 50, 100, 200)
+
+
+def select(desk: Desk, budgets: Sequence[int] = BUDGETS) -> Outcome:
+    """Error of forecasts from some of the texts, on the study's own split and on families never seen."""
+    rows, full, tables, remarks = [], [], [], []
+    for name, ground in grounds(desk):
+        smaller = [b for b in budgets if b < ground.texts]
+        if not smaller:
+            raise EvidenceError(f"select needs more than {min(budgets)} texts to choose from, found {ground.texts}")
+        whole = cost(ground, CHOSEN, ground.texts)
+        full.append({"split": name, "mse": geometric_mean([*whole.mse.values()]), "tasks": whole.mse})
+        for texts in smaller:
+            desk.tell(f"{name}: {texts} texts")
+            rows += costs(ground, texts, whole, name)
+        tables.append(as_table([r for r in rows if r["split"] == name], name, whole))
+        remarks.append(_remark([r for r in rows if r["split"] == name and r["way"] == CHOSEN], name, whole))
+    numbers = {**desk.about(), "full": full, "costs": rows}
+    shown = [r for r in rows if np.isfinite(r["mse"])]
+    return Outcome("select", numbers, tuple(tables), {"": budget_figure(shown, full, WAYS)}, tuple(remarks))
+
+
+def grounds(desk: Desk) -> list[tuple[str, Ground]]:
+    """Fits on all texts under every split that the study allows."""
+    made = []
+    for split in dict.fromkeys((make_folds(desk.infos, None)[0], "family")):
+        try:
+            name, folds = make_folds(desk.infos, split)
+        except EvidenceError:
+            continue
+        if all(fold.test.any() for fold in folds):
+            desk.tell(f"{name}: all texts")
+            made.append((name, prepare(desk.evidence, folds)))
+    if not made:
+        raise EvidenceError("select needs test models; mark some in models.csv, or have two families")
+    return made
+
+
+def as_table(rows: Sequence[dict[str, Any]], split: str, full: Cost) -> Table:
+    """Error ÷ error with all texts by number of texts, and by task for the chosen ones."""
+    lines = []
+    for texts in dict.fromkeys(r["texts"] for r in rows):
+        own = {way: [r for r in rows if r["texts"] == texts and r["way"] == way] for way in WAYS}
+        first = own[CHOSEN][0]
+        ratios = [cell(geometric_mean([r["ratio"] for r in own[way]]), ".2f") for way in WAYS]
+        tasks = [cell(first["tasks"][t] / full.mse[t], ".2f") for t in full.mse]
+        lines.append((f"{texts} texts", *ratios, *tasks, cell(first["coverage"], ".2f")))
+    header = ("error ÷ error with all texts", *WAYS, *(f"chosen: {t}" for t in full.mse), "90% interval covers")
+    return Table(header, tuple(lines), f"split by {split}")
+
+
+def _remark(rows: Sequence[dict[str, Any]], split: str, full: Cost) -> str:
+    enough = next((r["texts"] for r in rows if r["ratio"] <= 1.25), full.texts)
+    return f"split by {split}: {enough} of {full.texts} texts come within 25% of the error of all"

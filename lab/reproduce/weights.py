@@ -1,0 +1,142 @@
+"""Figure 9: which tokens of a text count for a task."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchcast.cells import near
+from benchcast.errors import EvidenceError, InputError
+from benchcast.evidence import Evidence
+from benchcast.methods import METHODS, NEED_FEATURES
+from benchcast.records import Task, TextSet
+from lab.reproduce.desk import Desk, need_features
+from lab.reproduce.figures import strip_figure
+from lab.reproduce.outcome import Outcome, Table, cell
+
+LINE = 92  # columns of a line of the figure
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """A token with its weight."""
+
+    token: str
+    weight: float  # of the largest in its text, 0 to 1
+    answer: bool
+
+
+def fig9(desk: Desk, task: str | None = None, text: str | None = None, method: str = "salience") -> Outcome:
+    """Weights of one task on the tokens of one text, from a fit to the study's training models."""
+    if method not in METHODS:
+        raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{near(method, METHODS)}")
+    if method in NEED_FEATURES:
+        need_features(desk.evidence, f"fig9 with {method}")
+    texts = desk.study.texts
+    chosen = desk.study.task(task) if task else longest_task(desk.evidence.tasks, texts)
+    index = _text_index(texts, chosen, text)
+    evidence = desk.evidence.for_tasks([chosen.name])
+    desk.tell(f"{method}: {chosen.name}")
+    fit = METHODS[method](evidence, [desk.fold])[0][0]
+    if not fit.reads_losses:
+        raise InputError(f"method {method!r} weighs no tokens; take one of salience, paper, label-token")
+    salience = fit.salience(evidence.nats[desk.fold.seen])
+    tokens = weigh(evidence, salience, texts, index)
+    numbers = {
+        **desk.about(),
+        "task": chosen.name,
+        "method": method,
+        "text": texts.texts[index].id,
+        "tokens": [{"token": t.token, "weight": t.weight, "answer": t.answer} for t in tokens],
+        "by_source": source_means(evidence, salience),
+    }
+    title = f"{method} weights for {chosen.name} on text {texts.texts[index].id}"
+    table = Table(
+        ("texts of", "mean weight", "of their answers"),
+        tuple((s, cell(m["all"], ".3f"), cell(m["answers"], ".3f")) for s, m in numbers["by_source"].items()),
+        f"{method} for {chosen.name}; 1 is the mean of all",
+    )
+    return Outcome("fig9", numbers, (table,), {"": strip_figure(lay_out(tokens), title)})
+
+
+def longest_task(tasks: tuple[Task, ...], texts: TextSet) -> Task:
+    """The task whose own texts are longest: reasoning is written out there."""
+    length = {t: [len(x.text) for x in texts if x.source in t.sources] for t in tasks}
+    own = [t for t in tasks if length[t]]
+    if not own:
+        raise EvidenceError("fig9 needs texts of a task's own sources; no task of study.toml has any")
+    return max(own, key=lambda t: max(length[t]))
+
+
+def _text_index(texts: TextSet, task: Task, named: str | None) -> int:
+    """The named text, else the middle one by length of the task's longest source."""
+    if named is not None:
+        if named not in texts.index:
+            raise InputError(f"unknown text {named!r}{near(named, texts.index)}")
+        return texts.index[named]
+    own = [i for i, t in enumerate(texts) if t.source in task.sources]
+    if not own:
+        raise EvidenceError(f"{task.name} has no texts of its own; name one with --text")
+    longest = texts.texts[max(own, key=lambda i: len(texts.texts[i].text))].source
+    ranked = sorted((i for i in own if texts.texts[i].source == longest), key=lambda i: len(texts.texts[i].text))
+    return ranked[len(ranked) // 2]
+
+
+def weigh(evidence: Evidence, weights: npt.NDArray[np.float32], texts: TextSet, index: int) -> list[Weighed]:
+    """The tokens of one text with their weights, the largest being 1."""
+    tokens, blob = evidence.tokens, texts.utf8.tobytes()
+    own = np.flatnonzero(tokens.text == index)
+    largest = float(np.abs(weights[own]).max()) or 1.0
+    return [
+        Weighed(
+            blob[tokens.edges[i] : tokens.edges[i + 1]].decode(errors="replace"),
+            float(weights[i]) / largest,
+            bool(tokens.answer[i]),
+        )
+        for i in own
+    ]
+
+
+def source_means(evidence: Evidence, weights: npt.NDArray[np.float32]) -> dict[str, dict[str, float]]:
+    """Mean weight of each source's tokens and of its answers, relative to the mean of all tokens."""
+    tokens = evidence.tokens
+    mean = float(weights[tokens.supported].mean()) or 1.0
+    out = {}
+    for i, name in enumerate(tokens.sources):
+        own = (tokens.source == i) & tokens.supported
+        answers = own & tokens.answer
+        out[name] = {
+            "all": float(weights[own].mean()) / mean if own.any() else np.nan,
+            "answers": float(weights[answers].mean()) / mean if answers.any() else np.nan,
+        }
+    return out
+
+
+def lay_out(tokens: list[Weighed], width: int = LINE) -> list[dict[str, Any]]:
+    """Boxes of tokens in lines of text, in columns and lines; a line break ends a line."""
+    boxes, x, y = [], 0, 0
+    for token in tokens:
+        shown = token.token.replace("\n", "⏎")
+        wide = sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in shown)
+        if x and x + wide > width:
+            x, y = 0, y + 1
+        boxes.append(
+            {
+                "shown": shown.strip(),
+                "left": x + len(shown) - len(shown.lstrip()),  # drawn text drops spaces at its ends
+                "weight": max(0.0, token.weight),
+                "x": x,
+                "x2": x + wide,
+                "y": y,
+                "y2": y + 1,
+                "middle": y + 0.5,
+            }
+        )
+        x += wide
+        if "\n" in token.token:
+            x, y = 0, y + 1
+    return boxes

@@ -1,0 +1,154 @@
+"""Training tokens of each family and the validation texts.
+
+A family's text is cut into shards. A shard depends only on the family's mixture and its own number, so any
+number of processes writes the same bytes, and a shard that is on disk is never made again.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache, partial
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from lab.zoo import background, vocab
+from lab.zoo.families import SIZES, Family
+from lab.zoo.skills import SKILLS
+from lab.zoo.skills.common import Dice, Item, full_text, short_text, texts
+
+SHARD_BYTES = 2_000_000
+VALID_PER_SKILL = 100
+VALID_WITH_STEPS = 50
+TOKENIZER_TEXTS = 6_000  # training texts of each skill that the tokenizers are trained on
+
+
+def validation() -> list[dict[str, str | int]]:
+    """The validation set: 100 texts a skill, and 50 tracking texts with their steps written out."""
+    rows = []
+    for name, skill in SKILLS.items():
+        extra = VALID_WITH_STEPS if name == "tracking" else 0
+        items = skill.items("valid", VALID_PER_SKILL + extra)
+        for i, item in enumerate(items[:VALID_PER_SKILL]):
+            rows.append(_row(f"{name}-{i}", name, item, short_text(item) if name == "tracking" else full_text(item)))
+        for i, item in enumerate(items[VALID_PER_SKILL:]):
+            rows.append(_row(f"{name}-cot-{i}", f"{name}-cot", item, full_text(item)))
+    return rows
+
+
+def _row(identity: str, source: str, item: Item, text: str) -> dict[str, str | int]:
+    start = len(text.encode()) - len(item.answer.encode())
+    return {"id": identity, "source": source, "text": text, "answer_start": start}
+
+
+def background_texts(work: Path) -> list[str]:
+    """The background paragraphs, read from the standard library once per work folder."""
+    path = work / "background.json"
+    if not path.exists():
+        work.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(".tmp")
+        draft.write_text(json.dumps(background.paragraphs()))
+        draft.rename(path)
+    return json.loads(path.read_text())
+
+
+def tokenizer_texts(work: Path) -> list[str]:
+    """What the tokenizers are trained on: every source alike."""
+    sample = [t for skill in SKILLS.values() for t in islice(texts(skill, "tokenizer"), TOKENIZER_TEXTS)]
+    return sample + background_texts(work)[:TOKENIZER_TEXTS]
+
+
+def train_tokenizer(name: str, work: Path) -> None:
+    if not (work / "tokenizers" / f"{name}.json").exists():
+        vocab.train(name, tokenizer_texts(work), work / "tokenizers")
+
+
+@cache
+def load_tokenizer(name: str, work: Path) -> Tokenizer:
+    return Tokenizer.from_file(str(work / "tokenizers" / f"{name}.json"))
+
+
+def shard_texts(family: Family, shard: int, paragraphs: list[str]) -> list[str]:
+    """The documents of one shard in training order: each source's share of SHARD_BYTES, shuffled."""
+    dice = Dice(f"{family.name} {shard}")
+    chosen: list[str] = []
+    for source, share in family.mixture.items():
+        stream = texts(SKILLS[source], str(shard)) if source in SKILLS else _endless(paragraphs, dice)
+        size = 0
+        while size < share * SHARD_BYTES:
+            text = next(stream)
+            size += len(text.encode())
+            chosen.append(text)
+    dice.shuffle(chosen)
+    return chosen
+
+
+def _endless(paragraphs: list[str], dice: Dice) -> Iterator[str]:
+    while True:
+        yield dice.pick(paragraphs)
+
+
+def encode_documents(tokenizer: Tokenizer, documents: list[str]) -> np.ndarray:
+    """Documents as one row of tokens, each between <bos> and <eos>."""
+    ids: list[int] = []
+    for encoding in tokenizer.encode_batch_fast(documents, add_special_tokens=False):
+        ids.append(vocab.BOS)
+        ids.extend(encoding.ids)
+        ids.append(vocab.EOS)
+    return np.array(ids, dtype=np.int16)
+
+
+def shard_path(family: Family, shard: int, work: Path) -> Path:
+    return work / "tokens" / family.name / f"{shard:04d}.npy"
+
+
+def write_shard(task: tuple[Family, int], work: Path) -> None:
+    family, shard = task
+    path = shard_path(family, shard, work)
+    if path.exists():
+        return
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    documents = shard_texts(family, shard, background_texts(work))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".tmp")
+    with draft.open("wb") as file:
+        np.save(file, encode_documents(load_tokenizer(family.tokenizer, work), documents))
+    draft.rename(path)
+
+
+def shards_needed(family: Family, work: Path, tokens: int) -> int:
+    """How many shards hold `tokens` tokens, judged by a few documents of the first one."""
+    sample = shard_texts(family, 0, background_texts(work))[:2000]
+    count = len(encode_documents(load_tokenizer(family.tokenizer, work), sample))
+    tokens_per_shard = count / sum(len(t.encode()) for t in sample) * SHARD_BYTES
+    return int(tokens * 1.02 / tokens_per_shard) + 1
+
+
+def prepare(families: list[Family], work: Path, *, processes: int, tokens: int | None = None) -> None:
+    """Tokenizers and training tokens of these families; `tokens` defaults to the largest budget."""
+    budget = tokens or max(size.tokens for size in SIZES.values())
+    background_texts(work)
+    # Forked processes are ready at once; nothing here has touched a device or started a thread.
+    with ProcessPoolExecutor(processes, mp_context=get_context("fork")) as pool:
+        list(pool.map(partial(train_tokenizer, work=work), sorted({family.tokenizer for family in families})))
+        shards = pool.map(partial(shards_needed, work=work, tokens=budget), families)
+        tasks = [(family, shard) for family, count in zip(families, shards, strict=True) for shard in range(count)]
+        list(pool.map(partial(write_shard, work=work), tasks))
+
+
+def load_tokens(family: Family, work: Path, count: int) -> np.ndarray:
+    """The first `count` training tokens; starts over where fewer were prepared."""
+    found: list[np.ndarray] = []
+    held = 0
+    for path in sorted((work / "tokens" / family.name).glob("*.npy")):
+        if held >= count:
+            break
+        found.append(np.load(path))
+        held += len(found[-1])
+    if not found:
+        raise FileNotFoundError(f"{work}/tokens/{family.name}: no training tokens; run `prepare` first")
+    return np.resize(np.concatenate(found), count)

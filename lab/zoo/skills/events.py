@@ -1,0 +1,69 @@
+"""What happens next in everyday event sequences; four endings, none of them a line of the story so far.
+
+Endings are wrong because they belong to another script (easy), come later in the same script (harder), or
+name the wrong thing or person (hardest).
+"""
+
+from lab.zoo.skills.common import Dice, Item, item_skill, with_distractors
+from lab.zoo.skills.scripts import SCRIPTS, Script
+from lab.zoo.skills.words import NAMES, SHE
+
+
+def tell(step: str, name: str, slots: tuple[str, str]) -> str:
+    she = name in SHE
+    line = step.replace("{n}", name).replace("{s}", "She" if she else "He").replace("{h}", "her" if she else "his")
+    return line.replace("{x}", slots[0]).replace("{y}", slots[1])
+
+
+def from_another_script(dice: Dice, own: Script, name: str, right: str) -> str:
+    """A step of another script, of about the right one's length: length must not give the answer away."""
+    lines = []
+    for other in dice.sample([script for script in SCRIPTS if script is not own], 4):
+        lines.append(tell(dice.pick(other.steps[2:]), name, (dice.pick(other.x), dice.pick(other.y))))
+    return min(lines, key=lambda line: abs(len(line) - len(right)))
+
+
+def from_later(dice: Dice, own: Script, name: str, slots: tuple[str, str], at: int) -> str | None:
+    """A step of the same script that comes too early here."""
+    later = own.steps[at + 1 :]
+    return tell(dice.pick(later), name, slots) if later else None
+
+
+def with_wrong_slot(dice: Dice, own: Script, name: str, slots: tuple[str, str], at: int) -> str | None:
+    """The right step with another thing or person in it, if it names any."""
+    wrong = (dice.pick([v for v in own.x if v != slots[0]]), dice.pick([v for v in own.y if v != slots[1]]))
+    line = tell(own.steps[at], name, wrong)
+    return line if line != tell(own.steps[at], name, slots) else None
+
+
+def distractors(dice: Dice, own: Script, name: str, slots: tuple[str, str], at: int) -> list[str]:
+    """Three endings that differ from the right one and from each other."""
+    right = tell(own.steps[at], name, slots)
+    wrong: list[str] = []
+    while len(wrong) < 3:
+        roll = dice.random()
+        if roll < 0.4:
+            line = from_another_script(dice, own, name, right)
+        elif roll < 0.75:
+            line = with_wrong_slot(dice, own, name, slots, at)
+        else:
+            line = from_later(dice, own, name, slots, at)
+        if line is not None and line != right and line not in wrong:
+            wrong.append(line)
+    return wrong
+
+
+def draw(dice: Dice) -> Item:
+    own = dice.pick(SCRIPTS)
+    name, slots = dice.pick(NAMES), (dice.pick(own.x), dice.pick(own.y))
+    at = dice.between(2, len(own.steps) - 1)
+    # The first line names the slots; of the others at most three are told, the latest last.
+    told = [own.steps[0], *own.steps[max(1, at - 3) : at]]
+    lines = [tell(step, name, slots) for step in told]
+    answer = f" {tell(own.steps[at], name, slots)}"
+    wrong = [f" {line}" for line in distractors(dice, own, name, slots, at)]
+    # All stories that open with the same line are in one split, whatever piece of them is told.
+    return Item(lines[0], " ".join(lines), "", "", answer, with_distractors(dice, answer, wrong))
+
+
+SKILL = item_skill("events", draw, scoring="choice", chance=0.25)

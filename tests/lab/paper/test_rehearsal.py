@@ -1,0 +1,137 @@
+"""The plan that reproduces Table 1, carried out on a CPU with tiny models under the names of the 59."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from benchcast.store import Study
+from lab.paper.models import hub_ids, paper_models
+from lab.paper.plan import write_plan
+from lab.paper.standins import PIECES, letters, tokenizer
+from lab.paper.tables import TASKS, scores
+
+Run = Callable[..., tuple[int, str, str]]
+RECORDER = """#!/bin/sh
+for word in "$@"; do printf '%s\\n' "$word"; done >> "$RECORD"
+echo --end-- >> "$RECORD"
+"""
+
+
+def calls_of(script: Path, place: Path, **more: str) -> list[list[str]]:
+    """What a script calls benchcast with: a shell runs it, and something of that name writes the words down."""
+    place.mkdir()
+    (place / "benchcast").write_text(RECORDER, encoding="utf-8")
+    (place / "benchcast").chmod(0o755)
+    path = f"{place}{os.pathsep}{os.environ['PATH']}"
+    settings = {**os.environ, "PATH": path, "RECORD": str(place / "said"), "WEIGHTS": "stand-ins/", **more}
+    subprocess.run(["sh", str(script)], env=settings, cwd=place, check=True)
+    said = (place / "said").read_text(encoding="utf-8")
+    return [call.splitlines() for call in said.split("--end--\n")[:-1]]
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """A plan's folder when all is done, and what each command printed."""
+
+    root: Path
+    printed: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def rehearsal(written: Path, tmp_path_factory: pytest.TempPathFactory, cli: Run, lab: Run) -> Rehearsal:
+    pytest.importorskip("transformers", reason="losses are collected with transformers")
+    root = tmp_path_factory.mktemp("rehearsal") / "plan"
+    code, out, _ = lab("plan", root, "--data", written, "--model", "hf", "--stand-ins")
+    assert code == 0
+    assert f"next: WEIGHTS=stand-ins/ sh {root / 'commands.sh'}" in out
+    printed = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        patch.chdir(root)
+        for words in calls_of(root / "commands.sh", root.parent / "bin"):
+            code, out, err = cli(*words)
+            assert code == 0, (words, err)
+            printed[" ".join(words)] = out
+    return Rehearsal(root, printed)
+
+
+def test_all_59_models_are_collected_under_their_names(rehearsal: Rehearsal) -> None:
+    study = Study.open(rehearsal.root / "study")
+    assert sorted(study.models_with_losses()) == sorted(scores())
+    assert sum(words.startswith("collect study --model hf") for words in rehearsal.printed) == 59
+    assert {m.model: (m.family, m.split) for m in study.models()} == {
+        m.model: (m.family, m.split) for m in paper_models()
+    }
+
+
+def test_losses_say_that_they_come_from_stand_ins(rehearsal: Rehearsal, cli: Run) -> None:
+    """So they are never taken for those of the real model: collecting that one into the same study is refused."""
+    study = Study.open(rehearsal.root / "study")
+    asked = pq.read_schema(study.losses_path("Yi-6B")).metadata[b"asked"].decode()
+    assert asked == "pretrained=stand-ins/01-ai/Yi-6B,dtype=bfloat16"
+    real = "pretrained=01-ai/Yi-6B,dtype=bfloat16"
+    code, _, err = cli("collect", study.root, "--model", "hf", "--model_args", real, "--name", "Yi-6B")
+    assert code == 1
+    assert "model 'Yi-6B' has losses from hf pretrained=stand-ins/01-ai/Yi-6B" in err
+
+
+def test_two_tokenizers_are_regrouped_onto_the_scorers(rehearsal: Rehearsal) -> None:
+    study = Study.open(rehearsal.root / "study")
+    assert study.scorers() == ["internlm2_5-1_8b"]
+    counts = {m: int(study.losses(m).counts.sum()) for m in ("Yi-6B", "Llama-2-7b-hf", "internlm2_5-1_8b")}
+    assert counts["Yi-6B"] < counts["Llama-2-7b-hf"] == counts["internlm2_5-1_8b"]
+    assert study.evidence().tokens.supported.all()
+
+
+def test_loss_falls_with_the_printed_scores(rehearsal: Rehearsal) -> None:
+    """Of the models that share a tokenizer: the plant that the forecasts below can find."""
+    study = Study.open(rehearsal.root / "study")
+    names = [m for m, name in hub_ids().items() if not name.startswith(("Qwen", "01-ai"))]
+    total = [study.losses(m).nats.sum() for m in names]
+    mean = [np.mean([scores()[m][t] for t in TASKS]) for m in names]
+    assert np.corrcoef(total, mean)[0, 1] < -0.9
+
+
+def test_it_ends_in_a_table_of_every_method_on_the_papers_split(rehearsal: Rehearsal) -> None:
+    table = rehearsal.printed["compare study --split column"]
+    assert "split by column, 10 held-out models" in table
+    header, *rows = table.splitlines()[1:8]
+    methods = header.replace("mean squared error", "").replace("noise floor", "").split()
+    assert {row.split()[0] for row in rows} == set(TASKS)
+    for row in rows:
+        cells = [c.removeprefix("*") for c in row.split()[1:]]
+        error = {m: float(c) for m, c in zip(methods, cells, strict=False) if c != "–"}
+        assert error["salience"] < 0.5 * error["constant"]
+        assert error["paper"] < 0.5 * error["constant"]
+    fitted = rehearsal.printed["fit study --method paper --split column"]
+    assert all(f"{task}: paper, 36 training models" in fitted for task in TASKS)
+
+
+def test_a_plan_without_files_finds_them_from_where_it_is_called(tmp_path: Path) -> None:
+    write_plan(tmp_path / "plan", None)
+    (tmp_path / "benchmarks").mkdir()
+    script, place = tmp_path / "plan" / "commands.sh", tmp_path / "bin"
+    first = calls_of(script, place, BENCHMARKS="../benchmarks", WEIGHTS="")[0]
+    assert first[:2] == ["init", "study"]
+    assert first[first.index("--data") + 1] == str(tmp_path / "benchmarks")
+    assert subprocess.run(["sh", str(script)], capture_output=True, check=False).returncode != 0
+
+
+def test_a_tokenizer_of_stand_ins_covers_every_byte() -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    assert len(set(letters())) == 256
+    text = "the 江南 é\n\x00\t7+5"
+    for merging in (False, True):
+        made = tokenizers.Tokenizer.from_str(json.dumps(tokenizer(merging=merging)))
+        ids = made.encode(text, add_special_tokens=False).ids
+        assert b"".join(PIECES[i] for i in ids) == text.encode()
+        assert (len(ids) < len(text.encode())) == merging

@@ -1,0 +1,57 @@
+"""A small planted study with twins, shared by all tests here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchcast.store import Study
+from lab.reproduce.desk import Desk
+from lab.synthetic import Plan, World, plant, write_study
+
+TWINS = {"family0": "twin-a", "family1": "twin-b"}
+
+
+def rename_twins(world: World) -> World:
+    """The first two families become twins; everything else stays."""
+
+    def name(model: str) -> str:
+        family, rest = model.split("-", 1)
+        return f"{TWINS.get(family, family)}-{rest}"
+
+    return replace(
+        world,
+        models=tuple(replace(m, model=name(m.model), family=TWINS.get(m.family, m.family)) for m in world.models),
+        losses=tuple(replace(x, model=name(x.model)) for x in world.losses),
+        scores=tuple(replace(s, model=name(s.model)) for s in world.scores),
+    )
+
+
+@pytest.fixture(scope="session")
+def world() -> World:
+    return rename_twins(plant(Plan(seed=3, families=4, sizes=3, checkpoints=3, tasks=2, texts_per_source=8)))
+
+
+@pytest.fixture(scope="session")
+def study(world: World, tmp_path_factory: pytest.TempPathFactory) -> Study:
+    return write_study(world, tmp_path_factory.mktemp("reproduce") / "study")
+
+
+@pytest.fixture(scope="session")
+def desk(study: Study) -> Desk:
+    return Desk(study)
+
+
+@pytest.fixture(scope="session")
+def bare(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study without features, sizes, compute, tokens or twins."""
+    root = tmp_path_factory.mktemp("bare") / "study"
+    made = Study.create(root, world.texts, tasks=world.tasks)
+    made.add_losses(world.losses)
+    made.add_models(
+        [replace(m, family=m.family.replace("-", ""), params=float("nan"), tokens=float("nan")) for m in world.models]
+    )
+    made.add_scores(world.scores)
+    return root

@@ -1,0 +1,36 @@
+"""The checks of larger models and of run orders, as commands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lab.synthetic import Plan, plant, write_study
+
+
+@pytest.fixture(scope="module")
+def runs_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    world = plant(Plan(seed=5, families=4, sizes=4, checkpoints=4, tasks=2, texts_per_source=6))
+    return write_study(world, tmp_path_factory.mktemp("runs") / "study").root
+
+
+def test_hidden_models_and_planted_worlds_are_reported(runs_folder, lab, tmp_path):
+    ran = lab("extrapolate", runs_folder, "--worlds", 2, "--out", tmp_path)
+    assert ran.code == 0, ran.err
+    numbers = json.loads((tmp_path / "extrapolate.json").read_text(encoding="utf-8"))
+    kinds = {(p["kind"], p["family"], p["task"]) for p in numbers["points"]}
+    assert len(kinds) == 2 * 4 * 2
+    assert all(p["inside"] == (p["low"] <= p["observed"] <= p["high"]) for p in numbers["points"])
+    assert numbers["planted"]["worlds"] == 2
+    assert "90% intervals held" in ran.out
+    assert (tmp_path / "extrapolate.png").stat().st_size > 1000
+
+
+def test_orders_are_held_against_scores(runs_folder, lab, tmp_path):
+    ran = lab("order", runs_folder, "--out", tmp_path)
+    assert ran.code == 0, ran.err
+    rows = json.loads((tmp_path / "order.json").read_text(encoding="utf-8"))["points"]
+    assert len({tuple(r["runs"]) for r in rows}) == 6
+    assert "comparisons of two families" in ran.out
