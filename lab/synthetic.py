@@ -185,4 +185,5 @@ def _as_tokens(model: str, nats: Floats, edges: Ints, texts: TextSet, rng: np.ra
     own = np.union1d(np.union1d(edges[keep], extra), texts.starts)
     rise = np.interp(own, edges, np.concatenate([[0.0], np.cumsum(nats)]))
     counts = np.diff(np.searchsorted(own, texts.starts))
-    return TokenLosses(model, counts.astype(np.int64), own, np.diff(rise), {"tokenizer": "planted"})
+    about = {"tokenizer": "planted", "texts": texts.digest}
+    return TokenLosses(model, counts.astype(np.int64), own, np.diff(rise), about)

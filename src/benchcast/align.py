@@ -22,8 +22,9 @@ def regroup(
 
     `source` and `target` are edges in bytes (or any other unit) of the same stretch. The total is
     unchanged, so a text weighs the same under every tokenizer. A target token that touches a source
-    token without a loss (NaN) is NaN. When several texts lie end to end, `counts` says how many source
-    tokens each has, so that a zero-width token never hands its loss to another text.
+    token without a loss (NaN), or reaches beyond the source, is NaN. When several texts lie end to end,
+    `counts` says how many source tokens each has, so that a zero-width token never hands its loss to
+    another text.
     """
     edges = np.asarray(source, np.float64)
     wanted = np.asarray(target, np.float64)
@@ -34,7 +35,7 @@ def regroup(
     if not missing.any():
         return moved
     blank = np.diff(_rise(np.where(missing, np.diff(edges), 0.0), edges, wanted))
-    return np.where(blank > 1e-9, np.nan, moved)
+    return np.where(blank > 1e-9, np.nan, moved)  # what lies beyond the source is NaN already
 
 
 def _rise(amounts: Floats, edges: Floats, at: Floats) -> Floats:
@@ -43,10 +44,9 @@ def _rise(amounts: Floats, edges: Floats, at: Floats) -> Floats:
     Tokens without width are dropped first: interpolation is undefined on repeated positions.
     """
     wide = np.diff(edges) > 0
-    if not wide.any():
-        return np.zeros_like(at)
     knots = np.concatenate([edges[:-1][wide], edges[-1:]])
-    return np.interp(at, knots, np.concatenate([[0.0], np.cumsum(amounts[wide])]))
+    curve = np.concatenate([[0.0], np.cumsum(amounts[wide])])
+    return np.interp(at, knots, curve, left=np.nan, right=np.nan)
 
 
 def settle_zero_width(nats: Floats, widths: npt.NDArray[np.number], counts: Ints) -> Floats:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.records import Bools, Floats, Ints, ModelInfo, Score
+from benchcast.records import Bools, Floats, Ints, ModelInfo, Score, TokenLosses
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,12 @@ class Facts:
             scores=table,
             benchmarks=benchmarks,
         )
+
+    @classmethod
+    def of_losses(cls, losses: TokenLosses) -> Facts:
+        """Of the one model that these losses belong to: what they carry from their study."""
+        own = losses.info if losses.info is not None and losses.info.model == losses.model else ModelInfo(losses.model)
+        return cls.of([own], [s for s in losses.scores if s.model == losses.model])
 
     def take(self, rows: Bools | Ints) -> Facts:
         """Those of some models."""

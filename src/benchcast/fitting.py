@@ -67,6 +67,7 @@ def as_fits(study: Study, evidence: Evidence, fold: Fold, split: str, cores: Seq
     about = {
         "benchcast": benchcast.__version__,
         "texts": study.texts.digest,
+        "annotated_texts": study.texts.annotated_digest,
         "scorer": evidence.features.scorer if evidence.features else "",
         "split": split,
         "unit": "byte",

@@ -86,13 +86,22 @@ class TextSet:
     @cached_property
     def digest(self) -> str:
         """Hash of everything a loss depends on: ids and texts, in order."""
-        lines = (json.dumps([t.id, t.text], ensure_ascii=False) for t in self.texts)
-        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+        return _hash_rows([t.id, t.text] for t in self.texts)
+
+    @cached_property
+    def annotated_digest(self) -> str:
+        """Hash of everything a fit depends on: also the source and the answer of each text."""
+        return _hash_rows([self.digest, *([t.id, t.source, t.answer_start] for t in self.texts)])
 
     @property
     def sources(self) -> tuple[str, ...]:
         """Distinct sources in order of first appearance."""
         return tuple(dict.fromkeys(t.source for t in self.texts))
+
+
+def _hash_rows(rows: Iterable[Any]) -> str:
+    lines = (json.dumps(row, ensure_ascii=False) for row in rows)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -126,7 +135,14 @@ class TokenLosses:
     counts: Ints  # tokens of each text (S)
     edges: Ints  # token edges on the axis of all bytes (N + 1)
     nats: Floats  # −log p of each token; NaN where the model gave none (N)
-    about: dict[str, str] = field(default_factory=dict)  # tokenizer, backend, dtype, …
+    about: dict[str, str] = field(default_factory=dict)  # tokenizer, backend, dtype, digest of the texts, …
+    info: ModelInfo | None = None  # the model's row of models.csv, where a study knows it
+    scores: tuple[Score, ...] = ()  # that the study has of the model
+
+    @property
+    def texts_digest(self) -> str:
+        """`TextSet.digest` of the texts that were scored; empty where nobody said."""
+        return self.about.get("texts", "")
 
     def text_bounds(self, starts: Ints) -> list[Ints]:
         """Each text's bounds, counted from its own first byte."""

@@ -23,6 +23,7 @@ from benchcast.evidence import Evidence
 from benchcast.records import Bools, Ints, ModelInfo, Score, Task, TextSet, TokenLosses
 from benchcast.storage import features as feature_files
 from benchcast.storage.files import file_name, locked, write_folder, write_text, write_whole
+from benchcast.storage.known import known_info, known_scores
 from benchcast.storage.loss_files import read_parquet, write_parquet
 from benchcast.storage.settings import read_settings, settings_toml, tasks_toml
 from benchcast.storage.tables import (
@@ -103,12 +104,14 @@ class Study:
         return self.root / "losses" / f"{file_name(model)}.parquet"
 
     def losses(self, model: str) -> TokenLosses:
-        """Losses of one model."""
+        """Losses of one model, with what models.csv and scores.csv say of it."""
         path = self.losses_path(model)
         if not path.is_file():
             names = self.models_with_losses()
             raise InputError(f"{self.root}: no losses of model {model!r}{near(model, names)}")
-        return read_parquet(path, self.texts)
+        info = known_info(self.root / "models.csv", model)
+        scores = known_scores(self.root / "scores.csv", self.tasks, model)
+        return replace(read_parquet(path, self.texts), info=info, scores=scores)
 
     def scorers(self) -> list[str]:
         """Names of the scorers whose features are here."""

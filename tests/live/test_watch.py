@@ -22,7 +22,7 @@ from small import TOKENIZER, small_model
 
 from benchcast.backends.base import Settings
 from benchcast.cli.watch import curve, draw_table
-from benchcast.errors import InputError, StudyError
+from benchcast.errors import InputError
 from benchcast.store import Study
 from benchcast.watch import Event, Run, Watch
 from benchcast.watch.checkpoints import find_checkpoints, lacking, progress_of, step_of
@@ -259,7 +259,9 @@ def test_losses_of_other_texts_are_reported_once_and_passed_over(study: Study, t
 def test_fits_of_other_texts_are_refused(study: Study, tmp_path: Path) -> None:
     texts = (study.root / "texts.jsonl").read_text(encoding="utf-8")
     (study.root / "texts.jsonl").write_text(texts.replace("source0-0", "renamed"), encoding="utf-8")
-    with pytest.raises(StudyError, match="the fit of 'task0' was made on other texts; run `benchcast fit"):
+    with pytest.raises(
+        InputError, match=r"losses to be made are on texts .*the fit of 'task0' is on texts .*`benchcast fit"
+    ):
         watching(Study.open(study.root), tmp_path).fits  # noqa: B018
 
 

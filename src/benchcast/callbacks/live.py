@@ -64,8 +64,7 @@ def read_fits(fits: Fits) -> tuple[Fit, ...]:
     if not found:
         raise InputError("no fits; make some with `benchcast fit STUDY`")
     for fit in found:
-        if fit.texts.digest != found[0].texts.digest:
-            raise InputError(f"the fits of {found[0].task!r} and {fit.task!r} rest on different texts; use one study's")
+        fit.require_texts(found[0].texts.digest, whose=f"losses for the fit of {found[0].task!r}")
     return found
 
 
@@ -97,10 +96,8 @@ class Reader:
     ) -> Reader:
         """Tokenize the texts; a tokenizer that cannot cover them is an error that names the first."""
         own = fits[0].texts if texts is None else texts
-        if own.digest != fits[0].texts.digest:
-            raise InputError(
-                f"the fits rest on texts {fits[0].texts.digest}, these are {own.digest}; give the fits' own"
-            )
+        for fit in fits:
+            fit.require_texts(own.digest, whose="the losses to be made")
         if isinstance(own, TextOutlines):
             raise InputError("the fit was shared without its texts; give them with texts=…")
         vocabulary = vocabulary_of(tokenizer, add_bos_token=reading.add_bos_token)

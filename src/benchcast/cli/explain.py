@@ -80,7 +80,6 @@ def _stored_or_new(study: Study, task: str, advance: Any) -> Fit:
 
 def _explain(study: Study, fit: Fit, advance: Any) -> tuple[Explanation, dict[str, Floats]]:
     """The fit's salience on tokens as they are shown, and each family's mean losses there."""
-    from benchcast.align import align_models
     from benchcast.explain import explain as weigh
     from benchcast.explain import family_losses, make_units
     from benchcast.folds import family_names
@@ -88,7 +87,7 @@ def _explain(study: Study, fit: Fit, advance: Any) -> tuple[Explanation, dict[st
     advance("reading losses")
     units = make_units(fit.texts, fit.edges)
     names = study.models_with_losses()
-    nats = align_models([study.losses(m) for m in names], fit.edges, fit.texts)
+    nats = fit.align(study.losses(m) for m in names)
     families = [str(f) for f in family_names(study.infos(names))]
     return weigh(fit.task, fit.core.method, units, fit.salience, fit.supported), family_losses(nats, families, units)
 

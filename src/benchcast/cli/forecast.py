@@ -259,7 +259,6 @@ def _register(path: Path, made: Made) -> str:
 
 
 def _from_study(study: Path, model: str, tasks: tuple[str, ...], *, restrict: bool) -> Made:
-    from benchcast.facts import Facts
     from benchcast.fitting import refit, stored_fits
     from benchcast.store import Study
 
@@ -268,8 +267,7 @@ def _from_study(study: Path, model: str, tasks: tuple[str, ...], *, restrict: bo
     fits = stored_fits(opened, tasks)
     if restrict:
         fits = refit(opened, fits, losses)
-    facts = Facts.of(opened.infos([model]), [s for s in opened.scores() if s.model == model])
-    return fits, losses, [fit.predict(losses, facts=facts) for fit in fits]
+    return fits, losses, [fit.predict(losses) for fit in fits]
 
 
 def _from_files(folder: Path, file: Path) -> Made:

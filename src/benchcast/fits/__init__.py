@@ -7,6 +7,7 @@ fit.push_to_hub("me/mmlu-fit");  benchcast.Fit.from_pretrained("me/mmlu-fit")
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,14 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.align import align_models
 from benchcast.errors import InputError
 from benchcast.evidence import TaskFit
 from benchcast.facts import Facts
 from benchcast.fits import files, hub
 from benchcast.fits.files import FitParts, own_folder, read_parts, write_parts
+from benchcast.fits.reading import align_checked, require_texts
 from benchcast.intervals import distance, interval, nearness_to_chance
-from benchcast.records import Bools, Ints, ModelInfo, TextSet, TokenLosses
+from benchcast.records import Bools, Ints, TextSet, TokenLosses
 from benchcast.storage.files import write_folder
 
 NO_BOS = (
@@ -66,12 +67,27 @@ class Fit:
         first = np.searchsorted(self.edges, self.texts.starts[:-1])
         return self.core.reads_losses and bool(self.supported[first[first < len(self.supported)]].any())
 
+    def require_texts(self, found: str, *, whose: str) -> None:
+        """Refuse texts, by their digest, that are not the fit's own."""
+        require_texts(self.texts, found, task=self.task, whose=whose)
+
+    def align(self, losses: Iterable[TokenLosses]) -> npt.NDArray[np.float32]:
+        """Losses of models on the reference tokens, NaN where there is none; losses on other texts are refused."""
+        return align_checked(losses, self.texts, self.edges, task=self.task, unit=self.about.get("unit", "byte"))
+
     def predict(self, losses: TokenLosses, *, facts: Facts | None = None) -> Forecast:
-        """Forecast of one model from its losses on the fit's texts, and for some methods from what else is known."""
-        known = Facts.of([ModelInfo(losses.model)], []) if facts is None else facts
+        """Forecast of one model.
+
+        Parameters
+        ----------
+        losses : the model's losses on the fit's own texts; losses on other texts are refused
+        facts : FLOPs, size and scores of the model, which some methods read; by default those that the
+            losses carry, as `Study.losses` gives them
+        """
+        known = Facts.of_losses(losses) if facts is None else facts
         nats = np.zeros((1, len(self.supported)), np.float32)
         if self.core.reads_losses:
-            nats = align_models([losses], self.edges, self.texts, unit=self.about.get("unit", "byte"))
+            nats = self.align([losses])
             lacking = self.supported & ~np.isfinite(nats[0])
             if lacking.any():
                 share = lacking.sum() / self.supported.sum()

@@ -97,7 +97,12 @@ def smaller_fits(choice: Choice, texts: TextSet) -> list[Fit]:
             edges=_laid_out(evidence.tokens.edges, keep),
             supported=fit.supported[keep],
             texts=texts,
-            about={**fit.about, "texts": texts.digest, "chosen_from": choice.study.texts.digest},
+            about={
+                **fit.about,
+                "texts": texts.digest,
+                "annotated_texts": texts.annotated_digest,
+                "chosen_from": choice.study.texts.digest,
+            },
         )
         for t, fit in enumerate(whole)
     ]

@@ -18,7 +18,6 @@ from benchcast.backends import open_backend
 from benchcast.backends.base import Settings
 from benchcast.collect import Report, collect
 from benchcast.errors import BenchcastError, InputError, StudyError
-from benchcast.facts import Facts
 from benchcast.fits import NO_BOS, Fit, Forecast
 from benchcast.fitting import stored_fits
 from benchcast.records import ModelInfo
@@ -81,11 +80,7 @@ class Watch:
         """The study's fits; they must be of the texts that will be scored."""
         found = stored_fits(self.study)
         for fit in found:
-            if fit.texts.digest != self.study.texts.digest:
-                raise StudyError(
-                    f"{self.study.root}: the fit of {fit.task!r} was made on other texts; "
-                    f"run `benchcast fit {self.study.root}`"
-                )
+            fit.require_texts(self.study.texts.digest, whose=f"{self.study.root}: the losses to be made")
         return found
 
     def look(self) -> Iterator[Event]:
@@ -177,8 +172,7 @@ class Watch:
 
     def _forecast(self, model: str, step: int | None, *, seconds: float = 0.0, new: bool | None = None) -> Event:
         losses = self.study.losses(model)
-        facts = Facts.of(self.study.infos([model]), [s for s in self.study.scores() if s.model == model])
-        made = tuple(fit.predict(losses, facts=facts) for fit in self.fits)
+        made = tuple(fit.predict(losses) for fit in self.fits)
         self._told.add(model)
         return Event("forecast", model, step, "", made, seconds, seconds > 0 if new is None else new)
 

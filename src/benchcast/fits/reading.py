@@ -1,0 +1,57 @@
+"""The one place where losses are checked to be on a fit's own texts, before they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import starmap
+
+import numpy as np
+import numpy.typing as npt
+
+from benchcast.align import align_models
+from benchcast.errors import InputError
+from benchcast.records import Ints, TextSet, TokenLosses
+
+
+def require_texts(texts: TextSet, found: str, *, task: str, whose: str) -> None:
+    """Refuse what was made of other texts than a fit's; `found` is their digest, empty where it is not known."""
+    if found and found != texts.digest:
+        raise InputError(
+            f"{whose} are on texts {found}, the fit of {task!r} is on texts {texts.digest}; "
+            "fit again on the study's texts (`benchcast fit STUDY`), or take losses on the fit's texts"
+        )
+
+
+def align_checked(
+    losses: Iterable[TokenLosses], texts: TextSet, edges: Ints, *, task: str, unit: str
+) -> npt.NDArray[np.float32]:
+    """Losses of models on a fit's reference tokens (M × K); NaN where a model has none."""
+    checked = (_checked(x, texts, task) for x in losses)
+    return align_models(checked, edges, texts, unit=unit)
+
+
+def _checked(losses: TokenLosses, texts: TextSet, task: str) -> TokenLosses:
+    whose = f"losses of model {losses.model!r}"
+    require_texts(texts, losses.texts_digest, task=task, whose=whose)
+    wrong = _misfit(losses, texts)
+    if wrong:
+        raise InputError(f"{whose} do not fit the texts of the fit of {task!r}: {wrong}")
+    return losses
+
+
+def _misfit(losses: TokenLosses, texts: TextSet) -> str:
+    """Where tokens and texts part, in words; empty where every text is covered from end to end."""
+    counts, edges = losses.counts, losses.edges
+    if len(counts) != len(texts):
+        return f"they are on {len(counts)} texts, the fit is on {len(texts)}"
+    if not len(edges) - 1 == len(losses.nats) == counts.sum() or (counts < 0).any():
+        return f"{len(losses.nats)} nats need {len(losses.nats) + 1} edges, found {len(edges)}"
+    ends = edges[np.concatenate([[0], np.cumsum(counts)])]
+    if (ends != texts.starts).any() or (np.diff(edges) < 0).any():
+        lengths = zip(np.diff(ends), np.diff(texts.starts), strict=True)
+        at = next((i for i, same in enumerate(starmap(np.equal, lengths)) if not same), 0)
+        return (
+            f"text {texts.texts[at].id!r} has {texts.starts[at + 1] - texts.starts[at]} bytes, "
+            f"the losses cover {ends[at + 1] - ends[at]}"
+        )
+    return ""
