@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import altair as alt
 import numpy as np
 
-from benchcast.cells import plain
+from benchcast.cells import null, plain
 from benchcast.errors import InputError
 from benchcast.forward.extrapolate import Extrapolation, TaskAhead
+from benchcast.page import render
 from benchcast.storage.files import write_text, write_whole
 
 # Okabe and Ito's colours, told apart by colour-blind readers, then lighter kin of them.
@@ -28,18 +30,22 @@ COLOURS = [
     "#B2182B",
     "#4D4D4D",
 ]
+# A browser's font may be wider than the one that an SVG file was laid out with: room for the legend.
+PADDING = {"left": 8, "top": 8, "bottom": 8, "right": 32}
 ROLES = {"train": "circle", "validation": "square", "test": "diamond"}
 Rows = Sequence[dict[str, Any]]
 Figure = dict[str, Any]  # a Vega-Lite specification
 PANEL = {"width": 200, "height": 150}
 LAW = "#555555"
 COLUMNS = 3
+ALL_TEXTS = "all texts"
+KINDS = ("scored model", "target")  # of points in a figure of what is ahead
 
 
 def finish(chart: Any) -> Figure:
     """The common style, and plain JSON."""
     styled = (
-        chart.configure(background="white", font="Helvetica, Arial, sans-serif", padding=8)
+        chart.configure(background="white", font="Helvetica, Arial, sans-serif", padding=PADDING)
         .configure_axis(labelFontSize=10, titleFontSize=11, gridColor="#eeeeee", titleFontWeight="normal")
         .configure_legend(labelFontSize=11, titleFontSize=11, symbolOpacity=1, symbolStrokeWidth=1.5)
         .configure_title(fontSize=12, anchor="start")
@@ -93,59 +99,78 @@ def y_axis(field: str = "accuracy", title: str | None = None, **scale: Any) -> A
 def budget_figure(rows: Rows, full: Rows, ways: Sequence[str]) -> Figure:
     """Error against the number of texts, one panel a split, a line a way to choose; the rule is the full set."""
     splits = list(dict.fromkeys(r["split"] for r in rows))
+    error = "squared error"
+    ways = [*ways, ALL_TEXTS]
 
     def panel(split: str) -> Any:
         base = alt.Chart(rows_where(rows, split=split))
-        x, y = count_axis("texts", "texts"), log_axis(alt.Y, "mse:Q", "test MSE")
-        dots = base.mark_point(filled=True, size=24, opacity=0.5).encode(x=x, y=y, color=colour("way", ways, "chosen"))
-        mean = base.mark_line(strokeWidth=1.8).encode(
-            x=x, y=alt.Y("mean(mse):Q", title="test MSE"), color=colour("way", ways, "chosen")
-        )
-        rule = alt.Chart(rows_where(full, split=split)).mark_rule(color=LAW, strokeDash=[3, 3]).encode(y="mse:Q")
-        return alt.layer(rule, dots, mean)
+        x, y = count_axis("texts", "number of texts"), log_axis(alt.Y, "mse:Q", error)
+        tint = colour("way", ways, "texts")
+        dots = base.mark_point(filled=True, size=24, opacity=0.5).encode(x=x, y=y, color=tint)
+        mean = base.mark_line(strokeWidth=1.8).encode(x=x, y=alt.Y("mean(mse):Q", title=error), color=tint)
+        whole = alt.Chart(rows_where([{**r, "way": ALL_TEXTS} for r in full], split=split))
+        rule = whole.mark_rule(strokeDash=[3, 3]).encode(y="mse:Q", color=tint)
+        return alt.layer(rule, dots, mean).properties(width=300, height=200, title=f"models held out by {split}")
 
-    return finish(panels(splits, panel))
+    made = alt.concat(*map(panel, splits), columns=2, spacing=14).resolve_scale(color="shared")
+    what = "geometric mean over tasks, on held-out models; a dot is one draw, a line their mean"
+    title = alt.TitleParams("Forecast error against the number of texts", subtitle=what)
+    return finish(made.properties(title=title))
 
 
 def ahead_figure(found: Extrapolation) -> Figure:
-    """Scores of a family's models by compute, and the way to the target with its interval, one panel a task."""
-    panels = [_ahead_panel(found, said).properties(title=said.task, width=240, height=160) for said in found.tasks]
-    return dict(alt.concat(*panels, columns=3).properties(title=f"{found.family}: the way to the target").to_dict())
+    """Scores of a family's models by compute, and the forecast up to the target with its interval, one panel a task."""
+    panels = [
+        _ahead_panel(found, said).properties(title=wrap(said.task, 34), width=240, height=160) for said in found.tasks
+    ]
+    params, tokens, flops = (float(x[0]) for x in (found.target.params, found.target.tokens, found.target.flops))
+    sized = np.isfinite([params, tokens]).all()
+    title = alt.TitleParams(
+        f"{found.family}: forecast at "
+        + (f"{_count(params)} parameters, {_count(tokens)} tokens" if sized else f"{flops:.3g} FLOPs"),
+        subtitle=["line and band: forecast with its 90% interval, from the largest known model to the target"],
+        anchor="start",
+    )
+    made = alt.concat(*panels, columns=3).resolve_scale(color="shared").properties(title=title)
+    return dict(made.configure(padding=PADDING).to_dict())
 
 
 def _ahead_panel(found: Extrapolation, said: TaskAhead) -> Any:
-    known, order = found.known, [_size(x) for x in np.unique(found.known.params)]
+    known, order = found.known, [_count(x) for x in np.unique(found.known.params)]
     dots = [
-        {"flops": float(c), "accuracy": float(a), "params": _size(n)}
+        {"flops": float(c), "accuracy": float(a), "params": _count(n), "kind": KINDS[0]}
         for n, c, a in zip(known.params, known.flops, found.observed[said.task], strict=True)
         if np.isfinite(a) and np.isfinite(c)
     ]
     way, end = (
         [
-            {"flops": float(c), "accuracy": float(a), "low": _or_none(lo), "high": _or_none(hi)}
+            {"flops": float(c), "accuracy": float(a), "low": null(float(lo)), "high": null(float(hi)), "kind": KINDS[1]}
             for c, a, lo, hi in zip(at.flops, part.accuracy, part.low, part.high, strict=True)
         ]
         for at, part in ((found.way, said.path), (found.target, said.forecast))
     )
-    across = alt.X("flops:Q", title="training FLOPs", scale=alt.Scale(type="log"), axis=alt.Axis(tickCount=4))
-    up = alt.Y("accuracy:Q", title="accuracy", scale=alt.Scale(domain=[0, 1]))
-    colour = alt.Color("params:N", scale=alt.Scale(domain=order, range=COLOURS), sort=order)
+    powers = alt.Axis(tickCount=4, format="~e", labelExpr="replace(datum.label, '+', '')")
+    across = alt.X("flops:Q", title="training compute (FLOPs)", scale=alt.Scale(type="log"), axis=powers)
+    up = alt.Y("accuracy:Q", title="accuracy", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format=".0%"))
+    colour = alt.Color("params:N", title="parameters", scale=alt.Scale(domain=order, range=COLOURS), sort=order)
+    shape = alt.Shape("kind:N", title="point", scale=alt.Scale(domain=list(KINDS), range=["circle", "diamond"]))
     ways, ends = (alt.Chart(alt.Data(values=rows)) for rows in (way, end))
+    points = alt.Chart(alt.Data(values=dots)).mark_point(filled=True, size=40)
     return alt.layer(
-        ways.mark_area(opacity=0.15, color="#888").encode(x=across, y="low:Q", y2="high:Q"),
-        ways.mark_line(color="#888").encode(x=across, y=up),
-        alt.Chart(alt.Data(values=dots)).mark_point(filled=True, size=40).encode(x=across, y=up, color=colour),
-        ends.mark_rule(color="#000").encode(x=across, y="low:Q", y2="high:Q"),
-        ends.mark_point(shape="diamond", size=90, filled=True, color="#000").encode(x=across, y=up),
+        ways.mark_area(opacity=0.15, color="#888", clip=True).encode(x=across, y="low:Q", y2="high:Q"),
+        ways.mark_line(color="#888", clip=True).encode(x=across, y=up),
+        points.encode(x=across, y=up, color=colour, shape=shape),
+        ends.mark_rule(color="#000", clip=True).encode(x=across, y="low:Q", y2="high:Q"),
+        ends.mark_point(size=90, filled=True, color="#000").encode(x=across, y=up, shape=shape),
     )
 
 
-def _size(params: float) -> str:
-    return f"{params / 1e6:.3g}M" if np.isfinite(params) else "unknown"
-
-
-def _or_none(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
+def _count(value: float) -> str:
+    """A number of parameters or tokens with its unit: 1.5e8 is 150M."""
+    if not np.isfinite(value):
+        return "unknown"
+    size, letter = next((u for u in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")) if value >= u[0]), (1, ""))
+    return f"{value / size:.3g}{letter}"
 
 
 def write_chart(figure: Figure, path: Path) -> None:
@@ -155,7 +180,7 @@ def write_chart(figure: Figure, path: Path) -> None:
     figure = plain(figure)
     kind = path.suffix.lower()
     if kind == ".html":
-        write_text(path, vl_convert.vegalite_to_html(figure, bundle=True))
+        write_text(path, render("figure.html", figure, scripts=("figure.js",), figures=True, title=_title(figure)))
     elif kind == ".svg":
         write_text(path, vl_convert.vegalite_to_svg(figure))
     elif kind == ".png":
@@ -164,6 +189,11 @@ def write_chart(figure: Figure, path: Path) -> None:
         write_whole(path, partial(_write_bytes, blob=vl_convert.vegalite_to_pdf(figure)))
     else:
         raise InputError(f"{path}: figures are written as .html, .png, .svg or .pdf")
+
+
+def _title(figure: dict[str, Any]) -> str:
+    title = figure.get("title", "benchcast")
+    return str(title["text"] if isinstance(title, dict) else title)
 
 
 def _write_bytes(path: Path, blob: bytes) -> None:

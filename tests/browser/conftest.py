@@ -29,6 +29,8 @@ RIGHT_TO_LEFT = "שלום עולם مرحبا (abc) \u202egnp.exe 123"
 MARKUP = "<b>bold?</b> <img src=x onerror=owned=4> &amp;"
 SCRIPTS = {"chinese": CHINESE, "code": CODE, "emoji": EMOJI, "rtl": RIGHT_TO_LEFT, "markup": MARKUP}
 
+DRAWN = "html[data-drawn=yes], html[data-heat=yes]:not(:has(#verdicts))"
+
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "browser: needs chromium and Playwright; run by `make test-browser`")
@@ -96,16 +98,19 @@ def visit(browser: Any, report: Path) -> Iterator[Callable[..., Any]]:
     """Open a page and wait until its figures are drawn; at the end, nothing may have failed or been fetched."""
     pages, wrong = [], []
 
-    def open_page(path: Path = report, width: int = 1200, height: int = 900, scheme: str = "light") -> Any:
+    def open_page(
+        path: Path = report, width: int = 1200, height: int = 900, scheme: str = "light", ready: str = DRAWN
+    ) -> Any:
         context = browser.new_context(
             viewport={"width": width, "height": height}, color_scheme=scheme, accept_downloads=True
         )
         page = context.new_page()
         page.on("console", lambda m: wrong.append(m.text) if m.type in ("error", "warning") else None)
         page.on("pageerror", lambda e: wrong.append(str(e)))
-        page.on("request", lambda r: None if r.url.startswith(("file:", "blob:")) else wrong.append(r.url))
+        allowed = (path.as_uri(), "blob:")
+        page.on("request", lambda r: None if r.url.startswith(allowed) else wrong.append(r.url))
         page.goto(path.as_uri())
-        page.wait_for_selector("html[data-drawn=yes], html[data-heat=yes]:not(:has(#verdicts))", timeout=60_000)
+        page.wait_for_selector(ready, timeout=60_000)
         pages.append(page)
         return page
 

@@ -51,6 +51,7 @@ LAYERS = [
     "callbacks",
     "glyphs",
     "explain",
+    "page",
     "plots",
     "report",
     "cli",

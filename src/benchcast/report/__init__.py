@@ -9,12 +9,12 @@ from typing import Any
 import benchcast
 from benchcast.evaluate import Comparison
 from benchcast.explain import Explanation
+from benchcast.page import HEAT_SCRIPTS, SCRIPTS, render
 from benchcast.plots import COLOURS
 from benchcast.records import Floats
 from benchcast.report.data import comparison_data, rounded, show_models
 from benchcast.report.figures import DARK_COLOURS, forecast_figure, law_figure, sources_figure, steps_figure
 from benchcast.report.heat import explanations, heat_data, mean_losses
-from benchcast.report.page import HEAT_SCRIPTS, SCRIPTS, render
 from benchcast.report.provenance import provenance
 from benchcast.report.sources import effect_of_sources
 from benchcast.report.steps import convergence
