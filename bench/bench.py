@@ -26,10 +26,10 @@ import numpy as np
 
 from benchcast.align import regroup
 from benchcast.evidence import Evidence, Features, Fold
-from benchcast.methods import descent
-from benchcast.methods.descent import DescentSettings, descend
+from benchcast.methods.algorithm2 import descent
+from benchcast.methods.algorithm2.descent import DescentSettings, descend
+from benchcast.methods.algorithm2.paper import paper
 from benchcast.methods.inputs import Inputs, measure, prepare_inputs
-from benchcast.methods.paper import paper
 from benchcast.methods.ridge import ridge
 from benchcast.methods.salience import salience
 from benchcast.records import Ints

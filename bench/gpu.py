@@ -26,11 +26,11 @@ import numpy as np
 import torch
 
 from benchcast.evidence import Evidence, Features, Fold
-from benchcast.methods import descent
-from benchcast.methods.descent import DescentSettings, descend
+from benchcast.methods.algorithm2 import descent
+from benchcast.methods.algorithm2.descent import DescentSettings, descend
+from benchcast.methods.algorithm2.paper import paper
+from benchcast.methods.algorithm2.products import Rows
 from benchcast.methods.inputs import DEVICE_BLOCKS, measure, prepare_inputs
-from benchcast.methods.paper import paper
-from benchcast.methods.products import Rows
 from benchcast.methods.ridge import ridge
 from benchcast.methods.salience import salience
 from clock import Size, Table, bandwidth, features_on, timed

@@ -9,7 +9,7 @@ import torch
 
 from benchcast.evidence import Evidence, Fold
 from benchcast.law import fit_laws
-from benchcast.methods.descent import LAW_STEPS
+from benchcast.methods.algorithm2.descent import LAW_STEPS
 
 
 def plain_loop(evidence: Evidence, fold: Fold, steps: int, device: str) -> Callable[[], None]:

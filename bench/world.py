@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from benchcast.devices import place
 from benchcast.evidence import Evidence, Features, Fold, Tokens
-from benchcast.methods.descent import Problems
+from benchcast.methods.algorithm2.descent import Problems
 from benchcast.records import Task
 
 TASKS, TEXTS, FAMILIES = 6, 550, 9

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from benchcast.methods.products import Rows, Tiles
+from benchcast.methods.algorithm2.products import Rows, Tiles
 
 TOKENS, DIMS = 16384, 2048
 

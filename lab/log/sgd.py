@@ -9,8 +9,8 @@ from benchcast.demo import open_embedded
 from benchcast.evidence import TaskFit
 from benchcast.folds import make_folds
 from benchcast.law import SigmoidLaw
-from benchcast.methods.descent import DescentSettings
-from benchcast.methods.paper import paper
+from benchcast.methods.algorithm2.descent import DescentSettings
+from benchcast.methods.algorithm2.paper import paper
 
 SETTINGS = {
     "SGD 1e-3, raw features": DescentSettings(optimizer="sgd", rates=(1e-3,), standardise=False),

@@ -15,8 +15,8 @@ from benchcast.diversity import held_out_errors
 from benchcast.errors import EvidenceError
 from benchcast.evidence import Evidence, Fold
 from benchcast.methods import METHODS
-from benchcast.methods.descent import DescentSettings
-from benchcast.methods.paper import paper
+from benchcast.methods.algorithm2.descent import DescentSettings
+from benchcast.methods.algorithm2.paper import paper
 from benchcast.records import Floats
 from lab.reproduce.desk import Desk
 from lab.reproduce.figures import variants_figure

@@ -12,7 +12,7 @@ from benchcast.diversity import held_out_errors
 from benchcast.errors import EvidenceError
 from benchcast.evidence import Evidence, Fold, TaskFit
 from benchcast.law import SigmoidLaw
-from benchcast.methods.paper import paper
+from benchcast.methods.algorithm2.paper import paper
 from lab.reproduce.desk import Desk, need_features, role
 from lab.reproduce.figures import law_panels, steps_figure
 from lab.reproduce.laws import spaced

@@ -14,12 +14,12 @@ from numpy.testing import assert_allclose
 from benchcast import evidence as evidence_module
 from benchcast.folds import make_folds
 from benchcast.law import fit_laws, sigmoid
-from benchcast.methods import descent
-from benchcast.methods.activations import ACTIVATIONS
-from benchcast.methods.descent import DescentSettings, Problems, descend, head_weights
+from benchcast.methods.algorithm2 import descent
+from benchcast.methods.algorithm2.activations import ACTIVATIONS
+from benchcast.methods.algorithm2.descent import DescentSettings, Problems, descend, head_weights
+from benchcast.methods.algorithm2.paper import paper
+from benchcast.methods.algorithm2.products import Rows, Stretch
 from benchcast.methods.inputs import Inputs, prepare_inputs
-from benchcast.methods.paper import paper
-from benchcast.methods.products import Rows, Stretch
 
 N, D, M = 40, 5, 14
 LEVEL = np.random.default_rng(4).permutation(np.linspace(0.5, 1.5, M))  # of each model's losses

@@ -14,13 +14,14 @@ from benchcast.demo import copy_embedded
 from benchcast.devices import check_device, few_digits, in_two, place, to_numpy
 from benchcast.errors import InputError
 from benchcast.folds import make_folds
-from benchcast.methods import METHODS, descent
-from benchcast.methods.descent import DescentSettings, Problems
+from benchcast.methods import METHODS
+from benchcast.methods.algorithm2 import descent
+from benchcast.methods.algorithm2.descent import DescentSettings, Problems
+from benchcast.methods.algorithm2.optimizers import update
+from benchcast.methods.algorithm2.products import Rows, Stretch, Tiles, over_stretches
 from benchcast.methods.inputs import Inputs, Reread, measure
 from benchcast.methods.kmeans import cluster, nearest
 from benchcast.methods.nonnegative import fit_nonnegative
-from benchcast.methods.optimizers import update
-from benchcast.methods.products import Rows, Stretch, Tiles, over_stretches
 
 
 @pytest.mark.parametrize(("n", "d", "q"), [(1, 1, 1), (31, 33, 2), (64, 32, 6), (300, 70, 12), (97, 2048, 40)])

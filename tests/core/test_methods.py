@@ -17,9 +17,9 @@ from benchcast.folds import make_folds
 from benchcast.intervals import interval, spread_of
 from benchcast.law import fit_law
 from benchcast.methods import METHODS, NEED_FEATURES
+from benchcast.methods.algorithm2.descent import DescentSettings
+from benchcast.methods.algorithm2.paper import paper
 from benchcast.methods.basis import build_basis
-from benchcast.methods.descent import DescentSettings
-from benchcast.methods.paper import paper
 from benchcast.methods.salience import salience
 from lab.synthetic import Plan, World, plant
 

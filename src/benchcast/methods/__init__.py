@@ -1,7 +1,8 @@
 """Every way to forecast, by name: ours, the paper's, those of other papers, and the baselines."""
 
 from benchcast.evidence import Method
-from benchcast.methods import baselines, paper, ridge, salience
+from benchcast.methods import baselines, ridge, salience
+from benchcast.methods.algorithm2 import paper
 from benchcast.methods.correlations import perplexity_correlations
 from benchcast.methods.logistic import logistic4
 from benchcast.methods.observational import observational

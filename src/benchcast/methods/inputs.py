@@ -13,7 +13,7 @@ from array_api_compat import array_namespace, is_torch_array
 
 from benchcast.devices import Array, few_digits, free_bytes, place, to_numpy
 from benchcast.evidence import Evidence, Features
-from benchcast.methods.products import Rows, Stretch, Tiles, shared_out
+from benchcast.methods.algorithm2.products import Rows, Stretch, Tiles, shared_out
 from benchcast.records import Floats
 
 KEEP_IN_MEMORY = 8 << 30  # features are laid out in memory if that takes no more than this

@@ -14,7 +14,7 @@ from array_api_compat import array_namespace
 
 from benchcast.devices import Array, on_host
 from benchcast.law import sigmoid
-from benchcast.methods.replay import Shot, State, repeat
+from benchcast.methods.algorithm2.replay import Shot, State, repeat
 
 # (steps, bound on the second derivative by log-odds, whether the error is squared)
 STAGES = ((60, 0.25, False), (240, 0.125, True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array_api_compat import array_namespace
 
 from benchcast.devices import Array
-from benchcast.methods.replay import State
+from benchcast.methods.algorithm2.replay import State
 
 Head = dict[str, Array]  # weight D × Q, bias Q; with a hidden layer also out P × hidden, out_bias P
 FIRST, SECOND = 0.9, 0.999  # how slowly Adam's two averages forget

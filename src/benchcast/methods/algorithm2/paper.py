@@ -12,7 +12,7 @@ from benchcast.devices import Array, place, to_numpy
 from benchcast.errors import EvidenceError
 from benchcast.evidence import Evidence, Fold, HonestErrors, TaskFit, weighted_loss
 from benchcast.law import Laws, fit_law
-from benchcast.methods.descent import Descent, DescentSettings, Problems, Snapshot, descend, head_weights
+from benchcast.methods.algorithm2.descent import Descent, DescentSettings, Problems, Snapshot, descend, head_weights
 from benchcast.methods.inputs import keep_on_device, prepare_inputs
 from benchcast.records import Bools
 

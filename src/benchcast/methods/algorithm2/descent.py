@@ -18,11 +18,11 @@ from array_api_compat import array_namespace
 
 from benchcast.devices import Array, device_name, on_host, place, to_numpy
 from benchcast.law import Laws, fit_laws, sigmoid
-from benchcast.methods.activations import ACTIVATIONS
+from benchcast.methods.algorithm2.activations import ACTIVATIONS
+from benchcast.methods.algorithm2.optimizers import Head, update
+from benchcast.methods.algorithm2.products import Block, Stretch, over_stretches
+from benchcast.methods.algorithm2.replay import Shot, State, repeat
 from benchcast.methods.inputs import Inputs
-from benchcast.methods.optimizers import Head, update
-from benchcast.methods.products import Block, Stretch, over_stretches
-from benchcast.methods.replay import Shot, State, repeat
 
 LAW_STEPS = 12  # Levenberg–Marquardt steps between two steps of the head; the law moves little
 Kept = tuple[Array, Array | None]  # of a stretch, for the way back: the activation's slope, and the hidden layer
