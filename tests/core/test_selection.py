@@ -174,7 +174,7 @@ def test_a_mistake_is_one_line_and_writes_nothing(arguments, says, study, cli, t
 def test_nothing_that_exists_is_written_over(study, cli, tmp_path, tree):
     before = tree(study.root)
     ran = cli("select", study.root, "--no-check", "-o", study.root)
-    assert (ran.code, "exists; give a new name" in ran.err) == (1, True)
+    assert (ran.code, "give a new name" in ran.err) == (1, True)
     assert tree(study.root) == before
 
 
@@ -232,3 +232,20 @@ def test_what_was_refused_is_said_of_the_kept_texts_alone(world):
     cut = cut_losses(whole, world.texts, np.array([1, 5]))
     assert json.loads(cut.about["refused"]) == [world.texts.texts[1].id]
     assert "refused" not in cut_losses(whole, world.texts, np.array([5, 6])).about
+
+
+@pytest.mark.parametrize("name", ["small", "small.jsonl"])
+def test_a_select_that_was_killed_leaves_nothing_that_stops_its_rerun(name, study, cli, tmp_path, tree):
+    """Killed while it fills the folder, or after the folder is in place."""
+    half = tmp_path / "out" / f".{name}.999999999-0a1b2c3d.tmp"
+    half.mkdir(parents=True)
+    (half / "texts.jsonl").write_text("half")
+    command = ("select", study.root, "--budget", "8", "--no-check", "-o", tmp_path / "out" / name)
+    first = cli(*command)
+    assert first.code == 0
+    written = tree(tmp_path / "out")
+    assert cli(*command) == first
+    assert tree(tmp_path / "out") == written
+    assert name == "small.jsonl" or not half.exists()
+    other = cli("select", study.root, "--budget", "4", "--no-check", "-o", tmp_path / "out" / name)
+    assert (other.code, "exists with other content" in other.err) == (1, True)

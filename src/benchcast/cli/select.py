@@ -44,13 +44,16 @@ def select(
     benchcast select study --budget 50 -o small
     benchcast select study --budget 20 --task mmlu -o texts.jsonl --figure budget.png
     """
-    from benchcast.selection.smaller import choose
+    from benchcast.errors import InputError
+    from benchcast.selection.smaller import choose, is_written
     from benchcast.store import Study
 
     _refuse(out, figure, check=check)
     opened = Study.open(study)
     with progress("fitting all texts") as advance:
         choice = choose(opened, budget, tasks)
+        if out is not None and not is_written(choice, out) and out.exists():
+            raise InputError(f"{out}: exists with other content; give a new name")
         costs = _measure(choice, budget, advance) if check else {}
     found = {
         "budget": budget,
@@ -79,7 +82,7 @@ def _refuse(out: Path | None, figure: Path | None, *, check: bool) -> None:
         raise InputError("--figure draws what --check measures; leave out --no-check")
     if out is not None and out.suffix in (".json", ".csv", ".txt", ".parquet"):
         raise InputError(f"-o {out}: texts are written as .jsonl; a name without an ending makes a smaller study")
-    if out is not None and out.exists():
+    if out is not None and out.exists() and not (out.is_file() or (out / "study.toml").is_file()):
         raise InputError(f"{out}: exists; give a new name")
 
 
@@ -119,15 +122,14 @@ def _draw(costs: dict[str, Any], path: Path) -> None:
 
 
 def _write(choice: Choice, out: Path) -> str:
-    """Texts as JSONL, or a smaller study; returns what to run next."""
-    from benchcast.selection.smaller import some_texts, write_smaller
-    from benchcast.storage.files import write_text
-    from benchcast.storage.tables import texts_jsonl
+    """Texts as JSONL, or a smaller study, unless a run before had written it; returns what to run next."""
+    from benchcast.selection.smaller import is_written, write_smaller, write_texts
 
     if out.suffix == ".jsonl":
-        write_text(out, texts_jsonl(some_texts(choice.study.texts, choice.wanted)))
+        write_texts(choice, out)
         return f"written: {out}\nnext: benchcast init STUDY --texts {out}"
-    write_smaller(choice, out)
+    if not is_written(choice, out):
+        write_smaller(choice, out)
     return (
         f"written: {out}, a study with fits\nnext: benchcast collect {out} …, then benchcast predict {out} --model NAME"
     )

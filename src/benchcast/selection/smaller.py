@@ -19,7 +19,9 @@ from benchcast.fitting import as_fits, training_fold, without_weak_tasks
 from benchcast.records import Bools, Ints, TextSet, TokenLosses
 from benchcast.selection.budgets import Ground, prepare
 from benchcast.selection.choosing import choose_texts, cut_fit, tells
-from benchcast.storage.files import locked, write_folder
+from benchcast.storage.files import locked, write_text
+from benchcast.storage.folders import write_folder
+from benchcast.storage.tables import texts_jsonl
 from benchcast.store import Study
 
 
@@ -38,6 +40,11 @@ class Choice:
         """Tasks that had no say: scored at chance by all, or forecast without regard to losses."""
         heard = [fit.task.name for fit in self.ground.fits[0] if tells(self.ground.evidence, fit)]
         return [name for name in self.asked if name not in heard]
+
+    @property
+    def fitted(self) -> list[str]:
+        """Tasks that have a fit."""
+        return [fit.task.name for fit in self.ground.fits[0]]
 
     @property
     def ids(self) -> list[str]:
@@ -60,6 +67,22 @@ def choose(study: Study, budget: int, tasks: Sequence[str] = ()) -> Choice:
     evidence, _ = without_weak_tasks(evidence, [fold], asked_for=bool(tasks))
     ground = prepare(evidence, [fold])
     return Choice(study, name, ground, np.sort(choose_texts(ground.goals[0], budget)), asked)
+
+
+def write_texts(choice: Choice, path: Path) -> None:
+    """The chosen texts as JSONL."""
+    write_text(path, texts_jsonl(some_texts(choice.study.texts, choice.wanted)))
+
+
+def is_written(choice: Choice, path: Path) -> bool:
+    """Whether the chosen texts, or a study of them with its fits, are there already."""
+    texts = some_texts(choice.study.texts, choice.wanted)
+    if path.suffix == ".jsonl":
+        return path.is_file() and path.read_bytes() == texts_jsonl(texts).encode()
+    if not (path / "study.toml").is_file():
+        return False
+    made = Study.open(path)
+    return made.texts == texts and set(choice.fitted) <= set(made.fitted_tasks())
 
 
 def write_smaller(choice: Choice, root: Path) -> Study:
