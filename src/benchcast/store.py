@@ -22,7 +22,8 @@ from benchcast.errors import EvidenceError, InputError, StudyError
 from benchcast.evidence import Evidence
 from benchcast.records import Bools, Ints, ModelInfo, Score, Task, TextSet, TokenLosses
 from benchcast.storage import features as feature_files
-from benchcast.storage.files import file_name, locked, write_folder, write_text, write_whole
+from benchcast.storage.files import TEMPORARY, file_name, locked, write_text, write_whole
+from benchcast.storage.folders import present, stored_folders, write_folder
 from benchcast.storage.known import known_info, known_scores
 from benchcast.storage.loss_files import read_parquet, write_parquet
 from benchcast.storage.settings import read_settings, settings_toml, tasks_toml
@@ -115,8 +116,8 @@ class Study:
 
     def scorers(self) -> list[str]:
         """Names of the scorers whose features are here."""
-        metas = sorted((self.root / "features").glob("[!.]*/meta.json"))  # hidden ones are unfinished
-        return [feature_files.scorer_of(p.parent) for p in metas]
+        folders = stored_folders(self.root / "features")
+        return [feature_files.scorer_of(p) for p in folders if (present(p) / "meta.json").is_file()]
 
     def features(self) -> tuple[npt.NDArray[np.floating], Ints, str] | None:
         """Memory-mapped features of the study's scorer with their edges; None where there are none."""
@@ -247,14 +248,14 @@ class Study:
 
     def fitted_tasks(self) -> list[str]:
         """Tasks that have a fit, in the order of study.toml."""
-        return [t.name for t in self.tasks if (self.fit_folder(t.name) / "fit.json").is_file()]
+        return [t.name for t in self.tasks if (present(self.fit_folder(t.name)) / "fit.json").is_file()]
 
 
 def _own_leftover(path: Path, texts: TextSet) -> bool:
     """Whether a killed `create` of the same texts may have left this behind."""
     if path.name == "texts.jsonl":
         return path.is_file() and path.read_bytes() == texts_jsonl(texts).encode()
-    return path.name == ".lock" or (path.name.startswith(".") and path.name.endswith(".tmp"))
+    return path.name == ".lock" or TEMPORARY.fullmatch(path.name) is not None
 
 
 def _stored_name(path: Path) -> str:

@@ -13,7 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from benchcast.records import ModelInfo, Task, Text, TextSet, TokenLosses
-from benchcast.storage.files import LONGEST_NAME, file_name, locked, sweep, write_folder, write_text, write_whole
+from benchcast.storage.files import LONGEST_NAME, file_name, locked, sweep, write_text, write_whole
+from benchcast.storage.folders import write_folder
 from benchcast.storage.loss_files import read_parquet
 from benchcast.storage.tables import MODEL_COLUMNS, as_csv, read_models, read_texts, texts_jsonl
 from benchcast.store import Study
@@ -100,9 +101,9 @@ def test_a_failed_folder_leaves_the_old_one_and_no_rubbish(tmp_path):
 
 
 def test_what_a_killed_writer_left_is_swept_and_nothing_else(tmp_path):
-    (tmp_path / ".a.parquet.123-abcd.tmp").write_text("half")
-    (tmp_path / ".fit.123-abcd.tmp").mkdir()
-    (tmp_path / ".fit.123-abcd.tmp" / "x").write_text("half")
+    (tmp_path / ".a.parquet.999999999-0123abcd.tmp").write_text("half")
+    (tmp_path / ".fit.999999999-0123abcd.tmp").mkdir()
+    (tmp_path / ".fit.999999999-0123abcd.tmp" / "x").write_text("half")
     (tmp_path / "notes.tmp").write_text("mine")
     (tmp_path / ".hidden").write_text("mine")
     sweep(tmp_path)
@@ -112,7 +113,7 @@ def test_what_a_killed_writer_left_is_swept_and_nothing_else(tmp_path):
 def test_a_folder_set_aside_by_a_killed_writer_is_put_back(tmp_path):
     """Killed between the two renames, neither the old nor the new folder is in place."""
     name = "a.task.with.dots-" + "x" * 90
-    old, half = tmp_path / f".{name}.999999999-0a1b2c3d.old", tmp_path / f".{name[:60]}.999999999-00000000.tmp"
+    old, half = tmp_path / f".{name}.999999999-0a1b2c3d.old", tmp_path / f".{name}.999999999-00000000.tmp"
     for folder in (old, half):
         folder.mkdir()
         (folder / "fit.json").write_text(folder.suffix)
@@ -130,7 +131,7 @@ def test_a_folder_set_aside_is_removed_once_its_place_is_taken(tmp_path):
 
 
 def test_features_that_a_killed_writer_left_unfinished_do_not_count(study):
-    half = study.root / "features" / ".planted.4242-0a0b0c0d.tmp"
+    half = study.root / "features" / ".planted.999999999-0a0b0c0d.tmp"
     half.mkdir()
     (half / "meta.json").write_text((study.root / "features" / "planted" / "meta.json").read_text())
     assert study.scorers() == ["planted"]

@@ -20,7 +20,7 @@ from benchcast.store import Study
 from lab.synthetic import World
 
 ENTRY = str(Path(sys.executable).with_name("benchcast"))
-KILLS = 12
+KILLS = 8
 
 
 def start(*arguments: object) -> subprocess.Popen[bytes]:
@@ -112,9 +112,7 @@ def test_an_import_killed_at_any_moment_is_finished_by_running_it_again(bare, lo
     assert halfway >= 2, "some came between two files"
 
 
-def test_a_fit_killed_at_any_moment_is_old_or_new_or_absent_and_finished_by_running_it_again(
-    planted_folder, cli, tree, tmp_path
-):
+def test_a_fit_killed_at_any_moment_is_old_or_new_and_finished_by_running_it_again(planted_folder, cli, tree, tmp_path):
     shutil.copytree(planted_folder, tmp_path / "old")
     assert cli("fit", tmp_path / "old", "--method", "constant").code == 0
     old = tree(tmp_path / "old")
@@ -136,24 +134,17 @@ def test_a_fit_killed_at_any_moment_is_old_or_new_or_absent_and_finished_by_runn
             1: after(whole_run * 0.7),
             2: after(whole_run * 0.9),
             3: seen(fits, ".task0*.tmp", 1),
-            4: seen(fits, ".task0*.tmp", 2),
-            5: seen(fits, ".task0*.tmp/*", 1),
-            6: seen(fits, ".task0*.tmp/*", 2),
-            7: seen(fits, ".task1*.tmp", 1),
-            8: seen(fits, ".task1*.tmp", 2),
-            9: seen(fits, ".task1*.tmp/*", 2),
-            10: lambda root=root: not (root / "fits" / "task0").exists(),
-            11: lambda root=root: not (root / "fits" / "task1").exists(),
+            4: seen(fits, ".task0*.tmp/*", 1),
+            5: seen(fits, ".task0*.tmp/*", 2),
+            6: seen(fits, ".task1*.tmp", 1),
+            7: seen(fits, ".task1*.tmp/*", 2),
         }[i]
         killed += kill_when(process, moment)
         check_whole(root)
         now = tree(root)
         for task in ("task0", "task1"):
             own = {k: v for k, v in now.items() if k.startswith(f"fits/{task}/")}
-            assert own in (
-                {},
-                *({k: v for k, v in t.items() if k.startswith(f"fits/{task}/")} for t in (old, undisturbed)),
-            )
+            assert own in [{k: v for k, v in t.items() if k.startswith(f"fits/{task}/")} for t in (old, undisturbed)]
         assert cli("fit", root, "--method", "all-token").code == 0
         assert tree(root) == undisturbed
     assert killed >= KILLS // 3, "some kills came in time"
@@ -209,7 +200,7 @@ def test_a_killed_init_can_be_run_again(tmp_path, cli):
     (tmp_path / "t.jsonl").write_text('{"text": "hello"}\n')
     root = tmp_path / "study"
     root.mkdir()
-    (root / ".texts.jsonl.77-0a0b0c0d.tmp").write_text('{"text": "hel')
+    (root / ".texts.jsonl.999999999-0a0b0c0d.tmp").write_text('{"text": "hel')
     assert cli("init", root, "--texts", tmp_path / "t.jsonl").code == 0
     (root / "study.toml").unlink()  # as if killed after the first of its two files
     assert cli("init", root, "--texts", tmp_path / "t.jsonl").code == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import click
@@ -69,12 +68,13 @@ def demo(out: Path) -> None:
     from benchcast.fitting import describe, fit_tasks
     from benchcast.methods import METHODS
     from benchcast.report import STEPS, write_report
+    from benchcast.storage.files import remove
 
     if out.exists():
         if not (out / MARK).exists():
             raise InputError(f"{out}: exists and was not made by the demo; take another --out")
-        shutil.rmtree(out)
-    out.mkdir(parents=True)
+        remove(out / "study")
+    out.mkdir(parents=True, exist_ok=True)
     (out / MARK).touch()
     study = copy_embedded(out / "study")
     click.echo("225 small language models of nine families, their losses on 650 texts, and six skills to forecast\n")

@@ -24,7 +24,7 @@ from benchcast.fits.files import FitParts, own_folder, read_parts, write_parts
 from benchcast.fits.reading import align_checked, require_texts
 from benchcast.intervals import distance, interval, nearness_to_chance
 from benchcast.records import Bools, Ints, TextSet, TokenLosses
-from benchcast.storage.files import write_folder
+from benchcast.storage.folders import write_folder
 
 NO_BOS = (
     "the tokenizer puts no BOS before a text, and the fits rest on losses of first tokens; "

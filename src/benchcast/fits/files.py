@@ -19,6 +19,7 @@ from benchcast.fits.card import fit_card
 from benchcast.fits.hub import FILES
 from benchcast.law import Bend, SigmoidLaw
 from benchcast.records import Bools, Ints, Task, Text, TextOutlines, TextSet
+from benchcast.storage.folders import read_files
 
 FORMAT = 1
 
@@ -129,8 +130,8 @@ def read_parts(path: Path) -> FitParts:
     from safetensors.numpy import load as load_arrays
 
     try:
-        text = json.loads((path / "fit.json").read_text(encoding="utf-8"))
-        blob = (path / "salience.safetensors").read_bytes()
+        document, blob = read_files(path, ("fit.json", "salience.safetensors"))
+        text = json.loads(document.decode())
         if text["format"] > FORMAT:
             raise StudyError(
                 f"{path}: a fit of format {text['format']}, this version reads {FORMAT}; upgrade benchcast"
@@ -162,5 +163,7 @@ def read_parts(path: Path) -> FitParts:
         )
     except FileNotFoundError as error:
         raise StudyError(f"{path}: no fit here; make one with `benchcast fit`") from error
+    except OSError as error:
+        raise StudyError(f"{path}: cannot be read ({error.strerror or error})") from error
     except (ValueError, LookupError, TypeError, AttributeError, SafetensorError) as error:
         raise StudyError(f"{path}: damaged fit ({type(error).__name__}: {error}); fit again") from error

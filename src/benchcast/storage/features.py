@@ -16,13 +16,14 @@ import benchcast
 from benchcast.cells import need_file
 from benchcast.errors import InputError, StudyError
 from benchcast.records import Ints, TextSet
+from benchcast.storage.folders import read_files
 
 MOST_FEATURE = 1e9  # hidden states are far smaller
 
 
 def read_folder(folder: Path, texts: TextSet) -> tuple[npt.NDArray[np.floating], Ints]:
     """A scorer's features, memory-mapped, and their edges."""
-    meta = _meta(folder / "meta.json")
+    meta = _meta(folder)
     if meta["texts"] != texts.digest:
         raise StudyError(
             f"{folder}: made for texts {meta['texts']}, the study's texts are {texts.digest}; make them again"
@@ -44,15 +45,15 @@ def fill_folder(folder: Path, values: npt.NDArray[np.floating], edges: Ints, met
 
 def scorer_of(folder: Path) -> str:
     """Name of the scorer that made a folder of features."""
-    return str(_meta(folder / "meta.json")["scorer"])
+    return str(_meta(folder)["scorer"])
 
 
-def _meta(path: Path) -> dict[str, Any]:
+def _meta(folder: Path) -> dict[str, Any]:
     try:
-        meta = json.loads(path.read_text(encoding="utf-8"))
+        meta = json.loads(read_files(folder, ["meta.json"])[0].decode())
         return {"scorer": meta["scorer"], "texts": meta["texts"]}
-    except (ValueError, KeyError, TypeError) as error:
-        raise StudyError(f"{path}: damaged; make or import these features again") from error
+    except (ValueError, KeyError, TypeError, OSError) as error:
+        raise StudyError(f"{folder}: damaged; make or import these features again") from error
 
 
 def read_features(path: Path, texts: TextSet) -> tuple[npt.NDArray[np.floating], Ints]:

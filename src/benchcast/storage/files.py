@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from benchcast.errors import StudyError
+from benchcast.errors import BenchcastError, StudyError, one_line
 
 LOCK_SECONDS = 60.0
 LONGEST_NAME = 120  # bytes; room for an ending and a temporary mark on any file system
 PLAIN = "-_.@+=,()[] "  # beside letters and digits of any script
+TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<pid>[1-9][0-9]{0,9})-[0-9a-f]{8}\.(?P<kind>tmp|old)", re.DOTALL)
+_in_use: set[str] = set()  # names of temporaries that this process is writing
 
 
 def file_name(name: str) -> str:
@@ -35,16 +38,18 @@ def _escape(character: str) -> str:
     return "".join(f"%{byte:02X}" for byte in character.encode())
 
 
-def _temporary(path: Path) -> Path:
-    return path.with_name(f".{path.name[:60]}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+def _temporary(path: Path, kind: str = "tmp") -> Path:
+    """A name beside `path` that no other process takes; `leftovers` and `sweep` know it again."""
+    name = _short(path.name) if kind == "tmp" else path.name  # what is set aside must find its way back
+    return path.with_name(f".{name}.{os.getpid()}-{secrets.token_hex(4)}.{kind}")
 
 
-def _set_aside(path: Path) -> Path:
-    """Where a folder lies for the moment in which another takes its place; holds the whole name, to find back."""
-    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.old")
+def _short(name: str) -> str:
+    return name.encode(errors="surrogateescape")[:150].decode(errors="ignore")
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Make sure that a file or folder is on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -52,99 +57,130 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def write_whole(path: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a temporary file, then put it in place in one step."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _temporary(path)
+@contextmanager
+def in_place_of(path: Path, kind: str = "tmp") -> Iterator[Path]:
+    """A temporary name beside `path`; whatever has that name in the end is removed. Failures name `path`."""
+    temporary = _temporary(path, kind)
+    _in_use.add(temporary.name)
     try:
-        write(temporary)
-        _sync(temporary)
-        temporary.replace(path)
-        _sync(path.parent)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+    except OSError as error:
+        raise StudyError(f"{path}: cannot be written ({error.strerror or one_line(error)})") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        remove(temporary)
+        _in_use.discard(temporary.name)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a small text file whole."""
+def remove(path: Path) -> None:
+    """Remove a file or a folder as far as that is possible; of a symbolic link, the link."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
+
+
+def write_whole(path: Path, write: Callable[[Path], None], *, check: Callable[[Path], object] | None = None) -> None:
+    """Let `write` fill a temporary file, then put it in place in one step.
+
+    `check` reads the new file before that; where it fails, the old file stays.
+    """
+    with in_place_of(path) as temporary:
+        write(temporary)
+        sync(temporary)
+        if check is not None:
+            _check(path, temporary, check)
+        temporary.replace(path)
+        sync(path.parent)
+
+
+def _check(path: Path, temporary: Path, check: Callable[[Path], object]) -> None:
+    try:
+        check(temporary)
+    except BenchcastError as error:
+        said = str(error).replace(str(temporary), path.name)
+        raise StudyError(f"{path}: not changed, since the new one could not be read back: {said}") from error
+
+
+def write_text(path: Path, text: str, *, check: Callable[[Path], object] | None = None) -> None:
+    """Write a small text file whole (see `write_whole`)."""
 
     def write(temporary: Path) -> None:
         temporary.write_text(text, encoding="utf-8", newline="")
 
-    write_whole(path, write)
+    write_whole(path, write, check=check)
 
 
 def write_new(path: Path, text: str) -> None:
     """Write a small text file whole where there is none yet; FileExistsError where there is, nothing lost."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _temporary(path)
-    try:
+    taken = False
+    with in_place_of(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="")
-        _sync(temporary)
-        os.link(temporary, path)
-        _sync(path.parent)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def write_folder(path: Path, fill: Callable[[Path], None]) -> None:
-    """Let `fill` make a temporary folder, then put it in place of whatever was there.
-
-    Between the two renames neither is in place; killed there, `sweep` puts the old one back.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary, old = _temporary(path), _set_aside(path)
-    temporary.mkdir()
-    try:
-        fill(temporary)
-        for file in temporary.iterdir():
-            _sync(file)
-        _sync(temporary)
-        if path.exists():
-            path.rename(old)
+        sync(temporary)
         try:
-            temporary.rename(path)
-        except OSError:
-            if old.exists():
-                old.rename(path)
-            raise
-        _sync(path.parent)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+            os.link(temporary, path)
+        except FileExistsError:
+            taken = True
+        sync(path.parent)
+    if taken:
+        raise FileExistsError(path)
 
 
-def _still_written(temporary: Path) -> bool:
-    """Whether the process that names itself in a temporary name is alive."""
-    writer = temporary.name.split(".")[-2].split("-")[0]
-    if not writer.isdigit() or int(writer) == os.getpid():
-        return False
+def leftovers(folder: Path, *, kind: str, name: str | None = None) -> list[Path]:
+    """Temporary files and folders of our own making, by their exact names, newest first; never symbolic links."""
+    found = []
+    for path in folder.iterdir() if folder.is_dir() else ():
+        match = TEMPORARY.fullmatch(path.name)
+        if match is None or match["kind"] != kind or path.is_symlink():
+            continue
+        if name is None or match["name"] in (name, _short(name)):
+            found.append(path)
+    return sorted(found, key=_changed, reverse=True)
+
+
+def _changed(path: Path) -> float:
     try:
-        os.kill(int(writer), 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
+        return path.lstat().st_ctime
+    except FileNotFoundError:  # removed meanwhile
+        return 0.0
+
+
+def place_of(temporary: Path) -> Path:
+    """The path that a temporary name was made for."""
+    match = TEMPORARY.fullmatch(temporary.name)
+    assert match is not None
+    return temporary.with_name(match["name"])
+
+
+def _abandoned(temporary: Path) -> bool:
+    """Whether the process that names itself in a temporary name is gone."""
+    match = TEMPORARY.fullmatch(temporary.name)
+    assert match is not None
+    if int(match["pid"]) == os.getpid():
+        return temporary.name not in _in_use
+    try:
+        os.kill(int(match["pid"]), 0)
+    except (ProcessLookupError, OverflowError):
         return True
-    return True
+    except PermissionError:
+        return False
+    return False
 
 
-def sweep(folder: Path) -> None:
-    """Remove what a killed process left unfinished, and put back what it had set aside; call it with the lock held."""
-    for old in folder.glob(".*.old"):
-        place = old.with_name(old.name[1:].rsplit(".", 2)[0])
-        if _still_written(old):
-            continue
-        if place.exists():
-            shutil.rmtree(old, ignore_errors=True)
+def sweep(folder: Path, *, name: str | None = None) -> None:
+    """Remove what killed processes left unfinished, and put back what they had set aside; call it with the lock held.
+
+    With `name`, only what was meant for that file. Nothing but our own temporary names is touched, and no symbolic
+    link is followed.
+    """
+    for old in filter(_abandoned, leftovers(folder, kind="old", name=name)):
+        if os.path.lexists(place_of(old)):
+            remove(old)
         else:
-            old.rename(place)
-    for left in folder.glob(".*.tmp"):
-        if _still_written(left):
-            continue
-        if left.is_dir():
-            shutil.rmtree(left, ignore_errors=True)
-        else:
-            left.unlink(missing_ok=True)
+            old.rename(place_of(old))
+    for left in filter(_abandoned, leftovers(folder, kind="tmp", name=name)):
+        remove(left)
 
 
 @contextmanager
@@ -154,7 +190,7 @@ def locked(root: Path) -> Iterator[None]:
 
     try:
         with FileLock(root / ".lock", timeout=LOCK_SECONDS):
-            for folder in (root, *(d for d in root.iterdir() if d.is_dir())):
+            for folder in (root, *(d for d in root.iterdir() if d.is_dir() and not d.is_symlink())):
                 sweep(folder)
             yield
     except Timeout as error:
