@@ -6,7 +6,7 @@ Axes: M models, N reference tokens, T tasks.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from benchcast.evidence import Evidence, Features, Tokens
 from benchcast.facts import Facts
 from benchcast.folds import family_names
 from benchcast.records import Bools, Floats, Ints, ModelInfo, Score, Task, TextSet, TokenLosses
+from benchcast.support import Support, costly_models, describe_support
 
 # A word with the white space before it, a single character of a script without spaces, or a run of marks.
 WORD = re.compile(r"\s*(?:[⺀-鿿豈-﫿぀-ヿ가-힯]|[^\W⺀-鿿豈-﫿぀-ヿ가-힯]+|[^\w\s]+)|\s+")
@@ -66,14 +67,19 @@ def assemble(
     features: tuple[npt.NDArray[np.floating], Ints, str] | None = None,
     support: Bools | None = None,
     unit: str = "byte",
+    guarded: Sequence[Task] | None = None,
 ) -> Evidence:
     """Everything a fit may look at. `losses` and `models` are in the same order.
 
     `features` is (values, edges, scorer's name). A position counts only if every model has a loss there,
-    and only inside `support` where that is given.
+    and only inside `support` where that is given. A model that would remove too much of the own text of
+    a task in `guarded` (by default `tasks`) is excluded, whatever `support` is.
     """
     tokens, part_of = reference_of(texts, features)
     nats = align_models(losses, tokens.edges, texts, unit=unit)
+    common, stays = _support(nats, tokens, models, tasks if guarded is None else guarded)
+    if not stays.all():
+        nats, models = nats[stays], [m for m, on in zip(models, stays, strict=True) if on]
     supported = common_support(nats) if support is None else support & common_support(nats)
     if not supported.any():
         raise EvidenceError("no token has a loss from every model; which models lack texts? (see `benchcast status`)")
@@ -97,7 +103,28 @@ def assemble(
         trained_on=facts.tokens,
         scores=facts.scores,
         benchmarks=facts.benchmarks,
+        support=common,
     )
+
+
+def _support(
+    nats: npt.NDArray[np.float32], tokens: Tokens, models: Sequence[ModelInfo], guarded: Sequence[Task]
+) -> tuple[Support, Bools]:
+    """What the models have in common, and which of them stay."""
+    lacking = {m.model: mask for m, row in zip(models, nats, strict=True) if (mask := np.isnan(row)).any()}
+    common = shared_text(lacking, len(models), tokens, guarded)
+    return common, np.array([m.model not in common.excluded for m in models])
+
+
+def shared_text(lacking: Mapping[str, Bools], count: int, tokens: Tokens, guarded: Sequence[Task]) -> Support:
+    """How much text `count` models share, and which of those that lack reference tokens are excluded.
+
+    No task in `guarded` may lose much of its own text; a task without texts of its own rests on all of them.
+    """
+    widths = np.diff(tokens.edges)
+    own = {t.name: mask if (mask := tokens.of_sources(t.sources)).any() else widths > 0 for t in guarded}
+    excluded = costly_models(lacking, count, own, widths) if lacking else {}
+    return describe_support(lacking, tokens.source, tokens.sources, widths, excluded)
 
 
 def score_table(models: Sequence[ModelInfo], scores: Sequence[Score], tasks: Sequence[Task]) -> tuple[Floats, Floats]:

@@ -53,7 +53,7 @@ class Comparison:
     folds: tuple[Fold, ...]
     noise: dict[str, float]  # expected squared error of a perfect forecast, by task
     evidence: Evidence
-    left_out: dict[str, str]  # method or task → why it could not be tried
+    left_out: dict[str, str]  # method, task or model → why it could not be tried
 
     def measures(self, task: str, method: str) -> dict[str, float]:
         """The numbers of one cell."""
@@ -99,7 +99,7 @@ def compare(
     for method in wanted:
         if method not in METHODS:
             raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{near(method, METHODS)}")
-    left_out = dict(weak)
+    left_out = weak | {f"model {m}": evidence.support.why(m) for m in evidence.support.excluded}
     left_out |= {m: "needs features of a scorer" for m in wanted if m in NEED_FEATURES and evidence.features is None}
     held, fits = {}, {}
     fitted = fit_methods(evidence, folds, [m for m in wanted if m not in left_out], executor, on_method or _silent)

@@ -18,6 +18,7 @@ from benchcast.devices import Array, to_numpy
 from benchcast.facts import Facts, ladder_loss
 from benchcast.law import SigmoidLaw
 from benchcast.records import Bools, Floats, Ints, Task
+from benchcast.support import Support
 
 BLOCK_BYTES = 64 << 20  # features are read in blocks of about this size
 TOKEN_BLOCK = 1 << 16  # losses are weighed this many tokens at a time
@@ -96,6 +97,7 @@ class Evidence:
     trained_on: Floats | None = None  # M, tokens
     scores: Floats | None = None  # M × benchmarks: all that the study knows, of other tasks too
     benchmarks: tuple[str, ...] = ()
+    support: Support = field(default_factory=Support)  # how much text the models share; which were excluded
     device: str = ""  # where the large arrays are worked on: a torch device, or numpy where empty
 
     @property

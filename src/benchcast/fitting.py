@@ -6,6 +6,7 @@ fit = benchcast.fit(study, task="mmlu")
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -59,6 +60,8 @@ def fit_tasks(
     if on_left_out is not None:
         for task, why in weak.items():
             on_left_out(f"{task}: {why}")
+        for model in evidence.support.excluded:
+            on_left_out(f"model {model} {evidence.support.why(model)} (--keep-all keeps it)")
     return as_fits(study, evidence, fold, name, METHODS[method](evidence, [fold])[0])
 
 
@@ -73,6 +76,8 @@ def as_fits(study: Study, evidence: Evidence, fold: Fold, split: str, cores: Seq
         "unit": "byte",
         "level": LEVEL,
         "seed": study.seed,
+        "keep_all": study.keep_all,
+        **evidence.support.as_json(),
         "n_train": {
             task.name: int((fold.train & np.isfinite(accuracy)).sum())
             for task, accuracy in zip(evidence.tasks, evidence.accuracy, strict=True)
@@ -125,13 +130,15 @@ def refit(study: Study, stored: Sequence[Fit], restrict: TokenLosses) -> list[Fi
 
     Fits of one method and split share their passes over the losses.
     """
-    alike: dict[tuple[str, str], list[str]] = {}
+    alike: dict[tuple[str, str, bool], list[str]] = {}
     for old in stored:
-        alike.setdefault((old.core.method, old.about["split"]), []).append(old.task)
+        kept = bool(old.about.get("keep_all", False))
+        alike.setdefault((old.core.method, old.about["split"], kept), []).append(old.task)
     again: dict[str, Fit] = {}
-    for (method, name), tasks in alike.items():
+    for (method, name, keep_all), tasks in alike.items():
         split = None if name == "everything" else name
-        made = fit_tasks(study, tasks, method=method, split=split, restrict=restrict)
+        models = replace(study, keep_all=keep_all)
+        made = fit_tasks(models, tasks, method=method, split=split, restrict=restrict)
         again |= {x.task: x for x in made}
     return [again[old.task] for old in stored]
 

@@ -49,6 +49,7 @@ class Study:
     scorer: str  # which features to use; empty where there is no choice
     tasks: tuple[Task, ...]
     device: str = ""  # where fits are worked out: a torch device, or numpy where empty
+    keep_all: bool = False  # learn from every model, even if it removes much of a task's own text
 
     @classmethod
     def create(cls, root: str | Path, texts: TextSet, *, tasks: Sequence[Task] = (), seed: int = 0) -> Study:
@@ -64,11 +65,15 @@ class Study:
         return cls.open(path)
 
     @classmethod
-    def open(cls, root: str | Path) -> Study:
-        """Read study.toml and check that this version understands it."""
+    def open(cls, root: str | Path, *, keep_all: bool = False) -> Study:
+        """Read study.toml and check that this version understands it.
+
+        With `keep_all`, fits and comparisons learn from every model, even from one that lacks more than 10% of a
+        task's own text; the text that it lacks is then lost for all models.
+        """
         path = Path(root)
         settings = read_settings(path / "study.toml")
-        return cls(path, settings.seed, settings.scorer, settings.tasks)
+        return cls(path, settings.seed, settings.scorer, settings.tasks, keep_all=keep_all)
 
     # ---- reading
 
@@ -135,7 +140,10 @@ class Study:
         return *feature_files.read_folder(folder, self.texts), name
 
     def evidence(self, tasks: Sequence[str] = (), *, support: Bools | None = None, unit: str = "byte") -> Evidence:
-        """Losses and scores of every model that has both, for the named tasks or all of them."""
+        """Losses and scores of every model that has both, for the named tasks or all of them.
+
+        Its `support` says which models were excluded because they lack too much text, and what the others share.
+        """
         wanted = [self.task(name) for name in dict.fromkeys(tasks)] or list(self.tasks)
         if not wanted:
             raise EvidenceError(f"{self.root}/study.toml has no tasks; add one: [tasks.mmlu] with chance = 0.25")
@@ -149,8 +157,14 @@ class Study:
                 f"({len(with_losses)} with losses, {len(scored)} with scores; do their names agree?)"
             )
         losses = (self.losses(m.model) for m in models)  # one at a time: a model's tokens may be many
-        arrays = (self.texts, losses, models, scores, wanted)
-        return replace(assemble(*arrays, features=self.features(), support=support, unit=unit), device=self.device)
+        found = assemble(
+            *(self.texts, losses, models, scores, wanted),
+            features=self.features(),
+            support=support,
+            unit=unit,
+            guarded=() if self.keep_all else self.tasks,
+        )
+        return replace(found, device=self.device)
 
     def infos(self, names: Sequence[str]) -> list[ModelInfo]:
         """What is known of the named models, in that order."""

@@ -23,6 +23,7 @@ LAYERS = [
     "cells",
     "devices",
     "align",
+    "support",
     "law",
     "facts",
     "evidence",

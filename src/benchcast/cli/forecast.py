@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from benchcast.fits import Fit, Forecast
     from benchcast.records import TokenLosses
     from benchcast.store import Study
+    from benchcast.support import Support
 
     Made = tuple[list[Fit], TokenLosses, list[Forecast]]
 
@@ -27,6 +28,11 @@ SPLIT = click.option(
     "--split",
     type=click.Choice(["column", "size", "family"]),
     help="How models are held out. Default: the split column if filled, else size.",
+)
+KEEP_ALL = click.option(
+    "--keep-all",
+    is_flag=True,
+    help="Keep models that lack more than 10% of a task's own text; it is then lost for all.",
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 DEVICE = click.option(
@@ -43,8 +49,9 @@ DEVICE = click.option(
     type=click.Choice(["column", "size", "family"]),
     help="Keep this split's test models unseen (family: none). Default: the split column if filled, else none.",
 )
+@KEEP_ALL
 @DEVICE
-def fit(study: Path, tasks: tuple[str, ...], method: str, split: str | None, device: str) -> None:
+def fit(study: Path, tasks: tuple[str, ...], method: str, split: str | None, keep_all: bool, device: str) -> None:
     """Learn salience and law, and store them in the study.
 
     \b
@@ -53,8 +60,9 @@ def fit(study: Path, tasks: tuple[str, ...], method: str, split: str | None, dev
     """
     from benchcast.fitting import describe, fit_tasks
     from benchcast.storage.files import locked
+    from benchcast.support import Support
 
-    opened = _open(study, device)
+    opened = _open(study, device, keep_all=keep_all)
     weak: list[str] = []
     with progress(f"fitting {method}"):
         fits = fit_tasks(opened, tasks, method=method, split=split, on_left_out=weak.append)
@@ -65,6 +73,7 @@ def fit(study: Path, tasks: tuple[str, ...], method: str, split: str | None, dev
         click.echo(describe(made))
     for line in weak:
         click.echo(f"left out: {line}")
+    _tell_support(Support.of(fits[0].about))
     _doubt(opened, [made.task for made in fits])
     click.echo(f"next: benchcast predict {study} --model NAME")
 
@@ -77,6 +86,7 @@ def fit(study: Path, tasks: tuple[str, ...], method: str, split: str | None, dev
 @click.option(
     "--runs", metavar="A,B,…", help="Compare training runs instead: families, or models without their @tokens."
 )
+@KEEP_ALL
 @DEVICE
 @EXECUTOR
 @ADDRESS
@@ -87,6 +97,7 @@ def compare(
     split: str | None,
     methods: tuple[str, ...],
     runs: str | None,
+    keep_all: bool,
     device: str,
     executor: str,
     address: str,
@@ -105,14 +116,14 @@ def compare(
 
         if split is not None or len(methods) > 1 or executor != "local":
             raise click.UsageError("--runs goes with one --method at most, no --split and no --executor ray")
-        show_runs(_open(study, device), runs, tasks, *methods, as_json=as_json)
+        show_runs(_open(study, device, keep_all=keep_all), runs, tasks, *methods, as_json=as_json)
         return
     from benchcast.evaluate import compare as run
     from benchcast.methods import METHODS
 
     if device and executor != "local":
         raise click.UsageError("--device is for this process; leave it out, or --executor ray")
-    opened = _open(study, device)
+    opened = _open(study, device, keep_all=keep_all)
     with workers(executor, address) as pool, progress("comparing", len(methods) or len(METHODS)) as advance:
         told = partial(_tell, advance)
         found = run(opened, tasks, split=split, methods=methods, on_method=told, executor=pool)
@@ -120,15 +131,22 @@ def compare(
         print_json(found.as_json())
     else:
         print_comparison(found)
+    _tell_support(found.evidence.support)
     _doubt(opened, found.tasks)
 
 
-def _open(study: Path, device: str) -> Study:
+def _open(study: Path, device: str, *, keep_all: bool = False) -> Study:
     """The study, its fits to be worked out on a device that is there."""
     from benchcast.devices import check_device
     from benchcast.store import Study
 
-    return replace(Study.open(study), device=check_device(device))
+    return replace(Study.open(study, keep_all=keep_all), device=check_device(device))
+
+
+def _tell_support(support: Support) -> None:
+    """Say how much text the models share, where that is not all of it."""
+    for line in support.lines():
+        click.echo(f"note: {line}", err=True)
 
 
 def _doubt(study: Study, tasks: Sequence[str]) -> None:
