@@ -14,11 +14,11 @@ import numpy.typing as npt
 from benchcast.errors import EvidenceError
 from benchcast.evaluate import Comparison, Held
 from benchcast.intervals import LEVEL
+from benchcast.ranking import family_counts
 from benchcast.records import Floats
 from lab.reproduce.desk import Desk
 from lab.reproduce.outcome import Outcome, Table, cell
 
-DRAWS = 2000
 OVER = "all-token"
 
 
@@ -38,9 +38,7 @@ def doubt(desk: Desk) -> Outcome:
 def family_draws(families: npt.NDArray[np.str_], seed: int) -> Floats:
     """How often every model counts in each bootstrap draw of families (draws × models)."""
     names, index = np.unique(families, return_inverse=True)
-    picked = np.random.default_rng(seed).integers(len(names), size=(DRAWS, len(names)))
-    counts = (picked[:, :, None] == np.arange(len(names))).sum(axis=1)
-    return counts[:, index].astype(np.float64)
+    return family_counts(len(names), seed)[:, index]
 
 
 def bounds_of(values: Floats) -> tuple[float, float]:

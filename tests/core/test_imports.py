@@ -38,6 +38,7 @@ LAYERS = [
     "register",
     "executor",
     "evaluate",
+    "ranking",
     "diversity",
     "status",
     "forward",

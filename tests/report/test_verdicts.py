@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchcast.evaluate import Comparison, Held, compare
-from benchcast.report.verdicts import gain_over, headline, judge, points
+from benchcast.report.verdicts import judge, points
 from lab.synthetic import Plan, plant, write_study
 
 
@@ -102,7 +102,6 @@ def test_few_models_carry_no_claims(found):
 def test_no_forecast_is_said_plainly(found):
     made = with_errors(found, "task0", {"salience": np.full(len(found.held["task0", "salience"].observed), np.nan)})
     assert judge(made, "task0").sentence == "salience gives no forecast here."
-    assert headline(made).startswith(("label-token", "all-token", "salience")), "the others still have one"
 
 
 def test_models_beyond_the_training_range_are_counted(tmp_path):
@@ -113,19 +112,6 @@ def test_models_beyond_the_training_range_are_counted(tmp_path):
     beyond = fit.capability(evidence.nats[made.folds[0].test], evidence.flops[made.folds[0].test]) < fit.range[0]
     assert beyond.sum() > 1, "the world is as planned"
     assert f"{beyond.sum()} of the {len(beyond)} lie beyond" in judge(made, "task0", "all-token").trust
-
-
-def test_the_headline_names_the_method_with_most_wins(found):
-    sizes = {"salience": 0.01, "label-token": 0.02, "all-token": 0.04, "constant": 0.1}
-    made = found
-    for task in found.tasks:
-        made = with_errors(made, task, {m: spread(found, task, s) for m, s in sizes.items()})
-    assert headline(made) == (
-        "salience forecasts best here: least squared error on 2 of 2 tasks, and over all of them 16.0 times less "
-        "than forecasts from the mean loss of all tokens."
-    )
-    assert gain_over(made, "label-token", "all-token") == pytest.approx(4)
-    assert math.isnan(gain_over(made, "salience", "compute")), "it was not tried"
 
 
 def test_points_count_in_hundredths():

@@ -11,14 +11,15 @@ from benchcast.evaluate import Comparison
 from benchcast.explain import Explanation
 from benchcast.page import HEAT_SCRIPTS, SCRIPTS, render
 from benchcast.plots import COLOURS
+from benchcast.ranking import headline
 from benchcast.records import Floats
-from benchcast.report.data import comparison_data, rounded, show_models
+from benchcast.report.data import comparison_data, show_models
 from benchcast.report.figures import DARK_COLOURS, forecast_figure, law_figure, sources_figure, steps_figure
 from benchcast.report.heat import explanations, heat_data, mean_losses
 from benchcast.report.provenance import provenance
 from benchcast.report.sources import effect_of_sources
 from benchcast.report.steps import convergence
-from benchcast.report.verdicts import gain_over, headline, judge
+from benchcast.report.verdicts import judge
 from benchcast.storage.files import write_text
 from benchcast.store import Study
 
@@ -76,9 +77,6 @@ def report_data(study: Study, found: Comparison, on_step: Callable[[str], None] 
         "counts": _counts(study, found),
         "folds": len(found.folds),
         "verdicts": {m: [judge(found, task, m).sentence for task in found.tasks] for m in found.methods},
-        "gains": dict(
-            zip(found.methods, rounded([gain_over(found, m, "all-token") for m in found.methods]), strict=True)
-        ),
         "steps": steps if all(steps) else None,
         "sources": sources,
         "heat": heat,

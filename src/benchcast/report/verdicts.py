@@ -134,32 +134,3 @@ def _beyond(found: Comparison, task: str, method: str) -> str:
         return ""
     verb = "lie" if outside != 1 else "lies"
     return f"{outside} of the {among} {verb} beyond the models it learned from, where intervals are wider"
-
-
-def headline(found: Comparison) -> str:
-    """Which method forecasts best here, over all tasks."""
-    least = {}
-    for task in found.tasks:
-        errors = _errors(found, task, found.methods)
-        if errors:
-            least[task] = min(errors, key=lambda m: errors[m])
-    if not least:
-        return "No method gives a forecast here."
-    wins = {m: sum(1 for x in least.values() if x == m) for m in found.methods}
-    best = max(wins, key=lambda m: wins[m])
-    said = f"{best} forecasts best here: least squared error on {wins[best]} of {len(found.tasks)} tasks"
-    gain = gain_over(found, best, "all-token")
-    if math.isfinite(gain) and best != "all-token":
-        factor = f"{gain:.1f} times less" if gain >= 1 else f"{1 / gain:.1f} times more"
-        said += f", and over all of them {factor} than forecasts from the mean loss of all tokens"
-    return said + "."
-
-
-def gain_over(found: Comparison, method: str, rival: str) -> float:
-    """How many times smaller a method's squared error is, as geometric mean over tasks; NaN where it cannot be said."""
-    if rival not in found.methods:
-        return math.nan
-    errors = np.array([[found.measures(t, m)["mse"] for m in (rival, method)] for t in found.tasks])
-    if not (np.isfinite(errors).all() and (errors > 0).all()):
-        return math.nan
-    return float(np.exp(np.mean(np.log(errors[:, 0] / errors[:, 1]))))

@@ -1,0 +1,119 @@
+"""Which method forecasts best over all tasks, and how sure that is.
+
+Methods are ranked by the geometric mean over tasks of their squared error on held-out models. Models of one family err
+alike, so the uncertainty comes from a paired bootstrap that draws whole families, the same for all methods and tasks.
+Axes: M methods, T tasks, F families of held-out models, B bootstrap draws.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from benchcast.evaluate import Comparison
+from benchcast.intervals import LEVEL
+from benchcast.records import Floats
+
+DRAWS = 2000
+FEWEST_FAMILIES = 5  # with fewer, all families may favour one method by luck
+LEAST_ERROR = 1e-12  # a squared error of zero has no logarithm
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """Squared error of one method divided by that of another, geometric mean over tasks, with a 90% interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Methods that forecast every task, the least error first."""
+
+    methods: tuple[str, ...]
+    tasks: int
+    families: int  # of held-out models
+    ratios: dict[str, Ratio]  # error of the first method ÷ error of each of the others
+
+    @property
+    def rivals(self) -> tuple[str, ...]:
+        """Methods that the first one does not clearly beat."""
+        few = self.families < FEWEST_FAMILIES
+        return tuple(m for m in self.methods[1:] if few or not self.ratios[m].high < 1)
+
+
+def rank(found: Comparison, *, seed: int = 0) -> Ranking:
+    """Rank the methods of a comparison; `seed` is that of the bootstrap."""
+    families = np.unique(np.concatenate([held.families for held in found.held.values()]))
+    methods = [m for m in found.methods if _forecasts_all(found, m)]
+    counts = np.vstack([np.ones(len(families)), family_counts(len(families), seed)])
+    logs = {m: _log_errors(found, m, families, counts) for m in methods}
+    methods.sort(key=lambda m: float(logs[m][0]))
+    ratios = {m: _ratio(logs[methods[0]] - logs[m]) for m in methods[1:]}
+    return Ranking(tuple(methods), len(found.tasks), len(families), ratios)
+
+
+def family_counts(families: int, seed: int) -> Floats:
+    """How often each family counts in each bootstrap draw (B × F)."""
+    picked = np.random.default_rng(seed).integers(families, size=(DRAWS, families))
+    return (picked[:, :, None] == np.arange(families)).sum(axis=1).astype(np.float64)
+
+
+def _forecasts_all(found: Comparison, method: str) -> bool:
+    own = [found.held[task, method] for task in found.tasks]
+    return all(len(h.observed) and bool(np.isfinite(h.forecast - h.observed).all()) for h in own)
+
+
+def _log_errors(found: Comparison, method: str, families: npt.NDArray[np.str_], counts: Floats) -> Floats:
+    """Log of the squared error, mean over tasks, for each row of family counts; NaN where a task has no model drawn."""
+    logs = []
+    for task in found.tasks:
+        held = found.held[task, method]
+        index = np.searchsorted(families, held.families)
+        squares = np.bincount(index, weights=(held.forecast - held.observed) ** 2, minlength=len(families))
+        models = np.bincount(index, minlength=len(families))
+        drawn = counts @ models
+        mse = np.divide(counts @ squares, drawn, where=drawn > 0, out=np.full(len(counts), np.nan))
+        logs.append(np.log(np.maximum(mse, LEAST_ERROR)))
+    return np.asarray(np.mean(logs, axis=0))
+
+
+def _ratio(logs: Floats) -> Ratio:
+    """The ratio from its logarithm: of all families first, then of every draw."""
+    low, high = np.nanquantile(logs[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Ratio(float(np.exp(logs[0])), float(np.exp(low)), float(np.exp(high)))
+
+
+def headline(found: Comparison) -> str:
+    """One sentence: the best method over all tasks with its lead, or between which methods there is no clear winner."""
+    ranked = rank(found)
+    if not ranked.methods:
+        return "No method forecasts every task here."
+    first, *others = ranked.methods
+    if not others:
+        return f"{first} is the only method that forecasts every task here."
+    lead = _lead(ranked, others[0])
+    if not ranked.rivals:
+        return f"{first} forecasts best here: {lead}."
+    between = _listed([first, *ranked.rivals])
+    few = ranked.families < FEWEST_FAMILIES
+    why = f": {ranked.families} held-out famil{'y is' if ranked.families == 1 else 'ies are'} too few to tell" * few
+    return f"No clear winner between {between}{why} ({_lead(ranked, ranked.rivals[0])})."
+
+
+def _lead(ranked: Ranking, other: str) -> str:
+    """By how much the first method leads another."""
+    ratio = ranked.ratios[other]
+    parts = [f"squared error {ratio.value:.2f} times that of {other}"]
+    parts += [f"geometric mean over {ranked.tasks} tasks"] * (ranked.tasks > 1)
+    sure = f"; 90% interval over families {ratio.low:.2f} – {ratio.high:.2f}"
+    return ", ".join(parts) + sure * (ranked.families >= FEWEST_FAMILIES)
+
+
+def _listed(names: list[str], most: int = 4) -> str:
+    shown = names if len(names) <= most else [*names[: most - 1], f"{len(names) - most + 1} others"]
+    return f"{', '.join(shown[:-1])} and {shown[-1]}"
