@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import unicodedata
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,9 +15,11 @@ from hypothesis import strategies as st
 
 from benchcast.cli import cli
 from benchcast.errors import InputError
+from benchcast.records import Text, TextSet
 from benchcast.store import Study
 from benchcast.texts.duplicates import Seen, count_repeats
 from benchcast.texts.own import read_own
+from benchcast.texts.unicode import normalize, not_normal
 
 SENTENCE = "The heron that lives by the old mill pond eats seven small fish every single morning before the sun is up"
 
@@ -76,3 +80,46 @@ def test_a_changed_word_is_another_text_and_changed_marks_are_not() -> None:
     assert count_repeats([SENTENCE, SENTENCE.upper() + "!!", f"  {SENTENCE},"]) == 2
     assert count_repeats(["女性生殖腺是什么器官", "女性生殖腺是什么器官？"]) == 1
     assert count_repeats(["not True is", "not False is"]) == 0
+
+
+# ---- Unicode normal form
+
+
+def test_init_reports_texts_that_are_not_in_nfc_and_keeps_them(tmp_path, cli):
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"id": "a", "text": "cafe\\u0301 noir"}\n{"id": "b", "text": "caf\\u00e9"}\n', encoding="utf-8")
+    ran = cli("init", tmp_path / "s", "--texts", path)
+    assert ran.code == 0
+    assert "warning: 1 texts are not in Unicode NFC (a)" in ran.err
+    assert "--normalize nfc" in ran.err
+    assert Study.open(tmp_path / "s").texts.texts[0].text == "cafe\u0301 noir"
+
+
+def test_normalising_moves_the_answer_with_its_bytes(tmp_path, cli):
+    text = "Cafe\u0301 ou the\u0301? re\u0301ponse"
+    start = text.encode().index(b" re")
+    row = json.dumps({"id": "a", "text": text, "answer_start": start})
+    (tmp_path / "texts.jsonl").write_text(row + "\n", encoding="utf-8")
+    ran = cli("init", tmp_path / "s", "--texts", tmp_path / "texts.jsonl", "--normalize", "nfc")
+    assert ran.code == 0
+    assert "1 texts were normalised to NFC (a)" in ran.out
+    (stored,) = Study.open(tmp_path / "s").texts
+    assert stored.text == unicodedata.normalize("NFC", text)
+    assert stored.text.encode()[stored.answer_start :].decode() == " r\u00e9ponse"
+
+
+def test_a_mark_that_starts_the_answer_takes_its_letter_along():
+    text = Text("a", "s", "cafe\u0301", answer_start=4)  # the answer is the accent alone
+    (made,) = normalize(TextSet.of([text]))
+    assert (made.text, made.answer_start) == ("caf\u00e9", 3)
+
+
+@given(st.text(max_size=20), st.integers(0, 60))
+def test_normalised_texts_are_nfc_and_their_answers_hold_the_same_characters(body, at):
+    start = min(at, len(body.encode()))
+    (made,) = normalize(TextSet.of([Text("a", "s", body, start)]))
+    assert unicodedata.is_normalized("NFC", made.text)
+    assert not not_normal([made])
+    before = body.encode()[:start].decode(errors="ignore")
+    prompt = made.text.encode()[: made.answer_start].decode(errors="ignore")
+    assert unicodedata.normalize("NFD", before).startswith(unicodedata.normalize("NFD", prompt))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +13,9 @@ from benchcast.cli.arguments import STUDY as STUDY
 from benchcast.cli.groups import Sections
 from benchcast.cli.output import print_json, print_table, progress
 from benchcast.cli.scores import import_scores
+
+if TYPE_CHECKING:
+    from benchcast.records import TextSet
 
 
 @click.command()
@@ -32,7 +36,16 @@ from benchcast.cli.scores import import_scores
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of everything random in the study."
 )
-def init(study: Path, own: Path | None, column: str, mix: str | None, data: Path | None, seed: int) -> None:
+@click.option("--normalize", type=click.Choice(["nfc"]), help="Write the texts in this Unicode normal form.")
+def init(
+    study: Path,
+    own: Path | None,
+    column: str,
+    mix: str | None,
+    data: Path | None,
+    seed: int,
+    normalize: str | None,
+) -> None:
     """Start a study from validation texts: your own, or a mixture of benchmarks.
 
     \b
@@ -44,17 +57,36 @@ def init(study: Path, own: Path | None, column: str, mix: str | None, data: Path
     if (own is None) == (mix is None):
         raise InputError("init: give either --texts FILE or --mix BENCHMARK=COUNT,…")
     if own is not None:
-        _init_own(study, own, column, seed)
+        _init_own(study, own, column, seed, normal=normalize is not None)
     elif mix is not None:
-        _init_mix(study, mix, data, seed)
+        _init_mix(study, mix, data, seed, normal=normalize is not None)
 
 
-def _init_own(study: Path, own: Path, column: str, seed: int) -> None:
+def _normal_form(texts: TextSet, *, normal: bool) -> TextSet:
+    """The texts as they are to be stored; says which are not in NFC."""
+    from benchcast.texts.unicode import normalize, not_normal
+
+    wrong = not_normal(texts)
+    if not wrong:
+        return texts
+    named = ", ".join(wrong[:3]) + (" …" if len(wrong) > 3 else "")
+    if normal:
+        click.echo(f"{len(wrong)} texts were normalised to NFC ({named})")
+        return normalize(texts)
+    click.echo(
+        f"warning: {len(wrong)} texts are not in Unicode NFC ({named}); tokenizers that normalise (Qwen, Command-R) "
+        "refuse them; --normalize nfc stores them in NFC",
+        err=True,
+    )
+    return texts
+
+
+def _init_own(study: Path, own: Path, column: str, seed: int, *, normal: bool) -> None:
     from benchcast.store import Study
     from benchcast.texts.duplicates import count_repeats
     from benchcast.texts.own import read_own
 
-    texts = read_own(own, column=column)
+    texts = _normal_form(read_own(own, column=column), normal=normal)
     made = Study.create(study, texts, seed=seed)
     filled = [t.text for t in texts if t.text.strip()]
     empty, repeats = len(texts) - len(filled), count_repeats(filled)
@@ -64,12 +96,12 @@ def _init_own(study: Path, own: Path, column: str, seed: int) -> None:
     click.echo(f"next: add your tasks to {made.root / 'study.toml'}, then `benchcast status {study}`")
 
 
-def _init_mix(study: Path, mix: str, data: Path | None, seed: int) -> None:
+def _init_mix(study: Path, mix: str, data: Path | None, seed: int, *, normal: bool) -> None:
     from benchcast.store import Study
     from benchcast.texts.mix import build_mixture, parse_mix
 
     made = build_mixture(parse_mix(mix), data, seed=seed)
-    Study.create(study, made.texts, tasks=made.tasks, seed=seed)
+    Study.create(study, _normal_form(made.texts, normal=normal), tasks=made.tasks, seed=seed)
     parts = ", ".join(f"{name} {len(d.examples)}" for name, d in made.drawn.items())
     click.echo(f"{study}: {len(made.texts)} texts ({parts})")
     for name, d in made.drawn.items():
