@@ -19,8 +19,14 @@ from benchcast.plots import (
     log_axis,
     panels,
     rows_where,
-    y_axis,
 )
+
+
+def y_axis(field: str = "accuracy", title: str | None = None, **scale: Any) -> Any:
+    """A linear axis that need not start at 0."""
+    return alt.Y(
+        f"{field}:Q", title=title or field, scale=alt.Scale(**{"zero": False, **scale}), axis=alt.Axis(tickCount=5)
+    )
 
 
 def _names(rows: Rows, field: str) -> list[str]:

@@ -89,13 +89,6 @@ def count_axis(field: str, title: str) -> Any:
     )
 
 
-def y_axis(field: str = "accuracy", title: str | None = None, **scale: Any) -> Any:
-    """A linear axis that need not start at 0."""
-    return alt.Y(
-        f"{field}:Q", title=title or field, scale=alt.Scale(**{"zero": False, **scale}), axis=alt.Axis(tickCount=5)
-    )
-
-
 def budget_figure(rows: Rows, full: Rows, ways: Sequence[str]) -> Figure:
     """Error against the number of texts, one panel a split, a line a way to choose; the rule is the full set."""
     splits = list(dict.fromkeys(r["split"] for r in rows))

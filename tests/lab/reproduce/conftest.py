@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from benchcast.evaluate import Comparison, compare
 from benchcast.store import Study
+from lab.reproduce import desk as desk_module
 from lab.reproduce.desk import Desk
 from lab.synthetic import Plan, World, plant, write_study
 
@@ -27,6 +30,22 @@ def rename_twins(world: World) -> World:
         losses=tuple(replace(x, model=name(x.model)) for x in world.losses),
         scores=tuple(replace(s, model=name(s.model)) for s in world.scores),
     )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compare_once() -> Iterator[None]:
+    """Commands that compare all methods on the same study by the same split share one comparison."""
+    shared: dict[tuple[Path, str | None], Comparison] = {}
+
+    def once(study: Study, *, split: str | None, on_method: Callable[[str], None]) -> Comparison:
+        key = (study.root, split)
+        if key not in shared:
+            shared[key] = compare(study, split=split, on_method=on_method)
+        return shared[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(desk_module, "compare", once)
+        yield
 
 
 @pytest.fixture(scope="session")

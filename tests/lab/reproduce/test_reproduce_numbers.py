@@ -15,7 +15,9 @@ from benchcast.errors import EvidenceError, InputError
 from benchcast.evaluate import compare
 from benchcast.evidence import Fold
 from benchcast.folds import make_folds
+from benchcast.law import SigmoidLaw
 from benchcast.methods import BASELINES, METHODS
+from benchcast.methods.algorithm2.paper import paper
 from lab.reproduce.convergence import fig6
 from lab.reproduce.decisions import by_compute, decide, find_pairs
 from lab.reproduce.desk import Desk, pick_runs
@@ -34,7 +36,8 @@ from lab.synthetic import World
 
 def test_gains_of_table_1_are_ratios_of_errors(desk: Desk) -> None:
     made = table1(desk)
-    found = compare(desk.study, split="size")
+    found = desk.comparison()
+    assert found.split == "size"
     by_size = made.numbers["splits"]["size"]
     tasks = found.tasks
     mse = {m: [found.measures(t, m)["mse"] for t in tasks] for m in found.methods}
@@ -123,13 +126,23 @@ def test_a_run_is_one_family_at_one_size(desk: Desk) -> None:
     assert not (folds[0].test & folds[0].seen).any()
 
 
-def test_test_error_at_the_last_step_of_figure_6_is_the_histories(desk: Desk) -> None:
+def test_errors_of_figure_6_are_those_of_algorithm_2_at_its_first_and_last_step(desk: Desk) -> None:
     made = fig6(desk, "task1")
     assert made.numbers["shown_task"] == "task1"
-    roles = {(r["role"], r["step"]) for r in made.numbers["errors"] if r["task"] == "task0"}
-    assert {("train", 0), ("validation", 300), ("test", 0), ("test", 300)} <= roles
-    at_start = [r["mse"] for r in made.numbers["errors"] if (r["task"], r["role"], r["step"]) == ("task1", "test", 0)]
-    assert made.numbers["tasks"]["task1"]["first"] == at_start[0]
+    errors = {(r["task"], r["role"], r["step"]): r["mse"] for r in made.numbers["errors"]}
+    assert {("task0", "train", 0), ("task0", "validation", 300), ("task0", "test", 300)} <= set(errors)
+    fits = paper(desk.evidence, [desk.fold])[0]
+    fit = fits[1]
+    observed, test = desk.evidence.accuracy[1], desk.fold.test
+    for i, step in ((0, 0), (-1, 300)):
+        law = SigmoidLaw(fit.history["slope"][i], fit.history["offset"][i], fit.task.chance)
+        by_hand = np.mean((law.accuracy(fit.history["capability"][i])[test] - observed[test]) ** 2)
+        assert errors["task1", "test", step] == pytest.approx(by_hand)
+        for role, rows in (("train", desk.fold.train), ("validation", desk.fold.validation)):
+            by_hand = np.mean((law.accuracy(fit.history["capability"][i])[rows] - observed[rows]) ** 2)
+            assert errors["task1", role, step] == pytest.approx(by_hand, rel=1e-3)
+    assert made.numbers["tasks"]["task1"]["first"] == errors["task1", "test", 0]
+    assert made.numbers["tasks"]["task1"]["chosen"] == held_out_errors(desk.evidence, desk.fold, fits)[1]
 
 
 def test_figure_7_has_every_forecast_of_the_comparison(desk: Desk) -> None:
