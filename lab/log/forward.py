@@ -5,11 +5,14 @@ python -m lab.log.forward
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from benchcast.demo import open_embedded
-from benchcast.forward.backtest import read_known
-from benchcast.forward.horizon import FORMS, HIDE, KINDS, miss
+from benchcast.forward.backtest import Known, read_known
+from benchcast.forward.horizon import FORMS, HIDE, KINDS, Miss, miss
+from benchcast.records import Bools, Floats, Ints
 
 
 def main() -> None:
@@ -21,7 +24,7 @@ def main() -> None:
     for form in FORMS:
         for kind in KINDS:
             errors = [
-                np.sqrt(np.mean([np.mean(m.error**2) for m in hidden(known, families, c, form, kind)]))
+                np.sqrt(np.mean([np.mean(m.error**2) for m in hidden(known, c, form, kind)]))
                 for c in capability.values()
             ]
             print(f"  law of {form}, {kind} hidden: {np.mean(errors):.2f}")
@@ -31,25 +34,27 @@ def main() -> None:
             [whose(known, f)[HIDE["latest"](known.points.take(known.families == f))] for f in families]
         )
         seen = ~np.isin(np.arange(len(c)), last)
-        inner, outer = (drift(known, families, c, on) for on in (seen, np.ones(len(c), bool)))
+        inner, outer = (drift(known, c, on) for on in (seen, np.ones(len(c), bool)))
         print(f"  {task}: {inner:+.2f} {outer:+.2f}")
 
 
-def whose(known, family):
+def whose(known: Known, family: str) -> Ints:
     return np.flatnonzero(known.families == family)
 
 
-def hidden(known, families, capability, form, kind, seen=None):
-    for family in families:
-        own = (known.families == family) & (True if seen is None else seen)
+def hidden(known: Known, capability: Floats, form: str, kind: str, seen: Bools | None = None) -> Iterator[Miss]:
+    for family in np.unique(known.families):
+        own = known.families == family
+        if seen is not None:
+            own = own & seen
         points = known.points.take(own)
         found = miss(points, capability[own], form, HIDE[kind](points))
         if found is not None:
             yield found
 
 
-def drift(known, families, capability, seen) -> float:
-    found = hidden(known, families, capability, FORMS[0], "latest", seen)
+def drift(known: Known, capability: Floats, seen: Bools) -> float:
+    found = hidden(known, capability, FORMS[0], "latest", seen)
     return float(np.mean([np.mean(m.error / np.maximum(m.distance[:, 1], 0.05)) for m in found]))
 
 

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from benchcast.methods.algorithm2.products import Rows, Tiles
 
 TOKENS, DIMS = 16384, 2048
+Floats32 = npt.NDArray[np.float32]
 
 
 def speed(work: Callable[[], object], size: int) -> float:
@@ -23,6 +26,16 @@ def speed(work: Callable[[], object], size: int) -> float:
         work()
         best = min(best, time.thread_time() - start)
     return size / best / 1e9
+
+
+def project_tiles(tiles: list[Tiles], head: Floats32) -> None:
+    for tile in tiles:
+        tile.project(head)
+
+
+def gather_tiles(tiles: list[Tiles], pieces: list[Floats32]) -> None:
+    for tile, piece in zip(tiles, pieces, strict=True):
+        tile.gather(piece)
 
 
 def main() -> None:
@@ -40,13 +53,10 @@ def main() -> None:
         pieces = [g[:, a : a + 4096] for a in range(0, TOKENS, 4096)]
         tw, tg = torch.from_numpy(w), torch.from_numpy(g)
         forms: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
-            "one product": (lambda w=w: w @ values.T, lambda g=g: g @ values),
-            "batches of rows as they lie": (lambda w=w: rows.project(w), lambda g=g: rows.gather(g)),
-            "tiles 32 wide": (
-                lambda w=w: [t.project(w) for t in tiles],
-                lambda p=pieces: [t.gather(x) for t, x in zip(tiles, p, strict=True)],
-            ),
-            "torch": (lambda w=tw: tensor @ w.T, lambda g=tg: g @ tensor),
+            "one product": (partial(np.matmul, w, values.T), partial(np.matmul, g, values)),
+            "batches of rows as they lie": (partial(rows.project, w), partial(rows.gather, g)),
+            "tiles 32 wide": (partial(project_tiles, tiles, w), partial(gather_tiles, tiles, pieces)),
+            "torch": (partial(torch.matmul, tensor, tw.T), partial(torch.matmul, tg, tensor)),
         }
         for name, (project, gather) in forms.items():
             print(f"| {q} | {name} | {speed(project, values.nbytes):.1f} | {speed(gather, values.nbytes):.1f} |")

@@ -54,7 +54,8 @@ def main() -> None:
             for method in ("all-token", "source-token", "label-token"):
                 show(reading, method, errors(METHODS[method](changed, folds), changed, folds))
         for views in (("nats",), ("saturated",), ("nats", "saturated")):
-            basis.VIEWS = salience.VIEWS = views
+            for module in (basis, salience):
+                setattr(module, "VIEWS", views)  # noqa: B010
             show(" and ".join(views), "salience", errors(METHODS["salience"](evidence, folds), evidence, folds))
 
 

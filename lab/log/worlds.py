@@ -7,11 +7,12 @@ scores off the common law, and on kinds with scores from only 200 items.
 """
 
 import sys
+from collections.abc import Sequence
 
 import numpy as np
 
 from benchcast.assemble import assemble
-from benchcast.evidence import Evidence
+from benchcast.evidence import Evidence, Fold
 from benchcast.folds import make_folds
 from benchcast.methods import METHODS
 from lab.synthetic import Plan, World, plant
@@ -34,7 +35,7 @@ def make(number: int, *, families: int = 8, first_seed: int = 0) -> tuple[World,
     return world, assemble(*parts, features=(world.features, world.edges, "planted"))
 
 
-def errors(evidence: Evidence, folds: list, method: str) -> np.ndarray:
+def errors(evidence: Evidence, folds: Sequence[Fold], method: str) -> np.ndarray:
     fits = METHODS[method](evidence, folds)
     squares = [
         [

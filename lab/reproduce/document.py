@@ -116,9 +116,10 @@ def head(desk: Desk) -> str:
     about = desk.about()
     return (
         "# Results on the embedded study\n\n"
-        "Made by `python -m lab results docs`: every number and picture below comes from the "
-        f"commands shown, on the study that ships in the package ({about['models']} models of {about['families']} "
-        f"families, {len(desk.study.texts)} texts, {len(desk.study.tasks)} tasks, scorer {about['scorer'] or 'none'}). "
+        "Made by `python -m lab results docs` in a checkout (`make results`): every number and picture below comes "
+        f"from the commands shown, on the study that ships in the package ({about['models']} models of "
+        f"{about['families']} families, {len(desk.study.texts)} texts, {len(desk.study.tasks)} tasks, scorer "
+        f"{about['scorer'] or 'none'}). "
         "The models are small and trained for this purpose, the tasks synthetic; read the pages as a test of the "
         "method, not of any known LLM. The JSON beside each figure holds its numbers; the commands write the points "
         "as well.\n\n"
