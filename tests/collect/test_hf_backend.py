@@ -192,12 +192,6 @@ def test_wrong_settings_are_named(settings: dict[str, str], said: str) -> None:
     assert "s3cret" not in str(error.value)
 
 
-def test_a_model_that_is_not_there_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="its tokenizer cannot be loaded") as error:
-        _ = backend(tmp_path / "absent").vocabulary
-    assert "\n" not in str(error.value)
-
-
 @pytest.mark.parametrize("file", ["model.safetensors", "pytorch_model.bin"])
 @pytest.mark.parametrize("content", [b"no weights", b""])
 def test_weights_that_cannot_be_read_are_one_line(tmp_path: Path, file: str, content: bytes) -> None:

@@ -13,7 +13,9 @@ from safetensors import SafetensorError
 
 from benchcast.backends.base import Nats, Settings, Vocabulary
 from benchcast.backends.forward import Forward
-from benchcast.backends.vocabulary import VocabularySource, gguf_parts, source_name
+from benchcast.backends.sources import gguf_parts, source_name
+from benchcast.backends.vocabulary import VocabularySource
+from benchcast.backends.weights import refuse_incomplete
 from benchcast.errors import InputError, MissingExtraError, one_line
 
 BUSY = {"cpu": 512, "cuda": 16384}  # tokens of a batch; more of them leave a processor's caches and need more padding
@@ -87,12 +89,12 @@ class HfBackend:
         transformers.utils.logging.disable_progress_bar()
         device = self._device or ("cuda" if torch.cuda.is_available() else "cpu")
         source, gguf = gguf_parts(self._source, self._gguf_file)
-        given = {"gguf_file": gguf} if gguf else {}
+        given: dict[str, Any] = {"gguf_file": gguf} if gguf else {}
         dtype = "auto" if self._dtype == "auto" else getattr(torch, self._dtype)
+        given |= {"dtype": dtype, "revision": self._revision or "main", "trust_remote_code": self._trust}
         try:
-            model = transformers.AutoModelForCausalLM.from_pretrained(
-                source, dtype=dtype, revision=self._revision or "main", trust_remote_code=self._trust, **given
-            )
+            model, info = transformers.AutoModelForCausalLM.from_pretrained(source, output_loading_info=True, **given)
+            refuse_incomplete(model, info, self._source)
             model = model.to(device).eval()
         except ImportError as error:
             raise MissingExtraError(f"{self._source}: {one_line(error)}") from error

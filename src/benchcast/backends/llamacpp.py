@@ -43,7 +43,7 @@ class LlamaCppBackend:
 
     def __init__(self, settings: Settings, *, device: str = "", batch_size: int = 0) -> None:
         self.asked = settings.line
-        self._path = Path(settings.text("pretrained") or settings.needed("path", "FILE.gguf"))
+        self._path = Path(settings.text("pretrained") or settings.needed("path", "FILE.gguf")).expanduser()
         self._max_length = settings.whole("max_length", 0)
         self._threads = settings.whole("n_threads", 0)
         self._layers = -1 if device.startswith("cuda") else 0

@@ -16,7 +16,8 @@ import numpy as np
 
 from benchcast.backends.base import DeviceFullError, Nats, Settings, Vocabulary, library, numbered
 from benchcast.backends.llamacpp import nats_of_rows
-from benchcast.backends.vocabulary import VocabularySource, source_name
+from benchcast.backends.sources import locate_source, source_name
+from benchcast.backends.vocabulary import VocabularySource
 from benchcast.errors import InputError, one_line
 
 ENGINES = ("turbomind", "pytorch")
@@ -84,8 +85,9 @@ class LmdeployBackend:
         kind = lmdeploy.TurbomindEngineConfig if self._engine == ENGINES[0] else lmdeploy.PytorchEngineConfig
         # with prefix caching the rows of a shared beginning would be missing
         config = kind(session_len=self._max_length, dtype=self._dtype, enable_prefix_caching=False)
+        source = locate_source(self._source)
         try:
-            return lmdeploy.pipeline(self._source, backend_config=config, trust_remote_code=self._trust)
+            return lmdeploy.pipeline(source, backend_config=config, trust_remote_code=self._trust)
         except (OSError, ValueError, RuntimeError) as error:
             raise InputError(f"{self._source}: LMDeploy cannot load it: {one_line(error)}") from error
 

@@ -15,7 +15,8 @@ from typing import Any
 from benchcast.backends.base import Nats, Settings, Vocabulary, from_logprobs, numbered
 from benchcast.backends.echo import verify_echo
 from benchcast.backends.http import Client
-from benchcast.backends.vocabulary import VocabularySource, source_name
+from benchcast.backends.sources import source_name
+from benchcast.backends.vocabulary import VocabularySource
 from benchcast.bounds import Tokenizer
 from benchcast.errors import InputError
 
@@ -59,7 +60,10 @@ class ServerBackend:
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """The tokenizer, loaded here: servers are sent ids."""
-        return self._tokens.load()
+        try:
+            return self._tokens.load()
+        except InputError as error:
+            raise InputError(f"{error}; name a tokenizer that is here with tokenizer=PATH_OR_HUB_ID") from error
 
     @cached_property
     def context(self) -> int:

@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from benchcast.backends.base import DeviceFullError, Nats, Settings, Vocabulary, from_logprobs, library, numbered
-from benchcast.backends.vocabulary import VocabularySource, source_name
+from benchcast.backends.sources import locate_source, source_name
+from benchcast.backends.vocabulary import VocabularySource
 from benchcast.errors import InputError, one_line
 
 STEP = 2048  # tokens of prompts read at a time; their log-probabilities over the whole vocabulary exist at once
@@ -94,10 +95,11 @@ class VllmBackend:
 
     @cached_property
     def _engine(self) -> Any:
+        source = locate_source(self._source)
         try:
             return self._library.LLM(
-                model=self._source,
-                tokenizer=self._tokens.source,
+                model=source,
+                tokenizer=locate_source(self._tokens.source),
                 revision=self._revision or None,
                 dtype=self._dtype,
                 max_model_len=self._max_length or None,

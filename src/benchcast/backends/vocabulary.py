@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchcast.backends.base import Settings, Vocabulary
+from benchcast.backends.sources import gguf_parts, source_name
 from benchcast.bounds import FastTokenizer, PlainTokenizer, Tokenizer
 from benchcast.errors import InputError, MissingExtraError, one_line
 
@@ -55,24 +56,6 @@ def vocabulary_of(tokenizer: Any, *, add_bos_token: bool | None = None) -> Vocab
         raise InputError(f"a {type(tokenizer).__name__} is no tokenizer of transformers, tokenizers or tiktoken")
     name = str(getattr(tokenizer, "name_or_path", "")) or type(tokenizer).__name__
     return Vocabulary(wrap(tokenizer, source_name(name)), *bos_policy(tokenizer, add_bos_token, None))
-
-
-def source_name(source: str) -> str:
-    """A short name for a hub id or path: the id itself, or the last part of a local path."""
-    path = Path(source)
-    if path.suffix == ".gguf":
-        return path.stem
-    return path.resolve().name if path.exists() else source
-
-
-def gguf_parts(source: str, gguf_file: str) -> tuple[str, str]:
-    """Folder and file of a GGUF model; the file is empty for any other model."""
-    path = Path(source)
-    if path.suffix == ".gguf" and not gguf_file:
-        if not path.is_file():
-            raise InputError(f"{source}: no such file")
-        return str(path.parent), path.name
-    return source, gguf_file
 
 
 def _load(source: str, gguf: str, revision: str, trust: bool) -> Any:
