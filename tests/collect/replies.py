@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -29,6 +29,7 @@ class FakeServer(ThreadingHTTPServer):
         self.wrong = ""
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str] = []
+        self.mutate: Callable[[dict[str, Any]], bytes] | None = None  # what is sent instead of a right answer
 
     @property
     def url(self) -> str:
@@ -54,6 +55,7 @@ def serving() -> Iterator[FakeServer]:
 class Handler(BaseHTTPRequestHandler):
     server: FakeServer
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else each reply on a used connection waits 40 ms
 
     def log_message(self, *args: Any) -> None:
         pass
@@ -99,7 +101,8 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def _send(self, status: int, body: dict[str, Any], headers: dict[str, str] | None = None) -> None:
-        data = json.dumps(body).encode()
+        mutated = status == 200 and self.server.mutate is not None
+        data = self.server.mutate(body) if mutated else json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))
         for name, value in (headers or {}).items():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeGuard, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ DECISIVE = (
     *("pretrained", "model", "path", "revision", "gguf_file", "tokenizer", "dtype"),
     *("add_bos_token", "max_length", "engine"),
 )
+LARGEST = 1e30  # numbers beyond it are no losses and not for float32
 MINUS_INFINITY = -9998.0  # servers write −9999 where JSON has no −inf
 
 
@@ -198,17 +199,39 @@ class Settings:
         return Settings({**self._values, **more}, self.where)
 
 
-def from_logprobs(values: Iterable[float | None], ids: Sequence[int], where: str) -> Nats:
+def from_logprobs(values: Iterable[Any], ids: Sequence[int], where: str) -> Nats:
     """Nats from what a server calls log-probabilities: one for each id, none for the first."""
     found = list(values)
     if len(found) != len(ids):
         raise InputError(f"{where} gave {len(found)} log-probabilities for {len(ids)} tokens")
+    nats = np.full(len(ids), np.nan, np.float32)
     for position, value in enumerate(found[1:], start=1):
         if value is None:
             raise InputError(f"{where} gave no log-probability for token {position} of {len(ids)}")
+        if not is_number(value):
+            raise InputError(f"{where} gave {shown(value)} for token {position}, a log-probability is needed")
         if value <= MINUS_INFINITY:
-            raise InputError(f"{where} gave {value:g} for token {position}: probability 0, which no loss can stand for")
-    return np.array([np.nan, *(-float(v) for v in found[1:] if v is not None)][: len(ids)], np.float32)
+            raise InputError(
+                f"{where} gave {float(value):g} for token {position}: probability 0, which no loss can stand for"
+            )
+        nats[position] = -float(value)
+    return nats
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether a value of a reply is a finite number that a float32 can hold; true and false are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST
+
+
+def shown(value: Any) -> str:
+    """A value of a reply for a message: short, printable, and whatever it is."""
+    if isinstance(value, list | dict):
+        return f"{'a list' if isinstance(value, list) else 'an object'} of {len(value)}"
+    if isinstance(value, int):
+        return str(value) if abs(value) < LARGEST else "a very large number"
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        return value[:40]
+    return ascii(value[:40] if isinstance(value, str) else value)
 
 
 def checked(nats: Nats, ids: Sequence[int], where: str) -> Nats:

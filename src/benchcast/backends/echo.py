@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from benchcast.backends.base import Vocabulary
+from benchcast.backends.base import Vocabulary, is_number
 from benchcast.errors import InputError
 
 PROBES = ("The capital of France is", "1, 2, 3, 4, 5, 6,", "Once upon a time, there was a little")
@@ -26,12 +26,12 @@ def verify_echo(echo: Callable[[Sequence[int]], dict[str, Any]], vocabulary: Voc
         if not shown or longer[:-1] != start:
             continue
         sent = [*vocabulary.prefix, *longer]
-        values = (echo(sent).get("logprobs") or {}).get("token_logprobs") or []
+        _, values = _logprobs(echo(sent))
         echoed = values[len(sent) - 1] if len(values) >= len(sent) else None
-        if echoed is None or abs(float(echoed) - generated) > LIMIT:
+        if not is_number(echoed) or abs(echoed - generated) > LIMIT:
             raise InputError(
                 f"the server's echo is wrong: after {text!r} it generates {shown!r} with log-probability "
-                f"{generated:.2f} and echoes it with {'none' if echoed is None else f'{echoed:.2f}'}; "
+                f"{generated:.2f} and echoes it with {f'{echoed:.2f}' if is_number(echoed) else 'none'}; "
                 "llama.cpp's Python server does this: use --model llamacpp with the file"
             )
         compared += 1
@@ -45,12 +45,20 @@ def verify_echo(echo: Callable[[Sequence[int]], dict[str, Any]], vocabulary: Voc
 
 def _last(choice: dict[str, Any], sent: int) -> tuple[str, float]:
     """The generated token and its log-probability."""
-    found = choice.get("logprobs") or {}
-    tokens, values = found.get("tokens") or [], found.get("token_logprobs") or []
-    if len(tokens) != len(values) or len(values) != sent + 1 or values[-1] is None:
+    tokens, values = _logprobs(choice)
+    usual = len(tokens) == len(values) == sent + 1
+    if not usual or not is_number(values[-1]) or not isinstance(tokens[-1], str):
         raise InputError(
             f"the server gave {len(values)} log-probabilities for {sent} prompt tokens and 1 generated; "
             "it does not echo the prompt and cannot score it "
             "(llama.cpp's servers cannot: use --model llamacpp with the file)"
         )
-    return str(tokens[-1]), float(values[-1])
+    return tokens[-1], float(values[-1])
+
+
+def _logprobs(choice: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+    """The tokens of a choice and their log-probabilities; empty where it has none."""
+    found = choice.get("logprobs")
+    lists = [found.get(key) if isinstance(found, dict) else None for key in ("tokens", "token_logprobs")]
+    tokens, values = (value if isinstance(value, list) else [] for value in lists)
+    return tokens, values

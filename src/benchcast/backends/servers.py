@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from benchcast.backends.base import Nats, Settings, Vocabulary, from_logprobs, numbered
+from benchcast.backends.base import Nats, Settings, Vocabulary, from_logprobs, numbered, shown
 from benchcast.backends.echo import verify_echo
 from benchcast.backends.http import Client
 from benchcast.backends.sources import source_name
@@ -42,7 +41,7 @@ class ServerBackend:
         self, name: str, dialect: Dialect, settings: Settings, *, device: str = "", batch_size: int = 0
     ) -> None:
         self.name, self._dialect = name, dialect
-        self._client, self.asked = Client.of(settings), settings.line
+        self._client, self.asked = Client(settings), settings.line
         self._served = settings.text("model") or settings.text("pretrained")
         if not self._served and not settings.text("tokenizer"):
             raise InputError(
@@ -50,11 +49,10 @@ class ServerBackend:
             )
         self._max_length = settings.whole("max_length", 0)
         self._dtype = settings.text("dtype", "unknown")
-        self._workers = settings.whole("num_concurrent", 4)
         self._verify, self._verified = settings.flag("verify_echo", True), False
         self._tokens = VocabularySource.of(settings, self._served)
         self.model = source_name(self._served or settings.text("tokenizer"))
-        self.batch_size = batch_size or 4 * self._workers
+        self.batch_size = batch_size or 4 * self._client.concurrent
         self.batch_tokens = 1 << 30
 
     @cached_property
@@ -79,12 +77,10 @@ class ServerBackend:
         """−log p of every id given those before it; a few requests are under way at a time."""
         if self.name == "completions" and self._verify and not self._verified:
             self._verified = verify_echo(self._echo, self.vocabulary)
-        with ThreadPoolExecutor(self._workers) as pool:
-            return list(pool.map(lambda pair: numbered(pair[0], self._one, pair[1]), enumerate(sequences)))
-
-    def _one(self, ids: Sequence[int]) -> Nats:
-        reply = self._client.post(self._dialect.route, self._dialect.ask(self._served, ids))
-        return self._dialect.read(reply, ids, self.vocabulary.tokenizer)
+        dialect, tokenizer = self._dialect, self.vocabulary.tokenizer
+        replies = self._client.post_all(dialect.route, [dialect.ask(self._served, ids) for ids in sequences])
+        pairs = enumerate(zip(replies, sequences, strict=True))
+        return [numbered(i, dialect.read, reply, ids, tokenizer) for i, (reply, ids) in pairs]
 
     def _echo(self, ids: Sequence[int]) -> Reply:
         return first_choice(self._client.post(self._dialect.route, self._dialect.ask(self._served, ids)))
@@ -111,16 +107,40 @@ def _read_vllm(reply: Reply, ids: Sequence[int], tokenizer: Tokenizer) -> Nats:
         raise InputError("the server gave no prompt_logprobs; is it vLLM? (else use --model completions)")
     values: list[float | None] = []
     for position, (entry, token) in enumerate(zip(entries, ids, strict=False)):
-        if entry is not None and str(token) not in entry:
-            found = next(iter(entry), "none")
-            raise InputError(f"the server scored token id {found} at position {position}, {token} was sent")
-        values.append(None if entry is None else entry[str(token)]["logprob"])
+        values.append(None if entry is None else _vllm_logprob(entry, token, position))
     return from_logprobs(values + [None] * (len(entries) - len(values)), ids, "the server")
+
+
+def _vllm_logprob(entry: Any, token: int, position: int) -> Any:
+    """The log-probability in an entry {"token id": {"logprob": …}}."""
+    scored = entry.get(str(token)) if isinstance(entry, dict) else None
+    if scored is None:
+        found = next(iter(entry), "none") if isinstance(entry, dict) else entry
+        raise InputError(f"the server scored token id {shown(found)} at position {position}, {token} was sent")
+    return scored.get("logprob") if isinstance(scored, dict) else scored
 
 
 def _vllm_context(client: Client) -> int:
     served = client.get("/v1/models").get("data") or [{}]
-    return int(served[0].get("max_model_len") or 0)
+    first = served[0] if isinstance(served, list) else served
+    return _length("max_model_len", first.get("max_model_len") if isinstance(first, dict) else first)
+
+
+def _length(name: str, value: Any) -> int:
+    """A context as a server gives it; 0 where it gives none."""
+    if not value:
+        return 0
+    if not isinstance(value, int) or isinstance(value, bool) or value < 2:
+        raise InputError(
+            f"the server's {name} is {shown(value)}, a whole number from 2 is needed; add max_length=… to --model_args"
+        )
+    return value
+
+
+def _version(info: Reply) -> str:
+    """A version as a server gives it; empty where it gives none that can be stored."""
+    version = info.get("version")
+    return version[:100] if isinstance(version, str) and version.isprintable() else ""
 
 
 # ---- SGLang
@@ -132,12 +152,16 @@ def _ask_sglang(model: str, ids: Sequence[int]) -> Reply:
 
 
 def _read_sglang(reply: Reply, ids: Sequence[int], tokenizer: Tokenizer) -> Nats:
-    entries = (reply.get("meta_info") or {}).get("input_token_logprobs")
-    if not entries:
+    meta = reply.get("meta_info")
+    entries = meta.get("input_token_logprobs") if isinstance(meta, dict) else None
+    if not isinstance(entries, list) or not entries:
         raise InputError("the server gave no input_token_logprobs; is it SGLang's /generate?")
-    for position, (entry, token) in enumerate(zip(entries, ids, strict=False)):
-        if entry[1] != token:
-            raise InputError(f"the server scored token id {entry[1]} at position {position}, {token} was sent")
+    for position, entry in enumerate(entries):
+        if not isinstance(entry, list) or len(entry) < 2:
+            raise InputError(f"the server gave {shown(entry)} for token {position}; [logprob, id, text] is needed")
+        if position < len(ids) and entry[1] != ids[position]:
+            token = ids[position]
+            raise InputError(f"the server scored token id {shown(entry[1])} at position {position}, {token} was sent")
     return from_logprobs([entry[0] for entry in entries], ids, "the server")
 
 
@@ -148,7 +172,8 @@ def _sglang_info(client: Client) -> Reply:
 def _sglang_context(client: Client) -> int:
     """The length that was set at its start, else the longest input."""
     info = _sglang_info(client)
-    return int(info.get("context_length") or info.get("max_req_input_len") or 0)
+    name = "context_length" if info.get("context_length") else "max_req_input_len"
+    return _length(name, info.get(name))
 
 
 # ---- anything that echoes
@@ -159,43 +184,45 @@ def _ask_echo(model: str, ids: Sequence[int]) -> Reply:
 
 
 def _read_echo(reply: Reply, ids: Sequence[int], tokenizer: Tokenizer) -> Nats:
-    found = first_choice(reply).get("logprobs") or {}
-    values, tokens = found.get("token_logprobs"), found.get("tokens")
+    found = first_choice(reply).get("logprobs")
+    values, tokens = (found.get("token_logprobs"), found.get("tokens")) if isinstance(found, dict) else (None, None)
     if not isinstance(values, list) or not isinstance(tokens, list) or len(values) < len(ids):
         got = len(values) if isinstance(values, list) else 0
         raise InputError(
             f"the server gave {got} log-probabilities for {len(ids)} prompt tokens; it does not echo the prompt "
             "and cannot score it (llama.cpp's servers cannot: use --model llamacpp with the file)"
         )
+    if len(values) != len(tokens):
+        raise InputError(f"the server gave {len(tokens)} tokens and {len(values)} log-probabilities")
     if len(values) > len(ids) + 1:
         raise InputError(f"the server scored {len(values)} tokens, {len(ids)} were sent; does it add a BOS of its own?")
     sent = zip(tokens[1:], ids[1:], tokenizer.pieces(ids[1:]), strict=False)
-    for position, (shown, token, piece) in enumerate(sent, start=1):
-        if _differs(str(shown), token, piece):
-            raise InputError(f"the server scored {shown!r} at position {position}, {piece!r} was sent")
+    for position, (word, token, piece) in enumerate(sent, start=1):
+        if not isinstance(word, str) or _differs(word, token, piece):
+            raise InputError(f"the server scored {shown(word)} at position {position}, {piece!r} was sent")
     return from_logprobs([None, *values[1 : len(ids)]], ids, "the server")
 
 
-def _differs(shown: str, token: int, piece: bytes) -> bool:
+def _differs(word: str, token: int, piece: bytes) -> bool:
     """Whether a token as the server writes it is certainly another one; most spellings cannot be compared."""
-    if shown.startswith("token_id:"):
-        return shown != f"token_id:{token}"
-    word = piece.decode(errors="replace").strip()
-    if not re.fullmatch(r"[A-Za-z0-9]+", word):
+    if word.startswith("token_id:"):
+        return word != f"token_id:{token}"
+    sent = piece.decode(errors="replace").strip()
+    if not re.fullmatch(r"[A-Za-z0-9]+", sent):
         return False
-    bare = re.sub(r"^[Ġ▁\s]+", "", shown).strip()
-    return bool(re.fullmatch(r"[A-Za-z0-9]+", bare)) and bare != word
+    bare = re.sub(r"^[Ġ▁\s]+", "", word).strip()
+    return bool(re.fullmatch(r"[A-Za-z0-9]+", bare)) and bare != sent
 
 
 DIALECTS = {
     "vllm-server": Dialect(
-        "/v1/completions", _ask_vllm, _read_vllm, lambda c: str(c.get("/version").get("version") or ""), _vllm_context
+        "/v1/completions", _ask_vllm, _read_vllm, lambda c: _version(c.get("/version")), _vllm_context
     ),
     "sglang": Dialect(
         "/generate",
         _ask_sglang,
         _read_sglang,
-        lambda c: str(_sglang_info(c).get("version") or ""),
+        lambda c: _version(_sglang_info(c)),
         _sglang_context,
     ),
     "completions": Dialect("/v1/completions", _ask_echo, _read_echo, lambda c: "", _vllm_context),
