@@ -47,7 +47,7 @@ test-browser: $(VENV)/.browser
 
 picture: $(VENV)/.browser
 	@tests/browser/install.sh
-	$(BIN)/python tests/browser/picture.py docs/report.png
+	PYTHONPATH=. $(BIN)/python tests/browser/picture.py docs/report.png
 
 test-backends: $(VENV)/.dev
 	$(BIN)/python tests/collect/real_backends.py

@@ -1,6 +1,6 @@
 """The README's picture: the first screen of the report on the embedded study.
 
-python tests/browser/picture.py docs/report.png
+PYTHONPATH=. python tests/browser/picture.py docs/report.png
 """
 
 from __future__ import annotations
