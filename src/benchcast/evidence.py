@@ -239,6 +239,15 @@ class TaskFit:
             return np.stack([facts.score(name.removeprefix(SCORE)) for name in self.reads], axis=1) @ self.weights[:, 0]
         return weighted_loss(nats, self.reads, self.weights) / self.unit
 
+    def known(self, facts: Facts) -> Bools:
+        """Which models have all that is read besides losses: FLOPs, size and tokens, or scores."""
+        if self.reads == ("flops",):
+            return np.asarray(facts.flops > 0)
+        if self.reads[:1] == ("ladder",):
+            return np.asarray((facts.params > 0) & (facts.tokens > 0))
+        read = [facts.score(name.removeprefix(SCORE)) for name in self.reads if name.startswith(SCORE)]
+        return np.asarray(np.isfinite(read).all(axis=0)) if read else np.ones(len(facts.flops), bool)
+
     def lacking(self, facts: Facts) -> str:
         """What a model's forecast lacks, in words; `facts` of one model."""
         if self.reads == ("flops",):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +18,12 @@ from benchcast.cells import near
 from benchcast.errors import EvidenceError, InputError, StudyError
 from benchcast.evidence import Evidence, Fold, TaskFit
 from benchcast.fits import Fit, load
-from benchcast.folds import SPLITS, make_folds
+from benchcast.fits.inputs import changed_inputs, hash_inputs
+from benchcast.folds import training_fold
 from benchcast.intervals import LEVEL, spread_of
 from benchcast.methods import METHODS
 from benchcast.records import Bools, TokenLosses
+from benchcast.storage.files import locked
 from benchcast.store import Study
 
 FEWEST_MODELS = 4
@@ -55,18 +58,41 @@ def fit_tasks(
     if method not in METHODS:
         raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{near(method, METHODS)}")
     evidence = study.evidence(tasks, support=None if restrict is None else _support_of(study, restrict))
-    name, fold = training_fold(study, evidence, split)
+    name, fold = training_fold(study.infos(evidence.models), split)
     evidence, weak = without_weak_tasks(evidence, [fold], asked_for=bool(tasks))
     if on_left_out is not None:
         for task, why in weak.items():
             on_left_out(f"{task}: {why}")
         for model in evidence.support.excluded:
             on_left_out(f"model {model} {evidence.support.why(model)} (--keep-all keeps it)")
-    return as_fits(study, evidence, fold, name, METHODS[method](evidence, [fold])[0])
+    made = as_fits(study, evidence, fold, name, METHODS[method](evidence, [fold])[0])
+    return [_with_inputs(study, fit) for fit in _enough(made, asked_for=bool(tasks), on_left_out=on_left_out)]
+
+
+def _with_inputs(study: Study, fit: Fit) -> Fit:
+    """The fit with hashes of what it was made from, so that it can tell when the study has moved on."""
+    return replace(fit, about={**fit.about, "inputs": hash_inputs(study, fit.core, fit.about["split"])})
+
+
+def _enough(fits: list[Fit], *, asked_for: bool, on_left_out: Callable[[str], None] | None) -> list[Fit]:
+    """The fits that had enough models to learn from: some methods read what not every model has."""
+    short = {
+        f.task: f"{f.about['n_train'][f.task]} training models have all that {f.core.method} reads, "
+        f"a fit needs at least {FEWEST_MODELS}"
+        for f in fits
+        if f.about["n_train"][f.task] < FEWEST_MODELS and not f.core.law.failure
+    }
+    if short and (asked_for or len(short) == len(fits)):
+        name, why = next(iter(short.items()))
+        raise EvidenceError(f"{name}: {why}")
+    for task, why in short.items():
+        if on_left_out is not None:
+            on_left_out(f"{task}: {why}")
+    return [f for f in fits if f.task not in short]
 
 
 def as_fits(study: Study, evidence: Evidence, fold: Fold, split: str, cores: Sequence[TaskFit]) -> list[Fit]:
-    """Fits of a fold with all they need to be stored: tokens, texts, and where they come from."""
+    """Fits of a fold with all they need to predict: tokens, texts, and where they come from."""
     about = {
         "benchcast": benchcast.__version__,
         "texts": study.texts.digest,
@@ -78,15 +104,6 @@ def as_fits(study: Study, evidence: Evidence, fold: Fold, split: str, cores: Seq
         "seed": study.seed,
         "keep_all": study.keep_all,
         **evidence.support.as_json(),
-        "n_train": {
-            task.name: int((fold.train & np.isfinite(accuracy)).sum())
-            for task, accuracy in zip(evidence.tasks, evidence.accuracy, strict=True)
-        },
-    }
-    learned = {
-        task.name: {"mean_accuracy": float(np.nanmean(accuracy[fold.seen]))}
-        | {role: _named(evidence, on & np.isfinite(accuracy)) for role, on in _roles(fold)}
-        for task, accuracy in zip(evidence.tasks, evidence.accuracy, strict=True)
     }
     seen = evidence.nats[fold.seen]
     tokens = evidence.tokens
@@ -97,10 +114,22 @@ def as_fits(study: Study, evidence: Evidence, fold: Fold, split: str, cores: Seq
             tokens.edges,
             tokens.supported,
             study.texts,
-            about | learned[core.task.name],
+            about | _learned(evidence, fold, core),
         )
         for core in cores
     ]
+
+
+def _learned(evidence: Evidence, fold: Fold, core: TaskFit) -> dict[str, Any]:
+    """The models that a fit learned from: those with a score and all that the method reads."""
+    task = core.task.name
+    accuracy = evidence.accuracy[[t.name for t in evidence.tasks].index(task)]
+    usable = np.isfinite(accuracy) & core.known(evidence.facts)
+    return {
+        "mean_accuracy": float(np.nanmean(accuracy[fold.seen])),
+        "n_train": {task: int((fold.train & usable).sum())},
+        **{role: _named(evidence, on & usable) for role, on in _roles(fold)},
+    }
 
 
 def _roles(fold: Fold) -> tuple[tuple[str, Bools], ...]:
@@ -111,12 +140,49 @@ def _named(evidence: Evidence, rows: Bools) -> list[str]:
     return [m for m, on in zip(evidence.models, rows, strict=True) if on]
 
 
-def stored_fits(study: Study, tasks: Sequence[str] = ()) -> list[Fit]:
-    """Fits that lie in the study, of the named tasks or of all that have one."""
+def fits_for_new_models(study: Study, tasks: Sequence[str] = ()) -> list[Fit]:
+    """The fits that forecast models without a score, and whose salience is shown: the stored ones.
+
+    `predict`, `watch`, the callbacks and `explain` use these; `report` uses `fits_like_stored`, which gives the
+    same forecasts for every method.
+    """
     names = [study.task(task).name for task in tasks] or study.fitted_tasks()
     if not names:
         raise StudyError(f"{study.root}: no fits yet; run `benchcast fit {study.root}`")
     return [load(study.fit_folder(name)) for name in names]
+
+
+def fits_like_stored(study: Study, evidence: Evidence, method: str) -> dict[str, Fit]:
+    """For each task, the fit of a method that forecasts models without a score.
+
+    This is the stored fit where it is of this method and up to date. Otherwise it is a new one, on the models that
+    the stored fit learned from, or that `benchcast fit` would learn from; nothing is stored.
+    """
+    kept: dict[str, Fit] = {}
+    to_fit: dict[str | None, list[str]] = {}
+    for task in (t.name for t in evidence.tasks):
+        stored = load(study.fit_folder(task)) if task in study.fitted_tasks() else None
+        if stored is not None and _serves(study, stored, evidence, method):
+            kept[task] = stored
+        else:
+            to_fit.setdefault(None if stored is None else _split_of(stored), []).append(task)
+    for split, tasks in to_fit.items():
+        part = evidence.for_tasks(tasks)
+        name, fold = training_fold(study.infos(part.models), split)
+        kept |= {fit.task: fit for fit in as_fits(study, part, fold, name, METHODS[method](part, [fold])[0])}
+    return kept
+
+
+def _serves(study: Study, stored: Fit, evidence: Evidence, method: str) -> bool:
+    """Whether a stored fit is what a fit of this method on this evidence would be."""
+    same = np.array_equal(stored.edges, evidence.tokens.edges)
+    same = same and np.array_equal(stored.supported, evidence.tokens.supported)
+    return stored.core.method == method and same and not changed_inputs(study, stored)
+
+
+def _split_of(fit: Fit) -> str:
+    """The split to fit again with; `family` holds no model out."""
+    return "family" if fit.about["split"] == "everything" else str(fit.about["split"])
 
 
 def _support_of(study: Study, losses: TokenLosses) -> Bools:
@@ -125,35 +191,28 @@ def _support_of(study: Study, losses: TokenLosses) -> Bools:
     return np.isfinite(align_models([losses], tokens.edges, study.texts)[0])
 
 
-def refit(study: Study, stored: Sequence[Fit], restrict: TokenLosses) -> list[Fit]:
-    """The same fits again, on the tokens that `restrict` has losses for; what was unseen stays unseen.
+def refit(study: Study, stored: Sequence[Fit], restrict: TokenLosses | None = None) -> list[Fit]:
+    """The same fits again, with the split and the method they had; with `restrict`, on the tokens it has losses for.
 
     Fits of one method and split share their passes over the losses.
     """
     alike: dict[tuple[str, str, bool], list[str]] = {}
     for old in stored:
         kept = bool(old.about.get("keep_all", False))
-        alike.setdefault((old.core.method, old.about["split"], kept), []).append(old.task)
+        alike.setdefault((old.core.method, _split_of(old), kept), []).append(old.task)
     again: dict[str, Fit] = {}
-    for (method, name, keep_all), tasks in alike.items():
-        split = None if name == "everything" else name
+    for (method, split, keep_all), tasks in alike.items():
         models = replace(study, keep_all=keep_all)
         made = fit_tasks(models, tasks, method=method, split=split, restrict=restrict)
         again |= {x.task: x for x in made}
     return [again[old.task] for old in stored]
 
 
-def training_fold(study: Study, evidence: Evidence, split: str | None) -> tuple[str, Fold]:
-    """The models to learn from. By default the split column, or everything where it is empty."""
-    models = study.infos(evidence.models)
-    everything = np.ones(len(models), bool)
-    nobody = ~everything
-    if split is not None and split not in SPLITS:
-        raise InputError(f"unknown split {split!r}; known: {', '.join(SPLITS)}{near(split, SPLITS)}")
-    if split == "family" or (split is None and not any(m.split for m in models)):
-        return "everything", Fold(everything, nobody, nobody)
-    name, folds = make_folds(models, split)
-    return name, folds[0]
+def store_fits(study: Study, fits: Sequence[Fit]) -> None:
+    """Save fits in the study, in place of older ones of the same tasks."""
+    with locked(study.root):
+        for fit in fits:
+            fit.save(study.fit_folder(fit.task))
 
 
 def weak_tasks(evidence: Evidence, folds: Sequence[Fold]) -> dict[str, str]:

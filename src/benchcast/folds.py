@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.errors import EvidenceError
+from benchcast.cells import near
+from benchcast.errors import EvidenceError, InputError
 from benchcast.evidence import Fold
 from benchcast.records import Bools, Floats, ModelInfo
 
@@ -28,8 +29,8 @@ def family_balanced(families: npt.NDArray[np.str_]) -> Floats:
 
 
 def make_folds(models: Sequence[ModelInfo], split: str | None) -> tuple[str, list[Fold]]:
-    """The split's name and its folds. Without a name: the split column if filled, else by size."""
-    name = split or ("column" if any(m.split for m in models) else "size")
+    """The split's name and its folds. Without a name: the split column if filled, else by size, else by family."""
+    name = split or default_split(models)
     if name == "family":
         return name, _leave_one_family_out(family_names(models))
     role = np.array([m.split for m in models]) if name == "column" else split_by_size(models)
@@ -38,6 +39,26 @@ def make_folds(models: Sequence[ModelInfo], split: str | None) -> tuple[str, lis
     if name == "column" and not any(role):
         raise EvidenceError("split 'column': no model has a split in models.csv; fill it or take --split size")
     return name, [Fold(role == "train", role == "validation", role == "test")]
+
+
+def default_split(models: Sequence[ModelInfo]) -> str:
+    """The split column if filled; by family where no family has three sizes but there are several; else by size."""
+    if any(m.split for m in models):
+        return "column"
+    by_size = (split_by_size(models) == "test").any() or len(np.unique(family_names(models))) < 2
+    return "size" if by_size else "family"
+
+
+def training_fold(models: Sequence[ModelInfo], split: str | None) -> tuple[str, Fold]:
+    """The models that a stored fit learns from. By default the split column, or everything where it is empty."""
+    everything = np.ones(len(models), bool)
+    nobody = ~everything
+    if split is not None and split not in SPLITS:
+        raise InputError(f"unknown split {split!r}; known: {', '.join(SPLITS)}{near(split, SPLITS)}")
+    if split == "family" or (split is None and not any(m.split for m in models)):
+        return "everything", Fold(everything, nobody, nobody)
+    name, folds = make_folds(models, split)
+    return name, folds[0]
 
 
 def _leave_one_family_out(families: npt.NDArray[np.str_]) -> list[Fold]:

@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 
 from benchcast.errors import StudyError
-from benchcast.fitting import FEWEST_MODELS
+from benchcast.fits.inputs import stale_line
+from benchcast.fitting import FEWEST_MODELS, fits_for_new_models
 from benchcast.folds import split_by_size
 from benchcast.records import Score, Task
 from benchcast.store import Study
+
+NEARLY_ALL = 0.8  # of a task's scores: models near chance lie on either side of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,7 @@ def inspect(study: Study) -> StudyStatus:
         answers = sum(t.answer_start is not None for t in own)
         mean = float(np.mean([len(t.text.encode()) for t in own]))
         sources.append(SourceStatus(name, len(own), answers, mean, sample[:48] + ("…" if len(sample) > 48 else "")))
+    stale = _stale(study)
     tasks = []
     for task in study.tasks:
         rows = [s for s in scores if s.task == task.name]
@@ -83,8 +87,8 @@ def inspect(study: Study) -> StudyStatus:
         scorer,
         tuple(sources),
         tuple(tasks),
-        (*trouble, *_problems(study, tasks, scores, with_losses)),
-        _next_step(study, tasks, with_losses, has_features=bool(scorer)),
+        (*trouble, *stale, *_problems(study, tasks, scores, with_losses)),
+        f"benchcast fit {study.root}" if stale else _next_step(study, tasks, with_losses, has_features=bool(scorer)),
     )
 
 
@@ -97,15 +101,27 @@ def _scorer(study: Study) -> tuple[str, list[str]]:
     return (features[2] if features else ""), []
 
 
+def _stale(study: Study) -> list[str]:
+    """Fits that are older than what they were made from, or that cannot be read."""
+    try:
+        line = stale_line(study, fits_for_new_models(study)) if study.fitted_tasks() else ""
+    except StudyError as error:
+        return [str(error)]
+    return [line] if line else []
+
+
 def below_chance(scores: Sequence[Score], tasks: Sequence[Task]) -> list[str]:
-    """A line for every task whose scores are all no better than guessing: its chance is likely wrong."""
+    """A line for every task whose scores are nearly all no better than guessing: its chance is likely wrong."""
     lines = []
     for task in tasks:
         own = [s.accuracy for s in scores if s.task == task.name]
-        if own and 0 < task.chance >= max(own):
+        below = sum(a <= task.chance for a in own)
+        if own and task.chance > 0 and below >= NEARLY_ALL * len(own):
+            count = f"all {len(own)}" if below == len(own) else f"{below} of {len(own)}"
             lines.append(
-                f"task {task.name}: all {len(own)} scores are at or below chance ({task.chance:g}); "
-                "is chance right in study.toml? there is nothing above it to learn from"
+                f"task {task.name}: {count} scores are at or below chance ({task.chance:g}); "
+                f"is chance right in study.toml? there is {'nothing' if below == len(own) else 'little'} "
+                "above it to learn from"
             )
     return lines
 
@@ -132,7 +148,7 @@ def _problems(study: Study, tasks: list[TaskStatus], scores: list[Score], with_l
             "no model has a family; intervals and `--split family` then treat each model as a family of its own"
         )
     if models and not any(m.split for m in models) and not (split_by_size(models) == "test").any():
-        problems.append("no split column and no family with three sizes: `compare` can only go by `--split family`")
+        problems.append("no split column and no family with three sizes: `compare` holds out families in turn")
     return problems
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import nan
@@ -20,11 +21,13 @@ from benchcast.collect import Encoded, encode_texts
 from benchcast.errors import InputError
 from benchcast.facts import Facts
 from benchcast.fits import NO_BOS, Fit, Forecast, hub
-from benchcast.fitting import stored_fits
+from benchcast.fits.inputs import stale_line
+from benchcast.fitting import fits_for_new_models
 from benchcast.records import ModelInfo, TextOutlines, TextSet, TokenLosses
 from benchcast.storage.loss_rows import LossRows, lay_out
 from benchcast.store import Study
 
+LOG = logging.getLogger("benchcast")
 Fits = str | Path | Study | Fit | Iterable[Fit] | Mapping[str, Fit]
 
 
@@ -72,11 +75,15 @@ def _fits(fits: Fits) -> tuple[Fit, ...]:
     if isinstance(fits, Fit):
         return (fits,)
     if isinstance(fits, Study):
-        return tuple(stored_fits(fits))
+        stored = fits_for_new_models(fits)
+        stale = stale_line(fits, stored)
+        if stale:
+            LOG.warning("%s (`benchcast fit %s` fits again)", stale, fits.root)
+        return tuple(stored)
     if isinstance(fits, (str, Path)):
         path = Path(fits)
         shared = (path / "fit.json").is_file() or (not path.exists() and hub.is_id(str(fits)))
-        return (Fit.from_pretrained(fits),) if shared else tuple(stored_fits(Study.open(path)))
+        return (Fit.from_pretrained(fits),) if shared else _fits(Study.open(path))
     return tuple(fits.values() if isinstance(fits, Mapping) else fits)
 
 

@@ -11,8 +11,9 @@ from benchcast.cli.collect import collect, features
 from benchcast.cli.data import import_group, init, status
 from benchcast.cli.explain import explain
 from benchcast.cli.extrapolate import extrapolate
-from benchcast.cli.forecast import compare, fit, predict
+from benchcast.cli.forecast import compare, fit
 from benchcast.cli.groups import Sections
+from benchcast.cli.predict import predict
 from benchcast.cli.register import verify
 from benchcast.cli.select import select
 from benchcast.cli.show import demo, report

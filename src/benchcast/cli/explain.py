@@ -60,18 +60,19 @@ def explain(study: Path, task_name: str, text_id: str | None, html: Path | None,
 
 def _stored_or_new(study: Study, task: str, advance: Any) -> Fit:
     """The fit in the study if it belongs to its texts, else a new one that is not stored."""
+    from benchcast.cli.predict import warn_if_stale
     from benchcast.errors import InputError
-    from benchcast.fits import load
-    from benchcast.fitting import fit
+    from benchcast.fitting import fit, fits_for_new_models
 
     if task in study.fitted_tasks():
-        stored = load(study.fit_folder(task))
+        (stored,) = fits_for_new_models(study, [task])
         if not stored.core.reads_losses:
             raise InputError(
                 f"{task}: the stored fit is by {stored.core.method}, which reads no tokens; "
                 f"fit again with `benchcast fit {study.root} --task {task}`"
             )
-        if stored.texts.digest == study.texts.digest:
+        if stored.texts.annotated_digest == study.texts.annotated_digest:
+            warn_if_stale(study, [stored], f"`benchcast fit {study.root}` fits again")
             return stored
         click.echo(f"{task}: the stored fit is of other texts; fitting again", err=True)
     advance("fitting salience")
@@ -142,6 +143,7 @@ def _as_json(explained: Explanation, index: int, nats: dict[str, Floats]) -> dic
 
 
 def _print(explained: Explanation, index: int, nats: dict[str, Floats]) -> None:
+    import numpy as np
     from rich.console import Console
 
     from benchcast.cli.heatmap import print_heat_map
@@ -152,6 +154,11 @@ def _print(explained: Explanation, index: int, nats: dict[str, Floats]) -> None:
     click.echo(f"{visible(explained.task)} by {explained.method}, text {visible(text.id)} ({visible(text.source)})\n")
     tokens = [(units.shown(i), float(explained.salience[i])) for i in range(own.start, own.stop)]
     print_heat_map(tokens, Console(highlight=False))
+    if not np.nan_to_num(explained.salience).any():
+        click.echo(
+            "no token has any weight: the score does not rise as losses fall, so the forecast is the same "
+            "for every model; `benchcast compare` shows whether a method with signed weights (ridge, pls) does better"
+        )
     for title, chosen in (("most", explained.most(LISTED)), ("least", _least(explained, nats))):
         quotes = [_quote(explained, i) for i in chosen]
         rows = [
@@ -170,7 +177,7 @@ def _print(explained: Explanation, index: int, nats: dict[str, Floats]) -> None:
                 visible(r["name"]),
                 f"{r['tokens']}",
                 *(number(r[k], ".2f") for k in ("mean", "prompt", "answer")),
-                f"{r['share']:.0%}",
+                number(r["share"], ".0%"),
             )
             for r in groups
         ]

@@ -1,9 +1,9 @@
-"""`fit`, `compare` and `predict`: from evidence to forecasts."""
+"""`fit` and `compare`: from evidence to fits, and how well they forecast."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,18 +16,14 @@ from benchcast.cli.output import number, print_json, print_table, progress, work
 
 if TYPE_CHECKING:
     from benchcast.evaluate import Comparison
-    from benchcast.fits import Fit, Forecast
-    from benchcast.records import TokenLosses
     from benchcast.store import Study
     from benchcast.support import Support
-
-    Made = tuple[list[Fit], TokenLosses, list[Forecast]]
 
 TASKS = click.option("--task", "tasks", multiple=True, help="A task of study.toml; may be given again. Default: all.")
 SPLIT = click.option(
     "--split",
     type=click.Choice(["column", "size", "family"]),
-    help="How models are held out. Default: the split column if filled, else size.",
+    help="How models are held out. Default: the split column if filled, else size, else family.",
 )
 KEEP_ALL = click.option(
     "--keep-all",
@@ -58,17 +54,14 @@ def fit(study: Path, tasks: tuple[str, ...], method: str, split: str | None, kee
     benchcast fit study
     benchcast fit study --task mmlu --method paper --device cuda
     """
-    from benchcast.fitting import describe, fit_tasks
-    from benchcast.storage.files import locked
+    from benchcast.fitting import describe, fit_tasks, store_fits
     from benchcast.support import Support
 
     opened = _open(study, device, keep_all=keep_all)
     weak: list[str] = []
     with progress(f"fitting {method}"):
         fits = fit_tasks(opened, tasks, method=method, split=split, on_left_out=weak.append)
-    with locked(opened.root):
-        for made in fits:
-            made.save(opened.fit_folder(made.task))
+    store_fits(opened, fits)
     for made in fits:
         click.echo(describe(made))
     for line in weak:
@@ -127,12 +120,19 @@ def compare(
     with workers(executor, address) as pool, progress("comparing", len(methods) or len(METHODS)) as advance:
         told = partial(_tell, advance)
         found = run(opened, tasks, split=split, methods=methods, on_method=told, executor=pool)
+    say_split(split, found)
     if as_json:
         print_json(found.as_json())
     else:
         print_comparison(found)
     _tell_support(found.evidence.support)
     _doubt(opened, found.tasks)
+
+
+def say_split(asked: str | None, found: Comparison) -> None:
+    """Say that families are held out where nobody asked for it."""
+    if asked is None and found.split == "family":
+        click.echo("split by family: no split column, and no family has models of three sizes", err=True)
 
 
 def _open(study: Path, device: str, *, keep_all: bool = False) -> Study:
@@ -203,100 +203,3 @@ def print_comparison(found: Comparison) -> None:
     print_table(header, detail)
     for method, why in found.left_out.items():
         click.echo(f"left out: {method} {why}")
-
-
-@click.command()
-@click.argument("study", required=False, type=click.Path(path_type=Path))
-@click.option("--model", "model", help="A model of the study that has losses.")
-@click.option(
-    "--fit", "fit_folder", type=click.Path(path_type=Path), help="A fit's folder or hub id, instead of a study."
-)
-@click.option(
-    "--losses",
-    "losses_file",
-    type=click.Path(path_type=Path),
-    help="Losses of one model on the fit's texts: JSONL or Parquet.",
-)
-@click.option("--restrict", is_flag=True, help="Fit again on the tokens that the model has losses for.")
-@click.option("--register", type=click.Path(path_type=Path), help="Put it down, dated and hashed, in a new file.")
-@TASKS
-@JSON
-def predict(
-    study: Path | None,
-    model: str | None,
-    fit_folder: Path | None,
-    losses_file: Path | None,
-    restrict: bool,
-    register: Path | None,
-    tasks: tuple[str, ...],
-    as_json: bool,
-) -> None:
-    """Forecast a model's scores, with 90% intervals.
-
-    \b
-    benchcast predict study --model my-7b
-    benchcast predict --fit study/fits/mmlu --losses my-7b.jsonl
-    benchcast predict study --model my-7b --register my-7b.json        benchcast verify scores it later
-    """
-    if study is not None and model is not None and fit_folder is None and losses_file is None:
-        made = _from_study(study, model, tasks, restrict=restrict)
-    elif study is None and model is None and fit_folder is not None and losses_file is not None:
-        if restrict or tasks:
-            raise click.UsageError("--restrict and --task need a study to fit on again")
-        made = _from_files(fit_folder, losses_file)
-    else:
-        raise click.UsageError("give STUDY and --model, or --fit and --losses")
-    forecasts = made[2]
-    note = _register(register, made) if register is not None else ""
-    if as_json:
-        from benchcast.cells import null
-
-        print_json([{k: null(v) for k, v in asdict(f).items()} for f in forecasts])
-        return
-    rows = [
-        (
-            f.task,
-            number(f.accuracy, ".3f"),
-            f"{number(f.low, '.3f')} – {number(f.high, '.3f')}",
-            number(f.capability, ".4f"),
-            f.remark,
-        )
-        for f in forecasts
-    ]
-    print_table(("task", "forecast", "90% interval", "capability", ""), rows, title=forecasts[0].model)
-    if note:
-        click.echo(note)
-
-
-def _register(path: Path, made: Made) -> str:
-    from benchcast.register import document, write
-
-    registered = document(*made)
-    write(path, registered)
-    return f"registered: {path}, sha256 {registered['sha256']} (publish this hash; `benchcast verify` scores it later)"
-
-
-def _from_study(study: Path, model: str, tasks: tuple[str, ...], *, restrict: bool) -> Made:
-    from benchcast.fitting import refit, stored_fits
-    from benchcast.store import Study
-
-    opened = Study.open(study)
-    losses = opened.losses(model)
-    fits = stored_fits(opened, tasks)
-    if restrict:
-        fits = refit(opened, fits, losses)
-    return fits, losses, [fit.predict(losses) for fit in fits]
-
-
-def _from_files(folder: Path, file: Path) -> Made:
-    from benchcast.errors import InputError
-    from benchcast.fits import Fit
-    from benchcast.storage.loss_files import read_losses
-
-    fit = Fit.from_pretrained(folder)
-    if file.suffix == ".csv":
-        raise InputError(f"{file}: losses for a forecast come as .jsonl or .parquet, one model a file")
-    read: list[TokenLosses] = read_losses(file, fit.texts)
-    if len(read) != 1:
-        raise InputError(f"{file}: losses of one model wanted, found {len(read)}")
-    return [fit], read[0], [fit.predict(read[0])]

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from benchcast.cli.data import STUDY
-from benchcast.cli.forecast import SPLIT, print_comparison
+from benchcast.cli.forecast import SPLIT, print_comparison, say_split
 from benchcast.cli.output import progress
 
 
@@ -26,7 +26,9 @@ def report(study: Path, output: Path | None, split: str | None) -> None:
     \b
     benchcast report study -o report.html
     """
+    from benchcast.cli.predict import warn_if_stale
     from benchcast.evaluate import compare
+    from benchcast.fitting import fits_for_new_models
     from benchcast.methods import METHODS
     from benchcast.report import STEPS, write_report
     from benchcast.store import Study
@@ -36,6 +38,9 @@ def report(study: Path, output: Path | None, split: str | None) -> None:
     with progress("comparing", len(METHODS) + STEPS) as advance:
         found = compare(opened, split=split, on_method=lambda m: advance(f"comparing: {m}"))
         write_report(target, opened, found, on_step=lambda what: advance(what))
+    say_split(split, found)
+    stored = fits_for_new_models(opened) if opened.fitted_tasks() else []
+    warn_if_stale(opened, stored, f"the report fitted again; `benchcast fit {study}` updates them")
     click.echo(f"report: {target}")
 
 

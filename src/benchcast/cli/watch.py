@@ -14,6 +14,7 @@ import click
 from benchcast.cli.arguments import STUDY
 from benchcast.cli.collect import BATCH, DEVICE
 from benchcast.cli.output import number
+from benchcast.cli.predict import warn_if_stale
 
 if TYPE_CHECKING:
     from benchcast.fits import Forecast
@@ -72,7 +73,8 @@ def watch(
         settings = settings.having(tokenizer=tokenizer)
     run = Run(checkpoints, losses, label, family or label, settings, device, batch_size)
     watched = Watch(Study.open(study), run)
-    assert watched.fits  # a study without fits is told now, not at the first checkpoint
+    fits = watched.fits  # a study without fits is told now, not at the first checkpoint
+    warn_if_stale(watched.study, fits, f"`benchcast fit {study}` fits again")
     with _screen(label, as_json=as_json) as screen:
         watched.on_model = screen.scoring
         _follow(watched, screen, once=once, interval=interval)

@@ -15,11 +15,13 @@ import numpy as np
 
 from benchcast.errors import InputError
 from benchcast.fits import Fit
-from benchcast.fitting import as_fits, training_fold, without_weak_tasks
+from benchcast.fits.inputs import hash_inputs
+from benchcast.fitting import as_fits, store_fits, without_weak_tasks
+from benchcast.folds import training_fold
 from benchcast.records import Bools, Ints, TextSet, TokenLosses
 from benchcast.selection.budgets import Ground, prepare
 from benchcast.selection.choosing import choose_texts, cut_fit, tells
-from benchcast.storage.files import locked, write_text
+from benchcast.storage.files import write_text
 from benchcast.storage.folders import write_folder
 from benchcast.storage.tables import texts_jsonl
 from benchcast.store import Study
@@ -63,7 +65,7 @@ def choose(study: Study, budget: int, tasks: Sequence[str] = ()) -> Choice:
         raise InputError(f"--budget {budget}: at least one text is needed")
     evidence = study.evidence(tasks)
     asked = tuple(t.name for t in evidence.tasks)
-    name, fold = training_fold(study, evidence, None)
+    name, fold = training_fold(study.infos(evidence.models), None)
     evidence, _ = without_weak_tasks(evidence, [fold], asked_for=bool(tasks))
     ground = prepare(evidence, [fold])
     return Choice(study, name, ground, np.sort(choose_texts(ground.goals[0], budget)), asked)
@@ -102,9 +104,9 @@ def _fill(choice: Choice, root: Path) -> None:
         values, edges, scorer = features
         text = np.searchsorted(study.texts.starts[1:], edges[:-1], side="right")
         made.add_features(scorer, np.asarray(values[np.isin(text, order)]), _laid_out(edges, np.isin(text, order)))
-    with locked(made.root):
-        for fit in smaller_fits(choice, made.texts):
-            fit.save(made.fit_folder(fit.task))
+    fits = smaller_fits(choice, made.texts)
+    own = [{**fit.about, "inputs": hash_inputs(made, fit.core, choice.split)} for fit in fits]
+    store_fits(made, [replace(fit, about=about) for fit, about in zip(fits, own, strict=True)])
 
 
 def smaller_fits(choice: Choice, texts: TextSet) -> list[Fit]:

@@ -19,7 +19,7 @@ from benchcast.backends.base import Settings
 from benchcast.collect import Report, collect
 from benchcast.errors import BenchcastError, InputError, StudyError
 from benchcast.fits import NO_BOS, Fit, Forecast
-from benchcast.fitting import stored_fits
+from benchcast.fitting import fits_for_new_models
 from benchcast.records import ModelInfo
 from benchcast.storage.loss_files import read_growing
 from benchcast.store import Study
@@ -78,7 +78,7 @@ class Watch:
     @cached_property
     def fits(self) -> list[Fit]:
         """The study's fits; they must be of the texts that will be scored."""
-        found = stored_fits(self.study)
+        found = fits_for_new_models(self.study)
         for fit in found:
             fit.require_texts(self.study.texts.digest, whose=f"{self.study.root}: the losses to be made")
         return found

@@ -1,0 +1,153 @@
+"""What a fit was made from, as hashes, and what has changed in the study since.
+
+Only what the fit depends on counts: models it learned from, their scores on the task and on benchmarks that it
+reads, families, and of size and compute what its split or its method uses.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from benchcast.errors import StudyError
+from benchcast.evidence import SCORE, TaskFit
+from benchcast.facts import Facts
+from benchcast.folds import training_fold
+from benchcast.records import ModelInfo, Score, Task
+from benchcast.storage.files import file_name
+from benchcast.store import Study
+
+if TYPE_CHECKING:
+    from benchcast.fits import Fit
+
+MOST_NAMES = 3
+
+
+def hash_inputs(study: Study, core: TaskFit, split: str) -> dict[str, Any]:
+    """Hashes of everything in the study that a fit of this task, method and split depends on.
+
+    `models` has for every model that is learned from the hashes of its losses, scores and metadata.
+    """
+    return {
+        "task": _hash([core.task.chance, *core.task.sources]),
+        "features": _features(study),
+        "models": _models(study, core, split),
+    }
+
+
+def changed_inputs(study: Study, fit: Fit) -> list[str]:
+    """What changed in the study since the fit was made, in words; empty where nothing did or nothing is known."""
+    told = [] if fit.texts.annotated_digest == study.texts.annotated_digest else ["texts changed"]
+    then = fit.about.get("inputs")
+    if not then:  # made by a version that kept no hashes
+        return told
+    core, split, task = fit.core, fit.about["split"], _task(study, fit.core)
+    if _hash([task.chance, *task.sources]) != then["task"]:
+        told.append("chance or sources of the task changed")
+    if _features(study) != then["features"]:
+        told.append("features changed")
+    return told + _changed_models(then["models"], _models(study, core, split))
+
+
+def stale_line(study: Study, fits: Sequence[Fit]) -> str:
+    """One line on the fits that are older than the study; empty where none is."""
+    by_change: dict[str, list[str]] = {}
+    for fit in fits:
+        why = "; ".join(changed_inputs(study, fit))
+        if why:
+            by_change.setdefault(why, []).append(fit.task)
+    told = [f"{_few(tasks)}: {why}" for why, tasks in by_change.items()]
+    return f"the study has changed since these fits were made: {' | '.join(told)}" if told else ""
+
+
+def _changed_models(then: dict[str, list[str]], now: dict[str, list[str]]) -> list[str]:
+    both = [m for m in then if m in now]
+    told = []
+    if len(both) < max(len(then), len(now)):
+        gone = len(then) - len(both)
+        rest = f" and {gone} that {'is' if gone == 1 else 'are'} gone" if gone else ""
+        told.append(f"fitted on {len(both)} of now {len(now)} models{rest}")
+    for i, what in enumerate(("losses", "scores", "metadata")):
+        other = [m for m in both if then[m][i] != now[m][i]]
+        if other:
+            told.append(f"{what} of {_few(other)} changed")
+    return told
+
+
+def _few(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _task(study: Study, core: TaskFit) -> Task:
+    return next((t for t in study.tasks if t.name == core.task.name), core.task)
+
+
+def _models(study: Study, core: TaskFit, split: str) -> dict[str, list[str]]:
+    """Hashes of the losses, the scores and the metadata of every model that such a fit learns from."""
+    scores = study.scores()
+    scored = {s.model for s in scores if s.task in {t.name for t in study.tasks}}
+    there = set(study.models_with_losses())
+    infos = [m for m in study.models() if m.model in there and m.model in scored]
+    if not infos or (split == "column" and not any(m.split for m in infos)):
+        return {}
+    seen = training_fold(infos, "family" if split == "everything" else split)[1].seen
+    known = core.known(Facts.of(infos, scores))
+    wanted = {core.task.name, *(name.removeprefix(SCORE) for name in core.reads if name.startswith(SCORE))}
+    own: dict[str, list[Score]] = {}
+    for s in scores:
+        if s.task in wanted:
+            own.setdefault(s.model, []).append(s)
+    return {
+        m.model: [
+            _file(study.losses_path(m.model)) if core.reads_losses else "",
+            _hash(sorted([s.task, s.accuracy, str(s.n_items)] for s in own[m.model])),
+            _hash(_metadata(m, core, split)),
+        ]
+        for m, on in zip(infos, seen & known, strict=True)
+        if on and any(s.task == core.task.name for s in own.get(m.model, ()))
+    }
+
+
+def _metadata(info: ModelInfo, core: TaskFit, split: str) -> list[str]:
+    """What a fit of this method and split reads of a model's row."""
+    row = [info.model, info.family]
+    row += [info.split] if split == "column" else []
+    row += [str(info.params)] if split == "size" else []
+    row += [str(info.compute)] if core.reads == ("flops",) else []
+    row += [str(info.params), str(info.tokens)] if core.reads[:1] == ("ladder",) else []
+    return row
+
+
+def _features(study: Study) -> str:
+    """Hash of the scorer's name and its tokens; empty without features."""
+    try:
+        found = study.features()
+    except StudyError as error:  # of other texts, or damaged
+        return str(error)
+    if found is None:
+        return ""
+    meta = json.loads((study.root / "features" / file_name(found[2]) / "meta.json").read_text(encoding="utf-8"))
+    edges = hashlib.sha256(np.asarray(found[1], "<i8").tobytes()).hexdigest()
+    return _hash([found[2], edges, {k: v for k, v in meta.items() if k != "benchcast"}])
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _file(path: Path) -> str:
+    state = path.stat()
+    return _file_hash(path, (state.st_ino, state.st_mtime_ns, state.st_size))
+
+
+@lru_cache(maxsize=4096)
+def _file_hash(path: Path, _: tuple[int, int, int]) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:12]

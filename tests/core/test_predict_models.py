@@ -1,0 +1,96 @@
+"""`predict` for several models at once, and `compare` where only families can be held out."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchcast.store import Study
+
+
+@pytest.fixture(scope="module")
+def fitted(planted_folder: Path, tmp_path_factory: pytest.TempPathFactory, cli) -> Path:
+    """The planted study with fits; not to be written to."""
+    folder = tmp_path_factory.mktemp("predict") / "study"
+    shutil.copytree(planted_folder, folder)
+    assert cli("fit", folder, "--method", "all-token").code == 0
+    return folder
+
+
+def models_of(out: str) -> list[str]:
+    return list(dict.fromkeys(f["model"] for f in json.loads(out)))
+
+
+def test_every_model_that_is_named_is_forecast(fitted, cli, world):
+    one, two = world.models[4].model, world.models[1].model
+    ran = cli("predict", fitted, "--model", one, "--model", two, "--json")
+    assert models_of(ran.out) == [one, two]
+    alone = json.loads(cli("predict", fitted, "--model", one, "--json").out)
+    assert json.loads(ran.out)[:2] == alone
+    text = cli("predict", fitted, "--model", one, "--model", two).out
+    assert one in text
+    assert two in text
+
+
+def test_patterns_and_all(fitted, cli, world):
+    names = sorted(m.model for m in world.models)
+    own = [n for n in names if n.startswith("family1-")]
+    assert models_of(cli("predict", fitted, "--model", "family1-*", "--json").out) == own
+    assert models_of(cli("predict", fitted, "--model", own[1], "--model", "family1-*", "--json").out) == [
+        own[1],
+        *(n for n in own if n != own[1]),
+    ]
+    assert models_of(cli("predict", fitted, "--all", "--json").out) == names
+
+
+def test_a_mistyped_model_is_suggested(fitted, cli, world):
+    name = world.models[0].model
+    ran = cli("predict", fitted, "--model", name.replace("family", "famly"))
+    assert ran.code == 1
+    assert f"did you mean '{name}'?" in ran.err
+    assert "no losses of model 'x*'" in cli("predict", fitted, "--model", "x*").err
+
+
+def test_a_registered_forecast_is_of_one_model(fitted, cli, tmp_path):
+    ran = cli("predict", fitted, "--model", "family1-*", "--register", tmp_path / "made.json")
+    assert ran.code == 1
+    assert "--register takes one model, found 4" in ran.err
+    assert not (tmp_path / "made.json").exists()
+
+
+def test_a_model_that_cannot_be_forecast_does_not_keep_the_others_back(fitted, cli, tmp_path, world):
+    shutil.copytree(fitted, tmp_path / "study")
+    holes = world.losses[0].nats.copy()
+    holes[:5] = np.nan
+    Study.open(tmp_path / "study").add_losses([replace(world.losses[0], model="holes", nats=holes)])
+    ran = cli("predict", tmp_path / "study", "--model", "holes", "--model", world.models[1].model, "--json")
+    assert ran.code == 1
+    assert models_of(ran.out) == [world.models[1].model]
+    assert "model 'holes' has no loss on" in ran.err
+
+
+@pytest.fixture
+def only_families(study, world) -> Study:
+    """A study whose families have one size each: nothing but families can be held out."""
+    (study.root / "models.csv").unlink()
+    study.add_models([replace(m, params=float("nan")) for m in world.models])
+    return study
+
+
+def test_compare_falls_back_to_families_and_says_so(only_families, cli):
+    ran = cli("compare", only_families.root, "--method", "all-token", "--json")
+    assert ran.code == 0
+    assert json.loads(ran.out)["split"] == "family"
+    assert ran.err == "split by family: no split column, and no family has models of three sizes\n"
+    assert cli("compare", only_families.root, "--method", "all-token", "--split", "family").err == ""
+
+
+def test_report_falls_back_to_families_and_says_so(only_families, cli, tmp_path):
+    ran = cli("report", only_families.root, "-o", tmp_path / "report.html")
+    assert ran.code == 0
+    assert "split by family: no split column" in ran.err
