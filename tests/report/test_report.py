@@ -84,7 +84,7 @@ def test_a_model_without_a_score_is_forecast_too(study, world):
     i = page["models"]["model"].index(name)
     assert page["models"]["role"][i] == "new"
     assert page["tasks"][0]["observed"][i] is None
-    own = fit(study, "task0", method="label-token", split="size").predict(study.losses(name))
+    own = fit(study, "task0", method="label-token").predict(study.losses(name))
     made_of = page["tasks"][0]["forecasts"]["label-token"]
     assert made_of["forecast"][i] == pytest.approx(own.accuracy, rel=1e-4)
     assert (made_of["low"][i], made_of["high"][i]) == pytest.approx((own.low, own.high), rel=1e-4)
@@ -154,10 +154,10 @@ def unpack(packed: str, kind: str) -> np.ndarray:
     return np.frombuffer(base64.b64decode(packed), kind)
 
 
-def test_packed_salience_and_losses_come_back(data, found):
+def test_packed_salience_and_losses_come_back(data, found, opened):
     heat = data["heat"]
     evidence = found.evidence
-    salience = found.fits["task0", "salience"][0].salience(evidence.nats[found.folds[0].seen])
+    salience = fit(opened, "task0").salience
     packed = unpack(heat["salience"][0], "<i2") / STEPS * np.log1p(heat["reach"][0])
     assert np.expm1(packed) == pytest.approx(salience / salience.mean(), rel=1e-3, abs=1e-3), "one unit a token here"
     family = heat["families"][0]

@@ -61,7 +61,7 @@ def report_data(study: Study, found: Comparison, on_step: Callable[[str], None] 
     shown = show_models(study, found)
     data = comparison_data(found, shown)
     on_step("salience of all tokens")
-    explained = explanations(found, study.texts)
+    explained = explanations(found, shown, study.texts)
     heat = heat_data(explained, mean_losses(found, explained[0].units)) if explained else None
     on_step("refits on texts of some sources")
     sources = effect_of_sources(found, study.texts, study.seed)

@@ -18,6 +18,8 @@ from benchcast.align import align_models
 from benchcast.evaluate import Comparison
 from benchcast.evidence import Fold, TaskFit
 from benchcast.facts import Facts
+from benchcast.fits import Fit
+from benchcast.fitting import fits_like_stored
 from benchcast.folds import family_names
 from benchcast.intervals import distance, interval
 from benchcast.records import Bools, Floats, Ints, ModelInfo
@@ -35,7 +37,8 @@ class Shown:
     infos: list[ModelInfo]
     nats: npt.NDArray[np.float32]  # M × N, 0 outside the common support
     facts: Facts
-    fold: Ints  # which fold's fit forecasts each model
+    fold: Ints  # which fold's fit forecasts each model that has a score
+    new_fits: dict[tuple[str, str], Fit]  # by task and method: what forecasts models without a score
     role: list[str]  # train, validation, test, or new
     observed: Floats  # T × M, NaN where unknown
     left_out: dict[str, str]  # model → why it cannot be forecast
@@ -70,18 +73,24 @@ def show_models(study: Study, found: Comparison) -> Shown:
     }
     new = study.infos([m for m, ok in zip(names, whole, strict=True) if ok])
     rows = np.where(supported, rows[np.array(whole, bool)], np.float32(0))
-    families = [str(f) for f in evidence.families]
-    own_fold = [fold[families.index(f)] if f in families else 0 for f in family_names(new)]
     unknown = np.full((len(found.tasks), len(new)), np.nan)
     return Shown(
         infos + new,
         np.concatenate([evidence.nats, rows]).astype(np.float32, copy=False),
         replace(Facts.of(infos + new, study.scores()), families=family_names(infos + new)),
-        np.array([*fold, *own_fold], np.int64),
+        np.array([*fold, *[0] * len(new)], np.int64),
+        _new_fits(study, found, any_new=bool(new) or not np.isfinite(evidence.accuracy).all()),
         [*role, *["new"] * len(new)],
         np.concatenate([evidence.accuracy, unknown], axis=1),
         left_out,
     )
+
+
+def _new_fits(study: Study, found: Comparison, *, any_new: bool) -> dict[tuple[str, str], Fit]:
+    """Fits for models without a score, by all methods; without such models, the first method's for the heat map."""
+    methods = found.methods if any_new else found.methods[:1]
+    made = {m: fits_like_stored(study, found.evidence, m) for m in methods}
+    return {(task, m): made[m][task] for m in methods for task in found.tasks}
 
 
 def _roles(folds: Sequence[Fold], size: int) -> tuple[Ints, list[str]]:
@@ -114,8 +123,7 @@ def forecasts(found: Comparison, shown: Shown, task: str, method: str) -> dict[s
     fits = found.fits[task, method]
     size = len(shown.infos)
     capability, forecast, low, high, far = (np.full(size, np.nan) for _ in range(5))
-    for i, fit in enumerate(fits):
-        rows: Bools = shown.fold == i
+    for fit, rows in fits_of_models(found, shown, task, method):
         capability[rows] = fit.capability(shown.nats[rows], shown.facts.take(rows))
         forecast[rows] = fit.law.accuracy(capability[rows])
         low[rows], high[rows] = interval(fit, capability[rows], forecast[rows])
@@ -129,13 +137,21 @@ def forecasts(found: Comparison, shown: Shown, task: str, method: str) -> dict[s
         "slope": _rounded(fits[0].law.slope),
         "reads": list(fits[0].reads),
         "intervals_from": fits[0].honest.kind,
-        "lacks": _lacks(fits, shown, np.isnan(forecast)),
+        "lacks": {int(i): fits[0].lacking(shown.facts.take(np.array([i]))) for i in np.flatnonzero(np.isnan(forecast))},
     }
 
 
-def _lacks(fits: Sequence[TaskFit], shown: Shown, rows: Bools) -> dict[int, str]:
-    """Why these models have no forecast."""
-    return {int(i): fits[shown.fold[i]].lacking(shown.facts.take(np.array([i]))) for i in np.flatnonzero(rows)}
+def fits_of_models(found: Comparison, shown: Shown, task: str, method: str) -> list[tuple[TaskFit, Bools]]:
+    """Which fit forecasts which models on a task.
+
+    A model with a score is forecast by the fold that held it out, or by the first fold if none did. A model
+    without one is forecast by the fit that `predict` uses.
+    """
+    scored = np.isfinite(shown.observed[found.tasks.index(task)])
+    chosen: list[tuple[TaskFit, Bools]] = [
+        (fit, scored & (shown.fold == i)) for i, fit in enumerate(found.fits[task, method])
+    ]
+    return chosen if scored.all() else [*chosen, (shown.new_fits[task, method].core, ~scored)]
 
 
 def law_curve(fit: TaskFit, capability: Floats) -> dict[str, Any] | None:

@@ -18,7 +18,7 @@ from benchcast.evaluate import Comparison
 from benchcast.explain import Explanation, Units, explain, family_losses, make_units
 from benchcast.glyphs import KINDS
 from benchcast.records import Bools, Floats, TextSet
-from benchcast.report.data import rounded
+from benchcast.report.data import Shown, rounded
 
 MOST_NUMBERS = 2_500_000  # of 16 bits: about 6.5 MB of the page
 LIST = 14  # most and least salient tokens that are listed
@@ -27,17 +27,12 @@ MISSING = -32_768
 MOST_NATS = 65.0
 
 
-def explanations(found: Comparison, texts: TextSet) -> list[Explanation]:
-    """The salience of the first method for every task, as its first fold's fit has it."""
-    evidence, method = found.evidence, found.methods[0]
-    units = make_units(texts, evidence.tokens.edges)
-    seen = evidence.nats[found.folds[0].seen]
-    made = []
-    for task in found.tasks:
-        fit = found.fits[task, method][0]
-        if fit.reads_losses:
-            made.append(explain(task, method, units, fit.salience(seen), evidence.tokens.supported))
-    return made
+def explanations(found: Comparison, shown: Shown, texts: TextSet) -> list[Explanation]:
+    """The salience of the first method for every task, in the fit that forecasts new models."""
+    method = found.methods[0]
+    units = make_units(texts, found.evidence.tokens.edges)
+    fits = [shown.new_fits[task, method] for task in found.tasks]
+    return [explain(f.task, method, units, f.salience, f.supported) for f in fits if f.core.reads_losses]
 
 
 def heat_data(

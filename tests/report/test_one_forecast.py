@@ -1,0 +1,79 @@
+"""`predict`, `report`, `watch` and `explain` use the same fit for a model without a score."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchcast.backends.base import Settings
+from benchcast.evaluate import compare
+from benchcast.records import ModelInfo, Score, TokenLosses
+from benchcast.report import report_data
+from benchcast.report.heat import STEPS
+from benchcast.store import Study
+from benchcast.watch import Run, Watch
+
+METHOD = "salience"
+
+
+def write_jsonl(path: Path, losses: TokenLosses, study: Study) -> None:
+    path.parent.mkdir()
+    ends = np.cumsum(losses.counts)
+    parts = zip(losses.text_bounds(study.texts.starts), ends - losses.counts, ends, study.texts, strict=True)
+    rows = [{"text_id": t.id, "bounds": b.tolist(), "nats": losses.nats[i:j].tolist()} for b, i, j, t in parts]
+    path.write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
+
+
+@pytest.fixture
+def with_new(study, world) -> Study:
+    """The planted study and a model of a family of its own that has no score."""
+    study.add_losses([replace(world.losses[7], model="new", nats=world.losses[7].nats * 0.97)])
+    study.add_models([ModelInfo("new", family="unheard of", params=8e6, tokens=1e9)])
+    return study
+
+
+@pytest.mark.parametrize(("fitted_by", "compared_by"), [(None, "family"), (None, "size"), ("size", "family")])
+def test_a_new_model_gets_one_forecast_everywhere(with_new, world, cli, tmp_path, fitted_by, compared_by):
+    study = with_new
+    assert cli("fit", study.root, *(["--split", fitted_by] if fitted_by else [])).code == 0
+    page = report_data(study, compare(study, split=compared_by, methods=(METHOD, "all-token", "compute")))
+    said = json.loads(cli("predict", study.root, "--model", "new", "--json").out)
+    write_jsonl(tmp_path / "run" / "new.jsonl", study.losses("new"), study)
+    (seen,) = Watch(study, Run(None, tmp_path / "run", "run", "unheard of", Settings({}))).look()
+    i = page["models"]["model"].index("new")
+    for t, (predicted, watched) in enumerate(zip(said, seen.forecasts, strict=True)):
+        shown = page["tasks"][t]["forecasts"][METHOD]
+        for key, name in (("accuracy", "forecast"), ("low", "low"), ("high", "high")):
+            assert shown[name][i] == pytest.approx(predicted[key], rel=1e-4)
+            assert getattr(watched, key) == pytest.approx(predicted[key], rel=1e-6)
+    explained = json.loads(cli("explain", study.root, "--task", "task0", "--text", "source0-0", "--json").out)
+    heat = page["heat"]
+    packed = np.frombuffer(base64.b64decode(heat["salience"][0]), "<i2") / STEPS * np.log1p(heat["reach"][0])
+    own = [token["salience"] for token in explained["text"]["tokens"]]
+    assert np.expm1(packed[: len(own)]) == pytest.approx(own, rel=1e-3, abs=1e-3)
+
+
+def test_methods_that_are_not_stored_forecast_a_new_model_from_the_same_models(with_new, cli):
+    assert cli("fit", with_new.root).code == 0
+    page = report_data(with_new, compare(with_new, split="family", methods=(METHOD, "all-token")))
+    assert cli("fit", with_new.root, "--method", "all-token").code == 0
+    said = json.loads(cli("predict", with_new.root, "--model", "new", "--json").out)
+    i = page["models"]["model"].index("new")
+    shown = [task["forecasts"]["all-token"]["forecast"][i] for task in page["tasks"]]
+    assert shown == pytest.approx([f["accuracy"] for f in said], rel=1e-4)
+
+
+def test_a_model_with_a_score_on_one_task_is_new_for_the_other(with_new, cli):
+    with_new.add_scores([Score("new", "task0", 0.5)])
+    assert cli("fit", with_new.root, "--method", "all-token").code == 0
+    page = report_data(with_new, compare(with_new, split="family", methods=("all-token",)))
+    said = json.loads(cli("predict", with_new.root, "--model", "new", "--json").out)
+    i = page["models"]["model"].index("new")
+    held_out, new = (task["forecasts"]["all-token"]["forecast"][i] for task in page["tasks"])
+    assert new == pytest.approx(said[1]["accuracy"], rel=1e-4)
+    assert held_out != pytest.approx(said[0]["accuracy"], rel=1e-4), "its own score was not learned from"
