@@ -47,8 +47,7 @@ class Features:
         step = max(1, blown_up * BLOCK_BYTES // (4 * d))
         for start in range(0, n, step):
             part = slice(start, min(n, start + step))
-            block = self.values[part] if self.rows is None else self.values[self.rows[part]]
-            yield part, block
+            yield part, self.values[part] if self.rows is None else self.values[self.rows[part]]
 
     def of_tokens(self, keep: Bools) -> Features:
         """Those of some tokens, as a table of their own."""

@@ -12,6 +12,7 @@ from benchcast.errors import StudyError
 from benchcast.fits.inputs import stale_line
 from benchcast.fitting import FEWEST_MODELS, fits_for_new_models
 from benchcast.folds import split_by_size
+from benchcast.loss_check import check_losses
 from benchcast.records import Score, Task
 from benchcast.store import Study
 
@@ -66,6 +67,7 @@ def inspect(study: Study) -> StudyStatus:
     scores = study.scores()
     fitted = study.fitted_tasks()
     scorer, trouble = _scorer(study)
+    checked = check_losses(study, sorted(with_losses), {s.model for s in scores})
     sources = []
     for name in texts.sources:
         own = [t for t in texts if t.source == name]
@@ -87,7 +89,7 @@ def inspect(study: Study) -> StudyStatus:
         scorer,
         tuple(sources),
         tuple(tasks),
-        (*trouble, *stale, *_problems(study, tasks, scores, with_losses)),
+        (*trouble, *stale, *checked.lines(), *_problems(study, tasks, scores, with_losses)),
         f"benchcast fit {study.root}" if stale else _next_step(study, tasks, with_losses, has_features=bool(scorer)),
     )
 

@@ -20,6 +20,7 @@ from benchcast.assemble import assemble
 from benchcast.cells import near
 from benchcast.errors import EvidenceError, InputError, StudyError
 from benchcast.evidence import Evidence
+from benchcast.plausible import refuse_impossible
 from benchcast.records import Bools, Ints, ModelInfo, Score, Task, TextSet, TokenLosses
 from benchcast.storage import features as feature_files
 from benchcast.storage.files import TEMPORARY, file_name, locked, write_text, write_whole
@@ -157,13 +158,8 @@ class Study:
                 f"({len(with_losses)} with losses, {len(scored)} with scores; do their names agree?)"
             )
         losses = (self.losses(m.model) for m in models)  # one at a time: a model's tokens may be many
-        found = assemble(
-            *(self.texts, losses, models, scores, wanted),
-            features=self.features(),
-            support=support,
-            unit=unit,
-            guarded=() if self.keep_all else self.tasks,
-        )
+        arrays, guarded = (self.texts, losses, models, scores, wanted), () if self.keep_all else self.tasks
+        found = assemble(*arrays, features=self.features(), support=support, unit=unit, guarded=guarded)
         return replace(found, device=self.device)
 
     def infos(self, names: Sequence[str]) -> list[ModelInfo]:
@@ -174,12 +170,20 @@ class Study:
     # ---- writing
 
     def add_losses(
-        self, losses: Sequence[TokenLosses], *, family: str = "", force: bool = False, half: bool = False
+        self,
+        losses: Sequence[TokenLosses],
+        *,
+        family: str = "",
+        force: bool = False,
+        half: bool = False,
+        allow_implausible: bool = False,
     ) -> int:
         """Store losses of models; those already here with the same content are passed over.
 
-        Returns how many were new. Nothing is written if any of them clashes.
+        Returns how many were new. Nothing is written if any clashes or, unless allowed, is more than a softmax gives.
         """
+        for x in () if allow_implausible else losses:
+            refuse_impossible(x)
         names = [x.model for x in losses]
         for name in names:
             if names.count(name) > 1:

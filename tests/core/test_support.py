@@ -168,3 +168,8 @@ def test_what_is_lost_is_said_in_few_lines():
     ]
     assert Support({"facts": 1.0}).lines() == []
     assert Support.of(json.loads(json.dumps(support.as_json()))).lines() == support.lines()
+
+
+def test_a_fit_that_excluded_a_model_is_not_stale(refused, cli):
+    assert cli("fit", refused.root, "--method", "all-token").code == 0
+    assert "has changed since" not in cli("status", refused.root).out

@@ -141,7 +141,7 @@ def _collect_one(study: Study, entry: ModelEntry, wishes: Wishes) -> None:
             reference=other,
             report=rate(name, advance),
         )
-    click.echo(describe(name, done))
+    _tell(study, name, done)
 
 
 def _recipe(pool: Executor, entry: ModelEntry, *, gpus: float | None, device: str, batch_size: int) -> Recipe:
@@ -167,7 +167,7 @@ def _collect_on(
     label = f"{len(orders)} models" if len(orders) > 1 else "collecting"
 
     def on_done(name: str, done: Collected | None) -> None:
-        click.echo(describe(name, done))
+        _tell(study, name, done)
 
     with progress(label, len(orders) * len(study.texts)) as advance:
         failed = collect_on(pool, study, orders, force=wishes.force, report=rate(label, advance), on_done=on_done)
@@ -191,6 +191,15 @@ def rate(label: str, advance: Any) -> Report:
         advance(f"{label}: {speed:,.0f} tokens/s" if done else label, by=texts)
 
     return report
+
+
+def _tell(study: Study, name: str, done: Collected | None) -> None:
+    """Say what a run did, and warn of losses that do not look like the other models'."""
+    from benchcast.loss_check import suspicious_losses
+
+    click.echo(describe(name, done))
+    for line in suspicious_losses(study, [done.model]) if done is not None else ():
+        click.echo(f"warning: {line}", err=True)
 
 
 def describe(name: str, done: Collected | None) -> str:

@@ -129,9 +129,16 @@ def import_group() -> None:
 @FILES
 @click.option("--family", default="", help="Family of these models.")
 @click.option("--unit", type=click.Choice(["bits-per-byte", "nats"]), help="What a wide CSV holds.")
+@click.option("--allow-implausible", is_flag=True, help="Store losses that no softmax can give.")
 @FORCE
-def import_losses(study: Path, files: tuple[Path, ...], family: str, unit: str | None, force: bool) -> None:
-    """Token losses: JSONL or Parquet, one file a model, or a wide CSV of models × texts.
+def import_losses(
+    study: Path, files: tuple[Path, ...], family: str, unit: str | None, allow_implausible: bool, force: bool
+) -> None:
+    """Token losses in nats: JSONL or Parquet, one file a model, or a wide CSV of models × texts.
+
+    \b
+    One row of JSONL: the text's id, token bounds in UTF-8 bytes, the loss of each token (null: none):
+    {"text_id": "mmlu-1", "bounds": [0, 3, 7, 12], "nats": [null, 4.21, 0.35]}
 
     \b
     benchcast import losses study runs/*.jsonl --family ash
@@ -139,6 +146,7 @@ def import_losses(study: Path, files: tuple[Path, ...], family: str, unit: str |
     """
     import numpy as np
 
+    from benchcast.loss_check import suspicious_losses
     from benchcast.storage.loss_files import read_losses
     from benchcast.store import Study
 
@@ -148,13 +156,15 @@ def import_losses(study: Path, files: tuple[Path, ...], family: str, unit: str |
         for file in files:
             read += read_losses(file, opened.texts, unit=unit)
             advance(f"reading {file.name}")
-    new = opened.add_losses(read, family=family, force=force)
+    new = opened.add_losses(read, family=family, force=force, allow_implausible=allow_implausible)
     click.echo(f"{study}: {new} models added, {len(read) - new} were there already")
     for losses in read:
         blank = np.diff(losses.edges)[np.isnan(losses.nats)].sum() / max(1, losses.edges[-1])
         if blank > 0.05:
             what = f"{losses.model} has no loss on {blank:.0%} of the bytes"
             click.echo(f"warning: {what}; they leave the common support", err=True)
+    for line in suspicious_losses(opened, [x.model for x in read]):
+        click.echo(f"warning: {line}", err=True)
 
 
 import_group.add_command(import_scores)

@@ -98,7 +98,9 @@ def _fill(choice: Choice, root: Path) -> None:
     made = Study.create(root, some_texts(study.texts, order), tasks=study.tasks, seed=study.seed)
     made.add_models(study.models())
     made.add_scores(study.scores())
-    made.add_losses([cut_losses(study.losses(m), study.texts, order) for m in study.models_with_losses()])
+    made.add_losses(
+        [cut_losses(study.losses(m), study.texts, order) for m in study.models_with_losses()], allow_implausible=True
+    )
     features = study.features()
     if features is not None:
         values, edges, scorer = features

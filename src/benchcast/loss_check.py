@@ -1,0 +1,83 @@
+"""Losses of a whole study, read once: what looks wrong, what cannot be read, and how much text all models share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchcast.align import align_models
+from benchcast.assemble import reference_of, shared_text
+from benchcast.errors import BenchcastError, StudyError
+from benchcast.evidence import Tokens
+from benchcast.plausible import WordLosses, WordSample, reference_models, suspicious
+from benchcast.records import Bools
+from benchcast.store import Study
+from benchcast.support import Support
+
+
+@dataclass(frozen=True, slots=True)
+class LossCheck:
+    """What the losses of a study look like."""
+
+    support: Support  # of the models that a fit would learn from
+    suspicious: dict[str, str]  # model → the likely mistake in its losses
+    unreadable: dict[str, str]  # model → why
+
+    def lines(self) -> list[str]:
+        """One line for each finding."""
+        excluded = [f"model {m} is left out of fits: it {self.support.why(m)}" for m in self.support.excluded]
+        return [*self.unreadable.values(), *describe(self.suspicious), *excluded, *self.support.lines()]
+
+
+def check_losses(study: Study, names: Sequence[str], scored: Collection[str]) -> LossCheck:
+    """Read the losses of the named models once; those that are `scored` are the ones to share text."""
+    sample = WordSample.of(study.texts)
+    words: dict[str, WordLosses] = {}
+    lacking: dict[str, Bools] = {}
+    unreadable: dict[str, str] = {}
+    tokens = None
+    for name in names:
+        try:
+            losses = study.losses(name)
+        except BenchcastError as error:
+            unreadable[name] = str(error)
+            continue
+        words[name] = sample.read(losses)
+        if name in scored and np.isnan(losses.nats).any():
+            tokens = _reference(study) if tokens is None else tokens
+            mask = np.isnan(align_models([losses], tokens.edges, study.texts)[0])
+            if mask.any():
+                lacking[name] = mask
+    support = Support()
+    if tokens is not None:
+        support = shared_text(lacking, sum(m in scored for m in words), tokens, study.tasks)
+    return LossCheck(support, suspicious(sample, words), unreadable)
+
+
+def _reference(study: Study) -> Tokens:
+    try:
+        features = study.features()
+    except StudyError:  # reported where the scorer is
+        features = None
+    return reference_of(study.texts, features)[0]
+
+
+def suspicious_losses(study: Study, models: Sequence[str]) -> list[str]:
+    """A line for each of the named models whose losses, compared with the study's others, can hardly be nats."""
+    sample = WordSample.of(study.texts)
+    others = reference_models([m for m in study.models_with_losses() if m not in models])
+    words = {}
+    for name in [*others, *models]:
+        try:
+            words[name] = sample.read(study.losses(name))
+        except BenchcastError:  # `status` names it
+            continue
+    found = suspicious(sample, words)
+    return describe({m: why for m, why in found.items() if m in models})
+
+
+def describe(found: dict[str, str]) -> list[str]:
+    """A line for each model."""
+    return [f"losses of model {m} look wrong: {why}" for m, why in found.items()]
