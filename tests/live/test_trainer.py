@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import logging
+import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,11 @@ from small import Rows, small_model, tokenizer_with_bos
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from benchcast.callbacks import TransformersForecast, forecast
+from benchcast.callbacks.attempt import Attempts
 from benchcast.errors import InputError, StudyError
+from benchcast.fits import Fit
+from benchcast.fitting import fit_tasks
+from benchcast.records import ModelInfo, Score
 from benchcast.store import Study
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -210,3 +216,51 @@ def test_a_study_without_fits_is_an_error_before_training_starts(study: Study, t
         TransformersForecast(study.root)
     with pytest.raises(StudyError):
         TransformersForecast(tmp_path / "nowhere")
+
+
+@pytest.fixture(scope="module")
+def by_compute(fitted: Study) -> list[Fit]:
+    """Fits that read no losses but the FLOPs of a run."""
+    return fit_tasks(fitted, method="compute")
+
+
+def test_flops_of_the_run_reach_the_forecast(by_compute: list[Fit], tokenizer: Any, tmp_path: Path) -> None:
+    ran = train(tmp_path, tokenizer, TransformersForecast(by_compute, every=2, tokenizer=tokenizer), logging_steps=4)
+    made = [row["capability/task0"] for row in ran.state.log_history if "capability/task0" in row]
+    assert made == pytest.approx([made[-1] + math.log10(step / 6) for step in (2, 4, 6)])
+    assert 10 ** made[-1] == pytest.approx(ran.state.total_flos)
+
+
+def test_what_cannot_be_forecast_is_said_once_with_its_reason(
+    by_compute: list[Fit], model: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    attempts = Attempts(by_compute)
+    with caplog.at_level(logging.WARNING, "benchcast"):
+        for step in range(3):
+            assert set(attempts.make(model, tokenizer, ModelInfo(f"step-{step}"))) == {"forecast/seconds"}
+    assert [r.getMessage() for r in caplog.records] == [
+        f"step-0: no forecast of {task}: no training FLOPs known" for task in ("task0", "task1")
+    ]
+
+
+def test_remarks_are_logged_when_they_change_their_kind(
+    by_compute: list[Fit], model: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    attempts = Attempts(by_compute[:1])
+    low, high = by_compute[0].core.range
+    with caplog.at_level(logging.WARNING, "benchcast"):
+        for step, log_flops in enumerate((low - 2, low - 1, high)):
+            attempts.make(model, tokenizer, ModelInfo(f"step-{step}", flops=10**log_flops))
+    (said,) = [r.getMessage() for r in caplog.records]
+    assert said.startswith("step-0: forecast of task0: extrapolation: weaker than every training model, by")
+
+
+def test_fits_that_are_older_than_their_study_are_told_of(
+    fitted_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.copytree(fitted_folder, tmp_path / "study")
+    study = Study.open(tmp_path / "study")
+    study.add_scores([Score(study.models_with_losses()[0], "task1", 0.01)], force=True)
+    with caplog.at_level(logging.WARNING, "benchcast"):
+        TransformersForecast(study.root)
+    assert "the study has changed since these fits were made: task1: scores of" in caplog.text

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Callable
 from typing import Any
 
-from benchcast.callbacks.live import DEFAULT, Fits, Reader, Reading, read_fits
+from benchcast.callbacks.live import DEFAULT, LOG, Fits, Reader, Reading, read_fits
 from benchcast.callbacks.ranks import Ranks
 from benchcast.errors import BenchcastError, InputError, one_line
 from benchcast.fits import Forecast
-
-LOG = logging.getLogger("benchcast")
+from benchcast.records import ModelInfo
 
 
 class Attempts:
@@ -23,13 +21,19 @@ class Attempts:
         self._fits, self._reading = read_fits(fits), reading
         self._ready: tuple[Any, Reader] | None = None
         self._warned = False
+        self._remarks: dict[str, str] = {}  # the kind that was last told, by task
 
-    def make(self, model: Any, tokenizer: Any, *, name: str, flops: float = math.nan) -> dict[str, float]:
-        """What to log: forecasts with their intervals, capabilities, and the seconds it took."""
+    def make(self, model: Any, tokenizer: Any, info: ModelInfo) -> dict[str, float]:
+        """What to log: forecasts with their intervals, capabilities, and the seconds it took.
+
+        `info` is the model's name and what is known of its training.
+        """
         began = time.monotonic()
         ranks = Ranks.here(spread=self._reading.spread)
         reader = ranks.together(lambda: self._reader(tokenizer))
-        found = reader.forecast(model, name=name, flops=flops)
+        found = reader.forecast(model, info)
+        if ranks.rank == 0:
+            self._tell(found, info.model)
         return {**scalars(found), "forecast/seconds": time.monotonic() - began}
 
     def _reader(self, tokenizer: Any) -> Reader:
@@ -39,6 +43,15 @@ class Attempts:
         if self._ready is None or self._ready[0] is not tokenizer:
             self._ready = (tokenizer, Reader.of(tokenizer, self._fits, reading=self._reading))
         return self._ready[1]
+
+    def _tell(self, found: dict[str, Forecast], name: str) -> None:
+        """Log each forecast's remark when it is new or of another kind than before."""
+        for task, forecast in found.items():
+            kind = forecast.remark.partition(":")[0]
+            if kind and kind != self._remarks.get(task):
+                what = "forecast" if math.isfinite(forecast.accuracy) else "no forecast"
+                LOG.warning("%s: %s of %s: %s", name, what, task, forecast.remark)
+            self._remarks[task] = kind
 
     def survive(self, work: Callable[[], None]) -> None:
         """Do it; a failure is a warning the first time and nothing after that."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from benchcast.callbacks.attempt import Attempts, interval_of
 from benchcast.callbacks.live import DEFAULT, Fits, Reading
+from benchcast.records import ModelInfo
 
 
 def _base() -> Any:
@@ -62,7 +63,7 @@ class LightningForecast(_base()):  # type: ignore[misc]
         model = attrgetter(name)(pl_module) if name else pl_module
         tokenizer = self._tokenizer or getattr(pl_module, "tokenizer", None)
         with trainer.precision_plugin.forward_context():
-            values = self._attempts.make(model, tokenizer, name=f"step-{trainer.global_step}")
+            values = self._attempts.make(model, tokenizer, ModelInfo(f"step-{trainer.global_step}"))
         if trainer.is_global_zero:
             for logger in trainer.loggers:
                 logger.log_metrics(values, step=trainer.global_step)

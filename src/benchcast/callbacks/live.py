@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 
 from benchcast.backends.base import Vocabulary, checked
-from benchcast.backends.memory import MemoryBackend, bare
+from benchcast.backends.memory import MemoryBackend, bare, sharded
 from benchcast.backends.vocabulary import vocabulary_of
 from benchcast.backends.windows import Window, batches, plan
 from benchcast.callbacks.ranks import Ranks
 from benchcast.callbacks.untouched import untouched
 from benchcast.collect import Encoded, encode_texts
 from benchcast.errors import InputError
-from benchcast.facts import Facts
 from benchcast.fits import NO_BOS, Fit, Forecast, hub
 from benchcast.fits.inputs import stale_line
 from benchcast.fitting import fits_for_new_models
@@ -58,7 +57,8 @@ def forecast(
     `fits` are those of a study, by its folder, or fits themselves; `texts` are theirs where none are given.
     In a distributed run every rank calls this and gets the same forecasts.
     """
-    return Reader.of(tokenizer, read_fits(fits), texts, reading=reading).forecast(model, flops=flops)
+    reader = Reader.of(tokenizer, read_fits(fits), texts, reading=reading)
+    return reader.forecast(model, ModelInfo("model", flops=flops))
 
 
 def read_fits(fits: Fits) -> tuple[Fit, ...]:
@@ -114,10 +114,13 @@ class Reader:
         encoded.insist("the model in training", "give a tokenizer that covers them with tokenizer=…")
         return cls(fits, own, vocabulary, encoded, reading)
 
-    def forecast(self, model: Any, *, name: str = "model", flops: float = nan) -> dict[str, Forecast]:
-        """Forecasts by task."""
-        losses, facts = self.losses(model, name=name), Facts.of([ModelInfo(name, flops=flops)], [])
-        return {fit.task: fit.predict(losses, facts=facts) for fit in self.fits}
+    def forecast(self, model: Any, info: ModelInfo) -> dict[str, Forecast]:
+        """Forecasts by task; `info` is what is known of the model, whose parameters are counted here."""
+        module = bare(model)
+        if not info.params > 0 and not sharded(module):
+            info = replace(info, params=float(sum(p.numel() for p in module.parameters())))
+        losses = replace(self.losses(model, name=info.model), info=info)
+        return {fit.task: fit.predict(losses) for fit in self.fits}
 
     def losses(self, model: Any, *, name: str = "model") -> TokenLosses:
         """The model's losses on all texts; each rank reads its part and gets the whole."""

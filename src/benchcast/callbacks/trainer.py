@@ -15,6 +15,7 @@ from transformers import Trainer, TrainerCallback
 
 from benchcast.callbacks.attempt import Attempts, interval_of
 from benchcast.callbacks.live import DEFAULT, Fits, Reading
+from benchcast.records import ModelInfo
 
 
 class TransformersForecast(TrainerCallback):  # type: ignore[misc]
@@ -50,9 +51,7 @@ class TransformersForecast(TrainerCallback):  # type: ignore[misc]
         tokenizer = self._tokenizer or given.get("processing_class") or given.get("tokenizer")
         tokenizer = getattr(tokenizer, "tokenizer", tokenizer)  # of a processor for several kinds of data
         with nullcontext() if trainer is None else trainer.accelerator.autocast():
-            values = self._attempts.make(
-                given["model"], tokenizer, name=f"step-{state.global_step}", flops=state.total_flos or math.nan
-            )
+            values = self._attempts.make(given["model"], tokenizer, _known(state, trainer))
         if trainer is None:
             state.log_history.append({**values, "step": state.global_step})
             return
@@ -61,6 +60,15 @@ class TransformersForecast(TrainerCallback):  # type: ignore[misc]
             trainer.log(values)
         finally:
             control.should_log = due  # logging clears it, and the Trainer's own line may still be due
+
+
+def _known(state: Any, trainer: Any) -> ModelInfo:
+    """The step's name, and the FLOPs and tokens of the run so far where the Trainer counts them."""
+    flops = state.total_flos
+    if trainer is not None:  # counted since the last line was logged
+        flops += trainer.current_flos * trainer.args.world_size
+    tokens = state.num_input_tokens_seen
+    return ModelInfo(f"step-{state.global_step}", tokens=tokens or math.nan, flops=flops or math.nan)
 
 
 def _trainer_above() -> Any:
