@@ -20,7 +20,7 @@ from benchcast.evidence import Evidence, Fold, TaskFit
 from benchcast.fits import Fit, load
 from benchcast.fits.inputs import changed_inputs, hash_inputs
 from benchcast.folds import training_fold
-from benchcast.intervals import LEVEL, spread_of
+from benchcast.intervals import LEVEL, has_range, spread_of
 from benchcast.methods import METHODS
 from benchcast.records import Bools, TokenLosses
 from benchcast.storage.files import locked
@@ -75,13 +75,8 @@ def _with_inputs(study: Study, fit: Fit) -> Fit:
 
 
 def _enough(fits: list[Fit], *, asked_for: bool, on_left_out: Callable[[str], None] | None) -> list[Fit]:
-    """The fits that had enough models to learn from: some methods read what not every model has."""
-    short = {
-        f.task: f"{f.about['n_train'][f.task]} training models have all that {f.core.method} reads, "
-        f"a fit needs at least {FEWEST_MODELS}"
-        for f in fits
-        if f.about["n_train"][f.task] < FEWEST_MODELS and not f.core.law.failure
-    }
+    """The fits that had enough to learn from, by what their method reads."""
+    short = {f.task: why for f in fits if (why := _too_little(f))}
     if short and (asked_for or len(short) == len(fits)):
         name, why = next(iter(short.items()))
         raise EvidenceError(f"{name}: {why}")
@@ -89,6 +84,19 @@ def _enough(fits: list[Fit], *, asked_for: bool, on_left_out: Callable[[str], No
         if on_left_out is not None:
             on_left_out(f"{task}: {why}")
     return [f for f in fits if f.task not in short]
+
+
+def _too_little(fit: Fit) -> str:
+    """Why a method's fit cannot be used; empty where it can, or where its law says so itself."""
+    core, count = fit.core, fit.about["n_train"][fit.task]
+    if core.law.failure:
+        return ""
+    if count < FEWEST_MODELS:
+        return f"{count} training models have all that {core.method} reads, a fit needs at least {FEWEST_MODELS}"
+    if core.reads and core.law.slope != 0 and core.weights.any() and not has_range(core):
+        what = "losses" if core.reads_losses else "inputs"
+        return f"all training models have the same {what} for {core.method}; there is nothing to learn from"
+    return ""
 
 
 def as_fits(study: Study, evidence: Evidence, fold: Fold, split: str, cores: Sequence[TaskFit]) -> list[Fit]:

@@ -20,6 +20,7 @@ from benchcast.evidence import HonestErrors, TaskFit
 from benchcast.records import Floats
 
 LEVEL = 0.90
+SAME = 1e-6  # capabilities that differ by less, relative to their size, are the same
 NEAR_CHANCE = 0.1  # of the way from chance to 1
 WIDER_AT_CHANCE = 0.25  # a model at chance may be just about to leave it, and its losses hardly tell
 
@@ -63,7 +64,8 @@ def honest_coverage(honest: HonestErrors) -> float:
 def interval(fit: TaskFit, capability: npt.ArrayLike, accuracy: npt.ArrayLike) -> tuple[Floats, Floats]:
     """Low and high end for forecasts; they widen with the distance from the training models, and near chance."""
     a = np.asarray(accuracy, np.float64)
-    half = spread_of(fit.honest).half_width * widening(fit, capability, a)
+    wider = widening(fit, capability, a)
+    half = np.where(np.isinf(wider), np.inf, spread_of(fit.honest).half_width * np.where(np.isinf(wider), 0.0, wider))
     return np.clip(a - half, 0, 1), np.clip(a + half, 0, 1)
 
 
@@ -73,11 +75,22 @@ def widening(fit: TaskFit, capability: npt.ArrayLike, accuracy: npt.ArrayLike) -
 
 
 def distance(fit: TaskFit, capability: npt.ArrayLike) -> Floats:
-    """How far outside the training models a capability lies, in units of their range; 0 inside."""
+    """How far outside the training models a capability lies, in units of their range; 0 inside.
+
+    Where they all have the same capability, any other one is infinitely far outside.
+    """
     c = np.asarray(capability, np.float64)
     low, high = fit.range
     outside = np.maximum(np.maximum(low - c, c - high), 0)
-    return outside / (high - low) if high > low else np.zeros_like(outside)
+    if has_range(fit):
+        return outside / (high - low)
+    return np.where(outside > SAME * max(abs(low), abs(high)), np.inf, 0.0)
+
+
+def has_range(fit: TaskFit) -> bool:
+    """Whether training models differ in capability by more than rounding does."""
+    low, high = fit.range
+    return high - low > SAME * max(abs(low), abs(high))
 
 
 def nearness_to_chance(fit: TaskFit, accuracy: npt.ArrayLike) -> Floats:

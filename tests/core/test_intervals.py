@@ -71,8 +71,8 @@ def test_intervals_stay_inside_zero_and_one():
     assert high.max() == 1.0
 
 
-def test_a_single_training_capability_has_no_range_to_measure_distance_by():
-    assert distance(fit_with(THREE, span=(2.0, 2.0)), [0.0, 2.0, 4.0]).tolist() == [0.0, 0.0, 0.0]
+def test_every_other_capability_is_infinitely_far_from_a_single_one():
+    assert distance(fit_with(THREE, span=(2.0, 2.0)), [0.0, 2.0, 4.0]).tolist() == [np.inf, 0.0, np.inf]
 
 
 def test_near_chance_the_interval_is_wider_and_elsewhere_it_is_not():

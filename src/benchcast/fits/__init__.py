@@ -120,6 +120,8 @@ class Fit:
         if far <= 0:
             near = float(nearness_to_chance(self.core, self.core.law.accuracy(capability))[0]) > 0
             return "near chance: losses hardly tell how far such a model is from better" if near else ""
+        if np.isinf(far):
+            return "extrapolation: all training models have the same capability, and this one has another"
         below = bool(capability[0] < self.core.range[0])
         side = "stronger" if below == (self.core.law.slope < 0) else "weaker"
         return f"extrapolation: {side} than every training model, by {far:.0%} of their range"

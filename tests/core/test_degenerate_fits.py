@@ -1,0 +1,75 @@
+"""Studies that nothing can be learned from: they are refused or the forecast says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import benchcast as bc
+from benchcast.errors import EvidenceError
+from benchcast.intervals import distance, interval
+from benchcast.records import Score
+from benchcast.storage.tables import SCORE_COLUMNS, as_csv
+from benchcast.store import Study
+
+
+@pytest.fixture
+def all_equal(study, world) -> Study:
+    """Every model has the same losses."""
+    same = [replace(world.losses[0], model=x.model) for x in world.losses]
+    study.add_losses(same, force=True)
+    return study
+
+
+@pytest.mark.parametrize("method", ["all-token", "label-token", "salience", "ridge"])
+def test_equal_losses_are_refused_or_give_a_constant(all_equal, world, method):
+    """A model that is 1% better was forecast 1.000, without a remark."""
+    try:
+        fit = bc.fit(all_equal, "task0", method=method)
+    except EvidenceError as error:
+        assert "all training models have the same losses" in str(error)  # noqa: PT017
+        return
+    better = fit.predict(replace(world.losses[0], model="better", nats=world.losses[0].nats * 0.99))
+    scores = [s.accuracy for s in all_equal.scores() if s.task == "task0"]
+    assert "no law" in better.remark or min(scores) <= better.accuracy <= max(scores)
+
+
+def test_equal_losses_make_fit_fail_with_one_line(all_equal, cli):
+    ran = cli("fit", all_equal.root)
+    assert ran.code == 1
+    assert "all training models have the same losses for salience; there is nothing to learn from" in ran.err
+    assert "no law (all capabilities are equal)" in cli("fit", all_equal.root, "--method", "all-token").out
+
+
+def test_a_capability_outside_a_range_of_one_point_is_an_extrapolation(study, world):
+    fit = bc.fit(study, "task0", method="all-token")
+    at = fit.predict(world.losses[0]).capability
+    point = replace(fit, core=replace(fit.core, range=(at, at)), about={**fit.about, "train": []})
+    assert distance(point.core, [at, at * 0.99]).tolist() == [0.0, np.inf]
+    assert [float(x[0]) for x in interval(point.core, [at * 0.99], [0.9])] == [0.0, 1.0]
+    other = point.predict(replace(world.losses[0], nats=world.losses[0].nats * 0.99))
+    assert other.remark.startswith("extrapolation: all training models have the same capability")
+    assert (other.low, other.high) == (0.0, 1.0)
+    assert "extrapolation" not in point.predict(world.losses[0]).remark
+
+
+def test_chance_above_nearly_all_scores_is_pointed_out(study, cli):
+    own = sorted(s.accuracy for s in study.scores() if s.task == "task0")
+    chance = (own[17] + own[18]) / 2
+    settings = study.root / "study.toml"
+    settings.write_text(settings.read_text(encoding="utf-8").replace("chance = 0.25", f"chance = {chance}"))
+    said = f"task task0: 18 of 20 scores are at or below chance ({chance:g}); is chance right in study.toml?"
+    assert said in cli("status", study.root).out
+    assert f"warning: {said}" in cli("fit", study.root, "--method", "all-token").err
+    assert f"warning: {said}" in cli("compare", study.root, "--method", "all-token").err
+
+
+def test_a_task_whose_score_falls_is_explained_without_nan(study, cli):
+    rows = [Score(s.model, s.task, 1 - s.accuracy, s.n_items) for s in study.scores()]
+    (study.root / "scores.csv").write_text(as_csv(SCORE_COLUMNS, rows), encoding="utf-8")
+    ran = cli("explain", study.root, "--task", "task1")
+    assert ran.code == 0
+    assert "nan" not in ran.out.lower()
+    assert "no token has any weight: the score does not rise as losses fall" in ran.out
