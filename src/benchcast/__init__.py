@@ -20,6 +20,8 @@ _HOME = {
     "Fit": "benchcast.fits",
     "Forecast": "benchcast.fits",
     "compare": "benchcast.evaluate",
+    "remove_models": "benchcast.editing",
+    "rename_model": "benchcast.editing",
     "compare_runs": "benchcast.forward.runs",
     "regroup": "benchcast.align",
     "fit_law": "benchcast.law",

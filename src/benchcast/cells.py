@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from benchcast.errors import InputError
+
+LONGEST_NAME = 1000  # characters
+# C0 and C1 controls, line and paragraph separators, and the marks that turn the direction of writing.
+CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 def need_file(path: Path) -> None:
@@ -51,6 +57,36 @@ def near(word: str, words: Iterable[str]) -> str:
     """`; did you mean …?` where something is near, else nothing."""
     match = get_close_matches(word, list(words), n=1)
     return f"; did you mean {match[0]!r}?" if match else ""
+
+
+def match_names(names: Sequence[str], patterns: Sequence[str], *, where: str, what: str) -> list[str]:
+    """Names that are given or match a shell-style pattern, each once, in the order of the patterns."""
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        own = [pattern] if pattern in names else [n for n in names if fnmatchcase(n, pattern)]
+        if not own:
+            raise InputError(f"{where}: no {what} {pattern!r}{near(pattern, names)}")
+        found |= dict.fromkeys(own)
+    return list(found)
+
+
+def need_name(name: str, where: str) -> str:
+    """A name without white space around it; refused where it is empty or could not be shown or stored."""
+    kept = name.strip()
+    if not kept:
+        raise InputError(f"{where}: a name is needed")
+    if not is_unicode(kept):
+        raise InputError(f"{where}: {kept!r} holds half a surrogate pair, which is no Unicode text")
+    if has_controls(kept):
+        raise InputError(f"{where}: {kept!r} holds control characters; take them out of the name")
+    if len(kept) > LONGEST_NAME:
+        raise InputError(f"{where}: a name of {len(kept)} characters ({kept[:20]!r}…); {LONGEST_NAME} are allowed")
+    return kept
+
+
+def has_controls(text: str) -> bool:
+    """Whether a text holds characters that steer a terminal or reorder what it shows."""
+    return CONTROLS.search(text) is not None
 
 
 def number(value: float, form: str = ".2e") -> str:

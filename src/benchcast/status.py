@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from benchcast.editing import stopped_rename
 from benchcast.errors import StudyError
 from benchcast.fits.inputs import stale_line
 from benchcast.fitting import FEWEST_MODELS, fits_for_new_models
@@ -130,6 +131,9 @@ def below_chance(scores: Sequence[Score], tasks: Sequence[Task]) -> list[str]:
 
 def _problems(study: Study, tasks: list[TaskStatus], scores: list[Score], with_losses: set[str]) -> list[str]:
     problems = []
+    stopped = stopped_rename(study)
+    if stopped:
+        problems.append(f"a rename was stopped; run it again: benchcast rename {study.root} {' '.join(stopped)}")
     known_sources = set(study.texts.sources)
     for task in study.tasks:
         absent = [s for s in task.sources if s not in known_sources]

@@ -36,6 +36,7 @@ LAYERS = [
     "store",
     "loss_check",
     "fits",
+    "editing",
     "fitting",
     "register",
     "executor",

@@ -9,6 +9,7 @@ import click
 from benchcast import __version__
 from benchcast.cli.collect import collect, features
 from benchcast.cli.data import import_group, init, status
+from benchcast.cli.editing import remove, rename
 from benchcast.cli.explain import explain
 from benchcast.cli.extrapolate import extrapolate
 from benchcast.cli.forecast import compare, fit
@@ -37,7 +38,7 @@ def cli() -> None:
 cli.add_sections(
     {
         "Start": (demo, init, status),
-        "Bring in losses, scores and features": (import_group, collect, features),
+        "Bring in losses, scores and features": (import_group, collect, features, remove, rename),
         "Fit and compare": (fit, compare, explain, report),
         "Forecast": (predict, extrapolate, watch, verify),
         "Texts": (select, twins),

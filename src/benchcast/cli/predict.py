@@ -111,30 +111,15 @@ def warn_if_stale(study: Study, fits: Sequence[Fit], remedy: str) -> None:
 
 def _models(study: Path, patterns: Sequence[str], *, everything: bool, one: bool) -> tuple[Study, list[str]]:
     """The study, and its models that are meant."""
+    from benchcast.cells import match_names
     from benchcast.store import Study
 
     opened = Study.open(study)
     names = opened.models_with_losses()
-    found = names if everything else match_models(names, patterns, where=str(study))
+    found = names if everything else match_names(names, patterns, where=str(study), what="losses of model")
     if one and len(found) != 1:
         raise click.UsageError(f"--register takes one model, found {len(found)}: {', '.join(found[:4])}, …")
     return opened, found
-
-
-def match_models(names: Sequence[str], patterns: Sequence[str], *, where: str) -> list[str]:
-    """Models by name or shell-style pattern, each once, in the order of the patterns."""
-    from fnmatch import fnmatchcase
-
-    from benchcast.cells import near
-    from benchcast.errors import InputError
-
-    found: dict[str, None] = {}
-    for pattern in patterns:
-        own = [pattern] if pattern in names else [n for n in names if fnmatchcase(n, pattern)]
-        if not own:
-            raise InputError(f"{where}: no losses of model {pattern!r}{near(pattern, names)}")
-        found |= dict.fromkeys(own)
-    return list(found)
 
 
 def _fits(study: Study, tasks: tuple[str, ...], *, again: bool) -> list[Fit]:

@@ -229,3 +229,8 @@ def write_parquet(path: Path, losses: TokenLosses, texts: TextSet, *, half: bool
     # Bounds rise in small steps and ids share their beginnings: their differences take a third less room.
     encoding = {"text_id": "DELTA_BYTE_ARRAY", "bounds.list.element": "DELTA_BINARY_PACKED"}
     pq.write_table(table, path, compression="zstd", use_dictionary=False, column_encoding=encoding)
+
+
+def is_half(path: Path) -> bool:
+    """Whether stored losses take two bytes each."""
+    return bool(pq.read_schema(path).field("nats").type.value_type == pa.float16())

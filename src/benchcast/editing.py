@@ -1,0 +1,149 @@
+"""Remove and rename models of a study: losses, metadata and scores together.
+
+Both hold the study's lock. Each file changes in one step, and a command that was killed is finished by running it
+again. Fits stay as they are; those that learned from the models are named.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchcast.cells import match_names, need_name
+from benchcast.errors import BenchcastError, InputError
+from benchcast.fits import load
+from benchcast.records import ModelInfo, Score
+from benchcast.storage.files import locked, sync, write_text, write_whole
+from benchcast.storage.loss_files import is_half, read_parquet, write_parquet
+from benchcast.storage.tables import MODEL_COLUMNS, SCORE_COLUMNS, as_csv, read_models
+from benchcast.store import Study
+
+JOURNAL = ".rename.json"  # which rename is under way; gone when it is done
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """What a change touched."""
+
+    models: tuple[str, ...]
+    losses: int  # files
+    rows: int  # of models.csv
+    scores: int  # rows of scores.csv
+    fits: tuple[str, ...]  # tasks whose fits learned from these models
+
+
+def remove_models(study: Study, patterns: Sequence[str], *, dry_run: bool = False) -> Edited:
+    """Remove models by name or shell-style pattern; with `dry_run`, only say what would be removed."""
+    with locked(study.root):
+        listed, scores = _listed(study), study.scores()
+        known = [*study.models_with_losses(), *(m.model for m in listed), *(s.model for s in scores)]
+        names = match_names(list(dict.fromkeys(known)), patterns, where=str(study.root), what="model")
+        files = [path for name in names if (path := study.losses_path(name)).exists()]
+        other_models = [m for m in listed if m.model not in names]
+        other_scores = [s for s in scores if s.model not in names]
+        found = Edited(
+            tuple(names),
+            len(files),
+            len(listed) - len(other_models),
+            len(scores) - len(other_scores),
+            affected_fits(study, names),
+        )
+        if not dry_run:
+            _write_tables(study, other_models, other_scores)
+            for path in files:
+                path.unlink()
+            if files:
+                sync(files[0].parent)
+    return found
+
+
+def rename_model(study: Study, old: str, new: str) -> Edited:
+    """Give a model another name: its losses with their metadata, its row of models.csv and its scores."""
+    new = need_name(new, "the new name")
+    with locked(study.root):
+        journal = study.root / JOURNAL
+        if journal.exists() and _pending(journal) != (old, new):
+            _rename(study, *_pending(journal))
+            journal.unlink()
+        if not journal.exists():
+            _refuse(study, old, new)
+            write_text(journal, json.dumps({"old": old, "new": new}, ensure_ascii=False))
+        found = _rename(study, old, new)
+        journal.unlink()
+    return replace(found, fits=affected_fits(study, [old]))
+
+
+def stopped_rename(study: Study) -> tuple[str, str] | None:
+    """Old and new name of a rename that was killed; it is finished by the next one."""
+    journal = study.root / JOURNAL
+    return _pending(journal) if journal.exists() else None
+
+
+def affected_fits(study: Study, names: Sequence[str]) -> tuple[str, ...]:
+    """Tasks whose stored fits learned from any of these models; those that cannot be read are left to `status`."""
+    found = []
+    for task in study.fitted_tasks():
+        try:
+            about: dict[str, Any] = load(study.fit_folder(task)).about
+        except BenchcastError:
+            continue
+        if set(names) & {*about.get("train", ()), *about.get("validation", ())}:
+            found.append(task)
+    return tuple(found)
+
+
+def _pending(journal: Path) -> tuple[str, str]:
+    try:
+        stored = json.loads(journal.read_text(encoding="utf-8"))
+        return str(stored["old"]), str(stored["new"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{journal}: damaged; remove it and rename again") from error
+
+
+def _refuse(study: Study, old: str, new: str) -> None:
+    """Stop before anything is written where there is nothing to rename or the new name is taken."""
+    known = {*study.models_with_losses(), *(m.model for m in _listed(study)), *(s.model for s in study.scores())}
+    match_names(sorted(known), [old], where=str(study.root), what="model")
+    if old not in known:
+        raise InputError(f"{study.root}: rename takes one model, not a pattern; found {old!r}")
+    if new in known or study.losses_path(new).exists():
+        raise InputError(f"{study.root}: there is a model {new!r} already; remove it first, or choose another name")
+
+
+def _rename(study: Study, old: str, new: str) -> Edited:
+    """Every step leaves alone what an earlier run has done."""
+    source, target = study.losses_path(old), study.losses_path(new)
+    if source.exists():
+        losses = replace(read_parquet(source, study.texts), model=new)
+        write_whole(target, partial(write_parquet, losses=losses, texts=study.texts, half=is_half(source)))
+    listed, scores = _listed(study), study.scores()
+    rows, own = (sum(x.model == old for x in table) for table in (listed, scores))
+    _write_tables(study, [_named(m, old, new) for m in listed], [_named(s, old, new) for s in scores])
+    if source.exists() and source != target:
+        source.unlink()
+        sync(source.parent)
+    return Edited((new,), int(target.exists()), rows, own, ())
+
+
+def _named(row: Any, old: str, new: str) -> Any:
+    return replace(row, model=new) if row.model == old else row
+
+
+def _listed(study: Study) -> list[ModelInfo]:
+    """Rows of models.csv."""
+    path = study.root / "models.csv"
+    return read_models(path) if path.exists() else []
+
+
+def _write_tables(study: Study, models: Sequence[ModelInfo], scores: Sequence[Score]) -> None:
+    """Replace scores.csv and models.csv where they change; a table without rows is removed."""
+    for name, columns, rows in (("scores.csv", SCORE_COLUMNS, scores), ("models.csv", MODEL_COLUMNS, models)):
+        path, text = study.root / name, as_csv(columns, rows)
+        if not rows:
+            path.unlink(missing_ok=True)
+        elif not path.exists() or path.read_text(encoding="utf-8") != text:
+            write_text(path, text)
