@@ -20,7 +20,8 @@ from benchcast.errors import InputError
 from benchcast.evidence import TaskFit
 from benchcast.facts import Facts
 from benchcast.fits import files, hub
-from benchcast.fits.files import FitParts, own_folder, read_parts, write_parts
+from benchcast.fits.checks import FitParts
+from benchcast.fits.files import own_folder, read_parts, write_parts
 from benchcast.fits.reading import align_checked, require_texts
 from benchcast.intervals import distance, interval, nearness_to_chance
 from benchcast.records import Bools, Ints, TextSet, TokenLosses

@@ -7,32 +7,22 @@ import json
 import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from benchcast.cells import null
-from benchcast.errors import InputError, StudyError
+from benchcast.errors import InputError, StudyError, one_line
 from benchcast.evidence import HonestErrors, TaskFit
 from benchcast.fits.card import fit_card
+from benchcast.fits.checks import FitParts, check_parts, need
 from benchcast.fits.hub import FILES
 from benchcast.law import Bend, SigmoidLaw
-from benchcast.records import Bools, Ints, Task, Text, TextOutlines, TextSet
+from benchcast.records import Task, Text, TextOutlines, TextSet
 from benchcast.storage.folders import read_files
 
 FORMAT = 1
-
-
-class FitParts(NamedTuple):
-    """What a fit consists of and its folder holds; the fields are those of `Fit`."""
-
-    core: TaskFit
-    salience: npt.NDArray[np.float32]
-    edges: Ints
-    supported: Bools
-    texts: TextSet
-    about: dict[str, Any]
+HASH = "sha256"  # over all the rest of fit.json
 
 
 def digest(parts: FitParts) -> str:
@@ -47,7 +37,7 @@ def write_parts(folder: Path, parts: FitParts, *, include_texts: bool = True, wi
     blob, text = _contents(parts)
     text["texts"] = _text_rows(parts.texts, include_texts=include_texts)
     (folder / "salience.safetensors").write_bytes(blob)
-    document = json.dumps(text, indent=1, ensure_ascii=False, allow_nan=False)
+    document = json.dumps(text | {HASH: content_digest(text)}, indent=1, ensure_ascii=False, allow_nan=False)
     (folder / "fit.json").write_text(document, encoding="utf-8")
     if with_card:
         shown = "text" in text["texts"][0]
@@ -125,45 +115,61 @@ def _law(stored: dict[str, Any]) -> SigmoidLaw:
 
 
 def read_parts(path: Path) -> FitParts:
-    """A fit as it was written."""
+    """A fit as it was written; damage and what no fit can be is refused."""
     from safetensors import SafetensorError
-    from safetensors.numpy import load as load_arrays
 
     try:
         document, blob = read_files(path, ("fit.json", "salience.safetensors"))
         text = json.loads(document.decode())
-        if text["format"] > FORMAT:
-            raise StudyError(
-                f"{path}: a fit of format {text['format']}, this version reads {FORMAT}; upgrade benchcast"
-            )
-        if hashlib.sha256(blob).hexdigest() != text["arrays_sha256"]:
-            raise StudyError(f"{path}: salience.safetensors does not belong to fit.json; fit again")
-        arrays = load_arrays(blob)
-        task = Task(text["task"]["name"], text["task"]["chance"], tuple(text["task"]["sources"]))
-        law = _law(text["law"])
-        honest = HonestErrors(
-            arrays["honest_errors"], np.array(text["honest"]["families"], dtype=str), text["honest"]["kind"]
-        )
-        history = {name.removeprefix("history."): x for name, x in arrays.items() if name.startswith("history.")}
-        core = TaskFit(
-            task,
-            text["method"],
-            tuple(text["reads"]),
-            arrays["weights"],
-            text["unit"],
-            law,
-            honest,
-            (_nan(text["range"][0]), _nan(text["range"][1])),
-            text["notes"],
-            history,
-        )
-        texts = _read_texts(text["texts"], text["about"])
-        return FitParts(
-            core, arrays["salience"], arrays["edges"], arrays["supported"].astype(bool), texts, text["about"]
-        )
+        _check_whole(path, text, blob)
+        parts = _parts(text, blob)
+        check_parts(parts)
+        return parts
     except FileNotFoundError as error:
         raise StudyError(f"{path}: no fit here; make one with `benchcast fit`") from error
     except OSError as error:
         raise StudyError(f"{path}: cannot be read ({error.strerror or error})") from error
-    except (ValueError, LookupError, TypeError, AttributeError, SafetensorError) as error:
-        raise StudyError(f"{path}: damaged fit ({type(error).__name__}: {error}); fit again") from error
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        raise StudyError(f"{path}: damaged fit ({type(error).__name__}: {one_line(error)}); fit again") from error
+    except (SafetensorError, InputError) as error:
+        raise StudyError(f"{path}: damaged fit ({one_line(error)}); fit again") from error
+
+
+def _check_whole(path: Path, text: dict[str, Any], blob: bytes) -> None:
+    """Refuse a fit of a newer version, and one whose content is not what its hashes say."""
+    if text["format"] > FORMAT:
+        raise StudyError(f"{path}: a fit of format {text['format']}, this version reads {FORMAT}; upgrade benchcast")
+    if text.get(HASH, content_digest(text)) != content_digest(text):  # older fits have none
+        raise StudyError(f"{path}: damaged fit (fit.json is not what its hash says, or was edited); fit again")
+    if hashlib.sha256(blob).hexdigest() != text["arrays_sha256"]:
+        raise StudyError(f"{path}: salience.safetensors does not belong to fit.json; fit again")
+
+
+def content_digest(text: dict[str, Any]) -> str:
+    """Hash of a document without its own hash: keys sorted, no white space, UTF-8."""
+    rest = {k: v for k, v in text.items() if k != HASH}
+    plain = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(plain.encode()).hexdigest()
+
+
+def _parts(text: dict[str, Any], blob: bytes) -> FitParts:
+    from safetensors.numpy import load as load_arrays
+
+    arrays = load_arrays(blob)
+    supported = arrays["supported"]
+    need(supported.dtype == np.uint8 and (supported <= 1).all(), "supported is neither 0 nor 1 somewhere")
+    families = np.array(text["honest"]["families"], dtype=str)
+    core = TaskFit(
+        Task(text["task"]["name"], text["task"]["chance"], tuple(text["task"]["sources"])),
+        text["method"],
+        tuple(text["reads"]),
+        arrays["weights"],
+        text["unit"],
+        _law(text["law"]),
+        HonestErrors(arrays["honest_errors"], families, text["honest"]["kind"]),
+        (_nan(text["range"][0]), _nan(text["range"][1])),
+        text["notes"],
+        {name.removeprefix("history."): x for name, x in arrays.items() if name.startswith("history.")},
+    )
+    texts = _read_texts(text["texts"], text["about"])
+    return FitParts(core, arrays["salience"], arrays["edges"], supported.astype(bool), texts, text["about"])

@@ -1,0 +1,157 @@
+"""What must hold of a fit that was read from files: sizes that agree, numbers that are numbers, words that are known.
+
+Hashes find damage; these checks find files that somebody made. Every failure is a ValueError that says what is wrong.
+Axes: N reference tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from benchcast.evidence import SCORE, VIEWS, TaskFit
+from benchcast.law import KNOTS, Bend, SigmoidLaw
+from benchcast.methods import METHODS
+from benchcast.records import Bools, Ints, Task, TextOutlines, TextSet
+
+LADDER = 5  # numbers in a row of weights of a ladder
+ABOUT: dict[str, type | tuple[type, ...]] = {
+    "benchcast": str,
+    "texts": str,
+    "annotated_texts": str,
+    "scorer": str,
+    "split": str,
+    "level": (int, float),
+    "seed": int,
+    "n_train": dict,
+    "mean_accuracy": (int, float, type(None)),
+    "train": list,
+    "validation": list,
+}
+
+
+class FitParts(NamedTuple):
+    """What a fit consists of and its folder holds; the fields are those of `Fit`."""
+
+    core: TaskFit
+    salience: npt.NDArray[np.float32]
+    edges: Ints
+    supported: Bools
+    texts: TextSet
+    about: dict[str, Any]
+
+
+def need(condition: object, what: str) -> None:
+    """Raise ValueError unless the condition holds."""
+    if not condition:
+        raise ValueError(what)
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a finite number, and no bool."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def check_parts(parts: FitParts) -> None:
+    """Refuse what no fit can be."""
+    core = parts.core
+    _check_task(core.task)
+    _check_law(core.law)
+    _check_about(parts.about)
+    _check_texts(parts.texts, parts.about)
+    need(core.method in METHODS, f"unknown method {core.method!r}")
+    need(is_number(core.unit) and core.unit > 0, f"unit {core.unit!r} is not a positive number")
+    need(isinstance(core.notes, dict), "notes are not a table")
+    _check_range(core.range)
+    _check_honest(core)
+    _check_edges(parts.edges, parts.texts)
+    _check_weights(core, len(parts.edges) - 1)
+    _check_array("salience", parts.salience, (len(parts.edges) - 1,), "f")
+    _check_array("supported", parts.supported, (len(parts.edges) - 1,), "b")
+
+
+def _check_array(name: str, values: npt.NDArray[Any], shape: tuple[int, ...], kinds: str) -> None:
+    need(values.shape == shape, f"{name} has shape {values.shape}, needed is {shape}")
+    need(values.dtype.kind in kinds, f"{name} holds {values.dtype}")
+    need(np.isfinite(values).all(), f"{name} holds NaN or infinity")
+
+
+def _check_task(task: Task) -> None:
+    need(isinstance(task.name, str) and task.name.strip(), f"task name {task.name!r}")
+    need(is_number(task.chance) and 0 <= task.chance < 1, f"chance {task.chance!r} is not from 0 to below 1")
+    need(all(isinstance(s, str) for s in task.sources), "sources are not names")
+
+
+def _check_law(law: SigmoidLaw) -> None:
+    need(isinstance(law.failure, str), "law: failure is not text")
+    numbers = (law.chance, law.ceiling) if law.failure else (law.chance, law.ceiling, law.slope, law.offset)
+    need(all(map(is_number, numbers)), f"law: {numbers} are not all finite numbers")
+    need(0 <= law.chance <= law.ceiling <= 1, f"law: from {law.chance} to {law.ceiling}, which no accuracy is")
+    if law.bend is not None:
+        _check_bend(law.bend)
+
+
+def _check_bend(bend: Bend) -> None:
+    numbers = (bend.shift, bend.low, bend.high, *bend.slopes)
+    need(all(map(is_number, numbers)), "law: the bend is not made of finite numbers")
+    need(len(bend.slopes) == len(KNOTS) + 1, f"law: a bend has {len(KNOTS) + 1} slopes, found {len(bend.slopes)}")
+    need(bend.low <= bend.high, f"law: the bend reaches from {bend.low} to {bend.high}")
+    need(max(map(abs, bend.slopes)) < 100, "law: a slope of the bend beyond e^100")
+
+
+def _check_range(ends: tuple[float, float]) -> None:
+    known = all(map(is_number, ends)) and ends[0] <= ends[1]
+    need(known or all(isinstance(x, float) and math.isnan(x) for x in ends), f"range {ends} is no range")
+
+
+def _check_honest(core: TaskFit) -> None:
+    honest = core.honest
+    need(isinstance(honest.kind, str), "honest errors: kind is not text")
+    _check_array("honest_errors", honest.errors, (len(honest.families),), "f")
+
+
+def _check_edges(edges: Ints, texts: TextSet) -> None:
+    need(edges.ndim == 1 and edges.dtype.kind in "iu" and len(edges) > 1, f"edges have shape {edges.shape}")
+    need((np.diff(edges.astype(np.int64)) >= 0).all(), "edges decrease")
+    need(edges[0] == 0 and edges[-1] == texts.starts[-1], f"edges end at {edges[-1]}, the texts at {texts.starts[-1]}")
+    need(np.isin(texts.starts, edges).all(), "a reference token lies across two texts")
+
+
+def _check_weights(core: TaskFit, tokens: int) -> None:
+    reads = core.reads
+    need(all(isinstance(name, str) for name in reads), "reads are not names")
+    if core.reads_losses:
+        need(set(reads) <= set(VIEWS), f"unknown reads {', '.join(reads)}")
+        columns = tokens
+    elif reads[:1] == ("ladder",):
+        need(all(name.startswith("ladder: ") for name in reads[1:]), f"unknown reads {', '.join(reads)}")
+        columns = LADDER
+    else:
+        need(reads in ((), ("flops",)) or all(n.startswith(SCORE) for n in reads), f"unknown reads {', '.join(reads)}")
+        columns = 1 if reads else core.weights.shape[-1]
+    _check_array("weights", core.weights, (len(reads), columns), "f")
+
+
+def _check_about(about: object) -> None:
+    need(isinstance(about, dict), "about is not a table")
+    assert isinstance(about, dict)
+    for key, kind in ABOUT.items():
+        need(key not in about or isinstance(about[key], kind), f"about: {key} is {about.get(key)!r}")
+    need(about.get("unit", "byte") in ("byte", "char"), f"about: unit {about.get('unit')!r}")
+    models = [*about.get("train", ()), *about.get("validation", ())]
+    need(all(isinstance(m, str) for m in models), "about: models are not names")
+    need(all(map(is_number, about.get("n_train", {}).values())), "about: n_train are not numbers")
+
+
+def _check_texts(texts: TextSet, about: dict[str, Any]) -> None:
+    for t in texts:
+        need(all(isinstance(x, str) for x in (t.id, t.source, t.text)), f"text {t.id!r} is not made of words")
+        need(t.answer_start is None or type(t.answer_start) is int, f"text {t.id!r}: answer_start {t.answer_start!r}")
+    if isinstance(texts, TextOutlines):
+        need(len(texts.index) == len(texts), "two texts have the same id")
+        need(all(type(n) is int and n >= 0 for n in texts.lengths), "lengths of texts are not whole numbers of bytes")
+    else:
+        need(about.get("texts", texts.digest) == texts.digest, "the texts are not those of its digest")
