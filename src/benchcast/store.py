@@ -26,7 +26,7 @@ from benchcast.storage import features as feature_files
 from benchcast.storage.files import TEMPORARY, file_name, locked, write_text, write_whole
 from benchcast.storage.folders import present, stored_folders, write_folder
 from benchcast.storage.known import known_info, known_scores
-from benchcast.storage.loss_files import read_parquet, write_parquet
+from benchcast.storage.loss_files import read_parquet, stored_name, write_parquet
 from benchcast.storage.settings import read_settings, settings_toml, tasks_toml
 from benchcast.storage.tables import (
     MODEL_COLUMNS,
@@ -104,7 +104,7 @@ class Study:
 
     def models_with_losses(self) -> list[str]:
         """Names of the models whose losses are here, sorted."""
-        return sorted(_stored_name(p) for p in (self.root / "losses").glob("*.parquet"))
+        return sorted(stored_name(p) for p in (self.root / "losses").glob("*.parquet"))
 
     def losses_path(self, model: str) -> Path:
         """Where a model's losses lie."""
@@ -274,18 +274,6 @@ def _own_leftover(path: Path, texts: TextSet) -> bool:
     if path.name == "texts.jsonl":
         return path.is_file() and path.read_bytes() == texts_jsonl(texts).encode()
     return path.name == ".lock" or TEMPORARY.fullmatch(path.name) is not None
-
-
-def _stored_name(path: Path) -> str:
-    """The model a losses file belongs to, from its metadata."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        metadata = pq.read_schema(path).metadata or {}
-    except (pa.ArrowInvalid, OSError) as error:
-        raise StudyError(f"{path}: not a whole Parquet file; remove it and import it again") from error
-    return str(metadata.get(b"model", path.stem.encode()).decode())
 
 
 def _merged(old: Row, new: Row) -> Row:

@@ -112,7 +112,7 @@ def test_a_run_goes_on_from_the_shards_of_the_one_before(tmp_path: Path) -> None
     whole = make(tmp_path / "whole")
     collect(whole, FakeBackend())
     job = Job(study, FakeBackend(), "fake-1")
-    ledger = Ledger(job.folder, job.settings)
+    ledger = Ledger(job.folder, job.settings, job.encoded.counts)
     assert not ledger.done
     reference = whole.losses("fake-1")
     parts = np.split(reference.nats.astype(np.float32), np.cumsum(reference.counts)[:-1])
@@ -128,7 +128,7 @@ def test_a_run_goes_on_from_the_shards_of_the_one_before(tmp_path: Path) -> None
 def test_shards_of_other_settings_are_not_mixed_in(tmp_path: Path) -> None:
     study = make(tmp_path / "s")
     job = Job(study, FakeBackend(bos=False), "fake-1")
-    ledger = Ledger(job.folder, job.settings)
+    ledger = Ledger(job.folder, job.settings, job.encoded.counts)
     ledger.take(Made.of(job.backend).line, {0: np.full(len(job.encoded.ids[0]), 99.0, np.float32)})
     ledger.flush()
     done = collect(study, FakeBackend())
@@ -140,7 +140,7 @@ def test_shards_of_other_settings_are_not_mixed_in(tmp_path: Path) -> None:
 def test_shards_of_an_older_version_of_a_library_are_not_mixed_in(tmp_path: Path) -> None:
     study = make(tmp_path / "s")
     job = Job(study, FakeBackend(), "fake-1")
-    ledger = Ledger(job.folder, job.settings)
+    ledger = Ledger(job.folder, job.settings, job.encoded.counts)
     older = Made({**job.backend.about(), "backend_version": "0"}, job.backend.context)
     ledger.take(older.line, {0: np.full(len(job.encoded.ids[0]), 99.0, np.float32)})
     ledger.flush()
@@ -163,7 +163,7 @@ def test_a_run_that_was_stopped_makes_the_batches_of_one_that_was_not(tmp_path: 
     job = Job(study, Neighbourly(), "fake-1")
     reference = whole.losses("fake-1")
     parts = np.split(reference.nats.astype(np.float32), np.cumsum(reference.counts)[:-1])
-    ledger = Ledger(job.folder, job.settings)
+    ledger = Ledger(job.folder, job.settings, job.encoded.counts)
     ledger.take(Made.of(job.backend).line, {i: parts[i] for i in range(0, 50, 3)})
     ledger.flush()
     backend = Neighbourly()
@@ -216,7 +216,7 @@ def test_a_forced_run_starts_anew_and_goes_on_where_it_was_killed(tmp_path: Path
     made = Made.of(job.backend).line
 
     def leave(index: int, value: float, *, force: bool) -> int:
-        ledger = Ledger(job.folder, job.settings, force=force)
+        ledger = Ledger(job.folder, job.settings, job.encoded.counts, force=force)
         ledger.take(made, {index: np.full(len(job.encoded.ids[index]), value, np.float32)})
         ledger.flush()
         return ledger.resumed

@@ -15,8 +15,8 @@ from safetensors.numpy import save as save_arrays
 
 import benchcast as bc
 from benchcast.errors import StudyError
-from benchcast.fits.files import HASH, content_digest
 from benchcast.fitting import fit_tasks
+from benchcast.storage.hashes import HASH, content_digest
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +171,7 @@ CRAFTED = {
 @pytest.mark.parametrize("change", CRAFTED.values(), ids=CRAFTED.keys())
 def test_what_no_fit_can_be_ends_in_one_line(change, hashed, craft):
     folder = craft(change, hashed=hashed)
-    with pytest.raises(StudyError, match="^[^\n]+$") as caught:
+    with pytest.raises(StudyError, match=r"^[^\n]+$") as caught:
         bc.load(folder)
     assert str(folder) in str(caught.value)
 

@@ -15,7 +15,6 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 
 import benchcast
 from benchcast.backends.agreement import Agreement, compare, pick
@@ -27,6 +26,7 @@ from benchcast.errors import InputError
 from benchcast.records import Ints, TextSet, TokenLosses
 from benchcast.storage.files import file_name
 from benchcast.storage.loss_rows import LossRows, lay_out
+from benchcast.storage.parquet import read_metadata
 from benchcast.store import Study
 
 Report = Callable[[int, int], None]  # texts and tokens just done
@@ -209,7 +209,7 @@ def begin(job: Job, *, force: bool = False) -> Ledger | None:
         _refuse_other(job)
         tidy(job.folder)
         return None
-    return Ledger(job.folder, job.settings, force=force)
+    return Ledger(job.folder, job.settings, job.encoded.counts, force=force)
 
 
 def store(
@@ -224,8 +224,8 @@ def store(
 
 def _refuse_other(job: Job) -> None:
     """Losses that are there must have been asked for in the same way; else this is another model."""
-    stored = pq.read_schema(job.study.losses_path(job.model)).metadata or {}
-    was = (stored.get(b"backend", b"elsewhere").decode(), stored.get(b"asked", b"").decode())
+    stored = read_metadata(job.study.losses_path(job.model))
+    was = (stored.get("backend", "elsewhere"), stored.get("asked", ""))
     now = (job.backend.name, job.backend.asked)
     if was != now:
         raise InputError(

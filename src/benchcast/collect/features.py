@@ -65,7 +65,7 @@ def make_features(
     folder = study.root / "collecting" / f"{file_name(label)}%states"  # `%s` is in no escaped name
     settings = {"asked": scorer.asked, "texts": study.texts.digest, "ids": encoded.digest, "dtype": kind}
     with alone(folder, f"the states of {label!r}"):
-        ledger = Ledger(folder, settings)
+        ledger = Ledger(folder, settings, encoded.counts)
         if away is None:
             ledger.keep_only(Made.of(scorer).line)
         if report:

@@ -17,7 +17,7 @@ import numpy as np
 from benchcast.backends.base import Backend, Nats, SequenceError, checked, in_halves
 from benchcast.backends.windows import Window, batches, plan
 from benchcast.collect.shards import PerToken
-from benchcast.errors import InputError
+from benchcast.errors import InputError, StudyError
 from benchcast.records import TextSet
 
 PORTION_BYTES = 1 << 16  # of texts; several batches on a CPU, one or two on a GPU
@@ -57,8 +57,14 @@ class Made:
     @classmethod
     def parse(cls, line: str) -> Made:
         """From what `line` gave."""
-        found = json.loads(line)
-        return cls(found["about"], found["context"])
+        try:
+            found = json.loads(line)
+            about = {str(key): str(value) for key, value in found["about"].items()}
+            return cls(about, int(found["context"]))
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise StudyError(
+                f"unfinished results do not say what made them ({line[:40]!r}); run with --force"
+            ) from error
 
     @property
     def line(self) -> str:

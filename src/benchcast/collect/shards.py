@@ -8,12 +8,15 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.errors import StudyError
+from benchcast.errors import InputError, StudyError
+from benchcast.records import Ints
+from benchcast.storage.arrays import Npz
+from benchcast.storage.features import MOST_DIMENSIONS
 from benchcast.storage.files import write_text, write_whole
 
 PerToken = npt.NDArray[Any]
@@ -25,12 +28,13 @@ SHARD_BYTES = 256 << 20  # results are not held in memory beyond this
 class Ledger:
     """Results by text as they come in; every few seconds what is new goes into a shard.
 
-    `made` is what the maker of the results says of itself. Results are kept only as long as settings and
-    maker stay the same. `force` starts anew, but goes on with what a forced run before it had done.
+    `counts` are the tokens of each text. `made` is what the maker of the results says of itself. Results are kept only
+    as long as settings and maker stay the same; a damaged shard is removed, and its texts are done again. `force`
+    starts anew, but goes on with what a forced run before it had done.
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, str], *, force: bool = False) -> None:
-        self.folder, self.settings, self.forced = folder, dict(settings), force
+    def __init__(self, folder: Path, settings: Mapping[str, str], counts: Ints, *, force: bool = False) -> None:
+        self.folder, self.settings, self.counts, self.forced = folder, dict(settings), counts, force
         self.done: set[int] = set()  # indices of texts
         self.made = ""
         self.rows = 0  # taken in by this run
@@ -43,9 +47,9 @@ class Ledger:
         was = _settings(self.folder)
         forced = bool(was.pop("forced", False))
         if was == self.settings and (forced or not self.forced):
-            heads = [_head(shard) for shard in self._shards()]
-            if len({made for made, _ in heads}) == 1:
-                self.made, self.done = heads[0][0], {i for _, own in heads for i in own}
+            heads = [found for shard in self._shards() if (found := self._head(shard))]
+            if len({(made, width) for made, width, _ in heads}) == 1:
+                self.made, self.done = heads[0][0], {i for *_, own in heads for i in own}
                 self.forced = forced
                 return
         self._start_anew()
@@ -83,16 +87,23 @@ class Ledger:
         self.flush()
         seen: set[int] = set()
         for shard in self._shards():
-            with np.load(shard, allow_pickle=False) as arrays:
-                parts = np.split(arrays["rows"], np.cumsum(arrays["counts"])[:-1])
-                for index, rows in zip(arrays["texts"].tolist(), parts, strict=True):
-                    if index not in seen:
-                        yield index, rows
-                    seen.add(index)
+            for index, rows in _read(shard, self.counts).rows.items():
+                if index not in seen:
+                    yield index, rows
+                seen.add(index)
 
     def clear(self) -> None:
         """Remove all files."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _head(self, shard: Path) -> tuple[str, tuple[int, ...], list[int]] | None:
+        """Who made a shard, how wide its rows are, and its texts; a damaged one is removed."""
+        try:
+            found = _read(shard, self.counts)
+        except InputError:
+            shard.unlink(missing_ok=True)
+            return None
+        return found.made, next(iter(found.rows.values())).shape[1:], [*found.rows]
 
     def _shards(self) -> list[Path]:
         return sorted(self.folder.glob("*.npz"))
@@ -108,14 +119,41 @@ def _settings(folder: Path) -> dict[str, Any]:
     """What the shards of a folder depend on; nothing where that cannot be read."""
     try:
         found = json.loads((folder / MARK).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
-def _head(shard: Path) -> tuple[str, list[int]]:
-    with np.load(shard, allow_pickle=False) as arrays:
-        return str(arrays["made"]), arrays["texts"].tolist()
+class Shard(NamedTuple):
+    """The content of one file."""
+
+    made: str
+    rows: dict[int, PerToken]  # by the index of the text
+
+
+def _read(shard: Path, counts: Ints) -> Shard:
+    """A shard whose texts have as many tokens as they should; InputError where it is damaged."""
+    total = int(counts.sum())
+    with Npz(shard) as file:
+        made = file.read("made", most=1)
+        texts, own = (file.read(name, most=len(counts)) for name in ("texts", "counts"))
+        rows = file.read("rows", most=total * MOST_DIMENSIONS)
+    sound = (
+        made.dtype.kind == "U"
+        and texts.dtype.kind == own.dtype.kind == "i"
+        and texts.ndim == own.ndim == 1
+        and len(set(texts.tolist())) == len(own) > 0
+        and set(texts.tolist()) <= set(range(len(counts)))
+        and np.array_equal(own, counts[texts.astype(np.int64)])
+        and rows.dtype.kind == "f"
+        and 1 <= rows.ndim <= 2
+        and len(rows) == own.sum()
+        and not np.isinf(rows).any()  # NaN: a first token without BOS has no loss
+    )
+    if not sound:
+        raise InputError(f"{shard}: not a shard of these texts")
+    parts = np.split(rows, np.cumsum(own)[:-1])
+    return Shard(str(made), dict(zip(texts.tolist(), parts, strict=True)))
 
 
 def _write(folder: Path, made: str, results: Mapping[int, PerToken]) -> None:

@@ -20,9 +20,9 @@ from benchcast.fits.hub import FILES
 from benchcast.law import Bend, SigmoidLaw
 from benchcast.records import Task, Text, TextOutlines, TextSet
 from benchcast.storage.folders import read_files
+from benchcast.storage.hashes import hash_holds, hashed
 
 FORMAT = 1
-HASH = "sha256"  # over all the rest of fit.json
 
 
 def digest(parts: FitParts) -> str:
@@ -37,7 +37,7 @@ def write_parts(folder: Path, parts: FitParts, *, include_texts: bool = True, wi
     blob, text = _contents(parts)
     text["texts"] = _text_rows(parts.texts, include_texts=include_texts)
     (folder / "salience.safetensors").write_bytes(blob)
-    document = json.dumps(text | {HASH: content_digest(text)}, indent=1, ensure_ascii=False, allow_nan=False)
+    document = json.dumps(hashed(text), indent=1, ensure_ascii=False, allow_nan=False)
     (folder / "fit.json").write_text(document, encoding="utf-8")
     if with_card:
         shown = "text" in text["texts"][0]
@@ -139,17 +139,10 @@ def _check_whole(path: Path, text: dict[str, Any], blob: bytes) -> None:
     """Refuse a fit of a newer version, and one whose content is not what its hashes say."""
     if text["format"] > FORMAT:
         raise StudyError(f"{path}: a fit of format {text['format']}, this version reads {FORMAT}; upgrade benchcast")
-    if text.get(HASH, content_digest(text)) != content_digest(text):  # older fits have none
+    if not hash_holds(text):
         raise StudyError(f"{path}: damaged fit (fit.json is not what its hash says, or was edited); fit again")
     if hashlib.sha256(blob).hexdigest() != text["arrays_sha256"]:
         raise StudyError(f"{path}: salience.safetensors does not belong to fit.json; fit again")
-
-
-def content_digest(text: dict[str, Any]) -> str:
-    """Hash of a document without its own hash: keys sorted, no white space, UTF-8."""
-    rest = {k: v for k, v in text.items() if k != HASH}
-    plain = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return hashlib.sha256(plain.encode()).hexdigest()
 
 
 def _parts(text: dict[str, Any], blob: bytes) -> FitParts:

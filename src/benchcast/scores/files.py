@@ -19,6 +19,7 @@ from benchcast.scores.plain import is_listed, is_long, read_listed, read_long, r
 from benchcast.scores.reading import Reading
 from benchcast.texts.layouts import read_utf8
 
+MOST_ROWS = 1_000_000  # of a table of scores
 PATTERNS = ("results_*.json", "summary_*.csv")
 
 
@@ -100,11 +101,7 @@ def _table(path: Path, rows: Sequence[Mapping[str, Any]], wanted: Wanted) -> tup
 
 
 def _parquet_rows(path: Path) -> list[dict[str, Any]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    from benchcast.storage.parquet import read_table
 
-    try:
-        table = pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{path}: not a whole Parquet file ({str(error).splitlines()[0]})") from error
-    return [{k: "" if v is None else str(v) for k, v in row.items()} for row in table.to_pylist()]
+    rows = read_table(path, rows=MOST_ROWS).to_pylist()
+    return [{k: "" if v is None else str(v) for k, v in row.items()} for row in rows]

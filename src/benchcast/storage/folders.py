@@ -9,14 +9,15 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import TypeVar
 
 from benchcast.errors import StudyError
 from benchcast.storage.files import in_place_of, leftovers, place_of, sweep, sync
 
 T = TypeVar("T")
-Open = Callable[[str], BinaryIO]
+Open = Callable[[str], BufferedReader]
 
 TRIES = 1000  # of a reader; each fails only where a writer replaced the folder at that very moment
 AT_WORKING_FOLDER = -100  # AT_FDCWD of Linux
@@ -129,7 +130,7 @@ def read_files(path: Path, names: Sequence[str]) -> list[bytes]:
     return from_folder(path, read)
 
 
-def _open(folder: int, name: str) -> BinaryIO:
+def _open(folder: int, name: str) -> BufferedReader:
     return open(name, "rb", opener=partial(os.open, dir_fd=folder))
 
 

@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from benchcast.cells import need_file, read_csv
-from benchcast.errors import InputError
+from benchcast.errors import InputError, StudyError
 from benchcast.records import Ints, TextSet, TokenLosses
-from benchcast.storage.loss_rows import LossRows, lay_out
+from benchcast.storage.files import file_name
+from benchcast.storage.loss_rows import LossRows, lay_out, most_tokens
+from benchcast.storage.parquet import column_names, decoded, read_metadata, read_schema, read_table, write_table
 
+COLUMNS = ("text_id", "bounds", "nats")
 UNITS = ("bits-per-byte", "nats")
 ABOUT = (
     *("model", "tokenizer", "bos", "backend", "backend_version", "dtype", "texts"),
@@ -126,18 +128,16 @@ def _numbers(values: Any, dtype: type, path: Path, text_id: str, what: str) -> n
 
 def read_parquet(path: Path, texts: TextSet) -> TokenLosses:
     """One model's losses as the study stores them, or as anyone wrote them in that shape."""
-    try:
-        table = pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        first = str(error).splitlines()[0]
-        raise InputError(f"{path}: not a whole Parquet file ({first})") from error
-    missing = {"text_id", "bounds", "nats"} - set(table.column_names)
+    table = read_table(
+        path, (*COLUMNS, "model"), rows=8 * len(texts) + 100, values=8 * (most_tokens(texts) + len(texts))
+    )
+    missing = set(COLUMNS) - set(table.column_names)
     if missing:
-        raise InputError(f"{path}: no column {', '.join(sorted(missing))}; found {', '.join(table.column_names)}")
+        raise InputError(f"{path}: no column {', '.join(sorted(missing))}; found {', '.join(column_names(path))}")
     if not table.num_rows:
         raise InputError(f"{path}: no rows")
-    metadata = table.schema.metadata or {}
-    about = {key: metadata[key.encode()].decode(errors="replace") for key in ABOUT if key.encode() in metadata}
+    found = decoded(table.schema.metadata)
+    about = {key: found[key] for key in ABOUT if key in found}
     if about.get("texts", texts.digest) != texts.digest:
         raise InputError(
             f"{path}: scored on texts {about['texts']}, the study's texts are {texts.digest}; "
@@ -150,7 +150,19 @@ def read_parquet(path: Path, texts: TextSet) -> TokenLosses:
     ids = [str(i) for i in table["text_id"].to_pylist()]
     bounds, bound_counts = _flat(path, table["bounds"], ids, "bounds")
     nats, counts = _flat(path, table["nats"], ids, "nats")
-    return lay_out(LossRows(path, str(names.pop()), ids, bounds, bound_counts, nats, counts), texts, about)
+    rows = LossRows(path, str(names.pop()), ids, bounds, bound_counts, nats, counts)
+    return lay_out(rows, texts, about)
+
+
+def stored_name(path: Path) -> str:
+    """The model that a file of the study belongs to, from its metadata; the file must be named after it."""
+    try:
+        name = read_metadata(path).get("model", path.stem)
+    except InputError as error:
+        raise StudyError(f"{error}; remove it and import it again") from error
+    if path.name != f"{file_name(name)}.parquet":
+        raise StudyError(f"{path}: holds losses of model {name!r}; move it out of the study and import it")
+    return name
 
 
 def _flat(path: Path, column: pa.ChunkedArray, ids: Sequence[str], what: str) -> tuple[npt.NDArray[Any], Ints]:
@@ -214,23 +226,26 @@ def _cell(path: Path, model: str, text_id: str, cell: str) -> float:
 
 def write_parquet(path: Path, losses: TokenLosses, texts: TextSet, *, half: bool = False) -> None:
     """The study's own form: one row a text, nats as float32, or as float16 where space counts."""
-    offsets = np.concatenate([[0], np.cumsum(losses.counts)])
-    bounds = [b.astype(np.int32) for b in losses.text_bounds(texts.starts)]
-    bounds_offsets = np.concatenate([[0], np.cumsum(losses.counts + 1)]).astype(np.int32)
-    values = pa.array(losses.nats.astype(np.float16 if half else np.float32), from_pandas=True)
-    about = {**losses.about, "model": losses.model, "texts": texts.digest}
+    bounds = np.concatenate(losses.text_bounds(texts.starts)).astype(np.int32)
+    nats = losses.nats.astype(np.float16 if half else np.float32)
     table = pa.table(
         {
             "text_id": pa.array([t.id for t in texts]),
-            "bounds": pa.ListArray.from_arrays(pa.array(bounds_offsets), pa.array(np.concatenate(bounds))),
-            "nats": pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values),
+            "bounds": _lists(losses.counts + 1, pa.array(bounds)),
+            "nats": _lists(losses.counts, pa.array(nats, from_pandas=True)),
         }
-    ).replace_schema_metadata(about)
+    )
     # Bounds rise in small steps and ids share their beginnings: their differences take a third less room.
-    encoding = {"text_id": "DELTA_BYTE_ARRAY", "bounds.list.element": "DELTA_BINARY_PACKED"}
-    pq.write_table(table, path, compression="zstd", use_dictionary=False, column_encoding=encoding)
+    delta = {"text_id": "DELTA_BYTE_ARRAY", "bounds.list.element": "DELTA_BINARY_PACKED"}
+    write_table(path, table, {**losses.about, "model": losses.model, "texts": texts.digest}, delta=delta)
+
+
+def _lists(counts: Ints, values: pa.Array) -> pa.ListArray:
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), values)
 
 
 def is_half(path: Path) -> bool:
     """Whether stored losses take two bytes each."""
-    return bool(pq.read_schema(path).field("nats").type.value_type == pa.float16())
+    kind = read_schema(path).field("nats").type
+    return bool(pa.types.is_list(kind) and kind.value_type == pa.float16())

@@ -43,6 +43,11 @@ class LossRows:
         return np.concatenate([[0], np.cumsum(self.bound_counts)[:-1]])
 
 
+def most_tokens(texts: TextSet) -> int:
+    """More tokens than any tokenizer makes of the texts, zero-width ones counted; files that claim more are refused."""
+    return 8 * int(texts.starts[-1]) + 64 * len(texts) + 1000
+
+
 def lay_out(rows: LossRows, texts: TextSet, about: dict[str, str]) -> TokenLosses:
     """Rows, checked against the texts, as losses in the order of the texts.
 

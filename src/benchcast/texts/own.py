@@ -36,19 +36,15 @@ def read_folder(folder: Path) -> TextSet:
 
 def read_column(path: Path, column: str) -> TextSet:
     """One text a row; columns id, source and answer_start are used where they are there."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    from benchcast.storage.parquet import column_names, read_table
 
     need_file(path)
-    try:
-        names = pq.read_schema(path).names
-        if column not in names:
-            found = f"found {', '.join(names)}; choose one with --column"
-            raise InputError(f"{path}: no column {column!r}{near(column, names)} ({found})")
-        wanted = [n for n in ("id", "source", "answer_start") if n in names and n != column]
-        rows: list[dict[str, Any]] = pq.read_table(path, columns=[column, *wanted]).to_pylist()
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{path}: not a whole Parquet file ({str(error).splitlines()[0]})") from error
+    names = column_names(path)
+    if column not in names:
+        found = f"found {', '.join(names)}; choose one with --column"
+        raise InputError(f"{path}: no column {column!r}{near(column, names)} ({found})")
+    wanted = [n for n in ("id", "source", "answer_start") if n in names and n != column]
+    rows: list[dict[str, Any]] = read_table(path, [column, *wanted]).to_pylist()
     return TextSet.of(_row(path, i, row, column) for i, row in enumerate(rows, start=1))
 
 

@@ -1,0 +1,250 @@
+"""Stored data that changed on the disk is found, and files that claim too much are refused before they are read."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from benchcast.collect.shards import Ledger
+from benchcast.errors import BenchcastError, InputError, StudyError
+from benchcast.storage import features as feature_files
+from benchcast.storage.loss_files import read_parquet
+from benchcast.storage.parquet import SEAL
+
+
+def flips(blob: bytes, count: int, seed: int = 0):
+    """Copies of a file, each with one bit flipped."""
+    rng = np.random.default_rng(seed)
+    for at in rng.integers(len(blob), size=count):
+        copy = bytearray(blob)
+        copy[at] ^= 1 << int(rng.integers(8))
+        yield bytes(copy)
+
+
+# ---- losses
+
+
+@pytest.fixture
+def stored(study, world) -> Path:
+    return study.losses_path(world.models[0].model)
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_a_flipped_bit_in_a_losses_file_is_found_or_changes_nothing(study, world, stored, half):
+    study.add_losses(world.losses[:1], force=True, half=half)
+    right = read_parquet(stored, world.texts)
+    found = 0
+    for spoiled in flips(stored.read_bytes(), 150):
+        stored.write_bytes(spoiled)
+        try:
+            (name,) = {m for m in study.models_with_losses() if m not in {x.model for x in world.losses[1:]}}
+            losses = study.losses(name)
+        except BenchcastError:
+            found += 1
+            continue
+        assert (losses.model, losses.about) == (right.model, right.about)
+        assert losses.edges.tolist() == right.edges.tolist()
+        assert np.array_equal(losses.nats, right.nats, equal_nan=True)
+    assert found > 140
+
+
+def test_every_page_of_a_losses_file_has_a_checksum(stored, world):
+    blob = bytearray(stored.read_bytes())
+    at = pq.ParquetFile(stored).metadata.row_group(0).column(2).data_page_offset
+    blob[at + 60] ^= 1
+    stored.write_bytes(bytes(blob))
+    with pytest.raises(InputError, match="damaged: not the bytes that were written"):
+        read_parquet(stored, world.texts)
+    stored.write_bytes(bytes(blob).replace(b"benchcast-seal", b"benchcast-deal"))
+    with pytest.raises(InputError, match=r"not a whole Parquet file \(.*CRC"):
+        read_parquet(stored, world.texts)
+
+
+def test_losses_written_without_checksums_still_load(stored, world, study):
+    table = pq.read_table(stored)
+    about = {k: v for k, v in table.schema.metadata.items() if k != SEAL.encode()}
+    pq.write_table(table.replace_schema_metadata(about), stored)
+    assert study.losses(world.models[0].model).nats.tolist() == world.losses[0].nats.astype(np.float32).tolist()
+
+
+def test_losses_that_another_program_wrote_anew_are_read_as_its_own(stored, world):
+    table = pq.read_table(stored)
+    nats = [[x + 0.25 for x in row] for row in table["nats"].to_pylist()]
+    pq.write_table(table.set_column(2, "nats", pa.array(nats, pa.list_(pa.float32()))), stored)
+    assert read_parquet(stored, world.texts).nats[0] == pytest.approx(world.losses[0].nats[0] + 0.25)
+
+
+def test_a_losses_file_under_the_name_of_another_model_is_an_error(study, world):
+    one, two = (study.losses_path(m.model) for m in world.models[:2])
+    two.unlink()
+    shutil.copy(one, two)
+    with pytest.raises(StudyError, match="holds losses of model"):
+        study.models_with_losses()
+
+
+@pytest.mark.parametrize("column", ["nats", "bounds"])
+def test_a_small_file_that_expands_to_gigabytes_is_refused_before_it_is_read(study, world, tmp_path, column, cli):
+    """Runs of one value take a few bytes; a file of a kilobyte can hold billions."""
+    many = 10_000_000
+    lists = {
+        name: pa.ListArray.from_arrays(pa.array([0, many if name == column else 2], pa.int32()), values)
+        for name, values in (
+            ("bounds", pa.array(np.zeros(many if column == "bounds" else 2, np.int8))),
+            ("nats", pa.array(np.zeros(many if column == "nats" else 2, np.int8))),
+        )
+    }
+    path = tmp_path / "bomb.parquet"
+    pq.write_table(pa.table({"text_id": pa.array([world.texts.texts[0].id]), **lists}), path, compression="zstd")
+    assert path.stat().st_size < 200_000
+    ran = cli("import", "losses", study.root, path)
+    assert (ran.code, f"column {column} holds {many} values, at most" in ran.err) == (1, True)
+
+
+def test_a_file_of_many_more_rows_than_texts_is_refused_before_it_is_read(study, tmp_path, cli):
+    many = 1_000_000
+    lists = pa.ListArray.from_arrays(pa.array(np.zeros(many + 1, np.int32)), pa.array([], pa.int32()))
+    pq.write_table(
+        pa.table({"text_id": pa.array(["a"] * many), "bounds": lists, "nats": lists}), tmp_path / "m.parquet"
+    )
+    ran = cli("import", "losses", study.root, tmp_path / "m.parquet")
+    assert (ran.code, f"{many} rows, at most" in ran.err) == (1, True)
+
+
+# ---- features
+
+
+@pytest.mark.parametrize("name", ["features.npy", "edges.npy", "meta.json"])
+def test_a_flipped_bit_in_features_is_found_or_changes_nothing(study, world, name):
+    path = study.root / "features" / "planted" / name
+    found = 0
+    for spoiled in flips(path.read_bytes(), 40):
+        path.write_bytes(spoiled)
+        try:
+            values, edges, scorer = study.features()
+        except StudyError as error:
+            found += "damaged" in str(error)
+            continue
+        assert ((values == world.features).all(), edges.tolist(), scorer) == (True, world.edges.tolist(), "planted")
+    assert found > 30
+
+
+def test_features_written_without_hashes_still_load(study, world):
+    meta = study.root / "features" / "planted" / "meta.json"
+    said = json.loads(meta.read_text())
+    meta.write_text(json.dumps({k: said[k] for k in ("scorer", "texts", "shape", "dtype", "benchcast")}))
+    values, edges, _ = study.features()
+    assert (values == world.features).all()
+    assert (edges == world.edges).all()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda values, edges: (values[:-1], edges),
+        lambda values, edges: (values, edges[:-1]),
+        lambda values, edges: (values[:, :0], edges),
+        lambda values, edges: (values[:, 0], edges),
+        lambda values, edges: (values.astype(np.int32), edges),
+        lambda values, edges: (values, edges[::-1]),
+        lambda values, edges: (values, edges.astype(np.float64)),
+        lambda values, edges: (values, edges + 1),
+        lambda values, edges: (values, edges[:, None]),
+    ],
+)
+def test_features_that_do_not_fit_the_texts_are_one_line(study, world, change):
+    folder = study.root / "features" / "planted"
+    meta = {"scorer": "planted", "texts": study.texts.digest}
+    feature_files.fill_folder(folder, *change(world.features, world.edges), meta)
+    with pytest.raises(StudyError, match="planted: damaged"):
+        study.features()
+
+
+def header_of(shape: tuple[int, ...]) -> bytes:
+    out = io.BytesIO()
+    np.lib.format.write_array_header_1_0(out, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("name", ["counts", "bounds", "features"])
+@pytest.mark.parametrize("padded", [False, True])
+def test_an_npz_that_claims_terabytes_is_one_line(study, world, tmp_path, name, cli, padded):
+    """A header can claim anything; and a kilobyte of deflate can hold a megabyte of zeros."""
+    path = tmp_path / "f.npz"
+    counts = np.full(len(world.texts), 1)
+    np.savez(path, counts=counts, bounds=np.zeros(2 * len(counts), int), features=np.zeros((len(counts), 2), "f4"))
+    with zipfile.ZipFile(path) as old:
+        members = {n: old.read(n) for n in old.namelist()}
+    shape = (5_000_000,) if padded else (1 << 40, 1 << 10)
+    members[f"{name}.npy"] = header_of(shape) + bytes(4 * 5_000_000 if padded and name != "features" else 100)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as new:
+        for member, blob in members.items():
+            new.writestr(member, blob)
+    ran = cli("import", "features", study.root, path)
+    assert (ran.code, ran.err.count("\n"), "f.npz" in ran.err) == (1, 1, True)
+
+
+# ---- shards of an unfinished run
+
+COUNTS = np.array([3, 0, 2])
+MADE = json.dumps({"about": {}, "context": 9})
+
+
+def unfinished(folder: Path) -> Path:
+    ledger = Ledger(folder, {"a": "b"}, COUNTS)
+    ledger.take(MADE, {0: np.arange(3, dtype=np.float32), 1: np.zeros(0, np.float32), 2: np.ones(2, np.float32)})
+    ledger.flush()
+    (shard,) = folder.glob("*.npz")
+    return shard
+
+
+def test_a_damaged_shard_is_removed_and_its_texts_are_done_again(tmp_path):
+    shard = unfinished(tmp_path / "m")
+    whole = shard.read_bytes()
+    right = {i: rows.tolist() for i, rows in Ledger(tmp_path / "m", {"a": "b"}, COUNTS).results()}
+    assert right == {0: [0, 1, 2], 1: [], 2: [1, 1]}
+    again = 0
+    for spoiled in (b"", whole[:-40], whole[:100], *flips(whole, 25)):
+        shutil.rmtree(tmp_path / "m")
+        unfinished(tmp_path / "m").write_bytes(spoiled)
+        ledger = Ledger(tmp_path / "m", {"a": "b"}, COUNTS)
+        found = {i: rows.tolist() for i, rows in ledger.results()}
+        assert found == right if ledger.made == MADE and ledger.done else not ledger.done or ledger.made != MADE
+        again += not ledger.done
+    assert again > 10
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"texts": np.array([0, 1, 7])},
+        {"texts": np.array([0, 0, 2])},
+        {"texts": np.array([0.0, 1.0, 2.0])},
+        {"texts": np.array([[0, 1, 2]])},
+        {"texts": np.array([-1, 1, 2])},
+        {"counts": np.array([3, 0, 1])},
+        {"counts": np.array([-3, 0, 8])},
+        {"counts": np.array([3, 0])},
+        {"rows": np.zeros(4, np.float32)},
+        {"rows": np.full(5, np.inf, np.float32)},
+        {"rows": np.array(list("abcde"))},
+        {"rows": np.zeros((5, 2, 2), np.float32)},
+        {"made": np.array([1, 2])},
+        {"made": np.array(7)},
+        {"rows": None},
+    ],
+)
+def test_a_shard_of_other_texts_does_not_count(tmp_path, change):
+    shard = unfinished(tmp_path / "m")
+    with np.load(shard) as arrays:
+        content = {**arrays, **change}
+    np.savez(shard, **{k: v for k, v in content.items() if v is not None})
+    ledger = Ledger(tmp_path / "m", {"a": "b"}, COUNTS)
+    assert (ledger.done, list(ledger.results())) == (set(), [])
