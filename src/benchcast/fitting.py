@@ -18,7 +18,7 @@ from benchcast.cells import near
 from benchcast.errors import EvidenceError, InputError, StudyError
 from benchcast.evidence import Evidence, Fold, TaskFit
 from benchcast.fits import Fit, load
-from benchcast.fits.inputs import changed_inputs, hash_inputs
+from benchcast.fits.inputs import Tables, changed_inputs, hash_inputs
 from benchcast.folds import training_fold
 from benchcast.intervals import LEVEL, has_range, spread_of
 from benchcast.methods import METHODS
@@ -66,12 +66,14 @@ def fit_tasks(
         for model in evidence.support.excluded:
             on_left_out(f"model {model} {evidence.support.why(model)} (--keep-all keeps it)")
     made = as_fits(study, evidence, fold, name, METHODS[method](evidence, [fold])[0])
-    return [_with_inputs(study, fit) for fit in _enough(made, asked_for=bool(tasks), on_left_out=on_left_out)]
+    return with_inputs(study, _enough(made, asked_for=bool(tasks), on_left_out=on_left_out))
 
 
-def _with_inputs(study: Study, fit: Fit) -> Fit:
-    """The fit with hashes of what it was made from, so that it can tell when the study has moved on."""
-    return replace(fit, about={**fit.about, "inputs": hash_inputs(study, fit.core, fit.about["split"])})
+def with_inputs(study: Study, fits: Sequence[Fit]) -> list[Fit]:
+    """Fits with hashes of what they were made from, so that they can tell when the study has changed."""
+    tables = Tables.of(study)
+    hashes = [hash_inputs(study, fit.core, fit.about["split"], tables) for fit in fits]
+    return [replace(fit, about={**fit.about, "inputs": own}) for fit, own in zip(fits, hashes, strict=True)]
 
 
 def _enough(fits: list[Fit], *, asked_for: bool, on_left_out: Callable[[str], None] | None) -> list[Fit]:
@@ -169,7 +171,7 @@ def fits_like_stored(study: Study, evidence: Evidence, method: str) -> dict[str,
     kept: dict[str, Fit] = {}
     to_fit: dict[str | None, list[str]] = {}
     for task in (t.name for t in evidence.tasks):
-        stored = load(study.fit_folder(task)) if task in study.fitted_tasks() else None
+        stored = fits_for_new_models(study, [task])[0] if task in study.fitted_tasks() else None
         if stored is not None and _serves(study, stored, evidence, method):
             kept[task] = stored
         else:

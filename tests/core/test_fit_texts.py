@@ -14,7 +14,7 @@ import benchcast as bc
 from benchcast.align import regroup
 from benchcast.errors import InputError
 from benchcast.records import ModelInfo, TextSet, TokenLosses
-from benchcast.register import document
+from benchcast.register import digest, document, read, write
 from benchcast.store import Study
 from lab.synthetic import Plan, World, plant, write_study
 
@@ -111,6 +111,13 @@ def test_a_registered_forecast_names_the_texts_and_the_hash_of_the_losses_it_use
     assert made["texts"] == world.texts.digest
     assert made["annotated_texts"] == world.texts.annotated_digest
     assert made["losses_sha256"] != document([fit], other, [forecast])["losses_sha256"]
+
+
+def test_a_forecast_registered_by_an_older_version_is_still_read(fit, world, tmp_path):
+    made = document([fit], world.losses[0], [fit.predict(world.losses[0])])
+    old = {k: v for k, v in made.items() if k not in ("annotated_texts", "sha256")}
+    write(tmp_path / "old.json", {**old, "sha256": digest(old)})
+    assert read(tmp_path / "old.json")["model"] == world.models[0].model
 
 
 def test_flops_that_the_study_knows_reach_a_forecast_in_python(study, world):

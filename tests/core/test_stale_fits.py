@@ -144,10 +144,20 @@ def test_explain_and_report_tell_of_stale_fits_too(study, cli, world, tmp_path):
     assert "warning: the study has changed" in ran.err
 
 
+def test_models_without_a_score_that_is_read_are_no_training_models(study, world):
+    gone = world.models[0].model
+    rows = [s for s in study.scores() if (s.model, s.task) != (gone, "task1")]
+    (study.root / "scores.csv").write_text(as_csv(SCORE_COLUMNS, rows), encoding="utf-8")
+    fit = bc.fit(study, "task0", method="observational")
+    assert fit.about["n_train"] == {"task0": 19}
+    assert gone not in fit.about["train"]
+
+
 def test_models_without_flops_are_no_training_models_of_compute(study, cli, world):
     rows = [replace(m, flops=float("nan"), tokens=float("nan")) for m in world.models[:5]]
     (study.root / "models.csv").unlink()
     study.add_models([*rows, *world.models[5:]])
+    assert bc.fit(study, "task0", method="two-step").about["n_train"] == {"task0": 15}
     fit = bc.fit(study, "task0", method="compute")
     assert fit.about["n_train"] == {"task0": 15}
     assert not {m.model for m in rows} & set(fit.about["train"])
@@ -164,3 +174,10 @@ def test_compute_needs_four_models_with_flops(study, cli, world):
     ran = cli("fit", study.root, "--method", "compute")
     assert ran.code == 1
     assert "3 training models have all that compute reads, a fit needs at least 4" in ran.err
+
+
+def test_a_study_cut_down_by_select_starts_with_fresh_fits(study, cli, tmp_path):
+    assert cli("select", study.root, "--budget", "6", "--no-check", "-o", tmp_path / "small").code == 0
+    assert [
+        changed_inputs(Study.open(tmp_path / "small"), f) for f in fits_for_new_models(Study.open(tmp_path / "small"))
+    ] == [[], []]

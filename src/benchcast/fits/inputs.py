@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,22 @@ if TYPE_CHECKING:
 MOST_NAMES = 3
 
 
-def hash_inputs(study: Study, core: TaskFit, split: str) -> dict[str, Any]:
+class Tables(NamedTuple):
+    """The study's tables, read once: models with losses and scores, and all scores."""
+
+    infos: list[ModelInfo]
+    scores: list[Score]
+
+    @classmethod
+    def of(cls, study: Study) -> Tables:
+        """As they are now."""
+        scores, there = study.scores(), set(study.models_with_losses())
+        tasks = {t.name for t in study.tasks}
+        usable = {s.model for s in scores if s.task in tasks} & there
+        return cls([m for m in study.models() if m.model in usable], scores)
+
+
+def hash_inputs(study: Study, core: TaskFit, split: str, tables: Tables | None = None) -> dict[str, Any]:
     """Hashes of everything in the study that a fit of this task, method and split depends on.
 
     `models` has for every model that is learned from the hashes of its losses, scores and metadata.
@@ -37,11 +52,11 @@ def hash_inputs(study: Study, core: TaskFit, split: str) -> dict[str, Any]:
     return {
         "task": _hash([core.task.chance, *core.task.sources]),
         "features": _features(study),
-        "models": _models(study, core, split),
+        "models": _models(study, core, split, tables or Tables.of(study)),
     }
 
 
-def changed_inputs(study: Study, fit: Fit) -> list[str]:
+def changed_inputs(study: Study, fit: Fit, tables: Tables | None = None) -> list[str]:
     """What changed in the study since the fit was made, in words; empty where nothing did or nothing is known."""
     told = [] if fit.texts.annotated_digest == study.texts.annotated_digest else ["texts changed"]
     then = fit.about.get("inputs")
@@ -52,14 +67,15 @@ def changed_inputs(study: Study, fit: Fit) -> list[str]:
         told.append("chance or sources of the task changed")
     if _features(study) != then["features"]:
         told.append("features changed")
-    return told + _changed_models(then["models"], _models(study, core, split))
+    return told + _changed_models(then["models"], _models(study, core, split, tables or Tables.of(study)))
 
 
 def stale_line(study: Study, fits: Sequence[Fit]) -> str:
     """One line on the fits that are older than the study; empty where none is."""
     by_change: dict[str, list[str]] = {}
+    tables = Tables.of(study)
     for fit in fits:
-        why = "; ".join(changed_inputs(study, fit))
+        why = "; ".join(changed_inputs(study, fit, tables))
         if why:
             by_change.setdefault(why, []).append(fit.task)
     told = [f"{_few(tasks)}: {why}" for why, tasks in by_change.items()]
@@ -89,12 +105,9 @@ def _task(study: Study, core: TaskFit) -> Task:
     return next((t for t in study.tasks if t.name == core.task.name), core.task)
 
 
-def _models(study: Study, core: TaskFit, split: str) -> dict[str, list[str]]:
+def _models(study: Study, core: TaskFit, split: str, tables: Tables) -> dict[str, list[str]]:
     """Hashes of the losses, the scores and the metadata of every model that such a fit learns from."""
-    scores = study.scores()
-    scored = {s.model for s in scores if s.task in {t.name for t in study.tasks}}
-    there = set(study.models_with_losses())
-    infos = [m for m in study.models() if m.model in there and m.model in scored]
+    infos, scores = tables
     if not infos or (split == "column" and not any(m.split for m in infos)):
         return {}
     seen = training_fold(infos, "family" if split == "everything" else split)[1].seen

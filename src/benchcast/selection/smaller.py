@@ -15,8 +15,7 @@ import numpy as np
 
 from benchcast.errors import InputError
 from benchcast.fits import Fit
-from benchcast.fits.inputs import hash_inputs
-from benchcast.fitting import as_fits, store_fits, without_weak_tasks
+from benchcast.fitting import as_fits, store_fits, with_inputs, without_weak_tasks
 from benchcast.folds import training_fold
 from benchcast.records import Bools, Ints, TextSet, TokenLosses
 from benchcast.selection.budgets import Ground, prepare
@@ -106,9 +105,7 @@ def _fill(choice: Choice, root: Path) -> None:
         values, edges, scorer = features
         text = np.searchsorted(study.texts.starts[1:], edges[:-1], side="right")
         made.add_features(scorer, np.asarray(values[np.isin(text, order)]), _laid_out(edges, np.isin(text, order)))
-    fits = smaller_fits(choice, made.texts)
-    own = [{**fit.about, "inputs": hash_inputs(made, fit.core, choice.split)} for fit in fits]
-    store_fits(made, [replace(fit, about=about) for fit, about in zip(fits, own, strict=True)])
+    store_fits(made, with_inputs(made, smaller_fits(choice, made.texts)))
 
 
 def smaller_fits(choice: Choice, texts: TextSet) -> list[Fit]:
