@@ -27,6 +27,7 @@ from benchcast.storage.files import TEMPORARY, file_name, locked, write_text, wr
 from benchcast.storage.folders import present, stored_folders, write_folder
 from benchcast.storage.known import known_info, known_scores
 from benchcast.storage.loss_files import read_parquet, stored_name, write_parquet
+from benchcast.storage.names import check_rows, check_tasks, check_texts
 from benchcast.storage.settings import read_settings, settings_toml, tasks_toml
 from benchcast.storage.tables import (
     MODEL_COLUMNS,
@@ -60,6 +61,8 @@ class Study:
             raise StudyError(f"{path}: there is a study already")
         if path.exists() and (not path.is_dir() or any(not _own_leftover(p, texts) for p in path.iterdir())):
             raise StudyError(f"{path}: exists and is not empty; a study needs a folder of its own")
+        check_texts(texts)
+        check_tasks(tasks)
         path.mkdir(parents=True, exist_ok=True)
         write_text(path / "texts.jsonl", texts_jsonl(texts))
         write_text(path / "study.toml", settings_toml(texts, tasks, seed))
@@ -184,6 +187,7 @@ class Study:
         """
         for x in () if allow_implausible else losses:
             refuse_impossible(x)
+        check_rows(ModelInfo(x.model, family) for x in losses)
         names = [x.model for x in losses]
         for name in names:
             if names.count(name) > 1:
@@ -219,6 +223,7 @@ class Study:
             self._merge_models(models)
 
     def _merge_models(self, models: Sequence[ModelInfo]) -> None:
+        check_rows(models)
         path = self.root / "models.csv"
         known = {m.model: m for m in (read_models(path) if path.exists() else [])}
         for m in models:
@@ -227,6 +232,7 @@ class Study:
 
     def add_scores(self, scores: Sequence[Score], *, force: bool = False) -> int:
         """Add rows to scores.csv; a different score of the same model and task is an error unless forced."""
+        check_rows(scores)
         with locked(self.root):
             known = {(s.model, s.task): s for s in self.scores()}
             before = len(known)
@@ -243,6 +249,7 @@ class Study:
 
     def add_tasks(self, tasks: Sequence[Task]) -> Study:
         """The study with more tasks at the end of study.toml; those it has already are passed over."""
+        check_tasks(tasks)
         with locked(self.root):
             path = self.root / "study.toml"
             known = {t.name for t in read_settings(path).tasks}

@@ -159,10 +159,11 @@ def test_other_losses_under_a_known_name_are_refused_and_force_replaces_them(
 
 
 def test_losses_too_large_for_half_precision_clash_in_one_line(rows, study, tmp_path, refused, cli):
+    add = ["import", "losses", study.root, "--allow-implausible"]
     rows[0]["nats"][0] = 1e6
-    assert cli("import", "losses", study.root, write(tmp_path / "new.jsonl", rows)).code == 0
+    assert cli(*add, write(tmp_path / "new.jsonl", rows)).code == 0
     rows[0]["nats"][0] = 2e6
-    refused(["import", "losses", study.root, write(tmp_path / "new.jsonl", rows)], "with other losses")
+    refused([*add, write(tmp_path / "new.jsonl", rows)], "with other losses")
 
 
 def test_losses_of_another_version_of_the_texts_are_refused(study, world, tmp_path, refused):
