@@ -44,7 +44,7 @@ class Desk:
     @cached_property
     def fold(self) -> Fold:
         """The study's own split: its column if filled, else by size."""
-        return make_folds(self.infos, None)[1][0]
+        return make_folds(self.infos, "column" if any(m.split for m in self.infos) else "size")[1][0]
 
     def comparison(self, split: str | None = None) -> Comparison:
         """Every method on held-out models; computed once per split."""

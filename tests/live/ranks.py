@@ -21,6 +21,7 @@ from torch.distributed.fsdp import fully_shard
 from benchcast.callbacks import forecast, read_fits
 from benchcast.callbacks.attempt import Attempts
 from benchcast.callbacks.live import Reader
+from benchcast.records import ModelInfo
 
 
 def accuracies(found: dict[str, Any]) -> dict[str, float]:
@@ -45,7 +46,7 @@ def fail_on_one(rank: int, study: str, tokenizer: Any) -> list[str]:
     if rank == 1:
         model.model.norm.register_forward_pre_hook(lambda *_: 1 / 0)
     for step in (1, 2):
-        attempts.survive(lambda step=step: attempts.make(model, tokenizer, name=str(step)))  # type: ignore[misc]
+        attempts.survive(lambda step=step: attempts.make(model, tokenizer, ModelInfo(str(step))))  # type: ignore[misc]
     return said
 
 

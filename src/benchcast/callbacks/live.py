@@ -26,6 +26,7 @@ from benchcast.records import ModelInfo, TextOutlines, TextSet, TokenLosses
 from benchcast.storage.loss_rows import LossRows, lay_out
 from benchcast.store import Study
 
+UNKNOWN = ModelInfo("model")
 LOG = logging.getLogger("benchcast")
 Fits = str | Path | Study | Fit | Iterable[Fit] | Mapping[str, Fit]
 
@@ -58,7 +59,7 @@ def forecast(
     In a distributed run every rank calls this and gets the same forecasts.
     """
     reader = Reader.of(tokenizer, read_fits(fits), texts, reading=reading)
-    return reader.forecast(model, ModelInfo("model", flops=flops))
+    return reader.forecast(model, replace(UNKNOWN, flops=flops))
 
 
 def read_fits(fits: Fits) -> tuple[Fit, ...]:
@@ -114,7 +115,7 @@ class Reader:
         encoded.insist("the model in training", "give a tokenizer that covers them with tokenizer=…")
         return cls(fits, own, vocabulary, encoded, reading)
 
-    def forecast(self, model: Any, info: ModelInfo) -> dict[str, Forecast]:
+    def forecast(self, model: Any, info: ModelInfo = UNKNOWN) -> dict[str, Forecast]:
         """Forecasts by task; `info` is what is known of the model, whose parameters are counted here."""
         module = bare(model)
         if not info.params > 0 and not sharded(module):

@@ -26,6 +26,7 @@ from benchcast.records import Bools, Floats, Ints, ModelInfo
 from benchcast.store import Study
 
 DIGITS = 5  # significant digits of numbers in the page
+FARTHEST = 99.0  # ranges beyond the training models that are told; JSON has no infinity
 CURVE = 48  # points of a drawn law
 SHOWN_MEASURES = ("mse", "mae", "spearman", "coverage", "r2", "pairs", "width", "n_test")
 
@@ -127,7 +128,8 @@ def forecasts(found: Comparison, shown: Shown, task: str, method: str) -> dict[s
         capability[rows] = fit.capability(shown.nats[rows], shown.facts.take(rows))
         forecast[rows] = fit.law.accuracy(capability[rows])
         low[rows], high[rows] = interval(fit, capability[rows], forecast[rows])
-        far[rows] = distance(fit, capability[rows]) * np.where(capability[rows] < fit.range[0], -1, 1)
+        side = np.where(capability[rows] < fit.range[0], -1, 1)
+        far[rows] = side * np.minimum(distance(fit, capability[rows]), FARTHEST)
     return {
         "forecast": rounded(forecast),
         "low": rounded(low),
