@@ -46,7 +46,7 @@ def _make(study: Path | None, out: Path, work: Callable[[Desk], Outcome]) -> Out
     with progress("reading the study") as advance:
         made = work(Desk(opened, tell=lambda what: advance(what)))
     for table in made.tables:
-        print_table(table.header, table.rows, title=table.title)
+        print_table(table.header, table.rows, title=table.title, wide=True)
         click.echo()
     for remark in made.remarks:
         click.echo(remark)

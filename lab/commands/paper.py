@@ -151,4 +151,4 @@ def _print(split: str, rows: list[BaselineRow], *, beside_table_1: bool) -> None
         n = max(measures["n_test"] for measures in own.values())
         body.append((task, *map(number, (*paper, *mses)), f"{n:g}"))
     heads = ("paper: CSV", "paper: all token", "paper: label token") if beside_table_1 else ()
-    print_table(("task", *heads, *methods, "models"), body, title=f"test MSE, split {split}")
+    print_table(("task", *heads, *methods, "models"), body, title=f"test MSE, split {split}", wide=True)

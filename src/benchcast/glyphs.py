@@ -76,6 +76,11 @@ def visible(text: str) -> str:
     return "".join(_visible(c) for c in text)
 
 
+def printable(text: str) -> str:
+    """The text as `visible` has it, with its lines and tabs kept: what may go to a terminal."""
+    return "".join(c if c in "\n\t" else _visible(c) for c in text)
+
+
 def _visible(c: str) -> str:
     if c == "\n":
         return LINE

@@ -18,6 +18,7 @@ from benchcast.records import Score, Task
 from benchcast.store import Study
 
 NEARLY_ALL = 0.8  # of a task's scores: models near chance lie on either side of it
+SAMPLE = 30  # characters of a source's first text
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def inspect(study: Study) -> StudyStatus:
         sample = " ".join(own[0].text.split())
         answers = sum(t.answer_start is not None for t in own)
         mean = float(np.mean([len(t.text.encode()) for t in own]))
-        sources.append(SourceStatus(name, len(own), answers, mean, sample[:48] + ("…" if len(sample) > 48 else "")))
+        sources.append(SourceStatus(name, len(own), answers, mean, sample[:SAMPLE] + "…" * (len(sample) > SAMPLE)))
     stale = _stale(study)
     tasks = []
     for task in study.tasks:

@@ -230,6 +230,7 @@ def status(study: Path, as_json: bool) -> None:
     print_table(
         ("source", "texts", "with answer", "mean bytes", "sample"),
         [(s.name, str(s.texts), str(s.answers), f"{s.mean_bytes:.0f}", s.sample) for s in found.sources],
+        left=(0, 4),
     )
     if found.tasks:
         print_table(

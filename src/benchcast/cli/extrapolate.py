@@ -10,7 +10,7 @@ import click
 
 from benchcast.cli.arguments import STUDY
 from benchcast.cli.forecast import JSON, TASKS
-from benchcast.cli.output import number, print_json, print_table, progress
+from benchcast.cli.output import interval, number, print_json, print_table, progress
 
 if TYPE_CHECKING:
     from benchcast.forward.backtest import HiddenModel
@@ -83,19 +83,18 @@ def _print(found: Extrapolation) -> None:
     title = f"{found.family} at {size} params, {data} tokens: {target.flops[0]:.3g} FLOPs, {ratio:.3g} × its largest"
     rows = []
     for said in found.tasks:
-        f = said.forecast
-        ends = (f"{number(float(a[0]), form)} – {number(float(b[0]), form)}" for a, b, form in _ends(f))
-        accuracy, interval = number(float(f.accuracy[0]), ".3f"), next(ends)
-        rows.append((said.task, accuracy, interval, number(float(f.capability[0]), ".3f"), next(ends), said.form))
-    print_table(("task", "forecast", "90% interval", "capability", "its interval", "law of"), rows, title=title)
+        at = {k: float(v[0]) for k, v in asdict(said.forecast).items()}
+        reach = interval(at["capability_low"], at["capability_high"], ".3f", around=at["capability"])
+        sure = interval(at["low"], at["high"], ".3f")
+        rows.append((said.task, number(at["accuracy"], ".3f"), sure, number(at["capability"], ".3f"), reach))
+    print_table(("task", "forecast", "90% interval", "capability", "its interval"), rows, title=title)
+    for form in dict.fromkeys(said.form for said in found.tasks):
+        own = [said.task for said in found.tasks if said.form == form]
+        click.echo(f"capability by a law of {form}" + f": {', '.join(own)}" * (len(own) < len(found.tasks)))
     for remark in found.remarks:
         click.echo(remark)
     click.echo()
     _print_check(found)
-
-
-def _ends(f: Any) -> tuple[tuple[Any, Any, str], ...]:
-    return (f.low, f.high, ".3f"), (f.capability_low, f.capability_high, ".3f")
 
 
 def _print_check(found: Extrapolation) -> None:

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchcast.cli.arguments import ADDRESS, EXECUTOR
+from benchcast.cli.comparison import print_comparison
 from benchcast.cli.data import STUDY
-from benchcast.cli.output import number, print_json, print_table, progress, workers
+from benchcast.cli.groups import WithMethods
+from benchcast.cli.output import print_json, progress, workers
 
 if TYPE_CHECKING:
     from benchcast.evaluate import Comparison
@@ -39,7 +41,7 @@ DEVICE = click.option(
 @click.command()
 @STUDY
 @TASKS
-@click.option("--method", default="salience", show_default=True, help="A column of `benchcast compare`.")
+@click.option("--method", default="salience", show_default=True, help="A row of `benchcast compare`.")
 @click.option(
     "--split",
     type=click.Choice(["column", "size", "family"]),
@@ -71,7 +73,7 @@ def fit(study: Path, tasks: tuple[str, ...], method: str, split: str | None, kee
     click.echo(f"next: benchcast predict {study} --model NAME")
 
 
-@click.command()
+@click.command(cls=WithMethods)
 @STUDY
 @TASKS
 @SPLIT
@@ -83,6 +85,7 @@ def fit(study: Path, tasks: tuple[str, ...], method: str, split: str | None, kee
 @DEVICE
 @EXECUTOR
 @ADDRESS
+@click.option("--wide", is_flag=True, help="All tasks in one table, however wide.")
 @JSON
 def compare(
     study: Path,
@@ -94,6 +97,7 @@ def compare(
     device: str,
     executor: str,
     address: str,
+    wide: bool,
     as_json: bool,
 ) -> None:
     """Forecast held-out models with every method and say how well each does; or order training runs.
@@ -124,7 +128,7 @@ def compare(
     if as_json:
         print_json(found.as_json())
     else:
-        print_comparison(found)
+        print_comparison(found, wide=wide)
     _tell_support(found.evidence.support)
     _doubt(opened, found.tasks)
 
@@ -159,47 +163,3 @@ def _doubt(study: Study, tasks: Sequence[str]) -> None:
 
 def _tell(advance: Any, method: str) -> None:
     advance(f"comparing: {method}")
-
-
-def print_comparison(found: Comparison) -> None:
-    """Error of every method on every task, then what the best-known method's order and intervals are worth."""
-    n_test = max(len(h.observed) for h in found.held.values())
-    rows = []
-    for task in found.tasks:
-        errors = [found.measures(task, m)["mse"] for m in found.methods]
-        least = min((e for e in errors if e == e), default=float("nan"))
-        cells = [("*" if e == least else "") + number(e) for e in errors]
-        rows.append((task, *cells, number(found.noise[task])))
-    print_table(
-        ("mean squared error", *found.methods, "noise floor"),
-        rows,
-        title=f"split by {found.split}, {n_test} held-out models",
-    )
-    click.echo("* least error; noise floor: what the finite number of scored items alone leaves\n")
-    detail = []
-    for task in found.tasks:
-        m = found.measures(task, found.methods[0])
-        cells = [
-            number(m[k], form)
-            for k, form in (
-                ("mae", ".4f"),
-                ("r2", ".3f"),
-                ("spearman", ".3f"),
-                ("pairs", ".3f"),
-                ("coverage", ".2f"),
-                ("width", ".3f"),
-            )
-        ]
-        detail.append((task, *cells))
-    header = (
-        found.methods[0],
-        "mean abs error",
-        "R²",
-        "Spearman",
-        "pairs in order",
-        "90% interval covers",
-        "its width",
-    )
-    print_table(header, detail)
-    for method, why in found.left_out.items():
-        click.echo(f"left out: {method} {why}")

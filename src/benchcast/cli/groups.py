@@ -30,3 +30,14 @@ class Sections(click.Group):
         for heading, commands in (self.headings or {"Commands": list(self.commands.values())}).items():
             with formatter.section(heading):
                 formatter.write_dl([(c.name or "", c.get_short_help_str(LONGEST)) for c in commands])
+
+
+class WithMethods(click.Command):
+    """A command whose help ends with the methods, one line each."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list; the methods are loaded only now."""
+        from benchcast.methods import ABOUT
+
+        with formatter.section("Methods"):
+            formatter.write_dl([*ABOUT.items()])

@@ -36,7 +36,8 @@ def _print(found: RunComparison) -> None:
     click.echo(
         f"forecasts at {first.params:.3g} params and {first.flops:.3g} FLOPs; scores of these runs are not used\n"
     )
-    print_table(("task", *found.runs, "order", "likely", "by their scores"), rows)
+    header = ("task", *found.runs, "order", "likely", "by their scores")
+    print_table(header, rows, left=(0, header.index("order")))
     if len(found.rankings) > 1:
         click.echo()
         others = []
@@ -45,7 +46,7 @@ def _print(found: RunComparison) -> None:
             size, flops = f"{ranking.params:.3g}", f"{ranking.flops:.3g}"
             others.append((size, flops, " > ".join(order), _percent(ranking.likely[-1]), _scores_agree(ranking, -1)))
         header = ("params", "FLOPs", "order by the mean of tasks", "likely", "by their scores")
-        print_table(header, others, title="at every size that they share")
+        print_table(header, others, title="at every size that they share", left=(2,))
     if not (first.likely == first.likely).all():
         click.echo("too few other families to say how likely an order is")
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
+from benchcast.cli.comparison import print_comparison
 from benchcast.cli.data import STUDY
-from benchcast.cli.forecast import SPLIT, print_comparison, say_split
+from benchcast.cli.forecast import SPLIT, say_split
 from benchcast.cli.output import progress
 
 

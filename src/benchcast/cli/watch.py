@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,15 +12,17 @@ import click
 
 from benchcast.cli.arguments import STUDY
 from benchcast.cli.collect import BATCH, DEVICE
-from benchcast.cli.output import number
+from benchcast.cli.output import number, say, say_json
 from benchcast.cli.predict import warn_if_stale
+from benchcast.glyphs import visible
 
 if TYPE_CHECKING:
     from benchcast.fits import Forecast
     from benchcast.watch import Event, Watch
 
 BARS = "▁▂▃▄▅▆▇█"
-WIDEST_CURVE = 40
+WIDEST_CURVE = 22  # bars, so that a row fits 80 columns
+LEAST_SPAN = 0.1  # of accuracy
 SHOWN_LINES = 6
 
 
@@ -124,16 +125,16 @@ class _PlainLines:
 
     def scoring(self, model: str) -> None:
         """Say what takes a while."""
-        click.echo(f"{model}: scoring", err=True)
+        say(f"{model}: scoring", err=True)
 
     def show(self, event: Event) -> None:
         """Forecasts on stdout, the rest on stderr."""
         if event.kind == "forecast":
             parts = ", ".join(f"{f.task} {_cell(f)}" for f in event.forecasts)
             took = f" ({event.seconds:.1f} s)" if event.seconds else ""
-            click.echo(f"{event.model}: {parts}{took}")
+            say(f"{event.model}: {parts}{took}")
         else:
-            click.echo(f"{event.model}: {event.kind}: {event.why}", err=True)
+            say(f"{event.model}: {event.kind}: {event.why}", err=True)
 
     def idle(self) -> None:
         """Nothing to do."""
@@ -149,7 +150,7 @@ class _JsonLines(_PlainLines):
         """The event as it is."""
         from benchcast.watch import as_json
 
-        click.echo(json.dumps(as_json(event), ensure_ascii=False, allow_nan=False))
+        say_json(as_json(event))
 
 
 class _Table:
@@ -189,38 +190,43 @@ class _Table:
         from rich.console import Group
         from rich.text import Text
 
-        said = [Text(line, style="dim") for line in (*self.lines, doing) if line]
-        self.live.update(Group(draw_table(self.name, [e for _, e in sorted(self.points.values())]), *said))
+        said = [Text(visible(line), style="dim") for line in (*self.lines, doing) if line]
+        table = draw_table(self.name, [e for _, e in sorted(self.points.values())], room=self.live.console.width)
+        self.live.update(Group(table, *said))
         self.live.refresh()
 
 
-def draw_table(name: str, events: list[Event]) -> Any:
+def draw_table(name: str, events: list[Event], *, room: int) -> Any:
     """Forecasts of a run so far: a row a task."""
-    from rich.table import Table
+    from rich.console import Group
     from rich.text import Text
 
+    from benchcast.cli.tables import table_lines, wrap_text
+
     title = f"{name}: {len(events)} checkpoints" + (f", last {events[-1].model}" if events else "")
-    table = Table(title=Text(title, style="bold"), title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for i, head in enumerate(("task", "forecast", "90% interval", "capability", "so far")):
-        table.add_column(Text(head, style="dim"), justify="right" if 0 < i < 4 else "left", no_wrap=True)
+    rows = []
     for i, last in enumerate(events[-1].forecasts if events else ()):
         values = [e.forecasts[i].accuracy for e in events]
         interval = f"{number(last.low, '.3f')} – {number(last.high, '.3f')}"
-        row = (last.task, number(last.accuracy, ".3f"), interval, number(last.capability, ".4f"), curve(values))
-        table.add_row(*(Text(cell) for cell in row))
-    return table
+        rows.append((last.task, number(last.accuracy, ".3f"), interval, number(last.capability, ".4f"), curve(values)))
+    header = ("task", "forecast", "90% interval", "capability", "so far")
+    lines = table_lines(header, rows, left=(0, len(header) - 1), room=room)
+    return Group(*(Text(line, style="bold") for line in wrap_text(visible(title), room)), *lines)
 
 
 def curve(values: list[float]) -> str:
-    """A line of bars from the least to the greatest value, with both written beside it."""
+    """The values as a line of bars between the least and the greatest, which stand beside it; a long run is thinned.
+
+    The height of the bars spans at least LEAST_SPAN, so that a flat series looks flat.
+    """
     known = [v for v in values if v == v]
     if not known:
         return ""
     low, high = min(known), max(known)
-    shown = values[-WIDEST_CURVE:]
-    top = len(BARS) - 1
-    bars = "".join(" " if v != v else BARS[round(top * (v - low) / (high - low)) if high > low else 0] for v in shown)
-    return f"{low:.2f} {bars} {high:.2f}"
+    top = (len(BARS) - 1) / max(high - low, LEAST_SPAN)
+    n, last = min(len(values), WIDEST_CURVE), len(values) - 1
+    shown = [values[round(i * last / max(1, n - 1))] for i in range(n)]
+    return f"{low:.2f} {''.join(' ' if v != v else BARS[round(top * (v - low))] for v in shown)} {high:.2f}"
 
 
 def _cell(forecast: Forecast) -> str:

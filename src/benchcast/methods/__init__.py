@@ -28,3 +28,18 @@ NEED_FEATURES = ("paper", "ridge")
 TOGETHER = ("paper", "ridge")  # all folds share their passes over the features, and their rounding
 PEERS = ("pls", "perplexity-correlations", "logistic-4", "two-step", "observational")
 BASELINES = ("label-token", "source-token", "all-token", "compute", "constant")
+ABOUT = {  # what each method does, in one line
+    "salience": "learned token weights, never negative; several forms averaged by their error on left-out families",
+    "paper": "Algorithm 2 of Ge et al. 2025: token weights from a scorer's hidden states, by gradient descent",
+    "ridge": "signed token weights from a scorer's hidden states, in closed form",
+    "pls": "partial least squares from the loss of each text",
+    "perplexity-correlations": "each text weighted by how its loss orders the models (Thrush et al. 2024)",
+    "logistic-4": "mean loss of all tokens, own texts or answers; a curve with free floor and ceiling",
+    "two-step": "parameters and training tokens → loss on the answers → accuracy (Bhagia et al. 2024)",
+    "observational": "scores on the other benchmarks (Ruan et al. 2024); reads no losses",
+    "label-token": "mean loss on the answers of the task's own texts",
+    "source-token": "mean loss on the task's own texts",
+    "all-token": "mean loss on all texts",
+    "compute": "training FLOPs; reads no losses",
+    "constant": "the mean score of the training models",
+}
