@@ -6,23 +6,20 @@ for lack of memory, gives its job back, and another worker begins it again, a bo
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from benchcast.errors import BenchcastError, ClusterError, InputError, MissingExtraError
+from benchcast.errors import BenchcastError, ClusterError, InputError
+from benchcast.executor.connection import connect, ray_library
 from benchcast.executor.jobs import Call, Executor, Job, Note
 from benchcast.executor.schedule import Schedule
 
 ATTEMPTS = 4  # of a job; each on a new worker
 PAUSE_SECONDS = 1.0  # before the second attempt, then doubled: a lost node is not noticed at once
 POLL_SECONDS = 0.2
-ANSWER_SECONDS = 5.0
 WAIT_SECONDS = 900.0  # for a first worker: nodes may have to be started
 SIGNS = {  # what Ray says of a worker that is gone → what it comes to
     "low on memory": "its node ran out of memory",
@@ -37,60 +34,15 @@ STARTING = 4  # workers that may be waiting for room at a time, or as many as ar
 @contextmanager
 def connected(address: str, note: Note) -> Iterator[Executor]:
     """An executor on the cluster at `address`, else at RAY_ADDRESS, else on one of this machine for this run alone."""
-    ray = _library()
+    ray = ray_library()
     mine = not ray.is_initialized()
     if mine:
-        _connect(ray, address)
+        connect(ray, address)
     try:
         yield RayExecutor(ray, note)
     finally:
         if mine:
             ray.shutdown()
-
-
-def _library() -> Any:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # a worker without GPUs keeps its environment
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingExtraError(f"--executor ray needs Ray: pip install 'benchcast[ray]' ({error})") from error
-    return ray
-
-
-def _connect(ray: Any, address: str) -> None:
-    known = address or os.environ.get("RAY_ADDRESS", "") or "local"
-    given: dict[str, Any] = {"address": known}
-    if known == "local":
-        given["include_dashboard"] = False
-    else:
-        given["address"] = _answering(known)
-    try:
-        ray.init(**given, log_to_driver=False, logging_level="ERROR")
-    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
-        said = str(error).strip().splitlines() or [type(error).__name__]
-        raise ClusterError(f"no Ray cluster at {known}: {said[0]}") from error
-
-
-def _answering(address: str) -> str:
-    """The address of a cluster, once somebody answers there: Ray itself would try for minutes."""
-    if address.startswith(("http://", "https://", "ray://")):
-        raise InputError(
-            f"--address {address} is not for a driver; HOST:6379 is needed, or auto on a node of the cluster"
-        )
-    if address == "auto":
-        mark = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"
-        if not mark.is_file():
-            raise ClusterError("--address auto: no Ray cluster was started on this machine; see `ray start --help`")
-        address = mark.read_text(encoding="utf-8").strip()
-    host, sign, port = address.rpartition(":")
-    if not sign or not port.isdigit():
-        raise InputError(f"--address {address}; HOST:PORT is needed, such as head-node:6379, or auto")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_SECONDS).close()
-    except (OSError, OverflowError) as error:
-        raise ClusterError(f"no Ray cluster answers at {address} ({error}); is it up? (`ray status`)") from error
-    return address
 
 
 class _Body:

@@ -1,0 +1,103 @@
+"""Connect to a Ray cluster, or say in one line why that is not possible."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from benchcast.errors import ClusterError, InputError, MissingExtraError
+
+ANSWER_SECONDS = 5.0
+TRIES = ("RAY_gcs_server_port_wait_time_s", "5")  # of Ray, a second each; it would try for 20 s
+REFUSED = ("Unauthenticated", "AuthenticationError", "InvalidAuthToken")  # what Ray says where a token is wrong
+
+
+def ray_library() -> Any:
+    """Ray, with settings that have to be made before it is imported."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # a worker without GPUs keeps its environment
+    try:
+        import ray
+    except ImportError as error:
+        raise MissingExtraError(f"--executor ray needs Ray: pip install 'benchcast[ray]' ({error})") from error
+    return ray
+
+
+def connect(ray: Any, address: str) -> None:
+    """To the cluster at `address`, else at RAY_ADDRESS, else to a new one on this machine."""
+    known = address or os.environ.get("RAY_ADDRESS", "") or "local"
+    given: dict[str, Any] = {"address": known}
+    if known == "local":
+        given["include_dashboard"] = False
+    else:
+        need_answer(known)
+    try:
+        with nullcontext() if known == "local" else _few_quiet_tries():
+            ray.init(**given, log_to_driver=False, logging_level="ERROR")
+    except (ConnectionError, ValueError, RuntimeError, OSError, ray.exceptions.RayError) as error:
+        if any(sign in _whole_text(error) for sign in REFUSED):
+            raise ClusterError(_refusal(known)) from error
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        raise ClusterError(f"no Ray cluster at {known}: {said[0]}") from error
+
+
+def _refusal(address: str) -> str:
+    mode, path = os.environ.get("RAY_AUTH_MODE", ""), os.environ.get("RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token")
+    given = bool(os.environ.get("RAY_AUTH_TOKEN")) or Path(path).expanduser().is_file()
+    token = "the token here is not the cluster's" if given else "there is no token here"
+    found = token if mode.lower() == "token" else f"RAY_AUTH_MODE is {mode or 'not set'}, so no token was sent"
+    return (
+        f"the Ray cluster at {address} asks for a token (authentication), and {found}; set RAY_AUTH_MODE=token, and "
+        "RAY_AUTH_TOKEN or the file ~/.ray/auth_token to what `ray get-auth-token` prints on the head node"
+    )
+
+
+def _whole_text(error: BaseException | None) -> str:
+    """An error's type and message, and those of what caused it."""
+    return "" if error is None else f"{type(error).__name__} {error} {_whole_text(error.__cause__)}"
+
+
+@contextmanager
+def _few_quiet_tries() -> Iterator[None]:
+    """Ray tries a few times only, and its C++ part does not write each refusal of a token to stderr."""
+    name, value = TRIES
+    was = os.environ.get(name)
+    os.environ[name] = was or value
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as kept:
+        os.dup2(kept.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(stderr, 2)
+            if was is None:
+                del os.environ[name]
+            kept.seek(0)
+            other = [line for line in kept if not any(sign.encode() in line for sign in REFUSED)]
+            os.write(stderr, b"".join(other))
+            os.close(stderr)
+
+
+def need_answer(address: str) -> None:
+    """Make sure that somebody answers at an address: Ray itself would try for minutes."""
+    if address.startswith(("http://", "https://", "ray://")):
+        raise InputError(
+            f"--address {address} is not for a driver; HOST:6379 is needed, or auto on a node of the cluster"
+        )
+    if address == "auto":
+        mark = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"
+        if not mark.is_file():
+            raise ClusterError("--address auto: no Ray cluster was started on this machine; see `ray start --help`")
+        address = mark.read_text(encoding="utf-8").strip()
+    host, sign, port = address.rpartition(":")
+    if not sign or not port.isdigit():
+        raise InputError(f"--address {address}; HOST:PORT is needed, such as head-node:6379, or auto")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise ClusterError(f"no Ray cluster answers at {address} ({error}); is it up? (`ray status`)") from error
