@@ -23,7 +23,7 @@ from benchcast.collect import Job, collect
 from benchcast.collect.portions import Made
 from benchcast.collect.shards import Ledger
 from benchcast.errors import InputError, StudyError
-from benchcast.records import Text, TextSet
+from benchcast.records import ModelInfo, Text, TextSet
 from benchcast.store import Study
 
 
@@ -64,7 +64,7 @@ def test_batches_hold_every_window_once_within_their_limits(lengths: list[int], 
 
 def test_losses_are_stored_with_what_they_were_made_with(tmp_path: Path) -> None:
     study = make(tmp_path / "s")
-    done = collect(study, FakeBackend(), family="fakes")
+    done = collect(study, FakeBackend(), metadata=ModelInfo("", "fakes"))
     assert done is not None
     assert done.texts == len(study.texts)
     stored = study.losses("fake-1")

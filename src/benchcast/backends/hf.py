@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from benchcast.backends.base import Nats, Settings, Vocabulary
 from benchcast.backends.forward import Forward
 from benchcast.backends.sources import gguf_parts, source_name
+from benchcast.backends.stated import stated
 from benchcast.backends.vocabulary import VocabularySource
 from benchcast.backends.weights import refuse_incomplete
 from benchcast.errors import InputError, MissingExtraError, one_line
@@ -69,6 +70,7 @@ class HfBackend:
             "backend": self.name,
             "backend_version": f"transformers {transformers.__version__}, torch {torch.__version__}",
             "dtype": str(self._loaded.dtype).removeprefix("torch."),
+            **stated(self._loaded),
         }
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:

@@ -2,7 +2,7 @@
 
 [[models]]
 model = "hf"
-family = "pythia"
+family = "pythia"            # with params, tokens, flops and split: goes to models.csv
 model_args = { pretrained = "EleutherAI/pythia-70m", revision = "step1000" }   # or the one-line form
 """
 
@@ -16,8 +16,12 @@ from typing import Any
 from benchcast.backends.base import Settings, library
 from benchcast.cells import near, need_file
 from benchcast.errors import InputError
+from benchcast.records import ModelInfo
+from benchcast.storage.tables import ROLES, quantity
 
-KEYS = ("model", "model_args", "name", "family", "batch_size", "gpus")
+METADATA = ("family", "params", "tokens", "flops", "split")  # as in models.csv
+NOTHING_SAID = ModelInfo("")
+KEYS = ("model", "model_args", "name", "batch_size", "gpus", *METADATA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +31,14 @@ class ModelEntry:
     backend: str
     settings: Settings
     name: str = ""  # in the study; empty: the backend's own
-    family: str = ""
+    metadata: ModelInfo = NOTHING_SAID  # for models.csv; its name is not used
     batch_size: int = 0  # 0: the backend's choice
     gpus: float | None = None  # of a worker on a cluster; None: as the command says
 
     @classmethod
     def of(cls, backend: str, model_args: str, *, name: str = "", family: str = "") -> ModelEntry:
         """From the flags of the command line."""
-        return cls(backend, Settings.parse(model_args), name, family)
+        return cls(backend, Settings.parse(model_args), name, ModelInfo("", family))
 
 
 def read_models_list(path: Path) -> list[ModelEntry]:
@@ -61,7 +65,19 @@ def _entry(row: dict[str, Any], where: str) -> ModelEntry:
     gpus = row.get("gpus")
     if gpus is not None and (not isinstance(gpus, int | float) or isinstance(gpus, bool) or gpus < 0):
         raise InputError(f"{where}: gpus {gpus!r}; a number from 0 is needed")
-    return ModelEntry(row["model"], settings, str(row.get("name", "")), str(row.get("family", "")), size, gpus)
+    return ModelEntry(row["model"], settings, str(row.get("name", "")), _metadata(row, where), size, gpus)
+
+
+def _metadata(row: dict[str, Any], where: str) -> ModelInfo:
+    """The columns of models.csv that a row of the list fills; numbers may be written as 7e9 or "7B"."""
+    role = str(row.get("split", ""))
+    if role not in ROLES:
+        raise InputError(f"{where}: split {role!r} is not train, validation or test{near(role, ROLES[:3])}")
+    for key in ("params", "tokens", "flops"):
+        if not isinstance(row.get(key, ""), str | int | float) or isinstance(row.get(key), bool):
+            raise InputError(f"{where}: {key} {row[key]!r} is not a number")
+    sizes = {key: quantity(where, key, str(row.get(key, ""))) for key in ("params", "tokens", "flops")}
+    return ModelInfo("", str(row.get("family", "")).strip(), **sizes, split=role)
 
 
 def _toml(path: Path) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.backends.base import Nats, Settings, Vocabulary, library, numbered
+from benchcast.backends.stated import PREFIX
 from benchcast.backends.vocabulary import VocabularySource
 from benchcast.bounds import PlainTokenizer
 from benchcast.errors import InputError
@@ -90,7 +91,11 @@ class LlamaCppBackend:
         """What the losses were made with."""
         kind = str(self._vocabulary_only.metadata.get("general.file_type", ""))
         version = f"llama-cpp-python {self._library.__version__}"
-        return {"backend": self.name, "backend_version": version, "dtype": FILE_TYPES.get(kind, f"GGUF type {kind}")}
+        dtype, params = (
+            FILE_TYPES.get(kind, f"GGUF type {kind}"),
+            self._library.llama_model_n_params(self._loaded.model),
+        )
+        return {"backend": self.name, "backend_version": version, "dtype": dtype, f"{PREFIX}params": str(params)}
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:
         """−log p of every id given those before it."""

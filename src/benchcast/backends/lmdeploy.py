@@ -17,6 +17,7 @@ import numpy as np
 from benchcast.backends.base import DeviceFullError, Nats, Settings, Vocabulary, library, numbered
 from benchcast.backends.llamacpp import nats_of_rows
 from benchcast.backends.sources import locate_source, source_name
+from benchcast.backends.stated import stated_by_config
 from benchcast.backends.vocabulary import VocabularySource
 from benchcast.errors import InputError, one_line
 
@@ -55,7 +56,7 @@ class LmdeployBackend:
     def about(self) -> dict[str, str]:
         """What the losses were made with."""
         version = f"lmdeploy {library('lmdeploy', 'lmdeploy').__version__} {self._engine}"
-        return {"backend": self.name, "backend_version": version, "dtype": self._dtype}
+        return {"backend": self.name, "backend_version": version, "dtype": self._dtype, **self._stated}
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:
         """−log p of every id given those before it."""
@@ -78,6 +79,10 @@ class LmdeployBackend:
         engine = getattr(self._pipeline, "async_engine", self._pipeline)  # older ones are one object
         found = self._pipeline._run(coro=engine.async_get_logits(input_ids=sequences)).result()
         return list(found)
+
+    @cached_property
+    def _stated(self) -> dict[str, str]:
+        return stated_by_config(locate_source(self._source), trust_remote_code=self._trust)
 
     @cached_property
     def _pipeline(self) -> Any:

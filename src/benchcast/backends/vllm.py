@@ -9,6 +9,7 @@ from typing import Any
 
 from benchcast.backends.base import DeviceFullError, Nats, Settings, Vocabulary, from_logprobs, library, numbered
 from benchcast.backends.sources import locate_source, source_name
+from benchcast.backends.stated import stated_by_config
 from benchcast.backends.vocabulary import VocabularySource
 from benchcast.errors import InputError, one_line
 
@@ -55,7 +56,8 @@ class VllmBackend:
     def about(self) -> dict[str, str]:
         """What the losses were made with."""
         dtype = str(self._engine.llm_engine.model_config.dtype).removeprefix("torch.")
-        return {"backend": self.name, "backend_version": f"vllm {self._library.__version__}", "dtype": dtype}
+        version = f"vllm {self._library.__version__}"
+        return {"backend": self.name, "backend_version": version, "dtype": dtype, **self._stated}
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:
         """−log p of every id given those before it."""
@@ -82,6 +84,10 @@ class VllmBackend:
         self.__dict__.pop("_engine", None)
         gc.collect()
         return True
+
+    @cached_property
+    def _stated(self) -> dict[str, str]:
+        return stated_by_config(locate_source(self._source), revision=self._revision, trust_remote_code=self._trust)
 
     @property
     def _died(self) -> type[Exception]:

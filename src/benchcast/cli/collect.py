@@ -135,7 +135,7 @@ def _collect_one(study: Study, entry: ModelEntry, wishes: Wishes) -> None:
             study,
             backend,
             name=name,
-            family=entry.family,
+            metadata=entry.metadata,
             force=wishes.force,
             skip_refused=wishes.skip_refused,
             reference=other,
@@ -163,7 +163,7 @@ def _collect_on(
 
     size, device = wishes.batch_size, wishes.device
     recipes = [_recipe(pool, entry, gpus=gpus, device=device, batch_size=size) for entry in entries]
-    orders = [Order(r, e.name, e.family, wishes.skip_refused) for e, r in zip(entries, recipes, strict=True)]
+    orders = [Order(r, e.name, e.metadata, wishes.skip_refused) for e, r in zip(entries, recipes, strict=True)]
     label = f"{len(orders)} models" if len(orders) > 1 else "collecting"
 
     def on_done(name: str, done: Collected | None) -> None:
@@ -210,7 +210,8 @@ def describe(name: str, done: Collected | None) -> str:
     rate = f", {done.tokens / done.seconds:,.0f} tokens/s" if done.tokens and done.seconds else ""
     agreement = f"; {done.agreement}" if done.agreement else ""
     refused = f"; {len(done.refused)} refused and left out: {', '.join(done.refused)}" if done.refused else ""
-    return f"{name}: {done.texts} texts, {done.tokens} tokens{resumed}{rate}{agreement}{refused}"
+    remarks = "".join(f"; {remark}" for remark in done.remarks)
+    return f"{name}: {done.texts} texts, {done.tokens} tokens{resumed}{rate}{agreement}{refused}{remarks}"
 
 
 @click.command()

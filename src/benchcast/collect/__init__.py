@@ -19,17 +19,20 @@ import numpy as np
 import benchcast
 from benchcast.backends.agreement import Agreement, compare, pick
 from benchcast.backends.base import Backend, Nats
+from benchcast.backends.stated import metadata_of, without_metadata
 from benchcast.bounds import Tokenizer, locate
+from benchcast.collect.metadata import add_metadata
 from benchcast.collect.portions import Made, Portion, ask, cut, score
 from benchcast.collect.shards import Ledger, alone, tidy
 from benchcast.errors import InputError
-from benchcast.records import Ints, TextSet, TokenLosses
+from benchcast.records import Ints, ModelInfo, TextSet, TokenLosses
 from benchcast.storage.files import file_name
 from benchcast.storage.loss_rows import LossRows, lay_out
 from benchcast.storage.parquet import read_metadata
 from benchcast.store import Study
 
 Report = Callable[[int, int], None]  # texts and tokens just done
+NOTHING = ModelInfo("")
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ class Collected:
     seconds: float
     refused: tuple[str, ...] = ()  # ids of the texts that were left out
     agreement: Agreement | None = None
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,7 @@ class Job:
     backend: Backend
     model: str  # its name in the study
     skip_refused: bool = False  # leave out texts that the tokenizer cannot cover, instead of stopping
+    metadata: ModelInfo = NOTHING  # what the user says of the model, for models.csv
 
     @property
     def folder(self) -> Path:
@@ -111,7 +116,7 @@ class Job:
         return {
             "tokenizer": vocabulary.tokenizer.name,
             "bos": vocabulary.bos,
-            **made.about,
+            **without_metadata(made.about),
             **({"context": str(made.context)} if longest > made.context else {}),
             **({"refused": json.dumps(self.refused, ensure_ascii=False)} if self.refused else {}),
             "asked": self.backend.asked,
@@ -166,7 +171,7 @@ def collect(
     backend: Backend,
     *,
     name: str = "",
-    family: str = "",
+    metadata: ModelInfo = NOTHING,
     force: bool = False,
     skip_refused: bool = False,
     reference: Backend | None = None,
@@ -174,9 +179,10 @@ def collect(
 ) -> Collected | None:
     """Score every text that is not scored yet and store the losses; None where they are there already.
 
-    With a `reference` backend a few texts are scored by both, and the difference is stored.
+    With a `reference` backend a few texts are scored by both, and the difference is stored. `metadata` fills blank
+    cells of models.csv.
     """
-    job = Job(study, backend, (name or backend.model).strip(), skip_refused)
+    job = Job(study, backend, (name or backend.model).strip(), skip_refused, metadata)
     with alone(job.folder, repr(job.model)):
         ledger = begin(job, force=force)
         if ledger is None:
@@ -191,7 +197,7 @@ def collect(
                 ledger.take(made, part.rows)
                 if report:
                     report(len(part.rows), part.tokens)
-        store(job, ledger, family=family, force=force, agreement=agreement)
+        remarks = store(job, ledger, force=force, agreement=agreement)
         return Collected(
             job.model,
             texts=len(ledger.done) - ledger.resumed,
@@ -200,6 +206,7 @@ def collect(
             seconds=time.monotonic() - began,
             refused=job.refused,
             agreement=agreement,
+            remarks=remarks,
         )
 
 
@@ -207,19 +214,20 @@ def begin(job: Job, *, force: bool = False) -> Ledger | None:
     """A ledger with what an earlier run has done; None where the losses are stored already."""
     if job.study.losses_path(job.model).exists() and not force:
         _refuse_other(job)
+        add_metadata(job.study, job.model, job.metadata, NOTHING)
         tidy(job.folder)
         return None
     return Ledger(job.folder, job.settings, job.encoded.counts, force=force)
 
 
-def store(
-    job: Job, ledger: Ledger, *, family: str = "", force: bool = False, agreement: Agreement | None = None
-) -> None:
-    """All texts are done: the losses appear in the study, the shards go."""
+def store(job: Job, ledger: Ledger, *, force: bool = False, agreement: Agreement | None = None) -> tuple[str, ...]:
+    """All texts are done: the losses appear in the study, the shards go. Returns what is to be said of models.csv."""
     made = Made.parse(ledger.made)
+    remarks = add_metadata(job.study, job.model, job.metadata, metadata_of(made.about))  # a kill after it is mended
     losses = _losses(job, dict(ledger.results()), made, agreement)
-    job.study.add_losses([losses], family=family, force=force)
+    job.study.add_losses([losses], force=force)
     ledger.clear()
+    return remarks
 
 
 def _refuse_other(job: Job) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.backends.base import Backend, in_halves
+from benchcast.backends.stated import without_metadata
 from benchcast.backends.windows import Window
 from benchcast.collect import Encoded, Report, encode_texts, portions
 from benchcast.collect.portions import Made, Part, Portion, walk
@@ -87,7 +88,7 @@ def make_features(
 
 def _about(scorer: Scorer, made: Made) -> dict[str, Any]:
     vocabulary = scorer.vocabulary
-    own = {f"scorer_{key}" if key == "dtype" else key: value for key, value in made.about.items()}
+    own = {f"scorer_{key}" if key == "dtype" else key: value for key, value in without_metadata(made.about).items()}
     return {"tokenizer": vocabulary.tokenizer.name, "bos": vocabulary.bos, "layer": "last", **own}
 
 

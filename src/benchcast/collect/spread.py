@@ -14,7 +14,7 @@ from typing import Any
 
 from benchcast.backends import open_backend, open_scorer
 from benchcast.backends.base import Settings
-from benchcast.collect import Collected, Job, Report, begin, portions, store
+from benchcast.collect import NOTHING, Collected, Job, Report, begin, portions, store
 from benchcast.collect.features import Away, Scorer, states
 from benchcast.collect.portions import Made, Part, Portion, score
 from benchcast.collect.shards import Ledger, alone
@@ -104,7 +104,7 @@ class Order:
 
     recipe: Recipe
     name: str = ""
-    family: str = ""
+    metadata: ModelInfo = NOTHING  # for models.csv
     skip_refused: bool = False
 
     @property
@@ -149,11 +149,12 @@ class _Run:
         settled = len(self.ledger.done) + len(self.job.refused)
         if self.stored or self.failure or settled < len(self.job.study.texts):
             return None
-        store(self.job, self.ledger, force=force)
+        remarks = store(self.job, self.ledger, force=force)
         self.stored = True
         fresh = len(self.ledger.done) - self.ledger.resumed
         seconds = time.monotonic() - self.began
-        return Collected(self.job.model, fresh, self.ledger.resumed, self.ledger.rows, seconds, self.job.refused)
+        done = (self.job.model, fresh, self.ledger.resumed, self.ledger.rows, seconds, self.job.refused)
+        return Collected(*done, remarks=remarks)
 
 
 def collect_on(
@@ -201,15 +202,14 @@ def _begin_all(
             on_done(title, None)
         else:
             runs.append(run)
-    families = [ModelInfo(run.job.model, run.order.family) for run in runs if run.order.family]
-    if families:
-        study.add_models(families)  # in the order of the list, whoever is through first
+    if runs:
+        study.add_models([ModelInfo(run.job.model) for run in runs])  # in the order of the list, whoever is first
     return runs, failed
 
 
 def _begin(study: Study, order: Order, stack: ExitStack, *, force: bool) -> _Run | None:
     """A model with what is known of it; None where its losses are stored. It is held until all are through."""
-    job = Job(study, order.recipe.open(), order.title, order.skip_refused)
+    job = Job(study, order.recipe.open(), order.title, order.skip_refused, order.metadata)
     stack.enter_context(alone(job.folder, repr(job.model)))
     ledger = begin(job, force=force)
     if ledger is None:

@@ -16,7 +16,8 @@ from typing import Any
 
 from benchcast.backends import open_backend
 from benchcast.backends.base import Settings
-from benchcast.collect import Report, collect
+from benchcast.collect import NOTHING, Report, collect
+from benchcast.collect.metadata import add_metadata
 from benchcast.errors import BenchcastError, InputError, StudyError
 from benchcast.fits import NO_BOS, Fit, Forecast
 from benchcast.fitting import fits_for_new_models
@@ -24,7 +25,6 @@ from benchcast.records import ModelInfo
 from benchcast.storage.loss_files import read_growing
 from benchcast.store import Study
 from benchcast.watch.checkpoints import (
-    Progress,
     find_checkpoints,
     has_tokenizer,
     lacking,
@@ -111,7 +111,7 @@ class Watch:
     def _one(self, path: Path, model: str, step: int | None) -> Iterator[Event]:
         if self.study.losses_path(model).is_file():
             with suppress(BenchcastError, OSError):  # it may be going away by now
-                self._note(model, progress_of(path))
+                add_metadata(self.study, model, self._metadata(path), NOTHING)
             yield self._forecast(model, step)
             return
         if path.name in self._refused and self._refused[path.name] == signature(path):
@@ -126,17 +126,14 @@ class Watch:
         backend = open_backend("hf", settings, device=self.run.device, batch_size=self.run.batch_size)
         if not backend.vocabulary.prefix and any(fit.needs_first for fit in self.fits):
             raise InputError(f"{NO_BOS}: --model_args add_bos_token=true")
-        known = progress_of(path)
-        collect(self.study, backend, name=model, family=self.run.family, report=self.on_model(model))
-        self._note(model, known)
+        metadata = self._metadata(path)
+        collect(self.study, backend, name=model, metadata=metadata, report=self.on_model(model))
         yield self._forecast(model, step, seconds=time.monotonic() - began)
 
-    def _note(self, model: str, known: Progress) -> None:
-        """Size and training of a checkpoint, unless the study has them: a watch may have been killed before this."""
-        listed = self.study.infos([model])[0]
-        told = [(known.params, listed.params), (known.tokens, listed.tokens), (known.flops, listed.flops)]
-        if any(new == new and old != old for new, old in told):
-            self.study.add_models([ModelInfo(model, self.run.family, known.params, known.tokens, known.flops)])
+    def _metadata(self, path: Path) -> ModelInfo:
+        """Size and training of a checkpoint."""
+        known = progress_of(path)
+        return ModelInfo("", self.run.family, known.params, known.tokens, known.flops)
 
     def _tokenizer(self, path: Path) -> str:
         """Where the tokenizer lies if not in the checkpoint: as asked, or beside the checkpoints."""
