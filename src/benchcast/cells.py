@@ -77,7 +77,7 @@ def need_name(name: str, where: str) -> str:
     if not kept:
         raise InputError(f"{where}: a name is needed")
     if not is_unicode(kept):
-        raise InputError(f"{where}: {kept!r} holds half a surrogate pair, which is no Unicode text")
+        raise InputError(f"{where}: {kept[:40]!r} holds half a surrogate pair, which is no Unicode text")
     if has_controls(kept):
         raise InputError(f"{where}: {kept!r} holds control characters; take them out of the name")
     if len(kept) > LONGEST_NAME:

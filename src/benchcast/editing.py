@@ -100,7 +100,7 @@ def _pending(journal: Path) -> tuple[str, str]:
     try:
         stored = json.loads(journal.read_text(encoding="utf-8"))
         return str(stored["old"]), str(stored["new"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{journal}: damaged; remove it and rename again") from error
 
 

@@ -8,10 +8,10 @@ nothing, so a command that was killed is finished by running it again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,16 +30,15 @@ from benchcast.storage.loss_files import read_parquet, stored_name, write_parque
 from benchcast.storage.names import check_rows, check_tasks, check_texts
 from benchcast.storage.settings import read_settings, settings_toml, tasks_toml
 from benchcast.storage.tables import (
-    MODEL_COLUMNS,
-    SCORE_COLUMNS,
-    as_csv,
+    merge,
+    merge_scores,
     read_models,
     read_scores,
     read_texts,
     texts_jsonl,
+    write_models,
+    write_scores,
 )
-
-Row = TypeVar("Row", ModelInfo, Score)
 
 
 @dataclass(frozen=True)
@@ -227,8 +226,8 @@ class Study:
         path = self.root / "models.csv"
         known = {m.model: m for m in (read_models(path) if path.exists() else [])}
         for m in models:
-            known[m.model] = _merged(known.get(m.model, ModelInfo(m.model)), m)
-        write_text(path, as_csv(MODEL_COLUMNS, known.values()))
+            known[m.model] = merge(known.get(m.model, ModelInfo(m.model)), m)
+        write_models(path, known.values())
 
     def add_scores(self, scores: Sequence[Score], *, force: bool = False) -> int:
         """Add rows to scores.csv; a different score of the same model and task is an error unless forced."""
@@ -243,8 +242,8 @@ class Study:
                         f"{s.model!r} has accuracy {old.accuracy:g} on {s.task!r} in the study, "
                         f"the file says {s.accuracy:g}; --force replaces it"
                     )
-                known[s.model, s.task] = s if old is None else _merged(old, s)
-            write_text(self.root / "scores.csv", as_csv(SCORE_COLUMNS, known.values()))
+                known[s.model, s.task] = s if old is None else merge_scores(old, s, force=force)
+            write_scores(self.root / "scores.csv", known.values(), self.tasks)
         return len(known) - before
 
     def add_tasks(self, tasks: Sequence[Task]) -> Study:
@@ -255,7 +254,8 @@ class Study:
             known = {t.name for t in read_settings(path).tasks}
             new = [t for t in tasks if t.name not in known]
             if new:
-                write_text(path, path.read_text(encoding="utf-8").rstrip("\n") + "\n\n" + tasks_toml(new))
+                text = path.read_text(encoding="utf-8").rstrip("\n") + "\n\n" + tasks_toml(new)
+                write_text(path, text, check=read_settings)
         return Study.open(self.root)
 
     def add_features(
@@ -281,12 +281,3 @@ def _own_leftover(path: Path, texts: TextSet) -> bool:
     if path.name == "texts.jsonl":
         return path.is_file() and path.read_bytes() == texts_jsonl(texts).encode()
     return path.name == ".lock" or TEMPORARY.fullmatch(path.name) is not None
-
-
-def _merged(old: Row, new: Row) -> Row:
-    """What the new row says, and what the old one said where the new one is silent."""
-
-    def blank(value: Any) -> bool:
-        return value == "" or value != value
-
-    return replace(new, **{f.name: getattr(old, f.name) for f in fields(new) if blank(getattr(new, f.name))})

@@ -83,7 +83,7 @@ def _metadata(row: dict[str, Any], where: str) -> ModelInfo:
 def _toml(path: Path) -> Any:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not valid TOML ({error})") from error
 
 
@@ -91,5 +91,5 @@ def _yaml(path: Path) -> Any:
     yaml = library("yaml", "yaml")
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not valid YAML ({str(error).splitlines()[0]})") from error

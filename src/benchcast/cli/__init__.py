@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 
 import click
@@ -53,6 +55,7 @@ def main() -> None:
 
 def run(group: click.Group, name: str) -> None:
     """Run a command; a user's mistake is one line and exit status 1, a bug keeps its traceback."""
+    _write_any_character()
     try:
         group.main(prog_name=name, standalone_mode=False)
     except click.ClickException as error:
@@ -70,8 +73,25 @@ def run(group: click.Group, name: str) -> None:
         click.echo(f"error: {error}", err=True)
         sys.exit(1)
     except OSError as error:
-        click.echo(f"error: {error.strerror or error}: {error.filename or ''}", err=True)
+        click.echo(f"error: {error.strerror or error}: {error.filename or _drop_output()}", err=True)
         sys.exit(1)
+
+
+def _write_any_character() -> None:
+    """Let names appear in escapes where the encoding of the terminal lacks their letters."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _drop_output() -> str:
+    """Forget output that cannot be written, so that leaving does not fail on it again; returns what to say.
+
+    Our own files are named where they are written: a failure that names no file is one of the output.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return "the output cannot be written"
 
 
 def _tell(error: click.ClickException) -> None:

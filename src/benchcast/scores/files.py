@@ -63,7 +63,7 @@ def read_score_file(path: Path, wanted: Wanted) -> tuple[str, list[Reading]]:
 def _json(path: Path, wanted: Wanted) -> tuple[str, list[Reading]]:
     try:
         document = json.loads(read_utf8(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not JSON ({error})") from error
     results = document.get("results") if isinstance(document, Mapping) else None
     if not isinstance(results, Mapping):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from benchcast.cells import need_name
 from benchcast.errors import InputError
 from benchcast.records import Score, Task
 from benchcast.scores.chances import chance_of
@@ -53,6 +54,9 @@ def gather(
     for path in expand(paths):
         kind, own = read_score_file(path, _wanted(tasks, names, choices))
         kinds[kind] += 1
+        for r in own:
+            for name in (r.score.model, r.score.task):
+                need_name(name, r.where[:200])
         readings += own
     called = match_tasks((r.score.task for r in readings), names, choices.renames)
     added = _added(readings, called, tasks, choices)
@@ -107,12 +111,18 @@ def _once(readings: Sequence[Reading]) -> list[Score]:
     first: dict[tuple[str, str], Reading] = {}
     for r in readings:
         known = first.setdefault((r.score.model, r.score.task), r)
-        if _said(known.score) != _said(r.score):
+        if _said(known.score) != _said(r.score) or _other(known.score.n_items, r.score.n_items):
             raise InputError(
                 f"{r.score.model!r} on {r.score.task!r}: {known.score.accuracy:g} in {known.where}, "
-                f"{r.score.accuracy:g} in {r.where} (or another harness, version or shots); leave one of them out"
+                f"{r.score.accuracy:g} in {r.where} (or another harness, version, shots or number of items); "
+                "leave one of them out"
             )
     return [replace(r.score, stderr=r.stderr if r.stderr == r.stderr else r.score.stderr) for r in first.values()]
+
+
+def _other(one: float, two: float) -> bool:
+    """Whether both are known and differ."""
+    return one == one and two == two and one != two
 
 
 def _said(score: Score) -> tuple[float, str, str, str]:

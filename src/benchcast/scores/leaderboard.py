@@ -96,7 +96,7 @@ def read_v1_results(path: Path, document: Mapping[str, Any]) -> list[Reading]:
             continue
         if not isinstance(metrics, Mapping):
             raise InputError(f"{path}: results of {key!r} must be an object, found {metrics!r}")
-        task, shots = parts[1], parts[2]
+        task, shots = parts[1].strip(), parts[2].strip()
         metric = V1_METRIC.get(task, "acc")
         where = f"{path}: {key}"
         value = fraction(where, metrics.get(metric), FRACTION)
@@ -105,7 +105,9 @@ def read_v1_results(path: Path, document: Mapping[str, Any]) -> list[Reading]:
         subject = task.startswith(SUBJECT)
         name = f"mmlu_{task.removeprefix(SUBJECT)}" if subject else task
         score = Score(model.strip(), name, value, harness=V1, shots=shots)
-        readings.append(Reading(where, score, metric, quantity(metrics.get(f"{metric}_stderr"))))
+        readings.append(
+            Reading(where, score, metric, quantity(where, f"{metric}_stderr", metrics.get(f"{metric}_stderr")))
+        )
         subjects += [score] if subject else []
     return readings + _mmlu(path, subjects)
 

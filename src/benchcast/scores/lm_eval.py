@@ -15,7 +15,7 @@ from typing import Any
 
 from benchcast.errors import InputError
 from benchcast.records import Score
-from benchcast.scores.reading import Reading, quantity
+from benchcast.scores.reading import Reading, number, quantity
 
 HARNESS = "lm-eval"
 PRETRAINED = re.compile(r"(?:^|,)\s*(?:pretrained|model|path|engine)=([^,]+)")
@@ -38,7 +38,7 @@ def read_results(path: Path, document: Mapping[str, Any], *, allow_limit: bool) 
     for task, metrics in document["results"].items():
         if not isinstance(metrics, Mapping):
             raise InputError(f"{path}: results of {task!r} must be an object, found {metrics!r}")
-        score = _about(document, model, str(task), metrics)
+        score = replace(_about(path, document, task, metrics), model=model, task=task.strip())
         own = list(_metrics(path, metrics, score, _at(document, "higher_is_better", task, {})))
         if not own and any(isinstance(v, (int, float)) for k, v in metrics.items() if k not in NOT_METRICS):
             own = [Reading(f"{path}: {task}", score)]
@@ -66,21 +66,21 @@ def _arguments(given: Any) -> dict[str, Any]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def _about(document: Mapping[str, Any], model: str, task: str, metrics: Mapping[str, Any]) -> Score:
-    """Everything but the number."""
-    counts = _at(document, "n-samples", task, {})
-    items = quantity(counts.get("effective")) if isinstance(counts, Mapping) else math.nan
+def _about(path: Path, document: Mapping[str, Any], task: str, metrics: Mapping[str, Any]) -> Score:
+    """Everything but names and number."""
+    where = f"{path}: {task}"
+    items = _items(where, document, task)
     if math.isnan(items):
-        items = quantity(metrics.get("sample_len"))
+        items = quantity(where, "sample_len", metrics.get("sample_len"))
     if math.isnan(items):
-        items = _items_of_subtasks(document, task)
+        items = _items_of_subtasks(where, document, task)
     config = document.get("config")
     before = config.get("num_fewshot") if isinstance(config, Mapping) else None  # of the whole run, in older files
     shots = _at(document, "n-shot", task, before)
     version = _at(document, "versions", task, None)
     return Score(
-        model,
-        task,
+        "",
+        "",
         math.nan,
         n_items=items,
         harness=HARNESS,
@@ -89,11 +89,16 @@ def _about(document: Mapping[str, Any], model: str, task: str, metrics: Mapping[
     )
 
 
-def _items_of_subtasks(document: Mapping[str, Any], group: str) -> float:
+def _items(where: str, document: Mapping[str, Any], task: str) -> float:
+    counts = _at(document, "n-samples", task, {})
+    return quantity(where, "n-samples", counts.get("effective")) if isinstance(counts, Mapping) else math.nan
+
+
+def _items_of_subtasks(where: str, document: Mapping[str, Any], group: str) -> float:
     members = _at(document, "group_subtasks", group, [])
-    counts = [_at(document, "n-samples", m, {}) for m in members]
-    known = [quantity(c.get("effective")) for c in counts if isinstance(c, Mapping)]
-    return float(sum(known)) if known and len(known) == len(members) else math.nan
+    if not isinstance(members, list) or not members or not all(isinstance(m, str) for m in members):
+        return math.nan
+    return float(sum(_items(where, document, m) for m in members))  # NaN where that of one is not known
 
 
 def _at(document: Mapping[str, Any], part: str, task: str, default: Any) -> Any:
@@ -104,7 +109,7 @@ def _at(document: Mapping[str, Any], part: str, task: str, default: Any) -> Any:
 def _numeric(value: Any) -> bool:
     try:
         float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False
     return True
 
@@ -113,10 +118,12 @@ def _metrics(path: Path, metrics: Mapping[str, Any], score: Score, higher: Any) 
     """Numbers in 0..1 of which more is better."""
     for key, value in metrics.items():
         metric, _, chosen_by = str(key).partition(",")
-        if key in NOT_METRICS or metric.endswith("_stderr") or not math.isfinite(quantity(value)):
+        if key in NOT_METRICS or metric.endswith("_stderr") or not math.isfinite(number(value)):
             continue
         if (isinstance(higher, Mapping) and higher.get(metric) is False) or not 0 <= value <= 1:
             continue
         error = metrics.get(f"{metric}_stderr,{chosen_by}" if chosen_by else f"{metric}_stderr")
         name = metric if chosen_by in ("", "none") else key
-        yield Reading(f"{path}: {score.task}", replace(score, accuracy=float(value)), name, quantity(error))
+        where = f"{path}: {score.task}"
+        stderr = quantity(where, f"{metric}_stderr", error)
+        yield Reading(where, replace(score, accuracy=float(value)), name, stderr)

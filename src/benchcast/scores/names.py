@@ -55,6 +55,13 @@ def match_tasks(found: Iterable[str], tasks: Sequence[str], renames: Mapping[str
     return matched
 
 
+def _is_folder(name: str) -> bool:
+    try:
+        return Path(name).is_dir()
+    except (OSError, ValueError):  # longer than a file name may be, or with a zero byte
+        return False
+
+
 def without_path(name: str) -> str:
     """The last part of what can only be a local path, or is one here; a hub id stays as it is.
 
@@ -63,7 +70,7 @@ def without_path(name: str) -> str:
     if name.endswith(".gguf"):
         return Path(name).stem
     elsewhere = name.startswith(("/", ".", "~")) or name.count("/") > 1
-    return name.rstrip("/").rpartition("/")[2] or name if elsewhere or Path(name).is_dir() else name
+    return name.rstrip("/").rpartition("/")[2] or name if elsewhere or _is_folder(name) else name
 
 
 def match_models(

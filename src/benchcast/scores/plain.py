@@ -16,7 +16,7 @@ from benchcast.cells import read_csv
 from benchcast.errors import InputError
 from benchcast.records import Score, Task
 from benchcast.scores.reading import FRACTION, PERCENT, UNITS, Reading, fraction
-from benchcast.storage.tables import read_scores
+from benchcast.storage.tables import quantity, read_scores
 
 MODEL = ("model", "Model", "model_name", "fullname", "Model/adapter", "name")
 TASK = ("task", "dataset", "benchmark", "scenario")
@@ -62,9 +62,9 @@ def read_listed(path: Path, rows: Sequence[Mapping[str, str]], *, unit: str | No
 def _about(where: str, row: Mapping[str, str]) -> Score:
     """What a row says beside the number itself, where it has columns for it."""
     harness, version, shots, items = (row.get(c, "").strip() for c in ("harness", "version", "shots", "n_items"))
-    if items and not items.isdigit():
+    if items and not items.isdecimal():
         raise InputError(f"{where}: n_items {items!r} is not a whole number")
-    n_items = float(items) if items else math.nan
+    n_items = quantity(where, "n_items", items)
     return Score("", "", math.nan, n_items=n_items, harness=harness, version=version, shots=shots)
 
 

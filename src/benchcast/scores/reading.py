@@ -32,8 +32,8 @@ def fraction(where: str, cell: Any, perfect: float) -> float | None:
         return None
     try:
         value = float(cell)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{where}: {cell!r} is not a number") from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"{where}: {str(cell)[:40]!r} is not a number") from error
     if math.isnan(value):
         return None
     if not 0 <= value <= perfect:
@@ -42,8 +42,19 @@ def fraction(where: str, cell: Any, perfect: float) -> float | None:
     return value / perfect
 
 
-def quantity(value: Any) -> float:
+def number(value: Any) -> float:
     """A number that may be absent or a word such as "N/A"; NaN then."""
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return math.nan
+    try:
         return float(value)
-    return math.nan
+    except OverflowError:  # a whole number with hundreds of digits
+        return math.inf
+
+
+def quantity(where: str, what: str, value: Any) -> float:
+    """The same of what can be neither negative nor infinite."""
+    found = number(value)
+    if found < 0 or math.isinf(found):
+        raise InputError(f"{where}: {what} is {str(value)[:20]}; a finite number from 0 is needed")
+    return found

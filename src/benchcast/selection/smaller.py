@@ -142,11 +142,20 @@ def cut_losses(losses: TokenLosses, texts: TextSet, order: Ints) -> TokenLosses:
     keep = np.repeat(np.isin(np.arange(len(texts)), order), losses.counts)
     about = {k: v for k, v in losses.about.items() if k not in ("texts", "refused")}
     kept = {texts.texts[i].id for i in order}
-    refused = [i for i in json.loads(losses.about.get("refused", "[]")) if i in kept]
+    refused = [i for i in _listed(losses.about.get("refused", "[]")) if i in kept]
     about |= {"refused": json.dumps(refused, ensure_ascii=False)} if refused else {}
     return replace(
         losses, counts=losses.counts[order], edges=_laid_out(losses.edges, keep), nats=losses.nats[keep], about=about
     )
+
+
+def _listed(line: str) -> list[str]:
+    """Names in a JSON list; none where it is no list of names."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return []
+    return [x for x in found if isinstance(x, str)] if isinstance(found, list) else []
 
 
 def _laid_out(edges: Ints, keep: Bools) -> Ints:

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from benchcast.cells import near
-from benchcast.errors import StudyError
+from benchcast.errors import StudyError, one_line
 from benchcast.records import Task, TextSet
 
 FORMAT = 1
+LARGEST_SEED = 2**63
 KEYS = ("format", "seed", "scorer", "tasks")
 
 
@@ -32,8 +33,8 @@ def read_settings(settings: Path) -> Settings:
         raise StudyError(f"{settings.parent}: no study here (no study.toml); make one with `benchcast init`")
     try:
         table = tomllib.loads(settings.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise StudyError(f"{settings}: not valid TOML ({error})") from error
+    except (ValueError, RecursionError) as error:  # also of a number with thousands of digits
+        raise StudyError(f"{settings}: not valid TOML ({one_line(error)})") from error
     if table.get("format") != FORMAT:
         newer = isinstance(table.get("format"), int) and table["format"] > FORMAT
         hint = "made by a newer benchcast; upgrade" if newer else "is `format = 1` missing?"
@@ -42,8 +43,9 @@ def read_settings(settings: Path) -> Settings:
     for key, kind in (("seed", int), ("scorer", str), ("tasks", dict)):
         if key in table and not isinstance(table[key], kind):
             raise StudyError(f"{settings}: {key} must be a {kind.__name__}, found {table[key]!r}")
-    if table.get("seed", 0) < 0:
-        raise StudyError(f"{settings}: seed must not be negative, found {table['seed']}")
+    if not 0 <= table.get("seed", 0) < LARGEST_SEED:
+        found = str(table["seed"])
+        raise StudyError(f"{settings}: seed must be from 0 to below 2^63, found {found[:40]}{'…' * (len(found) > 40)}")
     tasks = tuple(_task(settings, name, body) for name, body in table.get("tasks", {}).items())
     return Settings(table.get("seed", 0), table.get("scorer", ""), tasks)
 

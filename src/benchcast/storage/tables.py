@@ -7,15 +7,18 @@ import io
 import json
 import math
 from collections.abc import Container, Iterable, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from benchcast.cells import is_unicode, near, need_file, read_csv
 from benchcast.errors import InputError
 from benchcast.records import ModelInfo, Score, Task, Text, TextSet
+from benchcast.storage.files import write_text
 
 MODEL_COLUMNS = ("model", "family", "params", "tokens", "flops", "split")
 SCORE_COLUMNS = ("model", "task", "accuracy", "n_items", "harness", "version", "shots", "right_even", "stderr")
+Row = TypeVar("Row", ModelInfo, Score)
 ROLES = ("train", "validation", "test", "")
 SUFFIXES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 
@@ -84,7 +87,7 @@ def read_scores(path: Path, tasks: Sequence[Task], *, also: Container[str] = (),
     scores = []
     for number, row in enumerate(rows, start=2):
         where = f"{path}: line {number}"
-        task = row["task"].strip()
+        task = row["task"] if row["task"] in names else row["task"].strip()
         if task not in names and task not in also:
             known = f"study.toml has {', '.join(names)}" if names else "study.toml has no tasks yet"
             raise InputError(f"{where}: unknown task {task!r}; {known}{near(task, names)}")
@@ -167,6 +170,27 @@ def quantity(where: str, column: str, cell: str) -> float:
     return value
 
 
+def write_models(path: Path, models: Iterable[ModelInfo]) -> None:
+    """models.csv; the old one stays where the new one would not read back."""
+    rows = list(models)
+    write_text(path, as_csv(MODEL_COLUMNS, rows), check=lambda new: _same(read_models(new), rows, "model"))
+
+
+def write_scores(path: Path, scores: Iterable[Score], tasks: Sequence[Task]) -> None:
+    """scores.csv; the old one stays where the new one would not read back."""
+    rows = list(scores)
+    keys = ("model", "task", "accuracy")
+    write_text(path, as_csv(SCORE_COLUMNS, rows), check=lambda new: _same(read_scores(new, tasks), rows, *keys))
+
+
+def _same(found: Sequence[Any], wanted: Sequence[Any], *columns: str) -> None:
+    """Refuse rows that are not those that were written."""
+    for column in columns:
+        for one, other in zip(found, wanted, strict=True):
+            if getattr(one, column) != getattr(other, column):
+                raise InputError(f"{column} {getattr(other, column)!r} reads back as {getattr(one, column)!r}")
+
+
 def as_csv(columns: Sequence[str], records: Iterable[Any]) -> str:
     """Records as CSV text; NaN is an empty cell, numbers are written so that they read back the same."""
     lines = [_csv_line(columns)]
@@ -185,3 +209,24 @@ def _csv_line(cells: Sequence[Any]) -> str:
 
 def _plain(cell: Any) -> Any:
     return int(cell) if isinstance(cell, float) and cell.is_integer() and abs(cell) < 1e15 else cell
+
+
+def merge_scores(old: Score, new: Score, *, force: bool) -> Score:
+    """The same score with what both rows say of it; counts of other items do not mix."""
+    if old.n_items == new.n_items or new.n_items != new.n_items or old.n_items != old.n_items:
+        return merge(old, new)
+    if not force:
+        raise InputError(
+            f"{new.model!r} on {new.task!r}: {old.n_items:g} items in the study, the file says {new.n_items:g}; "
+            "--force replaces the score"
+        )
+    return merge(replace(old, right_even=float("nan"), stderr=float("nan")), new)
+
+
+def merge(old: Row, new: Row) -> Row:
+    """What the new row says, and what the old one said where the new one is silent."""
+
+    def blank(value: Any) -> bool:
+        return value == "" or value != value
+
+    return replace(new, **{f.name: getattr(old, f.name) for f in fields(new) if blank(getattr(new, f.name))})

@@ -163,7 +163,7 @@ def read_utf8(path: Path) -> str:
 def _json(path: Path) -> Any:
     try:
         return json.loads(read_utf8(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not JSON ({error})") from error
 
 
@@ -173,7 +173,7 @@ def _jsonl(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             where = f"{path}: line {number}"
             try:
                 fields = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise InputError(f"{where}: not JSON ({error})") from error
             if not isinstance(fields, dict):
                 raise InputError(f"{where}: a row must be an object, found {type(fields).__name__}")

@@ -90,7 +90,7 @@ def _json_lacking(path: Path) -> str:
         return f"no {path.name} yet"
     try:
         json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return f"{path.name} is not whole yet"
     return ""
 
@@ -145,7 +145,7 @@ def _header(path: Path) -> tuple[dict[str, Any] | None, int]:
     try:
         tensors = {name: t for name, t in json.loads(blob).items() if name != "__metadata__"}
         whole = all(isinstance(n, int) for t in tensors.values() for n in (*t["shape"], t["data_offsets"][1]))
-    except (ValueError, TypeError, AttributeError, LookupError) as error:
+    except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
         raise InputError(f"{path}: no safetensors file: its header describes no tensors") from error
     if not whole:
         raise InputError(f"{path}: no safetensors file: its header has sizes that are no whole numbers")
