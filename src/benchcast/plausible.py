@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import rankdata
 
 from benchcast.align import regroup
 from benchcast.assemble import word_edges
@@ -157,7 +156,8 @@ def _correlation(own: Floats, median: Floats) -> float:
     there = np.isfinite(own)
     if there.sum() < FEWEST_TEXTS or not np.ptp(own[there]) or not np.ptp(median[there]):
         return math.nan
-    return float(np.corrcoef(rankdata(own[there]), rankdata(median[there]))[0, 1])
+    ranks = np.stack([np.argsort(np.argsort(x[there])) for x in (own, median)])
+    return float(np.asarray(np.corrcoef(ranks))[0, 1])
 
 
 def reference_models(names: Sequence[str], *, most: int = 64) -> list[str]:

@@ -113,7 +113,7 @@ def test_a_study_made_by_commands_holds_what_a_study_made_in_python_does(done, p
 def test_status_tells_what_is_there_and_what_to_run_next(done, files, cli, tmp_path):
     ran = cli("status", done)
     assert (ran.code, ran.err) == (0, "")
-    assert "24 texts, 20 models with losses, scorer: scorer" in ran.out
+    assert "24 texts, 20 models with losses, scorer: scorer" in " ".join(ran.out.split())
     assert f"next: benchcast predict {done} --model NAME" in ran.out
     found = json.loads(cli("status", done, "--json").out)
     assert [t["usable"] for t in found["tasks"]] == [20, 20]

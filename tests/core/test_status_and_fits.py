@@ -14,7 +14,7 @@ import pytest
 
 import benchcast as bc
 from benchcast.evaluate import compare
-from benchcast.records import ModelInfo, Score, TokenLosses
+from benchcast.records import ModelInfo, Score, Task, Text, TextSet, TokenLosses
 from benchcast.status import inspect
 from benchcast.storage.tables import SCORE_COLUMNS, as_csv
 from benchcast.store import Study
@@ -236,3 +236,30 @@ def test_a_copy_of_a_study_is_that_study(study, tmp_path):
     assert there == bc.load(study.fit_folder("task0")).predict(study.losses(name))
     for file in copy.root.rglob("*.json"):
         assert str(study.root) not in file.read_text()
+
+
+# ---- what `status` prints
+
+
+def test_status_fits_80_columns_and_keeps_commands_whole(tmp_path, cli):
+    from rich.cells import cell_len
+
+    long = "a-very-long-name-of-a-source-that-somebody-chose"
+    bodies = ["word " * 60, "问：小华比小玲大，小东比小玲小，小美比小东小，谁最小？答：小美" * 4]
+    texts = TextSet.of(Text(f"t{i}", s, b) for i, (s, b) in enumerate(zip((long, "zh"), bodies, strict=True)))
+    study = Study.create(tmp_path / "s", texts, tasks=[Task(long, 1 / 3, (long, "absent")), Task("zh", 0.25, ("zh",))])
+    for i in range(9):
+        study.add_scores([Score(f"model-number-{i}-with-a-long-name", long, 0.1)])
+    lines = cli("status", study.root).out.splitlines()
+    assert all(cell_len(line) <= 80 for line in lines if "benchcast " not in line and str(tmp_path) not in line)
+    assert f"next: benchcast collect {study.root} --model hf --model_args pretrained=…" in lines
+    assert f"or: benchcast import losses {study.root} FILE…" in lines
+
+
+def test_status_of_the_embedded_study_fits_80_columns(cli):
+    from rich.cells import cell_len
+
+    ran = cli("status", files("benchcast") / "embedded")
+    assert [line for line in ran.out.splitlines() if cell_len(line) > 80 and "benchcast " not in line] == []
+    assert "225 models with losses" in " ".join(ran.out.split())
+    assert "look wrong" not in ran.out

@@ -10,7 +10,7 @@ import click
 
 from benchcast import __version__
 from benchcast.cli.collect import collect, features
-from benchcast.cli.data import import_group, init, status
+from benchcast.cli.data import import_group, init
 from benchcast.cli.editing import remove, rename
 from benchcast.cli.explain import explain
 from benchcast.cli.extrapolate import extrapolate
@@ -20,6 +20,7 @@ from benchcast.cli.predict import predict
 from benchcast.cli.register import verify
 from benchcast.cli.select import select
 from benchcast.cli.show import demo, report
+from benchcast.cli.status import status
 from benchcast.cli.twins import twins
 from benchcast.cli.watch import watch
 from benchcast.errors import BenchcastError

@@ -1,4 +1,4 @@
-"""`init`, `import` and `status`: what goes into a study, and what is in it."""
+"""`init` and `import`: what goes into a study."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchcast.cli.arguments import FILE, FILES
 from benchcast.cli.arguments import FORCE as FORCE
 from benchcast.cli.arguments import STUDY as STUDY
 from benchcast.cli.groups import Sections
-from benchcast.cli.output import print_json, print_table, progress
+from benchcast.cli.output import progress
 from benchcast.cli.scores import import_scores
 
 if TYPE_CHECKING:
@@ -206,48 +206,3 @@ def import_features(study: Path, file: Path, name: str) -> None:
     click.echo(f"{study}: features of {name or file.stem}, {values.shape[0]} tokens × {values.shape[1]}")
     if len(opened.scorers()) > 1 and not opened.scorer:
         click.echo(f"next: say in study.toml which features to use: scorer = {opened.scorers()[0]!r}")
-
-
-@click.command()
-@STUDY
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def status(study: Path, as_json: bool) -> None:
-    """Tell what a study holds, what is missing, and the next command to run.
-
-    \b
-    benchcast status study
-    """
-    from benchcast.status import inspect
-    from benchcast.store import Study
-
-    found = inspect(Study.open(study))
-    if as_json:
-        print_json(found.as_json())
-        return
-    click.echo(
-        f"{study}: {found.texts} texts, {found.models_with_losses} models with losses, scorer: {found.scorer or 'none'}"
-    )
-    print_table(
-        ("source", "texts", "with answer", "mean bytes", "sample"),
-        [(s.name, str(s.texts), str(s.answers), f"{s.mean_bytes:.0f}", s.sample) for s in found.sources],
-        left=(0, 4),
-    )
-    if found.tasks:
-        print_table(
-            ("task", "chance", "scores", "with losses too", "lowest", "highest", "fitted"),
-            [
-                (
-                    t.name,
-                    f"{t.chance:g}",
-                    str(t.scores),
-                    str(t.usable),
-                    t.lowest,
-                    t.highest,
-                    "yes" if t.fitted else "no",
-                )
-                for t in found.tasks
-            ],
-        )
-    for problem in found.problems:
-        click.echo(f"- {problem}")
-    click.echo(f"next: {found.next_step}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchcast.cli.arguments import STUDY
+from benchcast.cli.output import say
 
 if TYPE_CHECKING:
     from benchcast.editing import Edited
@@ -31,8 +32,8 @@ def remove(study: Path, patterns: tuple[str, ...], dry_run: bool) -> None:
 
     found = remove_models(Study.open(study), patterns, dry_run=dry_run)
     some = ", ".join(found.models[:5]) + (f" and {len(found.models) - 5} more" if len(found.models) > 5 else "")
-    click.echo(f"{study}: {'would remove' if dry_run else 'removed'} {_count(len(found.models), 'model')} ({some})")
-    click.echo(_parts(found))
+    say(f"{study}: {'would remove' if dry_run else 'removed'} {_count(len(found.models), 'model')} ({some})")
+    say(_parts(found))
     _name_fits(study, found)
 
 
@@ -50,8 +51,8 @@ def rename(study: Path, old: str, new: str) -> None:
     from benchcast.store import Study
 
     found = rename_model(Study.open(study), old, new)
-    click.echo(f"{study}: {old} is now {found.models[0]}")
-    click.echo(_parts(found))
+    say(f"{study}: {old} is now {found.models[0]}")
+    say(_parts(found))
     _name_fits(study, found)
 
 
@@ -71,5 +72,5 @@ def _count(number: int, what: str) -> str:
 
 def _name_fits(study: Path, found: Edited) -> None:
     if found.fits:
-        click.echo(f"fits that learned from {'it' if len(found.models) == 1 else 'them'}: {', '.join(found.fits)}")
-        click.echo(f"next: benchcast fit {study}")
+        say(f"fits that learned from {'it' if len(found.models) == 1 else 'them'}: {', '.join(found.fits)}")
+        say(f"next: benchcast fit {study}")

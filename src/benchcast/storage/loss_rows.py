@@ -82,6 +82,8 @@ def lay_out(rows: LossRows, texts: TextSet, about: dict[str, str]) -> TokenLosse
 
 def _row_of_text(rows: LossRows, texts: TextSet) -> Ints:
     """Which row holds each text; −1 where none does."""
+    if len(rows.ids) == len(texts) and all(i == t.id for i, t in zip(rows.ids, texts, strict=True)):
+        return np.arange(len(texts))
     order = np.full(len(texts), -1)
     for row, text_id in enumerate(rows.ids):
         where = f"{rows.where}: text {text_id!r}"
