@@ -15,6 +15,7 @@ from benchcast.fits.inputs import changed_inputs
 from benchcast.fitting import fit_tasks, fits_for_new_models, store_fits
 from benchcast.records import ModelInfo, Score
 from benchcast.status import inspect
+from benchcast.storage.hashes import hashed
 from benchcast.storage.tables import SCORE_COLUMNS, as_csv
 from benchcast.store import Study
 
@@ -129,10 +130,22 @@ def test_a_fit_of_an_older_version_is_not_called_stale(study, cli, world):
     for task in ("task0", "task1"):
         path = study.fit_folder(task) / "fit.json"
         stored = json.loads(path.read_text(encoding="utf-8"))
-        del stored["about"]["inputs"], stored["about"]["annotated_texts"]
+        del stored["about"]["inputs"], stored["about"]["annotated_texts"], stored["sha256"]
         path.write_text(json.dumps(stored), encoding="utf-8")
     assert changes(study) == []
     assert cli("predict", study.root, "--model", world.models[0].model).err == ""
+
+
+@pytest.mark.parametrize("hashes", ["x", [], {}, {"task": 1, "features": "", "models": {"m": 3}}])
+def test_hashes_that_are_not_ours_are_a_damaged_fit(study, cli, world, hashes):
+    path = study.fit_folder("task0") / "fit.json"
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    stored["about"]["inputs"] = hashes
+    path.write_text(json.dumps(hashed(stored)), encoding="utf-8")
+    ran = cli("predict", study.root, "--model", world.models[0].model)
+    assert ran.code == 1
+    assert "damaged fit" in ran.err
+    assert "damaged fit" in cli("status", study.root).out
 
 
 def test_explain_and_report_tell_of_stale_fits_too(study, cli, world, tmp_path):

@@ -60,8 +60,10 @@ def changed_inputs(study: Study, fit: Fit, tables: Tables | None = None) -> list
     """What changed in the study since the fit was made, in words; empty where nothing did or nothing is known."""
     told = [] if fit.texts.annotated_digest == study.texts.annotated_digest else ["texts changed"]
     then = fit.about.get("inputs")
-    if not then:  # made by a version that kept no hashes
+    if then is None:  # made by a version that kept no hashes
         return told
+    if not _whole(then) or not isinstance(fit.about.get("split"), str):
+        raise StudyError(f"{study.fit_folder(fit.task)}: damaged fit (hashes of its inputs); fit again")
     core, split, task = fit.core, fit.about["split"], _task(study, fit.core)
     if _hash([task.chance, *task.sources]) != then["task"]:
         told.append("chance or sources of the task changed")
@@ -80,6 +82,16 @@ def stale_line(study: Study, fits: Sequence[Fit]) -> str:
             by_change.setdefault(why, []).append(fit.task)
     told = [f"{_few(tasks)}: {why}" for why, tasks in by_change.items()]
     return f"the study has changed since these fits were made: {' | '.join(told)}" if told else ""
+
+
+def _whole(then: Any) -> bool:
+    """Whether stored hashes are as `hash_inputs` makes them."""
+    return (
+        isinstance(then, dict)
+        and {"task", "features", "models"} <= then.keys()
+        and isinstance(then["models"], dict)
+        and all(isinstance(own, list) and len(own) == 3 for own in then["models"].values())
+    )
 
 
 def _changed_models(then: dict[str, list[str]], now: dict[str, list[str]]) -> list[str]:
