@@ -77,3 +77,21 @@ def test_a_model_with_a_score_on_one_task_is_new_for_the_other(with_new, cli):
     held_out, new = (task["forecasts"]["all-token"]["forecast"][i] for task in page["tasks"])
     assert new == pytest.approx(said[1]["accuracy"], rel=1e-4)
     assert held_out != pytest.approx(said[0]["accuracy"], rel=1e-4), "its own score was not learned from"
+
+
+def test_flops_that_the_study_knows_reach_predict_and_watch(with_new, cli, tmp_path):
+    assert cli("fit", with_new.root, "--method", "compute").code == 0
+    write_jsonl(tmp_path / "run" / "new.jsonl", with_new.losses("new"), with_new)
+    (seen,) = Watch(with_new, Run(None, tmp_path / "run", "run", "unheard of", Settings({}))).look()
+    said = json.loads(cli("predict", with_new.root, "--model", "new", "--json").out)
+    assert [f["accuracy"] for f in said] == [pytest.approx(f.accuracy) for f in seen.forecasts]
+    assert np.log10(6 * 8e6 * 1e9) == pytest.approx(said[0]["capability"])
+
+
+def test_watch_tells_at_its_start_of_fits_that_are_stale(with_new, cli, tmp_path):
+    assert cli("fit", with_new.root, "--method", "all-token").code == 0
+    with_new.add_scores([Score("new", "task1", 0.5)])
+    (tmp_path / "run").mkdir()
+    ran = cli("watch", with_new.root, "--losses", tmp_path / "run", "--once")
+    assert ran.code == 0
+    assert "warning: the study has changed since these fits were made: task1: fitted on 20 of now 21 models" in ran.err
