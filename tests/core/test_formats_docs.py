@@ -1,0 +1,77 @@
+"""Every example of docs/formats.md is imported as it stands on the page, with the output that is shown."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from safetensors.numpy import load_file
+
+from benchcast.store import Study
+
+PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
+
+
+def steps() -> list[tuple[str, list[str]]]:
+    """Python blocks, and commands with the lines under them, in order."""
+    found = []
+    for kind, block in re.findall(r"^```(console|python)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL):
+        if kind == "python":
+            found.append((block, []))
+        else:
+            parts = [p.splitlines() for p in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
+            found += [(lines[0], lines[1:]) for lines in parts]
+    return found
+
+
+@pytest.fixture(scope="module")
+def study(cli, tmp_path_factory) -> Study:
+    """The study that the page makes, after all of its commands."""
+    with pytest.MonkeyPatch.context() as patch:
+        root = tmp_path_factory.mktemp("formats")
+        patch.chdir(root)
+        for line, shown in steps():
+            words = shlex.split(line) if "\n" not in line else []
+            if not words:
+                exec(line, {})
+            elif words[0] == "cat":
+                Path(words[-1]).write_text("\n".join(shown) + "\n", encoding="utf-8")
+            else:
+                ran = cli(*words[1:])
+                assert ran.code == 0, (line, ran.err)
+                assert not shown or ran.out.splitlines() == shown, line
+    return Study.open(root / "study")
+
+
+def test_every_example_is_imported_and_prints_what_the_page_shows(study):
+    assert study.models_with_losses() == ["ash-1B", "my-7b-v2", "oak-1B", "oak-3B", "oak-7B"]
+    assert {s.model for s in study.scores()} == {"ash-1B", "oak-1B", "oak-3B", "oak-7B"}
+    assert study.features()[2] == "tiny"
+    assert study.infos(["oak-1B"])[0].flops == 6e21
+
+
+def test_the_page_names_what_a_fit_folder_holds(study):
+    folder = study.fit_folder("mmlu")
+    document = json.loads((folder / "fit.json").read_text(encoding="utf-8"))
+    rows = dict(re.findall(r"^\| `([\w.]+)` \| (.*) \|$", PAGE, re.MULTILINE))
+    said = re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)", "", rows["fit.json"]))
+    assert set(said) == document.keys() - {"sha256"}
+    assert set(re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)", "", rows["salience.safetensors"]))) == set(
+        load_file(folder / "salience.safetensors")
+    )
+    about = PAGE.split("`about` says where")[1].split("\n\n")[0]
+    assert set(re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)", "", about))) <= document["about"].keys()
+
+
+def test_help_of_import_losses_shows_a_row_that_is_imported(cli, tmp_path):
+    shown = cli("import", "losses", "--help").out
+    row = json.loads(re.search(r"\{.*\}", " ".join(shown.split()))[0])
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text(json.dumps({"id": row["text_id"], "text": "x" * row["bounds"][-1]}) + "\n", encoding="utf-8")
+    assert cli("init", tmp_path / "s", "--texts", texts).code == 0
+    (tmp_path / "m.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    assert cli("import", "losses", tmp_path / "s", tmp_path / "m.jsonl").code == 0
+    assert Study.open(tmp_path / "s").losses("m").counts.tolist() == [3]
