@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help demo test test-browser picture test-backends lint format bench bench-gpu bench-collect results clean
+.PHONY: help demo test fuzz test-browser picture test-backends lint format bench bench-gpu bench-collect results clean
 
 help:
 	@echo "make demo    run everything once on the embedded study, without torch and without network"
 	@echo "make test    run the tests"
+	@echo "make fuzz    spoil 5,000 files and kill 200 commands, and count what went wrong"
 	@echo "make test-browser    the report in a real chromium, which is installed where it is missing"
 	@echo "make test-backends   vLLM, llama.cpp and lm-eval for real, each in an environment of its own"
 	@echo "make lint    check style and types"
@@ -40,6 +41,9 @@ demo: $(VENV)/.core
 
 test: $(VENV)/.dev
 	$(BIN)/pytest
+
+fuzz: $(VENV)/.dev
+	PYTHONPATH=. $(BIN)/python tests/fuzz/fuzz.py --count 5000 --kills 200
 
 test-browser: $(VENV)/.browser
 	@tests/browser/install.sh

@@ -113,6 +113,7 @@ CRAFTED = {
     "honest errors NaN": in_arrays("honest_errors", lambda x: x * np.nan),
     "honest errors fewer": in_arrays("honest_errors", lambda x: x[:-1]),
     "honest errors square": in_arrays("honest_errors", lambda x: np.stack([x, x])),
+    "honest errors of 5": in_arrays("honest_errors", lambda x: x + 5),
     "no edges": lambda text, arrays: arrays.pop("edges"),
     "unknown method": in_text("method", value="oracle"),
     "method a number": in_text("method", value=3),

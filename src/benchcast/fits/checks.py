@@ -111,6 +111,7 @@ def _check_honest(core: TaskFit) -> None:
     honest = core.honest
     need(isinstance(honest.kind, str), "honest errors: kind is not text")
     _check_array("honest_errors", honest.errors, (len(honest.families),), "f")
+    need((np.abs(honest.errors) <= 1).all(), "honest_errors hold more than two accuracies can differ by")
 
 
 def _check_edges(edges: Ints, texts: TextSet) -> None:
