@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from benchcast.align import align_models, characters_per_token, common_support
+from benchcast.cells import near
 from benchcast.errors import EvidenceError
 from benchcast.evidence import Evidence, Features, Tokens
 from benchcast.facts import Facts
 from benchcast.folds import family_names
-from benchcast.records import Bools, Floats, Ints, ModelInfo, Score, Task, TextSet, TokenLosses
+from benchcast.records import Bools, Floats, Ints, ModelInfo, NamedTexts, Score, Task, TextSet, TokenLosses
 from benchcast.support import Support, costly_models, describe_support
 
 # A word with the white space before it, a single character of a script without spaces, or a run of marks.
@@ -24,7 +26,12 @@ WORD = re.compile(r"\s*(?:[⺀-鿿豈-﫿぀-ヿ가-힯]|[^\W⺀-鿿豈-﫿぀-�
 
 
 def word_edges(texts: TextSet) -> Ints:
-    """Edges of the words of all texts: the reference tokens of a study without a scorer."""
+    """Edges of the words of all texts: the reference tokens of a study without a scorer.
+
+    A text that is known by name only is one word.
+    """
+    if isinstance(texts, NamedTexts):
+        return texts.starts
     ends = [0]
     for text, start in zip(texts, texts.starts[:-1], strict=True):
         at = int(start)
@@ -48,7 +55,8 @@ def reference_tokens(texts: TextSet, edges: Ints) -> tuple[Tokens, Ints]:
     names = texts.sources
     source_of_text = np.array([names.index(t.source) for t in texts], np.int64)
     part_of = np.searchsorted(np.asarray(edges)[1:], left, side="right")
-    tokens = Tokens(cut, text, source_of_text[text], left >= answers[text], names, np.ones(len(left), bool))
+    ids = tuple(t.id for t in texts)
+    tokens = Tokens(cut, text, source_of_text[text], left >= answers[text], names, np.ones(len(left), bool), ids)
     return tokens, part_of
 
 
@@ -75,6 +83,7 @@ def assemble(
     and only inside `support` where that is given. A model that would remove too much of the own text of
     a task in `guarded` (by default `tasks`) is excluded, whatever `support` is.
     """
+    _check_answers(texts, tasks)
     tokens, part_of = reference_of(texts, features)
     nats = align_models(losses, tokens.edges, texts, unit=unit)
     common, stays = _support(nats, tokens, models, tasks if guarded is None else guarded)
@@ -84,7 +93,7 @@ def assemble(
     if not supported.any():
         raise EvidenceError("no token has a loss from every model; which models lack texts? (see `benchcast status`)")
     nats[:, ~supported] = 0.0
-    tokens = Tokens(tokens.edges, tokens.text, tokens.source, tokens.answer, tokens.sources, supported)
+    tokens = replace(tokens, supported=supported)
     accuracy, n_items = score_table(models, scores, tasks)
     facts = Facts.of(models, scores)
     whole = features is None or np.array_equal(part_of, np.arange(len(features[1]) - 1))
@@ -107,6 +116,16 @@ def assemble(
     )
 
 
+def _check_answers(texts: TextSet, tasks: Sequence[Task]) -> None:
+    """Refuse answers that name no text."""
+    for task in tasks:
+        for name in task.answers:
+            if name not in texts.index:
+                raise EvidenceError(
+                    f"task {task.name}: answers name {name!r}, no text of the study{near(name, texts.index)}"
+                )
+
+
 def _support(
     nats: npt.NDArray[np.float32], tokens: Tokens, models: Sequence[ModelInfo], guarded: Sequence[Task]
 ) -> tuple[Support, Bools]:
@@ -122,7 +141,7 @@ def shared_text(lacking: Mapping[str, Bools], count: int, tokens: Tokens, guarde
     No task in `guarded` may lose much of its own text; a task without texts of its own rests on all of them.
     """
     widths = np.diff(tokens.edges)
-    own = {t.name: mask if (mask := tokens.of_sources(t.sources)).any() else widths > 0 for t in guarded}
+    own = {t.name: mask if (mask := tokens.own(t)).any() else widths > 0 for t in guarded}
     excluded = costly_models(lacking, count, own, widths) if lacking else {}
     return describe_support(lacking, tokens.source, tokens.sources, widths, excluded)
 

@@ -71,11 +71,23 @@ class Tokens:
     answer: Bools  # whether the token lies in its text's answer
     sources: tuple[str, ...]
     supported: Bools  # whether every model has a loss here; elsewhere nats are 0
+    ids: tuple[str, ...] = ()  # of the texts
 
     def of_sources(self, names: Sequence[str]) -> Bools:
         """Tokens of the named sources."""
         wanted = [i for i, name in enumerate(self.sources) if name in names]
         return np.isin(self.source, wanted)
+
+    def own(self, task: Task) -> Bools:
+        """Tokens of the texts that belong to a task: those of its sources, and its answers."""
+        return self.of_sources(task.sources) | self._of_texts(task.answers)
+
+    def answers(self, task: Task) -> Bools:
+        """Tokens of the answers to a task: those inside its sources' texts, and whole texts that it names."""
+        return (self.of_sources(task.sources) & self.answer) | self._of_texts(task.answers)
+
+    def _of_texts(self, names: Sequence[str]) -> Bools:
+        return np.isin(self.text, [i for i, name in enumerate(self.ids) if name in names])
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +154,7 @@ class Evidence:
             answer=tokens.answer[keep],
             sources=tokens.sources,
             supported=tokens.supported[keep],
+            ids=tuple(tokens.ids[i] for i in np.unique(tokens.text[keep])) if tokens.ids else (),
         )
         share = width[keep & tokens.supported].sum() / max(1, width[tokens.supported].sum())
         return replace(

@@ -70,7 +70,7 @@ class WordSample:
     def of(cls, texts: TextSet) -> WordSample:
         """At most `SAMPLED_TEXTS` texts, evenly spaced."""
         picked = np.unique(np.linspace(0, len(texts) - 1, min(SAMPLED_TEXTS, len(texts))).astype(np.int64))
-        part = TextSet(tuple(texts.texts[i] for i in picked))
+        part = type(texts)(tuple(texts.texts[i] for i in picked))
         edges = word_edges(part)
         return cls(picked, edges, np.searchsorted(part.starts[1:], edges[:-1], side="right"))
 

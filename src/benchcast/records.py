@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -32,9 +32,12 @@ class Text:
     source: str
     text: str
     answer_start: int | None = None  # in bytes; the answer runs from here to the end
+    unit: str | None = None  # of the losses of a text that is known by name only; a label
 
     def as_row(self) -> dict[str, Any]:
         """The line of texts.jsonl."""
+        if self.unit is not None:
+            return {"id": self.id, "source": self.source, "unit": self.unit}
         row: dict[str, Any] = {"id": self.id, "source": self.source, "text": self.text}
         return row if self.answer_start is None else {**row, "answer_start": self.answer_start}
 
@@ -46,7 +49,7 @@ class TextSet:
     texts: tuple[Text, ...]
 
     @classmethod
-    def of(cls, texts: Iterable[Text]) -> TextSet:
+    def of(cls, texts: Iterable[Text]) -> Self:
         """Check that ids are distinct and answers lie inside their texts."""
         made = cls(tuple(texts))
         if not made.texts:
@@ -98,6 +101,9 @@ class TextSet:
         """Distinct sources in order of first appearance."""
         return tuple(dict.fromkeys(t.source for t in self.texts))
 
+    def require_texts(self, what: str) -> None:
+        """Refuse work that needs the texts themselves where they are not here; `what` names the work."""
+
 
 def _hash_rows(rows: Iterable[Any]) -> str:
     lines = (json.dumps(row, ensure_ascii=False) for row in rows)
@@ -125,6 +131,42 @@ class TextOutlines(TextSet):
     def utf8(self) -> npt.NDArray[np.uint8]:
         """Not here."""
         raise InputError("the texts themselves are not here: this fit was shared without them")
+
+    def require_texts(self, what: str) -> None:
+        """They are not here."""
+        raise InputError(
+            f"{what} needs the texts themselves, and the fit was shared without its texts; give them with texts=…"
+        )
+
+
+@dataclass(frozen=True)
+class NamedTexts(TextSet):
+    """Columns of a table of losses: texts that are known by name only.
+
+    Each counts as one token of one character, so that all-token loss is the plain mean of the columns.
+    """
+
+    @cached_property
+    def starts(self) -> Ints:
+        """One byte for each text."""
+        return np.arange(len(self.texts) + 1, dtype=np.int64)
+
+    @cached_property
+    def utf8(self) -> npt.NDArray[np.uint8]:
+        """One character in place of each text."""
+        return np.full(len(self.texts), ord("?"), np.uint8)
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of the names, in order; the unit is a label."""
+        return _hash_rows([t.id] for t in self.texts)
+
+    def require_texts(self, what: str) -> None:
+        """They are known by name only."""
+        raise InputError(
+            f"{what} needs the texts themselves; this study is a table of losses, whose texts are known by name only "
+            "(`benchcast import losses STUDY FILE.csv` adds models)"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +201,7 @@ class Task:
     name: str
     chance: float = 0.0  # what guessing gets; 0 for open-ended tasks
     sources: tuple[str, ...] = ()  # sources of the texts that belong to the task
+    answers: tuple[str, ...] = ()  # ids of texts whose whole loss is measured on the task's right answers
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from benchcast.fits.inputs import stale_line
 from benchcast.fitting import FEWEST_MODELS, fits_for_new_models
 from benchcast.folds import split_by_size
 from benchcast.loss_check import check_losses
-from benchcast.records import Score, Task
+from benchcast.records import NamedTexts, Score, Task, Text
 from benchcast.store import Study
 
 NEARLY_ALL = 0.8  # of a task's scores: models near chance lie on either side of it
@@ -28,8 +28,9 @@ class SourceStatus:
     name: str
     texts: int
     answers: int
-    mean_bytes: float
+    mean_bytes: float | None  # None where texts are known by name only
     sample: str
+    unit: str = ""  # of the losses, where texts are known by name only
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +71,8 @@ def inspect(study: Study) -> StudyStatus:
     fitted = study.fitted_tasks()
     scorer, trouble = _scorer(study)
     checked = check_losses(study, sorted(with_losses), {s.model for s in scores})
-    sources = []
-    for name in texts.sources:
-        own = [t for t in texts if t.source == name]
-        sample = " ".join(own[0].text.split())
-        answers = sum(t.answer_start is not None for t in own)
-        mean = float(np.mean([len(t.text.encode()) for t in own]))
-        sources.append(SourceStatus(name, len(own), answers, mean, sample[:SAMPLE] + "…" * (len(sample) > SAMPLE)))
+    answers = {a for t in study.tasks for a in t.answers}
+    sources = [_source_status(name, [t for t in texts if t.source == name], answers) for name in texts.sources]
     stale = _stale(study)
     tasks = []
     for task in study.tasks:
@@ -94,6 +90,17 @@ def inspect(study: Study) -> StudyStatus:
         (*trouble, *stale, *checked.lines(), *_problems(study, tasks, scores, with_losses)),
         f"benchcast fit {study.root}" if stale else _next_step(study, tasks, with_losses, has_features=bool(scorer)),
     )
+
+
+def _source_status(name: str, own: Sequence[Text], answers: Collection[str]) -> SourceStatus:
+    """What a source holds; `answers` are the texts that tasks name as their answers."""
+    named = own[0].unit is not None
+    sample = ", ".join(t.id for t in own[:8]) if named else " ".join(own[0].text.split())
+    shown = sample[:SAMPLE] + "…" * (len(sample) > SAMPLE)
+    count = sum(t.answer_start is not None or t.id in answers for t in own)
+    if named:
+        return SourceStatus(name, len(own), count, None, shown, ", ".join(sorted({t.unit or "–" for t in own})))
+    return SourceStatus(name, len(own), count, float(np.mean([len(t.text.encode()) for t in own])), shown)
 
 
 def _scorer(study: Study) -> tuple[str, list[str]]:
@@ -138,7 +145,12 @@ def _problems(study: Study, tasks: list[TaskStatus], scores: list[Score], with_l
     known_sources = set(study.texts.sources)
     for task in study.tasks:
         absent = [s for s in task.sources if s not in known_sources]
-        if absent:
+        unknown = [a for a in task.answers if a not in study.texts.index]
+        if unknown:
+            problems.append(f"task {task.name}: answers name {_few(unknown)}, no text of the study; mend study.toml")
+        if absent and isinstance(study.texts, NamedTexts):
+            problems.append(f"task {task.name}: no answers; label-token needs them (answers = […] in study.toml)")
+        elif absent:
             problems.append(
                 f"task {task.name}: no texts of source {', '.join(absent)}; source-token and label-token need them"
             )
@@ -167,6 +179,9 @@ def _next_step(study: Study, tasks: list[TaskStatus], with_losses: set[str], *, 
     at = study.root
     if not study.tasks:
         return f"add your tasks to {at / 'study.toml'}"
+    named = isinstance(study.texts, NamedTexts)
+    if not with_losses and named:
+        return f"benchcast import losses {at} FILE.csv"
     if not with_losses:
         return f"benchcast collect {at} --model hf --model_args pretrained=…   or   benchcast import losses {at} FILE…"
     if all(t.usable < FEWEST_MODELS for t in tasks):
@@ -177,6 +192,6 @@ def _next_step(study: Study, tasks: list[TaskStatus], with_losses: set[str], *, 
         return f"benchcast predict {at} --model NAME   or   benchcast report {at}"
     if not any(m.family for m in study.models()):
         return f"benchcast import models {at} FILE…   (families, sizes and training tokens; then benchcast fit {at})"
-    if not has_features:
+    if not has_features and not named:
         return f"benchcast features {at} --scorer …   or   benchcast import features {at} FILE.npz   (or fit without)"
     return f"benchcast compare {at}   then   benchcast fit {at}"

@@ -47,6 +47,7 @@ LAYERS = [
     "forward",
     "selection",
     "demo",
+    "datasets",
     "texts",
     "scores",
     "bounds",

@@ -78,7 +78,7 @@ def test_a_model_without_a_score_makes_no_fit_stale(study, world):
         ("losses", "losses of {} changed"),
         ("family", "metadata of {} changed"),
         ("answers", "texts changed"),
-        ("chance", "chance or sources of the task changed"),
+        ("chance", "chance, sources or answers of the task changed"),
         ("gone", "fitted on 19 of now 19 models and 1 that is gone"),
     ],
 )

@@ -22,7 +22,7 @@ from benchcast.errors import InputError
 from benchcast.fits import NO_BOS, Fit, Forecast, hub
 from benchcast.fits.inputs import stale_line
 from benchcast.fitting import fits_for_new_models
-from benchcast.records import ModelInfo, TextOutlines, TextSet, TokenLosses
+from benchcast.records import ModelInfo, TextSet, TokenLosses
 from benchcast.storage.loss_rows import LossRows, lay_out
 from benchcast.store import Study
 
@@ -106,8 +106,7 @@ class Reader:
         own = fits[0].texts if texts is None else texts
         for fit in fits:
             fit.require_texts(own.digest, whose="the losses to be made")
-        if isinstance(own, TextOutlines):
-            raise InputError("the fit was shared without its texts; give them with texts=…")
+        own.require_texts("a forecast in a training run")
         vocabulary = vocabulary_of(tokenizer, add_bos_token=reading.add_bos_token)
         if not vocabulary.prefix and any(fit.needs_first for fit in fits):
             raise InputError(f"{NO_BOS}: Reading(add_bos_token=True)")

@@ -89,6 +89,7 @@ def collect(
     if reference and executor != "local":
         raise click.UsageError("--check-against compares in this process; leave out --executor ray")
     opened = Study.open(study)
+    opened.texts.require_texts("collect")
     wishes = Wishes(batch_size, device, reference, skip_refused, force)
     with workers(executor, address) as pool:
         if pool is not None:
@@ -255,6 +256,7 @@ def features(
     from benchcast.store import Study
 
     opened = Study.open(study)
+    opened.texts.require_texts("features")
     backend = open_scorer(scorer, Settings.parse(model_args), device=device, batch_size=batch_size)
     label = name or backend.model
     if label in opened.scorers() and not force:

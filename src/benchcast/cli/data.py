@@ -33,6 +33,14 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Folder with the benchmarks' files, one folder each. Default: the hub, through `datasets`.",
 )
+@click.option("--table", type=click.Path(path_type=Path), help="CSV of losses: a column `model`, then one a loss.")
+@click.option(
+    "--unit",
+    "units",
+    multiple=True,
+    metavar="[PATTERN=]UNIT",
+    help="What the table holds, nats or bits-per-byte; may be given again for columns that match a pattern.",
+)
 @click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of everything random in the study."
 )
@@ -43,20 +51,29 @@ def init(
     column: str,
     mix: str | None,
     data: Path | None,
+    table: Path | None,
+    units: tuple[str, ...],
     seed: int,
     normalize: str | None,
 ) -> None:
-    """Start a study from validation texts: your own, or a mixture of benchmarks.
+    """Start a study from validation texts (your own, or a mixture of benchmarks), or from a table of losses.
+
+    In a table a column is one text, one item, or the mean over an evaluation set. Values are used as they are.
 
     \b
     benchcast init study --texts texts.jsonl
     benchcast init study --mix mmlu=100,bbh=100,gsm8k=100,hellaswag=100,cmmlu=100,bbh-cot=50 --data benchmarks
+    benchcast init study --table losses.csv --unit nats --unit 'bpb.*=bits-per-byte'
     """
     from benchcast.errors import InputError
 
-    if (own is None) == (mix is None):
-        raise InputError("init: give either --texts FILE or --mix BENCHMARK=COUNT,…")
-    if own is not None:
+    if sum(x is not None for x in (own, mix, table)) != 1:
+        raise InputError("init: give one of --texts FILE, --mix BENCHMARK=COUNT,… and --table FILE.csv")
+    if units and table is None:
+        raise InputError("init: --unit is for --table FILE.csv")
+    if table is not None:
+        _init_table(study, table, units, seed)
+    elif own is not None:
         _init_own(study, own, column, seed, normal=normalize is not None)
     elif mix is not None:
         _init_mix(study, mix, data, seed, normal=normalize is not None)
@@ -94,6 +111,15 @@ def _init_own(study: Path, own: Path, column: str, seed: int, *, normal: bool) -
     if empty or repeats:
         click.echo(f"warning: {empty} empty texts, {repeats} texts that repeat another; kept as they are", err=True)
     click.echo(f"next: add your tasks to {made.root / 'study.toml'}, then `benchcast status {study}`")
+
+
+def _init_table(study: Path, table: Path, units: tuple[str, ...], seed: int) -> None:
+    from benchcast.datasets.table import create_table_study
+
+    made = create_table_study(study, table, units=units, seed=seed)
+    count = len(made.models_with_losses())
+    click.echo(f"{study}: {count} models, {len(made.texts)} losses each ({', '.join(made.texts.sources)})")
+    click.echo(f"next: add your tasks to {made.root / 'study.toml'}, then `benchcast import scores {study} FILE…`")
 
 
 def _init_mix(study: Path, mix: str, data: Path | None, seed: int, *, normal: bool) -> None:
@@ -201,6 +227,7 @@ def import_features(study: Path, file: Path, name: str) -> None:
     from benchcast.store import Study
 
     opened = Study.open(study)
+    opened.texts.require_texts("import features")
     values, edges = read_features(file, opened.texts)
     opened.add_features(name or file.stem, values, edges)
     click.echo(f"{study}: features of {name or file.stem}, {values.shape[0]} tokens × {values.shape[1]}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from benchcast.cli.columns import explain_columns
 from benchcast.cli.data import STUDY
 from benchcast.cli.output import number, print_json, print_table, progress
 from benchcast.cli.show import page_path
@@ -30,17 +31,26 @@ def explain(study: Path, task_name: str, text_id: str | None, html: Path | None,
     """Show which tokens a task's forecast rests on.
 
     Prints one text with the salience of its tokens, the most and the least salient tokens of all texts in their
-    context, and the mean salience by source and kind. Uses the stored fit of the task, or makes one.
+    context, and the mean salience by source and kind. Uses the stored fit of the task, or makes one. In a study
+    made from a table, the salience of each column is printed.
 
     \b
     benchcast explain study --task mmlu
     benchcast explain study --task mmlu --text mmlu-17 --html mmlu.html
     """
     from benchcast.explain import find_text
+    from benchcast.records import NamedTexts
     from benchcast.store import Study
 
     opened = Study.open(study)
     opened.task(task_name)
+    if isinstance(opened.texts, NamedTexts):
+        if html is not None or text_id is not None:
+            opened.texts.require_texts(f"explain {'--html' if html is not None else '--text'}")
+        with progress("reading the fit", 3) as advance:
+            fit = _stored_or_new(opened, task_name, advance)
+        explain_columns(opened, fit, as_json=as_json)
+        return
     index = None if text_id is None else find_text(opened.texts, text_id)
     target = None if html is None else page_path(html)
     with progress("reading the fit", 3) as advance:

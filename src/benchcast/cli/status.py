@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,8 @@ from benchcast.cli.arguments import STUDY
 from benchcast.cli.output import print_json, print_table, say, say_wrapped
 
 if TYPE_CHECKING:
-    from benchcast.status import TaskStatus
+    from benchcast.status import SourceStatus, TaskStatus
 
-SOURCES = ("source", "texts", "with answer", "mean bytes", "sample")
 TASKS = ("task", "chance", "scores", "with losses", "lowest", "highest", "fitted")
 
 
@@ -37,14 +37,23 @@ def status(study: Path, as_json: bool) -> None:
     say_wrapped(
         f"{study}: {found.texts} texts, {found.models_with_losses} models with losses, scorer: {found.scorer or 'none'}"
     )
-    sources = [(s.name, str(s.texts), str(s.answers), f"{s.mean_bytes:.0f}", s.sample) for s in found.sources]
-    print_table(SOURCES, sources, left=(0, 4))
+    print_table(_header(found.sources), [_source(s) for s in found.sources], left=(0, 4))
     if found.tasks:
         print_table(TASKS, [_task(t) for t in found.tasks])
     for problem in found.problems:
         say_wrapped(f"- {problem}")
     # Commands stay whole, to be copied: each on a line of its own.
     say("next: " + re.sub(r"   (or|then)   ", r"\n\1: ", found.next_step).replace("   (", "\n      ("))
+
+
+def _header(sources: Sequence[SourceStatus]) -> tuple[str, ...]:
+    named = any(s.mean_bytes is None for s in sources)
+    return ("source", "texts", "with answer", "unit" if named else "mean bytes", "sample")
+
+
+def _source(source: SourceStatus) -> tuple[str, ...]:
+    size = source.unit if source.mean_bytes is None else f"{source.mean_bytes:.0f}"
+    return (source.name, str(source.texts), str(source.answers), size, source.sample)
 
 
 def _task(task: TaskStatus) -> tuple[str, ...]:

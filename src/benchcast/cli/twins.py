@@ -38,6 +38,7 @@ def twins(study: Path, twins: Path, count: int, paraphrases: Path | None, as_jso
     from benchcast.store import Study
 
     if not (twins / "study.toml").exists():
+        Study.open(study).texts.require_texts("twins")
         _make(Study.open(study), twins, count, paraphrases)
         return
     opened = Study.open(twins)

@@ -73,7 +73,10 @@ def watch(
     if tokenizer:
         settings = settings.having(tokenizer=tokenizer)
     run = Run(checkpoints, losses, label, family or label, settings, device, batch_size)
-    watched = Watch(Study.open(study), run)
+    opened = Study.open(study)
+    if checkpoints is not None:
+        opened.texts.require_texts("watch --checkpoints")
+    watched = Watch(opened, run)
     fits = watched.fits  # a study without fits is told now, not at the first checkpoint
     warn_if_stale(watched.study, fits, f"`benchcast fit {study}` fits again")
     with _screen(label, as_json=as_json) as screen:

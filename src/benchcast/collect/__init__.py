@@ -139,6 +139,7 @@ class Job:
 
 def encode_texts(tokenizer: Tokenizer, texts: TextSet) -> Encoded:
     """Ids and bounds of all texts; those that cannot be covered exactly are refused and have no tokens."""
+    texts.require_texts("scoring a model")
     made = Encoded([], [])
     for i, text in enumerate(texts):
         try:

@@ -18,7 +18,7 @@ from benchcast.fits.card import fit_card
 from benchcast.fits.checks import FitParts, check_parts, need
 from benchcast.fits.hub import FILES
 from benchcast.law import Bend, SigmoidLaw
-from benchcast.records import Task, Text, TextOutlines, TextSet
+from benchcast.records import NamedTexts, Task, Text, TextOutlines, TextSet
 from benchcast.storage.folders import read_files
 from benchcast.storage.hashes import hash_holds, hashed
 
@@ -61,7 +61,7 @@ def _contents(parts: FitParts) -> tuple[bytes, dict[str, Any]]:
     blob = save({name: np.ascontiguousarray(x) for name, x in arrays.items()})
     return blob, {
         "format": FORMAT,
-        "task": asdict(core.task),
+        "task": {k: v for k, v in asdict(core.task).items() if v or k != "answers"},
         "method": core.method,
         "reads": core.reads,
         "unit": core.unit,
@@ -77,7 +77,7 @@ def _contents(parts: FitParts) -> tuple[bytes, dict[str, Any]]:
 
 def _text_rows(texts: TextSet, *, include_texts: bool) -> list[dict[str, Any]]:
     """Texts, or their outlines where they are not to be handed on or are not here."""
-    if include_texts and not isinstance(texts, TextOutlines):
+    if isinstance(texts, NamedTexts) or (include_texts and not isinstance(texts, TextOutlines)):
         return [t.as_row() for t in texts]
     lengths = np.diff(texts.starts).tolist()
     return [
@@ -99,6 +99,8 @@ def own_folder(folder: str | Path) -> Path:
 
 def _read_texts(rows: list[dict[str, Any]], about: dict[str, Any]) -> TextSet:
     """The fit's texts, or what it says of them."""
+    if "unit" in rows[0]:
+        return NamedTexts.of(Text(text="", **row) for row in rows)
     if "bytes" not in rows[0]:
         return TextSet.of(Text(**row) for row in rows)
     texts = (Text(row["id"], row["source"], "", row.get("answer_start")) for row in rows)
@@ -107,6 +109,10 @@ def _read_texts(rows: list[dict[str, Any]], about: dict[str, Any]) -> TextSet:
 
 def _nan(value: Any) -> Any:
     return math.nan if value is None else value
+
+
+def _task(stored: dict[str, Any]) -> Task:
+    return Task(stored["name"], stored["chance"], tuple(stored["sources"]), tuple(stored.get("answers", ())))
 
 
 def _law(stored: dict[str, Any]) -> SigmoidLaw:
@@ -153,7 +159,7 @@ def _parts(text: dict[str, Any], blob: bytes) -> FitParts:
     need(supported.dtype == np.uint8 and (supported <= 1).all(), "supported is neither 0 nor 1 somewhere")
     families = np.array(text["honest"]["families"], dtype=str)
     core = TaskFit(
-        Task(text["task"]["name"], text["task"]["chance"], tuple(text["task"]["sources"])),
+        _task(text["task"]),
         text["method"],
         tuple(text["reads"]),
         arrays["weights"],

@@ -50,7 +50,7 @@ def hash_inputs(study: Study, core: TaskFit, split: str, tables: Tables | None =
     `models` has for every model that is learned from the hashes of its losses, scores and metadata.
     """
     return {
-        "task": _hash([core.task.chance, *core.task.sources]),
+        "task": _hash(_of_task(core.task)),
         "features": _features(study),
         "models": _models(study, core, split, tables or Tables.of(study)),
     }
@@ -65,8 +65,8 @@ def changed_inputs(study: Study, fit: Fit, tables: Tables | None = None) -> list
     if not _whole(then) or not isinstance(fit.about.get("split"), str):
         raise StudyError(f"{study.fit_folder(fit.task)}: damaged fit (hashes of its inputs); fit again")
     core, split, task = fit.core, fit.about["split"], _task(study, fit.core)
-    if _hash([task.chance, *task.sources]) != then["task"]:
-        told.append("chance or sources of the task changed")
+    if _hash(_of_task(task)) != then["task"]:
+        told.append("chance, sources or answers of the task changed")
     if _features(study) != then["features"]:
         told.append("features changed")
     return told + _changed_models(then["models"], _models(study, core, split, tables or Tables.of(study)))
@@ -111,6 +111,10 @@ def _changed_models(then: dict[str, list[str]], now: dict[str, list[str]]) -> li
 def _few(names: Sequence[str]) -> str:
     more = len(names) - MOST_NAMES
     return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _of_task(task: Task) -> list[Any]:
+    return [task.chance, *task.sources, *([list(task.answers)] if task.answers else [])]
 
 
 def _task(study: Study, core: TaskFit) -> Task:

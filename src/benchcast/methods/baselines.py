@@ -14,7 +14,7 @@ import numpy.typing as npt
 from benchcast.evidence import Evidence, Fold, HonestErrors, TaskFit, weighted_loss
 from benchcast.folds import inner_folds
 from benchcast.law import SigmoidLaw, fit_law, fit_laws, sigmoid
-from benchcast.records import Bools, Floats, Task
+from benchcast.records import Bools, Floats
 
 OUT_OF_FAMILY = "each training family in turn left out of the law"
 
@@ -26,12 +26,12 @@ def all_token(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
 
 def source_token(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Mean loss of the tokens of the task's own texts."""
-    return _by_mask("source-token", evidence, folds, [own_tokens(evidence, t) for t in evidence.tasks])
+    return _by_mask("source-token", evidence, folds, [evidence.tokens.own(t) for t in evidence.tasks])
 
 
 def label_token(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Mean loss of the answers of the task's own texts."""
-    masks = [own_tokens(evidence, t) & evidence.tokens.answer for t in evidence.tasks]
+    masks = [evidence.tokens.answers(t) for t in evidence.tasks]
     return _by_mask("label-token", evidence, folds, masks)
 
 
@@ -60,11 +60,6 @@ def constant(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
             row.append(TaskFit(task, "constant", (), np.zeros((0, 0), np.float32), 1.0, law, honest, (0.0, 0.0)))
         fits.append(row)
     return fits
-
-
-def own_tokens(evidence: Evidence, task: Task) -> Bools:
-    """Tokens of the task's own texts."""
-    return evidence.tokens.of_sources(task.sources)
 
 
 def _by_mask(method: str, evidence: Evidence, folds: Sequence[Fold], masks: Sequence[Bools]) -> list[list[TaskFit]]:

@@ -41,6 +41,7 @@ class Basis:
     partitions: tuple[tuple[Ints, int], ...]  # each token's group, and the number of groups
     kinds: npt.NDArray[np.str_]  # of each group: "all", "source", "answer", "cluster" or "kind"
     source: Ints  # the source a group is confined to, −1 for none
+    text: npt.NDArray[np.str_]  # id of the text that a group is and that some task names as its answers; "" for none
     size: Floats  # supported tokens in each group
 
     def weights(self, theta: Floats) -> npt.NDArray[np.float32]:
@@ -64,13 +65,27 @@ def build_basis(evidence: Evidence) -> tuple[Basis, dict[str, Floats]]:
     }
     for kind, groups in _learned_groups(evidence).items():
         partitions[kind] = (groups, int(groups.max()) + 1)
+    named, partitions["named"] = _named_texts(evidence)
     kinds = np.repeat(list(partitions), [count for _, count in partitions.values()])
     source = np.full(len(kinds), -1)
     for kind in ("source", "answer"):
         source[kinds == kind] = np.arange(n_sources)
+    text = np.full(len(kinds), "", dtype=object)
+    text[kinds == "named"] = named
     size = [np.bincount(g[(g >= 0) & tokens.supported], minlength=n) for g, n in partitions.values()]
-    basis = Basis(tuple(partitions.values()), kinds, source, np.concatenate(size).astype(np.float64))
+    kinds = np.where(kinds == "named", "answer", kinds)
+    basis = Basis(tuple(partitions.values()), kinds, source, text.astype(str), np.concatenate(size).astype(np.float64))
     return basis, {name: _group_sums(evidence, name, basis) / evidence.characters for name in VIEWS}
+
+
+def _named_texts(evidence: Evidence) -> tuple[list[str], tuple[Ints, int]]:
+    """Ids of the texts that tasks name as their answers, and a partition with one group for each."""
+    names = {name for task in evidence.tasks for name in task.answers}
+    found = [(i, name) for i, name in enumerate(evidence.tokens.ids) if name in names]
+    groups = np.full(len(evidence.tokens.text), -1)
+    for k, (i, _) in enumerate(found):
+        groups[evidence.tokens.text == i] = k
+    return [name for _, name in found], (groups, len(found))
 
 
 def _group_sums(evidence: Evidence, name: str, basis: Basis) -> Floats:

@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from benchcast.evidence import Evidence, Fold, TaskFit, weighted_loss
 from benchcast.law import STEEPEST, SigmoidLaw, fit_laws, sigmoid
-from benchcast.methods.baselines import own_tokens
 from benchcast.methods.judging import judge
 from benchcast.records import Bools, Floats, Task
 
@@ -139,8 +138,8 @@ def curve_forecasts(losses: Floats, observed: Floats, sets: Sequence[Bools]) -> 
 
 def readings(evidence: Evidence, task: Task) -> dict[str, npt.NDArray[np.float32]]:
     """Tokens whose mean loss may be read, as far as the study has them."""
-    own = own_tokens(evidence, task)
-    masks = {"answer": own & evidence.tokens.answer, "source": own, "all": np.ones_like(own)}
+    own = evidence.tokens.own(task)
+    masks = {"answer": evidence.tokens.answers(task), "source": own, "all": np.ones_like(own)}
     return {k: m.astype(np.float32)[None] for k, m in masks.items() if (m & evidence.tokens.supported).any()}
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from benchcast.evaluate import Comparison
 from benchcast.explain import Explanation, Units, explain, family_losses, make_units
 from benchcast.glyphs import KINDS
-from benchcast.records import Bools, Floats, TextSet
+from benchcast.records import Bools, Floats, NamedTexts, TextSet
 from benchcast.report.data import Shown, rounded
 
 MOST_NUMBERS = 2_500_000  # of 16 bits: about 6.5 MB of the page
@@ -28,7 +28,12 @@ MOST_NATS = 65.0
 
 
 def explanations(found: Comparison, shown: Shown, texts: TextSet) -> list[Explanation]:
-    """The salience of the first method for every task, in the fit that forecasts new models."""
+    """The salience of the first method for every task, in the fit that forecasts new models.
+
+    None where texts are known by name only: there is nothing to colour.
+    """
+    if isinstance(texts, NamedTexts):
+        return []
     method = found.methods[0]
     units = make_units(texts, found.evidence.tokens.edges)
     fits = [shown.new_fits[task, method] for task in found.tasks]

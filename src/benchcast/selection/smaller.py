@@ -94,7 +94,9 @@ def write_smaller(choice: Choice, root: Path) -> Study:
 
 def _fill(choice: Choice, root: Path) -> None:
     study, order = choice.study, choice.wanted
-    made = Study.create(root, some_texts(study.texts, order), tasks=study.tasks, seed=study.seed)
+    kept = set(choice.ids)
+    tasks = [replace(t, answers=tuple(a for a in t.answers if a in kept)) for t in study.tasks]
+    made = Study.create(root, some_texts(study.texts, order), tasks=tasks, seed=study.seed)
     made.add_models(study.models())
     made.add_scores(study.scores())
     made.add_losses(
@@ -105,7 +107,8 @@ def _fill(choice: Choice, root: Path) -> None:
         values, edges, scorer = features
         text = np.searchsorted(study.texts.starts[1:], edges[:-1], side="right")
         made.add_features(scorer, np.asarray(values[np.isin(text, order)]), _laid_out(edges, np.isin(text, order)))
-    store_fits(made, with_inputs(made, smaller_fits(choice, made.texts)))
+    fits = [replace(fit, core=replace(fit.core, task=made.task(fit.task))) for fit in smaller_fits(choice, made.texts)]
+    store_fits(made, with_inputs(made, fits))
 
 
 def smaller_fits(choice: Choice, texts: TextSet) -> list[Fit]:
@@ -134,7 +137,7 @@ def smaller_fits(choice: Choice, texts: TextSet) -> list[Fit]:
 
 def some_texts(texts: TextSet, order: Ints) -> TextSet:
     """Some texts of a set, in this order."""
-    return TextSet.of(texts.texts[i] for i in order)
+    return type(texts).of(texts.texts[i] for i in order)
 
 
 def cut_losses(losses: TokenLosses, texts: TextSet, order: Ints) -> TokenLosses:

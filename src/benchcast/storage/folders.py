@@ -26,7 +26,7 @@ CANNOT = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP)  # system
 TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)  # what `rename` says where something is in the way
 
 
-def write_folder(path: Path, fill: Callable[[Path], None]) -> None:
+def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
     """Let `fill` make a temporary folder, then put it in place of whatever was there.
 
     Killed at any moment, the old or the new folder is in place, or, where the file system cannot exchange two

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from benchcast.cells import need_file, read_csv
 from benchcast.errors import InputError, StudyError
-from benchcast.records import Ints, TextSet, TokenLosses
+from benchcast.records import Ints, NamedTexts, TextSet, TokenLosses
 from benchcast.storage.files import file_name
 from benchcast.storage.loss_rows import LossRows, lay_out, most_tokens
 from benchcast.storage.parquet import column_names, decoded, read_metadata, read_schema, read_table, write_table
@@ -187,14 +187,20 @@ def _flat(path: Path, column: pa.ChunkedArray, ids: Sequence[str], what: str) ->
 
 
 def read_wide(path: Path, texts: TextSet, unit: str | None) -> list[TokenLosses]:
-    """A CSV with a column `model` and one column a text; each text is then one token."""
-    if unit not in UNITS:
+    """A CSV with a column `model` and one column a text; each text is then one token.
+
+    Where texts are known by name only, values are stored as they are, and a unit that is given must be the columns'.
+    """
+    named = isinstance(texts, NamedTexts)
+    if unit not in UNITS and not named:
         raise InputError(f"{path}: a wide CSV does not say its unit; add --unit {' or --unit '.join(UNITS)}")
     rows = read_csv(path)
     if not rows or "model" not in rows[0]:
         raise InputError(f"{path}: a wide CSV of losses needs a column 'model' and one column a text")
     columns = [c for c in rows[0] if c != "model"]
     lengths = np.diff(texts.starts)
+    if named and unit is not None:
+        _check_unit(path, columns, texts, unit)
     out = []
     for row in rows:
         bounds, nats = [], []
@@ -203,11 +209,18 @@ def read_wide(path: Path, texts: TextSet, unit: str | None) -> list[TokenLosses]
                 raise InputError(f"{path}: column {text_id!r} is no text of the study")
             length = int(lengths[texts.index[text_id]])
             value = _cell(path, row["model"], text_id, row[text_id])
-            nats.append(np.array([value * length * math.log(2) if unit == "bits-per-byte" else value]))
+            nats.append(np.array([value * length * math.log(2) if unit == "bits-per-byte" and not named else value]))
             bounds.append(np.array([0, length]))
         made = LossRows.of(path, row["model"], columns, bounds, nats)
-        out.append(lay_out(made, texts, {"backend": f"wide CSV, {unit}"}))
+        out.append(lay_out(made, texts, {"backend": "table" if named else f"wide CSV, {unit}"}))
     return out
+
+
+def _check_unit(path: Path, columns: Sequence[str], texts: TextSet, unit: str) -> None:
+    """Refuse a unit that is not the one of the study's columns."""
+    for text in texts:
+        if text.id in columns and text.unit not in ("", unit):
+            raise InputError(f"{path}: --unit {unit}, but column {text.id!r} of the study is in {text.unit}")
 
 
 def _cell(path: Path, model: str, text_id: str, cell: str) -> float:

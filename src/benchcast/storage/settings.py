@@ -11,7 +11,7 @@ from typing import Any
 
 from benchcast.cells import near
 from benchcast.errors import StudyError, one_line
-from benchcast.records import Task, TextSet
+from benchcast.records import NamedTexts, Task, TextSet
 
 FORMAT = 1
 LARGEST_SEED = 2**63
@@ -61,13 +61,15 @@ def _task(path: Path, name: str, body: Any) -> Task:
         raise StudyError(f"{path}: a task needs a name, found [tasks.{json.dumps(name)}]")
     if not isinstance(body, dict):
         raise StudyError(f"{path}: [tasks.{name}] must be a table")
-    _refuse_unknown(path, body, ("chance", "sources"), f"in [tasks.{name}]: ")
-    chance, sources = body.get("chance", 0.0), body.get("sources", [name])
+    _refuse_unknown(path, body, ("chance", "sources", "answers"), f"in [tasks.{name}]: ")
+    chance, answers = body.get("chance", 0.0), body.get("answers", [])
+    sources = body.get("sources", [] if answers else [name])
     if not isinstance(chance, (int, float)) or isinstance(chance, bool) or not 0 <= chance < 1:
         raise StudyError(f"{path}: [tasks.{name}] chance = {chance!r}; it must be a number from 0 to below 1")
-    if not isinstance(sources, list) or not all(isinstance(s, str) for s in sources):
-        raise StudyError(f"{path}: [tasks.{name}] sources must be a list of names")
-    return Task(name, float(chance), tuple(sources))
+    for key, names in (("sources", sources), ("answers", answers)):
+        if not isinstance(names, list) or not all(isinstance(s, str) for s in names):
+            raise StudyError(f"{path}: [tasks.{name}] {key} must be a list of names")
+    return Task(name, float(chance), tuple(sources), tuple(answers))
 
 
 def _quoted(text: str) -> str:
@@ -80,18 +82,23 @@ def settings_toml(texts: TextSet, tasks: Sequence[Task], seed: int) -> str:
     head = f"format = {FORMAT}\nseed = {seed}\n\n"
     if tasks:
         return head + tasks_toml(tasks)
-    sketch = tasks_toml([Task(source, 0.0, (source,)) for source in texts.sources])
-    lines = [f"# {line}" if line else "" for line in sketch.split("\n")]
-    return (
-        head
-        + "# One table a task: what guessing gets, and the sources of the texts that belong to it.\n\n"
-        + "\n".join(lines)
-    )
+    what = "the sources of the texts that belong to it"
+    sketched = [Task(source, 0.0, (source,)) for source in texts.sources]
+    if isinstance(texts, NamedTexts):
+        what = "the columns that are losses of its own right answers (none: answers = [])"
+        sketched = [Task("benchmark", 0.25, (), (texts.texts[0].id,))]
+    lines = [f"# {line}" if line else "" for line in tasks_toml(sketched).split("\n")]
+    return head + f"# One table a task: what guessing gets, and {what}.\n\n" + "\n".join(lines)
 
 
 def tasks_toml(tasks: Sequence[Task]) -> str:
     """One table a task."""
     return "\n".join(
-        f"[tasks.{_quoted(task.name)}]\nchance = {task.chance}\nsources = [{', '.join(map(_quoted, task.sources))}]\n"
+        f"[tasks.{_quoted(task.name)}]\nchance = {task.chance}\nsources = {_listed(task.sources)}\n"
+        + (f"answers = {_listed(task.answers)}\n" if task.answers else "")
         for task in tasks
     )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"[{', '.join(map(_quoted, names))}]"

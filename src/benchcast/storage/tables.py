@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from benchcast.cells import is_unicode, near, need_file, read_csv
 from benchcast.errors import InputError
-from benchcast.records import ModelInfo, Score, Task, Text, TextSet
+from benchcast.records import ModelInfo, NamedTexts, Score, Task, Text, TextSet
 from benchcast.storage.files import write_text
 
 MODEL_COLUMNS = ("model", "family", "params", "tokens", "flops", "split")
@@ -33,7 +33,10 @@ def read_texts(path: Path) -> TextSet:
                 texts.append(_text(line, f"{path}: line {number}", f"{path.stem}-{number}", path.stem))
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
-    return TextSet.of(texts)
+    named = [t.unit is not None for t in texts]
+    if any(named) and not all(named):
+        raise InputError(f"{path}: some rows have a 'text' and some only a 'unit'; all must be of one kind")
+    return NamedTexts.of(texts) if any(named) else TextSet.of(texts)
 
 
 def _text(line: str, where: str, default_id: str, default_source: str) -> Text:
@@ -41,16 +44,24 @@ def _text(line: str, where: str, default_id: str, default_source: str) -> Text:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not JSON ({error})") from error
-    if not isinstance(row, dict) or not isinstance(row.get("text"), str):
+    named = isinstance(row, dict) and isinstance(row.get("unit"), str) and "text" not in row
+    if not named and (not isinstance(row, dict) or not isinstance(row.get("text"), str)):
         raise InputError(f"{where}: a row needs a string 'text'")
-    unknown = row.keys() - {"id", "source", "text", "answer_start"}
+    keys = ("id", "source", "unit") if named else ("id", "source", "text", "answer_start")
+    unknown = row.keys() - set(keys)
     if unknown:
         name = min(unknown)
-        raise InputError(f"{where}: unknown key {name!r}{near(name, ('id', 'source', 'text', 'answer_start'))}")
+        raise InputError(f"{where}: unknown key {name!r}{near(name, keys)}")
     start = row.get("answer_start")
     if start is not None and (not isinstance(start, int) or isinstance(start, bool)):
         raise InputError(f"{where}: answer_start must be a whole number of bytes, found {start!r}")
-    text = Text(str(row.get("id", default_id)), str(row.get("source", default_source)), row["text"], start)
+    text = Text(
+        str(row.get("id", default_id)),
+        str(row.get("source", default_source)),
+        row.get("text", ""),
+        start,
+        row.get("unit"),
+    )
     for what in ("text", "id", "source"):
         if not is_unicode(getattr(text, what)):
             raise InputError(f"{where}: the {what} holds half a surrogate pair, which is no Unicode text")

@@ -1,0 +1,64 @@
+"""`explain` of a table study: how much each column carries of a task's forecast."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from benchcast.cli.output import number, print_json, print_table
+
+if TYPE_CHECKING:
+    from benchcast.fits import Fit
+    from benchcast.store import Study
+
+
+def explain_columns(study: Study, fit: Fit, *, as_json: bool) -> None:
+    """Print the columns of a table study by their weight in the forecast."""
+    rows = column_rows(study, fit)
+    if as_json:
+        unit = "times the mean salience of all columns"
+        print_json({"task": fit.task, "method": fit.core.method, "unit": unit, "columns": rows})
+        return
+    table = [
+        (
+            r["column"] + (" (answers)" if r["answers"] else ""),
+            r["unit"],
+            number(r["mean_loss"], ".3f"),
+            number(r["salience"], ".2f"),
+            number(r["share"], ".1%"),
+        )
+        for r in rows
+    ]
+    header = ("column", "unit", "mean loss", "× mean salience", "share of all")
+    print_table(header, table, title=f"{fit.task} by {fit.core.method}", left=(0, 1))
+    lacking = sum(r["salience"] is None for r in rows)
+    if lacking:
+        click.echo(f"– {lacking} columns are not used: some model has no loss there")
+
+
+def column_rows(study: Study, fit: Fit) -> list[dict[str, Any]]:
+    """One row for each column, the most salient first; None where a model that is learned from lacks a loss."""
+    import numpy as np
+
+    from benchcast.cells import null
+
+    nats = fit.align(study.losses(m) for m in study.models_with_losses())
+    size = np.where(fit.supported, np.abs(fit.salience), 0.0)
+    mean = float(size[fit.supported].mean()) or 1.0
+    weight = np.where(fit.supported, fit.salience / mean, np.nan)
+    share = np.where(fit.supported, size / (size.sum() or 1.0), np.nan)
+    losses = [float(column[np.isfinite(column)].mean()) if np.isfinite(column).any() else np.nan for column in nats.T]
+    order = np.argsort(-np.nan_to_num(np.abs(weight), nan=-1.0), kind="stable")
+    texts = fit.texts.texts
+    return [
+        {
+            "column": texts[i].id,
+            "unit": texts[i].unit,
+            "answers": texts[i].id in fit.core.task.answers,
+            "mean_loss": null(losses[i]),
+            "salience": null(float(weight[i])),
+            "share": null(float(share[i])),
+        }
+        for i in order
+    ]

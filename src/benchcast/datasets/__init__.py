@@ -1,0 +1,1 @@
+"""Studies that are made from tables of losses."""

@@ -1,0 +1,80 @@
+"""A table of losses, models × named columns → a study whose texts are known by name only.
+
+study = create_table_study("study", Path("losses.csv"), units=["nats", "bpb.*=bits-per-byte"])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from benchcast.cells import need_name, read_csv
+from benchcast.errors import InputError, StudyError
+from benchcast.records import NamedTexts, Text
+from benchcast.storage.folders import write_folder
+from benchcast.storage.loss_files import read_wide
+from benchcast.store import Study
+
+UNITS = ("nats", "bits-per-byte")
+
+
+def create_table_study(root: str | Path, file: Path, *, units: Sequence[str] = (), seed: int = 0) -> Study:
+    """A new study from a CSV whose first column is `model` and whose other columns are losses.
+
+    Parameters
+    ----------
+    root : folder to make
+    file : CSV; an empty cell is a missing loss
+    units : `UNIT` for all columns, `PATTERN=UNIT` for columns that match; the last that matches counts
+    seed : of everything random in the study
+
+    Returns
+    -------
+    the study, with the losses of every model and no tasks
+    """
+    texts = read_columns(file, units)
+    losses = read_wide(file, texts, None)
+
+    def fill(folder: Path) -> None:
+        Study.create(folder, texts, seed=seed).add_losses(losses)
+
+    return create_whole(Path(root), fill)
+
+
+def create_whole(root: Path, fill: Callable[[Path], object]) -> Study:
+    """A new study that appears whole or not at all; `fill` makes it in the folder that it is given."""
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise StudyError(f"{root}: exists and is not empty; a study needs a folder of its own")
+    write_folder(root, fill)
+    return Study.open(root)
+
+
+def read_columns(file: Path, units: Sequence[str] = ()) -> NamedTexts:
+    """The columns of a table as texts; the source of a column is its name up to the first dot."""
+    rows = read_csv(file)
+    header = list(rows[0]) if rows else []
+    if header[:1] != ["model"] or len(header) < 2:
+        found = ", ".join(header[:3]) or "no rows"
+        raise InputError(f"{file}: a table of losses has the columns model, then one for each loss; found {found}")
+    names = [need_name(column, f"{file}: column {i}") for i, column in enumerate(header[1:], start=2)]
+    chosen = _units(names, units)
+    return NamedTexts.of(
+        Text(name, name.partition(".")[0] if "." in name else file.stem, "", unit=unit)
+        for name, unit in zip(names, chosen, strict=True)
+    )
+
+
+def _units(columns: Sequence[str], options: Sequence[str]) -> list[str]:
+    """The unit of each column; empty where none is given."""
+    units = [""] * len(columns)
+    for option in options:
+        pattern, _, unit = option.rpartition("=")
+        if unit not in UNITS:
+            raise InputError(f"--unit {option}: the unit must be {' or '.join(UNITS)}, for all columns or PATTERN=UNIT")
+        matched = [i for i, column in enumerate(columns) if fnmatchcase(column, pattern or "*")]
+        if not matched:
+            raise InputError(f"--unit {option}: no column matches {pattern!r}; columns: {', '.join(columns[:4])}, …")
+        for i in matched:
+            units[i] = unit
+    return units
