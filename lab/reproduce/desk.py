@@ -41,17 +41,21 @@ class Desk:
         """What is known of the models, in the order of the evidence."""
         return self.study.infos(self.evidence.models)
 
+    @property
+    def split(self) -> str:
+        """The study's own split: its column if filled, else by size, as in the paper; never by family."""
+        return "column" if any(m.split for m in self.infos) else "size"
+
     @cached_property
     def fold(self) -> Fold:
-        """The study's own split: its column if filled, else by size."""
-        return make_folds(self.infos, "column" if any(m.split for m in self.infos) else "size")[1][0]
+        """The models of the study's own split."""
+        return make_folds(self.infos, self.split)[1][0]
 
     def comparison(self, split: str | None = None) -> Comparison:
-        """Every method on held-out models; computed once per split."""
+        """Every method on held-out models, of the study's own split by default; computed once per split."""
+        split = split or self.split
         if split not in self._compared:
-            self._compared[split] = compare(
-                self.study, split=split, on_method=lambda m: self.tell(f"{split or 'held-out'}: {m}")
-            )
+            self._compared[split] = compare(self.study, split=split, on_method=lambda m: self.tell(f"{split}: {m}"))
         return self._compared[split]
 
     def task(self, name: str | None) -> int | None:
