@@ -19,7 +19,7 @@ from benchcast.fits import load
 from benchcast.records import ModelInfo, Score
 from benchcast.storage.files import locked, sync, write_text, write_whole
 from benchcast.storage.loss_files import is_half, read_parquet, write_parquet
-from benchcast.storage.tables import MODEL_COLUMNS, SCORE_COLUMNS, as_csv, read_models
+from benchcast.storage.tables import MODEL_COLUMNS, SCORE_COLUMNS, as_csv, read_models, write_models, write_scores
 from benchcast.store import Study
 
 JOURNAL = ".rename.json"  # which rename is under way; gone when it is done
@@ -141,9 +141,13 @@ def _listed(study: Study) -> list[ModelInfo]:
 
 def _write_tables(study: Study, models: Sequence[ModelInfo], scores: Sequence[Score]) -> None:
     """Replace scores.csv and models.csv where they change; a table without rows is removed."""
-    for name, columns, rows in (("scores.csv", SCORE_COLUMNS, scores), ("models.csv", MODEL_COLUMNS, models)):
-        path, text = study.root / name, as_csv(columns, rows)
+    tables = (
+        ("scores.csv", as_csv(SCORE_COLUMNS, scores), partial(write_scores, scores=scores, tasks=study.tasks)),
+        ("models.csv", as_csv(MODEL_COLUMNS, models), partial(write_models, models=models)),
+    )
+    for (name, text, write), rows in zip(tables, (scores, models), strict=True):
+        path = study.root / name
         if not rows:
             path.unlink(missing_ok=True)
         elif not path.exists() or path.read_text(encoding="utf-8") != text:
-            write_text(path, text)
+            write(path)

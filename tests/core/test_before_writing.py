@@ -172,3 +172,25 @@ def test_output_to_a_full_disk_is_one_line(study):
     with Path("/dev/full").open("wb") as full:
         ran = subprocess.run([*ENTRY, "status", str(study.root)], stdout=full, stderr=subprocess.PIPE, check=False)
     assert (ran.returncode, ran.stderr) == (1, b"error: No space left on device: the output cannot be written\n")
+
+
+def test_a_disk_without_room_is_one_line_that_names_the_file_and_leaves_the_old_one(study, tree):
+    """The limit on the size of files stands in for the disk."""
+    import resource
+
+    before = tree(study.root)
+    limit = (study.root / "scores.csv").stat().st_size // 2
+    more = study.root.parent / "more.csv"
+    more.write_text("model,task,accuracy\nnewcomer,task0,0.5\n")
+    ran = subprocess.run(
+        [*ENTRY, "import", "scores", str(study.root), str(more), "--allow-mixed"],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stderr) == (
+        1,
+        f"error: {study.root}/scores.csv: cannot be written (File too large)\n",
+    )
+    assert tree(study.root) == before

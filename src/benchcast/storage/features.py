@@ -130,7 +130,7 @@ def _read_npz(path: Path, texts: TextSet) -> list[npt.NDArray[Any]]:
         counts = file.read("counts", most=len(texts) + SPARE)
         tokens = most_tokens(texts)
         bounds = file.read("bounds", most=tokens + len(texts))
-        return [file.read("features", most=min(tokens, len(bounds)) * MOST_DIMENSIONS), bounds, counts]
+        return [file.read("features", most=min(tokens, bounds.size) * MOST_DIMENSIONS), bounds, counts]
 
 
 def _check_values(path: Path, features: npt.NDArray[np.floating]) -> None:
