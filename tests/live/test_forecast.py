@@ -109,6 +109,38 @@ def test_wrappers_of_compilation_and_data_parallelism_are_looked_through(
     assert forecast(nn.DataParallel(model), tokenizer, fitted) == expected
 
 
+class Cramped(nn.Module):
+    """A model on a device that has room for two sequences at a time."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__()
+        self.inner, self.config, self.refused = inner, inner.config, 0
+
+    def forward(self, ids: Any) -> Any:
+        if len(ids) > 2:
+            self.refused += 1
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return self.inner(input_ids=ids).logits
+
+
+def test_a_batch_that_does_not_fit_is_tried_in_halves(fitted: Study, model: Any, tokenizer: Any) -> None:
+    cramped = Cramped(model)
+    found = forecast(cramped, tokenizer, fitted)
+    assert cramped.refused > 0
+    for task, expected in forecast(model, tokenizer, fitted).items():
+        assert found[task].accuracy == pytest.approx(expected.accuracy, abs=1e-6)
+
+
+def test_ranks_that_share_the_weights_do_not_halve_their_batches(
+    fitted: Study, model: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cramped = Cramped(model)
+    monkeypatch.setattr("benchcast.backends.memory.sharded", lambda module: True)
+    with pytest.raises(InputError, match="the device is out of memory; give a smaller batch_tokens"):
+        forecast(cramped, tokenizer, fitted)
+    assert cramped.refused == 1
+
+
 def test_a_short_context_is_read_in_windows(fitted: Study, model: Any, tokenizer: Any) -> None:
     short = forecast(model, tokenizer, fitted, reading=Reading(context=40, batch_tokens=64))
     assert all(np.isfinite(f.accuracy) for f in short.values())
@@ -153,7 +185,7 @@ def test_losses_that_are_not_numbers_name_the_text(fitted: Study, tokenizer: Any
     broken = small_model()
     with torch.no_grad():
         broken.lm_head.weight.fill_(float("nan"))
-    with pytest.raises(InputError, match=r"text 'source.*: the model gave NaN"):
+    with pytest.raises(InputError, match=r"text 'source.*: the backend gave NaN"):
         forecast(broken, tokenizer, fitted)
 
 

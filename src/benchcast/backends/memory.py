@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from benchcast.backends.base import Nats, Vocabulary
+from benchcast.backends.base import DeviceFullError, Nats, Vocabulary
 from benchcast.backends.forward import Forward
+from benchcast.errors import InputError
 
 BATCH_LOGITS = 2 << 30  # bytes of the logits of one batch, where they have to be made whole
 BUSY = {"cuda": 16384, "cpu": 2048}  # padded tokens that keep a device busy
@@ -25,7 +26,8 @@ class MemoryBackend:
     ) -> None:
         self.model, self.vocabulary = model, vocabulary
         self._module = bare(module)
-        self._forward = Forward(self._module, whole=sharded(self._module), training=True)
+        self._sharded = sharded(self._module)
+        self._forward = Forward(self._module, whole=self._sharded, training=True)
         self._context, self._batch_tokens = context, batch_tokens
 
     @property
@@ -45,8 +47,16 @@ class MemoryBackend:
         return self._batch_tokens or min(fitting, BUSY.get(self.device.type, BUSY["cuda"]))
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:
-        """−log p of every id given those before it."""
-        return self._forward.score(sequences)
+        """−log p of every id given those before it.
+
+        Ranks that share a model's weights must run the same batches, so none of them may halve its own.
+        """
+        try:
+            return self._forward.score(sequences)
+        except DeviceFullError as error:
+            if self._sharded:
+                raise InputError(str(error)) from error
+            raise
 
     def about(self) -> dict[str, str]:
         """What the losses were made with."""

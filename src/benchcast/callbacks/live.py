@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.backends.base import Vocabulary, checked
+from benchcast.backends.base import Vocabulary
 from benchcast.backends.memory import MemoryBackend, bare, sharded
 from benchcast.backends.vocabulary import vocabulary_of
-from benchcast.backends.windows import Window, batches, plan
+from benchcast.backends.windows import Window, batches
 from benchcast.callbacks.ranks import Ranks
 from benchcast.callbacks.untouched import untouched
-from benchcast.collect import Encoded, encode_texts
+from benchcast.collect import Encoded, encode_texts, make_portion
+from benchcast.collect.portions import Portion, ask
 from benchcast.errors import InputError
 from benchcast.fits import NO_BOS, Fit, Forecast, hub
 from benchcast.fits.inputs import stale_line
@@ -128,8 +129,9 @@ class Reader:
         module = bare(model)
         with untouched(module):
             backend = self._backend(module, name)
-            windows = ranks.together(lambda: self._windows(backend))
-            made = ranks.together(lambda: self._score(backend, windows, ranks))
+            portion = make_portion(name, self.texts, self.encoded, range(len(self.texts)))
+            windows = ranks.together(lambda: portion.windows(self.vocabulary.prefix, backend.context))
+            made = ranks.together(lambda: _score(backend, portion, windows, ranks))
             flat = ranks.merged(made, backend.device)
         return self._laid_out(backend, windows, flat)
 
@@ -138,22 +140,6 @@ class Reader:
         return MemoryBackend(
             module, self.vocabulary, model=name, context=reading.context, batch_tokens=reading.batch_tokens
         )
-
-    def _windows(self, backend: MemoryBackend) -> list[Window]:
-        prefix, context = self.vocabulary.prefix, backend.context
-        return [w for i, ids in enumerate(self.encoded.ids) for w in plan(i, ids, prefix, context)]
-
-    def _score(self, backend: MemoryBackend, windows: list[Window], ranks: Ranks) -> Any:
-        """Nats of this rank's windows on the axis of all windows' ids; NaN elsewhere."""
-        ends = np.cumsum([0, *(len(w.ids) for w in windows)])
-        starts = {(w.text, w.first): int(start) for w, start in zip(windows, ends[:-1], strict=True)}
-        flat = np.full(ends[-1], np.nan, np.float32)
-        everything = list(batches(windows, size=backend.batch_size, tokens=backend.batch_tokens))
-        for batch in ranks.own(everything) if everything else []:
-            for window, nats in zip(batch, backend.score([w.ids for w in batch]), strict=True):
-                where = f"text {self.texts.texts[window.text].id!r}: the model"
-                flat[starts[window.text, window.first] :][: len(nats)] = checked(nats, window.ids, where)
-        return flat
 
     def _laid_out(self, backend: MemoryBackend, windows: list[Window], flat: Any) -> TokenLosses:
         nats = [np.full(len(own), np.nan) for own in self.encoded.ids]
@@ -166,3 +152,15 @@ class Reader:
         ids = [t.id for t in self.texts]
         rows = LossRows.of("the model in training", backend.model, ids, self.encoded.bounds, nats)
         return lay_out(rows, self.texts, about)
+
+
+def _score(backend: MemoryBackend, portion: Portion, windows: list[Window], ranks: Ranks) -> Any:
+    """Nats of this rank's windows on the axis of all windows' ids, scored as `collect` does; NaN elsewhere."""
+    ends = np.cumsum([0, *(len(w.ids) for w in windows)])
+    starts = {(w.text, w.first): int(start) for w, start in zip(windows, ends[:-1], strict=True)}
+    flat = np.full(ends[-1], np.nan, np.float32)
+    everything = list(batches(windows, size=backend.batch_size, tokens=backend.batch_tokens))
+    for batch in ranks.own(everything) if everything else []:
+        for window, nats in zip(batch, ask(backend, portion, batch), strict=True):
+            flat[starts[window.text, window.first] :][: len(nats)] = nats
+    return flat
