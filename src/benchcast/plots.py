@@ -37,6 +37,7 @@ Rows = Sequence[dict[str, Any]]
 Figure = dict[str, Any]  # a Vega-Lite specification
 PANEL = {"width": 200, "height": 150}
 LAW = "#555555"
+WHOLE = "datum.value % 1 ? '' : datum.label"  # no label between whole numbers
 COLUMNS = 3
 ALL_TEXTS = "all texts"
 KINDS = ("scored model", "target")  # of points in a figure of what is ahead
@@ -85,7 +86,7 @@ def count_axis(field: str, title: str) -> Any:
         f"{field}:Q",
         title=title,
         scale=alt.Scale(zero=False, nice=False, padding=8),
-        axis=alt.Axis(format="d", tickMinStep=1, tickCount=7),
+        axis=alt.Axis(format="d", tickMinStep=1, tickCount=7, labelExpr=WHOLE),
     )
 
 

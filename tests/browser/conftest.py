@@ -80,6 +80,40 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "report.html"
 
 
+LONG = "a-very-long-name-of-a-family-of-language-models-without-any-space-in-it"
+
+
+def ugly_world() -> World:
+    """One task with noisy scores, 40 families with names that are long or Chinese, and Chinese texts."""
+    world = plant(Plan(seed=5, families=40, sizes=1, checkpoints=1, tasks=1, texts_per_source=3, n_items=6))
+    families = {m.family: f"{LONG}-{i}" if i % 2 else f"语言模型系列第{i}号" for i, m in enumerate(world.models)}
+    names = {m.model: f"{families[m.family]}-{m.model}" for m in world.models}
+    task, source = "一个名字很长的任务-" + LONG, "来源-" + LONG
+    texts = [replace(t, source=source if t.source == "source0" else t.source) for t in world.texts]
+    roomy = max(range(len(texts)), key=lambda i: len(texts[i].text.encode()))
+    texts[roomy] = _rewrite(texts[roomy], "中文-" + LONG, CHINESE)
+    split = {m.model: ("test", "train", "train", "validation")[i % 4] for i, m in enumerate(world.models)}
+    return replace(
+        world,
+        texts=TextSet.of(texts),
+        models=tuple(
+            replace(m, model=names[m.model], family=families[m.family], split=split[m.model]) for m in world.models
+        ),
+        losses=tuple(replace(x, model=names[x.model]) for x in world.losses),
+        scores=tuple(replace(s, model=names[s.model], task=task) for s in world.scores),
+        tasks=tuple(replace(t, name=task, sources=(source,)) for t in world.tasks),
+    )
+
+
+@pytest.fixture(scope="session")
+def ugly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of the ugly study."""
+    folder = tmp_path_factory.mktemp("ugly")
+    study = write_study(ugly_world(), folder / "study")
+    write_report(folder / "report.html", study, compare(study))
+    return folder / "report.html"
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Debian's chromium, driven by Playwright."""

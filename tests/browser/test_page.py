@@ -102,26 +102,38 @@ def test_the_table_switches_measure_marks_the_best_and_sorts(visit):
     for measure, best in (("mse", min), ("mae", min), ("spearman", max)):
         page.locator(f'#measure label:has(input[value="{measure}"])').click()
         values = {m: x[measure] for m, x in task["measures"].items() if x[measure] is not None}
-        wanted = [list(task["measures"]).index(m) for m, v in values.items() if v == best(values.values())]
-        assert page.evaluate(
-            "[...document.querySelectorAll('#comparison tr[data-task=\"0\"] td')]"
-            ".flatMap((td, i) => td.classList.contains('best') ? [i] : [])"
-        ) == sorted(wanted)
+        wanted = [m for m, v in values.items() if v == best(values.values())]
+        marked = page.evaluate(
+            "[...document.querySelectorAll('#comparison tbody tr')].flatMap("
+            "tr => tr.children[1].classList.contains('best') ? [+tr.dataset.method] : [])"
+        )
+        assert [data_of(page, ".methods")[i] for i in marked] == wanted
     page.locator("#measure label", has_text="coverage").click()
     assert "nearest to 90%" in page.inner_text("#comparison-says")
     page.locator("#measure label", has_text="squared").click()
 
     def order() -> list[str]:
-        return page.eval_on_selector_all("#comparison tbody tr", "rows => rows.map(r => r.dataset.task)")
+        return page.eval_on_selector_all("#comparison tbody tr", "rows => rows.map(r => r.dataset.method)")
 
-    values = [t["measures"]["salience"]["mse"] for t in data_of(page, ".tasks")]
-    rising = [str(i) for i in sorted(range(len(values)), key=lambda i: values[i])]
-    page.locator("#comparison thead button", has_text="salience").click()
-    assert order() == rising
+    values = [x["mse"] for x in task["measures"].values()]
+    known = sorted((i for i, v in enumerate(values) if v is not None), key=lambda i: values[i])
+    last = [str(i) for i, v in enumerate(values) if v is None]
+    page.locator("#comparison thead button").nth(1).click()
+    assert order() == [*map(str, known), *last]
     assert page.locator("#comparison th[aria-sort=ascending]").count() == 1
-    page.locator("#comparison thead button", has_text="salience").click()
-    assert order() == rising[::-1]
+    page.locator("#comparison thead button").nth(1).click()
+    assert order() == [*map(str, known[::-1]), *last]
     assert page.locator("#comparison th[aria-sort=descending]").count() == 1
+
+
+def test_every_method_is_explained_where_it_is_chosen_and_compared(visit):
+    page = visit()
+    about = data_of(page, ".about")
+    assert set(about) == set(data_of(page, ".methods"))
+    for name, line in about.items():
+        assert line in page.inner_text("#comparison")
+        page.select_option("#method", label=name)
+        assert page.inner_text("#about") == line
 
 
 def test_the_slider_moves_through_the_steps(visit):

@@ -9,6 +9,7 @@ from typing import Any
 import benchcast
 from benchcast.evaluate import Comparison
 from benchcast.explain import Explanation
+from benchcast.methods import ABOUT
 from benchcast.page import HEAT_SCRIPTS, SCRIPTS, render
 from benchcast.plots import COLOURS
 from benchcast.ranking import headline
@@ -74,6 +75,7 @@ def report_data(study: Study, found: Comparison, on_step: Callable[[str], None] 
         "families": families,
         "colours": {"light": COLOURS, "dark": DARK_COLOURS},
         "headline": headline(found),
+        "about": {m: ABOUT.get(m, "") for m in found.methods},
         "counts": _counts(study, found),
         "folds": len(found.folds),
         "verdicts": {m: [judge(found, task, m).sentence for task in found.tasks] for m in found.methods},

@@ -10,7 +10,7 @@ from typing import Any
 
 import altair as alt
 
-from benchcast.plots import COLOURS, ROLES
+from benchcast.plots import COLOURS, ROLES, WHOLE
 
 # The same hues, lighter where they would drown in a dark page.
 DARK_COLOURS = [
@@ -50,10 +50,19 @@ def page_style(chart: Any) -> Figure:
     return dict(styled.to_dict())
 
 
-def family_colour(families: Sequence[str]) -> Any:
+def family_colour(families: Sequence[str], channel: Any = alt.Color) -> Any:
     """Colours of families; the page shows the legend itself. Past ten families colours come round again, hollow."""
     names = [f"var(--c{i % len(COLOURS)})" for i in range(len(families))]
-    return alt.Color("family:N", legend=None, scale=alt.Scale(domain=list(families), range=names))
+    return channel("family:N", legend=None, scale=alt.Scale(domain=list(families), range=names))
+
+
+def _point_colours(families: Sequence[str]) -> dict[str, Any]:
+    """Fill and outline of points: a hollow point is its outline."""
+    return {
+        "fill": family_colour(families, alt.Fill),
+        "stroke": family_colour(families, alt.Stroke),
+        "fillOpacity": _hollow(),
+    }
 
 
 def _named(name: str) -> Any:
@@ -79,17 +88,15 @@ def _tips(*extra: Any) -> list[Any]:
 
 def forecast_figure(families: Sequence[str], *, height: int, dots: int) -> Figure:
     """Forecast against observed score with intervals (figure 7); the line is a perfect forecast."""
-    ends = alt.Scale(domainMin={"expr": "bottom"}, domainMax={"expr": "top"}, nice=False, zero=False)
+    ends = alt.Scale(domain=[{"expr": "bottom"}, {"expr": "top"}], nice=False, zero=False)
     x = alt.X("observed:Q", title="observed", scale=ends, axis=SHARE)
     y = alt.Y("forecast:Q", title="forecast", scale=ends, axis=SHARE)
-    ideal = _named("ideal").mark_line(color="var(--dim)", strokeDash=[4, 3], strokeWidth=1).encode(x=x, y=y)
+    ideal = _named("ideal").mark_line(color="var(--dim)", strokeDash=[4, 3], strokeWidth=1, clip=True).encode(x=x, y=y)
     base = _named("points")
-    bars = base.mark_rule(opacity=0.28, strokeWidth=1.4).encode(
+    bars = base.mark_rule(opacity=0.28, strokeWidth=1.4, clip=True).encode(
         x=x, y=alt.Y("low:Q"), y2="high:Q", color=family_colour(families)
     )
-    points = base.mark_point(filled=True, size=dots, strokeWidth=1.2).encode(
-        x=x, y=y, color=family_colour(families), fillOpacity=_hollow(), tooltip=_tips()
-    )
+    points = base.mark_point(size=dots, strokeWidth=1.2).encode(x=x, y=y, **_point_colours(families), tooltip=_tips())
     chart = alt.layer(ideal, bars, points).properties(width="container", height=height)
     return page_style(chart.add_params(alt.param("bottom", value=0), alt.param("top", value=1)))
 
@@ -101,17 +108,16 @@ def law_figure(families: Sequence[str], *, log: bool, height: int, band: bool = 
     x = alt.X("capability:Q", title=ACROSS, scale=scale, axis=axis)
     y = alt.Y("accuracy:Q", title="accuracy", scale=alt.Scale(zero=False, nice=True, clamp=True), axis=SHARE)
     curve = _named("curve")
-    line = curve.mark_line(color="var(--ink)", strokeWidth=1.6).encode(x=x, y=y)
+    line = curve.mark_line(color="var(--ink)", strokeWidth=1.6, clip=True).encode(x=x, y=y)
     dots = (
         _named("points")
-        .mark_point(filled=True, strokeWidth=1.2)
+        .mark_point(strokeWidth=1.2)
         .encode(
             x=x,
             y=y,
-            color=family_colour(families),
+            **_point_colours(families),
             shape=alt.Shape("role:N", legend=None, scale=alt.Scale(domain=list(ROLES), range=list(ROLES.values()))),
             size=alt.Size("params:Q", legend=None, scale=alt.Scale(type="log", range=[28, 190])),
-            fillOpacity=_hollow(),
             tooltip=_tips(
                 alt.Tooltip("size:N", title="parameters"),
                 alt.Tooltip("capability:Q", title="weighted loss", format=".4g"),
@@ -120,7 +126,7 @@ def law_figure(families: Sequence[str], *, log: bool, height: int, band: bool = 
     )
     layers = [line, dots]
     if band:
-        area = curve.mark_area(opacity=0.13, color="var(--ink)").encode(x=x, y=alt.Y("low:Q"), y2="high:Q")
+        area = curve.mark_area(opacity=0.13, color="var(--ink)", clip=True).encode(x=x, y=alt.Y("low:Q"), y2="high:Q")
         layers = [area, *layers]
     chart = alt.layer(*layers).properties(width="container", height=height)
     return page_style(chart)
@@ -164,7 +170,7 @@ def sources_figure(methods: Sequence[str], *, height: int) -> Figure:
     )
     shapes = alt.Scale(domain=list(methods), range=["circle", "square"][: len(methods)])
     shape = alt.Shape("method:N", title=None, scale=shapes, legend=alt.Legend(orient="top"))
-    axis = alt.Axis(format="d", tickMinStep=1, tickCount=8)
+    axis = alt.Axis(format="d", tickMinStep=1, tickCount=8, labelExpr=WHOLE)
     x = alt.X("sources:Q", title="sources of texts", scale=alt.Scale(zero=False, nice=False, padding=14), axis=axis)
     tips = [
         alt.Tooltip("method:N"),

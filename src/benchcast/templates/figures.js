@@ -32,7 +32,9 @@ async function draw(element, name, rows, { words = {}, signals = {}, label } = {
 }
 
 const modelsOn = () => data.models.model.map((_, i) => i).filter((i) => state.families.has(data.models.family[i]));
-const intervalOf = (f, i) => (f.low[i] === null ? "none" : `${percent(f.low[i])} – ${percent(f.high[i])}`);
+const unbounded = (f, i) => f.low[i] <= 0 && f.high[i] >= 1;
+const intervalOf = (f, i) =>
+  f.low[i] === null ? "none" : unbounded(f, i) ? "unbounded" : `${percent(f.low[i])} – ${percent(f.high[i])}`;
 
 function row(i, task, method) {
   const f = task.forecasts[method],
@@ -130,7 +132,7 @@ async function drawLaw() {
       flops: "log₁₀ of training FLOPs",
       ladder: "loss expected from parameters and training tokens",
       score: "weighted score on other benchmarks",
-    }[reads] ?? "capability, in weighted nats per character";
+    }[reads] ?? "weighted loss (lower is better)";
   await draw(
     plot,
     law.log ? "law-log" : "law",
@@ -190,7 +192,7 @@ async function drawSteps() {
   slider.setAttribute("aria-valuetext", `step ${steps.step[k]}`);
   const points = stepPoints(steps, k),
     log = points.every((p) => p.capability > 0);
-  const words = { "{across}": "capability at this step" };
+  const words = { "{across}": "weighted loss at this step (lower is better)" };
   const error = steps.test[k];
   await draw(
     $("#step-points .plot"),
@@ -268,6 +270,7 @@ if (data.sources) {
 // ---- the first drawing, from the top of the page downwards
 
 $("#method").addEventListener("change", (event) => change("method", +event.target.value));
+listen(["method"], () => ($("#about").textContent = data.about[data.methods[state.method]]));
 listen(["method"], () =>
   $$("[data-verdict]").forEach((p) => (p.textContent = data.verdicts[data.methods[state.method]][p.dataset.verdict])),
 );

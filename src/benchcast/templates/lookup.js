@@ -46,7 +46,9 @@ function words(task, i, f) {
   const span =
     f.low[i] === null
       ? "There are too few families for an interval."
-      : `With 90% confidence between ${percent(f.low[i])} and ${percent(f.high[i])}.`;
+      : unbounded(f, i)
+        ? "The 90% interval is unbounded: it holds every score."
+        : `With 90% confidence between ${percent(f.low[i])} and ${percent(f.high[i])}.`;
   said.push(span);
   if (observed !== null) {
     const off = f.forecast[i] - observed,

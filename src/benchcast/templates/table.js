@@ -19,31 +19,35 @@ const MEASURES = {
 };
 const comparison = { measure: "mse", column: null, rising: true };
 const table = $("#comparison");
-const valueAt = (task, column) => {
-  if (column < data.methods.length) return task.measures[data.methods[column]][comparison.measure];
-  return comparison.measure === "mse" ? task.noise : null;
-};
+const valueAt = (method, task) => data.tasks[task].measures[data.methods[method]][comparison.measure];
 
 function fillTable() {
   const { says, show, better } = MEASURES[comparison.measure];
   $("#comparison-says").textContent = says;
-  for (const row of $$("tbody tr", table)) {
-    const task = data.tasks[row.dataset.task];
-    const values = data.methods.map((_, c) => valueAt(task, c));
-    const best = values.filter((v) => v !== null).reduce((a, b) => (a === null || better(b, a) ? b : a), null);
-    $$("td", row).forEach((td, c) => {
-      const value = valueAt(task, c);
+  const best = data.tasks.map((_, t) =>
+    data.methods
+      .map((_, m) => valueAt(m, t))
+      .filter((v) => v !== null)
+      .reduce((a, b) => (a === null || better(b, a) ? b : a), null),
+  );
+  for (const row of $$("tbody tr", table))
+    $$("td", row).forEach((td, t) => {
+      const value = valueAt(row.dataset.method, t);
       td.textContent = value === null ? "–" : show(value);
-      td.classList.toggle("best", c < values.length && value !== null && value === best);
+      td.classList.toggle("best", value !== null && value === best[t]);
     });
-  }
+  const floor = $("tfoot", table);
+  floor.hidden = comparison.measure !== "mse";
+  $$("td", floor).forEach((td, t) => {
+    const noise = data.tasks[t].noise;
+    td.textContent = noise === null ? "–" : MEASURES.mse.show(noise);
+  });
 }
 
 function sortTable(column) {
   comparison.rising = comparison.column === column ? !comparison.rising : true;
   comparison.column = column;
-  const key = (row) =>
-    column === 0 ? data.tasks[row.dataset.task].name : valueAt(data.tasks[row.dataset.task], column - 1);
+  const key = (row) => (column === 0 ? data.methods[row.dataset.method] : valueAt(row.dataset.method, column - 1));
   const rows = $$("tbody tr", table).sort((a, b) => {
     const [x, y] = [key(a), key(b)];
     if (x === null || y === null) return (x === null) - (y === null);
