@@ -68,3 +68,10 @@ def test_a_driver_without_the_token_is_told_so(address: str, home: Path, setting
 
 def test_a_driver_with_the_token_connects(address: str, home: Path) -> None:
     assert connected(address, home, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=TOKEN) == ("", "")
+
+
+def test_on_a_node_of_the_cluster_the_token_is_found(address: str, tmp_path: Path) -> None:
+    for path, text in {".ray/auth_token": TOKEN, "ray/ray_current_cluster": address}.items():
+        (tmp_path / path).parent.mkdir()
+        (tmp_path / path).write_text(text)
+    assert connected("auto", tmp_path, RAY_TMPDIR=str(tmp_path)) == ("", "")
