@@ -9,6 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as save_arrays
+
+from benchcast.storage.hashes import hashed
 
 Rng = np.random.Generator
 Mutation = Callable[[bytes, Rng], bytes]
@@ -166,3 +170,22 @@ def change_array(values: np.ndarray, rng: Rng) -> np.ndarray:
         ]
     with np.errstate(all="ignore"):
         return np.asarray(ways[int(rng.integers(len(ways)))]())
+
+
+def craft_text(blob: bytes, rng: Rng) -> bytes:
+    made = change_value(json.loads(blob), rng)
+    try:
+        return json.dumps(hashed(made) if isinstance(made, dict) else made).encode()
+    except ValueError:  # what no hash can be made of
+        return json.dumps(made).encode()
+
+
+def craft_arrays(blob: bytes, rng: Rng) -> bytes:
+    arrays = load_arrays(blob)
+    name = list(arrays)[int(rng.integers(len(arrays)))]
+    changed = change_array(arrays[name], rng)
+    if changed.dtype.kind in "fiu":
+        arrays[name] = changed
+    else:
+        del arrays[name]
+    return save_arrays({k: np.ascontiguousarray(v) for k, v in arrays.items()})

@@ -21,8 +21,6 @@ import mutations as m
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from safetensors.numpy import load as load_arrays
-from safetensors.numpy import save as save_arrays
 
 import benchcast as bc
 from benchcast import register
@@ -30,6 +28,7 @@ from benchcast.backends.lists import read_models_list as read_list
 from benchcast.collect.shards import Ledger
 from benchcast.fitting import fit_tasks
 from benchcast.scores.gather import Choices, gather
+from benchcast.status import inspect
 from benchcast.storage.features import read_features
 from benchcast.storage.hashes import hashed
 from benchcast.storage.loss_files import read_losses
@@ -195,6 +194,13 @@ class Sandbox:
     def all_tables(self, here: Path) -> Any:
         return self.readable(here / "study"), self.stored(here)
 
+    def work(self, here: Path) -> Any:
+        """What people do with a study: look at it, fit, forecast."""
+        study = Study.open(here / "study")
+        inspect(study)
+        fits = [fit_tasks(study, method=method)[0] for method in ("constant", "compute", "all-token")]
+        return [fit.predict(study.losses(self.model)) for fit in fits]
+
     def shards(self, here: Path) -> Any:
         ledger = Ledger(here / "collecting", SETTINGS, self.counts)
         found = {i: rows.tolist() for i, rows in ledger.results()}
@@ -212,6 +218,11 @@ class Sandbox:
             Target("texts to start with", "study/texts.jsonl", self.start_study, [*text, m.jsonl_value, m.jsonl_value]),
             Target("models.csv of a study", "study/models.csv", self.all_tables, [*text, m.csv_cell]),
             Target("scores.csv of a study", "study/scores.csv", self.all_tables, [*text, m.csv_cell]),
+            *(
+                Target(f"{n} at work", f"study/{n}", self.work, [m.csv_cell, m.csv_cell, m.change_byte])
+                for n in ("models.csv", "scores.csv")
+            ),
+            Target("study.toml at work", "study/study.toml", self.work, [m.toml_value, m.change_byte]),
             Target("models to import", "models.csv", self.import_models, [*text, *[m.csv_cell] * 4]),
             Target("scores to import", "scores.csv", self.import_scores("scores.csv"), [*text, *[m.csv_cell] * 4]),
             Target("lm-eval", "results_1.json", self.import_scores("results_1.json"), [*text, *[m.json_value] * 20]),
@@ -239,8 +250,8 @@ class Sandbox:
                 Target(f"fit {n}", f"{fit}/{n}", self.predict, text, protected=True)
                 for n in ("fit.json", "salience.safetensors")
             ),
-            Target("fit made by hand", f"{fit}/fit.json", self.predict, [_craft_text]),
-            Target("fit arrays made by hand", f"{fit}/salience.safetensors", self.crafted, [_craft_arrays]),
+            Target("fit made by hand", f"{fit}/fit.json", self.predict, [m.craft_text]),
+            Target("fit arrays made by hand", f"{fit}/salience.safetensors", self.crafted, [m.craft_arrays]),
             Target("shard", "collecting/shard.npz", self.shards, text, protected=True),
             Target("shard made by hand", "collecting/shard.npz", self.shards, [m.npz_array]),
             Target("mark of shards", "collecting/settings.json", self.shards, [*text, m.json_value]),
@@ -266,25 +277,6 @@ class Sandbox:
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(self.folder, place)
         return place
-
-
-def _craft_text(blob: bytes, rng: m.Rng) -> bytes:
-    made = m.change_value(json.loads(blob), rng)
-    try:
-        return json.dumps(hashed(made) if isinstance(made, dict) else made).encode()
-    except ValueError:  # what no hash can be made of
-        return json.dumps(made).encode()
-
-
-def _craft_arrays(blob: bytes, rng: m.Rng) -> bytes:
-    arrays = load_arrays(blob)
-    name = list(arrays)[int(rng.integers(len(arrays)))]
-    changed = m.change_array(arrays[name], rng)
-    if changed.dtype.kind in "fiu":
-        arrays[name] = changed
-    else:
-        del arrays[name]
-    return save_arrays({k: np.ascontiguousarray(v) for k, v in arrays.items()})
 
 
 def _digest(*arrays: np.ndarray) -> str:
