@@ -197,3 +197,26 @@ def test_commands_say_how_to_use_them() -> None:
     for command in ("collect", "features"):
         said = run(command, "--help")
         assert f"benchcast {command} study --" in said
+
+
+class LoudBackend(FakeBackend):
+    """The fake model, its losses in a unit of its own."""
+
+    def score(self, sequences: Any) -> Any:
+        return [8 * nats for nats in super().score(sequences)]
+
+
+def test_collect_warns_of_losses_that_are_unlike_the_other_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [
+        {"id": str(i), "text": f"The {i}th otter swims in the old mill pond and eats {i} fish."} for i in range(12)
+    ]
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps(t) + "\n" for t in texts), encoding="utf-8")
+    run("init", tmp_path / "s", "--texts", tmp_path / "texts.jsonl")
+    monkeypatch.setitem(KINDS, "fake", lambda settings, **_: FakeBackend())
+    monkeypatch.setitem(KINDS, "loud", lambda settings, **_: LoudBackend())
+    for i in range(8):
+        assert "look wrong" not in run("collect", tmp_path / "s", "--model", "fake", "--name", f"m{i}")
+    said = run("collect", tmp_path / "s", "--model", "loud", "--name", "loud")
+    assert "warning: losses of model loud look wrong: they are 8 times the median model's" in said

@@ -54,7 +54,7 @@ def read_models_list(path: Path) -> list[ModelEntry]:
 def _entry(row: dict[str, Any], where: str) -> ModelEntry:
     for key in row:
         if key not in KEYS:
-            raise InputError(f"{where}: unknown key {key!r}{near(str(key), KEYS)}")
+            raise InputError(f"{where}: unknown key {key!r}{near(str(key), KEYS)} (known: {', '.join(KEYS)})")
     if not isinstance(row.get("model"), str):
         raise InputError(f"{where}: no backend; add model = 'hf'")
     args = row.get("model_args", {})

@@ -12,7 +12,7 @@ import click
 
 from benchcast.cli.arguments import ADDRESS, EXECUTOR, GPUS
 from benchcast.cli.data import FORCE, STUDY
-from benchcast.cli.output import progress, workers
+from benchcast.cli.output import progress, say, workers
 from benchcast.errors import BenchcastError, InputError
 
 if TYPE_CHECKING:
@@ -198,9 +198,9 @@ def _tell(study: Study, name: str, done: Collected | None) -> None:
     """Say what a run did, and warn of losses that do not look like the other models'."""
     from benchcast.loss_check import suspicious_losses
 
-    click.echo(describe(name, done))
+    say(describe(name, done))
     for line in suspicious_losses(study, [done.model]) if done is not None else ():
-        click.echo(f"warning: {line}", err=True)
+        say(f"warning: {line}", err=True)
 
 
 def describe(name: str, done: Collected | None) -> str:

@@ -51,7 +51,7 @@ def _text(line: str, where: str, default_id: str, default_source: str) -> Text:
     unknown = row.keys() - set(keys)
     if unknown:
         name = min(unknown)
-        raise InputError(f"{where}: unknown key {name!r}{near(name, keys)}")
+        raise InputError(f"{where}: unknown key {name!r}{near(name, keys)} (known: {', '.join(keys)})")
     start = row.get("answer_start")
     if start is not None and (not isinstance(start, int) or isinstance(start, bool)):
         raise InputError(f"{where}: answer_start must be a whole number of bytes, found {start!r}")
