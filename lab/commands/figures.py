@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchcast.cli.output import print_table, progress
+from benchcast.cli.output import print_table, progress, say
 
 if TYPE_CHECKING:
     from lab.reproduce.desk import Desk
@@ -47,11 +47,11 @@ def _make(study: Path | None, out: Path, work: Callable[[Desk], Outcome]) -> Out
         made = work(Desk(opened, tell=lambda what: advance(what)))
     for table in made.tables:
         print_table(table.header, table.rows, title=table.title, wide=True)
-        click.echo()
+        say()
     for remark in made.remarks:
-        click.echo(remark)
+        say(remark)
     written = write_outcome(made, out)
-    click.echo(f"written: {written[0].parent}/{{{', '.join(p.name for p in written)}}}")
+    say(f"written: {written[0].parent}/{{{', '.join(p.name for p in written)}}}")
     return made
 
 
@@ -186,7 +186,7 @@ def _print_strip(tokens: list[dict[str, Any]]) -> None:
         strip.append(token["token"], style=f"{ink} on #{red:02x}{green:02x}{blue:02x}")
     Console(highlight=False).print(strip)
     top = sorted(tokens, key=lambda t: -t["weight"])[:8]
-    click.echo("heaviest: " + ", ".join(f"{t['token'].strip() or repr(t['token'])} {t['weight']:.2f}" for t in top))
+    say("heaviest: " + ", ".join(f"{t['token'].strip() or repr(t['token'])} {t['weight']:.2f}" for t in top))
 
 
 @_command("live")
@@ -301,4 +301,4 @@ def results(folder: Path, parts: tuple[str, ...]) -> None:
     """
     from lab.reproduce.document import write_results
 
-    write_results(folder, parts, tell=lambda what: click.echo(what, err=True))
+    write_results(folder, parts, tell=lambda what: say(what, err=True))

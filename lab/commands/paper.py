@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchcast.cli.output import number, print_json, print_table
+from benchcast.cli.output import number, print_json, print_table, say
 
 if TYPE_CHECKING:
     from benchcast.records import ModelInfo
@@ -41,10 +41,10 @@ def plan(out: Path, data: Path | None, backend: str, seed: int, stand_ins: bool)
 
     cost = write_plan(out, data, seed=seed, backend=backend, stand_ins=stand_ins)
     made = [*(["study"] if data else []), "models.csv", "scores.csv", *([STAND_INS] if stand_ins else [])]
-    click.echo(f"{out}: {', '.join(made)} and commands.sh")
-    click.echo("The real models: " + describe(cost) if stand_ins else describe(cost))
+    say(f"{out}: {', '.join(made)} and commands.sh")
+    say("The real models: " + describe(cost) if stand_ins else describe(cost))
     settings = f"{'' if data else 'BENCHMARKS=FOLDER '}{f'WEIGHTS={STAND_INS}/ ' if stand_ins else ''}"
-    click.echo(f"next: {settings}sh {out / 'commands.sh'}")
+    say(f"next: {settings}sh {out / 'commands.sh'}")
 
 
 def _counts(context: click.Context, option: click.Parameter, value: str) -> list[int]:
@@ -80,7 +80,7 @@ def cluster(gpus: list[int], price: float, read: float, texts: float | None, as_
     if as_json:
         print_json([{**asdict(o), "cost": o.gpus * o.hours * price} for o in found])
         return
-    click.echo(
+    say(
         f"{len(models)} models, {size / 1e6:.2f} MB of texts at {assumed.BYTES_PER_TOKEN:g} bytes a token, weights in "
         f"bfloat16, {assumed.START_SECONDS:g} s to start a worker,\n{read:g} GB/s to read weights, 2 FLOPs a parameter "
         f"and token at {assumed.FLOPS_PER_SECOND / 1e12:g} TFLOP/s a GPU, 80 GB GPUs, 8 to a node, {price:g} a GPU hour"

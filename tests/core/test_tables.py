@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+import benchcast.cli
 from benchcast.cells import interval
 from benchcast.cli.output import print_json, print_table, progress, say
 from benchcast.cli.tables import table_lines, wrap_text
@@ -141,3 +144,22 @@ def test_an_interval_without_an_end_says_so():
     assert interval(1.3e-9, 34716432651.889, ".3f", around=6.7) == "0.000 – unbounded"
     assert interval(float("-inf"), float("inf"), ".3f") == "unbounded"
     assert interval(float("nan"), float("nan"), ".3f") == "–"
+
+
+@pytest.mark.parametrize(
+    "command", [("status", "{evil}"), ("predict", "{study}", "--model", "{evil}"), ("fit", "{study}", "--{evil}")]
+)
+def test_errors_quote_names_without_their_escapes_on_one_line(planted_folder, cli, command):
+    ran = cli(*(part.format(evil=ESCAPE + "\nx", study=planted_folder) for part in command))
+    assert ran.code == 1
+    assert ran.err.count("\n") == 1
+    assert "[31mred" in ran.err
+    assert not set(ran.err) & set("\x1b\x07\x9b\u202e")
+
+
+def test_all_lines_for_people_go_through_say():
+    """One edge: what is echoed elsewhere could carry the escapes of a name."""
+    for path in Path(benchcast.cli.__file__).parent.glob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        echoes = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and n.attr in ("echo", "secho")]
+        assert path.name == "output.py" or not echoes, path.name

@@ -16,6 +16,7 @@ from benchcast.cli.explain import explain
 from benchcast.cli.extrapolate import extrapolate
 from benchcast.cli.forecast import compare, fit
 from benchcast.cli.groups import Sections
+from benchcast.cli.output import say
 from benchcast.cli.predict import predict
 from benchcast.cli.register import verify
 from benchcast.cli.select import select
@@ -24,6 +25,7 @@ from benchcast.cli.status import status
 from benchcast.cli.twins import twins
 from benchcast.cli.watch import watch
 from benchcast.errors import BenchcastError
+from benchcast.glyphs import visible
 
 
 @click.group(cls=Sections, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -68,13 +70,13 @@ def run(group: click.Group, name: str) -> None:
         sys.stderr.close()
         sys.exit(1)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("stopped; run the same command again to go on", err=True)
+        say("stopped; run the same command again to go on", err=True)
         sys.exit(130)
     except BenchcastError as error:
-        click.echo(f"error: {error}", err=True)
+        say(f"error: {visible(str(error))}", err=True)
         sys.exit(1)
     except OSError as error:
-        click.echo(f"error: {error.strerror or error}: {error.filename or _drop_output()}", err=True)
+        say(f"error: {error.strerror or error}: {visible(str(error.filename or _drop_output()))}", err=True)
         sys.exit(1)
 
 
@@ -100,8 +102,8 @@ def _tell(error: click.ClickException) -> None:
     said = error.format_message()
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is not None and said == context.get_help():
-        click.echo(said, err=True)
+        say(said, err=True)
         return
     line = " ".join(said.split()).rstrip(".")
     where = f"; see `{context.command_path} --help`" if context is not None else ""
-    click.echo(f"error: {line[:1].lower()}{line[1:]}{where}", err=True)
+    say(f"error: {line[:1].lower()}{line[1:]}{where}", err=True)

@@ -118,7 +118,7 @@ def _attempt(study: Study, entry: ModelEntry, wishes: Wishes, *, alone: bool) ->
     except BenchcastError as error:
         if alone:
             raise
-        click.echo(f"error: {error}", err=True)
+        say(f"error: {error}", err=True)
         return entry.name or entry.settings.line
     return ""
 
@@ -175,7 +175,7 @@ def _collect_on(
     if failed and len(orders) == 1:
         raise InputError(next(iter(failed.values())))
     for line in failed.values():
-        click.echo(f"error: {line}", err=True)
+        say(f"error: {line}", err=True)
     if failed:
         raise InputError(f"{len(failed)} of {len(orders)} models failed: {', '.join(failed)}; the others are done")
 
@@ -260,7 +260,7 @@ def features(
     backend = open_scorer(scorer, Settings.parse(model_args), device=device, batch_size=batch_size)
     label = name or backend.model
     if label in opened.scorers() and not force:
-        click.echo(f"{label}: features are there already (--force makes them again)")
+        say(f"{label}: features are there already (--force makes them again)")
         return
     with workers(executor, address) as pool, progress(label, len(opened.texts)) as advance:
         away = None
@@ -270,5 +270,5 @@ def features(
         report = rate(label, advance)
         made = make_features(opened, backend, name=label, dims=dims, dtype=dtype, report=report, away=away)
     kept = f", reduced to {dims} that keep {made['kept_variance']:.1%} of the variance" if dims else ""
-    click.echo(f"{label}: {made['tokens']} tokens × {made['dims']} dimensions{kept}")
-    click.echo(f"next: benchcast fit {study}")
+    say(f"{label}: {made['tokens']} tokens × {made['dims']} dimensions{kept}")
+    say(f"next: benchcast fit {study}")

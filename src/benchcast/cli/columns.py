@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from benchcast.cli.output import number, print_json, print_table
+from benchcast.cli.output import number, print_json, print_table, say
 
 if TYPE_CHECKING:
     from benchcast.fits import Fit
@@ -34,7 +32,7 @@ def explain_columns(study: Study, fit: Fit, *, as_json: bool) -> None:
     print_table(header, table, title=f"{fit.task} by {fit.core.method}", left=(0, 1))
     lacking = sum(r["salience"] is None for r in rows)
     if lacking:
-        click.echo(f"– {lacking} columns are not used: some model has no loss there")
+        say(f"– {lacking} columns are not used: some model has no loss there")
 
 
 def column_rows(study: Study, fit: Fit) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from benchcast.cli.arguments import FILE, FILES
 from benchcast.cli.arguments import FORCE as FORCE
 from benchcast.cli.arguments import STUDY as STUDY
 from benchcast.cli.groups import Sections
-from benchcast.cli.output import progress
+from benchcast.cli.output import progress, say
 from benchcast.cli.scores import import_scores
 
 if TYPE_CHECKING:
@@ -88,9 +88,9 @@ def _normal_form(texts: TextSet, *, normal: bool) -> TextSet:
         return texts
     named = ", ".join(wrong[:3]) + (" …" if len(wrong) > 3 else "")
     if normal:
-        click.echo(f"{len(wrong)} texts were normalised to NFC ({named})")
+        say(f"{len(wrong)} texts were normalised to NFC ({named})")
         return normalize(texts)
-    click.echo(
+    say(
         f"warning: {len(wrong)} texts are not in Unicode NFC ({named}); tokenizers that normalise (Qwen, Command-R) "
         "refuse them; --normalize nfc stores them in NFC",
         err=True,
@@ -107,10 +107,10 @@ def _init_own(study: Path, own: Path, column: str, seed: int, *, normal: bool) -
     made = Study.create(study, texts, seed=seed)
     filled = [t.text for t in texts if t.text.strip()]
     empty, repeats = len(texts) - len(filled), count_repeats(filled)
-    click.echo(f"{study}: {len(texts)} texts from {len(texts.sources)} sources ({', '.join(texts.sources)})")
+    say(f"{study}: {len(texts)} texts from {len(texts.sources)} sources ({', '.join(texts.sources)})")
     if empty or repeats:
-        click.echo(f"warning: {empty} empty texts, {repeats} texts that repeat another; kept as they are", err=True)
-    click.echo(f"next: add your tasks to {made.root / 'study.toml'}, then `benchcast status {study}`")
+        say(f"warning: {empty} empty texts, {repeats} texts that repeat another; kept as they are", err=True)
+    say(f"next: add your tasks to {made.root / 'study.toml'}, then `benchcast status {study}`")
 
 
 def _init_table(study: Path, table: Path, units: tuple[str, ...], seed: int) -> None:
@@ -118,8 +118,8 @@ def _init_table(study: Path, table: Path, units: tuple[str, ...], seed: int) -> 
 
     made = create_table_study(study, table, units=units, seed=seed)
     count = len(made.models_with_losses())
-    click.echo(f"{study}: {count} models, {len(made.texts)} losses each ({', '.join(made.texts.sources)})")
-    click.echo(f"next: add your tasks to {made.root / 'study.toml'}, then `benchcast import scores {study} FILE…`")
+    say(f"{study}: {count} models, {len(made.texts)} losses each ({', '.join(made.texts.sources)})")
+    say(f"next: add your tasks to {made.root / 'study.toml'}, then `benchcast import scores {study} FILE…`")
 
 
 def _init_mix(study: Path, mix: str, data: Path | None, seed: int, *, normal: bool) -> None:
@@ -129,15 +129,15 @@ def _init_mix(study: Path, mix: str, data: Path | None, seed: int, *, normal: bo
     made = build_mixture(parse_mix(mix), data, seed=seed)
     Study.create(study, _normal_form(made.texts, normal=normal), tasks=made.tasks, seed=seed)
     parts = ", ".join(f"{name} {len(d.examples)}" for name, d in made.drawn.items())
-    click.echo(f"{study}: {len(made.texts)} texts ({parts})")
+    say(f"{study}: {len(made.texts)} texts ({parts})")
     for name, d in made.drawn.items():
         if d.empty or d.repeated:
-            click.echo(f"{name}: passed over {d.empty} empty and {d.repeated} near-duplicate examples")
+            say(f"{name}: passed over {d.empty} empty and {d.repeated} near-duplicate examples")
         spares = sum(x.spare for x in d.examples)
         if spares:
-            click.echo(f"{name}: {spares} of {len(d.examples)} put a worked example before another question")
-    click.echo("tasks: " + ", ".join(f"{t.name} (chance {t.chance:g})" for t in made.tasks))
-    click.echo(f"next: benchcast collect {study} --model hf --model_args pretrained=PATH_OR_HUB_ID")
+            say(f"{name}: {spares} of {len(d.examples)} put a worked example before another question")
+    say("tasks: " + ", ".join(f"{t.name} (chance {t.chance:g})" for t in made.tasks))
+    say(f"next: benchcast collect {study} --model hf --model_args pretrained=PATH_OR_HUB_ID")
 
 
 @click.group("import", cls=Sections)
@@ -183,14 +183,14 @@ def import_losses(
             read += read_losses(file, opened.texts, unit=unit)
             advance(f"reading {file.name}")
     new = opened.add_losses(read, family=family, force=force, allow_implausible=allow_implausible)
-    click.echo(f"{study}: {new} models added, {len(read) - new} were there already")
+    say(f"{study}: {new} models added, {len(read) - new} were there already")
     for losses in read:
         blank = np.diff(losses.edges)[np.isnan(losses.nats)].sum() / max(1, losses.edges[-1])
         if blank > 0.05:
             what = f"{losses.model} has no loss on {blank:.0%} of the bytes"
-            click.echo(f"warning: {what}; they leave the common support", err=True)
+            say(f"warning: {what}; they leave the common support", err=True)
     for line in suspicious_losses(opened, [x.model for x in read]):
-        click.echo(f"warning: {line}", err=True)
+        say(f"warning: {line}", err=True)
 
 
 import_group.add_command(import_scores)
@@ -210,7 +210,7 @@ def import_models(study: Path, file: Path) -> None:
 
     models = read_models(file)
     Study.open(study).add_models(models)
-    click.echo(f"{study}: {len(models)} models described")
+    say(f"{study}: {len(models)} models described")
 
 
 @import_group.command("features")
@@ -230,6 +230,6 @@ def import_features(study: Path, file: Path, name: str) -> None:
     opened.texts.require_texts("import features")
     values, edges = read_features(file, opened.texts)
     opened.add_features(name or file.stem, values, edges)
-    click.echo(f"{study}: features of {name or file.stem}, {values.shape[0]} tokens × {values.shape[1]}")
+    say(f"{study}: features of {name or file.stem}, {values.shape[0]} tokens × {values.shape[1]}")
     if len(opened.scorers()) > 1 and not opened.scorer:
-        click.echo(f"next: say in study.toml which features to use: scorer = {opened.scorers()[0]!r}")
+        say(f"next: say in study.toml which features to use: scorer = {opened.scorers()[0]!r}")

@@ -9,7 +9,7 @@ import click
 
 from benchcast.cli.columns import explain_columns
 from benchcast.cli.data import STUDY
-from benchcast.cli.output import number, print_json, print_table, progress
+from benchcast.cli.output import number, print_json, print_table, progress, say
 from benchcast.cli.show import page_path
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def explain(study: Path, task_name: str, text_id: str | None, html: Path | None,
         return
     _print(explained, index, nats)
     if target is not None:
-        click.echo(f"heat map: {target}")
+        say(f"heat map: {target}")
 
 
 def _stored_or_new(study: Study, task: str, advance: Any) -> Fit:
@@ -84,7 +84,7 @@ def _stored_or_new(study: Study, task: str, advance: Any) -> Fit:
         if stored.texts.annotated_digest == study.texts.annotated_digest:
             warn_if_stale(study, [stored], f"`benchcast fit {study.root}` fits again")
             return stored
-        click.echo(f"{task}: the stored fit is of other texts; fitting again", err=True)
+        say(f"{task}: the stored fit is of other texts; fitting again", err=True)
     advance("fitting salience")
     return fit(study, task)
 
@@ -161,11 +161,11 @@ def _print(explained: Explanation, index: int, nats: dict[str, Floats]) -> None:
 
     units = explained.units
     own, text = units.of_text(index), units.texts.texts[index]
-    click.echo(f"{visible(explained.task)} by {explained.method}, text {visible(text.id)} ({visible(text.source)})\n")
+    say(f"{visible(explained.task)} by {explained.method}, text {visible(text.id)} ({visible(text.source)})\n")
     tokens = [(units.shown(i), float(explained.salience[i])) for i in range(own.start, own.stop)]
     print_heat_map(tokens, Console(highlight=False))
     if not np.nan_to_num(explained.salience).any():
-        click.echo(
+        say(
             "no token has any weight: the score does not rise as losses fall, so the forecast is the same "
             "for every model; `benchcast compare` shows whether a method with signed weights (ridge, pls) does better"
         )
@@ -179,7 +179,7 @@ def _print(explained: Explanation, index: int, nats: dict[str, Floats]) -> None:
             )
             for q in quotes
         ]
-        click.echo()
+        say()
         print_table(("× mean", "text", "in context"), rows, title=f"{title} salient tokens", left=(1, 2))
     for title, groups in (("source", explained.by_source()), ("kind of token", explained.by_kind())):
         table = [
@@ -191,5 +191,5 @@ def _print(explained: Explanation, index: int, nats: dict[str, Floats]) -> None:
             )
             for r in groups
         ]
-        click.echo()
+        say()
         print_table((title, "tokens", "mean salience", "prompts", "answers", "share of all"), table)

@@ -10,7 +10,7 @@ import click
 
 from benchcast.cli.arguments import STUDY
 from benchcast.cli.forecast import JSON, TASKS
-from benchcast.cli.output import interval, number, print_json, print_table, progress
+from benchcast.cli.output import interval, number, print_json, print_table, progress, say
 
 if TYPE_CHECKING:
     from benchcast.forward.backtest import HiddenModel
@@ -54,7 +54,7 @@ def extrapolate(
     else:
         _print(found)
         if plot is not None:
-            click.echo(f"figure: {plot}")
+            say(f"figure: {plot}")
 
 
 def read_target(text: str) -> Target:
@@ -90,10 +90,10 @@ def _print(found: Extrapolation) -> None:
     print_table(("task", "forecast", "90% interval", "capability", "its interval"), rows, title=title)
     for form in dict.fromkeys(said.form for said in found.tasks):
         own = [said.task for said in found.tasks if said.form == form]
-        click.echo(f"capability by a law of {form}" + f": {', '.join(own)}" * (len(own) < len(found.tasks)))
+        say(f"capability by a law of {form}" + f": {', '.join(own)}" * (len(own) < len(found.tasks)))
     for remark in found.remarks:
-        click.echo(remark)
-    click.echo()
+        say(remark)
+    say()
     _print_check(found)
 
 
@@ -101,7 +101,7 @@ def _print_check(found: Extrapolation) -> None:
     """How hidden models of the family, and of all families, were forecast."""
     kinds = list(dict.fromkeys(h.kind for h in found.hidden))
     if not kinds:
-        click.echo("check: no family has models enough to hide some")
+        say("check: no family has models enough to hide some")
         return
     for kind in kinds:
         rows = []
@@ -114,7 +114,7 @@ def _print_check(found: Extrapolation) -> None:
         head = ("error", "if unchanged", "inside 90%")
         header = ("task", *(f"{found.family}: {head[0]}", *head[1:]), *(f"{n} families: {head[0]}", *head[1:]))
         print_table(header, rows, title=f"check: {what} hidden and forecast; mean absolute error")
-        click.echo()
+        say()
 
 
 def _said(rows: list[HiddenModel]) -> tuple[str, str, str]:

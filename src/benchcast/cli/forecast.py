@@ -14,7 +14,7 @@ from benchcast.cli.arguments import ADDRESS, EXECUTOR
 from benchcast.cli.comparison import print_comparison
 from benchcast.cli.data import STUDY
 from benchcast.cli.groups import WithMethods
-from benchcast.cli.output import print_json, progress, workers
+from benchcast.cli.output import print_json, progress, say, workers
 
 if TYPE_CHECKING:
     from benchcast.evaluate import Comparison
@@ -65,12 +65,12 @@ def fit(study: Path, tasks: tuple[str, ...], method: str, split: str | None, kee
         fits = fit_tasks(opened, tasks, method=method, split=split, on_left_out=weak.append)
     store_fits(opened, fits)
     for made in fits:
-        click.echo(describe(made))
+        say(describe(made))
     for line in weak:
-        click.echo(f"left out: {line}")
+        say(f"left out: {line}")
     _tell_support(Support.of(fits[0].about))
     _doubt(opened, [made.task for made in fits])
-    click.echo(f"next: benchcast predict {study} --model NAME")
+    say(f"next: benchcast predict {study} --model NAME")
 
 
 @click.command(cls=WithMethods)
@@ -136,7 +136,7 @@ def compare(
 def say_split(asked: str | None, found: Comparison) -> None:
     """Say that families are held out where nobody asked for it."""
     if asked is None and found.split == "family":
-        click.echo("split by family: no split column, and no family has models of three sizes", err=True)
+        say("split by family: no split column, and no family has models of three sizes", err=True)
 
 
 def _open(study: Path, device: str, *, keep_all: bool = False) -> Study:
@@ -150,7 +150,7 @@ def _open(study: Path, device: str, *, keep_all: bool = False) -> Study:
 def _tell_support(support: Support) -> None:
     """Say how much text the models share, where that is not all of it."""
     for line in support.lines():
-        click.echo(f"note: {line}", err=True)
+        say(f"note: {line}", err=True)
 
 
 def _doubt(study: Study, tasks: Sequence[str]) -> None:
@@ -158,7 +158,7 @@ def _doubt(study: Study, tasks: Sequence[str]) -> None:
     from benchcast.status import below_chance
 
     for line in below_chance(study.scores(), [study.task(name) for name in tasks]):
-        click.echo(f"warning: {line}", err=True)
+        say(f"warning: {line}", err=True)
 
 
 def _tell(advance: Any, method: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from benchcast.cli.forecast import JSON, TASKS
-from benchcast.cli.output import number, print_json, print_table, progress
+from benchcast.cli.output import number, print_json, print_table, progress, say
 
 if TYPE_CHECKING:
     from benchcast.fits import Fit, Forecast
@@ -93,7 +93,7 @@ def predict(
     else:
         _print(made)
         if note:
-            click.echo(note)
+            say(note)
     if failed:
         from benchcast.errors import InputError
 
@@ -106,7 +106,7 @@ def warn_if_stale(study: Study, fits: Sequence[Fit], remedy: str) -> None:
 
     line = stale_line(study, fits)
     if line:
-        click.echo(f"warning: {line} ({remedy})", err=True)
+        say(f"warning: {line} ({remedy})", err=True)
 
 
 def _models(study: Path, patterns: Sequence[str], *, everything: bool, one: bool) -> tuple[Study, list[str]]:
@@ -191,5 +191,5 @@ def _print(made: Sequence[Predicted]) -> None:
             for f in one.forecasts
         ]
         if i:
-            click.echo()
+            say()
         print_table(("task", "forecast", "90% interval", "capability", ""), rows, title=one.losses.model)

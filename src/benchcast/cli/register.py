@@ -10,7 +10,7 @@ import click
 
 from benchcast.cli.arguments import FILE
 from benchcast.cli.forecast import JSON
-from benchcast.cli.output import number, print_json, print_table
+from benchcast.cli.output import number, print_json, print_table, say
 
 if TYPE_CHECKING:
     from benchcast.records import Score
@@ -92,7 +92,7 @@ def _document(made: dict[str, Any], verdicts: list[Verdict], waiting: list[str])
 
 
 def _print(made: dict[str, Any], verdicts: list[Verdict], waiting: list[str]) -> None:
-    click.echo(f"unaltered: sha256 {made['sha256']}, registered {made['registered']}\n")
+    say(f"unaltered: sha256 {made['sha256']}, registered {made['registered']}\n")
     rows = [
         (
             v.task,
@@ -111,10 +111,10 @@ def _print(made: dict[str, Any], verdicts: list[Verdict], waiting: list[str]) ->
     print_table(header, rows, title=made["model"])
     said = _summary(verdicts)
     held = sum(v.inside for v in verdicts)
-    click.echo(
+    say(
         f"\nmean absolute error {said['mean_abs_error']:.3f}; the mean score of the training models "
         f"{number(said['mean_abs_error_of_constant'] or float('nan'), '.3f')}, chance "
         f"{said['mean_abs_error_of_chance']:.3f}; {held} of {len(verdicts)} inside their interval"
     )
     if waiting:
-        click.echo(f"no score yet: {', '.join(waiting)}")
+        say(f"no score yet: {', '.join(waiting)}")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from benchcast.cli.output import number, print_json, print_table, progress
+from benchcast.cli.output import number, print_json, print_table, progress, say
 
 if TYPE_CHECKING:
     from benchcast.forward.runs import Ranking, RunComparison
@@ -33,13 +31,11 @@ def _print(found: RunComparison) -> None:
         order = [found.runs[i] for i in first.order[t]]
         cells = [number(x, ".3f") for x in first.forecast[t]]
         rows.append((task, *cells, " > ".join(order), _percent(first.likely[t]), _scores_agree(first, t)))
-    click.echo(
-        f"forecasts at {first.params:.3g} params and {first.flops:.3g} FLOPs; scores of these runs are not used\n"
-    )
+    say(f"forecasts at {first.params:.3g} params and {first.flops:.3g} FLOPs; scores of these runs are not used\n")
     header = ("task", *found.runs, "order", "likely", "by their scores")
     print_table(header, rows, left=(0, header.index("order")))
     if len(found.rankings) > 1:
-        click.echo()
+        say()
         others = []
         for ranking in found.rankings:
             order = [found.runs[i] for i in ranking.order[-1]]
@@ -48,7 +44,7 @@ def _print(found: RunComparison) -> None:
         header = ("params", "FLOPs", "order by the mean of tasks", "likely", "by their scores")
         print_table(header, others, title="at every size that they share", left=(2,))
     if not (first.likely == first.likely).all():
-        click.echo("too few other families to say how likely an order is")
+        say("too few other families to say how likely an order is")
 
 
 def _percent(value: float) -> str:

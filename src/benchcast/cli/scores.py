@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchcast.cli.arguments import FILES, FORCE, STUDY
+from benchcast.cli.output import say
 
 if TYPE_CHECKING:
     from benchcast.scores.gather import Choices, Gathered
@@ -84,26 +85,26 @@ def _import(study: Path, files: tuple[Path, ...], choices: Choices) -> None:
     found = gather(files, opened.tasks, known, opened.scores(), choices)
     opened = opened.add_tasks(found.new_tasks)
     new = opened.add_scores(found.scores, force=choices.force)
-    click.echo(f"{study}: {new} scores added, {len(found.scores) - new} were there already")
+    say(f"{study}: {new} scores added, {len(found.scores) - new} were there already")
     _tell(found)
     without = sorted({s.model for s in found.scores} - set(opened.models_with_losses()))
     if without:
-        click.echo(f"note: no losses yet for {len(without)} of these models: {_some(without)}")
+        say(f"note: no losses yet for {len(without)} of these models: {_some(without)}")
 
 
 def _tell(found: Gathered) -> None:
-    click.echo("read: " + ", ".join(f"{kind} × {n}" for kind, n in found.kinds.items()))
+    say("read: " + ", ".join(f"{kind} × {n}" for kind, n in found.kinds.items()))
     if found.metrics:
-        click.echo("metrics: " + ", ".join(f"{task} {metric}" for task, metric in found.metrics.items()))
+        say("metrics: " + ", ".join(f"{task} {metric}" for task, metric in found.metrics.items()))
     if found.new_tasks:
-        click.echo("new tasks: " + ", ".join(f"{t.name} (chance {t.chance:g})" for t in found.new_tasks))
+        say("new tasks: " + ", ".join(f"{t.name} (chance {t.chance:g})" for t in found.new_tasks))
     if found.left_out:
-        click.echo(f"not in study.toml, left out: {_some(found.left_out)}")
+        say(f"not in study.toml, left out: {_some(found.left_out)}")
     for name, called in found.renamed.items():
-        click.echo(f"{name} is {called}")
+        say(f"{name} is {called}")
     for name, near in found.unmatched.items():
         like = f"; near: {', '.join(near)}" if near else ""
-        click.echo(f"the study has no model {name!r} yet{like} (map names with --rename)")
+        say(f"the study has no model {name!r} yet{like} (map names with --rename)")
 
 
 def _some(names: list[str] | tuple[str, ...]) -> str:

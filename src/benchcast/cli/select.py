@@ -9,7 +9,7 @@ import click
 
 from benchcast.cli.arguments import STUDY
 from benchcast.cli.forecast import JSON, TASKS
-from benchcast.cli.output import number, print_json, print_table, progress
+from benchcast.cli.output import number, print_json, print_table, progress, say
 
 if TYPE_CHECKING:
     from benchcast.selection.smaller import Choice
@@ -148,13 +148,11 @@ def _print(found: dict[str, Any], written: str) -> None:
         title = f"error ÷ error with all {found['texts']} texts, split by {found['split']} (geometric mean over tasks)"
         print_table(("", *WAYS, "90% interval covers"), rows, title=title)
     if found.get("remark"):
-        click.echo(found["remark"])
+        say(found["remark"])
     if found["no_say"]:
-        click.echo(
-            f"no say: {', '.join(found['no_say'])}, forecast without regard to the losses (are all scores at chance?)"
-        )
+        say(f"no say: {', '.join(found['no_say'])}, forecast without regard to the losses (are all scores at chance?)")
     sources = ", ".join(f"{n} of {s}" for s, n in found["sources"].items())
-    click.echo(f"\nchosen: {len(found['chosen'])} of {found['texts']} texts ({sources})")
-    click.echo(" ".join(found["chosen"]))
+    say(f"\nchosen: {len(found['chosen'])} of {found['texts']} texts ({sources})")
+    say(" ".join(found["chosen"]))
     if written:
-        click.echo(written)
+        say(written)

@@ -9,7 +9,7 @@ import click
 from benchcast.cli.comparison import print_comparison
 from benchcast.cli.data import STUDY
 from benchcast.cli.forecast import SPLIT, say_split
-from benchcast.cli.output import progress
+from benchcast.cli.output import progress, say
 
 
 @click.command()
@@ -42,7 +42,7 @@ def report(study: Path, output: Path | None, split: str | None) -> None:
     say_split(split, found)
     stored = fits_for_new_models(opened) if opened.fitted_tasks() else []
     warn_if_stale(opened, stored, f"the report fitted again; `benchcast fit {study}` updates them")
-    click.echo(f"report: {target}")
+    say(f"report: {target}")
 
 
 def page_path(path: Path) -> Path:
@@ -83,15 +83,15 @@ def demo(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     (out / MARK).touch()
     study = copy_embedded(out / "study")
-    click.echo("225 small language models of nine families, their losses on 650 texts, and six skills to forecast\n")
+    say("225 small language models of nine families, their losses on 650 texts, and six skills to forecast\n")
     with progress("comparing", len(METHODS)) as advance:
         found = compare(study, on_method=lambda m: advance(f"comparing: {m}"))
     print_comparison(found)
-    click.echo()
+    say()
     for fit in fit_tasks(study, split="size"):
         fit.save(study.fit_folder(fit.task))
-        click.echo(describe(fit))
+        say(describe(fit))
     with progress("report", STEPS) as advance:
         write_report(out / "report.html", study, found, on_step=lambda what: advance(what))
-    click.echo(f"\nreport: {out / 'report.html'}   study: {study.root}")
-    click.echo(f"next: benchcast status {study.root}")
+    say(f"\nreport: {out / 'report.html'}   study: {study.root}")
+    say(f"next: benchcast status {study.root}")

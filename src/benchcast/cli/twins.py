@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchcast.cli.arguments import STUDY
-from benchcast.cli.output import print_json, print_table
+from benchcast.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
     from benchcast.store import Study
@@ -44,7 +44,7 @@ def twins(study: Path, twins: Path, count: int, paraphrases: Path | None, as_jso
     opened = Study.open(twins)
     names = opened.models_with_losses()
     if not names:
-        click.echo(f"{twins}: no losses yet; next: benchcast collect {twins} …, then this command again")
+        say(f"{twins}: no losses yet; next: benchcast collect {twins} …, then this command again")
         return
     _show([_check(opened, name) for name in names], as_json)
 
@@ -57,8 +57,8 @@ def _make(study: Study, folder: Path, count: int, paraphrases: Path | None) -> N
     said = read_texts(paraphrases).texts if paraphrases else ()
     pairs = make_twins(study.texts, count, seed=study.seed, paraphrases=said)
     Study.create(folder, pairs, seed=study.seed)
-    click.echo(f"{folder}: {len(pairs) // 2} texts with their twins")
-    click.echo(f"next: benchcast collect {folder} …, then this command again")
+    say(f"{folder}: {len(pairs) // 2} texts with their twins")
+    say(f"next: benchcast collect {folder} …, then this command again")
 
 
 def _check(study: Study, name: str) -> TwinCheck:
@@ -80,4 +80,4 @@ def _show(checks: list[TwinCheck], as_json: bool) -> None:
             for c in checks
         ],
     )
-    click.echo("a small p says that the printed order was learned: the model has likely seen these texts")
+    say("a small p says that the printed order was learned: the model has likely seen these texts")

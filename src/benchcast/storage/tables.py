@@ -203,7 +203,11 @@ def _same(found: Sequence[Any], wanted: Sequence[Any], *columns: str) -> None:
 
 
 def as_csv(columns: Sequence[str], records: Iterable[Any]) -> str:
-    """Records as CSV text; NaN is an empty cell, numbers are written so that they read back the same."""
+    """Records as CSV text; NaN is an empty cell, numbers are written so that they read back the same.
+
+    This is for a study's own tables, whose cells must read back unchanged: a name that starts with = stays as it
+    is. CSV files that are made for spreadsheets, those of the report, put an apostrophe before such a cell.
+    """
     lines = [_csv_line(columns)]
     for record in records:
         cells = [getattr(record, column) for column in columns]
