@@ -247,7 +247,7 @@ def without_weak_tasks(
     weak = weak_tasks(evidence, folds)
     if weak and (asked_for or len(weak) == len(evidence.tasks)):
         name, why = next(iter(weak.items()))
-        raise EvidenceError(f"{name}: {why}")
+        raise EvidenceError(f"{name}: {why}{evidence.support.hint()}")
     return evidence.for_tasks([t.name for t in evidence.tasks if t.name not in weak]), weak
 
 

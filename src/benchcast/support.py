@@ -34,6 +34,11 @@ class Support:
         task, share = self.excluded[model]
         return f"lacks {_percent(share)} of the text of task {task}"
 
+    def hint(self) -> str:
+        """What to add to a message on too few models; empty where none is excluded."""
+        excluded = [f"model {m} is left out: it {self.why(m)}" for m in self.excluded]
+        return f"; {_few(excluded)} (--keep-all keeps it)" if excluded else ""
+
     def lines(self) -> list[str]:
         """A few lines for people; none where all text remains."""
         reduced = {s: share for s, share in self.left.items() if share < 1 - NOTICED}

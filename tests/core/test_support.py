@@ -173,3 +173,15 @@ def test_what_is_lost_is_said_in_few_lines():
 def test_a_fit_that_excluded_a_model_is_not_stale(refused, cli):
     assert cli("fit", refused.root, "--method", "all-token").code == 0
     assert "has changed since" not in cli("status", refused.root).out
+
+
+def test_too_few_models_for_a_fit_names_the_excluded_one(study, world, cli):
+    source = study.task("task0").sources[0]
+    name = world.models[3].model
+    study.add_losses([without(world.losses[3], texts_of(study, source))], force=True)
+    bc.remove_models(study, [m.model for m in world.models[4:]])
+    ran = cli("fit", study.root, "--method", "all-token")
+    assert ran.code == 1
+    assert "3 training models have both losses and accuracy" in ran.err
+    assert f"model {name} is left out: it lacks 100% of the text of task task0 (--keep-all keeps it)" in ran.err
+    assert cli("fit", study.root, "--method", "all-token", "--keep-all").code == 0
