@@ -250,6 +250,7 @@ class Sandbox:
                 Target(f"fit {n}", f"{fit}/{n}", self.predict, text, protected=True)
                 for n in ("fit.json", "salience.safetensors")
             ),
+            Target("features made by hand", f"{features}/meta.json", self.features, [m.craft_text]),
             Target("fit made by hand", f"{fit}/fit.json", self.predict, [m.craft_text]),
             Target("fit arrays made by hand", f"{fit}/salience.safetensors", self.crafted, [m.craft_arrays]),
             Target("shard", "collecting/shard.npz", self.shards, text, protected=True),

@@ -19,6 +19,7 @@ from benchcast.storage.folders import Open, from_folder
 from benchcast.storage.hashes import hash_holds, hashed
 from benchcast.storage.loss_rows import most_tokens
 
+ARRAYS = ("features.npy", "edges.npy")
 MOST_FEATURE = 1e9  # hidden states are far smaller
 MOST_DIMENSIONS = 1 << 17
 SPARE = 1000  # entries more than there are texts are read, to say how many they are
@@ -41,9 +42,9 @@ def read_folder(folder: Path, texts: TextSet) -> tuple[npt.NDArray[np.floating],
 def _read_all(opened: Open) -> tuple[dict[str, Any], npt.NDArray[Any], npt.NDArray[Any]]:
     """The files of a folder, compared with the hashes that lie beside them."""
     meta = _meta(opened)
-    for name, digest in meta.get("files", {}).items():  # an older folder has none
+    for name in ARRAYS if "files" in meta else ():  # an older folder has no hashes
         with opened(name) as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != digest:
+            if hashlib.file_digest(file, "sha256").hexdigest() != meta["files"][name]:
                 raise ValueError(f"{name} is not what its hash says")
     with opened("features.npy") as file:
         values = map_array(file)
@@ -66,7 +67,7 @@ def fill_folder(folder: Path, values: npt.NDArray[np.floating], edges: Ints, met
     """Write a scorer's features, one row per token, into an empty folder; `meta` names scorer and texts."""
     np.save(folder / "features.npy", values)
     np.save(folder / "edges.npy", edges)
-    files = {name: _file_digest(folder / name) for name in ("features.npy", "edges.npy")}
+    files = {name: _file_digest(folder / name) for name in ARRAYS}
     made = {"shape": values.shape, "dtype": str(values.dtype), "benchcast": benchcast.__version__, "files": files}
     (folder / "meta.json").write_text(json.dumps(hashed({**made, **meta}), indent=1), encoding="utf-8")
 

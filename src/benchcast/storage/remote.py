@@ -8,6 +8,7 @@ Several commands may add different models at a time; a table that two of them ch
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import tempfile
 import threading
@@ -120,7 +121,9 @@ class Mirror:
         if protocols & OBJECT_STORES:
             self.system.put_file(str(source), target)
         else:
-            unfinished = f"{os.path.dirname(target)}/.{PurePosixPath(name).name}.{os.getpid()}.tmp"  # noqa: PTH120
+            unfinished = (
+                f"{os.path.dirname(target)}/.{PurePosixPath(name).name}.{os.getpid()}-{secrets.token_hex(4)}.tmp"  # noqa: PTH120
+            )
             self.system.put_file(str(source), unfinished)
             self.system.mv(unfinished, target)
         self.system.invalidate_cache()
