@@ -16,7 +16,7 @@ from benchcast.errors import InputError
 LONGEST_NAME = 1000  # characters
 # C0 and C1 controls, line and paragraph separators, and the marks that turn the direction of writing.
 CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-FAR = 1000.0  # times its middle: an end of an interval that says nothing
+FAR = 100.0  # times its middle: an end of an interval that says nothing
 
 
 def need_file(path: Path) -> None:
@@ -96,7 +96,7 @@ def number(value: float, form: str = ".2e") -> str:
 
 
 def interval(low: float, high: float, form: str, *, around: float = math.nan) -> str:
-    """An interval as text: `unbounded` for an end that is infinite, or a thousand times the middle, `around`."""
+    """An interval as text: `unbounded` for an end that is infinite, or a hundred times the middle, `around`."""
     if math.isnan(low) or math.isnan(high):
         return number(math.nan)
     ends = ["unbounded" if math.isinf(x) or abs(x) > FAR * abs(around) else format(x, form) for x in (low, high)]

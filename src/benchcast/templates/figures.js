@@ -32,9 +32,7 @@ async function draw(element, name, rows, { words = {}, signals = {}, label } = {
 }
 
 const modelsOn = () => data.models.model.map((_, i) => i).filter((i) => state.families.has(data.models.family[i]));
-const unbounded = (f, i) => f.low[i] <= 0 && f.high[i] >= 1;
-const intervalOf = (f, i) =>
-  f.low[i] === null ? "none" : unbounded(f, i) ? "unbounded" : `${percent(f.low[i])} – ${percent(f.high[i])}`;
+const intervalOf = (f, i) => (f.low[i] === null ? "none" : `${percent(f.low[i])} – ${percent(f.high[i])}`);
 
 function row(i, task, method) {
   const f = task.forecasts[method],

@@ -46,8 +46,8 @@ function words(task, i, f) {
   const span =
     f.low[i] === null
       ? "There are too few families for an interval."
-      : unbounded(f, i)
-        ? "The 90% interval is unbounded: it holds every score."
+      : f.low[i] <= 0 && f.high[i] >= 1
+        ? "The 90% interval holds every score from 0% to 100%: nothing is known of this model."
         : `With 90% confidence between ${percent(f.low[i])} and ${percent(f.high[i])}.`;
   said.push(span);
   if (observed !== null) {
