@@ -14,7 +14,7 @@ import pytest
 
 import benchcast as bc
 from benchcast.errors import StudyError
-from benchcast.fitting import fit_tasks, stored_fits
+from benchcast.fitting import fit_tasks
 from benchcast.storage import folders
 from benchcast.storage.files import locked, sweep, write_text
 from benchcast.storage.folders import from_folder, present, read_files, stored_folders, write_folder
@@ -170,7 +170,7 @@ def test_predict_reads_the_fits_that_a_killed_writer_had_set_aside(study, cli):
     for task in ("task0", "task1"):
         study.fit_folder(task).rename(study.root / "fits" / f".{task}.{DEAD}-0a1b2c3d.old")
     assert cli("predict", study.root, "--model", model) == before
-    assert [f.task for f in stored_fits(study)] == ["task0", "task1"]
+    assert study.fitted_tasks() == ["task0", "task1"]
 
 
 def read_over_and_over(folder: str, ready, stop, results) -> None:
