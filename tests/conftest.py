@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -19,6 +20,10 @@ from benchcast.evidence import Evidence
 from benchcast.store import Study
 from benchmark_files import REAL, write_benchmarks
 from lab.synthetic import Plan, World, plant, write_study
+
+PUBLIC = Path(__file__).resolve().parents[2] / "shared" / "real_models" / "raw"
+if PUBLIC.is_dir():
+    os.environ.setdefault("BENCHCAST_DATA", str(PUBLIC))  # public files that lie beside the checkout
 
 settings.register_profile("shared", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("shared")

@@ -31,6 +31,8 @@ __all__ = [*_HOME, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "datasets":
+        return import_module("benchcast.datasets")
     if name not in _HOME:
         raise AttributeError(f"module 'benchcast' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)

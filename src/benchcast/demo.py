@@ -10,6 +10,7 @@ import shutil
 from importlib.resources import as_file, files
 from pathlib import Path
 
+from benchcast.storage.files import READ_ONLY
 from benchcast.store import Study
 
 MARK = ".benchcast-demo"
@@ -18,7 +19,7 @@ MARK = ".benchcast-demo"
 def copy_embedded(root: Path) -> Study:
     """A copy of the embedded study that may be written to."""
     with as_file(files("benchcast") / "embedded") as source:
-        shutil.copytree(source, root, ignore=shutil.ignore_patterns(".lock"))
+        shutil.copytree(source, root, ignore=shutil.ignore_patterns(".lock", READ_ONLY))
     return Study.open(root)
 
 

@@ -112,6 +112,28 @@ def budget_figure(rows: Rows, full: Rows, ways: Sequence[str]) -> Figure:
     return finish(made.properties(title=title))
 
 
+def targets_figure(rows: Rows) -> Figure:
+    """Forecast with its interval beside the observed score of every task, one panel a model."""
+    models, tasks = (list(dict.fromkeys(r[k] for r in rows)) for k in ("model", "task"))
+    points = [{**r, "accuracy": r[kind], "kind": kind} for r in rows for kind in ("forecast", "observed")]
+    across = alt.X("accuracy:Q", title="accuracy", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=False))
+    up = alt.Y("task:N", title=None, sort=tasks)
+    shape = alt.Shape("kind:N", title=None, scale=alt.Scale(domain=["forecast", "observed"], range=["circle", "cross"]))
+
+    def panel(model: str) -> Any:
+        bars = alt.Chart(rows_where(rows, model=model)).mark_rule(strokeWidth=2, opacity=0.5)
+        dots = alt.Chart(rows_where(points, model=model)).mark_point(filled=True, size=50)
+        tint = colour("kind", ["forecast", "observed"]).title(None)
+        drawn = dots.encode(x=across, y=up, color=tint, shape=shape)
+        return alt.layer(bars.encode(x="low:Q", x2="high:Q", y=up), drawn).properties(
+            width=300, height=22 * len(tasks), title=model
+        )
+
+    made = alt.concat(*map(panel, models), columns=2, spacing=20).resolve_scale(color="shared", shape="shared")
+    title = alt.TitleParams("Forecasts of held-out models", subtitle="line: 90% interval of the forecast")
+    return finish(made.properties(title=title))
+
+
 def ahead_figure(found: Extrapolation) -> Figure:
     """Scores of a family's models by compute, and the forecast up to the target with its interval, one panel a task."""
     panels = [

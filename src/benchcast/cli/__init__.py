@@ -11,6 +11,8 @@ import click
 from benchcast import __version__
 from benchcast.cli.collect import collect, features
 from benchcast.cli.data import import_group, init
+from benchcast.cli.datasets import datasets
+from benchcast.cli.demo import demo
 from benchcast.cli.editing import remove, rename
 from benchcast.cli.explain import explain
 from benchcast.cli.extrapolate import extrapolate
@@ -20,7 +22,7 @@ from benchcast.cli.output import say
 from benchcast.cli.predict import predict
 from benchcast.cli.register import verify
 from benchcast.cli.select import select
-from benchcast.cli.show import demo, report
+from benchcast.cli.show import report
 from benchcast.cli.status import status
 from benchcast.cli.twins import twins
 from benchcast.cli.watch import watch
@@ -42,7 +44,7 @@ def cli() -> None:
 
 cli.add_sections(
     {
-        "Start": (demo, init, status),
+        "Start": (demo, datasets, init, status),
         "Bring in losses, scores and features": (import_group, collect, features, remove, rename),
         "Fit and compare": (fit, compare, explain, report),
         "Forecast": (predict, extrapolate, watch, verify),

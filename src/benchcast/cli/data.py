@@ -10,6 +10,7 @@ import click
 from benchcast.cli.arguments import FILE, FILES
 from benchcast.cli.arguments import FORCE as FORCE
 from benchcast.cli.arguments import STUDY as STUDY
+from benchcast.cli.datasets import copy_study
 from benchcast.cli.groups import Sections
 from benchcast.cli.output import progress, say
 from benchcast.cli.scores import import_scores
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Folder with the benchmarks' files, one folder each. Default: the hub, through `datasets`.",
 )
+@click.option("--from", "dataset", metavar="NAME", help="A public study to copy; `benchcast datasets` lists them.")
 @click.option("--table", type=click.Path(path_type=Path), help="CSV of losses: a column `model`, then one a loss.")
 @click.option(
     "--unit",
@@ -51,12 +53,13 @@ def init(
     column: str,
     mix: str | None,
     data: Path | None,
+    dataset: str | None,
     table: Path | None,
     units: tuple[str, ...],
     seed: int,
     normalize: str | None,
 ) -> None:
-    """Start a study from validation texts (your own, or a mixture of benchmarks), or from a table of losses.
+    """Start a study from validation texts (your own, or a mixture of benchmarks), a table of losses or a public study.
 
     In a table a column is one text, one item, or the mean over an evaluation set. Values are used as they are.
 
@@ -64,14 +67,17 @@ def init(
     benchcast init study --texts texts.jsonl
     benchcast init study --mix mmlu=100,bbh=100,gsm8k=100,hellaswag=100,cmmlu=100,bbh-cot=50 --data benchmarks
     benchcast init study --table losses.csv --unit nats --unit 'bpb.*=bits-per-byte'
+    benchcast init study --from olmo-ladder
     """
     from benchcast.errors import InputError
 
-    if sum(x is not None for x in (own, mix, table)) != 1:
-        raise InputError("init: give one of --texts FILE, --mix BENCHMARK=COUNT,… and --table FILE.csv")
+    if sum(x is not None for x in (own, mix, table, dataset)) != 1:
+        raise InputError("init: give one of --texts FILE, --mix BENCHMARK=COUNT,…, --table FILE.csv and --from NAME")
     if units and table is None:
         raise InputError("init: --unit is for --table FILE.csv")
-    if table is not None:
+    if dataset is not None:
+        copy_study(dataset, study)
+    elif table is not None:
         _init_table(study, table, units, seed)
     elif own is not None:
         _init_own(study, own, column, seed, normal=normalize is not None)

@@ -57,8 +57,10 @@ def fit(study: Path, tasks: tuple[str, ...], method: str, split: str | None, kee
     benchcast fit study --task mmlu --method paper --device cuda
     """
     from benchcast.fitting import describe, fit_tasks, store_fits
+    from benchcast.storage.files import require_writable
     from benchcast.support import Support
 
+    require_writable(study)
     opened = _open(study, device, keep_all=keep_all)
     weak: list[str] = []
     with progress(f"fitting {method}"):

@@ -1,4 +1,4 @@
-"""`report` and `demo`: results to look at."""
+"""`report`: results to look at."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from benchcast.cli.comparison import print_comparison
 from benchcast.cli.data import STUDY
 from benchcast.cli.forecast import SPLIT, say_split
 from benchcast.cli.output import progress, say
@@ -32,9 +31,12 @@ def report(study: Path, output: Path | None, split: str | None) -> None:
     from benchcast.fitting import fits_for_new_models
     from benchcast.methods import METHODS
     from benchcast.report import STEPS, write_report
+    from benchcast.storage.files import require_writable
     from benchcast.store import Study
 
     opened = Study.open(study)
+    if output is None:
+        require_writable(study)
     target = page_path(output or study / "report.html")
     with progress("comparing", len(METHODS) + STEPS) as advance:
         found = compare(opened, split=split, on_method=lambda m: advance(f"comparing: {m}"))
@@ -52,46 +54,3 @@ def page_path(path: Path) -> Path:
     if path.is_dir():
         raise InputError(f"{path}: a folder; name a file to write, such as {path / 'report.html'}")
     return path
-
-
-@click.command()
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("benchcast-demo"),
-    show_default=True,
-    help="Folder to write; an older demo there is replaced.",
-)
-def demo(out: Path) -> None:
-    """Run everything once on the embedded study: fit, compare, forecast, report.
-
-    \b
-    benchcast demo --out benchcast-demo
-    """
-    from benchcast.demo import MARK, copy_embedded
-    from benchcast.errors import InputError
-    from benchcast.evaluate import compare
-    from benchcast.fitting import describe, fit_tasks
-    from benchcast.methods import METHODS
-    from benchcast.report import STEPS, write_report
-    from benchcast.storage.files import remove
-
-    if out.exists():
-        if not (out / MARK).exists():
-            raise InputError(f"{out}: exists and was not made by the demo; take another --out")
-        remove(out / "study")
-    out.mkdir(parents=True, exist_ok=True)
-    (out / MARK).touch()
-    study = copy_embedded(out / "study")
-    say("225 small language models of nine families, their losses on 650 texts, and six skills to forecast\n")
-    with progress("comparing", len(METHODS)) as advance:
-        found = compare(study, on_method=lambda m: advance(f"comparing: {m}"))
-    print_comparison(found)
-    say()
-    for fit in fit_tasks(study, split="size"):
-        fit.save(study.fit_folder(fit.task))
-        say(describe(fit))
-    with progress("report", STEPS) as advance:
-        write_report(out / "report.html", study, found, on_step=lambda what: advance(what))
-    say(f"\nreport: {out / 'report.html'}   study: {study.root}")
-    say(f"next: benchcast status {study.root}")

@@ -1,1 +1,157 @@
-"""Studies that are made from tables of losses."""
+"""Studies of real models from public files, and the embedded one.
+
+import benchcast as bc
+
+study = bc.datasets.fetch_olmo_ladder()      # downloaded once, checked and cached
+result = bc.compare(study)
+
+Each function returns a study for reading; `benchcast init STUDY --from NAME` makes a copy to work on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import benchcast
+from benchcast.cells import near
+from benchcast.datasets import dclm, olmo_ladder, public_llms
+from benchcast.datasets.download import cache_folder, data_folder, fetch_files, public_files
+from benchcast.datasets.table import create_whole
+from benchcast.datasets.tables import Tables, write_tables
+from benchcast.demo import open_embedded
+from benchcast.errors import InputError
+from benchcast.storage.files import READ_ONLY, write_text
+from benchcast.storage.folders import write_folder
+from benchcast.store import Study
+
+ZOO = "zoo"
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """What is known of a public study without reading it."""
+
+    name: str
+    about: str
+    models: int
+    losses: int  # of each model
+    tasks: int
+    source: str
+    licence: str
+    read: Callable[[Path], Tables] | None = None  # None: it ships with the package
+
+    @property
+    def cached(self) -> bool:
+        """Whether it can be opened without network."""
+        return self.read is None or _study_folder(self.name).is_dir() or _files_here(self.name)
+
+
+DATASETS = {
+    made.name: made
+    for made in (
+        Dataset(ZOO, "225 small models trained for the package", 225, 650, 6, "embedded", "Apache-2.0"),
+        Dataset(
+            "olmo-ladder",
+            "OLMo 2 model ladder, 190M to 3B, and the 7B and 13B runs",
+            *(321, 31, 13, "github.com/allenai/OLMo-ladder", "Apache-2.0", olmo_ladder.read),
+        ),
+        Dataset(
+            "dclm",
+            "DataComp-LM model database, 412M to 6.9B, 170 data recipes",
+            *(236, 57, 16, "github.com/mlfoundations/dclm", "MIT", dclm.read),
+        ),
+        Dataset(
+            "public-llms",
+            "public LLMs, bits per byte on English texts, leaderboard scores",
+            *(89, 263, 9, "github.com/TristanThrush/perplexity-correlations, github.com/felipemaiapolo/sloth"),
+            *("MIT", public_llms.read),
+        ),
+    )
+}
+
+
+def load_zoo() -> Study:
+    """The embedded study: 225 small models of nine families, token losses on 650 texts, six tasks."""
+    return open_embedded()
+
+
+def fetch_olmo_ladder(data_home: str | Path | None = None) -> Study:
+    """The OLMo 2 model ladder: 321 checkpoints, 31 losses, 13 tasks (see `fetch`)."""
+    return fetch("olmo-ladder", data_home)
+
+
+def fetch_dclm(data_home: str | Path | None = None) -> Study:
+    """The DataComp-LM model database: 236 models, 57 losses, 16 tasks (see `fetch`)."""
+    return fetch("dclm", data_home)
+
+
+def fetch_public_llms(data_home: str | Path | None = None) -> Study:
+    """89 public LLMs: bits per byte on 263 texts, 9 tasks (see `fetch`)."""
+    return fetch("public-llms", data_home)
+
+
+def find(name: str) -> Dataset:
+    """A public study by name."""
+    if name not in DATASETS:
+        raise InputError(f"unknown dataset {name!r}; known: {', '.join(DATASETS)}{near(name, DATASETS)}")
+    return DATASETS[name]
+
+
+def fetch(
+    name: str, data_home: str | Path | None = None, *, on_file: Callable[[str], None] = lambda path: None
+) -> Study:
+    """A public study, for reading.
+
+    Parameters
+    ----------
+    name : a key of `DATASETS`
+    data_home : folder with the public files, in the layout REPOSITORY/PATH; files that are absent are downloaded
+        there. Default: $BENCHCAST_DATA, else the user's cache
+    on_file : is called with the path of each file that is read
+
+    Returns
+    -------
+    the study; it is built once and kept in the user's cache
+    """
+    read = find(name).read
+    if read is None:
+        return load_zoo()
+    built = _study_folder(name)
+    if not built.is_dir():
+        raw = data_folder(data_home)
+        fetch_files(public_files(name), raw, on_file)
+        tables = read(raw)
+
+        def fill(folder: Path) -> None:
+            write_tables(folder, tables)
+            write_text(folder / READ_ONLY, f"{name}\n")
+
+        write_folder(built, fill)
+    return Study.open(built)
+
+
+def copy_dataset(name: str, root: Path, *, on_file: Callable[[str], None] = lambda path: None) -> Study:
+    """A copy of a public study that may be written to."""
+    source = fetch(name, on_file=on_file).root
+
+    def fill(folder: Path) -> None:
+        shutil.copytree(source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".lock", READ_ONLY))
+
+    return create_whole(root, fill)
+
+
+def _study_folder(name: str) -> Path:
+    """Where a study is kept that this version builds from the pinned files."""
+    parts = [benchcast.__version__, *(f.sha256 for f in public_files(name))]
+    parts += [p.read_text(encoding="utf-8") for p in sorted(Path(__file__).parent.glob("*.py"))]
+    key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    return cache_folder() / "studies" / f"{name}-{key}"
+
+
+def _files_here(name: str) -> bool:
+    folder = data_folder(None)
+    return all((folder / file.place).is_file() for file in public_files(name))

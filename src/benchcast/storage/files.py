@@ -14,6 +14,7 @@ from pathlib import Path
 from benchcast.errors import BenchcastError, StudyError, one_line
 
 LOCK_SECONDS = 60.0
+READ_ONLY = "READ-ONLY"  # a file in a study that is not to be changed; it holds the name of the public study
 LONGEST_NAME = 120  # bytes; room for an ending and a temporary mark on any file system
 PLAIN = "-_.@+=,()[] "  # beside letters and digits of any script
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<pid>[1-9][0-9]{0,9})-[0-9a-f]{8}\.(?P<kind>tmp|old)", re.DOTALL)
@@ -81,7 +82,7 @@ def remove(path: Path) -> None:
             path.unlink()
 
 
-def write_whole(path: Path, write: Callable[[Path], None], *, check: Callable[[Path], object] | None = None) -> None:
+def write_whole(path: Path, write: Callable[[Path], object], *, check: Callable[[Path], object] | None = None) -> None:
     """Let `write` fill a temporary file, then put it in place in one step.
 
     `check` reads the new file before that; where it fails, the old file stays.
@@ -183,11 +184,23 @@ def sweep(folder: Path, *, name: str | None = None) -> None:
         remove(left)
 
 
+def require_writable(root: Path) -> None:
+    """Refuse a study that is only to be read, and name the command that makes a copy of it."""
+    mark = root / READ_ONLY
+    if mark.is_file():
+        name = mark.read_text(encoding="utf-8").strip()
+        raise StudyError(
+            f"{root}: the public study {name} is read-only; "
+            f"`benchcast init STUDY --from {name}` makes a copy to work on"
+        )
+
+
 @contextmanager
 def locked(root: Path) -> Iterator[None]:
     """Hold the study's lock: one writer at a time, others wait their turn."""
     from filelock import FileLock, Timeout
 
+    require_writable(root)
     try:
         with FileLock(root / ".lock", timeout=LOCK_SECONDS):
             for folder in (root, *(d for d in root.iterdir() if d.is_dir() and not d.is_symlink())):

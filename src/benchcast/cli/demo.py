@@ -1,0 +1,121 @@
+"""`demo`: everything once, on the embedded study or on a public one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from benchcast.cli.comparison import print_comparison
+from benchcast.cli.output import number, print_table, progress, say
+
+if TYPE_CHECKING:
+    from benchcast.datasets.targets import TargetForecast
+    from benchcast.evaluate import Comparison
+    from benchcast.store import Study
+
+
+@click.command()
+@click.argument("name", default="zoo")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("benchcast-demo"),
+    show_default=True,
+    help="Folder to write; an older demo there is replaced.",
+)
+def demo(name: str, out: Path) -> None:
+    """Run everything once: fit, compare, forecast, report. Without NAME, offline on the embedded study.
+
+    NAME is one of `benchcast datasets`. With olmo-ladder, 7B and 13B are forecast from 3B and below.
+
+    \b
+    benchcast demo
+    benchcast demo olmo-ladder --out ladder
+    """
+    from benchcast.datasets import find
+    from benchcast.datasets.targets import target_forecasts
+
+    about = find(name)
+    study = _study(name, out)
+    say(f"{about.about}: {about.models} models, {about.losses} losses each, {about.tasks} tasks\n")
+    found = _compare(study)
+    _fit(study, found)
+    targets = target_forecasts(name, found)
+    _print_targets(targets, found.methods[0])
+    _write(out, study, found, targets)
+    say(f"next: benchcast status {study.root}")
+
+
+def _study(name: str, out: Path) -> Study:
+    """A copy of the study in the demo's folder."""
+    from benchcast.datasets import copy_dataset, fetch
+    from benchcast.demo import MARK
+    from benchcast.errors import InputError
+    from benchcast.storage.files import remove
+
+    if out.exists() and not (out / MARK).exists():
+        raise InputError(f"{out}: exists and was not made by the demo; take another --out")
+    with progress(f"reading {name}") as advance:
+        fetch(name, on_file=lambda path: advance(f"reading {path.rpartition('/')[2]}", by=0))
+        remove(out / "study")
+        out.mkdir(parents=True, exist_ok=True)
+        (out / MARK).touch()
+        return copy_dataset(name, out / "study")
+
+
+def _compare(study: Study) -> Comparison:
+    from benchcast.evaluate import compare
+    from benchcast.methods import METHODS
+
+    with progress("comparing", len(METHODS)) as advance:
+        found = compare(study, on_method=lambda m: advance(f"comparing: {m}"))
+    print_comparison(found)
+    say()
+    return found
+
+
+def _fit(study: Study, found: Comparison) -> None:
+    from benchcast.fitting import describe, fit_tasks, store_fits
+
+    fits = fit_tasks(study, split=found.split)
+    store_fits(study, fits)
+    for fit in fits:
+        say(describe(fit))
+
+
+def _print_targets(targets: list[TargetForecast], method: str) -> None:
+    """Forecasts of the models that a study is about, one table a model."""
+    for model in dict.fromkeys(t.model for t in targets):
+        own = [t for t in targets if t.model == model]
+        rows = [
+            (
+                t.task,
+                number(t.forecast, ".3f"),
+                f"{number(t.low, '.3f')} – {number(t.high, '.3f')}",
+                number(t.observed, ".3f"),
+                f"{100 * (t.forecast - t.observed):+.1f}",
+            )
+            for t in own
+        ]
+        header = ("task", "forecast", "90% interval", "observed", "error, points")
+        say()
+        print_table(header, rows, title=f"{model}, held out, by {method}")
+        mean = sum(abs(t.forecast - t.observed) for t in own) / len(own)
+        inside = sum(t.low <= t.observed <= t.high for t in own)
+        say(f"mean absolute error {100 * mean:.1f} points; {inside} of {len(own)} scores inside the interval")
+
+
+def _write(out: Path, study: Study, found: Comparison, targets: list[TargetForecast]) -> None:
+    from dataclasses import asdict
+
+    from benchcast.plots import targets_figure, write_chart
+    from benchcast.report import STEPS, write_report
+
+    with progress("report", STEPS) as advance:
+        write_report(out / "report.html", study, found, on_step=lambda what: advance(what))
+    say(f"\nreport: {out / 'report.html'}   study: {study.root}")
+    if targets:
+        write_chart(targets_figure([asdict(t) for t in targets]), out / "forecasts.png")
+        say(f"figure: {out / 'forecasts.png'}")

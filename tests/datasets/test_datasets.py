@@ -1,0 +1,209 @@
+"""Public studies: read as others read them, for reading only, copied to work on."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import benchcast as bc
+from benchcast.datasets import DATASETS, dclm, download, fetch, public_llms
+from benchcast.datasets.dclm import recipe_family
+from benchcast.datasets.public_llms import params_of
+from benchcast.errors import InputError, StudyError
+from benchcast.methods import METHODS
+from benchcast.records import ModelInfo
+from benchcast.store import Study
+
+PUBLIC = ("olmo-ladder", "dclm", "public-llms")
+
+
+@pytest.fixture(scope="module")
+def opened(raw) -> dict[str, Study]:
+    return {name: fetch(name) for name in PUBLIC}
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def test_the_zoo_needs_no_files():
+    assert len(bc.datasets.load_zoo().models_with_losses()) == DATASETS["zoo"].models
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_the_catalogue_says_what_is_there(name, opened):
+    study, said = opened[name], DATASETS[name]
+    assert len(study.models_with_losses()) == said.models
+    assert len(study.texts) == said.losses
+    assert len(study.tasks) == said.tasks
+
+
+@pytest.mark.parametrize(("name", "folder"), [("olmo-ladder", "olmo_ladder"), ("dclm", "dclm")])
+def test_losses_are_those_of_the_derived_table(name, folder, opened, derived):
+    rows = table(derived / folder / "losses.csv")
+    study = opened[name]
+    assert sorted(r["model"] for r in rows) == study.models_with_losses()
+    for row in rows[::7]:
+        expected = [float(row[t.id]) for t in study.texts]
+        np.testing.assert_allclose(study.losses(row["model"]).nats, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "folder"), [("olmo-ladder", "olmo_ladder"), ("dclm", "dclm")])
+def test_models_scores_and_tasks_are_those_of_the_derived_tables(name, folder, opened, derived):
+    study = opened[name]
+    known = {m.model: m for m in study.models()}
+    for row in table(derived / folder / "models.csv"):
+        m = known[row["model"]]
+        assert (m.family, m.split) == (row["family"], row["split"])
+        assert (m.params, m.tokens) == (float(row["params"]), float(row["tokens"]))
+        assert m.flops == pytest.approx(float(row["flops"]), rel=1e-3)
+    scores = {(s.model, s.task): s.accuracy for s in study.scores()}
+    rows = table(derived / folder / "scores.csv")
+    expected = {(r["model"], t): float(r[t]) for r in rows for t in r if t != "model" and r[t]}
+    assert scores == pytest.approx(expected, abs=1e-5)
+    for task, row in zip(study.tasks, table(derived / folder / "tasks.csv"), strict=True):
+        assert (task.name, task.answers) == (row["task"], (row["losses"],))
+        assert task.chance == pytest.approx(float(row["chance"]), abs=1e-4)
+
+
+def test_public_llms_are_grouped_by_base_model_and_amber_is_taken_once(opened):
+    family = {m.model: m.family for m in opened["public-llms"].models()}
+    assert family["sail/Sailor-7B"] == family["Qwen/Qwen1.5-7B"]
+    assert family["scb10x/typhoon-7b"] == family["mistralai/Mistral-7B-v0.1"]
+    assert family["codellama/CodeLlama-7b-hf"] == family["meta-llama/Llama-2-7b-hf"]
+    assert "LLM360/Amber" in family
+    assert set(public_llms.BASE) <= set(family)
+
+
+def test_the_leaderboard_joins_72_models_and_prefers_rows_that_are_not_4_bit(opened):
+    scores = {(s.model, s.task): s.accuracy for s in opened["public-llms"].scores()}
+    assert sum(task == "mmlu" for _, task in scores) == 72
+    assert sum(task == "sciq" for _, task in scores) == 89
+    # two rows of one model differ; the first by date counts
+    assert scores["AI-Sweden-Models/gpt-sw3-126m", "arc_challenge"] == pytest.approx(0.2218)
+
+
+def test_perplexities_are_no_scores(opened):
+    assert not any("lambada" in s.task for s in opened["public-llms"].scores())
+    assert all(0 <= s.accuracy <= 1 for s in opened["public-llms"].scores())
+
+
+def test_dclm_has_no_model_with_a_tokenizer_of_its_own(opened):
+    study = opened["dclm"]
+    means = [study.losses(m).nats.mean() for m in study.models_with_losses()]
+    assert max(means) < 5
+
+
+def test_a_second_call_reads_no_files(opened, monkeypatch):
+    monkeypatch.setattr(download, "ADDRESS", "http://127.0.0.1:9")
+    assert fetch("dclm", data_home="/nowhere").root == opened["dclm"].root
+
+
+def test_an_altered_file_makes_no_study(raw, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    target = tmp_path / "data" / dclm.FILE
+    target.parent.mkdir(parents=True)
+    target.write_bytes((raw / dclm.FILE).read_bytes().replace(b"open_lm_1b", b"open_lm_2b", 1))
+    with pytest.raises(InputError, match="not the file of mlfoundations/dclm"):
+        bc.datasets.fetch_dclm(data_home=tmp_path / "data")
+    assert not list((tmp_path / "cache").rglob("study.toml"))
+
+
+def test_writing_into_a_public_study_names_the_command_that_copies_it(opened, cli, tree):
+    study = opened["dclm"]
+    before = tree(study.root)
+    for write in (
+        lambda: study.add_models([ModelInfo("x")]),
+        lambda: study.add_losses([study.losses(study.models_with_losses()[0])]),
+        lambda: bc.datasets.load_zoo().add_models([ModelInfo("x")]),
+    ):
+        with pytest.raises(StudyError, match=r"is read-only; `benchcast init STUDY --from (dclm|zoo)` makes a copy"):
+            write()
+    for command in ("fit", "report"):
+        ran = cli(command, study.root)
+        assert ran.code == 1
+        assert "`benchcast init STUDY --from dclm` makes a copy to work on" in ran.err
+    assert tree(study.root) == before
+
+
+@pytest.mark.parametrize("name", ["zoo", "dclm"])
+def test_a_copy_may_be_written_to(name, raw, cli, tmp_path):
+    assert cli("init", tmp_path / "mine", "--from", name).code == 0
+    mine = Study.open(tmp_path / "mine")
+    mine.add_models([ModelInfo("x", "y")])
+    assert len(mine.models_with_losses()) == DATASETS[name].models
+
+
+def test_a_copy_replaces_nothing(cli, tmp_path):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "file").write_text("mine")
+    ran = cli("init", tmp_path / "kept", "--from", "zoo")
+    assert (ran.code, (tmp_path / "kept" / "file").read_text()) == (1, "mine")
+    assert "exists and is not empty" in ran.err
+
+
+def test_an_unknown_name_is_one_line(cli, tmp_path):
+    ran = cli("init", tmp_path / "mine", "--from", "olmo-lader")
+    assert ran.code == 1
+    assert "unknown dataset 'olmo-lader'; known: zoo, olmo-ladder" in ran.err
+    assert "did you mean 'olmo-ladder'?" in ran.err
+
+
+def test_datasets_are_listed_with_source_licence_and_whether_they_are_here(cli, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("BENCHCAST_DATA", str(tmp_path))
+    rows = {r["name"]: r for r in json.loads(cli("datasets", "--json").out)}
+    assert {n: r["cached"] for n, r in rows.items()} == {"zoo": True, **dict.fromkeys(PUBLIC, False)}
+    assert (rows["dclm"]["models"], rows["dclm"]["licence"]) == (236, "MIT")
+    said = cli("datasets").out
+    assert "olmo-ladder" in said
+    assert "github.com/allenai/OLMo-ladder" in said
+
+
+def test_the_demo_reports_the_two_targets_of_the_ladder_separately(raw, cli, tmp_path, monkeypatch):
+    for method in set(METHODS) - {"salience", "all-token"}:  # the others only take time
+        monkeypatch.delitem(METHODS, method)
+    ran = cli("demo", "olmo-ladder", "--out", tmp_path / "demo")
+    assert ran.code == 0, ran.err
+    assert "peteish7@anneal, held out" in ran.out
+    assert "peteish13@596057, held out" in ran.out
+    assert ran.out.count("mean absolute error") == 2
+    assert (tmp_path / "demo" / "report.html").is_file()
+    assert (tmp_path / "demo" / "forecasts.png").read_bytes().startswith(b"\x89PNG")
+    fitted = Study.open(tmp_path / "demo" / "study").fitted_tasks()
+    assert len(fitted) == DATASETS["olmo-ladder"].tasks
+
+
+@pytest.mark.parametrize(
+    ("recipe", "family"),
+    [
+        ("rw_v2_fasttext_openhermes_vs_rw_v2_bigram_0.1", "openhermes"),
+        ("cc_v4_resiliparse_rw_v2_bff1shards_shard_3_OH_eli5_vs_rw_v2", "openhermes"),
+        ("rw_v2_fasttext_open_orca_vs_rw_0.1", "fasttext-orca"),
+        ("rpj_rwv2OH_as_CC", "rpj"),
+        ("mix_cc95wiki05", "mix"),
+        ("swh_rw_mix_1_subfraction01", "rw"),
+        ("lmdata", "other"),
+    ],
+)
+def test_a_recipe_belongs_to_the_family_of_its_data(recipe, family):
+    assert recipe_family(recipe) == family
+
+
+@pytest.mark.parametrize(
+    ("model", "params"),
+    [
+        ("stabilityai/stablelm-2-1_6b", 1.6e9),
+        ("cerebras/Cerebras-GPT-111M", 1.11e8),
+        ("TinyLlama/TinyLlama-1.1B-step-50K-105b", 1.1e9),
+        ("bigscience/bloom-7b1", 7e9),
+        ("LLM360/Amber", None),
+    ],
+)
+def test_parameters_are_read_from_a_name_that_states_them(model, params):
+    assert params_of(model) == pytest.approx(params) if params else np.isnan(params_of(model))
