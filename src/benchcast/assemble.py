@@ -143,7 +143,7 @@ def shared_text(lacking: Mapping[str, Bools], count: int, tokens: Tokens, guarde
     widths = np.diff(tokens.edges)
     own = {t.name: mask if (mask := tokens.own(t)).any() else widths > 0 for t in guarded}
     excluded = costly_models(lacking, count, own, widths) if lacking else {}
-    return describe_support(lacking, tokens.source, tokens.sources, widths, excluded)
+    return describe_support(lacking, count, tokens.source, tokens.sources, widths, excluded)
 
 
 def score_table(models: Sequence[ModelInfo], scores: Sequence[Score], tasks: Sequence[Task]) -> tuple[Floats, Floats]:

@@ -48,7 +48,9 @@ class Support:
         costs = sorted(self.costs.items(), key=lambda item: (-item[1][1], item[0]))
         text = _few([f"{source} {_percent(share)}" for source, share in least])
         lines = [f"text that all models have: {text}"]
-        if costs:
+        if not costs:
+            lines.append("most models have no loss on the rest; first tokens have none without a BOS")
+        else:
             lines.append("models that lack text: " + _few([f"{m} {_percent(x)} of {s}" for m, (s, x) in costs]))
         return lines
 
@@ -95,7 +97,7 @@ def costly_models(
     more than half of the models lack is nobody's cost. If this would exclude more than half of the models, only
     models that cost so much alone are excluded; if these are more than half as well, none is.
     """
-    common = 2 * sum((mask.astype(np.int64) for mask in lacking.values()), np.zeros(len(widths), np.int64)) <= count
+    common = ~_mostly_lacking(lacking, count, len(widths))
     bytes_of = {task: np.where(mask & common, widths, 0) for task, mask in own.items()}
     bytes_of = {task: w / w.sum() for task, w in bytes_of.items() if w.sum()}
     shares = {m: {task: float(w[mask].sum()) for task, w in bytes_of.items()} for m, mask in lacking.items()}
@@ -130,14 +132,25 @@ def _costliest_first(
     return excluded
 
 
+def _mostly_lacking(lacking: Mapping[str, Bools], count: int, tokens: int) -> Bools:
+    """Reference tokens that more than half of the models lack, such as first tokens without a BOS."""
+    models_without = sum((mask.astype(np.int64) for mask in lacking.values()), np.zeros(tokens, np.int64))
+    return np.asarray(2 * models_without > count)
+
+
 def describe_support(
     lacking: Mapping[str, Bools],
+    count: int,
     source: Ints,
     sources: Sequence[str],
     widths: npt.NDArray[np.integer],
     excluded: Mapping[str, tuple[str, float]],
 ) -> Support:
-    """What remains of each source without the excluded models; `source` numbers the source of each token."""
+    """What remains of each source without the excluded models; `source` numbers the source of each token.
+
+    Text that more than half of the `count` models lack is nobody's cost, but it is gone.
+    """
+    nobodys = _mostly_lacking(lacking, count, len(widths))
     total = np.bincount(source, widths, len(sources))
     present = total > 0
 
@@ -149,7 +162,7 @@ def describe_support(
     left = {name: float(x) for name, x, here in zip(sources, 1 - share_lost(lost), present, strict=True) if here}
     costs = {}
     for model, mask in staying.items():
-        shares = share_lost(mask)
+        shares = share_lost(mask & ~nobodys)
         worst = int(np.argmax(shares))
         if shares[worst] >= NOTICED:
             costs[model] = (sources[worst], float(shares[worst]))

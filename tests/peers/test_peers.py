@@ -65,6 +65,13 @@ def test_partial_least_squares_ignores_a_text_that_all_models_find_alike_and_sto
     assert len(regress(x[:, :1], 2 * x[:, 0] + 1, 5)[0]) == 1
 
 
+def test_least_squares_of_a_target_that_never_varies_is_its_mean():
+    """Scores at or below chance all become the same log-odds; the weights were NaN."""
+    weights, offsets = regress(np.random.default_rng(0).normal(size=(9, 4)), np.full(9, -4.6), 3)
+    assert weights.shape == (0, 4)
+    assert not len(offsets)
+
+
 def test_a_weight_on_a_text_is_the_same_weight_on_its_tokens(evidence):
     losses = text_losses(evidence)
     weights = np.random.default_rng(0).normal(size=losses.shape[1])

@@ -39,7 +39,7 @@ def regress(x: Floats, y: Floats, components: int) -> tuple[Floats, Floats]:
     for _ in range(min(components, len(x) - 1)):
         w = z.T @ left
         length = np.linalg.norm(w)
-        if length < 1e-12 * np.linalg.norm(y - y.mean()):
+        if length <= 1e-12 * np.linalg.norm(y - y.mean()):
             break  # nothing of the target is left
         w /= length
         score = z @ w
