@@ -61,6 +61,8 @@ def hostile_world() -> World:
     roomy = sorted(range(len(texts)), key=lambda i: -len(texts[i].text.encode()))
     for i, (called, content) in zip(roomy, SCRIPTS.items(), strict=False):
         texts[i] = _rewrite(texts[i], called, content)
+    evil = roomy[len(SCRIPTS)]
+    texts[evil] = replace(texts[evil], id=EVIL[1])
     return replace(
         world,
         texts=TextSet.of(texts),
