@@ -194,6 +194,17 @@ def test_a_saved_fit_keeps_names_units_and_answers(folder, tmp_path):
     assert again.predict(losses) == fit.predict(losses)
 
 
+def test_a_row_of_a_table_is_forecast_by_a_saved_fit(study, tmp_path, cli):
+    assert cli("fit", study.root).code == 0
+    row = next(r for r in rows() if r[0] == "f1-2")
+    table = write_table(tmp_path / "new.csv", [["new", *row[1:]]])
+    by_file = cli("predict", "--fit", study.fit_folder("sums"), "--losses", table, "--json")
+    assert by_file.code == 0, by_file.err
+    (said,) = json.loads(by_file.out)
+    known = json.loads(cli("predict", study.root, "--model", "f1-2", "--task", "sums", "--json").out)[0]
+    assert (said["model"], said["accuracy"]) == ("new", known["accuracy"])
+
+
 def test_select_keeps_columns_and_tasks_that_fit_them(study, tmp_path, cli):
     assert cli("select", study.root, "--budget", "2", "--no-check", "-o", tmp_path / "small").code == 0
     small = Study.open(tmp_path / "small")

@@ -42,7 +42,7 @@ class Predicted(NamedTuple):
     "--losses",
     "losses_file",
     type=click.Path(path_type=Path),
-    help="Losses of one model on the fit's texts: JSONL or Parquet.",
+    help="Losses of one model on the fit's texts: JSONL or Parquet; CSV where the fit is on a table of losses.",
 )
 @click.option("--refit", "again", is_flag=True, help="Fit again first, and store the new fits.")
 @click.option("--restrict", is_flag=True, help="Fit again on the tokens that the model has losses for; not stored.")
@@ -159,10 +159,11 @@ def _of_models(
 def _from_files(folder: Path, file: Path) -> Predicted:
     from benchcast.errors import InputError
     from benchcast.fits import Fit
+    from benchcast.records import NamedTexts
     from benchcast.storage.loss_files import read_losses
 
     fit = Fit.from_pretrained(folder)
-    if file.suffix == ".csv":
+    if file.suffix == ".csv" and not isinstance(fit.texts, NamedTexts):
         raise InputError(f"{file}: losses for a forecast come as .jsonl or .parquet, one model a file")
     read: list[TokenLosses] = read_losses(file, fit.texts)
     if len(read) != 1:

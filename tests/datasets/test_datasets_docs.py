@@ -1,0 +1,61 @@
+"""The commands of docs/datasets.md run as they stand on the page, and its table says what the catalogue says."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from benchcast.datasets import DATASETS
+from benchcast.datasets.download import public_files
+from benchcast.store import Study
+
+PAGE = (Path(__file__).parents[2] / "docs" / "datasets.md").read_text(encoding="utf-8")
+PUBLIC, OWN = PAGE.split("## Your own table")
+
+
+def commands(text: str) -> list[tuple[str, list[str]]]:
+    """Commands with the lines under them."""
+    blocks = re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    parts = [p.splitlines() for block in blocks for p in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
+    return [(lines[0], lines[1:]) for lines in parts]
+
+
+def test_the_page_makes_a_study_from_a_table(cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for line, shown in commands(OWN):
+        words = shlex.split(line)
+        if words[0] == "cat":
+            Path(words[-1]).write_text("\n".join(shown) + "\n", encoding="utf-8")
+            continue
+        ran = cli(*words[1:])
+        assert ran.code == 0, (line, ran.err)
+        assert not shown or ran.out.splitlines() == shown, line
+    assert Study.open("study").fitted_tasks() == ["arc_easy"]
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_the_table_names_counts_commits_and_licences(name):
+    (row,) = re.findall(rf"^\| `{name}` \|.*$", PUBLIC, re.MULTILINE)
+    said = DATASETS[name]
+    for number in (said.models, said.losses, said.tasks):
+        assert re.search(rf"\b{number}\b", row)
+    assert said.licence in row
+    if said.read is not None:
+        for file in public_files(name):
+            assert file.commit[:12] in row
+            assert f"github.com/{file.repository}" in row
+
+
+def test_the_python_of_the_page_runs(raw):
+    (block,) = re.findall(r"^```python\n(.*?)^```", PUBLIC, re.MULTILINE | re.DOTALL)
+    names: dict[str, object] = {}
+    exec(block, names)
+    assert names["result"].tasks[0] == "hellaswag"
+
+
+def test_commands_of_the_page_exist(cli):
+    for line, _ in commands(PUBLIC):
+        assert cli(shlex.split(line)[1], "--help").code == 0
