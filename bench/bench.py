@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from benchcast.align import regroup
-from benchcast.evidence import Evidence, Features, Fold
+from benchcast.dataset import Dataset, Features, Fold
 from benchcast.methods.algorithm2 import descent
 from benchcast.methods.algorithm2.descent import DescentSettings, descend
 from benchcast.methods.algorithm2.paper import paper
@@ -94,29 +94,29 @@ def part_solvers(size: Size) -> None:
     """All methods that read features, and the plain loop they replace."""
     with tempfile.TemporaryDirectory() as folder:
         values = write_rows(Path(folder) / "features.npy", size.tokens, size.dims)
-        evidence, fold = make_evidence(Features(values, scorer="generated"), models=size.models)
+        dataset, fold = make_evidence(Features(values, scorer="generated"), models=size.models)
         whole = np.array(values)
         rate = bandwidth(whole)
         a_pass = whole.nbytes / rate
         del whole
         print(f"\n{size.tokens} tokens × {size.dims} features float32 on disk, {size.models} models, six tasks")
         table = Table(f"solvers; all cores read {rate / 1e9:.1f} GB/s, a pass over the features takes {a_pass:.3f} s")
-        table.run("salience, families left out in turn", lambda: salience(evidence, [fold]))
-        with_law = descents(table, size, evidence, fold, a_pass)
-        loop = timed(plain_loop(evidence, fold, 3, "cpu")) * size.steps / 3
+        table.run("salience, families left out in turn", lambda: salience(dataset, [fold]))
+        with_law = descents(table, size, dataset, fold, a_pass)
+        loop = timed(plain_loop(dataset, fold, 3, "cpu")) * size.steps / 3
         print(f"| plain autograd loop over tasks, {size.steps} steps (3 measured, scaled) | {loop:.2f} | | | |")
         print(f"\npaper is {loop / with_law:.1f} times faster than the plain loop")
 
 
-def descents(table: Table, size: Size, evidence: Evidence, fold: Fold, a_pass: float) -> float:
+def descents(table: Table, size: Size, dataset: Dataset, fold: Fold, a_pass: float) -> float:
     """Algorithm 2 with and without following the law, at one learning rate and two; seconds of the first."""
     kept: list[Inputs] = []
     prepare = "paper: features laid out in tiles, mean and spread"
-    table.run(prepare, lambda: kept.append(prepare_inputs(evidence, standardise=True)))
+    table.run(prepare, lambda: kept.append(prepare_inputs(dataset, standardise=True)))
     law_steps, found = descent.LAW_STEPS, []
     for law, rates, steps in ((law_steps, 1, size.steps), (0, 1, size.steps // 10), (law_steps, 2, size.steps // 10)):
         descent.LAW_STEPS = law
-        problems, settings = problems_of(evidence, fold, rates), DescentSettings(steps=steps)
+        problems, settings = problems_of(dataset, fold, rates), DescentSettings(steps=steps)
         what = f"paper, six tasks × {rates} rates × {steps} steps{'' if law else ', law not followed'}"
         work = partial(descend, kept[0], problems, settings)
         found.append(table.run(what, work, 2 * steps * a_pass))
@@ -131,21 +131,21 @@ def part_reduced(size: Size) -> None:
     from benchcast.folds import make_folds
 
     study = open_embedded()
-    evidence = study.evidence()
-    folds = make_folds(study.infos(evidence.models), "size")[1]
-    stored = np.asarray(evidence.features.values, np.float32)
+    dataset = study.dataset()
+    folds = make_folds(study.infos(dataset.models), "size")[1]
+    stored = np.asarray(dataset.features.values, np.float32)
     n, d = stored.shape
     print(f"\nfewer features: test error of paper on the embedded study ({n} tokens × {d}, split by size)\n")
     print("| features | geometric mean of squared errors | change |\n|---|---|---|")
     base = 0.0
     for dims, kind in ((d, "float32"), (d, "float16"), (d // 2, "float32"), (d // 4, "float32")):
         values = stored if dims == d else reduce(stored, dims)[0]
-        seen = replace(evidence, features=replace(evidence.features, values=values.astype(kind)))
+        seen = replace(dataset, features=replace(dataset.features, values=values.astype(kind)))
         fits = paper(seen, folds, settings=DescentSettings(steps=size.steps))[0]
         errors = []
         for t, fit in enumerate(fits):
-            tested = folds[0].test & np.isfinite(evidence.accuracy[t])
-            gap = fit.forecast(evidence.nats[tested], evidence.of_models(tested).facts) - evidence.accuracy[t][tested]
+            tested = folds[0].test & np.isfinite(dataset.accuracy[t])
+            gap = fit.forecast(dataset.nats[tested], dataset.of_models(tested).metadata) - dataset.accuracy[t][tested]
             errors.append(float(np.mean(gap**2)))
         mean = float(np.exp(np.mean(np.log(errors))))
         base = base or mean
@@ -168,21 +168,21 @@ def closed_at(size: Size, factor: float) -> None:
     product = tokens * size.dims * size.models / speed
     with tempfile.TemporaryDirectory() as folder:
         if factor > 4:
-            evidence, _ = make_evidence(Features(Generated(tokens, size.dims)), models=size.models, generated=True)
-            for part, _ in islice(evidence.features.blocks(), 4):
-                evidence.nats[:, part]  # made before the clock runs; then they come round
+            dataset, _ = make_evidence(Features(Generated(tokens, size.dims)), models=size.models, generated=True)
+            for part, _ in islice(dataset.features.blocks(), 4):
+                dataset.nats[:, part]  # made before the clock runs; then they come round
             table = Table(f"closed form, {tokens} tokens generated in blocks: mean, spread and L H in one pass")
-            table.run("one pass", lambda: measure(evidence, weigh=True), max(a_pass, product))
+            table.run("one pass", lambda: measure(dataset, weigh=True), max(a_pass, product))
             return
         values = write_rows(Path(folder) / "features.npy", tokens, size.dims)
-        evidence, fold = make_evidence(Features(values), models=size.models)
+        dataset, fold = make_evidence(Features(values), models=size.models)
         table = Table(
             f"closed form, {tokens} tokens on disk; bytes alone take {a_pass:.2f} s, products {product:.2f} s"
         )
-        table.run("one pass: mean, spread and L H", lambda: measure(evidence, weigh=True), max(a_pass, product))
+        table.run("one pass: mean, spread and L H", lambda: measure(dataset, weigh=True), max(a_pass, product))
         table.run(
             "ridge, six tasks: that pass and one for the weights",
-            lambda: ridge(evidence, [fold]),
+            lambda: ridge(dataset, [fold]),
             max(a_pass, product) + a_pass,
         )
 
@@ -208,9 +208,9 @@ def part_wide(size: Size) -> None:
         table = Table("in all of this, memory must stay under 24 GB")
         table.run("regroup every model and write its losses", fill)
         accuracy = 1 / (1 + np.exp(-(ability + 0.3 * rng.normal(size=(6, models)))))
-        evidence = replace(small, nats=nats, accuracy=accuracy)
-        table.run("ridge, six tasks", lambda: ridge(evidence, [fold]))
-        table.run("salience, six tasks, families left out in turn", lambda: salience(evidence, [fold]))
+        dataset = replace(small, nats=nats, accuracy=accuracy)
+        table.run("ridge, six tasks", lambda: ridge(dataset, [fold]))
+        table.run("salience, six tasks, families left out in turn", lambda: salience(dataset, [fold]))
 
 
 def part_growth(size: Size) -> None:

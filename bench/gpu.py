@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchcast.evidence import Evidence, Features, Fold
+from benchcast.dataset import Dataset, Features, Fold
 from benchcast.methods.algorithm2 import descent
 from benchcast.methods.algorithm2.descent import DescentSettings, descend
 from benchcast.methods.algorithm2.paper import paper
@@ -63,9 +63,9 @@ def part_products(size: Size) -> Table:
     return table
 
 
-def evidence_on(size: Size, values: Any) -> tuple[Evidence, Fold]:
-    evidence, fold = make_evidence(Features(values, scorer="generated"), models=size.models)
-    return replace(evidence, device=size.device), fold
+def evidence_on(size: Size, values: Any) -> tuple[Dataset, Fold]:
+    dataset, fold = make_evidence(Features(values, scorer="generated"), models=size.models)
+    return replace(dataset, device=size.device), fold
 
 
 def part_descent(size: Size) -> Table:
@@ -76,10 +76,10 @@ def part_descent(size: Size) -> Table:
     plain, law_steps = descent.repeat, descent.LAW_STEPS
     settings, floor = DescentSettings(steps=size.steps), 2 * size.steps * values.nbytes / rate
     for kind, stored in (("float32", values), ("float16 on disk", values.half().float())):
-        evidence, fold = evidence_on(size, stored)
-        seconds = timed(lambda e=evidence: prepare_inputs(e, standardise=True), size, repeats=2)
+        dataset, fold = evidence_on(size, stored)
+        seconds = timed(lambda e=dataset: prepare_inputs(e, standardise=True), size, repeats=2)
         table.add(f"{kind}: mean and spread, and all that is made ready", seconds)
-        inputs = prepare_inputs(evidence, standardise=True)
+        inputs = prepare_inputs(dataset, standardise=True)
         for how, law, rates in (
             ("", 0, 1),
             ("", law_steps, 1),
@@ -88,7 +88,7 @@ def part_descent(size: Size) -> Table:
         ):
             descent.repeat = (lambda step, state, times, record: plain(step, state, times)) if how else plain
             descent.LAW_STEPS = law
-            problems = problems_of(evidence, fold, rates)
+            problems = problems_of(dataset, fold, rates)
             descend(inputs, problems, replace(settings, steps=3))
             seconds = timed(lambda i=inputs, p=problems: descend(i, p, settings), size, repeats=2)
             table.add(f"{kind}: six tasks × {rates} rates, {law} law steps{how}", seconds, floor)
@@ -100,10 +100,10 @@ def part_parts(size: Size) -> Table:
     """Where a step's time goes."""
     values = features_on(size).half().float()
     rate = bandwidth(values, size)
-    evidence, fold = evidence_on(size, values)
-    inputs = prepare_inputs(evidence, standardise=True)
+    dataset, fold = evidence_on(size, values)
+    inputs = prepare_inputs(dataset, standardise=True)
     table = Table(f"parts of a step, launched one by one, {size.repeats * 5} times each; copy {rate / 1e9:.0f} GB/s")
-    problems, settings = problems_of(evidence, fold, 1), DescentSettings(steps=1)
+    problems, settings = problems_of(dataset, fold, 1), DescentSettings(steps=1)
     state = descent._start(inputs, problems, settings)
     kept, capability = descent._forward(inputs, state["head"], settings)
     pull = torch.randn(capability.shape, device=size.device)
@@ -138,24 +138,24 @@ def part_parts(size: Size) -> Table:
 def part_methods(size: Size) -> Table:
     """Whole methods, from features in the host's memory to fits."""
     values = features_on(size).cpu().numpy()
-    evidence, fold = evidence_on(size, values)
+    dataset, fold = evidence_on(size, values)
     kept, _ = evidence_on(size, torch.from_numpy(values).to(size.device))
     table = Table("whole methods, six tasks")
     for name, method in (("ridge", ridge), ("salience", salience), ("paper", paper)):
-        table.add(f"{name}, first call", timed(lambda m=method: m(evidence, [fold]), size))
-        table.add(f"{name}, features from the host", timed(lambda m=method: m(evidence, [fold]), size))
+        table.add(f"{name}, first call", timed(lambda m=method: m(dataset, [fold]), size))
+        table.add(f"{name}, features from the host", timed(lambda m=method: m(dataset, [fold]), size))
         table.add(f"{name}, features on the device", timed(lambda m=method: m(kept, [fold]), size))
-    families = np.unique(evidence.families)
-    folds = [Fold(evidence.families != f, evidence.families == "", evidence.families == f) for f in families]
+    families = np.unique(dataset.families)
+    folds = [Fold(dataset.families != f, dataset.families == "", dataset.families == f) for f in families]
     table.add(f"salience, each of {len(folds)} families left out", timed(lambda: salience(kept, folds), size))
     return table
 
 
 def part_autograd(size: Size) -> Table:
     """A plain autograd loop over tasks on the same features."""
-    evidence, fold = evidence_on(size, features_on(size))
+    dataset, fold = evidence_on(size, features_on(size))
     table, steps = Table("a plain autograd loop over tasks"), 10
-    seconds = timed(plain_loop(evidence, fold, steps, size.device), size) * size.steps / steps
+    seconds = timed(plain_loop(dataset, fold, steps, size.device), size) * size.steps / steps
     table.add(f"six tasks × {size.steps} steps ({steps} measured, scaled)", seconds)
     return table
 
@@ -170,13 +170,13 @@ def part_scale(size: Size) -> Table:
     for factor in (0.1, 1, 4, 100):
         tokens, generated = int(size.tokens * factor), factor > 4
         values: Any = Generated(tokens, size.dims, device=size.device) if generated else features_on(size, tokens)
-        evidence, _ = make_evidence(Features(values), models=size.models, generated=True)
-        evidence = replace(evidence, device=size.device)
-        for part, _ in islice(evidence.features.blocks(blown_up=DEVICE_BLOCKS), 4):
-            evidence.nats[:, part]  # made before the clock runs; then they come round
+        dataset, _ = make_evidence(Features(values), models=size.models, generated=True)
+        dataset = replace(dataset, device=size.device)
+        for part, _ in islice(dataset.features.blocks(blown_up=DEVICE_BLOCKS), 4):
+            dataset.nats[:, part]  # made before the clock runs; then they come round
         if size.device.startswith("cuda"):
             torch.cuda.reset_peak_memory_stats()
-        seconds = timed(lambda e=evidence: measure(e, weigh=True), size, repeats=1 if generated else 3)
+        seconds = timed(lambda e=dataset: measure(e, weigh=True), size, repeats=1 if generated else 3)
         peak = torch.cuda.max_memory_allocated() / 2**30 if size.device.startswith("cuda") else 0.0
         own = 0 if generated else values.nbytes / 2**30
         floor = max(4 * tokens * size.dims / rate, tokens * size.dims * size.models / speed)
@@ -189,17 +189,17 @@ def part_agree(size: Size) -> Table:
     """The same fits on the device and in numpy, on a smaller world."""
     rng = np.random.default_rng(0)
     values = rng.standard_normal((4096, 128), dtype=np.float32)
-    evidence, fold = make_evidence(Features(values), models=size.models)
-    there = replace(evidence, device=size.device)
+    dataset, fold = make_evidence(Features(values), models=size.models)
+    there = replace(dataset, device=size.device)
     table = Table("largest difference of forecasts between numpy and the device")
     for name, method in (
         ("ridge", ridge),
         ("salience", salience),
         ("paper", lambda e, f: paper(e, f, settings=DescentSettings(steps=20))),
     ):
-        here, other = method(evidence, [fold])[0], method(there, [fold])[0]
+        here, other = method(dataset, [fold])[0], method(there, [fold])[0]
         gap = max(
-            float(np.abs(a.forecast(evidence.nats, evidence.facts) - b.forecast(evidence.nats, evidence.facts)).max())
+            float(np.abs(a.forecast(dataset.nats, dataset.metadata) - b.forecast(dataset.nats, dataset.metadata)).max())
             for a, b in zip(here, other, strict=True)
         )
         table.add(f"{name}: {gap:.2e} (seconds: not timed)", 0.0)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.evidence import Features
+from benchcast.dataset import Features
 from benchcast.methods.algorithm2.descent import DescentSettings, descend
 from benchcast.methods.inputs import prepare_inputs
 from benchcast.methods.ridge import ridge
@@ -24,13 +24,13 @@ FIGURE = Path(__file__).resolve().parents[1] / "docs" / "figures" / "growth.png"
 def measure_at(at: dict[str, int]) -> dict[str, float]:
     """CPU seconds of each method at these sizes; least of two runs, salience of one."""
     values = np.random.default_rng(0).standard_normal((at["tokens"], at["features"]), dtype=np.float32)
-    evidence, fold = make_evidence(Features(values), models=at["models"], tasks=at["tasks"])
-    inputs = prepare_inputs(evidence, standardise=True)
-    problems = problems_of(evidence, fold, 1)
+    dataset, fold = make_evidence(Features(values), models=at["models"], tasks=at["tasks"])
+    inputs = prepare_inputs(dataset, standardise=True)
+    problems = problems_of(dataset, fold, 1)
     works: dict[str, Callable[[], Any]] = {
         "paper, 10 steps": lambda: descend(inputs, problems, DescentSettings(steps=10)),
-        "ridge": lambda: ridge(evidence, [fold]),
-        "salience": lambda: salience(evidence, [fold]),
+        "ridge": lambda: ridge(dataset, [fold]),
+        "salience": lambda: salience(dataset, [fold]),
     }
     return {name: min(seconds(work) for _ in range(1 if name == "salience" else 2)) for name, work in works.items()}
 

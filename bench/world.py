@@ -1,4 +1,4 @@
-"""Generated evidence for the timings: losses and scores with some structure, so that solvers do real work."""
+"""Generated dataset for the timings: losses and scores with some structure, so that solvers do real work."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from benchcast.dataset import Dataset, Features, Fold, Tokens
 from benchcast.devices import place
-from benchcast.evidence import Evidence, Features, Fold, Tokens
 from benchcast.methods.algorithm2.descent import Problems
 from benchcast.records import Task
 
@@ -51,8 +51,8 @@ def write_rows(path: Path, tokens: int, dims: int, *, dtype: npt.DTypeLike = np.
 
 def make_evidence(
     features: Features, *, models: int, tasks: int = TASKS, generated: bool = False
-) -> tuple[Evidence, Fold]:
-    """Evidence on these features; with `generated`, losses are made when they are asked for."""
+) -> tuple[Dataset, Fold]:
+    """Dataset on these features; with `generated`, losses are made when they are asked for."""
     rng = np.random.default_rng(1)
     n = features.shape[0]
     ability = rng.normal(size=(models, 1)).astype(np.float32)
@@ -70,7 +70,7 @@ def make_evidence(
         sources=tuple(f"source{t}" for t in range(tasks)),
         supported=np.ones(n, bool),
     )
-    evidence = Evidence(
+    dataset = Dataset(
         models=tuple(f"m{i}" for i in range(models)),
         families=np.array([f"family{i % FAMILIES}" for i in range(models)]),
         nats=nats,
@@ -83,16 +83,16 @@ def make_evidence(
         features=features,
     )
     role = np.arange(models) % 5
-    return evidence, Fold(role < 3, role == 3, role == 4)
+    return dataset, Fold(role < 3, role == 3, role == 4)
 
 
-def problems_of(evidence: Evidence, fold: Fold, rates: int) -> Problems:
+def problems_of(dataset: Dataset, fold: Fold, rates: int) -> Problems:
     """All tasks at one or two learning rates, side by side."""
 
     def placed(values: Any) -> Any:
-        return place(np.tile(np.asarray(values), (rates,) + (1,) * (np.ndim(values) - 1)), evidence.device)
+        return place(np.tile(np.asarray(values), (rates,) + (1,) * (np.ndim(values) - 1)), dataset.device)
 
-    tasks = len(evidence.tasks)
+    tasks = len(dataset.tasks)
     train, validation = (np.tile(mask.astype(float), (tasks, 1)) for mask in (fold.train, fold.validation))
-    rate = place(np.repeat(np.array([1e-2, 1e-3], np.float32)[:rates], tasks), evidence.device)
-    return Problems(placed(evidence.accuracy), placed(evidence.chance), placed(train), placed(validation), rate)
+    rate = place(np.repeat(np.array([1e-2, 1e-3], np.float32)[:rates], tasks), dataset.device)
+    return Problems(placed(dataset.accuracy), placed(dataset.chance), placed(train), placed(validation), rate)

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import settings
 
 from benchcast.assemble import assemble
-from benchcast.evidence import Evidence
+from benchcast.dataset import Dataset
 from benchcast.store import Study
 from benchmark_files import REAL, write_benchmarks
 from lab.synthetic import Plan, World, plant, write_study
@@ -79,12 +79,12 @@ def world() -> World:
 
 
 @pytest.fixture(scope="session")
-def evidence(world: World) -> Evidence:
+def dataset(world: World) -> Dataset:
     """The planted world as methods see it."""
     return make_evidence(world)
 
 
-def make_evidence(world: World, *, features: bool = True) -> Evidence:
+def make_evidence(world: World, *, features: bool = True) -> Dataset:
     given = (world.features, world.edges, "planted") if features else None
     return assemble(world.texts, world.losses, world.models, world.scores, world.tasks, features=given)
 

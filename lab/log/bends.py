@@ -37,13 +37,13 @@ def main(count: int) -> None:
     for families in FAMILIES:
         saved: list[float] = []
         for number in range(count):
-            world, evidence = make(number, families=families, first_seed=1000 * families)
+            world, dataset = make(number, families=families, first_seed=1000 * families)
             folds = make_folds(world.models, "size")[1]
-            best = np.min([errors(evidence, folds, rival) for rival in RIVALS], axis=0)
+            best = np.min([errors(dataset, folds, rival) for rival in RIVALS], axis=0)
             for rule, value in RULES.items():
                 with threshold(value):
-                    ratios.setdefault((families, rule), []).extend(errors(evidence, folds, "salience") / best)
-            saved += [f.notes["bend_saves"] * families for f in METHODS["salience"](evidence, folds)[0]]
+                    ratios.setdefault((families, rule), []).extend(errors(dataset, folds, "salience") / best)
+            saved += [f.notes["bend_saves"] * families for f in METHODS["salience"](dataset, folds)[0]]
         cells = " | ".join(f"{np.quantile(saved, p):.3f}" for p in (0.5, 0.95, 0.99, 1.0))
         print(f"| {families} | {cells} |", flush=True)
     print(

@@ -13,7 +13,7 @@ from collections import defaultdict
 import numpy as np
 
 from benchcast.assemble import assemble
-from benchcast.evidence import Fold
+from benchcast.dataset import Fold
 from benchcast.intervals import distance, interval
 from benchcast.methods import METHODS
 from lab.synthetic import Plan, plant
@@ -40,17 +40,17 @@ def held_out(number: int) -> dict[str, list[np.ndarray]]:
     """For each method and task: columns covered, width, near chance, outside the training range; a row a model."""
     world = plant(make(number))
     parts = (world.texts, world.losses, world.models, world.scores, world.tasks)
-    evidence = assemble(*parts, features=(world.features, world.edges, "planted"))
-    test = evidence.families == np.unique(evidence.families)[-1]
+    dataset = assemble(*parts, features=(world.features, world.edges, "planted"))
+    test = dataset.families == np.unique(dataset.families)[-1]
     fold = Fold(~test, np.zeros_like(test), test)
-    facts = evidence.facts.take(test)
+    metadata = dataset.metadata.take(test)
     out = defaultdict(list)
     for method in METHOD_NAMES:
-        for t, fit in enumerate(METHODS[method](evidence, [fold])[0]):
-            capability = fit.capability(evidence.nats[test], facts)
+        for t, fit in enumerate(METHODS[method](dataset, [fold])[0]):
+            capability = fit.capability(dataset.nats[test], metadata)
             forecast = fit.law.accuracy(capability)
             low, high = interval(fit, capability, forecast)
-            score = evidence.accuracy[t][test]
+            score = dataset.accuracy[t][test]
             near = forecast < fit.task.chance + 0.1 * (1 - fit.task.chance)
             covered = (low <= score) & (score <= high)
             out[method].append(np.stack([covered, high - low, near, distance(fit, capability) > 0], axis=1))

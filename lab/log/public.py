@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchcast.evidence import Evidence, Tokens
+from benchcast.dataset import Dataset, Tokens
 from benchcast.folds import make_folds
 from benchcast.methods import METHODS
 from benchcast.records import ModelInfo, Task
@@ -22,7 +22,7 @@ CHANCE = {"ARC": 0.25, "HellaSwag": 0.25, "MMLU": 0.25, "TruthfulQA": 0.0, "Wino
 BYTES = 1000  # of a text; lengths are not given, and texts are of like length
 
 
-def read(folder: Path) -> Evidence:
+def read(folder: Path) -> Dataset:
     with (folder / "bits_per_byte.csv").open(encoding="utf-8", newline="") as lines:
         bits = {row[0]: np.array(row[1:], float) for row in list(csv.reader(lines))[1:]}
     with (folder / "scores.csv").open(encoding="utf-8", newline="") as lines:
@@ -35,7 +35,7 @@ def read(folder: Path) -> Evidence:
     accuracy = np.array([[float(r[task]) for r in rows] for task in CHANCE])
     unknown = np.full_like(accuracy, np.nan)
     tasks = tuple(Task(name, chance, ("prose",)) for name, chance in CHANCE.items())
-    return Evidence(
+    return Dataset(
         tuple(r["model"] for r in rows),
         np.array([r["family"] for r in rows]),
         nats.astype(np.float32),
@@ -49,19 +49,19 @@ def read(folder: Path) -> Evidence:
 
 
 def main(folder: Path) -> None:
-    evidence = read(folder)
-    infos = [ModelInfo(m, f) for m, f in zip(evidence.models, evidence.families, strict=True)]
+    dataset = read(folder)
+    infos = [ModelInfo(m, f) for m, f in zip(dataset.models, dataset.families, strict=True)]
     _, folds = make_folds(infos, "family")
     errors = {}
     for method in ("all-token", "salience", "pls", "perplexity-correlations", "logistic-4", "constant"):
-        fits = METHODS[method](evidence, folds)
-        made = np.empty_like(evidence.accuracy)
+        fits = METHODS[method](dataset, folds)
+        made = np.empty_like(dataset.accuracy)
         for fold, row in zip(folds, fits, strict=True):
             for t, fit in enumerate(row):
-                made[t, fold.test] = fit.forecast(evidence.nats[fold.test], evidence.facts.take(fold.test))
-        errors[method] = made - evidence.accuracy
+                made[t, fold.test] = fit.forecast(dataset.nats[fold.test], dataset.metadata.take(fold.test))
+        errors[method] = made - dataset.accuracy
     base = errors["all-token"]
-    print(f"{len(evidence.models)} models of {len(folds)} publishers; ratios to the mean-bits sigmoid (all-token)")
+    print(f"{len(dataset.models)} models of {len(folds)} publishers; ratios to the mean-bits sigmoid (all-token)")
     print("| method | measure | " + " | ".join(CHANCE) + " |")
     print("|---|---|" + "---|" * len(CHANCE))
     for method, e in errors.items():

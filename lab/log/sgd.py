@@ -6,11 +6,11 @@ python -m lab.log.sgd
 import numpy as np
 
 from benchcast.demo import open_embedded
-from benchcast.evidence import TaskFit
 from benchcast.folds import make_folds
 from benchcast.law import SigmoidLaw
 from benchcast.methods.algorithm2.descent import DescentSettings
 from benchcast.methods.algorithm2.paper import paper
+from benchcast.task_fit import TaskFit
 
 SETTINGS = {
     "SGD 1e-3, raw features": DescentSettings(optimizer="sgd", rates=(1e-3,), standardise=False),
@@ -30,17 +30,19 @@ def first_forecast(fit: TaskFit) -> np.ndarray:
 
 def main() -> None:
     study = open_embedded()
-    evidence = study.evidence()
-    _, folds = make_folds(study.infos(evidence.models), "size")
+    dataset = study.dataset()
+    _, folds = make_folds(study.infos(dataset.models), "size")
     test = folds[0].test
     print("| setting | largest change of a weight | training error, last ÷ first | test error ÷ all-token |")
     print("|---|---|---|---|")
     for name, settings in SETTINGS.items():
-        fits = paper(evidence, folds, settings=settings)[0]
-        pairs = list(zip(fits, evidence.accuracy, strict=True))
+        fits = paper(dataset, folds, settings=settings)[0]
+        pairs = list(zip(fits, dataset.accuracy, strict=True))
         moved = max(float(np.abs(f.weights - 0.5).max()) for f in fits)
         fall = [f.history["train_mse"][-1] / f.history["train_mse"][0] for f in fits]
-        error = [np.mean((f.forecast(evidence.nats[test], evidence.facts.take(test)) - a[test]) ** 2) for f, a in pairs]
+        error = [
+            np.mean((f.forecast(dataset.nats[test], dataset.metadata.take(test)) - a[test]) ** 2) for f, a in pairs
+        ]
         start = [np.mean((first_forecast(f)[test] - a[test]) ** 2) for f, a in pairs]
         ratio = np.exp(np.mean(np.log(np.array(error) / start)))
         print(f"| {name} | {moved:.1e} | {np.exp(np.mean(np.log(fall))):.3f} | {ratio:.3f} |", flush=True)

@@ -19,7 +19,7 @@ FAMILIES = (4, 6)
 
 def main(draws: int) -> None:
     study = open_embedded()
-    whole = study.evidence()
+    whole = study.dataset()
     names, rng = np.unique(whole.families), np.random.default_rng(5)
     print("| families | features | split | gain over all-token | error ÷ best baseline | worst | within 10% |")
     print("|---|---|---|---|---|---|---|")
@@ -29,11 +29,11 @@ def main(draws: int) -> None:
             for split in ("size", "family"):
                 gains, ratios = [], []
                 for keep in drawn:
-                    evidence = whole.of_models(keep)
-                    evidence = evidence if features == "scorer" else replace(evidence, features=None)
-                    folds = make_folds(study.infos(evidence.models), split)[1]
-                    rivals = {rival: errors(evidence, folds, rival) for rival in RIVALS}
-                    own = errors(evidence, folds, "salience")
+                    dataset = whole.of_models(keep)
+                    dataset = dataset if features == "scorer" else replace(dataset, features=None)
+                    folds = make_folds(study.infos(dataset.models), split)[1]
+                    rivals = {rival: errors(dataset, folds, rival) for rival in RIVALS}
+                    own = errors(dataset, folds, "salience")
                     gains += [*(rivals["all-token"] / own)]
                     ratios += [*(own / np.min([*rivals.values()], axis=0))]
                 gain, ratio = (np.exp(np.log(x).mean()) for x in (gains, ratios))

@@ -12,17 +12,18 @@ import numpy as np
 from scipy.linalg import qr
 from scipy.optimize import nnls
 
+from benchcast.dataset import Dataset, Fold
 from benchcast.demo import open_embedded
-from benchcast.evidence import Evidence, Fold, TaskFit
 from benchcast.folds import make_folds
 from benchcast.methods import METHODS
 from benchcast.methods.pertext import text_losses
 from benchcast.records import Floats, Ints
 from benchcast.selection.budgets import CHOSEN, RANDOM, SPREAD, Ground, cost, pick, prepare
 from benchcast.selection.choosing import LEAST_ERROR, Aim, choose_texts, cut_fit
+from benchcast.task_fit import TaskFit
 
 BUDGET = 50
-Choose = Callable[[Evidence, Fold, Sequence[Aim]], Ints]
+Choose = Callable[[Dataset, Fold, Sequence[Aim]], Ints]
 
 
 class Reproduce(Aim):
@@ -61,14 +62,14 @@ def pursuit(goals: Sequence[Aim]) -> Ints:
     return np.array(chosen)
 
 
-def leverage(evidence: Evidence, fold: Fold) -> Ints:
+def leverage(dataset: Dataset, fold: Fold) -> Ints:
     """Texts that span the models × texts matrix, one after the other (QR with pivots)."""
-    x = text_losses(evidence)[fold.seen]
+    x = text_losses(dataset)[fold.seen]
     scaled = (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-12)
     return np.asarray(qr(scaled, mode="r", pivoting=True)[1][:BUDGET])
 
 
-def disagreement(evidence: Evidence, goals: Sequence[Aim]) -> Ints:
+def disagreement(dataset: Dataset, goals: Sequence[Aim]) -> Ints:
     """The same number for each task: those whose weighted loss differs most between models."""
     ranked = [np.argsort(-(g.weight @ g.parts**2)) for g in goals]
     turns = dict.fromkeys(int(r[i]) for i in range(BUDGET) for r in ranked)
@@ -87,19 +88,19 @@ WAYS: dict[str, Choose] = {
 }
 
 
-def errors(evidence: Evidence, fold: Fold, fits: Sequence[TaskFit]) -> list[Floats]:
-    facts = evidence.facts.take(fold.test)
-    pairs = zip(fits, evidence.accuracy, strict=True)
-    return [(fit.forecast(evidence.nats[fold.test], facts) - a[fold.test]) ** 2 for fit, a in pairs]
+def errors(dataset: Dataset, fold: Fold, fits: Sequence[TaskFit]) -> list[Floats]:
+    metadata = dataset.metadata.take(fold.test)
+    pairs = zip(fits, dataset.accuracy, strict=True)
+    return [(fit.forecast(dataset.nats[fold.test], metadata) - a[fold.test]) ** 2 for fit, a in pairs]
 
 
 def ratios(ground: Ground, choose: Choose, full: dict[str, float]) -> tuple[float, float]:
     """Error ÷ error with all texts: of the fit cut down to the texts, and of a new fit on them."""
     cut, new = [], []
     for fold, row, goals in zip(ground.folds, ground.fits, ground.goals, strict=True):
-        wanted = np.sort(choose(ground.evidence, fold, goals))
-        small = ground.evidence.for_texts(wanted)
-        kept = [cut_fit(ground.evidence, fold, t, fit, wanted) for t, fit in enumerate(row)]
+        wanted = np.sort(choose(ground.dataset, fold, goals))
+        small = ground.dataset.for_texts(wanted)
+        kept = [cut_fit(ground.dataset, fold, t, fit, wanted) for t, fit in enumerate(row)]
         cut.append(errors(small, fold, kept))
         new.append(errors(small, fold, METHODS["salience"](small, [fold])[0]))
     out = []
@@ -111,10 +112,10 @@ def ratios(ground: Ground, choose: Choose, full: dict[str, float]) -> tuple[floa
 
 def main() -> None:
     study = open_embedded()
-    evidence = study.evidence()
+    dataset = study.dataset()
     found: dict[str, list[float]] = {name: [] for name in WAYS}
     for split in ("size", "family"):
-        ground = prepare(evidence, make_folds(study.infos(evidence.models), split)[1])
+        ground = prepare(dataset, make_folds(study.infos(dataset.models), split)[1])
         full = cost(ground, CHOSEN, ground.texts).mse
         for name, choose in WAYS.items():
             found[name] += ratios(ground, choose, full)

@@ -10,10 +10,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from benchcast.dataset import Dataset, Fold
 from benchcast.demo import open_embedded
-from benchcast.evidence import Evidence, Fold, TaskFit
 from benchcast.folds import make_folds
 from benchcast.methods import METHODS, basis, salience
+from benchcast.task_fit import TaskFit
 
 READINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "nats": lambda x: x,
@@ -24,12 +25,12 @@ READINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-def errors(fits: Sequence[Sequence[TaskFit]], evidence: Evidence, folds: Sequence[Fold]) -> np.ndarray:
+def errors(fits: Sequence[Sequence[TaskFit]], dataset: Dataset, folds: Sequence[Fold]) -> np.ndarray:
     """Test error of every task, folds pooled."""
     squares = [
         [
-            (f.forecast(evidence.nats[fold.test], evidence.facts.take(fold.test)) - a[fold.test]) ** 2
-            for f, a in zip(row, evidence.accuracy, strict=True)
+            (f.forecast(dataset.nats[fold.test], dataset.metadata.take(fold.test)) - a[fold.test]) ** 2
+            for f, a in zip(row, dataset.accuracy, strict=True)
         ]
         for fold, row in zip(folds, fits, strict=True)
     ]
@@ -38,10 +39,10 @@ def errors(fits: Sequence[Sequence[TaskFit]], evidence: Evidence, folds: Sequenc
 
 def main() -> None:
     study = open_embedded()
-    evidence = study.evidence()
+    dataset = study.dataset()
     for split in ("size", "family"):
-        _, folds = make_folds(study.infos(evidence.models), split)
-        plain = errors(METHODS["all-token"](evidence, folds), evidence, folds)
+        _, folds = make_folds(study.infos(dataset.models), split)
+        plain = errors(METHODS["all-token"](dataset, folds), dataset, folds)
         print(f"\nsplit by {split}\n| reading | method | gain | by task |\n|---|---|---|---|")
 
         def show(reading: str, method: str, found: np.ndarray, plain: np.ndarray = plain) -> None:
@@ -50,13 +51,13 @@ def main() -> None:
             print(f"| {reading} | {method} | {np.exp(np.log(gain).mean()):.2f} | {cells} |", flush=True)
 
         for reading, function in READINGS.items():
-            changed = replace(evidence, nats=function(evidence.nats).astype(np.float32))
+            changed = replace(dataset, nats=function(dataset.nats).astype(np.float32))
             for method in ("all-token", "source-token", "label-token"):
                 show(reading, method, errors(METHODS[method](changed, folds), changed, folds))
         for views in (("nats",), ("saturated",), ("nats", "saturated")):
             for module in (basis, salience):
                 setattr(module, "VIEWS", views)  # noqa: B010
-            show(" and ".join(views), "salience", errors(METHODS["salience"](evidence, folds), evidence, folds))
+            show(" and ".join(views), "salience", errors(METHODS["salience"](dataset, folds), dataset, folds))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchcast.assemble import assemble
-from benchcast.evidence import Evidence, Fold
+from benchcast.dataset import Dataset, Fold
 from benchcast.folds import make_folds
 from benchcast.methods import METHODS
 from lab.synthetic import Plan, World, plant
@@ -21,7 +21,7 @@ KINDS = ("kinds", "label", "odd family", "noisy scores")
 RIVALS = ("all-token", "source-token", "label-token")
 
 
-def make(number: int, *, families: int = 8, first_seed: int = 0) -> tuple[World, Evidence]:
+def make(number: int, *, families: int = 8, first_seed: int = 0) -> tuple[World, Dataset]:
     kind = KINDS[number % 4]
     plan = Plan(
         seed=first_seed + number,
@@ -35,12 +35,12 @@ def make(number: int, *, families: int = 8, first_seed: int = 0) -> tuple[World,
     return world, assemble(*parts, features=(world.features, world.edges, "planted"))
 
 
-def errors(evidence: Evidence, folds: Sequence[Fold], method: str) -> np.ndarray:
-    fits = METHODS[method](evidence, folds)
+def errors(dataset: Dataset, folds: Sequence[Fold], method: str) -> np.ndarray:
+    fits = METHODS[method](dataset, folds)
     squares = [
         [
-            (f.forecast(evidence.nats[fold.test], evidence.facts.take(fold.test)) - a[fold.test]) ** 2
-            for f, a in zip(row, evidence.accuracy, strict=True)
+            (f.forecast(dataset.nats[fold.test], dataset.metadata.take(fold.test)) - a[fold.test]) ** 2
+            for f, a in zip(row, dataset.accuracy, strict=True)
         ]
         for fold, row in zip(folds, fits, strict=True)
     ]
@@ -54,13 +54,13 @@ def main(count: int) -> None:
     print("|---|---|---|---|")
     ratios: dict[str, list[float]] = {}
     for number in range(count):
-        world, evidence = make(number)
+        world, dataset = make(number)
         for split in ("size", "family"):
             _, folds = make_folds(world.models, split)
-            best = np.min([errors(evidence, folds, rival) for rival in RIVALS], axis=0)
-            ratio = errors(evidence, folds, "salience") / best
-            fits = METHODS["salience"](evidence, folds[:1])[0]
-            found = [np.corrcoef(f.salience(evidence.nats), w)[0, 1] for f, w in zip(fits, world.salience, strict=True)]
+            best = np.min([errors(dataset, folds, rival) for rival in RIVALS], axis=0)
+            ratio = errors(dataset, folds, "salience") / best
+            fits = METHODS["salience"](dataset, folds[:1])[0]
+            found = [np.corrcoef(f.salience(dataset.nats), w)[0, 1] for f, w in zip(fits, world.salience, strict=True)]
             cells = " ".join(f"{r:.2f}" for r in ratio), " ".join(f"{c:.2f}" for c in found)
             print(f"| {number} {KINDS[number % 4]} | {split} | {cells[0]} | {cells[1]} |", flush=True)
             ratios.setdefault(split, []).extend(ratio)

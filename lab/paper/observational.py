@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchcast.assemble import score_table
-from benchcast.errors import EvidenceError
+from benchcast.dataset import Fold
+from benchcast.errors import NotEnoughDataError
 from benchcast.evaluate import measure
-from benchcast.evidence import Fold
 from benchcast.folds import make_folds
 from benchcast.law import sigmoid
 from benchcast.methods.observational import COMPONENTS, regress_on_components
@@ -55,7 +55,7 @@ def observational(
     learn = seen & whole & np.isfinite(accuracy[task])
     k = min(components, len(others))
     if learn.sum() < k + 2:
-        raise EvidenceError(f"observational: {learn.sum()} models have all scores, {k} components need {k + 2}")
+        raise NotEnoughDataError(f"observational: {learn.sum()} models have all scores, {k} components need {k + 2}")
     weights, offset = regress_on_components(table, accuracy[task], chance, learn, k)
     forecast = chance + (1 - chance) * sigmoid(table @ weights + offset)
     return np.where(whole, forecast, np.nan)

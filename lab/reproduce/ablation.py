@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from benchcast.dataset import Dataset, Fold
 from benchcast.diversity import held_out_errors
-from benchcast.errors import EvidenceError
-from benchcast.evidence import Evidence, Fold
+from benchcast.errors import NotEnoughDataError
 from benchcast.methods import METHODS
 from benchcast.methods.algorithm2.descent import DescentSettings
 from benchcast.methods.algorithm2.paper import paper
@@ -45,7 +45,7 @@ class Variant:
 def ablation(desk: Desk) -> Outcome:
     """All variants."""
     if not desk.fold.test.any():
-        raise EvidenceError("ablation needs test models; mark some in models.csv, or give families three sizes")
+        raise NotEnoughDataError("ablation needs test models; mark some in models.csv, or give families three sizes")
     units = unit_variants(desk)
     variants = [_salience(desk), *head_variants(desk), *units, *scorer_variants(desk)]
     shown = [{"group": v.group, "variant": v.name, "gain": v.gain} for v in variants if math.isfinite(v.gain)]
@@ -62,50 +62,50 @@ def ablation(desk: Desk) -> Outcome:
 def _salience(desk: Desk) -> Variant:
     """What the variants are to be held against."""
     desk.tell("salience")
-    base = _errors(desk.evidence, desk.fold, "all-token")
-    return _variant("salience", "salience", desk, _errors(desk.evidence, desk.fold, "salience"), base)
+    base = _errors(desk.dataset, desk.fold, "all-token")
+    return _variant("salience", "salience", desk, _errors(desk.dataset, desk.fold, "salience"), base)
 
 
 def _variant(group: str, name: str, desk: Desk, errors: Floats, base: Floats) -> Variant:
-    names = [t.name for t in desk.evidence.tasks]
+    names = [t.name for t in desk.dataset.tasks]
     gain = geometric_mean((base / np.where(errors > 0, errors, np.nan)).tolist())
     return Variant(group, name, dict(zip(names, errors.tolist(), strict=True)), gain)
 
 
-def _errors(evidence: Evidence, fold: Fold, method: str) -> Floats:
-    return held_out_errors(evidence, fold, METHODS[method](evidence, [fold])[0])
+def _errors(dataset: Dataset, fold: Fold, method: str) -> Floats:
+    return held_out_errors(dataset, fold, METHODS[method](dataset, [fold])[0])
 
 
 def head_variants(desk: Desk) -> list[Variant]:
     """Heads, activations and optimisers of Algorithm 2."""
-    if desk.evidence.features is None:
+    if desk.dataset.features is None:
         return []
-    base = _errors(desk.evidence, desk.fold, "all-token")
+    base = _errors(desk.dataset, desk.fold, "all-token")
     out = []
     for name, settings in HEADS.items():
         desk.tell(f"paper: {name}")
-        fits = paper(desk.evidence, [desk.fold], settings=settings)[0]
-        out.append(_variant("head of paper", name, desk, held_out_errors(desk.evidence, desk.fold, fits), base))
+        fits = paper(desk.dataset, [desk.fold], settings=settings)[0]
+        out.append(_variant("head of paper", name, desk, held_out_errors(desk.dataset, desk.fold, fits), base))
     return out
 
 
 def unit_variants(desk: Desk) -> list[Variant]:
     """A token's loss spread over bytes, or over characters as in Algorithm 1."""
-    by_byte, by_char = desk.evidence, desk.study.evidence(unit="char")
+    by_byte, by_char = desk.dataset, desk.study.dataset(unit="char")
     if np.array_equal(by_byte.nats, by_char.nats):
         return []  # no token that is cut mixes characters of different length
     named = {"spread over bytes (default)": by_byte, "spread over characters": by_char}
     return _variants_on(desk, "unit of spreading", named, ("salience", "label-token"))
 
 
-def _variants_on(desk: Desk, kind: str, named: dict[str, Evidence], methods: Sequence[str]) -> list[Variant]:
-    """Some methods on several forms of the same evidence."""
+def _variants_on(desk: Desk, kind: str, named: dict[str, Dataset], methods: Sequence[str]) -> list[Variant]:
+    """Some methods on several forms of the same dataset."""
     out = []
-    for name, evidence in named.items():
-        base = _errors(evidence, desk.fold, "all-token")
+    for name, dataset in named.items():
+        base = _errors(dataset, desk.fold, "all-token")
         for method in methods:
             desk.tell(f"{method}, {name}")
-            errors = _errors(evidence, desk.fold, method)
+            errors = _errors(dataset, desk.fold, method)
             out.append(_variant(kind, f"{method}, {name}", desk, errors, base))
     return out
 
@@ -115,12 +115,12 @@ def scorer_variants(desk: Desk) -> list[Variant]:
     names = desk.study.scorers()
     if len(names) < 2:
         return []
-    named = {scorer: replace(desk.study, scorer=scorer).evidence() for scorer in names}
+    named = {scorer: replace(desk.study, scorer=scorer).dataset() for scorer in names}
     return _variants_on(desk, "scorer", named, ("salience", "paper"))
 
 
 def _tables(desk: Desk, variants: Sequence[Variant]) -> tuple[Table, ...]:
-    names = [t.name for t in desk.evidence.tasks]
+    names = [t.name for t in desk.dataset.tasks]
     first = Table(
         ("test MSE", *names, "gain over all-token"),
         tuple((v.name, *(cell(v.mse[n]) for n in names), cell(v.gain, ".2f")) for v in variants),

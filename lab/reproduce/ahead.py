@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.evidence import HonestErrors, TaskFit
 from benchcast.forward.backtest import HiddenModel, backtest, read_known
 from benchcast.forward.chain import ahead
 from benchcast.forward.horizon import KINDS, Points, drift_of, fit_family
 from benchcast.law import SigmoidLaw
 from benchcast.plots import COLOURS
 from benchcast.records import Floats, Task
+from benchcast.task_fit import OutOfFoldErrors, TaskFit
 from lab.reproduce.desk import Desk
 from lab.reproduce.outcome import Figure, Outcome, Table, cell
 
@@ -75,9 +75,9 @@ def plant_world(world: World) -> Planted:
     law = SigmoidLaw(slope, -slope * float(np.quantile(seen, 0.4)), 0.25)
     errors = world.miss * rng.normal(size=world.families)
     names = np.array([f"family{i}" for i in range(world.families)])
-    honest = HonestErrors(errors, names, "planted")
+    out_of_fold = OutOfFoldErrors(errors, names, "planted")
     ends = (float(seen.min()), float(seen.max()))
-    fit = TaskFit(Task("task", 0.25), "planted", ("nats",), np.ones((1, 1), np.float32), 1.0, law, honest, ends)
+    fit = TaskFit(Task("task", 0.25), "planted", ("nats",), np.ones((1, 1), np.float32), 1.0, law, out_of_fold, ends)
     return Planted(families, fit, world.miss * rng.normal(size=world.families), world.noise, rng)
 
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from benchcast.dataset import Dataset, Fold
 from benchcast.diversity import held_out_errors
-from benchcast.errors import EvidenceError
-from benchcast.evidence import Evidence, Fold, TaskFit
+from benchcast.errors import NotEnoughDataError
 from benchcast.law import SigmoidLaw
 from benchcast.methods.algorithm2.paper import paper
+from benchcast.task_fit import TaskFit
 from lab.reproduce.desk import Desk, need_features, role
 from lab.reproduce.figures import law_panels, steps_figure
 from lab.reproduce.laws import spaced
@@ -23,22 +24,22 @@ SHOWN = (0, 10, 40, 100, 200, 300)  # steps that get a panel
 
 def fig6(desk: Desk, task: str | None = None) -> Outcome:
     """Capability against accuracy at several steps of one task, and errors by step of all tasks."""
-    evidence, fold = desk.evidence, desk.fold
-    need_features(evidence, "fig6")
+    dataset, fold = desk.dataset, desk.fold
+    need_features(dataset, "fig6")
     if not fold.validation.any():
-        raise EvidenceError("fig6 needs validation models; mark some in models.csv, or give families three sizes")
+        raise NotEnoughDataError("fig6 needs validation models; mark some in models.csv, or give families three sizes")
     named = desk.task(task)
     desk.tell("paper")
-    fits = paper(evidence, [fold])[0]
-    rows = [row for t, fit in enumerate(fits) for row in step_errors(evidence, fold, fit, t)]
+    fits = paper(dataset, [fold])[0]
+    rows = [row for t, fit in enumerate(fits) for row in step_errors(dataset, fold, fit, t)]
     names = [f.task.name for f in fits]
-    chosen = held_out_errors(evidence, fold, fits)
+    chosen = held_out_errors(dataset, fold, fits)
     ends = {
         name: step_summary([r for r in rows if r["task"] == name], fits[t], float(chosen[t]))
         for t, name in enumerate(names)
     }
     picked = named if named is not None else _most_moved(list(ends.values()))
-    points, curves = step_panels(evidence, fold, fits[picked], picked)
+    points, curves = step_panels(dataset, fold, fits[picked], picked)
     table = Table(
         ("task", "test MSE at step 0", "at the chosen step", "chosen step", "rate"),
         tuple(
@@ -62,7 +63,7 @@ def fig6(desk: Desk, task: str | None = None) -> Outcome:
     return Outcome("fig6", numbers, (table,), figures)
 
 
-def step_errors(evidence: Evidence, fold: Fold, fit: TaskFit, t: int) -> list[dict[str, Any]]:
+def step_errors(dataset: Dataset, fold: Fold, fit: TaskFit, t: int) -> list[dict[str, Any]]:
     """Error of every role by step; the test models are looked at only at the steps kept in the history."""
     name, history = fit.task.name, fit.history
     rows = [
@@ -70,10 +71,10 @@ def step_errors(evidence: Evidence, fold: Fold, fit: TaskFit, t: int) -> list[di
         for kind in ("train", "validation")
         for step, mse in enumerate(history[f"{kind}_mse"])
     ]
-    known = fold.test & np.isfinite(evidence.accuracy[t])
+    known = fold.test & np.isfinite(dataset.accuracy[t])
     for i, step in enumerate(history["step"]):
         law = _law_at(fit, i)
-        error = law.accuracy(history["capability"][i][known]) - evidence.accuracy[t][known]
+        error = law.accuracy(history["capability"][i][known]) - dataset.accuracy[t][known]
         rows.append({"task": name, "role": "test", "step": int(step), "mse": float(np.mean(error**2))})
     return rows
 
@@ -95,10 +96,10 @@ def _most_moved(ends: Sequence[dict[str, float]]) -> int:
 
 
 def step_panels(
-    evidence: Evidence, fold: Fold, fit: TaskFit, t: int
+    dataset: Dataset, fold: Fold, fit: TaskFit, t: int
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Points and laws of one task at the shown steps, one panel a step."""
-    observed, history = evidence.accuracy[t], fit.history
+    observed, history = dataset.accuracy[t], fit.history
     points: list[dict[str, Any]] = []
     curves: list[dict[str, Any]] = []
     for i, step in enumerate(history["step"]):
@@ -110,8 +111,8 @@ def step_panels(
             {
                 "panel": panel,
                 "step": int(step),
-                "model": evidence.models[m],
-                "family": str(evidence.families[m]),
+                "model": dataset.models[m],
+                "family": str(dataset.families[m]),
                 "role": role(fold, int(m)),
                 "capability": float(capability[m]),
                 "accuracy": float(observed[m]),

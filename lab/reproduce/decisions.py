@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.errors import EvidenceError
-from benchcast.evidence import Evidence, Fold
+from benchcast.dataset import Dataset, Fold
+from benchcast.errors import NotEnoughDataError
 from benchcast.methods import METHODS
 from benchcast.records import Floats
 from lab.reproduce.curves import decision_figure
@@ -43,14 +43,14 @@ class Pair:
 
 def decisions(desk: Desk) -> Outcome:
     """Decision accuracy of small checkpoints' scores, losses and forecasts, by compute."""
-    evidence = desk.evidence
-    pairs = find_pairs(evidence)
+    dataset = desk.dataset
+    pairs = find_pairs(dataset)
     if not pairs:
-        raise EvidenceError(
+        raise NotEnoughDataError(
             "decisions needs two families with largest models of like size and compute, and smaller ones of each; "
             "fill params and tokens in models.csv"
         )
-    rows = decide(evidence, pairs, desk)
+    rows = decide(dataset, pairs, desk)
     summary = by_compute(rows, desk.study.seed)
     signals = list(dict.fromkeys(r["signal"] for r in rows))
     numbers = {**desk.about(), "pairs": [p.families for p in pairs], "by_compute": summary, "points": rows}
@@ -58,16 +58,16 @@ def decisions(desk: Desk) -> Outcome:
     return Outcome("decisions", numbers, _tables(rows, summary, signals), figures, tuple(_remarks(summary, signals)))
 
 
-def find_pairs(evidence: Evidence) -> list[Pair]:
+def find_pairs(dataset: Dataset) -> list[Pair]:
     """All pairs of families whose largest models are alike, with what smaller checkpoints can be compared."""
-    facts = evidence.facts
+    metadata = dataset.metadata
     size = np.log(
-        np.stack([facts.params, facts.flops], axis=1),
-        where=np.stack([facts.params > 0, facts.flops > 0], axis=1),
-        out=np.full((len(facts.flops), 2), np.nan),
+        np.stack([metadata.params, metadata.flops], axis=1),
+        where=np.stack([metadata.params > 0, metadata.flops > 0], axis=1),
+        out=np.full((len(metadata.flops), 2), np.nan),
     )
     sized = np.isfinite(size).all(axis=1)
-    members = {str(f): np.flatnonzero(sized & (evidence.families == f)).tolist() for f in np.unique(evidence.families)}
+    members = {str(f): np.flatnonzero(sized & (dataset.families == f)).tolist() for f in np.unique(dataset.families)}
     largest = {f: max(own, key=lambda i: tuple(size[i])) for f, own in members.items() if own}
     found = []
     for a, b in combinations(largest, 2):
@@ -88,29 +88,27 @@ def _distance(size: Floats, i: int, j: int) -> float:
     return float(np.abs(size[i] - size[j]).max())
 
 
-def decide(evidence: Evidence, pairs: Sequence[Pair], desk: Desk) -> list[dict[str, Any]]:
+def decide(dataset: Dataset, pairs: Sequence[Pair], desk: Desk) -> list[dict[str, Any]]:
     """One row a task, pair, checkpoint and signal: whether it puts the two recipes in the order of their largest
     models. Pairs whose largest models differ by less than the noise of their scores are left out."""
-    nobody = np.zeros(len(evidence.models), bool)
-    folds = [
-        Fold(~np.isin(evidence.families, p.families), nobody, np.isin(evidence.families, p.families)) for p in pairs
-    ]
+    nobody = np.zeros(len(dataset.models), bool)
+    folds = [Fold(~np.isin(dataset.families, p.families), nobody, np.isin(dataset.families, p.families)) for p in pairs]
     fits = {}
     for method in METHODS_READ:
         desk.tell(f"{method}, without either family of {len(pairs)} pairs")
-        fits[method] = METHODS[method](evidence, folds)
+        fits[method] = METHODS[method](dataset, folds)
     rows = []
     for p, pair in enumerate(pairs):
-        for t, task in enumerate(evidence.tasks):
-            observed = evidence.accuracy[t]
-            better = _order(observed, *pair.largest, noise=_noise(evidence, t, pair.largest))
+        for t, task in enumerate(dataset.tasks):
+            observed = dataset.accuracy[t]
+            better = _order(observed, *pair.largest, noise=_noise(dataset, t, pair.largest))
             if not better:
                 continue
             signals = {SCORE: observed}
-            signals |= {m: fits[m][p][t].forecast(evidence.nats, evidence.facts) for m in METHODS_READ}
+            signals |= {m: fits[m][p][t].forecast(dataset.nats, dataset.metadata) for m in METHODS_READ}
             for i, j in pair.small:
                 told = {name: _order(x, i, j) for name, x in signals.items()}
-                flops = math.sqrt(evidence.flops[i] * evidence.flops[j])
+                flops = math.sqrt(dataset.flops[i] * dataset.flops[j])
                 rows += [
                     {
                         "task": task.name,
@@ -133,10 +131,10 @@ def _order(x: Floats, i: int, j: int, *, noise: float = 0.0) -> float:
     return float(np.sign(gap)) if abs(gap) > noise else 0.0
 
 
-def _noise(evidence: Evidence, t: int, models: tuple[int, int]) -> float:
+def _noise(dataset: Dataset, t: int, models: tuple[int, int]) -> float:
     """Two standard errors of the difference of two scores; tiny where the number of items is not known."""
     at = list(models)
-    p, n = evidence.accuracy[t][at], evidence.n_items[t][at]
+    p, n = dataset.accuracy[t][at], dataset.n_items[t][at]
     variance = float(np.sum(p * (1 - p) / n))
     return 2 * math.sqrt(variance) if math.isfinite(variance) else 1e-12
 

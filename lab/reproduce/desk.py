@@ -1,4 +1,4 @@
-"""A study with what several figures share, made once: its evidence, its split, its comparison of methods."""
+"""A study with what several figures share, made once: its dataset, its split, its comparison of methods."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 
 import benchcast
 from benchcast.cells import near
-from benchcast.errors import EvidenceError, InputError
+from benchcast.dataset import Dataset, Fold
+from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.evaluate import Comparison, compare
-from benchcast.evidence import Evidence, Fold
 from benchcast.folds import make_folds
 from benchcast.records import ModelInfo
 from benchcast.store import Study
@@ -32,14 +32,14 @@ class Desk:
     _compared: dict[str | None, Comparison] = field(default_factory=dict)
 
     @cached_property
-    def evidence(self) -> Evidence:
+    def dataset(self) -> Dataset:
         """Losses and scores of every model."""
-        return self.study.evidence()
+        return self.study.dataset()
 
     @cached_property
     def infos(self) -> list[ModelInfo]:
-        """What is known of the models, in the order of the evidence."""
-        return self.study.infos(self.evidence.models)
+        """What is known of the models, in the order of the dataset."""
+        return self.study.infos(self.dataset.models)
 
     @property
     def split(self) -> str:
@@ -63,18 +63,18 @@ class Desk:
         if name is None:
             return None
         self.study.task(name)
-        return [t.name for t in self.evidence.tasks].index(name)
+        return [t.name for t in self.dataset.tasks].index(name)
 
     def about(self) -> dict[str, Any]:
         """Where numbers come from, for the head of a JSON file."""
-        evidence = self.evidence
+        dataset = self.dataset
         return {
             "study": self.study.root.resolve().name,
             "benchcast": benchcast.__version__,
             "texts": self.study.texts.digest,
-            "scorer": evidence.features.scorer if evidence.features else None,
-            "models": len(evidence.models),
-            "families": len(np.unique(evidence.families)),
+            "scorer": dataset.features.scorer if dataset.features else None,
+            "models": len(dataset.models),
+            "families": len(np.unique(dataset.families)),
         }
 
 
@@ -83,10 +83,10 @@ def role(fold: Fold, i: int) -> str:
     return "test" if fold.test[i] else "validation" if fold.validation[i] else "train"
 
 
-def need_features(evidence: Evidence, what: str) -> None:
+def need_features(dataset: Dataset, what: str) -> None:
     """Refuse a study without a scorer."""
-    if evidence.features is None:
-        raise EvidenceError(f"{what} needs features of a scorer, the study has none; run `benchcast features`")
+    if dataset.features is None:
+        raise NotEnoughDataError(f"{what} needs features of a scorer, the study has none; run `benchcast features`")
 
 
 def pick_runs(families: Sequence[str], named: str | None) -> tuple[str, str]:
@@ -104,6 +104,6 @@ def pick_runs(families: Sequence[str], named: str | None) -> tuple[str, str]:
     for i, stem in enumerate(stems):
         if stem and stem in stems[i + 1 :]:
             return known[i], known[stems.index(stem, i + 1)]
-    raise EvidenceError(
+    raise NotEnoughDataError(
         f"no two families are named like twins (as oak-a and oak-b); say which with --runs {','.join(known[:2])}"
     )

@@ -10,7 +10,7 @@ import numpy as np
 
 from benchcast.cells import near
 from benchcast.diversity import numbers_of_sources, source_errors, subsets
-from benchcast.errors import EvidenceError, InputError
+from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.methods import METHODS, NEED_FEATURES
 from lab.reproduce.curves import count_figure
 from lab.reproduce.desk import Desk, need_features
@@ -22,17 +22,17 @@ ALL_TASKS = "geometric mean of tasks"
 
 def fig8(desk: Desk, methods: Sequence[str] = ("paper", "salience"), draws: int | None = None) -> Outcome:
     """Test error when only texts of some sources are used, by how many there are."""
-    evidence, fold = desk.evidence, desk.fold
+    dataset, fold = desk.dataset, desk.fold
     for method in methods:
         if method not in METHODS:
             raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{near(method, METHODS)}")
         if method in NEED_FEATURES:
-            need_features(evidence, f"fig8 with {method}")
-    sources = evidence.tokens.sources
+            need_features(dataset, f"fig8 with {method}")
+    sources = dataset.tokens.sources
     if len(sources) < 2:
-        raise EvidenceError(f"fig8 needs texts of at least 2 sources, the study has {', '.join(sources)}")
+        raise NotEnoughDataError(f"fig8 needs texts of at least 2 sources, the study has {', '.join(sources)}")
     if not fold.test.any():
-        raise EvidenceError("fig8 needs test models; mark some in models.csv, or give families three sizes")
+        raise NotEnoughDataError("fig8 needs test models; mark some in models.csv, or give families three sizes")
     rows = []
     for method in methods:
         for size in numbers_of_sources(len(sources)):
@@ -40,7 +40,7 @@ def fig8(desk: Desk, methods: Sequence[str] = ("paper", "salience"), draws: int 
                 desk.tell(f"{method}, {size} of {len(sources)} sources")
                 rows += _rows(desk, method, chosen)
     numbers = {**desk.about(), "sources": sources, "mean": means(rows), "fits": rows}
-    tasks = [t.name for t in evidence.tasks]
+    tasks = [t.name for t in dataset.tasks]
     figure = count_figure(
         [r for r in rows if r["mse"] > 0], [ALL_TASKS, *tasks], by="task", count="sources", title="sources of texts"
     )
@@ -48,17 +48,17 @@ def fig8(desk: Desk, methods: Sequence[str] = ("paper", "salience"), draws: int 
 
 
 def _rows(desk: Desk, method: str, chosen: Sequence[str]) -> list[dict[str, Any]]:
-    errors = source_errors(desk.evidence, desk.fold, desk.study.texts, method, chosen)
+    errors = source_errors(desk.dataset, desk.fold, desk.study.texts, method, chosen)
     if errors is None:
         return []
-    named = [(task.name, float(e)) for task, e in zip(desk.evidence.tasks, errors, strict=True)]
+    named = [(task.name, float(e)) for task, e in zip(desk.dataset.tasks, errors, strict=True)]
     named.append((ALL_TASKS, geometric_mean([e for _, e in named])))
     base = {"method": method, "sources": len(chosen), "chosen": list(chosen)}
     return [{**base, "task": name, "own_texts": _has_own(desk, name, chosen), "mse": mse} for name, mse in named]
 
 
 def _has_own(desk: Desk, task: str, chosen: Sequence[str]) -> bool | None:
-    own = [t.sources for t in desk.evidence.tasks if t.name == task]
+    own = [t.sources for t in desk.dataset.tasks if t.name == task]
     return bool(set(own[0]) & set(chosen)) if own else None
 
 

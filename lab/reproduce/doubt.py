@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.errors import EvidenceError
+from benchcast.errors import NotEnoughDataError
 from benchcast.evaluate import Comparison, Held
 from benchcast.intervals import LEVEL
 from benchcast.ranking import family_counts
@@ -28,7 +28,7 @@ def doubt(desk: Desk) -> Outcome:
     remarks = []
     try:
         found.insert(0, desk.comparison("size"))
-    except EvidenceError as why:
+    except NotEnoughDataError as why:
         remarks.append(f"no split by size: {why}")
     numbers = {c.split: {"gain": gains(c, desk.study.seed), "coverage": coverages(c, desk.study.seed)} for c in found}
     tables = [table for c in found for table in _tables(c, numbers[c.split])]

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from benchcast.cells import near
+from benchcast.dataset import Dataset, Fold
 from benchcast.errors import InputError
 from benchcast.evaluate import Comparison
-from benchcast.evidence import Evidence, Fold, TaskFit
 from benchcast.records import Floats
+from benchcast.task_fit import TaskFit
 from lab.reproduce.desk import Desk, role
 from lab.reproduce.figures import forecast_panels, law_panels
 from lab.reproduce.outcome import Outcome, Table, cell
@@ -26,9 +27,9 @@ def fig4(desk: Desk, method: str = "salience") -> Outcome:
     if method not in found.methods:
         why = f"{method} {found.left_out[method]}" if method in found.left_out else f"unknown method {method!r}"
         raise InputError(f"{why}; known here: {', '.join(found.methods)}{near(method, found.methods)}")
-    evidence, fold = found.evidence, found.folds[0]
+    dataset, fold = found.dataset, found.folds[0]
     fits = [found.fits[task, method][0] for task in found.tasks]
-    points = law_points(evidence, fold, fits)
+    points = law_points(dataset, fold, fits)
     curves = law_curves(points, fits)
     errors = {task: {r: role_error(points, task, r) for r in ("train", "validation", "test")} for task in found.tasks}
     laws = {f.task.name: {"slope": f.law.slope, "offset": f.law.offset, "chance": f.law.chance} for f in fits}
@@ -48,17 +49,17 @@ def fig4(desk: Desk, method: str = "salience") -> Outcome:
     return Outcome("fig4", numbers, (table,), {"": law_panels(points, curves, found.tasks)})
 
 
-def law_points(evidence: Evidence, fold: Fold, fits: Sequence[TaskFit]) -> list[dict[str, Any]]:
+def law_points(dataset: Dataset, fold: Fold, fits: Sequence[TaskFit]) -> list[dict[str, Any]]:
     """One row a task and model: capability, forecast and accuracy."""
     rows = []
-    for fit, observed in zip(fits, evidence.accuracy, strict=True):
-        capability = fit.capability(evidence.nats, evidence.facts)
+    for fit, observed in zip(fits, dataset.accuracy, strict=True):
+        capability = fit.capability(dataset.nats, dataset.metadata)
         forecast = fit.law.accuracy(capability)
         rows += [
             {
                 "task": fit.task.name,
-                "model": evidence.models[i],
-                "family": str(evidence.families[i]),
+                "model": dataset.models[i],
+                "family": str(dataset.families[i]),
                 "role": role(fold, int(i)),
                 "capability": float(capability[i]),
                 "forecast": float(forecast[i]),

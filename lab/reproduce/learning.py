@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.errors import EvidenceError
+from benchcast.dataset import Dataset, Fold
+from benchcast.errors import NotEnoughDataError
 from benchcast.evaluate import hold, measure
-from benchcast.evidence import Evidence, Fold
 from benchcast.methods import METHODS
 from lab.reproduce.curves import count_figure, interval_figure
 from lab.reproduce.desk import Desk
@@ -28,19 +28,19 @@ METHODS_SHOWN = ("salience", "label-token", "all-token")
 
 def learning(desk: Desk, draws: int | None = None) -> Outcome:
     """Error, coverage and width by number of training models, drawn at random, and by number of families."""
-    names = np.unique(desk.evidence.families)
+    names = np.unique(desk.dataset.families)
     if len(names) < 3:
-        raise EvidenceError(f"learning needs at least 3 families, the study has {', '.join(names)}")
+        raise NotEnoughDataError(f"learning needs at least 3 families, the study has {', '.join(names)}")
     rows = []
     for draw in range(draws or min(MOST_DRAWS, len(names))):
         tested = str(names[draw % len(names)])
         rng = np.random.default_rng([desk.study.seed, draw])
         known: dict[bytes, list[dict[str, Any]]] = {}  # all other models are all other families: fitted once
-        for of, count, fold in [*model_folds(desk.evidence, tested, rng), *family_folds(desk.evidence, tested, rng)]:
+        for of, count, fold in [*model_folds(desk.dataset, tested, rng), *family_folds(desk.dataset, tested, rng)]:
             key = fold.train.tobytes()
             if key not in known:
                 desk.tell(f"{tested} from {count} {of}")
-                known[key] = point(desk.evidence, fold)
+                known[key] = point(desk.dataset, fold)
             rows += [{"of": of, "count": count, **row} for row in known[key]]
     summary = means(rows)
     groups = list(dict.fromkeys(r["of"] for r in summary))
@@ -55,33 +55,33 @@ def learning(desk: Desk, draws: int | None = None) -> Outcome:
     return Outcome("learning", numbers, _tables(summary), figures, tuple(_remarks(first)))
 
 
-def model_folds(evidence: Evidence, tested: str, rng: np.random.Generator) -> list[tuple[str, int, Fold]]:
+def model_folds(dataset: Dataset, tested: str, rng: np.random.Generator) -> list[tuple[str, int, Fold]]:
     """Random models of all other families; a larger set holds the smaller ones."""
-    others = rng.permutation(np.flatnonzero(evidence.families != tested))
+    others = rng.permutation(np.flatnonzero(dataset.families != tested))
     counts = [*(n for n in MODELS if n < len(others)), len(others)]
     return [
-        ("training models", n, _fold(evidence, np.isin(np.arange(len(evidence.models)), others[:n]), tested))
+        ("training models", n, _fold(dataset, np.isin(np.arange(len(dataset.models)), others[:n]), tested))
         for n in counts
     ]
 
 
-def family_folds(evidence: Evidence, tested: str, rng: np.random.Generator) -> list[tuple[str, int, Fold]]:
+def family_folds(dataset: Dataset, tested: str, rng: np.random.Generator) -> list[tuple[str, int, Fold]]:
     """All models of some of the other families."""
-    names = np.unique(evidence.families)
+    names = np.unique(dataset.families)
     others = rng.permutation(names[names != tested])
     counts = [*(n for n in FAMILIES if n < len(others)), len(others)]
-    return [("training families", n, _fold(evidence, np.isin(evidence.families, others[:n]), tested)) for n in counts]
+    return [("training families", n, _fold(dataset, np.isin(dataset.families, others[:n]), tested)) for n in counts]
 
 
-def _fold(evidence: Evidence, train: Any, tested: str) -> Fold:
-    return Fold(train, np.zeros_like(train), evidence.families == tested)
+def _fold(dataset: Dataset, train: Any, tested: str) -> Fold:
+    return Fold(train, np.zeros_like(train), dataset.families == tested)
 
 
-def point(evidence: Evidence, fold: Fold) -> list[dict[str, Any]]:
+def point(dataset: Dataset, fold: Fold) -> list[dict[str, Any]]:
     """One row a method: geometric mean over tasks of the error, mean coverage and width; nothing where a task
     has no two different scores to learn from."""
     keep = fold.train | fold.test
-    small = evidence.of_models(keep)
+    small = dataset.of_models(keep)
     own = Fold(fold.train[keep], fold.validation[keep], fold.test[keep])
     if not all(np.ptp(a[own.train & np.isfinite(a)]) > 0 for a in small.accuracy):
         return []

@@ -14,9 +14,9 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from benchcast.errors import EvidenceError
+from benchcast.dataset import Dataset, Fold
+from benchcast.errors import NotEnoughDataError
 from benchcast.evaluate import noise_floor
-from benchcast.evidence import Evidence, Fold
 from benchcast.intervals import interval
 from benchcast.methods import METHODS
 from benchcast.plots import colour, finish, panels
@@ -33,14 +33,14 @@ Rows = list[dict[str, Any]]
 
 def live(desk: Desk, runs: str | None = None, method: str = "salience") -> Outcome:
     """Error of every checkpoint's forecast, and how early the final score is known."""
-    evidence = desk.evidence
-    pair = pick_runs([str(f) for f in evidence.families], runs)
-    unseen = np.isin(evidence.families, pair)
+    dataset = desk.dataset
+    pair = pick_runs([str(f) for f in dataset.families], runs)
+    unseen = np.isin(dataset.families, pair)
     fold = Fold(~unseen, np.zeros_like(unseen), unseen)
     desk.tell(method)
-    points = live_points(evidence, desk.infos, fold, METHODS[method](evidence, [fold])[0])
-    tasks = [t.name for t in evidence.tasks]
-    floor = noise_floor(evidence, desk.study.scores(), [fold])
+    points = live_points(dataset, desk.infos, fold, METHODS[method](dataset, [fold])[0])
+    tasks = [t.name for t in dataset.tasks]
+    floor = noise_floor(dataset, desk.study.scores(), [fold])
     errors = {task: {run: _mse(points, task, run) for run in pair} for task in tasks}
     early = {task: known_early(points, task) for task in tasks}
     numbers = {
@@ -60,11 +60,11 @@ def live(desk: Desk, runs: str | None = None, method: str = "salience") -> Outco
     )
 
 
-def live_points(evidence: Evidence, infos: Sequence[ModelInfo], fold: Fold, fits: Sequence[Any]) -> Rows:
+def live_points(dataset: Dataset, infos: Sequence[ModelInfo], fold: Fold, fits: Sequence[Any]) -> Rows:
     """One row a task and checkpoint of the unseen runs; a run is one family at one size."""
     rows: Rows = []
-    for fit, observed in zip(fits, evidence.accuracy, strict=True):
-        capability = fit.capability(evidence.nats, evidence.facts)
+    for fit, observed in zip(fits, dataset.accuracy, strict=True):
+        capability = fit.capability(dataset.nats, dataset.metadata)
         forecast = fit.law.accuracy(capability)
         low, high = interval(fit, capability, forecast)
         for i in np.flatnonzero(fold.test & np.isfinite(observed)).tolist():
@@ -80,7 +80,7 @@ def _with_ends(rows: Rows) -> Rows:
     last: dict[tuple[Any, ...], dict[str, Any]] = {}
     for row in rows:
         if not (math.isfinite(row["tokens"]) and math.isfinite(row["params"])):
-            raise EvidenceError(f"live needs params and tokens of {row['model']} in models.csv")
+            raise NotEnoughDataError(f"live needs params and tokens of {row['model']} in models.csv")
         key = (row["task"], row["family"], row["params"])
         if key not in last or row["tokens"] > last[key]["tokens"]:
             last[key] = row

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.errors import EvidenceError
+from benchcast.errors import NotEnoughDataError
 from benchcast.forward.backtest import read_known
 from benchcast.forward.runs import MEAN, RunComparison, find_run, rank_runs
 from lab.reproduce.desk import Desk
@@ -19,17 +19,17 @@ BINS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
 def order(desk: Desk) -> Outcome:
     """Of the pairs said to be so likely in order, how many were."""
     known = read_known(desk.study)
-    families = [str(f) for f in np.unique(known.evidence.families)]
+    families = [str(f) for f in np.unique(known.dataset.families)]
     rows: list[dict[str, Any]] = []
     for pair in combinations(families, 2):
         desk.tell(f"{pair[0]} and {pair[1]}")
         runs = [find_run(name, known.models, known.families) for name in pair]
         try:
             rows += pair_rows(rank_runs(known, runs))
-        except EvidenceError:  # no size that both have
+        except NotEnoughDataError:  # no size that both have
             continue
     if not rows:
-        raise EvidenceError("no two families share a size at which their compute overlaps")
+        raise NotEnoughDataError("no two families share a size at which their compute overlaps")
     tasks, mean = ([r for r in rows if (r["task"] == MEAN) is on] for on in (False, True))
     tables = (
         _reliability(tasks, "single tasks: said and true"),

@@ -10,8 +10,8 @@ import numpy as np
 from scipy.stats import rankdata
 
 from benchcast.align import characters_per_token
-from benchcast.errors import EvidenceError
-from benchcast.evidence import Evidence
+from benchcast.dataset import Dataset
+from benchcast.errors import NotEnoughDataError
 from benchcast.law import fit_law
 from benchcast.records import Floats, ModelInfo, TextSet
 from lab.reproduce.desk import Desk, pick_runs
@@ -23,13 +23,13 @@ ALIKE = 0.01  # losses that differ by less than this share of their size are cal
 
 def fig1(desk: Desk, runs: str | None = None) -> Outcome:
     """Compute against accuracy for two mixtures."""
-    pair = pick_runs([str(f) for f in desk.evidence.families], runs)
-    rows = compute_rows(desk.evidence, desk.infos, pair)
+    pair = pick_runs([str(f) for f in desk.dataset.families], runs)
+    rows = compute_rows(desk.dataset, desk.infos, pair)
     if not rows:
-        raise EvidenceError(
+        raise NotEnoughDataError(
             f"fig1 needs training FLOPs of {pair[0]} and {pair[1]}; fill flops, or params and tokens, in models.csv"
         )
-    tasks = [t.name for t in desk.evidence.tasks]
+    tasks = [t.name for t in desk.dataset.tasks]
     gaps = {task: compute_gap([r for r in rows if r["task"] == task], pair) for task in tasks}
     table = Table(
         ("task", "pairs", "mean gap", "largest gap", "at FLOPs", f"mean {pair[0]} − {pair[1]}"),
@@ -50,7 +50,7 @@ def fig1(desk: Desk, runs: str | None = None) -> Outcome:
     return Outcome("fig1", numbers, (table,), {"": compute_figure(rows, tasks)})
 
 
-def compute_rows(evidence: Evidence, infos: Sequence[ModelInfo], pair: tuple[str, str]) -> list[dict[str, Any]]:
+def compute_rows(dataset: Dataset, infos: Sequence[ModelInfo], pair: tuple[str, str]) -> list[dict[str, Any]]:
     """One row a task and model of the two families; models without FLOPs or score are left out."""
     return [
         {
@@ -62,8 +62,8 @@ def compute_rows(evidence: Evidence, infos: Sequence[ModelInfo], pair: tuple[str
             "flops": float(flops),
             "accuracy": float(accuracy),
         }
-        for task, row in zip(evidence.tasks, evidence.accuracy, strict=True)
-        for info, family, flops, accuracy in zip(infos, evidence.families, evidence.flops, row, strict=True)
+        for task, row in zip(dataset.tasks, dataset.accuracy, strict=True)
+        for info, family, flops, accuracy in zip(infos, dataset.families, dataset.flops, row, strict=True)
         if family in pair and np.isfinite(flops) and np.isfinite(accuracy)
     ]
 
@@ -97,10 +97,10 @@ def _alike(a: float, b: float) -> bool:
 
 def fig2(desk: Desk) -> Outcome:
     """Loss on a task's own texts against accuracy, all families."""
-    evidence = desk.evidence
-    losses = own_losses(evidence, desk.study.texts)
+    dataset = desk.dataset
+    losses = own_losses(dataset, desk.study.texts)
     rows, summary = [], {}
-    for task, loss, observed in zip(evidence.tasks, losses, evidence.accuracy, strict=True):
+    for task, loss, observed in zip(dataset.tasks, losses, dataset.accuracy, strict=True):
         known = np.isfinite(loss) & np.isfinite(observed)
         if not known.any():
             continue
@@ -108,15 +108,15 @@ def fig2(desk: Desk) -> Outcome:
         rows += [
             {
                 "task": task.name,
-                "model": evidence.models[i],
-                "family": str(evidence.families[i]),
+                "model": dataset.models[i],
+                "family": str(dataset.families[i]),
                 "loss": float(loss[i]),
                 "accuracy": float(observed[i]),
             }
             for i in np.flatnonzero(known)
         ]
     if not rows:
-        raise EvidenceError("fig2 needs texts of the tasks' own sources; no task of study.toml has any")
+        raise NotEnoughDataError("fig2 needs texts of the tasks' own sources; no task of study.toml has any")
     table = Table(
         ("task", "models", "Spearman", "R² of one law", "largest gap at the same loss"),
         tuple(
@@ -129,16 +129,16 @@ def fig2(desk: Desk) -> Outcome:
     return Outcome("fig2", numbers, (table,), {"": loss_figure(rows, list(summary))})
 
 
-def own_losses(evidence: Evidence, texts: TextSet) -> Floats:
+def own_losses(dataset: Dataset, texts: TextSet) -> Floats:
     """Nats per character of every model on each task's own texts (T × M); NaN for a task without texts."""
-    tokens = evidence.tokens
+    tokens = dataset.tokens
     characters = characters_per_token(tokens.edges, texts.utf8)
     losses = []
-    for task in evidence.tasks:
+    for task in dataset.tasks:
         own = tokens.of_sources(task.sources) & tokens.supported
         length = characters[own].sum()
-        total = evidence.nats[:, own].sum(axis=1, dtype=np.float64)
-        losses.append(total / length if length > 0 else np.full(len(evidence.models), np.nan))
+        total = dataset.nats[:, own].sum(axis=1, dtype=np.float64)
+        losses.append(total / length if length > 0 else np.full(len(dataset.models), np.nan))
     return np.array(losses)
 
 

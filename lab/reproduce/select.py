@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.errors import EvidenceError
+from benchcast.errors import NotEnoughDataError
 from benchcast.folds import make_folds
 from benchcast.plots import budget_figure
 from benchcast.selection.budgets import CHOSEN, WAYS, Cost, Ground, cost, costs, prepare
@@ -23,7 +23,9 @@ def select(desk: Desk, budgets: Sequence[int] = BUDGETS) -> Outcome:
     for name, ground in grounds(desk):
         smaller = [b for b in budgets if b < ground.texts]
         if not smaller:
-            raise EvidenceError(f"select needs more than {min(budgets)} texts to choose from, found {ground.texts}")
+            raise NotEnoughDataError(
+                f"select needs more than {min(budgets)} texts to choose from, found {ground.texts}"
+            )
         whole = cost(ground, CHOSEN, ground.texts)
         full.append({"split": name, "mse": geometric_mean([*whole.mse.values()]), "tasks": whole.mse})
         for texts in smaller:
@@ -42,13 +44,13 @@ def grounds(desk: Desk) -> list[tuple[str, Ground]]:
     for split in dict.fromkeys((make_folds(desk.infos, None)[0], "family")):
         try:
             name, folds = make_folds(desk.infos, split)
-        except EvidenceError:
+        except NotEnoughDataError:
             continue
         if all(fold.test.any() for fold in folds):
             desk.tell(f"{name}: all texts")
-            made.append((name, prepare(desk.evidence, folds)))
+            made.append((name, prepare(desk.dataset, folds)))
     if not made:
-        raise EvidenceError("select needs test models; mark some in models.csv, or have two families")
+        raise NotEnoughDataError("select needs test models; mark some in models.csv, or have two families")
     return made
 
 

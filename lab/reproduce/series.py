@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from benchcast.dataset import Dataset, Fold
 from benchcast.diversity import held_out_errors
-from benchcast.errors import EvidenceError
+from benchcast.errors import NotEnoughDataError
 from benchcast.evaluate import noise_floor
-from benchcast.evidence import Evidence, Fold, TaskFit
 from benchcast.methods import METHODS, NEED_FEATURES
 from benchcast.records import Bools, ModelInfo
+from benchcast.task_fit import TaskFit
 from lab.reproduce.desk import Desk, pick_runs
 from lab.reproduce.figures import series_figure
 from lab.reproduce.laws import law_curves, law_points
@@ -44,7 +45,7 @@ def series_folds(
     first, second = (families == name for name in pair)
     for name, own in zip(pair, (first, second), strict=True):
         if not (own & early).any() or not (own & ~early).any():
-            raise EvidenceError(
+            raise NotEnoughDataError(
                 f"fig5 needs early and later checkpoints of {name}: {int((own & early).sum())} lie in the first third "
                 f"of their run's tokens, {int((own & ~early).sum())} later (is `tokens` filled in models.csv?)"
             )
@@ -54,21 +55,21 @@ def series_folds(
 
 def fig5(desk: Desk, runs: str | None = None) -> Outcome:
     """Test error on later checkpoints of each run, per task, beside the paper's."""
-    evidence = desk.evidence
-    pair = pick_runs([str(f) for f in evidence.families], runs)
-    folds = series_folds(evidence.families, desk.infos, pair)
-    tried = [m for m in TRIED if evidence.features is not None or m not in NEED_FEATURES]
+    dataset = desk.dataset
+    pair = pick_runs([str(f) for f in dataset.families], runs)
+    folds = series_folds(dataset.families, desk.infos, pair)
+    tried = [m for m in TRIED if dataset.features is not None or m not in NEED_FEATURES]
     mse: dict[str, dict[str, dict[str, float]]] = {}
     kept: dict[str, list[list[TaskFit]]] = {}
-    names = [t.name for t in evidence.tasks]
+    names = [t.name for t in dataset.tasks]
     for method in tried:
         desk.tell(method)
-        kept[method] = METHODS[method](evidence, folds)
+        kept[method] = METHODS[method](dataset, folds)
         for tested, fold, fits in zip(pair[::-1], folds, kept[method], strict=True):
-            errors = held_out_errors(evidence, fold, fits)
+            errors = held_out_errors(dataset, fold, fits)
             mse.setdefault(tested, {})[method] = dict(zip(names, errors.tolist(), strict=True))
     noise = {
-        tested: noise_floor(evidence, desk.study.scores(), [fold])
+        tested: noise_floor(dataset, desk.study.scores(), [fold])
         for tested, fold in zip(pair[::-1], folds, strict=True)
     }
     numbers: dict[str, Any] = {
@@ -78,27 +79,25 @@ def fig5(desk: Desk, runs: str | None = None) -> Outcome:
         "mse": mse,
         "noise_floor": noise,
         "geometric_mean": {t: {m: geometric_mean([*row.values()]) for m, row in own.items()} for t, own in mse.items()},
-        "models": {tested: _members(evidence, fold) for tested, fold in zip(pair[::-1], folds, strict=True)},
+        "models": {tested: _members(dataset, fold) for tested, fold in zip(pair[::-1], folds, strict=True)},
     }
     figures = {}
     for i, fold in enumerate(folds):
-        points = series_points(evidence, fold, kept[tried[0]][i], pair)
+        points = series_points(dataset, fold, kept[tried[0]][i], pair)
         curves = law_curves(points, kept[tried[0]][i])
         numbers.setdefault("points", {})[pair[1 - i]] = points
         figures["" if i == 0 else "-reverse"] = series_figure(points, curves, names)
     return Outcome("fig5", numbers, tuple(_table(mse[t], noise[t], t, pair) for t in pair[::-1]), figures)
 
 
-def _members(evidence: Evidence, fold: Fold) -> dict[str, list[str]]:
-    models = np.array(evidence.models)
+def _members(dataset: Dataset, fold: Fold) -> dict[str, list[str]]:
+    models = np.array(dataset.models)
     return {"train": [*models[fold.train]], "validation": [*models[fold.validation]], "test": [*models[fold.test]]}
 
 
-def series_points(
-    evidence: Evidence, fold: Fold, fits: Sequence[TaskFit], pair: tuple[str, str]
-) -> list[dict[str, Any]]:
+def series_points(dataset: Dataset, fold: Fold, fits: Sequence[TaskFit], pair: tuple[str, str]) -> list[dict[str, Any]]:
     """Points of the law with the part each model plays."""
-    rows = law_points(evidence, fold, fits)
+    rows = law_points(dataset, fold, fits)
     for row in rows:
         if row["role"] == "train":
             row["part"] = "early checkpoints" if row["family"] in pair else "other families"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.errors import EvidenceError
+from benchcast.errors import NotEnoughDataError
 from benchcast.evaluate import Comparison
 from benchcast.methods import BASELINES, PEERS
 from lab.reproduce.desk import Desk
@@ -67,7 +67,7 @@ def table1(desk: Desk) -> Outcome:
     if results[0].split != "family":
         try:
             results.append(errors_of(desk.comparison("family")))
-        except EvidenceError as why:
+        except NotEnoughDataError as why:
             remarks.append(f"no table by family: {why}")
     tables = tuple(table for errors in results for table in tables_of(errors))
     remarks += [sentence(errors) for errors in results]

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.cells import near
-from benchcast.errors import EvidenceError, InputError
-from benchcast.evidence import Evidence
+from benchcast.dataset import Dataset
+from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.methods import METHODS, NEED_FEATURES
 from benchcast.records import Task, TextSet
 from lab.reproduce.desk import Desk, need_features
@@ -35,24 +35,24 @@ def fig9(desk: Desk, task: str | None = None, text: str | None = None, method: s
     if method not in METHODS:
         raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{near(method, METHODS)}")
     if method in NEED_FEATURES:
-        need_features(desk.evidence, f"fig9 with {method}")
+        need_features(desk.dataset, f"fig9 with {method}")
     texts = desk.study.texts
-    chosen = desk.study.task(task) if task else longest_task(desk.evidence.tasks, texts)
+    chosen = desk.study.task(task) if task else longest_task(desk.dataset.tasks, texts)
     index = _text_index(texts, chosen, text)
-    evidence = desk.evidence.for_tasks([chosen.name])
+    dataset = desk.dataset.for_tasks([chosen.name])
     desk.tell(f"{method}: {chosen.name}")
-    fit = METHODS[method](evidence, [desk.fold])[0][0]
+    fit = METHODS[method](dataset, [desk.fold])[0][0]
     if not fit.reads_losses:
         raise InputError(f"method {method!r} weighs no tokens; take one of salience, paper, label-token")
-    salience = fit.salience(evidence.nats[desk.fold.seen])
-    tokens = weigh(evidence, salience, texts, index)
+    salience = fit.salience(dataset.nats[desk.fold.seen])
+    tokens = weigh(dataset, salience, texts, index)
     numbers = {
         **desk.about(),
         "task": chosen.name,
         "method": method,
         "text": texts.texts[index].id,
         "tokens": [{"token": t.token, "weight": t.weight, "answer": t.answer} for t in tokens],
-        "by_source": source_means(evidence, salience),
+        "by_source": source_means(dataset, salience),
     }
     title = f"{method} weights for {chosen.name} on text {texts.texts[index].id}"
     table = Table(
@@ -68,7 +68,7 @@ def longest_task(tasks: tuple[Task, ...], texts: TextSet) -> Task:
     length = {t: [len(x.text) for x in texts if x.source in t.sources] for t in tasks}
     own = [t for t in tasks if length[t]]
     if not own:
-        raise EvidenceError("fig9 needs texts of a task's own sources; no task of study.toml has any")
+        raise NotEnoughDataError("fig9 needs texts of a task's own sources; no task of study.toml has any")
     return max(own, key=lambda t: max(length[t]))
 
 
@@ -80,15 +80,15 @@ def _text_index(texts: TextSet, task: Task, named: str | None) -> int:
         return texts.index[named]
     own = [i for i, t in enumerate(texts) if t.source in task.sources]
     if not own:
-        raise EvidenceError(f"{task.name} has no texts of its own; name one with --text")
+        raise NotEnoughDataError(f"{task.name} has no texts of its own; name one with --text")
     longest = texts.texts[max(own, key=lambda i: len(texts.texts[i].text))].source
     ranked = sorted((i for i in own if texts.texts[i].source == longest), key=lambda i: len(texts.texts[i].text))
     return ranked[len(ranked) // 2]
 
 
-def weigh(evidence: Evidence, weights: npt.NDArray[np.float32], texts: TextSet, index: int) -> list[Weighed]:
+def weigh(dataset: Dataset, weights: npt.NDArray[np.float32], texts: TextSet, index: int) -> list[Weighed]:
     """The tokens of one text with their weights, the largest being 1."""
-    tokens, blob = evidence.tokens, texts.utf8.tobytes()
+    tokens, blob = dataset.tokens, texts.utf8.tobytes()
     own = np.flatnonzero(tokens.text == index)
     largest = float(np.abs(weights[own]).max()) or 1.0
     return [
@@ -101,9 +101,9 @@ def weigh(evidence: Evidence, weights: npt.NDArray[np.float32], texts: TextSet, 
     ]
 
 
-def source_means(evidence: Evidence, weights: npt.NDArray[np.float32]) -> dict[str, dict[str, float]]:
+def source_means(dataset: Dataset, weights: npt.NDArray[np.float32]) -> dict[str, dict[str, float]]:
     """Mean weight of each source's tokens and of its answers, relative to the mean of all tokens."""
-    tokens = evidence.tokens
+    tokens = dataset.tokens
     mean = float(weights[tokens.supported].mean()) or 1.0
     out = {}
     for i, name in enumerate(tokens.sources):

@@ -1,4 +1,4 @@
-"""Records → evidence: put every model's losses on the reference tokens and line up the scores.
+"""Records → dataset: put every model's losses on the reference tokens and line up the scores.
 
 Axes: M models, N reference tokens, T tasks.
 """
@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from benchcast.align import align_models, characters_per_token, common_support
 from benchcast.cells import near
-from benchcast.errors import EvidenceError
-from benchcast.evidence import Evidence, Features, Tokens
-from benchcast.facts import Facts
+from benchcast.dataset import Dataset, Features, Tokens
+from benchcast.errors import NotEnoughDataError
 from benchcast.folds import family_names
+from benchcast.metadata import ModelMetadata
 from benchcast.records import Bools, Floats, Ints, ModelInfo, NamedTexts, Score, Task, TextSet, TokenLosses
 from benchcast.support import Support, costly_models, describe_support
 
@@ -76,7 +76,7 @@ def assemble(
     support: Bools | None = None,
     unit: str = "byte",
     guarded: Sequence[Task] | None = None,
-) -> Evidence:
+) -> Dataset:
     """Everything a fit may look at. `losses` and `models` are in the same order.
 
     `features` is (values, edges, scorer's name). A position counts only if every model has a loss there,
@@ -91,13 +91,15 @@ def assemble(
         nats, models = nats[stays], [m for m, on in zip(models, stays, strict=True) if on]
     supported = common_support(nats) if support is None else support & common_support(nats)
     if not supported.any():
-        raise EvidenceError("no token has a loss from every model; which models lack texts? (see `benchcast status`)")
+        raise NotEnoughDataError(
+            "no token has a loss from every model; which models lack texts? (see `benchcast status`)"
+        )
     nats[:, ~supported] = 0.0
     tokens = replace(tokens, supported=supported)
     accuracy, n_items = score_table(models, scores, tasks)
-    facts = Facts.of(models, scores)
+    metadata = ModelMetadata.of(models, scores)
     whole = features is None or np.array_equal(part_of, np.arange(len(features[1]) - 1))
-    return Evidence(
+    return Dataset(
         models=tuple(m.model for m in models),
         families=family_names(models),
         nats=nats,
@@ -105,13 +107,13 @@ def assemble(
         tasks=tuple(tasks),
         accuracy=accuracy,
         n_items=n_items,
-        flops=facts.flops,
+        flops=metadata.flops,
         tokens=tokens,
         features=None if features is None else Features(features[0], None if whole else part_of, features[2]),
-        params=facts.params,
-        trained_on=facts.tokens,
-        scores=facts.scores,
-        benchmarks=facts.benchmarks,
+        params=metadata.params,
+        training_tokens=metadata.tokens,
+        scores=metadata.scores,
+        benchmarks=metadata.benchmarks,
         support=common,
     )
 
@@ -121,7 +123,7 @@ def _check_answers(texts: TextSet, tasks: Sequence[Task]) -> None:
     for task in tasks:
         for name in task.answers:
             if name not in texts.index:
-                raise EvidenceError(
+                raise NotEnoughDataError(
                     f"task {task.name}: answers name {name!r}, no text of the study{near(name, texts.index)}"
                 )
 

@@ -10,9 +10,10 @@ from itertools import combinations
 import numpy as np
 
 from benchcast.align import characters_per_token
-from benchcast.evidence import Evidence, Fold, TaskFit
+from benchcast.dataset import Dataset, Fold
 from benchcast.methods import METHODS
 from benchcast.records import Bools, Floats, TextSet
+from benchcast.task_fit import TaskFit
 
 LISTED = 10_000  # sets that are listed before some are drawn
 MOST_NUMBERS = 8  # of sources
@@ -35,32 +36,32 @@ def subsets(sources: Sequence[str], size: int, most: int, seed: int) -> list[tup
     return [tuple(sources[i] for i in numbers) for numbers in sorted(drawn)]
 
 
-def source_errors(evidence: Evidence, fold: Fold, texts: TextSet, method: str, chosen: Sequence[str]) -> Floats | None:
+def source_errors(dataset: Dataset, fold: Fold, texts: TextSet, method: str, chosen: Sequence[str]) -> Floats | None:
     """Test error of each task from texts of the chosen sources alone; None where they hold no token that counts."""
-    own = evidence.tokens.of_sources(chosen)
-    if not (own & evidence.tokens.supported).any():
+    own = dataset.tokens.of_sources(chosen)
+    if not (own & dataset.tokens.supported).any():
         return None
-    some = restrict(evidence, own, texts)
+    some = restrict(dataset, own, texts)
     return held_out_errors(some, fold, METHODS[method](some, [fold])[0])
 
 
-def restrict(evidence: Evidence, keep: Bools, texts: TextSet) -> Evidence:
-    """The same evidence with some tokens taken out of the common support."""
-    supported = evidence.tokens.supported & keep
-    characters = characters_per_token(evidence.tokens.edges, texts.utf8)
+def restrict(dataset: Dataset, keep: Bools, texts: TextSet) -> Dataset:
+    """The same dataset with some tokens taken out of the common support."""
+    supported = dataset.tokens.supported & keep
+    characters = characters_per_token(dataset.tokens.edges, texts.utf8)
     return replace(
-        evidence,
-        nats=np.where(supported, evidence.nats, np.float32(0)),
+        dataset,
+        nats=np.where(supported, dataset.nats, np.float32(0)),
         characters=float(characters[supported].sum()),
-        tokens=replace(evidence.tokens, supported=supported),
+        tokens=replace(dataset.tokens, supported=supported),
     )
 
 
-def held_out_errors(evidence: Evidence, fold: Fold, fits: Sequence[TaskFit]) -> Floats:
+def held_out_errors(dataset: Dataset, fold: Fold, fits: Sequence[TaskFit]) -> Floats:
     """Mean squared error of each task on the test models; NaN where it cannot be said."""
     errors = []
-    for fit, observed in zip(fits, evidence.accuracy, strict=True):
+    for fit, observed in zip(fits, dataset.accuracy, strict=True):
         rows = fold.test & np.isfinite(observed)
-        forecast = fit.forecast(evidence.nats[rows], evidence.facts.take(rows))
+        forecast = fit.forecast(dataset.nats[rows], dataset.metadata.take(rows))
         errors.append(float(np.mean((forecast - observed[rows]) ** 2)) if rows.any() else np.nan)
     return np.array(errors)

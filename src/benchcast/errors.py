@@ -1,11 +1,11 @@
 """One tree for every failure that a user can mend; the command line prints it as one line.
 
 BenchcastError
-├── InputError      a file or value handed in: where, what was found, what was needed
-├── StudyError      the study folder: absent, damaged, of a newer version, in use
-├── EvidenceError   the study is sound but holds too little for what was asked
-├── ClusterError    a cluster that is not there, or loses workers time and again
-└── MissingExtraError    an optional dependency is not installed
+├── InputError          a file or value handed in: where, what was found, what was needed
+├── StudyError          the study folder: absent, damaged, of a newer version, in use
+├── NotEnoughDataError  the study is sound but holds too little for what was asked
+├── ClusterError        a cluster that is not there, or loses workers time and again
+└── MissingExtraError   an optional dependency is not installed
 """
 
 
@@ -21,8 +21,11 @@ class StudyError(BenchcastError):
     """The study folder is absent, damaged or made by a newer version."""
 
 
-class EvidenceError(BenchcastError):
+class NotEnoughDataError(BenchcastError):
     """The study is sound but lacks what a fit, comparison or forecast needs."""
+
+
+EvidenceError = NotEnoughDataError  # its name before
 
 
 class MissingExtraError(BenchcastError):

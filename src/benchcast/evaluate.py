@@ -15,8 +15,8 @@ import numpy.typing as npt
 from scipy.stats import rankdata
 
 from benchcast.cells import near, null
-from benchcast.errors import EvidenceError, InputError
-from benchcast.evidence import Evidence, Fold, TaskFit
+from benchcast.dataset import Dataset, Fold
+from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.executor import Executor, Job
 from benchcast.fitting import without_weak_tasks
 from benchcast.folds import make_folds
@@ -24,6 +24,7 @@ from benchcast.intervals import interval
 from benchcast.methods import METHODS, NEED_FEATURES, TOGETHER
 from benchcast.records import Floats, Score
 from benchcast.store import Study
+from benchcast.task_fit import TaskFit
 
 MEASURES = ("mse", "mae", "r2", "spearman", "pairs", "coverage", "width", "n_test")
 
@@ -52,7 +53,7 @@ class Comparison:
     fits: dict[tuple[str, str], list[TaskFit]]  # one per fold
     folds: tuple[Fold, ...]
     noise: dict[str, float]  # expected squared error of a perfect forecast, by task
-    evidence: Evidence
+    dataset: Dataset
     left_out: dict[str, str]  # method, task or model → why it could not be tried
 
     def measures(self, task: str, method: str) -> dict[str, float]:
@@ -89,58 +90,58 @@ def compare(
 
     With an executor, methods and folds are fitted side by side, with the same outcome.
     """
-    evidence = study.evidence(tasks)
-    name, folds = make_folds(study.infos(evidence.models), split)
+    dataset = study.dataset(tasks)
+    name, folds = make_folds(study.infos(dataset.models), split)
     if not all(fold.test.any() for fold in folds):
         hint = "mark some in models.csv" if name == "column" else "a family needs three sizes (params in models.csv)"
-        raise EvidenceError(f"split {name!r}: no test models; {hint}, or take --split family")
-    evidence, weak = without_weak_tasks(evidence, folds, asked_for=bool(tasks))
+        raise NotEnoughDataError(f"split {name!r}: no test models; {hint}, or take --split family")
+    dataset, weak = without_weak_tasks(dataset, folds, asked_for=bool(tasks))
     wanted = tuple(methods) or tuple(METHODS)
     for method in wanted:
         if method not in METHODS:
             raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{near(method, METHODS)}")
-    left_out = weak | {f"model {m}": evidence.support.why(m) for m in evidence.support.excluded}
-    left_out |= {m: "needs features of a scorer" for m in wanted if m in NEED_FEATURES and evidence.features is None}
+    left_out = weak | {f"model {m}": dataset.support.why(m) for m in dataset.support.excluded}
+    left_out |= {m: "needs features of a scorer" for m in wanted if m in NEED_FEATURES and dataset.features is None}
     held, fits = {}, {}
-    fitted = fit_methods(evidence, folds, [m for m in wanted if m not in left_out], executor, on_method or _silent)
+    fitted = fit_methods(dataset, folds, [m for m in wanted if m not in left_out], executor, on_method or _silent)
     for method, by_fold in fitted.items():
         if isinstance(by_fold, str):
             left_out[method] = by_fold.removeprefix(f"method {method!r} ")
             continue
-        for t, task in enumerate(evidence.tasks):
+        for t, task in enumerate(dataset.tasks):
             own = [row[t] for row in by_fold]
             fits[task.name, method] = own
-            held[task.name, method] = hold(evidence, folds, own, t)
+            held[task.name, method] = hold(dataset, folds, own, t)
     tried = tuple(m for m in wanted if m not in left_out)
     if not tried:
-        raise EvidenceError("; ".join(f"method {m!r} {why}" for m, why in left_out.items()))
-    names = tuple(t.name for t in evidence.tasks)
-    noise = noise_floor(evidence, study.scores(), folds)
-    return Comparison(name, tried, names, held, fits, tuple(folds), noise, evidence, left_out)
+        raise NotEnoughDataError("; ".join(f"method {m!r} {why}" for m, why in left_out.items()))
+    names = tuple(t.name for t in dataset.tasks)
+    noise = noise_floor(dataset, study.scores(), folds)
+    return Comparison(name, tried, names, held, fits, tuple(folds), noise, dataset, left_out)
 
 
 def _silent(method: str) -> None:
     """Nobody asked to be told."""
 
 
-def fit_part(shared: tuple[Evidence, Sequence[Fold]], given: tuple[str, Sequence[int]]) -> list[list[TaskFit]] | str:
+def fit_part(shared: tuple[Dataset, Sequence[Fold]], given: tuple[str, Sequence[int]]) -> list[list[TaskFit]] | str:
     """One method on some of the folds, or why it cannot be had: the work of one job."""
-    (evidence, folds), (method, picked) = shared, given
+    (dataset, folds), (method, picked) = shared, given
     try:
-        return METHODS[method](evidence, [folds[i] for i in picked])
-    except EvidenceError as error:
+        return METHODS[method](dataset, [folds[i] for i in picked])
+    except NotEnoughDataError as error:
         return str(error)
 
 
 def fit_methods(
-    evidence: Evidence,
+    dataset: Dataset,
     folds: Sequence[Fold],
     methods: Sequence[str],
     executor: Executor | None,
     on_method: Callable[[str], None],
 ) -> dict[str, list[list[TaskFit]] | str]:
     """Fits of every method by fold and task; told of are methods that begin or, with an executor, are done."""
-    shared, everything = (evidence, tuple(folds)), range(len(folds))
+    shared, everything = (dataset, tuple(folds)), range(len(folds))
     fitted: dict[str, list[list[TaskFit]] | str] = {}
     if executor is None:
         for method in methods:
@@ -162,18 +163,18 @@ def fit_methods(
     return fitted
 
 
-def hold(evidence: Evidence, folds: Sequence[Fold], fits: Sequence[TaskFit], t: int) -> Held:
+def hold(dataset: Dataset, folds: Sequence[Fold], fits: Sequence[TaskFit], t: int) -> Held:
     """Forecasts of the held-out models of every fold, with intervals; `t` is the task's number."""
-    parts, facts = [], evidence.facts
+    parts, metadata = [], dataset.metadata
     for fold, fit in zip(folds, fits, strict=True):
-        rows = fold.test & np.isfinite(evidence.accuracy[t])
-        capability = fit.capability(evidence.nats[rows], facts.take(rows))
+        rows = fold.test & np.isfinite(dataset.accuracy[t])
+        capability = fit.capability(dataset.nats[rows], metadata.take(rows))
         forecast = fit.law.accuracy(capability)
         low, high = interval(fit, capability, forecast)
         parts.append((np.flatnonzero(rows), forecast, low, high, capability))
     rows, forecast, low, high, capability = (np.concatenate(x) for x in zip(*parts, strict=True))
-    models = tuple(evidence.models[i] for i in rows)
-    return Held(models, evidence.families[rows], evidence.accuracy[t][rows], forecast, low, high, capability)
+    models = tuple(dataset.models[i] for i in rows)
+    return Held(models, dataset.families[rows], dataset.accuracy[t][rows], forecast, low, high, capability)
 
 
 def measure(observed: Floats, forecast: Floats, low: Floats, high: Floats) -> dict[str, float]:
@@ -217,15 +218,15 @@ def _pairs(observed: Floats, forecast: Floats) -> float:
     return float((agree[truth != 0] + 1).mean() / 2) if (truth != 0).any() else math.nan
 
 
-def noise_floor(evidence: Evidence, scores: Sequence[Score], folds: Sequence[Fold]) -> dict[str, float]:
+def noise_floor(dataset: Dataset, scores: Sequence[Score], folds: Sequence[Fold]) -> dict[str, float]:
     """Mean squared error that score noise alone leaves, on the held-out models of each task.
 
     From split halves of the items where the even-numbered ones were counted, else from the binomial
     variance where the number of items is known.
     """
-    tested = {m for fold in folds for m, on in zip(evidence.models, fold.test, strict=True) if on}
+    tested = {m for fold in folds for m, on in zip(dataset.models, fold.test, strict=True) if on}
     floor = {}
-    for task in evidence.tasks:
+    for task in dataset.tasks:
         own = [s for s in scores if s.task == task.name and s.model in tested and s.n_items >= 2]
         floor[task.name] = float(np.mean([_score_variance(s) for s in own])) if own else math.nan
     return floor

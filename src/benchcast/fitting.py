@@ -15,8 +15,8 @@ import benchcast
 from benchcast.align import align_models
 from benchcast.assemble import reference_of
 from benchcast.cells import near
-from benchcast.errors import EvidenceError, InputError, StudyError
-from benchcast.evidence import Evidence, Fold, TaskFit
+from benchcast.dataset import Dataset, Fold
+from benchcast.errors import InputError, NotEnoughDataError, StudyError
 from benchcast.fits import Fit, load
 from benchcast.fits.inputs import Tables, changed_inputs, hash_inputs
 from benchcast.folds import training_fold
@@ -25,6 +25,7 @@ from benchcast.methods import METHODS
 from benchcast.records import Bools, TokenLosses
 from benchcast.storage.files import locked
 from benchcast.store import Study
+from benchcast.task_fit import TaskFit
 
 FEWEST_MODELS = 4
 
@@ -57,15 +58,15 @@ def fit_tasks(
     """
     if method not in METHODS:
         raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{near(method, METHODS)}")
-    evidence = study.evidence(tasks, support=None if restrict is None else _support_of(study, restrict))
-    name, fold = training_fold(study.infos(evidence.models), split)
-    evidence, weak = without_weak_tasks(evidence, [fold], asked_for=bool(tasks))
+    dataset = study.dataset(tasks, support=None if restrict is None else _support_of(study, restrict))
+    name, fold = training_fold(study.infos(dataset.models), split)
+    dataset, weak = without_weak_tasks(dataset, [fold], asked_for=bool(tasks))
     if on_left_out is not None:
         for task, why in weak.items():
             on_left_out(f"{task}: {why}")
-        for model in evidence.support.excluded:
-            on_left_out(f"model {model} {evidence.support.why(model)} (--keep-all keeps it)")
-    made = as_fits(study, evidence, fold, name, METHODS[method](evidence, [fold])[0])
+        for model in dataset.support.excluded:
+            on_left_out(f"model {model} {dataset.support.why(model)} (--keep-all keeps it)")
+    made = as_fits(study, dataset, fold, name, METHODS[method](dataset, [fold])[0])
     return with_inputs(study, _enough(made, asked_for=bool(tasks), on_left_out=on_left_out))
 
 
@@ -81,7 +82,7 @@ def _enough(fits: list[Fit], *, asked_for: bool, on_left_out: Callable[[str], No
     short = {f.task: why for f in fits if (why := _too_little(f))}
     if short and (asked_for or len(short) == len(fits)):
         name, why = next(iter(short.items()))
-        raise EvidenceError(f"{name}: {why}")
+        raise NotEnoughDataError(f"{name}: {why}")
     for task, why in short.items():
         if on_left_out is not None:
             on_left_out(f"{task}: {why}")
@@ -101,22 +102,22 @@ def _too_little(fit: Fit) -> str:
     return ""
 
 
-def as_fits(study: Study, evidence: Evidence, fold: Fold, split: str, cores: Sequence[TaskFit]) -> list[Fit]:
+def as_fits(study: Study, dataset: Dataset, fold: Fold, split: str, cores: Sequence[TaskFit]) -> list[Fit]:
     """Fits of a fold with all they need to predict: tokens, texts, and where they come from."""
     about = {
         "benchcast": benchcast.__version__,
         "texts": study.texts.digest,
         "annotated_texts": study.texts.annotated_digest,
-        "scorer": evidence.features.scorer if evidence.features else "",
+        "scorer": dataset.features.scorer if dataset.features else "",
         "split": split,
         "unit": "byte",
         "level": LEVEL,
         "seed": study.seed,
         "keep_all": study.keep_all,
-        **evidence.support.as_json(),
+        **dataset.support.as_json(),
     }
-    seen = evidence.nats[fold.seen]
-    tokens = evidence.tokens
+    seen = dataset.nats[fold.seen]
+    tokens = dataset.tokens
     return [
         Fit(
             core,
@@ -124,21 +125,21 @@ def as_fits(study: Study, evidence: Evidence, fold: Fold, split: str, cores: Seq
             tokens.edges,
             tokens.supported,
             study.texts,
-            about | _learned(evidence, fold, core),
+            about | _learned(dataset, fold, core),
         )
         for core in cores
     ]
 
 
-def _learned(evidence: Evidence, fold: Fold, core: TaskFit) -> dict[str, Any]:
+def _learned(dataset: Dataset, fold: Fold, core: TaskFit) -> dict[str, Any]:
     """The models that a fit learned from: those with a score and all that the method reads."""
     task = core.task.name
-    accuracy = evidence.accuracy[[t.name for t in evidence.tasks].index(task)]
-    usable = np.isfinite(accuracy) & core.known(evidence.facts)
+    accuracy = dataset.accuracy[[t.name for t in dataset.tasks].index(task)]
+    usable = np.isfinite(accuracy) & core.known(dataset.metadata)
     return {
         "mean_accuracy": float(np.nanmean(accuracy[fold.seen])),
         "n_train": {task: int((fold.train & usable).sum())},
-        **{role: _named(evidence, on & usable) for role, on in _roles(fold)},
+        **{role: _named(dataset, on & usable) for role, on in _roles(fold)},
     }
 
 
@@ -146,8 +147,8 @@ def _roles(fold: Fold) -> tuple[tuple[str, Bools], ...]:
     return ("train", fold.train), ("validation", fold.validation)
 
 
-def _named(evidence: Evidence, rows: Bools) -> list[str]:
-    return [m for m, on in zip(evidence.models, rows, strict=True) if on]
+def _named(dataset: Dataset, rows: Bools) -> list[str]:
+    return [m for m, on in zip(dataset.models, rows, strict=True) if on]
 
 
 def fits_for_new_models(study: Study, tasks: Sequence[str] = ()) -> list[Fit]:
@@ -162,7 +163,7 @@ def fits_for_new_models(study: Study, tasks: Sequence[str] = ()) -> list[Fit]:
     return [load(study.fit_folder(name)) for name in names]
 
 
-def fits_like_stored(study: Study, evidence: Evidence, method: str) -> dict[str, Fit]:
+def fits_like_stored(study: Study, dataset: Dataset, method: str) -> dict[str, Fit]:
     """For each task, the fit of a method that forecasts models without a score.
 
     This is the stored fit where it is of this method and up to date. Otherwise it is a new one, on the models that
@@ -170,23 +171,23 @@ def fits_like_stored(study: Study, evidence: Evidence, method: str) -> dict[str,
     """
     kept: dict[str, Fit] = {}
     to_fit: dict[str | None, list[str]] = {}
-    for task in (t.name for t in evidence.tasks):
+    for task in (t.name for t in dataset.tasks):
         stored = fits_for_new_models(study, [task])[0] if task in study.fitted_tasks() else None
-        if stored is not None and _serves(study, stored, evidence, method):
+        if stored is not None and _serves(study, stored, dataset, method):
             kept[task] = stored
         else:
             to_fit.setdefault(None if stored is None else _split_of(stored), []).append(task)
     for split, tasks in to_fit.items():
-        part = evidence.for_tasks(tasks)
+        part = dataset.for_tasks(tasks)
         name, fold = training_fold(study.infos(part.models), split)
         kept |= {fit.task: fit for fit in as_fits(study, part, fold, name, METHODS[method](part, [fold])[0])}
     return kept
 
 
-def _serves(study: Study, stored: Fit, evidence: Evidence, method: str) -> bool:
-    """Whether a stored fit is what a fit of this method on this evidence would be."""
-    same = np.array_equal(stored.edges, evidence.tokens.edges)
-    same = same and np.array_equal(stored.supported, evidence.tokens.supported)
+def _serves(study: Study, stored: Fit, dataset: Dataset, method: str) -> bool:
+    """Whether a stored fit is what a fit of this method on this dataset would be."""
+    same = np.array_equal(stored.edges, dataset.tokens.edges)
+    same = same and np.array_equal(stored.supported, dataset.tokens.supported)
     return stored.core.method == method and same and not changed_inputs(study, stored)
 
 
@@ -225,10 +226,10 @@ def store_fits(study: Study, fits: Sequence[Fit]) -> None:
             fit.save(study.fit_folder(fit.task))
 
 
-def weak_tasks(evidence: Evidence, folds: Sequence[Fold]) -> dict[str, str]:
+def weak_tasks(dataset: Dataset, folds: Sequence[Fold]) -> dict[str, str]:
     """Tasks that no method could learn from, and what they lack."""
     weak = {}
-    for task, accuracy in zip(evidence.tasks, evidence.accuracy, strict=True):
+    for task, accuracy in zip(dataset.tasks, dataset.accuracy, strict=True):
         for fold in folds:
             known = fold.train & np.isfinite(accuracy)
             if known.sum() < FEWEST_MODELS:
@@ -240,26 +241,24 @@ def weak_tasks(evidence: Evidence, folds: Sequence[Fold]) -> dict[str, str]:
     return weak
 
 
-def without_weak_tasks(
-    evidence: Evidence, folds: Sequence[Fold], *, asked_for: bool
-) -> tuple[Evidence, dict[str, str]]:
-    """Evidence on the tasks that can be learned, and why the others cannot; a task that was asked for must."""
-    weak = weak_tasks(evidence, folds)
-    if weak and (asked_for or len(weak) == len(evidence.tasks)):
+def without_weak_tasks(dataset: Dataset, folds: Sequence[Fold], *, asked_for: bool) -> tuple[Dataset, dict[str, str]]:
+    """Dataset on the tasks that can be learned, and why the others cannot; a task that was asked for must."""
+    weak = weak_tasks(dataset, folds)
+    if weak and (asked_for or len(weak) == len(dataset.tasks)):
         name, why = next(iter(weak.items()))
-        raise EvidenceError(f"{name}: {why}{evidence.support.hint()}")
-    return evidence.for_tasks([t.name for t in evidence.tasks if t.name not in weak]), weak
+        raise NotEnoughDataError(f"{name}: {why}{dataset.support.hint()}")
+    return dataset.for_tasks([t.name for t in dataset.tasks if t.name not in weak]), weak
 
 
 def describe(fit: Fit) -> str:
     """One line on a fit for people."""
-    law, spread = fit.core.law, spread_of(fit.core.honest)
+    law, spread = fit.core.law, spread_of(fit.core.out_of_fold)
     if law.failure:
         return f"{fit.task}: no law ({law.failure})"
     known = f"{fit.task}: {fit.core.method}, {fit.about['n_train'][fit.task]} training models"
     if not np.isfinite(spread.half_width):
         return f"{known}; too few unseen models to say how far it misses"
     return (
-        f"{known}; misses by {100 * spread.scale:.1f} points (root mean square over {fit.core.honest.kind}), "
+        f"{known}; misses by {100 * spread.scale:.1f} points (root mean square over {fit.core.out_of_fold.kind}), "
         f"90% interval ±{100 * min(1.0, spread.half_width):.1f}"
     )

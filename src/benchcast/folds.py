@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.cells import near
-from benchcast.errors import EvidenceError, InputError
-from benchcast.evidence import Fold
+from benchcast.dataset import Fold
+from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.records import Bools, Floats, ModelInfo
 
 SPLITS = ("column", "size", "family")
@@ -35,9 +35,9 @@ def make_folds(models: Sequence[ModelInfo], split: str | None) -> tuple[str, lis
         return name, _leave_one_family_out(family_names(models))
     role = np.array([m.split for m in models]) if name == "column" else split_by_size(models)
     if name not in SPLITS:
-        raise EvidenceError(f"split {name!r} is not known; take one of {', '.join(SPLITS)}")
+        raise NotEnoughDataError(f"split {name!r} is not known; take one of {', '.join(SPLITS)}")
     if name == "column" and not any(role):
-        raise EvidenceError("split 'column': no model has a split in models.csv; fill it or take --split size")
+        raise NotEnoughDataError("split 'column': no model has a split in models.csv; fill it or take --split size")
     return name, [Fold(role == "train", role == "validation", role == "test")]
 
 
@@ -64,7 +64,7 @@ def training_fold(models: Sequence[ModelInfo], split: str | None) -> tuple[str, 
 def _leave_one_family_out(families: npt.NDArray[np.str_]) -> list[Fold]:
     names = np.unique(families)
     if len(names) < 2:
-        raise EvidenceError(f"split 'family' needs at least 2 families, found {len(names)}: {', '.join(names)}")
+        raise NotEnoughDataError(f"split 'family' needs at least 2 families, found {len(names)}: {', '.join(names)}")
     nobody = np.zeros(len(families), bool)
     return [Fold(families != name, nobody, families == name) for name in names]
 

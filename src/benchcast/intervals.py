@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import t as student
 
-from benchcast.evidence import HonestErrors, TaskFit
 from benchcast.records import Floats
+from benchcast.task_fit import OutOfFoldErrors, TaskFit
 
 LEVEL = 0.90
 SAME = 1e-6  # capabilities that differ by less, relative to their size, are the same
@@ -34,15 +34,15 @@ class Spread:
     half_width: float  # of the 90% interval inside the training range
 
 
-def spread_of(honest: HonestErrors) -> Spread:
+def spread_of(out_of_fold: OutOfFoldErrors) -> Spread:
     """The spread that a set of honest errors supports."""
-    if not len(honest.errors):
+    if not len(out_of_fold.errors):
         return Spread(np.nan, 0, np.nan)
-    names, index = np.unique(honest.families, return_inverse=True)
-    squares = np.bincount(index, weights=honest.errors**2) / np.bincount(index)
+    names, index = np.unique(out_of_fold.families, return_inverse=True)
+    squares = np.bincount(index, weights=out_of_fold.errors**2) / np.bincount(index)
     groups = len(names)
     if groups == 1:  # nothing is known of other families: the models stand in for them
-        squares = honest.errors**2
+        squares = out_of_fold.errors**2
         groups = len(squares)
     if groups < 2:
         return Spread(float(np.sqrt(squares.mean())), len(names), np.nan)
@@ -51,13 +51,17 @@ def spread_of(honest: HonestErrors) -> Spread:
     return Spread(scale, len(names), scale * reach)
 
 
-def honest_coverage(honest: HonestErrors) -> float:
+def out_of_fold_coverage(out_of_fold: OutOfFoldErrors) -> float:
     """Share of honest errors inside the interval that the other families' errors give; NaN with fewer than three."""
     inside: list[bool] = []
-    for family in np.unique(honest.families):
-        own = honest.families == family
-        half = spread_of(HonestErrors(honest.errors[~own], honest.families[~own], honest.kind)).half_width
-        inside += [*(np.abs(honest.errors[own]) <= half)] if len(np.unique(honest.families[~own])) >= 2 else []
+    for family in np.unique(out_of_fold.families):
+        own = out_of_fold.families == family
+        half = spread_of(
+            OutOfFoldErrors(out_of_fold.errors[~own], out_of_fold.families[~own], out_of_fold.kind)
+        ).half_width
+        inside += (
+            [*(np.abs(out_of_fold.errors[own]) <= half)] if len(np.unique(out_of_fold.families[~own])) >= 2 else []
+        )
     return float(np.mean(inside)) if inside else float("nan")
 
 
@@ -65,7 +69,9 @@ def interval(fit: TaskFit, capability: npt.ArrayLike, accuracy: npt.ArrayLike) -
     """Low and high end for forecasts; they widen with the distance from the training models, and near chance."""
     a = np.asarray(accuracy, np.float64)
     wider = widening(fit, capability, a)
-    half = np.where(np.isinf(wider), np.inf, spread_of(fit.honest).half_width * np.where(np.isinf(wider), 0.0, wider))
+    half = np.where(
+        np.isinf(wider), np.inf, spread_of(fit.out_of_fold).half_width * np.where(np.isinf(wider), 0.0, wider)
+    )
     return np.clip(a - half, 0, 1), np.clip(a + half, 0, 1)
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from benchcast.align import align_models
 from benchcast.assemble import reference_of, shared_text
+from benchcast.dataset import Tokens
 from benchcast.errors import BenchcastError, StudyError
-from benchcast.evidence import Tokens
 from benchcast.plausible import WordLosses, WordSample, reference_models, suspicious
 from benchcast.records import Bools
 from benchcast.store import Study

@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from benchcast.assemble import assemble
 from benchcast.cells import near
-from benchcast.errors import EvidenceError, InputError, StudyError
-from benchcast.evidence import Evidence
+from benchcast.dataset import Dataset
+from benchcast.errors import InputError, NotEnoughDataError, StudyError
 from benchcast.plausible import refuse_impossible
 from benchcast.records import Bools, Ints, ModelInfo, Score, Task, TextSet, TokenLosses
 from benchcast.storage import features as feature_files
@@ -142,20 +142,20 @@ class Study:
         folder = self.root / "features" / file_name(name)
         return *feature_files.read_folder(folder, self.texts), name
 
-    def evidence(self, tasks: Sequence[str] = (), *, support: Bools | None = None, unit: str = "byte") -> Evidence:
+    def dataset(self, tasks: Sequence[str] = (), *, support: Bools | None = None, unit: str = "byte") -> Dataset:
         """Losses and scores of every model that has both, for the named tasks or all of them.
 
         Its `support` says which models were excluded because they lack too much text, and what the others share.
         """
         wanted = [self.task(name) for name in dict.fromkeys(tasks)] or list(self.tasks)
         if not wanted:
-            raise EvidenceError(f"{self.root}/study.toml has no tasks; add one: [tasks.mmlu] with chance = 0.25")
+            raise NotEnoughDataError(f"{self.root}/study.toml has no tasks; add one: [tasks.mmlu] with chance = 0.25")
         scores = self.scores()
         with_losses = set(self.models_with_losses())
         scored = {s.model for s in scores if s.task in {t.name for t in wanted}}
         models = [m for m in self.models() if m.model in with_losses & scored]
         if not models:
-            raise EvidenceError(
+            raise NotEnoughDataError(
                 f"{self.root}: no model has both losses and scores "
                 f"({len(with_losses)} with losses, {len(scored)} with scores; do their names agree?)"
             )

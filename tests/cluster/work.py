@@ -8,7 +8,7 @@ import signal
 import time
 from pathlib import Path
 
-from benchcast.errors import EvidenceError
+from benchcast.errors import NotEnoughDataError
 
 
 def square(shared: Path, given: int) -> int:
@@ -42,7 +42,7 @@ def killed(shared: Path, given: int) -> int:
 
 def mistaken(shared: Path, given: int) -> int:
     """Something that a user has to mend."""
-    raise EvidenceError(f"job {given}: too little evidence; add some")
+    raise NotEnoughDataError(f"job {given}: too little evidence; add some")
 
 
 def mark(folder: Path, given: int) -> int:

@@ -306,8 +306,8 @@ def test_texts_are_refused_before_anything_is_scored(tmp_path: Path) -> None:
 def test_refused_texts_can_be_left_out_and_then_have_no_loss(tmp_path: Path) -> None:
     study, backend = make(tmp_path / "s"), FakeBackend()
     collect(study, FakeBackend(), name="whole")
-    honest = backend.vocabulary.tokenizer.encode
-    backend.vocabulary.tokenizer.encode = lambda t: [1] if "三" in t else honest(t)  # type: ignore[method-assign]
+    out_of_fold = backend.vocabulary.tokenizer.encode
+    backend.vocabulary.tokenizer.encode = lambda t: [1] if "三" in t else out_of_fold(t)  # type: ignore[method-assign]
     refused = [i for i, t in enumerate(study.texts) if "三" in t.text]
     with pytest.raises(InputError, match=rf"\({len(refused)} of 20 texts are refused; --skip-refused"):
         collect(study, backend)

@@ -1,4 +1,4 @@
-"""Records become evidence: reference tokens, their features, the common support."""
+"""Records become dataset: reference tokens, their features, the common support."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from benchcast.assemble import assemble, reference_tokens, word_edges
-from benchcast.errors import EvidenceError
+from benchcast.errors import NotEnoughDataError
 from benchcast.records import ModelInfo, Score, Task, Text, TextSet, TokenLosses
 
 WORLD = st.lists(st.text(max_size=30), min_size=1, max_size=4)
@@ -56,8 +56,8 @@ def one_model(texts: TextSet, edges: np.ndarray, features: np.ndarray | None, fe
     )
 
 
-def rows_of(evidence) -> list[float]:
-    return [float(x) for _, block in evidence.features.blocks() for x in block[:, 0]]
+def rows_of(dataset) -> list[float]:
+    return [float(x) for _, block in dataset.features.blocks() for x in block[:, 0]]
 
 
 def test_both_halves_of_a_token_cut_by_an_answer_share_its_features():
@@ -94,7 +94,7 @@ def test_positions_that_one_model_lacks_count_for_none(world):
 
 def test_no_common_position_is_an_error_that_says_what_to_look_at(world):
     blank = [replace(x, nats=np.full_like(x.nats, np.nan)) for x in world.losses[:1]]
-    with pytest.raises(EvidenceError, match="no token has a loss from every model"):
+    with pytest.raises(NotEnoughDataError, match="no token has a loss from every model"):
         assemble(world.texts, blank, world.models[:1], world.scores, world.tasks)
 
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchcast import load
-from benchcast.facts import Facts
+from benchcast.metadata import ModelMetadata
 from benchcast.store import Study
 
 ENTRY = str(Path(sys.executable).with_name("benchcast"))
@@ -197,13 +197,13 @@ def test_a_fit_reloaded_predicts_the_same_bit_for_bit(study, world, tmp_path, me
     made = fit(study, "task0", method=method)
     again = load(made.save(tmp_path / "fit"))
     for losses in world.losses:
-        facts = Facts.of(study.infos([losses.model]), study.scores())
-        assert again.predict(losses, facts=facts) == made.predict(losses, facts=facts)
+        metadata = ModelMetadata.of(study.infos([losses.model]), study.scores())
+        assert again.predict(losses, metadata=metadata) == made.predict(losses, metadata=metadata)
     assert (again.supported == made.supported).all()
     assert again.about == made.about
     second = load(again.save(tmp_path / "second"))
     assert (tmp_path / "second" / "fit.json").read_bytes() == (tmp_path / "fit" / "fit.json").read_bytes()
-    assert second.core.honest.errors.tolist() == made.core.honest.errors.tolist()
+    assert second.core.out_of_fold.errors.tolist() == made.core.out_of_fold.errors.tolist()
 
 
 def test_fitting_twice_gives_the_same_files(done, cli, tmp_path, tree):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import benchcast as bc
-from benchcast.errors import EvidenceError
+from benchcast.errors import NotEnoughDataError
 from benchcast.intervals import distance, interval
 from benchcast.records import Score
 from benchcast.storage.tables import SCORE_COLUMNS, as_csv
@@ -28,7 +28,7 @@ def test_equal_losses_are_refused_or_give_a_constant(all_equal, world, method):
     """A model that is 1% better was forecast 1.000, without a remark."""
     try:
         fit = bc.fit(all_equal, "task0", method=method)
-    except EvidenceError as error:
+    except NotEnoughDataError as error:
         assert "all training models have the same losses" in str(error)  # noqa: PT017
         return
     better = fit.predict(replace(world.losses[0], model="better", nats=world.losses[0].nats * 0.99))

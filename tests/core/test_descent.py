@@ -11,7 +11,7 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
-from benchcast import evidence as evidence_module
+from benchcast import dataset as evidence_module
 from benchcast.folds import make_folds
 from benchcast.law import fit_laws, sigmoid
 from benchcast.methods.algorithm2 import descent
@@ -236,59 +236,59 @@ def test_models_outside_both_masks_are_not_looked_at():
     assert_allclose(one.head["weight"], two.head["weight"], rtol=1e-12)
 
 
-# ---- on a study's evidence
+# ---- on a study's dataset
 
 
-def test_how_features_are_read_changes_no_forecast(evidence, world, monkeypatch):
+def test_how_features_are_read_changes_no_forecast(dataset, world, monkeypatch):
     folds = make_folds(world.models, "size")[1]
-    before = paper(evidence, folds, settings=QUICK)[0][0]
+    before = paper(dataset, folds, settings=QUICK)[0][0]
     monkeypatch.setattr(evidence_module, "BLOCK_BYTES", 4 * 24 * 50)
     monkeypatch.setattr(sys.modules["benchcast.methods.inputs"], "KEEP_IN_MEMORY", 0)
-    assert not isinstance(prepare_inputs(evidence, standardise=True).stretches, list)
-    assert len(list(evidence.features.blocks())) > 5
-    after = paper(evidence, folds, settings=QUICK)[0][0]
+    assert not isinstance(prepare_inputs(dataset, standardise=True).stretches, list)
+    assert len(list(dataset.features.blocks())) > 5
+    after = paper(dataset, folds, settings=QUICK)[0][0]
     assert_allclose(after.weights, before.weights, rtol=2e-3, atol=1e-4)
 
 
-def test_features_are_standardised_by_their_own_mean_and_spread(evidence):
-    inputs = prepare_inputs(evidence, standardise=True)
-    values = np.asarray(evidence.features.values, np.float64)
+def test_features_are_standardised_by_their_own_mean_and_spread(dataset):
+    inputs = prepare_inputs(dataset, standardise=True)
+    values = np.asarray(dataset.features.values, np.float64)
     assert_allclose(inputs.mean, values.mean(axis=0), atol=1e-5)
     assert_allclose(inputs.spread, values.std(axis=0), rtol=1e-4)
-    plain = prepare_inputs(evidence, standardise=False)
+    plain = prepare_inputs(dataset, standardise=False)
     assert not plain.mean.any()
     assert (plain.spread == 1).all()
 
 
-def test_a_feature_that_never_varies_does_no_harm(evidence, world):
-    values = np.hstack([evidence.features.values, np.full((len(evidence.features.values), 1), 7.0, np.float32)])
-    flat = replace(evidence, features=replace(evidence.features, values=values))
+def test_a_feature_that_never_varies_does_no_harm(dataset, world):
+    values = np.hstack([dataset.features.values, np.full((len(dataset.features.values), 1), 7.0, np.float32)])
+    flat = replace(dataset, features=replace(dataset.features, values=values))
     fit = paper(flat, make_folds(world.models, "size")[1], settings=QUICK)[0][0]
     assert np.isfinite(fit.weights).all()
 
 
-def test_paper_keeps_the_history_that_figure_6_needs(evidence, world):
-    fit = paper(evidence, make_folds(world.models, "size")[1], settings=QUICK)[0][1]
+def test_paper_keeps_the_history_that_figure_6_needs(dataset, world):
+    fit = paper(dataset, make_folds(world.models, "size")[1], settings=QUICK)[0][1]
     assert fit.history["step"].tolist() == [0, 1, 2, 5, 6]
-    assert fit.history["capability"].shape == (5, len(evidence.models))
+    assert fit.history["capability"].shape == (5, len(dataset.models))
     assert len(fit.history["validation_mse"]) == QUICK.steps + 1
     assert fit.notes["best_step"] == fit.history["validation_mse"].argmin()
 
 
-def test_without_validation_models_a_training_family_validates(evidence, world):
+def test_without_validation_models_a_training_family_validates(dataset, world):
     fold = make_folds(world.models, "family")[1][0]
     assert not fold.validation.any()
-    fit = paper(evidence, [fold], settings=QUICK)[0][0]
-    assert len(np.unique(fit.honest.families)) == 1
-    assert not np.isin(fit.honest.families, evidence.families[fold.test]).any()
+    fit = paper(dataset, [fold], settings=QUICK)[0][0]
+    assert len(np.unique(fit.out_of_fold.families)) == 1
+    assert not np.isin(fit.out_of_fold.families, dataset.families[fold.test]).any()
 
 
 @pytest.mark.parametrize("hidden", [0, 2])
-def test_a_joint_fit_gives_all_tasks_one_salience_and_each_its_own_law(evidence, world, hidden):
+def test_a_joint_fit_gives_all_tasks_one_salience_and_each_its_own_law(dataset, world, hidden):
     _, folds = make_folds(world.models, "size")
     settings = DescentSettings(steps=15, rates=(1e-2,), hidden=hidden, joint=True)
-    fits = paper(evidence, folds, settings=settings)[0]
-    apart = paper(evidence, folds, settings=replace(settings, joint=False))[0]
+    fits = paper(dataset, folds, settings=settings)[0]
+    apart = paper(dataset, folds, settings=replace(settings, joint=False))[0]
     first, last = fits[0].history["capability"][[0, -1]]
     assert not np.allclose(first, last, rtol=1e-3), "the head has moved"
     for fit in fits[1:]:

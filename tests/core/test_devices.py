@@ -61,21 +61,21 @@ def test_stretches_come_back_in_order_from_any_number_of_cores():
 
 
 @pytest.mark.parametrize("method", ["salience", "ridge", "paper"])
-def test_a_torch_device_gives_the_forecasts_of_numpy(method, evidence, world):
+def test_a_torch_device_gives_the_forecasts_of_numpy(method, dataset, world):
     folds = make_folds(world.models, "size")[1]
-    here, there = (METHODS[method](replace(evidence, device=device), folds)[0] for device in ("", "cpu"))
+    here, there = (METHODS[method](replace(dataset, device=device), folds)[0] for device in ("", "cpu"))
     for a, b in zip(here, there, strict=True):
-        ours, theirs = (fit.forecast(evidence.nats, evidence.facts) for fit in (a, b))
+        ours, theirs = (fit.forecast(dataset.nats, dataset.metadata) for fit in (a, b))
         assert_allclose(theirs, ours, atol=2e-3)
 
 
 @pytest.mark.parametrize("method", ["salience", "ridge", "paper"])
-def test_features_in_half_precision_on_disk_change_forecasts_by_rounding_only(method, evidence, world, tmp_path):
-    np.save(tmp_path / "half.npy", evidence.features.values.astype(np.float16))
+def test_features_in_half_precision_on_disk_change_forecasts_by_rounding_only(method, dataset, world, tmp_path):
+    np.save(tmp_path / "half.npy", dataset.features.values.astype(np.float16))
     half = np.load(tmp_path / "half.npy", mmap_mode="r")
     folds = make_folds(world.models, "size")[1]
     streamed, whole = (
-        METHODS[method](replace(evidence, features=replace(evidence.features, values=values)), folds)[0]
+        METHODS[method](replace(dataset, features=replace(dataset.features, values=values)), folds)[0]
         for values in (half, np.asarray(half, np.float32))
     )
     for a, b in zip(streamed, whole, strict=True):
@@ -83,30 +83,30 @@ def test_features_in_half_precision_on_disk_change_forecasts_by_rounding_only(me
 
 
 @pytest.mark.parametrize("method", ["salience", "ridge", "paper", "all-token"])
-def test_losses_in_a_file_of_half_precision_are_read_as_if_in_memory(method, evidence, world, tmp_path):
-    np.save(tmp_path / "nats.npy", evidence.nats.astype(np.float16))
+def test_losses_in_a_file_of_half_precision_are_read_as_if_in_memory(method, dataset, world, tmp_path):
+    np.save(tmp_path / "nats.npy", dataset.nats.astype(np.float16))
     mapped = np.load(tmp_path / "nats.npy", mmap_mode="r")
     folds = make_folds(world.models, "size")[1]
     filed, held = (
-        METHODS[method](replace(evidence, nats=nats), folds)[0] for nats in (mapped, mapped.astype(np.float32))
+        METHODS[method](replace(dataset, nats=nats), folds)[0] for nats in (mapped, mapped.astype(np.float32))
     )
     for a, b in zip(filed, held, strict=True):
-        assert_allclose(a.forecast(mapped, evidence.facts), b.forecast(mapped, evidence.facts), rtol=1e-6)
+        assert_allclose(a.forecast(mapped, dataset.metadata), b.forecast(mapped, dataset.metadata), rtol=1e-6)
         assert_allclose(a.salience(mapped), b.salience(mapped.astype(np.float32)), rtol=1e-5, atol=1e-9)
 
 
-def test_a_constant_far_from_zero_does_not_blur_the_spread(evidence):
-    shifted = replace(evidence.features, values=evidence.features.values + np.float32(300.0))
-    near, far = measure(evidence, weigh=True), measure(replace(evidence, features=shifted), weigh=True)
+def test_a_constant_far_from_zero_does_not_blur_the_spread(dataset):
+    shifted = replace(dataset.features, values=dataset.features.values + np.float32(300.0))
+    near, far = measure(dataset, weigh=True), measure(replace(dataset, features=shifted), weigh=True)
     assert_allclose(far.mean - 300, near.mean, atol=1e-4)
     assert_allclose(far.spread, near.spread, rtol=1e-3)
 
 
-def test_features_already_on_the_device_are_used_as_they_are(evidence, world):
+def test_features_already_on_the_device_are_used_as_they_are(dataset, world):
     fold = make_folds(world.models, "size")[1][0]
-    there = replace(evidence, device="cpu")
-    values = torch.from_numpy(np.array(evidence.features.values, np.float32))
-    kept = replace(there, features=replace(evidence.features, values=values))
+    there = replace(dataset, device="cpu")
+    values = torch.from_numpy(np.array(dataset.features.values, np.float32))
+    kept = replace(there, features=replace(dataset.features, values=values))
     assert next(iter(Reread(kept.features, "cpu")))[1].values.data_ptr() == values.data_ptr()
     one, two = (METHODS["ridge"](e, [fold])[0][0] for e in (there, kept))
     assert_allclose(two.weights, one.weights, rtol=1e-6)

@@ -163,7 +163,7 @@ def test_a_rename_killed_at_any_moment_is_finished_by_running_it_again(study, ch
             finished = True
     assert finished == (change >= 6)  # journal, losses, two tables, old losses, journal
     opened = Study.open(study.root)
-    assert opened.evidence().models
+    assert opened.dataset().models
     if not finished:
         rename_model(opened, ONE, "new")
     now = Study.open(study.root)

@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
-from benchcast.errors import EvidenceError, InputError
+from benchcast.dataset import Fold
+from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.evaluate import MEASURES, compare, measure, noise_floor
-from benchcast.evidence import Fold
 from benchcast.executor import Local
 from benchcast.methods import METHODS
 from benchcast.records import Score
@@ -147,41 +147,41 @@ def test_a_split_that_tests_nobody_is_refused(study):
     path = study.root / "models.csv"
     rows = path.read_text().splitlines()
     path.write_text("\n".join([rows[0], *(r + "train" for r in rows[1:])]) + "\n")
-    with pytest.raises(EvidenceError, match=r"no test models; mark some in models\.csv"):
+    with pytest.raises(NotEnoughDataError, match=r"no test models; mark some in models\.csv"):
         compare(study, split="column")
 
 
 # ---- the noise floor
 
 
-def floor_of(evidence, scores: list[Score]) -> float:
-    everybody = np.ones(len(evidence.models), bool)
-    return noise_floor(evidence, scores, [Fold(~everybody, ~everybody, everybody)])["task0"]
+def floor_of(dataset, scores: list[Score]) -> float:
+    everybody = np.ones(len(dataset.models), bool)
+    return noise_floor(dataset, scores, [Fold(~everybody, ~everybody, everybody)])["task0"]
 
 
-def test_the_noise_floor_is_the_binomial_variance(evidence):
-    a, b = evidence.models[:2]
+def test_the_noise_floor_is_the_binomial_variance(dataset):
+    a, b = dataset.models[:2]
     scores = [Score(a, "task0", 0.5, 100), Score(b, "task0", 0.9, 50), Score(b, "task1", 0.5, 2)]
-    assert floor_of(evidence, scores) == pytest.approx((0.25 / 100 + 0.09 / 50) / 2)
+    assert floor_of(dataset, scores) == pytest.approx((0.25 / 100 + 0.09 / 50) / 2)
 
 
-def test_split_halves_give_the_noise_floor_where_they_were_counted(evidence):
+def test_split_halves_give_the_noise_floor_where_they_were_counted(dataset):
     # 5 items, 3 right; of the 3 even-numbered ones 2, of the 2 odd ones 1
-    score = Score(evidence.models[0], "task0", 0.6, 5, right_even=2)
-    assert floor_of(evidence, [score]) == pytest.approx((2 / 3 - 1 / 2) ** 2 * 3 * 2 / 25)
+    score = Score(dataset.models[0], "task0", 0.6, 5, right_even=2)
+    assert floor_of(dataset, [score]) == pytest.approx((2 / 3 - 1 / 2) ** 2 * 3 * 2 / 25)
 
 
-def test_split_halves_are_right_on_average(evidence):
+def test_split_halves_are_right_on_average(dataset):
     rng = np.random.default_rng(0)
     scores = []
     for _ in range(4000):
         right = rng.random(41) < 0.7
-        scores.append(Score(evidence.models[0], "task0", right.mean(), 41, right_even=float(right[::2].sum())))
-    assert floor_of(evidence, scores) == pytest.approx(0.7 * 0.3 / 41, rel=0.06)
+        scores.append(Score(dataset.models[0], "task0", right.mean(), 41, right_even=float(right[::2].sum())))
+    assert floor_of(dataset, scores) == pytest.approx(0.7 * 0.3 / 41, rel=0.06)
 
 
-def test_without_the_number_of_items_there_is_no_noise_floor(evidence):
-    assert np.isnan(floor_of(evidence, [Score(evidence.models[0], "task0", 0.5)]))
+def test_without_the_number_of_items_there_is_no_noise_floor(dataset):
+    assert np.isnan(floor_of(dataset, [Score(dataset.models[0], "task0", 0.5)]))
 
 
 def test_tasks_that_no_test_model_was_scored_on_are_null_not_zero(study):

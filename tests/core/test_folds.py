@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchcast.errors import EvidenceError
+from benchcast.errors import NotEnoughDataError
 from benchcast.folds import MOST_INNER_FOLDS, family_names, inner_folds, make_folds, split_by_size
 from benchcast.records import ModelInfo
 
@@ -73,7 +73,7 @@ def test_without_a_split_column_the_split_is_by_size():
     ],
 )
 def test_a_split_that_cannot_be_made_says_why(infos, split, says):
-    with pytest.raises(EvidenceError, match=says):
+    with pytest.raises(NotEnoughDataError, match=says):
         make_folds(infos, split)
 
 

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from benchcast.evidence import HonestErrors, TaskFit
 from benchcast.intervals import distance, interval, spread_of
 from benchcast.law import SigmoidLaw
 from benchcast.records import Task
+from benchcast.task_fit import OutOfFoldErrors, TaskFit
 
 
-def errors(values: list[float], families: list[str]) -> HonestErrors:
-    return HonestErrors(np.array(values), np.array(families, dtype=str), "by hand")
+def errors(values: list[float], families: list[str]) -> OutOfFoldErrors:
+    return OutOfFoldErrors(np.array(values), np.array(families, dtype=str), "by hand")
 
 
-def fit_with(honest: HonestErrors, *, span: tuple[float, float] = (1.0, 3.0)) -> TaskFit:
+def fit_with(out_of_fold: OutOfFoldErrors, *, span: tuple[float, float] = (1.0, 3.0)) -> TaskFit:
     law = SigmoidLaw(-1.0, 0.0, 0.0)
-    return TaskFit(Task("t"), "salience", "nats", np.ones(1, np.float32), 1.0, law, honest, span)
+    return TaskFit(Task("t"), "salience", "nats", np.ones(1, np.float32), 1.0, law, out_of_fold, span)
 
 
 THREE = errors([0.03, -0.05, 0.04, 0.0], ["a", "a", "b", "c"])
@@ -44,10 +44,10 @@ def test_with_one_family_its_models_stand_in():
     assert spread.half_width == pytest.approx(0.1 * 6.313752 * np.sqrt(0.5), rel=1e-6)  # t, 1 degree of freedom
 
 
-@pytest.mark.parametrize("honest", [errors([], []), errors([0.1], ["a"])])
-def test_what_cannot_be_said_is_nan(honest):
-    assert np.isnan(spread_of(honest).half_width)
-    assert np.isnan(interval(fit_with(honest), [2.0], [0.5])).all()
+@pytest.mark.parametrize("out_of_fold", [errors([], []), errors([0.1], ["a"])])
+def test_what_cannot_be_said_is_nan(out_of_fold):
+    assert np.isnan(spread_of(out_of_fold).half_width)
+    assert np.isnan(interval(fit_with(out_of_fold), [2.0], [0.5])).all()
 
 
 def test_inside_the_training_range_the_interval_is_forecast_plus_minus_half():

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from benchcast.assemble import assemble
-from benchcast.errors import EvidenceError
-from benchcast.evidence import Evidence, Features, Fold, view
+from benchcast.dataset import Dataset, Features, Fold
+from benchcast.errors import NotEnoughDataError
 from benchcast.folds import make_folds
 from benchcast.intervals import interval, spread_of
 from benchcast.law import fit_law
@@ -21,28 +21,29 @@ from benchcast.methods.algorithm2.descent import DescentSettings
 from benchcast.methods.algorithm2.paper import paper
 from benchcast.methods.basis import build_basis
 from benchcast.methods.salience import salience
+from benchcast.task_fit import view
 from lab.synthetic import Plan, World, plant
 
 QUICK = DescentSettings(steps=5, rates=(1e-2,))
 BATTERY = {**METHODS, "paper": lambda e, f: paper(e, f, settings=QUICK)}
 
 
-def evidence_of(world: World, *, features: bool = True) -> Evidence:
+def evidence_of(world: World, *, features: bool = True) -> Dataset:
     given_features = (world.features, world.edges, "planted") if features else None
     return assemble(world.texts, world.losses, world.models, world.scores, world.tasks, features=given_features)
 
 
-def with_gaps(evidence: Evidence) -> Evidence:
+def with_gaps(dataset: Dataset) -> Dataset:
     """Three models of different families lack the first task, one lacks the second."""
-    accuracy = evidence.accuracy.copy()
+    accuracy = dataset.accuracy.copy()
     accuracy[0, [1, 6, 11]] = np.nan
     accuracy[1, 13] = np.nan
-    return replace(evidence, accuracy=accuracy)
+    return replace(dataset, accuracy=accuracy)
 
 
-def squared_errors(evidence: Evidence, folds: list[Fold], fits: list, t: int) -> float:
+def squared_errors(dataset: Dataset, folds: list[Fold], fits: list, t: int) -> float:
     parts = [
-        fit[t].forecast(evidence.nats[f.test], evidence.facts.take(f.test)) - evidence.accuracy[t, f.test]
+        fit[t].forecast(dataset.nats[f.test], dataset.metadata.take(f.test)) - dataset.accuracy[t, f.test]
         for f, fit in zip(folds, fits, strict=True)
     ]
     return float(np.nanmean(np.concatenate(parts) ** 2))
@@ -50,31 +51,31 @@ def squared_errors(evidence: Evidence, folds: list[Fold], fits: list, t: int) ->
 
 @pytest.mark.parametrize("split", ["size", "family"])
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_forecasts_held_out_models_of_every_fold_and_task(method, split, evidence, world):
+def test_every_method_forecasts_held_out_models_of_every_fold_and_task(method, split, dataset, world):
     folds = make_folds(world.models, split)[1][:2]
-    gapped = with_gaps(evidence)
+    gapped = with_gaps(dataset)
     fits = BATTERY[method](gapped, folds)
     assert [len(row) for row in fits] == [2] * len(folds)
     for fold, row in zip(folds, fits, strict=True):
-        for task, fit in zip(evidence.tasks, row, strict=True):
+        for task, fit in zip(dataset.tasks, row, strict=True):
             assert (fit.task, fit.method, fit.law.failure) == (task, method, "")
-            forecast = fit.forecast(evidence.nats, evidence.facts)
+            forecast = fit.forecast(dataset.nats, dataset.metadata)
             assert np.isfinite(forecast).all()
             assert ((forecast >= 0) & (forecast <= 1)).all()
             assert fit.range[0] <= fit.range[1]
-            assert len(fit.honest.errors) == len(fit.honest.families) > 0
-            assert np.isfinite(fit.honest.errors).all()
-            seen = evidence.families[fold.seen]
-            assert np.isin(fit.honest.families, seen).all(), "honest errors come from models a fit may see"
+            assert len(fit.out_of_fold.errors) == len(fit.out_of_fold.families) > 0
+            assert np.isfinite(fit.out_of_fold.errors).all()
+            seen = dataset.families[fold.seen]
+            assert np.isin(fit.out_of_fold.families, seen).all(), "honest errors come from models a fit may see"
             if split == "family":
-                assert not np.isin(fit.honest.families, evidence.families[fold.test]).any()
+                assert not np.isin(fit.out_of_fold.families, dataset.families[fold.test]).any()
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_no_method_looks_at_scores_of_the_test_models(method, evidence, world):
+def test_no_method_looks_at_scores_of_the_test_models(method, dataset, world):
     folds = make_folds(world.models, "size")[1]
-    blind = replace(evidence, accuracy=np.where(folds[0].test, np.nan, evidence.accuracy))
-    for seen, unseen in zip(BATTERY[method](evidence, folds)[0], BATTERY[method](blind, folds)[0], strict=True):
+    blind = replace(dataset, accuracy=np.where(folds[0].test, np.nan, dataset.accuracy))
+    for seen, unseen in zip(BATTERY[method](dataset, folds)[0], BATTERY[method](blind, folds)[0], strict=True):
         assert_allclose(unseen.weights, seen.weights)
         assert unseen.law == seen.law
 
@@ -84,96 +85,98 @@ def test_without_features_a_method_works_or_says_that_it_needs_them(method, worl
     bare = evidence_of(world, features=False)
     folds = make_folds(world.models, "size")[1]
     if method in NEED_FEATURES:
-        with pytest.raises(EvidenceError, match=f"method '{method}' needs features of a scorer"):
+        with pytest.raises(NotEnoughDataError, match=f"method '{method}' needs features of a scorer"):
             METHODS[method](bare, folds)
     else:
-        forecast = METHODS[method](bare, folds)[0][0].forecast(bare.nats, bare.facts)
+        forecast = METHODS[method](bare, folds)[0][0].forecast(bare.nats, bare.metadata)
         assert np.isfinite(forecast).all()
 
 
 @pytest.mark.parametrize("method", [m for m in METHODS if m != "paper"])
-def test_the_order_of_models_changes_no_forecast(method, evidence, world):
-    order = np.random.default_rng(0).permutation(len(evidence.models))
+def test_the_order_of_models_changes_no_forecast(method, dataset, world):
+    order = np.random.default_rng(0).permutation(len(dataset.models))
     folds = make_folds(world.models, "size")[1]
-    turned = evidence.of_models(order)
+    turned = dataset.of_models(order)
     turned_folds = [Fold(f.train[order], f.validation[order], f.test[order]) for f in folds]
-    before = METHODS[method](evidence, folds)[0]
+    before = METHODS[method](dataset, folds)[0]
     after = METHODS[method](turned, turned_folds)[0]
     for a, b in zip(before, after, strict=True):
-        forecasts = a.forecast(evidence.nats, evidence.facts)[order], b.forecast(turned.nats, turned.facts)
+        forecasts = a.forecast(dataset.nats, dataset.metadata)[order], b.forecast(turned.nats, turned.metadata)
         assert_allclose(*forecasts, atol=3e-3)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_renaming_families_and_models_changes_no_forecast(method, evidence, world):
+def test_renaming_families_and_models_changes_no_forecast(method, dataset, world):
     folds = make_folds(world.models, "size")[1]
-    names = dict(zip(np.unique(evidence.families), ["zeta", "alpha", "mu", "beta", "omega"], strict=True))
+    names = dict(zip(np.unique(dataset.families), ["zeta", "alpha", "mu", "beta", "omega"], strict=True))
     renamed = replace(
-        evidence,
-        models=tuple(f"m{i}" for i in range(len(evidence.models))),
-        families=np.array([names[f] for f in evidence.families]),
+        dataset,
+        models=tuple(f"m{i}" for i in range(len(dataset.models))),
+        families=np.array([names[f] for f in dataset.families]),
     )
-    for a, b in zip(BATTERY[method](evidence, folds)[0], BATTERY[method](renamed, folds)[0], strict=True):
-        assert_allclose(b.forecast(evidence.nats, evidence.facts), a.forecast(evidence.nats, evidence.facts), atol=3e-3)
+    for a, b in zip(BATTERY[method](dataset, folds)[0], BATTERY[method](renamed, folds)[0], strict=True):
+        assert_allclose(
+            b.forecast(dataset.nats, dataset.metadata), a.forecast(dataset.nats, dataset.metadata), atol=3e-3
+        )
 
 
-def test_baselines_weigh_the_tokens_that_their_names_say(evidence, world):
+def test_baselines_weigh_the_tokens_that_their_names_say(dataset, world):
     folds = make_folds(world.models, "size")[1]
-    own = evidence.tokens.source == evidence.tokens.sources.index("source1")
-    answer = evidence.tokens.answer
-    weights = {m: METHODS[m](evidence, folds)[0][1].weights[0] for m in ("all-token", "source-token", "label-token")}
+    own = dataset.tokens.source == dataset.tokens.sources.index("source1")
+    answer = dataset.tokens.answer
+    weights = {m: METHODS[m](dataset, folds)[0][1].weights[0] for m in ("all-token", "source-token", "label-token")}
     assert weights["all-token"].tolist() == np.ones(len(own)).tolist()
     assert weights["source-token"].tolist() == own.astype(float).tolist()
     assert weights["label-token"].tolist() == (own & answer).astype(float).tolist()
     assert (own & answer).sum() == 8, "the last word of each of eight texts"
 
 
-def test_honest_errors_of_a_baseline_are_those_of_laws_that_were_not_shown_the_family(evidence, world):
+def test_honest_errors_of_a_baseline_are_those_of_laws_that_were_not_shown_the_family(dataset, world):
     fold = make_folds(world.models, "size")[1][0]
-    fit = METHODS["all-token"](evidence, [fold])[0][0]
-    capability, accuracy = fit.capability(evidence.nats, evidence.facts), evidence.accuracy[0]
-    for name in np.unique(evidence.families):
-        own = evidence.families == name
+    fit = METHODS["all-token"](dataset, [fold])[0][0]
+    capability, accuracy = fit.capability(dataset.nats, dataset.metadata), dataset.accuracy[0]
+    for name in np.unique(dataset.families):
+        own = dataset.families == name
         law = fit_law(capability[fold.seen & ~own], accuracy[fold.seen & ~own], fit.task.chance)
         errors = law.accuracy(capability[fold.seen & own]) - accuracy[fold.seen & own]
-        assert_allclose(np.sort(fit.honest.errors[fit.honest.families == name]), np.sort(errors), atol=1e-3)
+        assert_allclose(np.sort(fit.out_of_fold.errors[fit.out_of_fold.families == name]), np.sort(errors), atol=1e-3)
         shown = fit.law.accuracy(capability[fold.seen & own]) - accuracy[fold.seen & own]
         assert np.abs(np.sort(shown) - np.sort(errors)).max() > 2e-3, "the law of all models would err otherwise"
 
 
-def test_the_constant_is_the_mean_of_the_models_seen(evidence, world):
+def test_the_constant_is_the_mean_of_the_models_seen(dataset, world):
     fold = make_folds(world.models, "size")[1][0]
-    fit = METHODS["constant"](evidence, [fold])[0][0]
-    assert_allclose(fit.forecast(evidence.nats, evidence.facts), evidence.accuracy[0, fold.seen].mean(), rtol=1e-9)
-    family = evidence.families == "family0"
-    mine = fit.honest.errors[fit.honest.families == "family0"]
-    left_out = evidence.accuracy[0, fold.seen & ~family].mean() - evidence.accuracy[0, fold.seen & family]
+    fit = METHODS["constant"](dataset, [fold])[0][0]
+    assert_allclose(fit.forecast(dataset.nats, dataset.metadata), dataset.accuracy[0, fold.seen].mean(), rtol=1e-9)
+    family = dataset.families == "family0"
+    mine = fit.out_of_fold.errors[fit.out_of_fold.families == "family0"]
+    left_out = dataset.accuracy[0, fold.seen & ~family].mean() - dataset.accuracy[0, fold.seen & family]
     assert_allclose(np.sort(mine), np.sort(left_out))
 
 
-def test_compute_says_so_where_no_model_has_flops(evidence, world):
-    unknown = replace(evidence, flops=np.full_like(evidence.flops, np.nan))
+def test_compute_says_so_where_no_model_has_flops(dataset, world):
+    unknown = replace(dataset, flops=np.full_like(dataset.flops, np.nan))
     fit = METHODS["compute"](unknown, make_folds(world.models, "size")[1])[0][0]
     assert "FLOPs" in fit.law.failure
-    assert np.isnan(fit.forecast(evidence.nats, unknown.facts)).all()
+    assert np.isnan(fit.forecast(dataset.nats, unknown.metadata)).all()
 
 
-def test_a_task_without_texts_of_its_own_has_no_source_token_forecast(evidence, world):
-    tasks = tuple(replace(t, sources=("elsewhere",)) for t in evidence.tasks)
+def test_a_task_without_texts_of_its_own_has_no_source_token_forecast(dataset, world):
+    tasks = tuple(replace(t, sources=("elsewhere",)) for t in dataset.tasks)
     folds = make_folds(world.models, "size")[1]
     for method in ("source-token", "label-token"):
-        fit = METHODS[method](replace(evidence, tasks=tasks), folds)[0][0]
+        fit = METHODS[method](replace(dataset, tasks=tasks), folds)[0][0]
         assert "no such tokens" in fit.law.failure
-    learned = METHODS["salience"](replace(evidence, tasks=tasks), folds)[0][0]
-    assert np.isfinite(learned.forecast(evidence.nats, evidence.facts)).all()
+    learned = METHODS["salience"](replace(dataset, tasks=tasks), folds)[0][0]
+    assert np.isfinite(learned.forecast(dataset.nats, dataset.metadata)).all()
 
 
 # ---- salience
 
 
 @pytest.fixture(scope="module")
-def salience_fits(evidence, world):
-    return salience(evidence, make_folds(world.models, "size")[1])[0]
+def salience_fits(dataset, world):
+    return salience(dataset, make_folds(world.models, "size")[1])[0]
 
 
 def test_salience_is_never_negative(salience_fits):
@@ -185,45 +188,45 @@ def test_salience_is_never_negative(salience_fits):
 
 @settings(max_examples=30)
 @given(data=st.data())
-def test_a_lower_loss_never_lowers_a_forecast(data, salience_fits, evidence):
-    row = evidence.nats[data.draw(st.integers(0, len(evidence.models) - 1))]
+def test_a_lower_loss_never_lowers_a_forecast(data, salience_fits, dataset):
+    row = dataset.nats[data.draw(st.integers(0, len(dataset.models) - 1))]
     where = data.draw(st.lists(st.integers(0, len(row) - 1), min_size=1, max_size=30))
     lower = row.copy()
     lower[where] *= data.draw(st.floats(0, 0.99))
     for fit in salience_fits:
-        before, after = fit.forecast(np.stack([row, lower]), evidence.facts)
+        before, after = fit.forecast(np.stack([row, lower]), dataset.metadata)
         assert after >= before - 1e-6
 
 
-def test_salience_is_how_much_capability_rises_with_each_tokens_loss(salience_fits, evidence):
-    nats, facts, step = evidence.nats.astype(np.float64), evidence.facts, 1e-3
+def test_salience_is_how_much_capability_rises_with_each_tokens_loss(salience_fits, dataset):
+    nats, metadata, step = dataset.nats.astype(np.float64), dataset.metadata, 1e-3
     for fit in salience_fits:
-        found = fit.salience(evidence.nats)
+        found = fit.salience(dataset.nats)
         for token in np.argsort(found)[[0, len(found) // 2, -2, -1]]:
             up, down = nats.copy(), nats.copy()
             up[:, token] += step
             down[:, token] -= step
-            rise = (fit.capability(up, facts) - fit.capability(down, facts)) * fit.unit / (2 * step)
+            rise = (fit.capability(up, metadata) - fit.capability(down, metadata)) * fit.unit / (2 * step)
             assert rise.mean() == pytest.approx(found[token], rel=1e-3, abs=1e-6)
 
 
-def test_a_mix_of_groups_of_tokens_weighs_losses_as_its_tokens_do(evidence):
-    basis, sums = build_basis(evidence)
+def test_a_mix_of_groups_of_tokens_weighs_losses_as_its_tokens_do(dataset):
+    basis, sums = build_basis(dataset)
     theta = np.random.default_rng(0).random(len(basis.kinds))
     weights = basis.weights(theta)
     assert (weights > 0).all()
     for name, x in sums.items():
-        by_token = view(evidence.nats, name).astype(float) @ weights / evidence.characters
+        by_token = view(dataset.nats, name).astype(float) @ weights / dataset.characters
         assert_allclose(by_token, x @ theta, rtol=1e-4)
 
 
 @pytest.mark.parametrize("rows", [1, 3])
-def test_clusters_are_no_more_than_looks_among_the_answers_or_the_rest_of_a_source(evidence, rows):
+def test_clusters_are_no_more_than_looks_among_the_answers_or_the_rest_of_a_source(dataset, rows):
     values = np.random.default_rng(0).normal(size=(rows, 8)).astype(np.float32)
-    alike = Features(values[np.arange(evidence.nats.shape[1]) % rows])
-    basis, _ = build_basis(replace(evidence, features=alike))
+    alike = Features(values[np.arange(dataset.nats.shape[1]) % rows])
+    basis, _ = build_basis(replace(dataset, features=alike))
     clusters = basis.partitions[3][0]
-    cells = 2 * evidence.tokens.source + evidence.tokens.answer
+    cells = 2 * dataset.tokens.source + dataset.tokens.answer
     counts = [len(np.unique(clusters[cells == cell])) for cell in np.unique(cells)]
     assert max(counts) == rows
     assert len(np.unique(clusters)) == sum(counts)
@@ -240,10 +243,10 @@ def test_planted_salience_is_recovered(plan, least):
     found = []
     for seed in range(3):
         world = plant(replace(plan, seed=seed))
-        evidence = evidence_of(world)
-        assert (evidence.tokens.edges == world.edges).all()
-        fits = salience(evidence, make_folds(world.models, "size")[1])[0]
-        learned = [fit.salience(evidence.nats) for fit in fits]
+        dataset = evidence_of(world)
+        assert (dataset.tokens.edges == world.edges).all()
+        fits = salience(dataset, make_folds(world.models, "size")[1])[0]
+        learned = [fit.salience(dataset.nats) for fit in fits]
         found += [np.corrcoef(*pair)[0, 1] for pair in zip(world.salience, learned, strict=True)]
     assert np.mean(found) > least
 
@@ -251,30 +254,30 @@ def test_planted_salience_is_recovered(plan, least):
 @pytest.fixture(scope="module", params=[LABEL, KINDS], ids=["label", "kinds"])
 def truth(request):
     world = plant(replace(request.param, seed=1))
-    evidence = evidence_of(world)
+    dataset = evidence_of(world)
     folds = {split: make_folds(world.models, split)[1] for split in ("size", "family")}
-    return evidence, {split: (f, salience(evidence, f)) for split, f in folds.items()}
+    return dataset, {split: (f, salience(dataset, f)) for split, f in folds.items()}
 
 
 @pytest.mark.parametrize("split", ["size", "family"])
 def test_salience_beats_all_token_loss_on_planted_worlds(truth, split):
-    evidence, found = truth
+    dataset, found = truth
     folds, fits = found[split]
-    rival = METHODS["all-token"](evidence, folds)
-    for t in range(len(evidence.tasks)):
-        assert squared_errors(evidence, folds, fits, t) < 0.75 * squared_errors(evidence, folds, rival, t)
+    rival = METHODS["all-token"](dataset, folds)
+    for t in range(len(dataset.tasks)):
+        assert squared_errors(dataset, folds, fits, t) < 0.75 * squared_errors(dataset, folds, rival, t)
 
 
 @pytest.mark.parametrize("method", ["salience", "label-token"])
 def test_intervals_cover_most_models_of_families_never_seen(truth, method):
     """They are made for 90%; one world's families are too few to tell 90% from 80%."""
-    evidence, found = truth
+    dataset, found = truth
     folds = found["family"][0]
-    fits = found["family"][1] if method == "salience" else METHODS[method](evidence, folds)
+    fits = found["family"][1] if method == "salience" else METHODS[method](dataset, folds)
     inside = []
     for fold, row in zip(folds, fits, strict=True):
-        for fit, accuracy in zip(row, evidence.accuracy, strict=True):
-            capability = fit.capability(evidence.nats[fold.test], evidence.facts.take(fold.test))
+        for fit, accuracy in zip(row, dataset.accuracy, strict=True):
+            capability = fit.capability(dataset.nats[fold.test], dataset.metadata.take(fold.test))
             low, high = interval(fit, capability, fit.law.accuracy(capability))
             inside += list((low <= accuracy[fold.test]) & (accuracy[fold.test] <= high))
     assert np.mean(inside) > 0.7
@@ -285,25 +288,29 @@ def test_over_many_small_worlds_intervals_cover_about_nine_in_ten():
     covered = []
     for seed in range(24):
         world = plant(Plan(seed=seed, families=6, sizes=4, checkpoints=1, tasks=2, texts_per_source=10, mixture=0.5))
-        evidence = evidence_of(world)
-        test = evidence.families == "family5"
-        fits = salience(evidence, [Fold(~test, np.zeros_like(test), test)])[0]
-        for fit, accuracy in zip(fits, evidence.accuracy, strict=True):
-            capability = fit.capability(evidence.nats[test], evidence.facts.take(test))
+        dataset = evidence_of(world)
+        test = dataset.families == "family5"
+        fits = salience(dataset, [Fold(~test, np.zeros_like(test), test)])[0]
+        for fit, accuracy in zip(fits, dataset.accuracy, strict=True):
+            capability = fit.capability(dataset.nats[test], dataset.metadata.take(test))
             low, high = interval(fit, capability, fit.law.accuracy(capability))
             covered.append(np.mean((low <= accuracy[test]) & (accuracy[test] <= high)))
     assert 0.84 < np.mean(covered) < 0.98
 
 
-def test_a_family_of_clones_gets_no_extra_weight(evidence):
+def test_a_family_of_clones_gets_no_extra_weight(dataset):
     """Nine copies of every model of one family move no forecast by more than a rounding of the penalty would."""
-    own = np.flatnonzero(evidence.families == np.unique(evidence.families)[0])
-    cloned = evidence.of_models(np.concatenate([np.arange(len(evidence.models)), *[own] * 9]))
+    own = np.flatnonzero(dataset.families == np.unique(dataset.families)[0])
+    cloned = dataset.of_models(np.concatenate([np.arange(len(dataset.models)), *[own] * 9]))
     fits = [
         salience(e, [Fold(np.ones(len(e.models), bool), *np.zeros((2, len(e.models)), bool))])[0]
-        for e in (evidence, cloned)
+        for e in (dataset, cloned)
     ]
     for alone, with_clones in zip(*fits, strict=True):
-        difference = alone.forecast(evidence.nats, evidence.facts) - with_clones.forecast(evidence.nats, evidence.facts)
+        difference = alone.forecast(dataset.nats, dataset.metadata) - with_clones.forecast(
+            dataset.nats, dataset.metadata
+        )
         assert np.abs(difference).max() < 0.02
-        assert spread_of(alone.honest).half_width == pytest.approx(spread_of(with_clones.honest).half_width, rel=0.1)
+        assert spread_of(alone.out_of_fold).half_width == pytest.approx(
+            spread_of(with_clones.out_of_fold).half_width, rel=0.1
+        )

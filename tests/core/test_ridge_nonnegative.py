@@ -33,40 +33,38 @@ def test_ridge_equals_a_dense_solve_at_every_strength(models, dims):
         )
 
 
-def test_loss_features_are_the_losses_times_standardised_features(evidence):
-    moments = measure(evidence, weigh=True)
-    H = (np.asarray(evidence.features.values, np.float64) - moments.mean) / moments.spread
-    naive = np.hstack([evidence.nats @ H, evidence.nats.sum(axis=1, keepdims=True)]) / evidence.characters
-    assert_allclose(loss_features(evidence, moments), naive, rtol=1e-3, atol=1e-4)
+def test_loss_features_are_the_losses_times_standardised_features(dataset):
+    moments = measure(dataset, weigh=True)
+    H = (np.asarray(dataset.features.values, np.float64) - moments.mean) / moments.spread
+    naive = np.hstack([dataset.nats @ H, dataset.nats.sum(axis=1, keepdims=True)]) / dataset.characters
+    assert_allclose(loss_features(dataset, moments), naive, rtol=1e-3, atol=1e-4)
 
 
-def test_token_weights_reproduce_the_log_odds(evidence):
-    moments = measure(evidence, weigh=True)
-    G = loss_features(evidence, moments)
+def test_token_weights_reproduce_the_log_odds(dataset):
+    moments = measure(dataset, weigh=True)
+    G = loss_features(dataset, moments)
     theta = np.random.default_rng(1).normal(size=G.shape[1])
-    capability = (
-        evidence.nats @ token_weights(evidence, moments, theta[:, None])[:, 0].astype(float) / evidence.characters
-    )
+    capability = dataset.nats @ token_weights(dataset, moments, theta[:, None])[:, 0].astype(float) / dataset.characters
     assert_allclose(capability, G @ theta, rtol=1e-3, atol=1e-3)
 
 
-def test_a_ridge_fit_chooses_the_strength_that_errs_least_on_validation_models(evidence, world):
+def test_a_ridge_fit_chooses_the_strength_that_errs_least_on_validation_models(dataset, world):
     fold = make_folds(world.models, "size")[1][0]
-    fit = ridge(evidence, [fold])[0][0]
-    G, a = loss_features(evidence, measure(evidence, weigh=True)), evidence.accuracy[0]
+    fit = ridge(dataset, [fold])[0][0]
+    G, a = loss_features(dataset, measure(dataset, weigh=True)), dataset.accuracy[0]
     q = np.clip((a - 0.25) / 0.75, 0.01, 0.99)
     log_odds = solve(G, np.log(q / (1 - q)), fold.train)[1][fold.validation]
     errors = ((0.25 + 0.75 * sigmoid(log_odds) - a[fold.validation][:, None]) ** 2).mean(axis=0)
     assert fit.notes["strength"] == STRENGTHS[errors.argmin()]
-    assert_allclose((fit.honest.errors**2).mean(), errors.min(), rtol=1e-6)
+    assert_allclose((fit.out_of_fold.errors**2).mean(), errors.min(), rtol=1e-6)
 
 
-def test_ridge_never_looks_at_the_test_models(evidence, world):
+def test_ridge_never_looks_at_the_test_models(dataset, world):
     from dataclasses import replace
 
     fold = make_folds(world.models, "size")[1][0]
-    blind = replace(evidence, accuracy=np.where(fold.test, 0.5, evidence.accuracy))
-    assert_allclose(ridge(blind, [fold])[0][0].weights, ridge(evidence, [fold])[0][0].weights)
+    blind = replace(dataset, accuracy=np.where(fold.test, 0.5, dataset.accuracy))
+    assert_allclose(ridge(blind, [fold])[0][0].weights, ridge(dataset, [fold])[0][0].weights)
 
 
 # ---- non-negative regression

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 
 from benchcast import load
 from benchcast.assemble import assemble
-from benchcast.evidence import Fold
+from benchcast.dataset import Fold
 from benchcast.folds import make_folds
 from benchcast.selection.budgets import CHOSEN, RANDOM, SPREAD, cost, pick, prepare
 from benchcast.selection.choosing import Aim, aims, choose_texts, cut_fit, parts_of_texts, tells
@@ -50,51 +50,51 @@ def test_an_exchange_repairs_what_a_greedy_choice_did():
 
 
 @pytest.fixture(scope="module")
-def ground(evidence, world):
-    return prepare(evidence, make_folds(world.models, "size")[1])
+def ground(dataset, world):
+    return prepare(dataset, make_folds(world.models, "size")[1])
 
 
-def test_parts_of_texts_add_up_to_capability(ground, evidence):
+def test_parts_of_texts_add_up_to_capability(ground, dataset):
     for fit in ground.fits[0]:
         assert_allclose(
-            parts_of_texts(evidence, fit).sum(axis=1), fit.capability(evidence.nats, evidence.facts), rtol=1e-4
+            parts_of_texts(dataset, fit).sum(axis=1), fit.capability(dataset.nats, dataset.metadata), rtol=1e-4
         )
 
 
-def test_the_choice_does_not_look_at_models_held_out(ground, evidence, world):
+def test_the_choice_does_not_look_at_models_held_out(ground, dataset, world):
     fold = ground.folds[0]
     rng = np.random.default_rng(0)
-    nats = np.where(fold.test[:, None], rng.random(evidence.nats.shape, np.float32), evidence.nats)
-    accuracy = np.where(fold.test, rng.random(evidence.accuracy.shape), evidence.accuracy)
-    other = replace(evidence, nats=nats, accuracy=accuracy)
+    nats = np.where(fold.test[:, None], rng.random(dataset.nats.shape, np.float32), dataset.nats)
+    accuracy = np.where(fold.test, rng.random(dataset.accuracy.shape), dataset.accuracy)
+    other = replace(dataset, nats=nats, accuracy=accuracy)
     again = choose_texts(aims(other, fold, ground.fits[0]), 6)
     assert again.tolist() == choose_texts(ground.goals[0], 6).tolist()
 
 
-def test_all_texts_cost_nothing_and_cut_nothing(ground, evidence):
+def test_all_texts_cost_nothing_and_cut_nothing(ground, dataset):
     everything = np.arange(ground.texts)
     assert choose_texts(ground.goals[0], 10_000).tolist() == everything.tolist()
     fit = ground.fits[0][0]
-    assert cut_fit(evidence, ground.folds[0], 0, fit, everything).law == fit.law
+    assert cut_fit(dataset, ground.folds[0], 0, fit, everything).law == fit.law
     full = cost(ground, CHOSEN, ground.texts)
     assert full.ratio(full) == pytest.approx(1.0)
-    forecast = fit.forecast(evidence.nats, evidence.facts)[ground.folds[0].test]
-    assert full.mse["task0"] == pytest.approx(np.mean((forecast - evidence.accuracy[0, ground.folds[0].test]) ** 2))
+    forecast = fit.forecast(dataset.nats, dataset.metadata)[ground.folds[0].test]
+    assert full.mse["task0"] == pytest.approx(np.mean((forecast - dataset.accuracy[0, ground.folds[0].test]) ** 2))
 
 
-def test_random_texts_of_each_source_are_as_many_of_each(ground, evidence):
-    drawn = pick(evidence, ground.goals[0], SPREAD, 9, np.random.default_rng(0))
-    source = np.array([evidence.tokens.source[evidence.tokens.text == i][0] for i in drawn])
+def test_random_texts_of_each_source_are_as_many_of_each(ground, dataset):
+    drawn = pick(dataset, ground.goals[0], SPREAD, 9, np.random.default_rng(0))
+    source = np.array([dataset.tokens.source[dataset.tokens.text == i][0] for i in drawn])
     assert np.bincount(source).tolist() == [3, 3, 3]
-    assert len(set(pick(evidence, ground.goals[0], RANDOM, 9, np.random.default_rng(0)))) == 9
+    assert len(set(pick(dataset, ground.goals[0], RANDOM, 9, np.random.default_rng(0)))) == 9
 
 
 def test_chosen_texts_err_less_than_as_many_at_random_on_families_never_seen():
     ratios = {CHOSEN: [], RANDOM: []}
     for seed in range(2):
         world = plant(Plan(seed=seed, families=6, sizes=3, checkpoints=2, tasks=2, texts_per_source=25))
-        evidence = assemble(world.texts, world.losses, world.models, world.scores, world.tasks)
-        ground = prepare(evidence, make_folds(world.models, "family")[1])
+        dataset = assemble(world.texts, world.losses, world.models, world.scores, world.tasks)
+        ground = prepare(dataset, make_folds(world.models, "family")[1])
         full = cost(ground, CHOSEN, ground.texts)
         for way, found in ratios.items():
             found += [cost(ground, way, 10, draw=d).ratio(full) for d in range(1 if way == CHOSEN else 3)]
@@ -106,7 +106,7 @@ def test_evidence_on_some_texts_is_that_of_a_study_of_those_texts(study, world):
     choice = replace(choose(study, 5), wanted=wanted)
     small = write_smaller(choice, study.root.parent / "small")
     assert [t.id for t in small.texts] == [study.texts.texts[i].id for i in wanted]
-    cut, own = study.evidence().for_texts(wanted), small.evidence()
+    cut, own = study.dataset().for_texts(wanted), small.dataset()
     assert_allclose(cut.nats, own.nats, rtol=1e-5)
     for name in ("edges", "text", "answer", "supported"):
         assert (getattr(cut.tokens, name) == getattr(own.tokens, name)).all(), name
@@ -211,11 +211,11 @@ def one_level(tmp_path):
 @pytest.mark.filterwarnings("error")
 def test_a_task_that_is_level_has_no_say_and_spoils_nothing(one_level):
     study, level = one_level
-    evidence = study.evidence()
-    everyone = np.ones(len(evidence.models), bool)
-    ground = prepare(evidence, [Fold(everyone, ~everyone, ~everyone)])
-    alone = prepare(evidence.for_tasks([t.name for t in evidence.tasks if t.name != level]), ground.folds)
-    assert [tells(evidence, fit) for fit in ground.fits[0]] == [False, True]
+    dataset = study.dataset()
+    everyone = np.ones(len(dataset.models), bool)
+    ground = prepare(dataset, [Fold(everyone, ~everyone, ~everyone)])
+    alone = prepare(dataset.for_tasks([t.name for t in dataset.tasks if t.name != level]), ground.folds)
+    assert [tells(dataset, fit) for fit in ground.fits[0]] == [False, True]
     assert len(ground.goals[0]) == 1
     assert_allclose(choose_texts(ground.goals[0], 5), choose_texts(alone.goals[0], 5))
 

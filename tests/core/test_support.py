@@ -87,8 +87,8 @@ def test_a_flag_keeps_the_model_and_says_what_it_costs(refused, cli):
 
 
 def test_in_python_an_argument_keeps_the_model(refused):
-    assert "refuser" not in refused.evidence().models
-    assert "refuser" in Study.open(refused.root, keep_all=True).evidence().models
+    assert "refuser" not in refused.dataset().models
+    assert "refuser" in Study.open(refused.root, keep_all=True).dataset().models
 
 
 def test_excluding_a_model_gives_the_numbers_of_a_study_without_it(refused, planted_folder):

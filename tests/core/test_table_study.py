@@ -12,7 +12,7 @@ import pytest
 
 import benchcast
 from benchcast.datasets.table import create_table_study
-from benchcast.errors import EvidenceError, InputError
+from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.fits import Fit
 from benchcast.folds import make_folds
 from benchcast.methods import METHODS
@@ -51,9 +51,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, cli) -> Path:
     (root / "study" / "study.toml").write_text(toml)
     with (root / "scores.csv").open("w") as lines:
         lines.write("model,task,accuracy\n")
-        for model, sums, facts, *_ in rows():
+        for model, sums, metadata, *_ in rows():
             lines.write(f"{model},sums,{0.25 + 0.75 / (1 + np.exp(2 * float(sums) - 4)):.5f}\n")
-            lines.write(f"{model},facts,{1 / (1 + np.exp(3 * float(facts) - 6)):.5f}\n")
+            lines.write(f"{model},facts,{1 / (1 + np.exp(3 * float(metadata) - 6)):.5f}\n")
     models = "".join(f"f{f}-{s},f{f},{10.0 ** (7 + s)}\n" for f in range(FAMILIES) for s in range(SIZES))
     (root / "models.csv").write_text("model,family,params\n" + models)
     assert cli("import", "scores", root / "study", root / "scores.csv").code == 0
@@ -87,22 +87,22 @@ def test_values_are_stored_as_given(folder):
 
 
 def test_all_token_loss_is_the_plain_mean_of_the_columns(folder):
-    evidence = Study.open(folder).evidence()
+    dataset = Study.open(folder).dataset()
     _, folds = make_folds(infos(folder), "size")
-    fit = METHODS["all-token"](evidence, folds)[0][0]
-    np.testing.assert_allclose(fit.capability(evidence.nats, evidence.facts), evidence.nats.mean(axis=1), rtol=1e-6)
+    fit = METHODS["all-token"](dataset, folds)[0][0]
+    np.testing.assert_allclose(fit.capability(dataset.nats, dataset.metadata), dataset.nats.mean(axis=1), rtol=1e-6)
 
 
 def infos(folder: Path) -> list[ModelInfo]:
     opened = Study.open(folder)
-    return opened.infos(opened.evidence().models)
+    return opened.infos(opened.dataset().models)
 
 
 @pytest.mark.parametrize("method", ["label-token", "source-token"])
 def test_own_columns_of_a_task_are_its_answers(folder, method):
-    evidence = Study.open(folder).evidence()
+    dataset = Study.open(folder).dataset()
     _, (fold, *_) = make_folds(infos(folder), "size")
-    for fit, column in zip(METHODS[method](evidence, [fold])[0], (0, 1), strict=True):
+    for fit, column in zip(METHODS[method](dataset, [fold])[0], (0, 1), strict=True):
         assert np.flatnonzero(fit.weights[0]).tolist() == [column]
 
 
@@ -216,8 +216,10 @@ def test_select_keeps_columns_and_tasks_that_fit_them(study, tmp_path, cli):
 def test_answers_that_name_no_column_are_refused_by_name(study):
     path = study.root / "study.toml"
     path.write_text(path.read_text().replace('"bpb.sums"', '"bpb.sum"'))
-    with pytest.raises(EvidenceError, match=r"task sums: answers name 'bpb.sum', no text.*did you mean 'bpb.sums'"):
-        Study.open(study.root).evidence()
+    with pytest.raises(
+        NotEnoughDataError, match=r"task sums: answers name 'bpb.sum', no text.*did you mean 'bpb.sums'"
+    ):
+        Study.open(study.root).dataset()
 
 
 def test_answers_survive_a_round_trip_through_study_toml(tmp_path):

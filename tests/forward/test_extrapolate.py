@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchcast.evidence import HonestErrors, TaskFit
 from benchcast.forward.chain import ahead, mixture_quantile
 from benchcast.forward.horizon import FORMS, Drift, Points, distances, drift_of, fit_family, hide_largest, hide_latest
 from benchcast.forward.powerlaw import _slopes, _terms, fit_power_law
 from benchcast.intervals import interval
 from benchcast.law import SigmoidLaw
 from benchcast.records import Task
+from benchcast.task_fit import OutOfFoldErrors, TaskFit
 from lab.reproduce.ahead import World, coverage_of, plant_family, plant_world
 
 GRID = Points(*(x.ravel() for x in np.meshgrid([1e6, 4e6, 1.6e7, 6.4e7], [1e9, 3e9, 9e9, 2.7e10])), np.empty(0))
@@ -30,8 +30,10 @@ def chinchilla(points, floor=1.5, size=0.34, data=0.28):
 
 def a_fit(slope=-4.0, middle=2.2, error=0.02):
     law = SigmoidLaw(slope, -slope * middle, 0.25)
-    honest = HonestErrors(np.full(6, error) * [1, -1, 1, -1, 1, -1], np.array(list("abcdef")), "planted")
-    return TaskFit(Task("t", 0.25), "salience", ("nats",), np.ones((1, 1), np.float32), 1.0, law, honest, (1.0, 4.0))
+    out_of_fold = OutOfFoldErrors(np.full(6, error) * [1, -1, 1, -1, 1, -1], np.array(list("abcdef")), "planted")
+    return TaskFit(
+        Task("t", 0.25), "salience", ("nats",), np.ones((1, 1), np.float32), 1.0, law, out_of_fold, (1.0, 4.0)
+    )
 
 
 def test_a_planted_law_is_found_far_outside_its_points():

@@ -119,7 +119,7 @@ def test_honest_errors_go_to_the_models_they_are_of(study):
     errors = honest_errors(known, fits, everyone)
     own = known.families == "family2"
     without = known.fits(~own)
-    expected = without[0].forecast(known.nats[own], known.facts.take(own)) - known.evidence.accuracy[0][own]
+    expected = without[0].forecast(known.nats[own], known.metadata.take(own)) - known.dataset.accuracy[0][own]
     assert errors[0][own] == pytest.approx(expected, abs=1e-6)
 
 

@@ -15,8 +15,8 @@ from small_hub import TOKEN, small_hub
 
 import benchcast as bc
 from benchcast.errors import InputError, StudyError
-from benchcast.evidence import HonestErrors
-from benchcast.intervals import honest_coverage
+from benchcast.intervals import out_of_fold_coverage
+from benchcast.task_fit import OutOfFoldErrors
 
 MODEL = "family1-64M@432B"
 
@@ -103,12 +103,15 @@ def test_the_card_states_what_was_learned_and_how_far_it_misses(fit, tmp_path):
     }
     rmse = 100 * np.sqrt(
         np.mean(
-            [np.mean(fit.core.honest.errors[fit.core.honest.families == f] ** 2) for f in set(fit.core.honest.families)]
+            [
+                np.mean(fit.core.out_of_fold.errors[fit.core.out_of_fold.families == f] ** 2)
+                for f in set(fit.core.out_of_fold.families)
+            ]
         )
     )
     for said in (
         f"root mean squared error {rmse:.1f} points",
-        f"Intervals made without a family held {honest_coverage(fit.core.honest):.0%}",
+        f"Intervals made without a family held {out_of_fold_coverage(fit.core.out_of_fold):.0%}",
         f"training models ({len(fit.about['train'])}): {fit.about['train'][0]}",
         f"hash `{fit.texts.digest}`, not included",
         "split: size",
@@ -120,9 +123,9 @@ def test_the_card_states_what_was_learned_and_how_far_it_misses(fit, tmp_path):
 
 def test_coverage_of_a_family_rests_on_the_others():
     errors = np.array([0.01, -0.01, 0.012, -0.008, 0.5, 0.5])
-    honest = HonestErrors(errors, np.array(list("aabbcc")), "planted")
-    assert honest_coverage(honest) == pytest.approx(4 / 6), "the wild family lies outside what the others say"
-    assert np.isnan(honest_coverage(HonestErrors(errors[:4], np.array(list("aabb")), "planted")))
+    out_of_fold = OutOfFoldErrors(errors, np.array(list("aabbcc")), "planted")
+    assert out_of_fold_coverage(out_of_fold) == pytest.approx(4 / 6), "the wild family lies outside what the others say"
+    assert np.isnan(out_of_fold_coverage(OutOfFoldErrors(errors[:4], np.array(list("aabb")), "planted")))
 
 
 def run_with_hub(code: str, hub, home: Path, token: str | None = TOKEN) -> subprocess.CompletedProcess[str]:

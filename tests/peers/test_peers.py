@@ -14,8 +14,8 @@ from numpy.testing import assert_allclose
 from scipy.stats import rankdata
 
 import benchcast as bc
-from benchcast.facts import Facts, ladder_loss
 from benchcast.folds import make_folds
+from benchcast.metadata import ModelMetadata, ladder_loss
 from benchcast.methods import BASELINES, METHODS, PEERS
 from benchcast.methods.correlations import rank, sign, sign_rank
 from benchcast.methods.judging import judge
@@ -72,12 +72,12 @@ def test_least_squares_of_a_target_that_never_varies_is_its_mean():
     assert not len(offsets)
 
 
-def test_a_weight_on_a_text_is_the_same_weight_on_its_tokens(evidence):
-    losses = text_losses(evidence)
+def test_a_weight_on_a_text_is_the_same_weight_on_its_tokens(dataset):
+    losses = text_losses(dataset)
     weights = np.random.default_rng(0).normal(size=losses.shape[1])
-    by_token = evidence.nats.astype(float) @ spread_over_tokens(evidence, weights)[0]
+    by_token = dataset.nats.astype(float) @ spread_over_tokens(dataset, weights)[0]
     assert_allclose(by_token, losses @ weights, rtol=1e-4)
-    assert losses.shape == (len(evidence.models), 24)
+    assert losses.shape == (len(dataset.models), 24)
 
 
 def test_curves_with_free_floor_and_ceiling_find_the_planted_ones():
@@ -97,7 +97,7 @@ def test_curves_with_free_floor_and_ceiling_find_the_planted_ones():
 
 def test_a_ladder_extrapolates_in_size_and_data():
     params, tokens = (g.ravel() for g in np.meshgrid(np.geomspace(1e6, 1e8, 5), np.geomspace(1e8, 1e10, 4)))
-    world = Facts(np.full(20, "f"), 6 * params * tokens, params, tokens, np.empty((20, 0)), ())
+    world = ModelMetadata(np.full(20, "f"), 6 * params * tokens, params, tokens, np.empty((20, 0)), ())
     truth = 0.4 + 300 * params**-0.35 + 900 * tokens**-0.3
     found = fit_ladder(params, tokens, truth)
     assert_allclose(ladder_loss(("ladder",), found[None], world), truth, rtol=2e-3)
@@ -118,8 +118,10 @@ def test_a_ladder_never_has_a_negative_term():
 
 def test_a_family_with_a_ladder_of_its_own_is_read_off_it():
     rows = np.array([[1.0, -200, 0, -200, 0], [2.0, -200, 0, -200, 0]])
-    facts = Facts(np.array(["ash", "elm", ""]), np.ones(3), np.ones(3), np.array([1, 1, np.nan]), np.empty((3, 0)), ())
-    assert_allclose(ladder_loss(("ladder", "ladder: elm"), rows, facts), [1.0, 2.0, np.nan])
+    metadata = ModelMetadata(
+        np.array(["ash", "elm", ""]), np.ones(3), np.ones(3), np.array([1, 1, np.nan]), np.empty((3, 0)), ()
+    )
+    assert_allclose(ladder_loss(("ladder", "ladder: elm"), rows, metadata), [1.0, 2.0, np.nan])
 
 
 def test_the_choice_that_errs_on_a_family_is_made_without_that_family():
@@ -133,35 +135,35 @@ def test_the_choice_that_errs_on_a_family_is_made_without_that_family():
 
     judged = judge(forecasts, observed, np.ones(12, bool), families)
     assert judged.best == 1
-    mine = {f: judged.honest.errors[judged.honest.families == f] for f in "abc"}
+    mine = {f: judged.out_of_fold.errors[judged.out_of_fold.families == f] for f in "abc"}
     assert (mine["a"] == 0.1).all(), "chosen by b and c alone"
     assert (mine["b"] == 0.11).all()
 
 
-def test_observational_reads_every_other_benchmark_and_never_its_own(evidence, world):
+def test_observational_reads_every_other_benchmark_and_never_its_own(dataset, world):
     folds = make_folds(world.models, "size")[1]
     rng = np.random.default_rng(0)
     lied = replace(
-        evidence,
-        scores=np.column_stack([evidence.scores, rng.random(len(evidence.models))]),
-        benchmarks=(*evidence.benchmarks, "extra"),
+        dataset,
+        scores=np.column_stack([dataset.scores, rng.random(len(dataset.models))]),
+        benchmarks=(*dataset.benchmarks, "extra"),
     )
-    for task, fit in zip(evidence.tasks, METHODS["observational"](lied, folds)[0], strict=True):
+    for task, fit in zip(dataset.tasks, METHODS["observational"](lied, folds)[0], strict=True):
         assert set(fit.reads) == {f"score: {b}" for b in lied.benchmarks if b != task.name}
-    only = replace(evidence.for_tasks(["task0"]))
+    only = replace(dataset.for_tasks(["task0"]))
     fit = METHODS["observational"](only, folds)[0][0]
     assert fit.reads == ("score: task1",), "also when only one task was asked for"
 
 
-def test_observational_without_other_benchmarks_says_so(evidence, world):
-    alone = replace(evidence, scores=None)
+def test_observational_without_other_benchmarks_says_so(dataset, world):
+    alone = replace(dataset, scores=None)
     fit = METHODS["observational"](alone, make_folds(world.models, "size")[1])[0][0]
     assert "scores on 0 other benchmarks" in fit.law.failure
-    assert np.isnan(fit.forecast(alone.nats, alone.facts)).all()
+    assert np.isnan(fit.forecast(alone.nats, alone.metadata)).all()
 
 
-def test_two_step_without_sizes_says_so(evidence, world):
-    unknown = replace(evidence, params=None)
+def test_two_step_without_sizes_says_so(dataset, world):
+    unknown = replace(dataset, params=None)
     fit = METHODS["two-step"](unknown, make_folds(world.models, "size")[1])[0][0]
     assert "parameters and tokens" in fit.law.failure
 
@@ -173,10 +175,10 @@ def test_a_peer_fitted_stored_and_loaded_forecasts_a_model_of_the_study(method, 
     (found,) = json.loads(ran.out)
     assert 0 <= found["low"] < found["accuracy"] < found["high"] <= 1
     stored = bc.load(study.fit_folder("task0"))
-    facts = Facts.of(
+    metadata = ModelMetadata.of(
         study.infos([world.models[3].model]), [s for s in study.scores() if s.model == world.models[3].model]
     )
-    assert stored.predict(study.losses(world.models[3].model), facts=facts).accuracy == found["accuracy"]
+    assert stored.predict(study.losses(world.models[3].model), metadata=metadata).accuracy == found["accuracy"]
 
 
 @pytest.mark.parametrize(
@@ -235,9 +237,9 @@ def test_a_ladder_of_small_public_models_reaches_large_ones():
         np.array([float(r[c]) for r in rows]) for c in ("params", "tokens", "loss_c4_val_shard_0000000_0000010_tar")
     )
     data = np.array([r["dataset"] for r in rows])
-    facts = Facts(data, params, params, tokens, np.empty((len(rows), 0)), ())
+    metadata = ModelMetadata(data, params, params, tokens, np.empty((len(rows), 0)), ())
     for name in np.unique(data):
         small, large = ((data == name) & on for on in (params < 1e9, params >= 1e9))
         found = fit_ladder(params[small], tokens[small], loss[small])
-        expected = ladder_loss(("ladder",), found[None], facts)
+        expected = ladder_loss(("ladder",), found[None], metadata)
         assert np.abs(expected[large] / loss[large] - 1).max() < 0.1

@@ -108,8 +108,8 @@ def test_models_beyond_the_training_range_are_counted(tmp_path):
     """By size, the strongest models are held out: in an easy world some lie past everything learned from."""
     world = plant(Plan(seed=5, families=6, sizes=3, checkpoints=1, tasks=1, texts_per_source=6, mixture=0.0))
     made = compare(write_study(world, tmp_path / "study"), methods=("all-token",))
-    fit, evidence = made.fits["task0", "all-token"][0], made.evidence
-    beyond = fit.capability(evidence.nats[made.folds[0].test], evidence.flops[made.folds[0].test]) < fit.range[0]
+    fit, dataset = made.fits["task0", "all-token"][0], made.dataset
+    beyond = fit.capability(dataset.nats[made.folds[0].test], dataset.flops[made.folds[0].test]) < fit.range[0]
     assert beyond.sum() > 1, "the world is as planned"
     assert f"{beyond.sum()} of the {len(beyond)} lie beyond" in judge(made, "task0", "all-token").trust
 

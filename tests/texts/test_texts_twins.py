@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchcast.cli.twins import twins as command
-from benchcast.errors import EvidenceError, InputError
+from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.records import Text, TextSet, TokenLosses
 from benchcast.storage.loss_files import write_parquet
 from benchcast.store import Study
@@ -77,13 +77,13 @@ def test_paraphrases_are_twins_and_are_weighed_by_length() -> None:
     assert check.nats == 0
     with pytest.raises(InputError, match="no text of that id"):
         make_twins(texts, 10, paraphrases=[Text("zz", "s", "x")])
-    with pytest.raises(EvidenceError, match="lettered options"):
+    with pytest.raises(NotEnoughDataError, match="lettered options"):
         make_twins(texts, 10)
 
 
 def test_too_few_pairs_are_no_check() -> None:
     pairs = make_twins(TextSet.of([QUESTION]), 5)
-    with pytest.raises(EvidenceError, match=r"1 pairs .* at least 5"):
+    with pytest.raises(NotEnoughDataError, match=r"1 pairs .* at least 5"):
         check_twins(losses_of(pairs, [1.0, 2.0]), pairs)
 
 

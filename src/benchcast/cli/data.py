@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Folder with the benchmarks' files, one folder each. Default: the hub, through `datasets`.",
 )
-@click.option("--from", "dataset", metavar="NAME", help="A public study to copy; `benchcast datasets` lists them.")
+@click.option("--from", "public_study", metavar="NAME", help="A public study to copy; `benchcast datasets` lists them.")
 @click.option("--table", type=click.Path(path_type=Path), help="CSV of losses: a column `model`, then one a loss.")
 @click.option(
     "--unit",
@@ -53,7 +53,7 @@ def init(
     column: str,
     mix: str | None,
     data: Path | None,
-    dataset: str | None,
+    public_study: str | None,
     table: Path | None,
     units: tuple[str, ...],
     seed: int,
@@ -71,12 +71,12 @@ def init(
     """
     from benchcast.errors import InputError
 
-    if sum(x is not None for x in (own, mix, table, dataset)) != 1:
+    if sum(x is not None for x in (own, mix, table, public_study)) != 1:
         raise InputError("init: give one of --texts FILE, --mix BENCHMARK=COUNT,…, --table FILE.csv and --from NAME")
     if units and table is None:
         raise InputError("init: --unit is for --table FILE.csv")
-    if dataset is not None:
-        copy_study(dataset, study)
+    if public_study is not None:
+        copy_study(public_study, study)
     elif table is not None:
         _init_table(study, table, units, seed)
     elif own is not None:

@@ -1,4 +1,4 @@
-"""`fit` and `compare`: from evidence to fits, and how well they forecast."""
+"""`fit` and `compare`: from dataset to fits, and how well they forecast."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def compare(
         print_json(found.as_json())
     else:
         print_comparison(found, wide=wide)
-    _tell_support(found.evidence.support)
+    _tell_support(found.dataset.support)
     _doubt(opened, found.tasks)
 
 

@@ -89,18 +89,18 @@ def _refuse(out: Path | None, figure: Path | None, *, check: bool) -> None:
 def _measure(choice: Choice, budget: int, advance: Any) -> dict[str, Any]:
     """What half the budget, the budget and twice as many texts cost, on families left out in turn, else by size."""
     from benchcast.cells import plain
-    from benchcast.errors import EvidenceError
+    from benchcast.errors import NotEnoughDataError
     from benchcast.folds import make_folds
     from benchcast.selection.budgets import CHOSEN, cost, costs, prepare
 
-    evidence, infos = choice.ground.evidence, choice.study.infos(choice.ground.evidence.models)
-    name, folds = make_folds(infos, "family" if len(set(evidence.families)) > 2 else None)
+    dataset, infos = choice.ground.dataset, choice.study.infos(choice.ground.dataset.models)
+    name, folds = make_folds(infos, "family" if len(set(dataset.families)) > 2 else None)
     if not all(fold.test.any() for fold in folds):
         return {"split": None, "remark": "cost not measured: no model can be held out", "costs": []}
     advance("fitting without each set of held-out models")
     try:
-        ground = prepare(evidence, folds)
-    except EvidenceError as why:
+        ground = prepare(dataset, folds)
+    except NotEnoughDataError as why:
         return {"split": None, "remark": f"cost not measured: {why}", "costs": []}
     full = cost(ground, CHOSEN, ground.texts)
     rows = []

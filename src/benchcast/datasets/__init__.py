@@ -32,7 +32,7 @@ ZOO = "zoo"
 
 
 @dataclass(frozen=True, slots=True)
-class Dataset:
+class PublicStudy:
     """What is known of a public study without reading it."""
 
     name: str
@@ -53,18 +53,18 @@ class Dataset:
 DATASETS = {
     made.name: made
     for made in (
-        Dataset(ZOO, "225 small models trained for the package", 225, 650, 6, "embedded", "Apache-2.0"),
-        Dataset(
+        PublicStudy(ZOO, "225 small models trained for the package", 225, 650, 6, "embedded", "Apache-2.0"),
+        PublicStudy(
             "olmo-ladder",
             "OLMo 2 model ladder, 190M to 3B, and the 7B and 13B runs",
             *(321, 31, 13, "github.com/allenai/OLMo-ladder", "Apache-2.0", olmo_ladder.read),
         ),
-        Dataset(
+        PublicStudy(
             "dclm",
             "DataComp-LM model database, 412M to 6.9B, 170 data recipes",
             *(236, 57, 16, "github.com/mlfoundations/dclm", "MIT", dclm.read),
         ),
-        Dataset(
+        PublicStudy(
             "public-llms",
             "public LLMs, bits per byte on English texts, leaderboard scores",
             *(89, 263, 9, "github.com/TristanThrush/perplexity-correlations, github.com/felipemaiapolo/sloth"),
@@ -94,7 +94,7 @@ def fetch_public_llms(data_home: str | Path | None = None) -> Study:
     return fetch("public-llms", data_home)
 
 
-def find(name: str) -> Dataset:
+def find(name: str) -> PublicStudy:
     """A public study by name."""
     if name not in DATASETS:
         raise InputError(f"unknown dataset {name!r}; known: {', '.join(DATASETS)}{near(name, DATASETS)}")

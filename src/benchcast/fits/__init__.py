@@ -17,15 +17,15 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.errors import InputError
-from benchcast.evidence import TaskFit
-from benchcast.facts import Facts
 from benchcast.fits import files, hub
 from benchcast.fits.checks import FitParts
 from benchcast.fits.files import own_folder, read_parts, write_parts
 from benchcast.fits.reading import align_checked, require_texts
 from benchcast.intervals import distance, interval, nearness_to_chance
+from benchcast.metadata import ModelMetadata
 from benchcast.records import Bools, Ints, TextSet, TokenLosses
 from benchcast.storage.folders import write_folder
+from benchcast.task_fit import TaskFit
 
 NO_BOS = (
     "the tokenizer puts no BOS before a text, and the fits rest on losses of first tokens; "
@@ -76,16 +76,16 @@ class Fit:
         """Losses of models on the reference tokens, NaN where there is none; losses on other texts are refused."""
         return align_checked(losses, self.texts, self.edges, task=self.task, unit=self.about.get("unit", "byte"))
 
-    def predict(self, losses: TokenLosses, *, facts: Facts | None = None) -> Forecast:
+    def predict(self, losses: TokenLosses, *, metadata: ModelMetadata | None = None) -> Forecast:
         """Forecast of one model.
 
         Parameters
         ----------
         losses : the model's losses on the fit's own texts; losses on other texts are refused
-        facts : FLOPs, size and scores of the model, which some methods read; by default those that the
+        metadata : FLOPs, size and scores of the model, which some methods read; by default those that the
             losses carry, as `Study.losses` gives them
         """
-        known = Facts.of_losses(losses) if facts is None else facts
+        known = ModelMetadata.of_losses(losses) if metadata is None else metadata
         nats = np.zeros((1, len(self.supported)), np.float32)
         if self.core.reads_losses:
             nats = self.align([losses])
@@ -110,11 +110,11 @@ class Fit:
             self._remark(capability, known, losses.model),
         )
 
-    def _remark(self, capability: npt.NDArray[np.float64], facts: Facts, model: str) -> str:
+    def _remark(self, capability: npt.NDArray[np.float64], metadata: ModelMetadata, model: str) -> str:
         if self.core.law.failure:
             return f"no law: {self.core.law.failure}"
         if not np.isfinite(capability[0]):
-            return self.core.lacking(facts)
+            return self.core.lacking(metadata)
         if model in self.about.get("train", ()) or model in self.about.get("validation", ()):
             return "seen: the fit rests on this model's own score"
         far = float(distance(self.core, capability)[0])

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.evidence import TaskFit
-from benchcast.intervals import LEVEL, honest_coverage, spread_of
+from benchcast.intervals import LEVEL, out_of_fold_coverage, spread_of
+from benchcast.task_fit import TaskFit
 
 MOST_NAMES = 400
 
@@ -17,7 +17,7 @@ MOST_NAMES = 400
 def fit_card(core: TaskFit, about: dict[str, Any], *, texts: int, include_texts: bool) -> str:
     """README.md with the front matter that the hub reads."""
     task = core.task.name
-    families = sorted(set(map(str, core.honest.families)))
+    families = sorted(set(map(str, core.out_of_fold.families)))
     lines = [
         "---",
         "library_name: benchcast",
@@ -57,12 +57,13 @@ def fit_card(core: TaskFit, about: dict[str, Any], *, texts: int, include_texts:
 
 
 def _misses(core: TaskFit) -> str:
-    spread, covered = spread_of(core.honest), honest_coverage(core.honest)
+    unseen = core.out_of_fold
+    spread, covered = spread_of(unseen), out_of_fold_coverage(unseen)
     if not np.isfinite(spread.half_width):
         return "Too few unseen models to say."
     said = (
-        f"On {len(core.honest.errors)} models it had not seen ({core.honest.kind}): root mean squared error "
-        f"{100 * spread.scale:.1f} points, mean absolute error {100 * float(np.abs(core.honest.errors).mean()):.1f} "
+        f"On {len(unseen.errors)} models it had not seen ({unseen.kind}): root mean squared error "
+        f"{100 * spread.scale:.1f} points, mean absolute error {100 * float(np.abs(unseen.errors).mean()):.1f} "
         f"points; the {LEVEL:.0%} interval is ±{100 * min(1.0, spread.half_width):.1f} points"
     )
     if not np.isfinite(covered):

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.evidence import SCORE, VIEWS, TaskFit
 from benchcast.law import KNOTS, Bend, SigmoidLaw
 from benchcast.methods import METHODS
 from benchcast.records import Bools, Ints, Task, TextOutlines, TextSet
+from benchcast.task_fit import SCORE, VIEWS, TaskFit
 
 LADDER = 5  # numbers in a row of weights of a ladder
 ABOUT: dict[str, type | tuple[type, ...]] = {
@@ -108,10 +108,10 @@ def _check_range(ends: tuple[float, float]) -> None:
 
 
 def _check_honest(core: TaskFit) -> None:
-    honest = core.honest
-    need(isinstance(honest.kind, str), "honest errors: kind is not text")
-    _check_array("honest_errors", honest.errors, (len(honest.families),), "f")
-    need((np.abs(honest.errors) <= 1).all(), "honest_errors hold more than two accuracies can differ by")
+    out_of_fold = core.out_of_fold
+    need(isinstance(out_of_fold.kind, str), "honest errors: kind is not text")
+    _check_array("honest_errors", out_of_fold.errors, (len(out_of_fold.families),), "f")
+    need((np.abs(out_of_fold.errors) <= 1).all(), "honest_errors hold more than two accuracies can differ by")
 
 
 def _check_edges(edges: Ints, texts: TextSet) -> None:

@@ -13,7 +13,6 @@ import numpy as np
 
 from benchcast.cells import null
 from benchcast.errors import InputError, StudyError, one_line
-from benchcast.evidence import HonestErrors, TaskFit
 from benchcast.fits.card import fit_card
 from benchcast.fits.checks import FitParts, check_parts, need
 from benchcast.fits.hub import FILES
@@ -21,6 +20,7 @@ from benchcast.law import Bend, SigmoidLaw
 from benchcast.records import NamedTexts, Task, Text, TextOutlines, TextSet
 from benchcast.storage.folders import read_files
 from benchcast.storage.hashes import hash_holds, hashed
+from benchcast.task_fit import OutOfFoldErrors, TaskFit
 
 FORMAT = 1
 
@@ -55,7 +55,7 @@ def _contents(parts: FitParts) -> tuple[bytes, dict[str, Any]]:
         "weights": core.weights,
         "edges": parts.edges,
         "supported": parts.supported.astype(np.uint8),
-        "honest_errors": core.honest.errors,
+        "honest_errors": core.out_of_fold.errors,
         **{f"history.{name}": np.ascontiguousarray(x) for name, x in core.history.items()},
     }
     blob = save({name: np.ascontiguousarray(x) for name, x in arrays.items()})
@@ -67,7 +67,7 @@ def _contents(parts: FitParts) -> tuple[bytes, dict[str, Any]]:
         "unit": core.unit,
         "law": {k: null(v) for k, v in asdict(core.law).items()},
         "range": [null(x) for x in core.range],
-        "honest": {"kind": core.honest.kind, "families": list(map(str, core.honest.families))},
+        "honest": {"kind": core.out_of_fold.kind, "families": list(map(str, core.out_of_fold.families))},
         "notes": core.notes,
         "about": parts.about,
         "texts": _text_rows(parts.texts, include_texts=True),
@@ -165,7 +165,7 @@ def _parts(text: dict[str, Any], blob: bytes) -> FitParts:
         arrays["weights"],
         text["unit"],
         _law(text["law"]),
-        HonestErrors(arrays["honest_errors"], families, text["honest"]["kind"]),
+        OutOfFoldErrors(arrays["honest_errors"], families, text["honest"]["kind"]),
         (_nan(text["range"][0]), _nan(text["range"][1])),
         text["notes"],
         {name.removeprefix("history."): x for name, x in arrays.items() if name.startswith("history.")},

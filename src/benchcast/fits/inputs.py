@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from benchcast.errors import StudyError
-from benchcast.evidence import SCORE, TaskFit
-from benchcast.facts import Facts
 from benchcast.folds import training_fold
+from benchcast.metadata import ModelMetadata
 from benchcast.records import ModelInfo, Score, Task
 from benchcast.storage.files import file_name
 from benchcast.store import Study
+from benchcast.task_fit import SCORE, TaskFit
 
 if TYPE_CHECKING:
     from benchcast.fits import Fit
@@ -127,7 +127,7 @@ def _models(study: Study, core: TaskFit, split: str, tables: Tables) -> dict[str
     if not infos or (split == "column" and not any(m.split for m in infos)):
         return {}
     seen = training_fold(infos, "family" if split == "everything" else split)[1].seen
-    known = core.known(Facts.of(infos, scores))
+    known = core.known(ModelMetadata.of(infos, scores))
     wanted = {core.task.name, *(name.removeprefix(SCORE) for name in core.reads if name.startswith(SCORE))}
     own: dict[str, list[Score]] = {}
     for s in scores:

@@ -11,16 +11,17 @@ import numpy.typing as npt
 
 from benchcast.align import align_models
 from benchcast.cells import near
-from benchcast.errors import EvidenceError, InputError
-from benchcast.evidence import Evidence, Fold, TaskFit
-from benchcast.facts import Facts
+from benchcast.dataset import Dataset, Fold
+from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.fitting import without_weak_tasks
 from benchcast.folds import family_names
 from benchcast.forward.chain import ahead
 from benchcast.forward.horizon import FEWEST, FORMS, HIDE, FamilyLaw, Points, drift_of, fit_family
+from benchcast.metadata import ModelMetadata
 from benchcast.methods import METHODS
 from benchcast.records import Bools, Floats
 from benchcast.store import Study
+from benchcast.task_fit import TaskFit
 
 
 def silent(_: str) -> None:
@@ -51,36 +52,36 @@ class HiddenModel:
 class Known:
     """Every model of a study that has losses, those without scores too."""
 
-    evidence: Evidence  # of the scored ones; they come first
+    dataset: Dataset  # of the scored ones; they come first
     models: tuple[str, ...]
     families: npt.NDArray[np.str_]
     points: Points
     nats: npt.NDArray[np.float32]
-    facts: Facts
+    metadata: ModelMetadata
     method: str
 
     @property
     def scored(self) -> int:
         """How many have scores."""
-        return len(self.evidence.models)
+        return len(self.dataset.models)
 
     @property
     def observed(self) -> Floats:
         """Scores, tasks × models, NaN where unknown."""
-        accuracy = self.evidence.accuracy
+        accuracy = self.dataset.accuracy
         return np.pad(accuracy, ((0, 0), (0, len(self.models) - self.scored)), constant_values=np.nan)
 
     def fits(self, seen: Bools) -> list[TaskFit]:
         """One fit a task, learned from the scored models among these."""
-        evidence = self.evidence.of_models(seen[: self.scored])
-        everyone = np.ones(len(evidence.models), bool)
-        return METHODS[self.method](evidence, [Fold(everyone, ~everyone, ~everyone)])[0]
+        dataset = self.dataset.of_models(seen[: self.scored])
+        everyone = np.ones(len(dataset.models), bool)
+        return METHODS[self.method](dataset, [Fold(everyone, ~everyone, ~everyone)])[0]
 
     def log_capability(self, fit: TaskFit) -> Floats:
         """Of every model."""
-        capability = fit.capability(self.nats, self.facts)
+        capability = fit.capability(self.nats, self.metadata)
         if not (capability > 0).all():
-            raise EvidenceError(
+            raise NotEnoughDataError(
                 f"{fit.task.name}: method {self.method!r} gives some models no positive capability, "
                 "so there is no power law of it; take --method salience"
             )
@@ -91,21 +92,21 @@ def read_known(study: Study, tasks: Sequence[str] = (), *, method: str = "salien
     """Losses, scores and sizes of a study's models; those whose losses lack part of the support are left out."""
     if method not in METHODS:
         raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{near(method, METHODS)}")
-    evidence = study.evidence(tasks)
-    everyone = np.ones(len(evidence.models), bool)
-    evidence, _ = without_weak_tasks(evidence, [Fold(everyone, ~everyone, ~everyone)], asked_for=bool(tasks))
-    others = [m for m in study.models_with_losses() if m not in set(evidence.models)]
-    nats = evidence.nats
+    dataset = study.dataset(tasks)
+    everyone = np.ones(len(dataset.models), bool)
+    dataset, _ = without_weak_tasks(dataset, [Fold(everyone, ~everyone, ~everyone)], asked_for=bool(tasks))
+    others = [m for m in study.models_with_losses() if m not in set(dataset.models)]
+    nats = dataset.nats
     if others:
-        added = align_models([study.losses(m) for m in others], evidence.tokens.edges, study.texts)
-        whole = np.flatnonzero(np.isfinite(added[:, evidence.tokens.supported]).all(axis=1))
+        added = align_models([study.losses(m) for m in others], dataset.tokens.edges, study.texts)
+        whole = np.flatnonzero(np.isfinite(added[:, dataset.tokens.supported]).all(axis=1))
         others = [others[i] for i in whole]
-        nats = np.concatenate([nats, np.where(evidence.tokens.supported, added[whole], np.float32(0))])
-    models = (*evidence.models, *others)
+        nats = np.concatenate([nats, np.where(dataset.tokens.supported, added[whole], np.float32(0))])
+    models = (*dataset.models, *others)
     infos = study.infos(models)
-    facts = Facts.of(infos, study.scores())
-    points = Points(facts.params, facts.tokens, facts.flops)
-    return Known(evidence, models, family_names(infos), points, nats, facts, method)
+    metadata = ModelMetadata.of(infos, study.scores())
+    points = Points(metadata.params, metadata.tokens, metadata.flops)
+    return Known(dataset, models, family_names(infos), points, nats, metadata, method)
 
 
 def family_laws(
@@ -135,10 +136,8 @@ def backtest(known: Known, kind: str, *, tell: Callable[[str], None] = silent) -
         return []
     rows = []
     everyone = np.ones(int(left.sum()), bool)
-    kept, _ = without_weak_tasks(
-        known.evidence.of_models(left), [Fold(everyone, ~everyone, ~everyone)], asked_for=False
-    )
-    able = replace(known, evidence=known.evidence.for_tasks([t.name for t in kept.tasks]))
+    kept, _ = without_weak_tasks(known.dataset.of_models(left), [Fold(everyone, ~everyone, ~everyone)], asked_for=False)
+    able = replace(known, dataset=known.dataset.for_tasks([t.name for t in kept.tasks]))
     for t, fit in enumerate(able.fits(~hidden)):
         laws = family_laws(able, able.log_capability(fit), ~hidden)
         rows += _judge(able, t, fit, laws, hidden, kind)

@@ -11,10 +11,10 @@ import numpy as np
 from scipy.special import ndtr
 from scipy.stats import t as student
 
-from benchcast.evidence import TaskFit
 from benchcast.forward.horizon import Drift, FamilyLaw, Points
 from benchcast.intervals import LEVEL, spread_of, widening
 from benchcast.records import Floats
+from benchcast.task_fit import TaskFit
 
 NODES = 201
 
@@ -53,7 +53,7 @@ def mixture_quantile(fit: TaskFit, capability: Floats, share: float) -> Floats:
     """Quantile of accuracy when capability is one of these (targets × nodes), with the forecast's own error."""
     accuracy = fit.law.accuracy(capability)
     normal = float(student.ppf((1 + LEVEL) / 2, np.inf))
-    scale = spread_of(fit.honest).half_width / normal * widening(fit, capability, accuracy)
+    scale = spread_of(fit.out_of_fold).half_width / normal * widening(fit, capability, accuracy)
     if not np.isfinite(scale).all():
         return np.full(len(capability), np.nan)
     low, high = np.full(len(capability), -1.0), np.full(len(capability), 2.0)

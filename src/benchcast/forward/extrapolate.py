@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchcast.cells import near
-from benchcast.errors import EvidenceError, InputError
+from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.forward.backtest import HiddenModel, backtest, family_laws, read_known, silent
 from benchcast.forward.chain import Ahead, ahead
 from benchcast.forward.horizon import FEWEST, FEWEST_VALUES, FORMS, KINDS, Drift, Points, drift_of, hide_largest
@@ -93,7 +93,7 @@ def extrapolate(
     family_points = known.points.take(own)
     at = target.as_points(family_points)
     if not np.isfinite(family_points.flops).any():
-        raise EvidenceError(_too_few(family, family_points, allowed))
+        raise NotEnoughDataError(_too_few(family, family_points, allowed))
     if not np.isfinite(at.flops[0]):
         raise InputError("the target's compute is not a finite number; are its params and tokens right?")
     way = _way(family_points, at)
@@ -101,7 +101,7 @@ def extrapolate(
     for fit in fits:
         laws = family_laws(known, known.log_capability(fit), ~np.zeros(len(own), bool), allowed=allowed)
         if family not in laws:
-            raise EvidenceError(_too_few(family, family_points, allowed))
+            raise NotEnoughDataError(_too_few(family, family_points, allowed))
         law, drift = laws[family], drift_of([*laws.values()])
         exponents = tuple(float(x) for x in law.law.exponents)
         there, path = ahead(fit, law, drift, at), ahead(fit, law, drift, way)

@@ -23,7 +23,7 @@ STARTS = 2
 USUAL_EXPONENT, EXPONENT_SPREAD = 0.35, 1.0  # prior, in logs: a factor of e either way
 FLOOR_BELOW, FLOOR_SPREAD = 1.0, 3.0  # prior of log E: this far below the least loss, widely spread
 SIZE_SPREAD = 5.0  # prior of log A, around the mean log loss
-ERROR, ERROR_WEIGHT = 0.05, 2.0  # points scatter by about 5%: worth two points of evidence
+ERROR, ERROR_WEIGHT = 0.05, 2.0  # points scatter by about 5%: worth two points of dataset
 
 
 @dataclass(frozen=True)

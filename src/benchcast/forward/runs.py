@@ -19,8 +19,7 @@ from scipy.optimize import nnls
 from scipy.stats import t as student
 
 from benchcast.cells import near
-from benchcast.errors import EvidenceError, InputError
-from benchcast.evidence import TaskFit
+from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.fitting import FEWEST_MODELS
 from benchcast.folds import inner_folds
 from benchcast.forward.backtest import Known, read_known, silent
@@ -28,6 +27,7 @@ from benchcast.forward.horizon import Points
 from benchcast.intervals import spread_of
 from benchcast.records import Bools, Floats, Ints
 from benchcast.store import Study
+from benchcast.task_fit import TaskFit
 
 SAME_SIZE = 1.5  # runs of sizes within this factor are compared
 DRAWS = 20_000
@@ -176,13 +176,15 @@ def rank_runs(known: Known, runs: Sequence[Run], *, tell: Callable[[str], None] 
     names = [run.name for run in runs]
     where = meetings(known.points, runs)
     if not where:
-        raise EvidenceError(
+        raise NotEnoughDataError(
             f"{', '.join(names)}: no compute that all of them passed at a size that all have (within a factor of "
             f"{SAME_SIZE:g}); single models, named without the @ such as ash-50M, are compared whatever their sizes"
         )
     seen = ~np.isin(np.arange(len(known.models)), np.concatenate([run.rows for run in runs]))
     if seen[: known.scored].sum() < FEWEST_MODELS:
-        raise EvidenceError(f"without these runs fewer than {FEWEST_MODELS} models with scores are left to learn from")
+        raise NotEnoughDataError(
+            f"without these runs fewer than {FEWEST_MODELS} models with scores are left to learn from"
+        )
     tell("fitting without the runs")
     fits = known.fits(seen)
     if not fits[0].reads_losses:
@@ -210,7 +212,7 @@ def forecast_at(known: Known, fits: Sequence[TaskFit], capability: Floats, meeti
 def rank(known: Known, fits: Sequence[TaskFit], capability: Floats, meeting: Meeting, doubt: Doubt) -> Ranking:
     """Order and probabilities at one meeting."""
     forecast, observed = forecast_at(known, fits, capability, meeting)
-    variance = doubt.of_runs(leverage(forecast[:-1], known.evidence.chance))
+    variance = doubt.of_runs(leverage(forecast[:-1], known.dataset.chance))
     better = probability_above(forecast, variance, doubt.freedom)
     order = np.argsort(-forecast, axis=1, kind="stable")
     likely = [likely_order(f, v, doubt.freedom) for f, v in zip(forecast, variance, strict=True)]
@@ -259,13 +261,13 @@ def doubt_of(known: Known, fits: Sequence[TaskFit], capability: Floats, seen: Bo
         for m in where:
             said = forecast_at(known, fits, capability, m)[0][:-1]
             squares.append(_difference(known.points, errors, m) ** 2)
-            levers.append(leverage(said, known.evidence.chance).mean(axis=1))
+            levers.append(leverage(said, known.dataset.chance).mean(axis=1))
             weights.append(1 / len(where))
     if len(squares) >= FEWEST_PAIRS:
         parts = [_variance(*x, np.array(weights)) for x in zip(np.array(squares).T, np.array(levers).T, strict=True)]
         base, rise = np.array(parts).T
         return Doubt(base, rise, len(families))
-    apart = 2 * np.array([spread_of(fit.honest).scale for fit in fits]) ** 2
+    apart = 2 * np.array([spread_of(fit.out_of_fold).scale for fit in fits]) ** 2
     return Doubt(np.append(apart, apart.mean()), np.zeros(len(fits) + 1), len(families))
 
 
@@ -289,11 +291,11 @@ def honest_errors(known: Known, fits: Sequence[TaskFit], seen: Bools) -> Floats 
     """
     out = np.full((len(fits), len(known.models)), np.nan)
     for t, fit in enumerate(fits):
-        able = seen[: known.scored] & np.isfinite(known.evidence.accuracy[t])
-        families = known.evidence.families[seen[: known.scored]]
+        able = seen[: known.scored] & np.isfinite(known.dataset.accuracy[t])
+        families = known.dataset.families[seen[: known.scored]]
         sets = inner_folds(families, able[seen[: known.scored]])
         order = np.flatnonzero(seen[: known.scored])[np.concatenate([np.flatnonzero(s) for s in sets])]
-        if not np.array_equal(known.families[order], fit.honest.families):
+        if not np.array_equal(known.families[order], fit.out_of_fold.families):
             return None
-        out[t, order] = fit.honest.errors
+        out[t, order] = fit.out_of_fold.errors
     return out

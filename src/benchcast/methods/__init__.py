@@ -1,6 +1,5 @@
 """Every way to forecast, by name: ours, the paper's, those of other papers, and the baselines."""
 
-from benchcast.evidence import Method
 from benchcast.methods import baselines, ridge, salience
 from benchcast.methods.algorithm2 import paper
 from benchcast.methods.correlations import perplexity_correlations
@@ -8,6 +7,7 @@ from benchcast.methods.logistic import logistic4
 from benchcast.methods.observational import observational
 from benchcast.methods.pls import pls
 from benchcast.methods.twostep import two_step
+from benchcast.task_fit import Method
 
 METHODS: dict[str, Method] = {
     "salience": salience.salience,

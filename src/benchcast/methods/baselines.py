@@ -11,71 +11,72 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.evidence import Evidence, Fold, HonestErrors, TaskFit, weighted_loss
+from benchcast.dataset import Dataset, Fold
 from benchcast.folds import inner_folds
 from benchcast.law import SigmoidLaw, fit_law, fit_laws, sigmoid
 from benchcast.records import Bools, Floats
+from benchcast.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
 
 OUT_OF_FAMILY = "each training family in turn left out of the law"
 
 
-def all_token(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
+def all_token(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Mean loss of all tokens."""
-    return _by_mask("all-token", evidence, folds, [np.ones_like(evidence.tokens.answer)] * len(evidence.tasks))
+    return _by_mask("all-token", dataset, folds, [np.ones_like(dataset.tokens.answer)] * len(dataset.tasks))
 
 
-def source_token(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
+def source_token(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Mean loss of the tokens of the task's own texts."""
-    return _by_mask("source-token", evidence, folds, [evidence.tokens.own(t) for t in evidence.tasks])
+    return _by_mask("source-token", dataset, folds, [dataset.tokens.own(t) for t in dataset.tasks])
 
 
-def label_token(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
+def label_token(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Mean loss of the answers of the task's own texts."""
-    masks = [evidence.tokens.answers(t) for t in evidence.tasks]
-    return _by_mask("label-token", evidence, folds, masks)
+    masks = [dataset.tokens.answers(t) for t in dataset.tasks]
+    return _by_mask("label-token", dataset, folds, masks)
 
 
-def compute(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
+def compute(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Training FLOPs, on a log scale."""
-    known = evidence.flops > 0
-    x = np.log10(evidence.flops, where=known, out=np.full(len(known), np.nan))
-    reading = [(np.ones((1, 1), np.float32), 1.0, x)] * len(evidence.tasks)
-    return _fit_given("compute", "flops", evidence, folds, reading, "no training model has its FLOPs in models.csv")
+    known = dataset.flops > 0
+    x = np.log10(dataset.flops, where=known, out=np.full(len(known), np.nan))
+    reading = [(np.ones((1, 1), np.float32), 1.0, x)] * len(dataset.tasks)
+    return _fit_given("compute", "flops", dataset, folds, reading, "no training model has its FLOPs in models.csv")
 
 
-def constant(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
+def constant(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """The mean accuracy of the training models."""
     fits = []
     for fold in folds:
         row = []
-        for task, accuracy in zip(evidence.tasks, evidence.accuracy, strict=True):
+        for task, accuracy in zip(dataset.tasks, dataset.accuracy, strict=True):
             known = fold.seen & np.isfinite(accuracy)
             mean = float(accuracy[known].mean())
-            hidden = [inner & known for inner in inner_folds(evidence.families, known)]
+            hidden = [inner & known for inner in inner_folds(dataset.families, known)]
             errors = np.concatenate([accuracy[known & ~h].mean() - accuracy[h] for h in hidden])
-            who = np.concatenate([evidence.families[h] for h in hidden])
+            who = np.concatenate([dataset.families[h] for h in hidden])
             log_odds = float(np.log(mean / (1 - mean))) if 0 < mean < 1 else np.copysign(40.0, mean - 0.5)
             law = SigmoidLaw(0.0, log_odds, 0.0)
-            honest = HonestErrors(errors, who, OUT_OF_FAMILY)
-            row.append(TaskFit(task, "constant", (), np.zeros((0, 0), np.float32), 1.0, law, honest, (0.0, 0.0)))
+            out_of_fold = OutOfFoldErrors(errors, who, OUT_OF_FAMILY)
+            row.append(TaskFit(task, "constant", (), np.zeros((0, 0), np.float32), 1.0, law, out_of_fold, (0.0, 0.0)))
         fits.append(row)
     return fits
 
 
-def _by_mask(method: str, evidence: Evidence, folds: Sequence[Fold], masks: Sequence[Bools]) -> list[list[TaskFit]]:
+def _by_mask(method: str, dataset: Dataset, folds: Sequence[Fold], masks: Sequence[Bools]) -> list[list[TaskFit]]:
     reading = []
     for mask in masks:
-        n = int((mask & evidence.tokens.supported).sum())
+        n = int((mask & dataset.tokens.supported).sum())
         weights = mask.astype(np.float32)[None]
-        x = weighted_loss(evidence.nats, ("nats",), weights) / evidence.characters
-        reading.append((weights, evidence.characters, x if n else np.full_like(x, np.nan)))
-    return _fit_given(method, "nats", evidence, folds, reading, "the study has no such tokens for this task")
+        x = weighted_loss(dataset.nats, ("nats",), weights) / dataset.characters
+        reading.append((weights, dataset.characters, x if n else np.full_like(x, np.nan)))
+    return _fit_given(method, "nats", dataset, folds, reading, "the study has no such tokens for this task")
 
 
 def _fit_given(
     method: str,
     reads: str,
-    evidence: Evidence,
+    dataset: Dataset,
     folds: Sequence[Fold],
     reading: Sequence[tuple[npt.NDArray[np.float32], float, Floats]],
     if_absent: str,
@@ -84,29 +85,29 @@ def _fit_given(
     fits = []
     for fold in folds:
         row = []
-        for task, accuracy, (weights, unit, x) in zip(evidence.tasks, evidence.accuracy, reading, strict=True):
+        for task, accuracy, (weights, unit, x) in zip(dataset.tasks, dataset.accuracy, reading, strict=True):
             known = fold.seen & np.isfinite(accuracy) & np.isfinite(x)
-            law, honest = fit_law_with_errors(x, accuracy, task.chance, known, evidence.families)
+            law, out_of_fold = fit_law_with_errors(x, accuracy, task.chance, known, dataset.families)
             if not known.any():
                 law = SigmoidLaw(np.nan, np.nan, task.chance, if_absent)
             span = (float(x[known].min()), float(x[known].max())) if known.any() else (np.nan, np.nan)
-            row.append(TaskFit(task, method, (reads,), weights, unit, law, honest, span))
+            row.append(TaskFit(task, method, (reads,), weights, unit, law, out_of_fold, span))
         fits.append(row)
     return fits
 
 
 def fit_law_with_errors(
     x: Floats, accuracy: Floats, chance: float, known: Bools, families: npt.NDArray[np.str_]
-) -> tuple[SigmoidLaw, HonestErrors]:
+) -> tuple[SigmoidLaw, OutOfFoldErrors]:
     """The law of all known models, and the errors on each family of laws that were not shown it."""
     law = fit_law(x[known], accuracy[known], chance)
     hidden = [] if law.failure else inner_folds(families, known)
     if not hidden:
-        return law, HonestErrors(np.zeros(0), np.zeros(0, families.dtype), OUT_OF_FAMILY)
+        return law, OutOfFoldErrors(np.zeros(0), np.zeros(0, families.dtype), OUT_OF_FAMILY)
     learn = np.stack([known & ~h for h in hidden]).astype(np.float64)
     values = np.broadcast_to(np.where(known, x, 0.0), learn.shape)
     laws = fit_laws(values, np.broadcast_to(accuracy, learn.shape), np.full(len(learn), chance), weight=learn)
     forecasts = chance + (1 - chance) * sigmoid(laws.slope[:, None] * values + laws.offset[:, None])
     errors = np.concatenate([f[h] - accuracy[h] for f, h in zip(forecasts, hidden, strict=True)])
     who = np.concatenate([families[h] for h in hidden])
-    return law, HonestErrors(errors, who, OUT_OF_FAMILY)
+    return law, OutOfFoldErrors(errors, who, OUT_OF_FAMILY)

@@ -15,11 +15,12 @@ import numpy.typing as npt
 from array_api_compat import array_namespace
 from array_api_compat import device as device_of
 
+from benchcast.dataset import Dataset, Features
 from benchcast.devices import Array, place, to_numpy
-from benchcast.evidence import VIEWS, Evidence, Features, view
 from benchcast.methods.inputs import Reread
 from benchcast.methods.kmeans import cluster, nearest
 from benchcast.records import Floats, Ints
+from benchcast.task_fit import VIEWS, view
 
 KINDS = 128  # of tokens, wherever they are
 CLUSTERS = 224  # within the sources, at most, in all
@@ -54,18 +55,18 @@ class Basis:
         return total.astype(np.float32)
 
 
-def build_basis(evidence: Evidence) -> tuple[Basis, dict[str, Floats]]:
+def build_basis(dataset: Dataset) -> tuple[Basis, dict[str, Floats]]:
     """The groups, and for each view the loss per character of every model on each (M × K)."""
-    tokens = evidence.tokens
+    tokens = dataset.tokens
     n_sources = len(tokens.sources)
     partitions = {
         "all": (np.zeros(len(tokens.text), np.int64), 1),
         "source": (tokens.source, n_sources),
         "answer": (np.where(tokens.answer, tokens.source, -1), n_sources),
     }
-    for kind, groups in _learned_groups(evidence).items():
+    for kind, groups in _learned_groups(dataset).items():
         partitions[kind] = (groups, int(groups.max()) + 1)
-    named, partitions["named"] = _named_texts(evidence)
+    named, partitions["named"] = _named_texts(dataset)
     kinds = np.repeat(list(partitions), [count for _, count in partitions.values()])
     source = np.full(len(kinds), -1)
     for kind in ("source", "answer"):
@@ -75,22 +76,22 @@ def build_basis(evidence: Evidence) -> tuple[Basis, dict[str, Floats]]:
     size = [np.bincount(g[(g >= 0) & tokens.supported], minlength=n) for g, n in partitions.values()]
     kinds = np.where(kinds == "named", "answer", kinds)
     basis = Basis(tuple(partitions.values()), kinds, source, text.astype(str), np.concatenate(size).astype(np.float64))
-    return basis, {name: _group_sums(evidence, name, basis) / evidence.characters for name in VIEWS}
+    return basis, {name: _group_sums(dataset, name, basis) / dataset.characters for name in VIEWS}
 
 
-def _named_texts(evidence: Evidence) -> tuple[list[str], tuple[Ints, int]]:
+def _named_texts(dataset: Dataset) -> tuple[list[str], tuple[Ints, int]]:
     """Ids of the texts that tasks name as their answers, and a partition with one group for each."""
-    names = {name for task in evidence.tasks for name in task.answers}
-    found = [(i, name) for i, name in enumerate(evidence.tokens.ids) if name in names]
-    groups = np.full(len(evidence.tokens.text), -1)
+    names = {name for task in dataset.tasks for name in task.answers}
+    found = [(i, name) for i, name in enumerate(dataset.tokens.ids) if name in names]
+    groups = np.full(len(dataset.tokens.text), -1)
     for k, (i, _) in enumerate(found):
-        groups[evidence.tokens.text == i] = k
+        groups[dataset.tokens.text == i] = k
     return [name for _, name in found], (groups, len(found))
 
 
-def _group_sums(evidence: Evidence, name: str, basis: Basis) -> Floats:
+def _group_sums(dataset: Dataset, name: str, basis: Basis) -> Floats:
     """Sum of one view of the nats over every group (M × K)."""
-    nats, device = evidence.nats, evidence.device
+    nats, device = dataset.nats, dataset.device
     total = np.zeros((len(nats), len(basis.kinds)), np.float64)
     for start in range(0, nats.shape[1], BLOCK):
         part = slice(start, start + BLOCK)
@@ -130,16 +131,16 @@ def _largest(rows: Array) -> tuple[Array, Array]:
     return values, basis @ turn.T
 
 
-def _learned_groups(evidence: Evidence) -> dict[str, Ints]:
+def _learned_groups(dataset: Dataset) -> dict[str, Ints]:
     """Groups of tokens that look alike to the scorer; without a scorer, of tokens of one text.
 
     A "cluster" lies within the answers, or within the other tokens, of one source: a task tells its own tokens apart
     finely. A "kind" may lie anywhere: what few texts of a task show is taken from all.
     """
-    if evidence.features is None:
-        return {"cluster": _text_groups(evidence.tokens.text)}
-    look = _main_directions(evidence.features, evidence.device)
-    cell = 2 * evidence.tokens.source + evidence.tokens.answer
+    if dataset.features is None:
+        return {"cluster": _text_groups(dataset.tokens.text)}
+    look = _main_directions(dataset.features, dataset.device)
+    cell = 2 * dataset.tokens.source + dataset.tokens.answer
     most = int(np.clip(CLUSTERS // len(np.unique(cell)), 1, MOST_PER_CELL))
     return {"cluster": _clusters(look, cell, most), "kind": _clusters(look, np.zeros_like(cell), KINDS)}
 

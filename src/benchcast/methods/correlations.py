@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from benchcast.evidence import Evidence, Fold, TaskFit
+from benchcast.dataset import Dataset, Fold
 from benchcast.law import fit_law
 from benchcast.methods.judging import judge
 from benchcast.methods.logistic import law_forecasts
 from benchcast.methods.pertext import spread_over_tokens, text_losses
 from benchcast.records import Bools, Floats
+from benchcast.task_fit import TaskFit
 
 
 def sign(x: Floats, error: Floats) -> Floats:
@@ -47,11 +48,11 @@ ESTIMATORS: dict[str, Callable[[Floats, Floats, Floats], Floats]] = {
 }
 
 
-def perplexity_correlations(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
+def perplexity_correlations(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Weights of texts; the estimator is chosen on training families left out in turn."""
     from scipy.stats import rankdata
 
-    losses = text_losses(evidence)
+    losses = text_losses(dataset)
     ranked: dict[bytes, Floats] = {}  # folds and tasks share their sets of models
 
     def ranks(learn: Bools) -> Floats:
@@ -66,28 +67,28 @@ def perplexity_correlations(evidence: Evidence, folds: Sequence[Fold]) -> list[l
         varies = np.ptp(x, axis=0) > 0
         return np.stack([np.where(varies, estimate(x, r, error), 0.0) for estimate in ESTIMATORS.values()])
 
-    return [[_fit(evidence, fold, t, losses, weigh) for t in range(len(evidence.tasks))] for fold in folds]
+    return [[_fit(dataset, fold, t, losses, weigh) for t in range(len(dataset.tasks))] for fold in folds]
 
 
-def _fit(evidence: Evidence, fold: Fold, t: int, losses: Floats, weigh: Callable[[Bools, Floats], Floats]) -> TaskFit:
-    task, observed = evidence.tasks[t], evidence.accuracy[t]
+def _fit(dataset: Dataset, fold: Fold, t: int, losses: Floats, weigh: Callable[[Bools, Floats], Floats]) -> TaskFit:
+    task, observed = dataset.tasks[t], dataset.accuracy[t]
     known = fold.seen & np.isfinite(observed)
 
     def forecasts(sets: Sequence[Bools]) -> Floats:
         capability = np.stack([weigh(learn, observed) @ losses.T for learn in sets])
         return law_forecasts(capability, observed, task.chance, sets)
 
-    judged = judge(forecasts, observed, known, evidence.families)
+    judged = judge(forecasts, observed, known, dataset.families)
     weights = weigh(known, observed)[judged.best]
     capability = losses @ weights
     return TaskFit(
         task=task,
         method="perplexity-correlations",
         reads=("nats",),
-        weights=spread_over_tokens(evidence, weights),
+        weights=spread_over_tokens(dataset, weights),
         unit=1.0,
         law=fit_law(capability[known], observed[known], task.chance),
-        honest=judged.honest,
+        out_of_fold=judged.out_of_fold,
         range=(float(capability[known].min()), float(capability[known].max())),
         notes={"estimator": list(ESTIMATORS)[judged.best]},
     )

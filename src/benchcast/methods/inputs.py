@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from array_api_compat import array_namespace, is_torch_array
 
+from benchcast.dataset import Dataset, Features
 from benchcast.devices import Array, few_digits, free_bytes, place, to_numpy
-from benchcast.evidence import Evidence, Features
 from benchcast.methods.algorithm2.products import Rows, Stretch, Tiles, shared_out
 from benchcast.records import Floats
 
@@ -47,9 +47,9 @@ def placed_blocks(features: Features, device: str) -> Iterator[tuple[slice, Arra
         yield part, place(block, device, "float32")
 
 
-def measure(evidence: Evidence, *, weigh: bool) -> Moments:
+def measure(dataset: Dataset, *, weigh: bool) -> Moments:
     """Mean and spread of every feature and, if `weigh`, its sums weighted by nats, in one pass."""
-    features, device = evidence.features, evidence.device
+    features, device = dataset.features, dataset.device
     assert features is not None
     n, d = features.shape
     pilot: Array = None
@@ -62,7 +62,7 @@ def measure(evidence: Evidence, *, weigh: bool) -> Moments:
         one, two = _sums(block, pilot)
         total, squares = total + one, squares + two
         if weigh:
-            sums = sums + xp.astype(place(evidence.nats[:, part], device, "float32") @ block, xp.float64)
+            sums = sums + xp.astype(place(dataset.nats[:, part], device, "float32") @ block, xp.float64)
     total, squares = to_numpy(total), to_numpy(squares)
     mean = total / n
     spread = np.sqrt(np.maximum(squares / n - mean**2, 0))
@@ -95,15 +95,15 @@ def _sums(values: Array, pilot: Array) -> tuple[Array, Array]:
     return sum(one for one, _ in found), sum(two for _, two in found)
 
 
-def prepare_inputs(evidence: Evidence, *, standardise: bool) -> Inputs:
+def prepare_inputs(dataset: Dataset, *, standardise: bool) -> Inputs:
     """Features in blocks with their mean and spread; laid out in memory if they are not large."""
-    features, device = evidence.features, evidence.device
+    features, device = dataset.features, dataset.device
     assert features is not None
-    moments = measure(evidence, weigh=False)
+    moments = measure(dataset, weigh=False)
     mean = moments.mean if standardise else np.zeros_like(moments.mean)
     spread = moments.spread if standardise else np.ones_like(moments.spread)
-    stretches = _kept(evidence) if _fits(features.shape, device) else _Streamed(evidence)
-    return Inputs(stretches, evidence.characters, place(mean, device, "float32"), place(spread, device, "float32"))
+    stretches = _kept(dataset) if _fits(features.shape, device) else _Streamed(dataset)
+    return Inputs(stretches, dataset.characters, place(mean, device, "float32"), place(spread, device, "float32"))
 
 
 def _fits(shape: tuple[int, int], device: str) -> bool:
@@ -113,8 +113,8 @@ def _fits(shape: tuple[int, int], device: str) -> bool:
     return 2 * size <= KEEP_IN_MEMORY if free is None else size <= KEEP_ON_DEVICE * free
 
 
-def _kept(evidence: Evidence) -> list[Stretch]:
-    features, nats, device = evidence.features, evidence.nats, evidence.device
+def _kept(dataset: Dataset) -> list[Stretch]:
+    features, nats, device = dataset.features, dataset.nats, dataset.device
     assert features is not None
     if not device:
         blocks = features.blocks()
@@ -125,12 +125,12 @@ def _kept(evidence: Evidence) -> list[Stretch]:
     return [Stretch(0, Rows(placed, placed.is_cuda and few_digits(placed)), Rows(losses))]
 
 
-def keep_on_device(evidence: Evidence) -> Evidence:
-    """The same evidence with its features on its device, if they fit, so that they travel there once."""
-    features, device = evidence.features, evidence.device
+def keep_on_device(dataset: Dataset) -> Dataset:
+    """The same dataset with its features on its device, if they fit, so that they travel there once."""
+    features, device = dataset.features, dataset.device
     if features is None or not device or not _fits(features.shape, device):
-        return evidence
-    return replace(evidence, features=replace(features, values=place(features.values, device, "float32")))
+        return dataset
+    return replace(dataset, features=replace(features, values=place(features.values, device, "float32")))
 
 
 class Reread:
@@ -146,11 +146,11 @@ class Reread:
 class _Streamed:
     """Stretches whose features are read again on every pass."""
 
-    def __init__(self, evidence: Evidence) -> None:
-        self.evidence = evidence
+    def __init__(self, dataset: Dataset) -> None:
+        self.dataset = dataset
 
     def __iter__(self) -> Iterator[Stretch]:
-        features, nats, device = self.evidence.features, self.evidence.nats, self.evidence.device
+        features, nats, device = self.dataset.features, self.dataset.nats, self.dataset.device
         assert features is not None
         for part, block in Reread(features, device):
             yield Stretch(part.start, block, Rows(place(nats[:, part], device, "float32").T))

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.evidence import HonestErrors
 from benchcast.folds import family_balanced, inner_folds, left_out
 from benchcast.records import Bools, Floats
+from benchcast.task_fit import OutOfFoldErrors
 
 Forecasts = Callable[[Sequence[Bools]], Floats]  # sets of learning models → forecasts of all models (I × C × M)
 
@@ -23,7 +23,7 @@ class Judgement:
     """The candidate that errs least on left-out families, and the errors of one chosen without them."""
 
     best: int
-    honest: HonestErrors
+    out_of_fold: OutOfFoldErrors
 
 
 def judge(forecasts: Forecasts, observed: Floats, known: Bools, families: npt.NDArray[np.str_]) -> Judgement:
@@ -31,16 +31,16 @@ def judge(forecasts: Forecasts, observed: Floats, known: Bools, families: npt.ND
     hidden = inner_folds(families, known)
     kind = left_out(families, known)
     if len(hidden) < 2:
-        return Judgement(0, HonestErrors(np.zeros(0), np.zeros(0, families.dtype), kind))
+        return Judgement(0, OutOfFoldErrors(np.zeros(0), np.zeros(0, families.dtype), kind))
     made = forecasts([known & ~h for h in hidden])
     errors = np.concatenate([made[i][:, h] - observed[h] for i, h in enumerate(hidden)], axis=1)
     who = np.concatenate([families[h] for h in hidden])
     part = np.repeat(np.arange(len(hidden)), [h.sum() for h in hidden])
-    honest = np.empty(len(who))
+    out_of_fold = np.empty(len(who))
     for i in range(len(hidden)):  # a candidate chosen by a family's own errors would err too little on it
         others = part != i
-        honest[~others] = errors[_least(errors[:, others], who[others])][~others]
-    return Judgement(_least(errors, who), HonestErrors(honest, who, kind))
+        out_of_fold[~others] = errors[_least(errors[:, others], who[others])][~others]
+    return Judgement(_least(errors, who), OutOfFoldErrors(out_of_fold, who, kind))
 
 
 def _least(errors: Floats, families: npt.NDArray[np.str_]) -> int:

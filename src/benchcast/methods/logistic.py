@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.evidence import Evidence, Fold, TaskFit, weighted_loss
+from benchcast.dataset import Dataset, Fold
 from benchcast.law import STEEPEST, SigmoidLaw, fit_laws, sigmoid
 from benchcast.methods.judging import judge
 from benchcast.records import Bools, Floats, Task
+from benchcast.task_fit import TaskFit, weighted_loss
 
 SLOPES = -np.array([0.5, 1.0, 2.0, 4.0, 8.0, 16.0])  # log-odds per standard deviation of loss
 MIDPOINTS = np.linspace(-2.0, 2.0, 9)
@@ -136,38 +137,38 @@ def curve_forecasts(losses: Floats, observed: Floats, sets: Sequence[Bools]) -> 
     return curves.accuracy(x).reshape(len(sets), len(losses), -1)
 
 
-def readings(evidence: Evidence, task: Task) -> dict[str, npt.NDArray[np.float32]]:
+def readings(dataset: Dataset, task: Task) -> dict[str, npt.NDArray[np.float32]]:
     """Tokens whose mean loss may be read, as far as the study has them."""
-    own = evidence.tokens.own(task)
-    masks = {"answer": evidence.tokens.answers(task), "source": own, "all": np.ones_like(own)}
-    return {k: m.astype(np.float32)[None] for k, m in masks.items() if (m & evidence.tokens.supported).any()}
+    own = dataset.tokens.own(task)
+    masks = {"answer": dataset.tokens.answers(task), "source": own, "all": np.ones_like(own)}
+    return {k: m.astype(np.float32)[None] for k, m in masks.items() if (m & dataset.tokens.supported).any()}
 
 
-def logistic4(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
+def logistic4(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Mean loss of all tokens, of the task's texts or of their answers, whichever left-out families choose."""
     fits: list[list[TaskFit]] = [[] for _ in folds]
-    for t, task in enumerate(evidence.tasks):
-        masks = readings(evidence, task)
-        losses = np.stack([weighted_loss(evidence.nats, ("nats",), w) for w in masks.values()]) / evidence.characters
+    for t, task in enumerate(dataset.tasks):
+        masks = readings(dataset, task)
+        losses = np.stack([weighted_loss(dataset.nats, ("nats",), w) for w in masks.values()]) / dataset.characters
         for row, fold in zip(fits, folds, strict=True):
-            row.append(_fit(evidence, fold, t, masks, losses))
+            row.append(_fit(dataset, fold, t, masks, losses))
     return fits
 
 
-def _fit(evidence: Evidence, fold: Fold, t: int, masks: dict[str, npt.NDArray[np.float32]], losses: Floats) -> TaskFit:
-    observed = evidence.accuracy[t]
+def _fit(dataset: Dataset, fold: Fold, t: int, masks: dict[str, npt.NDArray[np.float32]], losses: Floats) -> TaskFit:
+    observed = dataset.accuracy[t]
     known = fold.seen & np.isfinite(observed)
-    judged = judge(lambda sets: curve_forecasts(losses, observed, sets), observed, known, evidence.families)
+    judged = judge(lambda sets: curve_forecasts(losses, observed, sets), observed, known, dataset.families)
     x = losses[judged.best]
     name = list(masks)[judged.best]
     return TaskFit(
-        task=evidence.tasks[t],
+        task=dataset.tasks[t],
         method="logistic-4",
         reads=("nats",),
         weights=masks[name],
-        unit=evidence.characters,
+        unit=dataset.characters,
         law=fit_curves(x[None], observed[None], known[None]).law(0),
-        honest=judged.honest,
+        out_of_fold=judged.out_of_fold,
         range=(float(x[known].min()), float(x[known].max())),
         notes={"loss of": name},
     )

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchcast.evidence import SCORE, Evidence, Fold, HonestErrors, TaskFit
+from benchcast.dataset import Dataset, Fold
 from benchcast.folds import LEFT_OUT
 from benchcast.law import SigmoidLaw, sigmoid
 from benchcast.methods.judging import judge
 from benchcast.records import Bools, Floats
+from benchcast.task_fit import SCORE, OutOfFoldErrors, TaskFit
 
 COMPONENTS = 3
 STEEPEST = 30.0  # log-odds per standard deviation of a component
@@ -61,22 +62,24 @@ def _fit_sigmoid(scores: Floats, accuracy: Floats, chance: float) -> Floats:
     return np.asarray(found.x)
 
 
-def observational(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
+def observational(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Weights of the other benchmarks, per fold and task."""
-    return [[_fit(evidence, fold, t) for t in range(len(evidence.tasks))] for fold in folds]
+    return [[_fit(dataset, fold, t) for t in range(len(dataset.tasks))] for fold in folds]
 
 
-def _fit(evidence: Evidence, fold: Fold, t: int) -> TaskFit:
-    task, observed, facts = evidence.tasks[t], evidence.accuracy[t], evidence.facts
+def _fit(dataset: Dataset, fold: Fold, t: int) -> TaskFit:
+    task, observed, metadata = dataset.tasks[t], dataset.accuracy[t], dataset.metadata
     scored = fold.seen & np.isfinite(observed)
-    others = [b for b in facts.benchmarks if b != task.name and np.isfinite(facts.score(b)[scored]).mean() >= COMMON]
-    table = np.stack([facts.score(b) for b in others], axis=1) if others else np.empty((len(observed), 0))
+    others = [
+        b for b in metadata.benchmarks if b != task.name and np.isfinite(metadata.score(b)[scored]).mean() >= COMMON
+    ]
+    table = np.stack([metadata.score(b) for b in others], axis=1) if others else np.empty((len(observed), 0))
     whole = np.isfinite(table).all(axis=1)
     known = scored & whole
     k = min(COMPONENTS, len(others))
     if not others or known.sum() < k + 2:
         why = f"{known.sum()} training models have scores on {len(others)} other benchmarks; it takes more"
-        nobody = HonestErrors(np.zeros(0), np.zeros(0, evidence.families.dtype), LEFT_OUT)
+        nobody = OutOfFoldErrors(np.zeros(0), np.zeros(0, dataset.families.dtype), LEFT_OUT)
         law = SigmoidLaw(np.nan, np.nan, task.chance, why)
         none = np.zeros((0, 0), np.float32)
         return TaskFit(task, "observational", (), none, 1.0, law, nobody, (np.nan, np.nan))
@@ -88,7 +91,7 @@ def _fit(evidence: Evidence, fold: Fold, t: int) -> TaskFit:
             row[0] = task.chance + (1 - task.chance) * sigmoid(table @ weights + offset)
         return made
 
-    judged = judge(forecasts, observed, known, evidence.families)
+    judged = judge(forecasts, observed, known, dataset.families)
     weights, offset = regress_on_components(table, observed, task.chance, known, k)
     capability = -table @ weights
     return TaskFit(
@@ -98,7 +101,7 @@ def _fit(evidence: Evidence, fold: Fold, t: int) -> TaskFit:
         weights=-weights.astype(np.float32)[:, None],
         unit=1.0,
         law=SigmoidLaw(-1.0, offset, task.chance),
-        honest=judged.honest,
+        out_of_fold=judged.out_of_fold,
         range=(float(capability[known].min()), float(capability[known].max())),
         notes={"components": k},
     )

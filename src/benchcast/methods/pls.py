@@ -11,19 +11,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchcast.evidence import Evidence, Fold, TaskFit
+from benchcast.dataset import Dataset, Fold
 from benchcast.law import SigmoidLaw, sigmoid
 from benchcast.methods.judging import judge
 from benchcast.methods.pertext import spread_over_tokens, text_losses
 from benchcast.records import Bools, Floats
+from benchcast.task_fit import TaskFit
 
 COMPONENTS = 8
 
 
-def pls(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
+def pls(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Signed weights of texts; the number of components is chosen on training families left out in turn."""
-    losses = text_losses(evidence)
-    return [[_fit(evidence, fold, t, losses) for t in range(len(evidence.tasks))] for fold in folds]
+    losses = text_losses(dataset)
+    return [[_fit(dataset, fold, t, losses) for t in range(len(dataset.tasks))] for fold in folds]
 
 
 def regress(x: Floats, y: Floats, components: int) -> tuple[Floats, Floats]:
@@ -56,8 +57,8 @@ def regress(x: Floats, y: Floats, components: int) -> tuple[Floats, Floats]:
     return scaled, y.mean() - scaled @ centre
 
 
-def _fit(evidence: Evidence, fold: Fold, t: int, losses: Floats) -> TaskFit:
-    task, observed = evidence.tasks[t], evidence.accuracy[t]
+def _fit(dataset: Dataset, fold: Fold, t: int, losses: Floats) -> TaskFit:
+    task, observed = dataset.tasks[t], dataset.accuracy[t]
     known = fold.seen & np.isfinite(observed)
     share = np.clip((np.where(known, observed, task.chance) - task.chance) / (1 - task.chance), 0.01, 0.99)
     target = np.log(share / (1 - share))
@@ -70,7 +71,7 @@ def _fit(evidence: Evidence, fold: Fold, t: int, losses: Floats) -> TaskFit:
             row[len(weights) :] = row[len(weights) - 1] if len(weights) else sigmoid(target[learn].mean())
         return task.chance + (1 - task.chance) * made
 
-    judged = judge(forecasts, observed, known, evidence.families)
+    judged = judge(forecasts, observed, known, dataset.families)
     weights, offsets = regress(losses[known], target[known], judged.best + 1)
     if not len(weights):  # no text varies, or no score does
         weights, offsets = np.zeros((1, losses.shape[1])), target[known].mean(keepdims=True)
@@ -79,10 +80,10 @@ def _fit(evidence: Evidence, fold: Fold, t: int, losses: Floats) -> TaskFit:
         task=task,
         method="pls",
         reads=("nats",),
-        weights=spread_over_tokens(evidence, -weights[-1]),
+        weights=spread_over_tokens(dataset, -weights[-1]),
         unit=1.0,
         law=SigmoidLaw(-1.0, float(offsets[-1]), task.chance),
-        honest=judged.honest,
+        out_of_fold=judged.out_of_fold,
         range=(float(capability[known].min()), float(capability[known].max())),
         notes={"components": len(weights)},
     )

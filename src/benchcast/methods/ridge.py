@@ -14,30 +14,31 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from benchcast.dataset import Dataset, Fold
 from benchcast.devices import place, to_numpy
-from benchcast.errors import EvidenceError
-from benchcast.evidence import Evidence, Fold, HonestErrors, TaskFit, weighted_loss
+from benchcast.errors import NotEnoughDataError
 from benchcast.folds import inner_folds
 from benchcast.law import fit_law, sigmoid
 from benchcast.methods.inputs import Moments, Reread, keep_on_device, measure
 from benchcast.records import Bools, Floats
+from benchcast.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
 
 STRENGTHS = 10.0 ** np.arange(-6.0, 2.1, 0.5)  # relative to the mean of the kernel's diagonal
 
 
-def ridge(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
+def ridge(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Signed weights; strength chosen on the validation models, else on left-out training families."""
-    if evidence.features is None:
-        raise EvidenceError(
+    if dataset.features is None:
+        raise NotEnoughDataError(
             "method 'ridge' needs features of a scorer; run `benchcast features` or `benchcast import features`"
         )
-    evidence = keep_on_device(evidence)
-    moments = measure(evidence, weigh=True)
-    G = loss_features(evidence, moments)
-    chosen = [[_choose(evidence, fold, t, G) for t in range(len(evidence.tasks))] for fold in folds]
-    weights = iter(token_weights(evidence, moments, np.stack([c.theta for row in chosen for c in row], axis=1)).T)
+    dataset = keep_on_device(dataset)
+    moments = measure(dataset, weigh=True)
+    G = loss_features(dataset, moments)
+    chosen = [[_choose(dataset, fold, t, G) for t in range(len(dataset.tasks))] for fold in folds]
+    weights = iter(token_weights(dataset, moments, np.stack([c.theta for row in chosen for c in row], axis=1)).T)
     return [
-        [_task_fit(evidence, fold, t, c, next(weights)) for t, c in enumerate(row)]
+        [_task_fit(dataset, fold, t, c, next(weights)) for t, c in enumerate(row)]
         for fold, row in zip(folds, chosen, strict=True)
     ]
 
@@ -52,11 +53,11 @@ class _Chosen:
     families: npt.NDArray[np.str_]
 
 
-def loss_features(evidence: Evidence, moments: Moments) -> Floats:
+def loss_features(dataset: Dataset, moments: Moments) -> Floats:
     """G = L H / N_c on standardised features, and the mean loss itself as one more (M × (D + 1))."""
-    mass = evidence.nats.sum(axis=1, dtype=np.float64)[:, None]
+    mass = dataset.nats.sum(axis=1, dtype=np.float64)[:, None]
     standard = (moments.sums - mass * moments.mean) / moments.spread
-    return np.hstack([standard, mass]) / evidence.characters
+    return np.hstack([standard, mass]) / dataset.characters
 
 
 def solve(G: Floats, target: Floats, learn: Bools) -> tuple[Floats, Floats]:
@@ -71,34 +72,34 @@ def solve(G: Floats, target: Floats, learn: Bools) -> tuple[Floats, Floats]:
     return theta, level + (G - middle) @ theta
 
 
-def _choose(evidence: Evidence, fold: Fold, t: int, G: Floats) -> _Chosen:
+def _choose(dataset: Dataset, fold: Fold, t: int, G: Floats) -> _Chosen:
     """The strength that errs least on the validation models, else on training families left out in turn."""
-    task, observed = evidence.tasks[t], evidence.accuracy[t]
+    task, observed = dataset.tasks[t], dataset.accuracy[t]
     known = np.isfinite(observed)
     learn, judge = fold.train & known, fold.validation & known
     odds = np.clip((np.where(known, observed, task.chance) - task.chance) / (1 - task.chance), 0.01, 0.99)
     target = np.log(odds / (1 - odds))
-    hidden = [judge] if judge.any() else inner_folds(evidence.families, learn)
+    hidden = [judge] if judge.any() else inner_folds(dataset.families, learn)
     errors = np.concatenate([_errors_on(h, G, target, learn & ~h, observed, task.chance) for h in hidden])
-    who = np.concatenate([evidence.families[h] for h in hidden])
+    who = np.concatenate([dataset.families[h] for h in hidden])
     best = int(np.argmin((errors**2).mean(axis=0)))
     theta = -solve(G, target, learn)[0][:, best]  # a law falls with capability
     return _Chosen(theta, float(STRENGTHS[best]), errors[:, best], who)
 
 
-def _task_fit(evidence: Evidence, fold: Fold, t: int, chosen: _Chosen, weights: npt.NDArray[np.float32]) -> TaskFit:
-    task, observed = evidence.tasks[t], evidence.accuracy[t]
+def _task_fit(dataset: Dataset, fold: Fold, t: int, chosen: _Chosen, weights: npt.NDArray[np.float32]) -> TaskFit:
+    task, observed = dataset.tasks[t], dataset.accuracy[t]
     learn = fold.train & np.isfinite(observed)
     own = np.ascontiguousarray(weights)[None]
-    capability = weighted_loss(evidence.nats, ("nats",), own) / evidence.characters
+    capability = weighted_loss(dataset.nats, ("nats",), own) / dataset.characters
     return TaskFit(
         task=task,
         method="ridge",
         reads=("nats",),
         weights=own,
-        unit=evidence.characters,
+        unit=dataset.characters,
         law=fit_law(capability[learn], observed[learn], task.chance),
-        honest=HonestErrors(chosen.errors, chosen.families, "the models that chose the strength"),
+        out_of_fold=OutOfFoldErrors(chosen.errors, chosen.families, "the models that chose the strength"),
         range=(float(capability[learn].min()), float(capability[learn].max())),
         notes={"strength": chosen.strength},
     )
@@ -110,12 +111,12 @@ def _errors_on(hidden: Bools, G: Floats, target: Floats, learn: Bools, observed:
     return chance + (1 - chance) * sigmoid(log_odds) - observed[hidden][:, None]
 
 
-def token_weights(evidence: Evidence, moments: Moments, theta: Floats) -> npt.NDArray[np.float32]:
+def token_weights(dataset: Dataset, moments: Moments, theta: Floats) -> npt.NDArray[np.float32]:
     """Weights of every token (N × columns of theta), in one pass: coefficients act on standardised features and the
     mean loss."""
-    assert evidence.features is not None
+    assert dataset.features is not None
     scaled = theta[:-1] / moments.spread[:, None]
     shift = (theta[-1] - moments.mean @ scaled).astype(np.float32)
-    columns = place(np.ascontiguousarray(scaled.T), evidence.device, "float32")
-    blocks = Reread(evidence.features, evidence.device)
+    columns = place(np.ascontiguousarray(scaled.T), dataset.device, "float32")
+    blocks = Reread(dataset.features, dataset.device)
     return np.concatenate([to_numpy(block.project(columns)).T + shift for _, block in blocks])

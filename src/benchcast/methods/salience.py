@@ -19,8 +19,8 @@ from itertools import product
 import numpy as np
 
 from benchcast.cells import null
+from benchcast.dataset import Dataset, Fold
 from benchcast.devices import place, to_numpy
-from benchcast.evidence import VIEWS, Evidence, Fold, HonestErrors, TaskFit, weighted_loss
 from benchcast.folds import family_balanced, inner_folds, left_out
 from benchcast.law import SigmoidLaw, sigmoid
 from benchcast.methods.basis import Basis, build_basis
@@ -28,6 +28,7 @@ from benchcast.methods.inputs import keep_on_device
 from benchcast.methods.nonnegative import fit_nonnegative
 from benchcast.methods.stacking import Judged, stack
 from benchcast.records import Bools, Floats, Ints, Task
+from benchcast.task_fit import VIEWS, OutOfFoldErrors, TaskFit, weighted_loss
 
 ANCHORS = ("all", "source", "answer")  # groups that are not penalised
 # Groups of like tokens (see `basis`) with the anchors they are laid around, "" for none, and the strengths of the
@@ -82,10 +83,10 @@ def penalties(basis: Basis, z: Floats, task: Task, sources: Sequence[str], forms
     return out
 
 
-def salience(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
+def salience(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Non-negative weights and a law, per fold and task."""
-    basis, sums = build_basis(keep_on_device(evidence))
-    problems = [[_Problem.of(evidence, fold, t) for t in range(len(evidence.tasks))] for fold in folds]
+    basis, sums = build_basis(keep_on_device(dataset))
+    problems = [[_Problem.of(dataset, fold, t) for t in range(len(dataset.tasks))] for fold in folds]
     return [[_fit(problem, basis, sums) for problem in row] for row in problems]
 
 
@@ -93,7 +94,7 @@ def salience(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
 class _Problem:
     """One task of one fold: the models to learn from, what they scored, and who of them is hidden in turn."""
 
-    evidence: Evidence
+    dataset: Dataset
     task: Task
     observed: Floats  # M, NaN where unknown
     known: Bools  # M: seen and scored
@@ -101,11 +102,11 @@ class _Problem:
     validation: Bools  # M
 
     @classmethod
-    def of(cls, evidence: Evidence, fold: Fold, t: int) -> _Problem:
-        observed = evidence.accuracy[t]
+    def of(cls, dataset: Dataset, fold: Fold, t: int) -> _Problem:
+        observed = dataset.accuracy[t]
         known = fold.seen & np.isfinite(observed)
-        families = inner_folds(evidence.families, known)
-        return cls(evidence, evidence.tasks[t], observed, known, families, known & fold.validation)
+        families = inner_folds(dataset.families, known)
+        return cls(dataset, dataset.tasks[t], observed, known, families, known & fold.validation)
 
     @property
     def hidden(self) -> list[Bools]:
@@ -139,11 +140,11 @@ def _judge(problem: _Problem, log_odds: Floats) -> tuple[Judged, Ints]:
     who = np.concatenate([np.flatnonzero(h) for h in hidden])
     unseen = np.concatenate([log_odds[h, i] for i, h in enumerate(hidden, start=1)])  # 0 is of fits on all
     validation = np.arange(len(who)) >= sum(h.sum() for h in problem.families)
-    return Judged(unseen, problem.q[who], problem.evidence.families[who], validation), who
+    return Judged(unseen, problem.q[who], problem.dataset.families[who], validation), who
 
 
 def _fit(problem: _Problem, basis: Basis, sums: dict[str, Floats]) -> TaskFit:
-    evidence, known = problem.evidence, problem.known
+    dataset, known = problem.dataset, problem.known
     fitted = [_fit_view(problem, basis, view, sums[view]) for view in VIEWS]
     judged, who = _judge(problem, np.concatenate([f.log_odds for f in fitted], axis=2))
     averaged = stack(judged, [h[who] for h in problem.families])
@@ -151,7 +152,7 @@ def _fit(problem: _Problem, basis: Basis, sums: dict[str, Floats]) -> TaskFit:
     weights = np.stack([basis.weights(f.mix @ part) for f, part in zip(fitted, parts, strict=True)])
     final = averaged.calibration
     offset = final.offset + final.slope * sum(float(f.offset @ p) for f, p in zip(fitted, parts, strict=True))
-    capability = weighted_loss(evidence.nats, VIEWS, weights) / evidence.characters
+    capability = weighted_loss(dataset.nats, VIEWS, weights) / dataset.characters
     own = ~judged.validation
     errors = problem.accuracy(averaged.nested[own]) - problem.observed[who[own]]
     names = [form.name for f in fitted for form in f.forms]
@@ -160,9 +161,9 @@ def _fit(problem: _Problem, basis: Basis, sums: dict[str, Floats]) -> TaskFit:
         method="salience",
         reads=VIEWS,
         weights=weights,
-        unit=evidence.characters,
+        unit=dataset.characters,
         law=SigmoidLaw(-final.slope, offset, problem.task.chance, bend=final.bend),
-        honest=HonestErrors(errors, judged.families[own], left_out(evidence.families, known)),
+        out_of_fold=OutOfFoldErrors(errors, judged.families[own], left_out(dataset.families, known)),
         range=(float(capability[known].min()), float(capability[known].max())),
         notes={
             "shares": {n: round(float(s), 4) for n, s in zip(names, averaged.share, strict=True) if s > 0.01},
@@ -173,19 +174,19 @@ def _fit(problem: _Problem, basis: Basis, sums: dict[str, Floats]) -> TaskFit:
 
 def _fit_view(problem: _Problem, basis: Basis, view: str, x: Floats) -> _Fitted:
     """All candidates of one view on all sets of models, in one go."""
-    evidence, task, known = problem.evidence, problem.task, problem.known
-    forms = candidates(basis, task, evidence.tokens.sources, view)
+    dataset, task, known = problem.dataset, problem.task, problem.known
+    forms = candidates(basis, task, dataset.tokens.sources, view)
     centre, scale = x[known].mean(axis=0), np.sqrt(np.maximum(basis.size, 1))  # so that tokens are penalised alike
     z = (x - centre) / scale
-    penalty = penalties(basis, z[known], task, evidence.tokens.sources, forms)
+    penalty = penalties(basis, z[known], task, dataset.tokens.sources, forms)
     learn = [known, *(known & ~h for h in problem.hidden)]
     omega = np.zeros((len(learn), len(z)))
     for weight, rows in zip(omega, learn, strict=True):
-        weight[rows] = family_balanced(evidence.families[rows])
+        weight[rows] = family_balanced(dataset.families[rows])
     wide = np.repeat(omega, len(forms), axis=0).T.astype(np.float32)
     target = np.broadcast_to(problem.q[:, None], wide.shape).astype(np.float32)
     arrays = (z, target, wide, np.tile(penalty, len(learn)))
-    theta, b = map(to_numpy, fit_nonnegative(*(place(x, evidence.device, "float32") for x in arrays)))
+    theta, b = map(to_numpy, fit_nonnegative(*(place(x, dataset.device, "float32") for x in arrays)))
     log_odds = (b - z @ theta).reshape(len(z), len(learn), len(forms))
     mix = theta[:, : len(forms)].astype(np.float64) / scale[:, None]
     return _Fitted(forms, mix, b[: len(forms)] + centre @ mix, log_odds)

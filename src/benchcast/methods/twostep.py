@@ -12,39 +12,40 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from benchcast.evidence import Evidence, Fold, HonestErrors, TaskFit, weighted_loss
-from benchcast.facts import Facts, ladder_loss
+from benchcast.dataset import Dataset, Fold
 from benchcast.folds import LEFT_OUT
 from benchcast.law import SigmoidLaw
+from benchcast.metadata import ModelMetadata, ladder_loss
 from benchcast.methods.judging import judge
 from benchcast.methods.logistic import fit_curves, readings
 from benchcast.records import Bools, Floats
+from benchcast.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
 
 GRID, ROUNDS = 9, 4  # exponents tried at once in each direction, and how often the grid is drawn closer
 FEWEST = 8  # models for a ladder of a family's own
 ABSENT = "no training model has its parameters and tokens in models.csv"
 
 
-def two_step(evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
+def two_step(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """A ladder and a curve per fold and task."""
     fits: list[list[TaskFit]] = [[] for _ in folds]
-    for t, task in enumerate(evidence.tasks):
-        name, mask = next(iter(readings(evidence, task).items()))
-        loss = weighted_loss(evidence.nats, ("nats",), mask) / evidence.characters
-        ladder = _ladders(evidence.facts, loss)
+    for t, task in enumerate(dataset.tasks):
+        name, mask = next(iter(readings(dataset, task).items()))
+        loss = weighted_loss(dataset.nats, ("nats",), mask) / dataset.characters
+        ladder = _ladders(dataset.metadata, loss)
         for row, fold in zip(fits, folds, strict=True):
-            row.append(_fit(evidence, fold, t, loss, ladder, name))
+            row.append(_fit(dataset, fold, t, loss, ladder, name))
     return fits
 
 
-def _ladders(facts: Facts, loss: Floats) -> Callable[[Bools], Floats]:
+def _ladders(metadata: ModelMetadata, loss: Floats) -> Callable[[Bools], Floats]:
     """The ladder of a set of models, fitted once: folds share most of their sets."""
     made: dict[bytes, Floats] = {}
 
     def ladder(learn: Bools) -> Floats:
         key = learn.tobytes()
         if key not in made:
-            made[key] = fit_ladder(facts.params[learn], facts.tokens[learn], loss[learn])
+            made[key] = fit_ladder(metadata.params[learn], metadata.tokens[learn], loss[learn])
         return made[key]
 
     return ladder
@@ -95,11 +96,11 @@ def _term(factor: float, exponent: float, quantity: Floats) -> tuple[float, floa
     return float(np.log(factor) + exponent * np.log(quantity).mean()), float(exponent)
 
 
-def _fit(evidence: Evidence, fold: Fold, t: int, loss: Floats, ladder: Callable[[Bools], Floats], name: str) -> TaskFit:
-    task, observed, facts = evidence.tasks[t], evidence.accuracy[t], evidence.facts
-    sized = (facts.params > 0) & (facts.tokens > 0) & (loss > 0)
+def _fit(dataset: Dataset, fold: Fold, t: int, loss: Floats, ladder: Callable[[Bools], Floats], name: str) -> TaskFit:
+    task, observed, metadata = dataset.tasks[t], dataset.accuracy[t], dataset.metadata
+    sized = (metadata.params > 0) & (metadata.tokens > 0) & (loss > 0)
     known = fold.seen & np.isfinite(observed) & sized
-    nothing = HonestErrors(np.zeros(0), np.zeros(0, evidence.families.dtype), LEFT_OUT)
+    nothing = OutOfFoldErrors(np.zeros(0), np.zeros(0, dataset.families.dtype), LEFT_OUT)
     if known.sum() < FEWEST:
         law = SigmoidLaw(np.nan, np.nan, task.chance, ABSENT if not known.any() else f"fewer than {FEWEST} such models")
         none = np.zeros((1, 5), np.float32)
@@ -107,25 +108,25 @@ def _fit(evidence: Evidence, fold: Fold, t: int, loss: Floats, ladder: Callable[
 
     def forecasts(sets: Sequence[Bools]) -> Floats:
         curves = fit_curves(np.broadcast_to(loss, (len(sets), len(loss))), _rows(observed, sets), np.stack(sets))
-        expected = np.stack([ladder_loss(("ladder",), ladder(learn)[None], facts) for learn in sets])
+        expected = np.stack([ladder_loss(("ladder",), ladder(learn)[None], metadata) for learn in sets])
         return curves.accuracy(expected)[:, None]
 
-    judged = judge(forecasts, observed, known, evidence.families)
-    own = [f for f in np.unique(evidence.families[known]) if _has_ladder(evidence, known, f)]
-    rows = np.stack([ladder(known), *(ladder(known & (evidence.families == f)) for f in own)]).astype(np.float32)
+    judged = judge(forecasts, observed, known, dataset.families)
+    own = [f for f in np.unique(dataset.families[known]) if _has_ladder(dataset, known, f)]
+    rows = np.stack([ladder(known), *(ladder(known & (dataset.families == f)) for f in own)]).astype(np.float32)
     reads = ("ladder", *(f"ladder: {f}" for f in own))
-    expected = ladder_loss(reads, rows, facts)[known]
+    expected = ladder_loss(reads, rows, metadata)[known]
     law = fit_curves(loss[None], observed[None], known[None]).law(0)
     span = (float(expected.min()), float(expected.max()))
-    return TaskFit(task, "two-step", reads, rows, 1.0, law, judged.honest, span, {"loss of": name})
+    return TaskFit(task, "two-step", reads, rows, 1.0, law, judged.out_of_fold, span, {"loss of": name})
 
 
 def _rows(observed: Floats, sets: Sequence[Bools]) -> Floats:
     return np.broadcast_to(observed, (len(sets), len(observed)))
 
 
-def _has_ladder(evidence: Evidence, known: Bools, family: str) -> bool:
+def _has_ladder(dataset: Dataset, known: Bools, family: str) -> bool:
     """Whether a family has enough sizes and lengths of training for a ladder of its own."""
-    rows, facts = known & (evidence.families == family), evidence.facts
-    sizes, lengths = (len(np.unique(x[rows])) for x in (facts.params, facts.tokens))
+    rows, metadata = known & (dataset.families == family), dataset.metadata
+    sizes, lengths = (len(np.unique(x[rows])) for x in (metadata.params, metadata.tokens))
     return bool(rows.sum() >= FEWEST and sizes >= 3 and lengths >= 2)

@@ -90,7 +90,7 @@ def report_data(study: Study, found: Comparison, on_step: Callable[[str], None] 
 def _counts(study: Study, found: Comparison) -> str:
     held = max(len(h.observed) for h in found.held.values())
     return (
-        f"{len(found.evidence.models)} models of {len(set(found.evidence.families))} families, "
+        f"{len(found.dataset.models)} models of {len(set(found.dataset.families))} families, "
         f"{len(study.texts)} texts, {len(found.tasks)} task{'s' * (len(found.tasks) > 1)}; "
         f"{held} models held out (split by {found.split})"
     )

@@ -15,15 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.align import align_models
+from benchcast.dataset import Fold
 from benchcast.evaluate import Comparison
-from benchcast.evidence import Fold, TaskFit
-from benchcast.facts import Facts
 from benchcast.fits import Fit
 from benchcast.fitting import fits_like_stored
 from benchcast.folds import family_names
 from benchcast.intervals import distance, interval
+from benchcast.metadata import ModelMetadata
 from benchcast.records import Bools, Floats, Ints, ModelInfo
 from benchcast.store import Study
+from benchcast.task_fit import TaskFit
 
 DIGITS = 5  # significant digits of numbers in the page
 FARTHEST = 99.0  # ranges beyond the training models that are told; JSON has no infinity
@@ -37,7 +38,7 @@ class Shown:
 
     infos: list[ModelInfo]
     nats: npt.NDArray[np.float32]  # M × N, 0 outside the common support
-    facts: Facts
+    metadata: ModelMetadata
     fold: Ints  # which fold's fit forecasts each model that has a score
     new_fits: dict[tuple[str, str], Fit]  # by task and method: what forecasts models without a score
     role: list[str]  # train, validation, test, or new
@@ -59,13 +60,13 @@ def _rounded(value: float) -> float | int | None:
 
 def show_models(study: Study, found: Comparison) -> Shown:
     """Every model of the study that has losses, with the fold that may forecast it."""
-    evidence = found.evidence
-    infos = study.infos(evidence.models)
+    dataset = found.dataset
+    infos = study.infos(dataset.models)
     fold, role = _roles(found.folds, len(infos))
-    names = [m for m in study.models_with_losses() if m not in set(evidence.models)]
+    names = [m for m in study.models_with_losses() if m not in set(dataset.models)]
     losses = [study.losses(m) for m in names]
-    rows = align_models(losses, evidence.tokens.edges, study.texts) if losses else evidence.nats[:0]
-    supported = evidence.tokens.supported
+    rows = align_models(losses, dataset.tokens.edges, study.texts) if losses else dataset.nats[:0]
+    supported = dataset.tokens.supported
     whole = [bool(np.isfinite(row[supported]).all()) for row in rows]
     left_out = {
         m: f"no loss on {1 - np.isfinite(row[supported]).mean():.1%} of the tokens that the others have"
@@ -77,12 +78,12 @@ def show_models(study: Study, found: Comparison) -> Shown:
     unknown = np.full((len(found.tasks), len(new)), np.nan)
     return Shown(
         infos + new,
-        np.concatenate([evidence.nats, rows]).astype(np.float32, copy=False),
-        replace(Facts.of(infos + new, study.scores()), families=family_names(infos + new)),
+        np.concatenate([dataset.nats, rows]).astype(np.float32, copy=False),
+        replace(ModelMetadata.of(infos + new, study.scores()), families=family_names(infos + new)),
         np.array([*fold, *[0] * len(new)], np.int64),
-        _new_fits(study, found, any_new=bool(new) or not np.isfinite(evidence.accuracy).all()),
+        _new_fits(study, found, any_new=bool(new) or not np.isfinite(dataset.accuracy).all()),
         [*role, *["new"] * len(new)],
-        np.concatenate([evidence.accuracy, unknown], axis=1),
+        np.concatenate([dataset.accuracy, unknown], axis=1),
         left_out,
     )
 
@@ -90,7 +91,7 @@ def show_models(study: Study, found: Comparison) -> Shown:
 def _new_fits(study: Study, found: Comparison, *, any_new: bool) -> dict[tuple[str, str], Fit]:
     """Fits for models without a score, by all methods; without such models, the first method's for the heat map."""
     methods = found.methods if any_new else found.methods[:1]
-    made = {m: fits_like_stored(study, found.evidence, m) for m in methods}
+    made = {m: fits_like_stored(study, found.dataset, m) for m in methods}
     return {(task, m): made[m][task] for m in methods for task in found.tasks}
 
 
@@ -114,7 +115,7 @@ def model_columns(shown: Shown) -> dict[str, list[Any]]:
         "family": [str(f) for f in family_names(infos)],
         "params": rounded([m.params for m in infos]),
         "tokens": rounded([m.tokens for m in infos]),
-        "flops": rounded(shown.facts.flops),
+        "flops": rounded(shown.metadata.flops),
         "role": shown.role,
     }
 
@@ -125,7 +126,7 @@ def forecasts(found: Comparison, shown: Shown, task: str, method: str) -> dict[s
     size = len(shown.infos)
     capability, forecast, low, high, far = (np.full(size, np.nan) for _ in range(5))
     for fit, rows in fits_of_models(found, shown, task, method):
-        capability[rows] = fit.capability(shown.nats[rows], shown.facts.take(rows))
+        capability[rows] = fit.capability(shown.nats[rows], shown.metadata.take(rows))
         forecast[rows] = fit.law.accuracy(capability[rows])
         low[rows], high[rows] = interval(fit, capability[rows], forecast[rows])
         side = np.where(capability[rows] < fit.range[0], -1, 1)
@@ -138,8 +139,10 @@ def forecasts(found: Comparison, shown: Shown, task: str, method: str) -> dict[s
         "beyond": {int(i): _rounded(float(far[i])) for i in np.flatnonzero(far)},
         "slope": _rounded(fits[0].law.slope),
         "reads": list(fits[0].reads),
-        "intervals_from": fits[0].honest.kind,
-        "lacks": {int(i): fits[0].lacking(shown.facts.take(np.array([i]))) for i in np.flatnonzero(np.isnan(forecast))},
+        "intervals_from": fits[0].out_of_fold.kind,
+        "lacks": {
+            int(i): fits[0].lacking(shown.metadata.take(np.array([i]))) for i in np.flatnonzero(np.isnan(forecast))
+        },
     }
 
 
@@ -178,7 +181,7 @@ def law_curve(fit: TaskFit, capability: Floats) -> dict[str, Any] | None:
 def first_fold_points(found: Comparison, shown: Shown, task: str, method: str) -> dict[str, Any] | None:
     """Capabilities of all models under the first fold's fit, with its law: what the figure of laws draws."""
     fit = found.fits[task, method][0]
-    capability = fit.capability(shown.nats, shown.facts) if fit.reads else np.full(len(shown.infos), np.nan)
+    capability = fit.capability(shown.nats, shown.metadata) if fit.reads else np.full(len(shown.infos), np.nan)
     scored = np.isfinite(shown.observed[found.tasks.index(task)])
     curve = law_curve(fit, capability[scored])
     return None if curve is None else {"points": rounded(capability), **curve}
@@ -186,7 +189,7 @@ def first_fold_points(found: Comparison, shown: Shown, task: str, method: str) -
 
 def comparison_data(found: Comparison, shown: Shown) -> dict[str, Any]:
     """All that the page says of methods, tasks and models."""
-    evidence = found.evidence
+    dataset = found.dataset
     return {
         "split": found.split,
         "methods": list(found.methods),
@@ -201,11 +204,11 @@ def comparison_data(found: Comparison, shown: Shown) -> dict[str, Any]:
                 "forecasts": {m: forecasts(found, shown, task.name, m) for m in found.methods},
                 "laws": {m: first_fold_points(found, shown, task.name, m) for m in found.methods},
             }
-            for t, task in enumerate(evidence.tasks)
+            for t, task in enumerate(dataset.tasks)
         ],
         "models": model_columns(shown),
-        "first_fold_role": _roles(found.folds[:1], len(evidence.models))[1]
-        + ["new"] * (len(shown.infos) - len(evidence.models)),
+        "first_fold_role": _roles(found.folds[:1], len(dataset.models))[1]
+        + ["new"] * (len(shown.infos) - len(dataset.models)),
     }
 
 

@@ -35,7 +35,7 @@ def explanations(found: Comparison, shown: Shown, texts: TextSet) -> list[Explan
     if isinstance(texts, NamedTexts):
         return []
     method = found.methods[0]
-    units = make_units(texts, found.evidence.tokens.edges)
+    units = make_units(texts, found.dataset.tokens.edges)
     fits = [shown.new_fits[task, method] for task in found.tasks]
     return [explain(f.task, method, units, f.salience, f.supported) for f in fits if f.core.reads_losses]
 
@@ -76,9 +76,9 @@ def heat_data(
 
 def mean_losses(found: Comparison, units: Units) -> dict[str, Floats]:
     """Mean loss of every family on every unit; where some model has none, nobody's counts."""
-    evidence = found.evidence
-    nats = np.where(evidence.tokens.supported, evidence.nats, np.float32(np.nan))
-    return family_losses(nats, [str(f) for f in evidence.families], units)
+    dataset = found.dataset
+    nats = np.where(dataset.tokens.supported, dataset.nats, np.float32(np.nan))
+    return family_losses(nats, [str(f) for f in dataset.families], units)
 
 
 def choose_texts(units: Units, most: int, first: int | None = None) -> list[int]:

@@ -29,7 +29,7 @@ SPLITS = {
 
 def provenance(study: Study, found: Comparison, shown: Shown) -> dict[str, Any]:
     """Facts in the order they are shown, files with their hashes, and what was left out with the reason."""
-    evidence, tokens = found.evidence, found.evidence.tokens
+    dataset, tokens = found.dataset, found.dataset.tokens
     roles = {r: shown.role.count(r) for r in ("train", "validation", "test", "new") if shown.role.count(r)}
     folds = f"; {len(found.folds)} folds" if len(found.folds) > 1 else ""
     facts = {
@@ -38,20 +38,20 @@ def provenance(study: Study, found: Comparison, shown: Shown) -> dict[str, Any]:
             [f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in LIBRARIES)]
         ),
         "texts": f"{len(study.texts)} of {len(study.texts.sources)} sources, hash {study.texts.digest}",
-        "scorer": evidence.features.scorer if evidence.features else "none: words are the reference tokens",
+        "scorer": dataset.features.scorer if dataset.features else "none: words are the reference tokens",
         "reference tokens": f"{len(tokens.supported)}, of which {int(tokens.supported.sum())} have a loss "
         "from every model and count",
-        "models": f"{len(evidence.models)} of {len(np.unique(evidence.families))} families; "
+        "models": f"{len(dataset.models)} of {len(np.unique(dataset.families))} families; "
         + ", ".join(f"{n} {role}" for role, n in roles.items()),
         "split": f"{found.split}: {SPLITS[found.split]}{folds}",
         "seed": str(study.seed),
-        "losses by": "; ".join(f"{how} ({n} models)" for how, n in _backends(study, evidence.models)) or "unknown",
+        "losses by": "; ".join(f"{how} ({n} models)" for how, n in _backends(study, dataset.models)) or "unknown",
     }
     return {
         "facts": facts,
         "files": {
             **{name: _hash([study.root / name]) for name in TABLES if (study.root / name).is_file()},
-            f"losses of {len(evidence.models)} models": _hash([study.losses_path(m) for m in evidence.models]),
+            f"losses of {len(dataset.models)} models": _hash([study.losses_path(m) for m in dataset.models]),
         },
         "left_out": {**found.left_out, **shown.left_out, **_without_losses(study)},
     }

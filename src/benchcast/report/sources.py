@@ -24,7 +24,7 @@ def effect_of_sources(found: Comparison, texts: TextSet, seed: int) -> dict[str,
 
     Only the first fold is fitted: this is about texts, not about models.
     """
-    names, features = found.evidence.tokens.sources, found.evidence.features
+    names, features = found.dataset.tokens.sources, found.dataset.features
     slow = features is not None and features.shape[0] * features.shape[1] > LARGEST
     methods = [m for m in FAST if m in found.methods and not (slow and m in NEED_FEATURES)]
     if len(names) < 2 or not methods:
@@ -33,7 +33,7 @@ def effect_of_sources(found: Comparison, texts: TextSet, seed: int) -> dict[str,
     for size in numbers_of_sources(len(names)):
         for chosen in subsets(names, size, DRAWS, seed):
             for method in methods:
-                errors = source_errors(found.evidence, found.folds[0], texts, method, chosen)
+                errors = source_errors(found.dataset, found.folds[0], texts, method, chosen)
                 if errors is not None:
                     base = {"method": method, "sources": len(chosen), "chosen": list(chosen)}
                     rows.append({**base, "mse": rounded(errors)})

@@ -20,7 +20,7 @@ def convergence(found: Comparison, task: str) -> dict[str, Any] | None:
     if (task, METHOD) not in found.fits:
         return None
     fit, fold, t = found.fits[task, METHOD][0], found.folds[0], found.tasks.index(task)
-    history, observed = fit.history, found.evidence.accuracy[t]
+    history, observed = fit.history, found.dataset.accuracy[t]
     laws = [
         SigmoidLaw(float(a), float(b), fit.task.chance)
         for a, b in zip(history["slope"], history["offset"], strict=True)

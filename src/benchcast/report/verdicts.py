@@ -125,9 +125,9 @@ def _beyond(found: Comparison, task: str, method: str) -> str:
     outside, among = 0, 0
     t = found.tasks.index(task)
     for fold, fit in zip(found.folds, found.fits[task, method], strict=True):
-        rows: Bools = fold.test & np.isfinite(found.evidence.accuracy[t])
+        rows: Bools = fold.test & np.isfinite(found.dataset.accuracy[t])
         if fit.reads:
-            capability = fit.capability(found.evidence.nats[rows], found.evidence.facts.take(rows))
+            capability = fit.capability(found.dataset.nats[rows], found.dataset.metadata.take(rows))
             outside += int((distance(fit, capability) > 0).sum())
         among += int(rows.sum())
     if not outside:

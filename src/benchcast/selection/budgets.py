@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.errors import EvidenceError
+from benchcast.dataset import Dataset, Fold
+from benchcast.errors import NotEnoughDataError
 from benchcast.evaluate import Held, geometric_mean, hold, measure
-from benchcast.evidence import Evidence, Fold, TaskFit
 from benchcast.methods import METHODS
 from benchcast.records import Ints
 from benchcast.selection.choosing import Aim, aims, choose_texts, cut_fit
+from benchcast.task_fit import TaskFit
 
 METHOD = "salience"
 CHOSEN, RANDOM, SPREAD = "chosen", "at random", "at random from each source"
@@ -59,7 +60,7 @@ class Cost:
 class Ground:
     """Fits on all texts in every fold, and what the chosen texts are to do."""
 
-    evidence: Evidence
+    dataset: Dataset
     folds: tuple[Fold, ...]
     fits: tuple[list[TaskFit], ...]  # by fold and task
     goals: tuple[list[Aim], ...]  # by fold
@@ -70,25 +71,25 @@ class Ground:
         return int(self.goals[0][0].parts.shape[1])
 
 
-def prepare(evidence: Evidence, folds: Sequence[Fold]) -> Ground:
+def prepare(dataset: Dataset, folds: Sequence[Fold]) -> Ground:
     """Fit all texts in every fold."""
-    fits = tuple(METHODS[METHOD](evidence, folds))
-    goals = tuple(aims(evidence, fold, row) for fold, row in zip(folds, fits, strict=True))
+    fits = tuple(METHODS[METHOD](dataset, folds))
+    goals = tuple(aims(dataset, fold, row) for fold, row in zip(folds, fits, strict=True))
     if not all(goals):
-        raise EvidenceError("no task has a law to choose texts for; see `benchcast compare`")
-    return Ground(evidence, tuple(folds), fits, goals)
+        raise NotEnoughDataError("no task has a law to choose texts for; see `benchcast compare`")
+    return Ground(dataset, tuple(folds), fits, goals)
 
 
 def cost(ground: Ground, way: str, texts: int, *, draw: int = 0) -> Cost:
     """Choose so many texts in every fold and forecast the fold's test models from them."""
-    evidence, held = ground.evidence, []
+    dataset, held = ground.dataset, []
     for k, (fold, row, goals) in enumerate(zip(ground.folds, ground.fits, ground.goals, strict=True)):
-        wanted = np.sort(pick(evidence, goals, way, texts, np.random.default_rng([draw, k])))
-        small = evidence.for_texts(wanted)
-        cut = [cut_fit(evidence, fold, t, fit, wanted) for t, fit in enumerate(row)]
+        wanted = np.sort(pick(dataset, goals, way, texts, np.random.default_rng([draw, k])))
+        small = dataset.for_texts(wanted)
+        cut = [cut_fit(dataset, fold, t, fit, wanted) for t, fit in enumerate(row)]
         held.append([hold(small, [fold], [fit], t) for t, fit in enumerate(cut)])
     cells = [_measured(parts) for parts in zip(*held, strict=True)]
-    names = [t.name for t in evidence.tasks]
+    names = [t.name for t in dataset.tasks]
     mse, coverage = ({n: c[what] for n, c in zip(names, cells, strict=True)} for what in ("mse", "coverage"))
     return Cost(way, min(texts, ground.texts), draw, mse, coverage)
 
@@ -106,7 +107,7 @@ def _measured(parts: Sequence[Held]) -> dict[str, float]:
     return measure(observed, forecast, low, high)
 
 
-def pick(evidence: Evidence, goals: Sequence[Aim], way: str, texts: int, rng: np.random.Generator) -> Ints:
+def pick(dataset: Dataset, goals: Sequence[Aim], way: str, texts: int, rng: np.random.Generator) -> Ints:
     """Numbers of texts, chosen one way or another."""
     total = goals[0].parts.shape[1]
     if texts >= total:
@@ -116,7 +117,7 @@ def pick(evidence: Evidence, goals: Sequence[Aim], way: str, texts: int, rng: np
     if way == RANDOM:
         return rng.choice(total, texts, replace=False)
     source = np.zeros(total, np.int64)
-    source[evidence.tokens.text] = evidence.tokens.source
+    source[dataset.tokens.text] = dataset.tokens.source
     turn = np.empty(total)
     for s in np.unique(source):  # the n-th text of every source comes before the n + 1st of any
         own = np.flatnonzero(source == s)

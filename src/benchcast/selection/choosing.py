@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from benchcast.evidence import Evidence, Fold, TaskFit, view, weighted_loss
+from benchcast.dataset import Dataset, Fold
 from benchcast.folds import family_balanced
 from benchcast.law import SigmoidLaw
 from benchcast.records import Bools, Floats, Ints
+from benchcast.task_fit import TaskFit, view, weighted_loss
 
 EXCHANGES = 4  # rounds in which every chosen text may be exchanged
 LEVEL_LAW = 1e-4  # accuracy; a law that rises by less over all models is level
@@ -48,27 +49,27 @@ class Aim:
         return np.maximum(self.weight @ target**2 - np.where(along > 0, along**2 / size, 0.0), 0.0)
 
 
-def aims(evidence: Evidence, fold: Fold, fits: Sequence[TaskFit]) -> list[Aim]:
+def aims(dataset: Dataset, fold: Fold, fits: Sequence[TaskFit]) -> list[Aim]:
     """One per task that has a law over token losses; a task whose law is level cannot tell texts apart."""
-    pairs = [(fit, a) for fit, a in zip(fits, evidence.accuracy, strict=True) if tells(evidence, fit)]
-    return [_aim(evidence, fit, fold.seen & np.isfinite(a), a) for fit, a in pairs]
+    pairs = [(fit, a) for fit, a in zip(fits, dataset.accuracy, strict=True) if tells(dataset, fit)]
+    return [_aim(dataset, fit, fold.seen & np.isfinite(a), a) for fit, a in pairs]
 
 
-def tells(evidence: Evidence, fit: TaskFit) -> bool:
+def tells(dataset: Dataset, fit: TaskFit) -> bool:
     """Whether a forecast depends on the losses: not where scores are all at chance, or fall as models get better."""
     if not fit.reads_losses or fit.law.failure:
         return False
-    capability = weighted_loss(evidence.nats, fit.reads, fit.weights) / fit.unit
+    capability = weighted_loss(dataset.nats, fit.reads, fit.weights) / fit.unit
     return float(np.ptp(fit.law.accuracy(capability))) > LEVEL_LAW
 
 
-def _aim(evidence: Evidence, fit: TaskFit, known: Bools, observed: Floats) -> Aim:
+def _aim(dataset: Dataset, fit: TaskFit, known: Bools, observed: Floats) -> Aim:
     law = fit.law
-    parts = parts_of_texts(evidence, fit)[known]
+    parts = parts_of_texts(dataset, fit)[known]
     capability = parts.sum(axis=1)
     slope = _slope(law, capability)
     steep = np.sign(law.slope) * np.maximum(np.abs(slope), STEEP * np.abs(slope).max())
-    balance = family_balanced(evidence.families[known])
+    balance = family_balanced(dataset.families[known])
     off = observed[known] - law.accuracy(capability)
     weight = balance * slope**2
     share = weight / max(float(weight.sum()), 1e-300)
@@ -88,13 +89,13 @@ def _slope(law: SigmoidLaw, capability: Floats) -> Floats:
     return (law.accuracy(capability + step) - law.accuracy(capability - step)) / (2 * step)
 
 
-def parts_of_texts(evidence: Evidence, fit: TaskFit) -> Floats:
+def parts_of_texts(dataset: Dataset, fit: TaskFit) -> Floats:
     """What each text adds to the capability of each model (M × S)."""
-    starts = np.flatnonzero(np.diff(evidence.tokens.text, prepend=-1))
-    number = evidence.tokens.text[starts]
-    total = np.zeros((len(evidence.models), number[-1] + 1))
+    starts = np.flatnonzero(np.diff(dataset.tokens.text, prepend=-1))
+    number = dataset.tokens.text[starts]
+    total = np.zeros((len(dataset.models), number[-1] + 1))
     for name, weights in zip(fit.reads, fit.weights, strict=True):
-        total[:, number] += np.add.reduceat(view(evidence.nats, name) * weights, starts, axis=1, dtype=np.float64)
+        total[:, number] += np.add.reduceat(view(dataset.nats, name) * weights, starts, axis=1, dtype=np.float64)
     return total / fit.unit
 
 
@@ -139,27 +140,27 @@ def _best(goals: Sequence[Aim], sums: Sequence[Floats], taken: Sequence[int]) ->
     return int(np.argmin(total))
 
 
-def cut_fit(evidence: Evidence, fold: Fold, t: int, fit: TaskFit, wanted: Ints) -> TaskFit:
+def cut_fit(dataset: Dataset, fold: Fold, t: int, fit: TaskFit, wanted: Ints) -> TaskFit:
     """The fit of task number `t` on some of the texts: the same weights there, and the same law, set for their sum.
 
     Its honest errors are those of the whole fit, made larger by what the missing texts add to them.
     """
-    keep = np.isin(evidence.tokens.text, wanted)
+    keep = np.isin(dataset.tokens.text, wanted)
     if not fit.reads_losses or keep.all():
         return fit if not fit.reads_losses else replace(fit, weights=fit.weights[:, keep])
-    weights, observed = np.ascontiguousarray(fit.weights[:, keep]), evidence.accuracy[t]
-    capability = weighted_loss(evidence.nats[:, keep], fit.reads, weights) / fit.unit
+    weights, observed = np.ascontiguousarray(fit.weights[:, keep]), dataset.accuracy[t]
+    capability = weighted_loss(dataset.nats[:, keep], fit.reads, weights) / fit.unit
     known = fold.seen & np.isfinite(observed)
-    whole = weighted_loss(evidence.nats, fit.reads, fit.weights) / fit.unit
+    whole = weighted_loss(dataset.nats, fit.reads, fit.weights) / fit.unit
     law = _set_for(fit.law, capability[known], whole[known])
     added = float(np.mean((law.accuracy(capability) - fit.law.accuracy(whole))[known] ** 2))
-    own = float(np.mean(fit.honest.errors**2)) if len(fit.honest.errors) else 0.0
+    own = float(np.mean(fit.out_of_fold.errors**2)) if len(fit.out_of_fold.errors) else 0.0
     wider = np.sqrt(1 + added / own) if own > 0 else 1.0
     return replace(
         fit,
         weights=weights,
         law=law,
-        honest=replace(fit.honest, errors=fit.honest.errors * wider),
+        out_of_fold=replace(fit.out_of_fold, errors=fit.out_of_fold.errors * wider),
         range=(float(capability[known].min()), float(capability[known].max())),
         history={},
     )

@@ -39,7 +39,7 @@ class Choice:
     @property
     def silent(self) -> list[str]:
         """Tasks that had no say: scored at chance by all, or forecast without regard to losses."""
-        heard = [fit.task.name for fit in self.ground.fits[0] if tells(self.ground.evidence, fit)]
+        heard = [fit.task.name for fit in self.ground.fits[0] if tells(self.ground.dataset, fit)]
         return [name for name in self.asked if name not in heard]
 
     @property
@@ -62,11 +62,11 @@ def choose(study: Study, budget: int, tasks: Sequence[str] = ()) -> Choice:
     """The texts that carry the forecasts of the tasks, from all models that a fit would learn from."""
     if budget < 1:
         raise InputError(f"--budget {budget}: at least one text is needed")
-    evidence = study.evidence(tasks)
-    asked = tuple(t.name for t in evidence.tasks)
-    name, fold = training_fold(study.infos(evidence.models), None)
-    evidence, _ = without_weak_tasks(evidence, [fold], asked_for=bool(tasks))
-    ground = prepare(evidence, [fold])
+    dataset = study.dataset(tasks)
+    asked = tuple(t.name for t in dataset.tasks)
+    name, fold = training_fold(study.infos(dataset.models), None)
+    dataset, _ = without_weak_tasks(dataset, [fold], asked_for=bool(tasks))
+    ground = prepare(dataset, [fold])
     return Choice(study, name, ground, np.sort(choose_texts(ground.goals[0], budget)), asked)
 
 
@@ -114,14 +114,14 @@ def _fill(choice: Choice, root: Path) -> None:
 def smaller_fits(choice: Choice, texts: TextSet) -> list[Fit]:
     """The study's fits on the chosen texts alone."""
     ground = choice.ground
-    evidence, fold, cores = ground.evidence, ground.folds[0], ground.fits[0]
-    whole = as_fits(choice.study, evidence, fold, choice.split, cores)
-    keep = np.isin(evidence.tokens.text, choice.wanted)
+    dataset, fold, cores = ground.dataset, ground.folds[0], ground.fits[0]
+    whole = as_fits(choice.study, dataset, fold, choice.split, cores)
+    keep = np.isin(dataset.tokens.text, choice.wanted)
     return [
         Fit(
-            core=cut_fit(evidence, fold, t, fit.core, choice.wanted),
+            core=cut_fit(dataset, fold, t, fit.core, choice.wanted),
             salience=fit.salience[keep],
-            edges=_laid_out(evidence.tokens.edges, keep),
+            edges=_laid_out(dataset.tokens.edges, keep),
             supported=fit.supported[keep],
             texts=texts,
             about={

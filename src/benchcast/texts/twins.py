@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from benchcast.errors import EvidenceError, InputError
+from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.records import Floats, Text, TextSet, TokenLosses
 
 MARK = "~twin"
@@ -86,7 +86,9 @@ def make_twins(texts: TextSet, count: int, *, seed: int = 0, paraphrases: Sequen
             original = texts.texts[texts.index[said.id]]
             pairs += [original, Text(f"{said.id}{MARK}", original.source, said.text, said.answer_start)]
     if not pairs:
-        raise EvidenceError("no text has lettered options and an answer; give twins of your own with --paraphrases")
+        raise NotEnoughDataError(
+            "no text has lettered options and an answer; give twins of your own with --paraphrases"
+        )
     return TextSet.of(pairs)
 
 
@@ -98,7 +100,9 @@ def check_twins(losses: TokenLosses, texts: TextSet) -> TwinCheck:
     gaps = np.array([totals[j] * lengths[i] / lengths[j] - totals[i] for i, j in pairs])
     gaps = gaps[np.isfinite(gaps)]
     if len(gaps) < 5:
-        raise EvidenceError(f"{losses.model}: {len(gaps)} pairs of text and twin have losses, a check needs at least 5")
+        raise NotEnoughDataError(
+            f"{losses.model}: {len(gaps)} pairs of text and twin have losses, a check needs at least 5"
+        )
     mean = float(gaps.mean())
     return TwinCheck(
         losses.model,

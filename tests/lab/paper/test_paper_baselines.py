@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchcast.cli import cli
-from benchcast.errors import EvidenceError, InputError
+from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.records import ModelInfo, Score, Task, Text, TextSet
 from benchcast.storage.tables import read_models, read_scores
 from benchcast.store import Study
@@ -49,7 +49,7 @@ def test_a_model_without_the_other_scores_gets_no_forecast_and_too_few_models_ar
     accuracy[2, 3] = np.nan
     made = observational(accuracy, 0, 0.25, np.ones(12, bool))
     assert np.flatnonzero(np.isnan(made)).tolist() == [3]
-    with pytest.raises(EvidenceError, match="3 models have all scores, 3 components need 5"):
+    with pytest.raises(NotEnoughDataError, match="3 models have all scores, 3 components need 5"):
         observational(accuracy, 0, 0.25, np.arange(12) < 4)
 
 

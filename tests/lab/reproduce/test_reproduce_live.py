@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import lab.reproduce.live as module
-from benchcast.errors import EvidenceError
+from benchcast.errors import NotEnoughDataError
 from benchcast.methods import METHODS
 from benchcast.store import Study
 from lab.reproduce.desk import Desk
@@ -43,9 +43,9 @@ def test_runs_that_never_learned_a_task_do_not_count_as_known() -> None:
 def test_nothing_of_the_runs_is_trained_on(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def spy(evidence: Any, folds: Any) -> Any:
-        seen.extend(evidence.families[folds[0].seen])
-        return METHODS["label-token"](evidence, folds)
+    def spy(dataset: Any, folds: Any) -> Any:
+        seen.extend(dataset.families[folds[0].seen])
+        return METHODS["label-token"](dataset, folds)
 
     monkeypatch.setitem(module.METHODS, "spy", spy)
     made = live(desk, method="spy")
@@ -70,5 +70,5 @@ def test_numbers_follow_from_the_points(desk: Desk) -> None:
 
 
 def test_a_study_without_tokens_is_told_what_is_missing(bare: Path) -> None:
-    with pytest.raises(EvidenceError, match=r"live needs params and tokens of twin-a-.* in models\.csv"):
+    with pytest.raises(NotEnoughDataError, match=r"live needs params and tokens of twin-a-.* in models\.csv"):
         live(Desk(Study.open(bare)), "twina,twinb", "label-token")

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchcast.dataset import Fold
 from benchcast.diversity import held_out_errors, numbers_of_sources, restrict, source_errors, subsets
-from benchcast.errors import EvidenceError, InputError
+from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.evaluate import compare
-from benchcast.evidence import Fold
 from benchcast.folds import make_folds
 from benchcast.law import SigmoidLaw
 from benchcast.methods import BASELINES, METHODS
@@ -56,7 +56,7 @@ def test_gains_of_table_1_are_ratios_of_errors(desk: Desk) -> None:
 def test_table_1_has_families_never_seen_as_a_second_split(desk: Desk) -> None:
     made = table1(desk)
     assert list(made.numbers["splits"]) == ["size", "family"]
-    assert made.numbers["splits"]["family"]["test_models"] == len(desk.evidence.models)
+    assert made.numbers["splits"]["family"]["test_models"] == len(desk.dataset.models)
     assert set(made.figures) == {"", "-family"}
 
 
@@ -116,13 +116,13 @@ def test_figure_5_trains_on_no_later_checkpoint_of_either_run(desk: Desk) -> Non
             i = info[m]
             assert i.family not in ("twin-a", "twin-b") or tokens[m] <= last[i.family, i.params] / 3
         everyone = [*parts["train"], *parts["validation"], *parts["test"]]
-        assert len(everyone) == len(set(everyone)) == len(desk.evidence.models)
+        assert len(everyone) == len(set(everyone)) == len(desk.dataset.models)
 
 
 def test_a_run_is_one_family_at_one_size(desk: Desk) -> None:
     early = early_checkpoints(desk.infos)
     assert early.sum() == len(desk.infos) * 2 / 3  # a run has 1, 3 and 9 units of tokens: two lie in its first third
-    folds = series_folds(desk.evidence.families, desk.infos, ("twin-a", "twin-b"))
+    folds = series_folds(desk.dataset.families, desk.infos, ("twin-a", "twin-b"))
     assert not (folds[0].test & folds[0].seen).any()
 
 
@@ -131,9 +131,9 @@ def test_errors_of_figure_6_are_those_of_algorithm_2_at_its_first_and_last_step(
     assert made.numbers["shown_task"] == "task1"
     errors = {(r["task"], r["role"], r["step"]): r["mse"] for r in made.numbers["errors"]}
     assert {("task0", "train", 0), ("task0", "validation", 300), ("task0", "test", 300)} <= set(errors)
-    fits = paper(desk.evidence, [desk.fold])[0]
+    fits = paper(desk.dataset, [desk.fold])[0]
     fit = fits[1]
-    observed, test = desk.evidence.accuracy[1], desk.fold.test
+    observed, test = desk.dataset.accuracy[1], desk.fold.test
     for i, step in ((0, 0), (-1, 300)):
         law = SigmoidLaw(fit.history["slope"][i], fit.history["offset"][i], fit.task.chance)
         by_hand = np.mean((law.accuracy(fit.history["capability"][i])[test] - observed[test]) ** 2)
@@ -142,7 +142,7 @@ def test_errors_of_figure_6_are_those_of_algorithm_2_at_its_first_and_last_step(
             by_hand = np.mean((law.accuracy(fit.history["capability"][i])[rows] - observed[rows]) ** 2)
             assert errors["task1", role, step] == pytest.approx(by_hand, rel=1e-3)
     assert made.numbers["tasks"]["task1"]["first"] == errors["task1", "test", 0]
-    assert made.numbers["tasks"]["task1"]["chosen"] == held_out_errors(desk.evidence, desk.fold, fits)[1]
+    assert made.numbers["tasks"]["task1"]["chosen"] == held_out_errors(desk.dataset, desk.fold, fits)[1]
 
 
 def test_figure_7_has_every_forecast_of_the_comparison(desk: Desk) -> None:
@@ -153,9 +153,9 @@ def test_figure_7_has_every_forecast_of_the_comparison(desk: Desk) -> None:
 
 
 def test_figure_8_with_all_sources_is_the_plain_fit(desk: Desk) -> None:
-    plain_errors = held_out_errors(desk.evidence, desk.fold, METHODS["paper"](desk.evidence, [desk.fold])[0])
-    sources = desk.evidence.tokens.sources
-    errors = source_errors(desk.evidence, desk.fold, desk.study.texts, "paper", sources)
+    plain_errors = held_out_errors(desk.dataset, desk.fold, METHODS["paper"](desk.dataset, [desk.fold])[0])
+    sources = desk.dataset.tokens.sources
+    errors = source_errors(desk.dataset, desk.fold, desk.study.texts, "paper", sources)
     assert errors == pytest.approx(plain_errors, rel=1e-6)
     rows = [r for r in fig8(desk, ("paper",)).numbers["fits"] if r["sources"] == len(sources)]
     assert [r["mse"] for r in rows[:-1]] == pytest.approx(plain_errors.tolist(), rel=1e-6)
@@ -164,16 +164,16 @@ def test_figure_8_with_all_sources_is_the_plain_fit(desk: Desk) -> None:
 
 
 def test_figure_8_passes_over_a_source_that_some_model_lacks(desk: Desk) -> None:
-    tokens = desk.evidence.tokens
+    tokens = desk.dataset.tokens
     lacking = replace(tokens, supported=tokens.supported & ~tokens.of_sources(["source1"]))
-    evidence = replace(desk.evidence, tokens=lacking)
-    assert source_errors(evidence, desk.fold, desk.study.texts, "all-token", ["source1"]) is None
-    assert source_errors(evidence, desk.fold, desk.study.texts, "all-token", ["source0", "source1"]) is not None
+    dataset = replace(desk.dataset, tokens=lacking)
+    assert source_errors(dataset, desk.fold, desk.study.texts, "all-token", ["source1"]) is None
+    assert source_errors(dataset, desk.fold, desk.study.texts, "all-token", ["source0", "source1"]) is not None
 
 
 def test_figure_8_reads_no_token_of_other_sources(desk: Desk) -> None:
-    kept = restrict(desk.evidence, desk.evidence.tokens.of_sources(["source1"]), desk.study.texts)
-    others = ~desk.evidence.tokens.of_sources(["source1"])
+    kept = restrict(desk.dataset, desk.dataset.tokens.of_sources(["source1"]), desk.study.texts)
+    others = ~desk.dataset.tokens.of_sources(["source1"])
     assert not kept.nats[:, others].any()
     assert kept.characters == sum(len(t.text) for t in desk.study.texts if t.source == "source1")
 
@@ -222,8 +222,8 @@ def test_tokens_of_figure_9_do_not_overlap() -> None:
 
 @pytest.mark.parametrize("folds", [model_folds, family_folds])
 def test_learning_curves_never_train_on_the_tested_family_and_grow(folds: Any, desk: Desk) -> None:
-    families = desk.evidence.families
-    made = folds(desk.evidence, "twin-b", np.random.default_rng(0))
+    families = desk.dataset.families
+    made = folds(desk.dataset, "twin-b", np.random.default_rng(0))
     before = np.zeros(len(families), bool)
     for of, count, fold in made:
         trained = families[fold.train]
@@ -237,9 +237,9 @@ def test_learning_curves_never_train_on_the_tested_family_and_grow(folds: Any, d
 
 def test_a_point_of_a_learning_curve_is_what_compare_measures(desk: Desk) -> None:
     found = compare(desk.study, split="family", methods=["label-token"])
-    families = desk.evidence.families
+    families = desk.dataset.families
     fold = Fold(families != "twin-a", np.zeros(len(families), bool), families == "twin-a")
-    row = next(r for r in point(desk.evidence, fold) if r["method"] == "label-token")
+    row = next(r for r in point(desk.dataset, fold) if r["method"] == "label-token")
     held = [found.held[t, "label-token"] for t in found.tasks]
     own = [h.families == "twin-a" for h in held]
     errors = [float(np.mean((h.forecast[o] - h.observed[o]) ** 2)) for h, o in zip(held, own, strict=True)]
@@ -262,23 +262,23 @@ def test_means_of_draws_leave_out_what_could_not_be_fitted() -> None:
 
 
 def test_two_mixtures_are_compared_at_like_size_and_compute_only(desk: Desk) -> None:
-    evidence = desk.evidence
-    pairs = find_pairs(evidence)
+    dataset = desk.dataset
+    pairs = find_pairs(dataset)
     assert len(pairs) == 6, "every two of four families"
     for pair in pairs:
         assert len(pair.small) == 8, "all but the largest of nine checkpoints"
         for i, j in (*pair.small, pair.largest):
-            assert {str(evidence.families[i]), str(evidence.families[j])} == set(pair.families)
-            assert evidence.params is not None
-            assert evidence.params[i] == evidence.params[j]
-            assert evidence.flops[i] == evidence.flops[j]
+            assert {str(dataset.families[i]), str(dataset.families[j])} == set(pair.families)
+            assert dataset.params is not None
+            assert dataset.params[i] == dataset.params[j]
+            assert dataset.flops[i] == dataset.flops[j]
         assert not set(pair.largest) & {m for both in pair.small for m in both}
 
 
 def test_decisions_agree_with_a_count_by_hand(desk: Desk) -> None:
-    rows = decide(desk.evidence, find_pairs(desk.evidence)[:1], desk)
-    pair = find_pairs(desk.evidence)[0]
-    accuracy, n = desk.evidence.accuracy, desk.evidence.n_items
+    rows = decide(desk.dataset, find_pairs(desk.dataset)[:1], desk)
+    pair = find_pairs(desk.dataset)[0]
+    accuracy, n = desk.dataset.accuracy, desk.dataset.n_items
     expected = 0.0
     count = 0
     for t in range(2):
@@ -306,18 +306,18 @@ def test_decision_accuracy_has_an_interval_over_families() -> None:
 
 
 def test_leaving_models_out_keeps_rows_together(desk: Desk) -> None:
-    keep = desk.evidence.families != "twin-a"
-    small = desk.evidence.of_models(keep)
+    keep = desk.dataset.families != "twin-a"
+    small = desk.dataset.of_models(keep)
     i = small.models.index("twin-b-1M@2B")
-    j = desk.evidence.models.index("twin-b-1M@2B")
-    assert np.array_equal(small.nats[i], desk.evidence.nats[j])
-    assert np.array_equal(small.accuracy[:, i], desk.evidence.accuracy[:, j])
+    j = desk.dataset.models.index("twin-b-1M@2B")
+    assert np.array_equal(small.nats[i], desk.dataset.nats[j])
+    assert np.array_equal(small.accuracy[:, i], desk.dataset.accuracy[:, j])
 
 
 def test_twins_are_found_by_name_and_others_must_be_named() -> None:
     assert pick_runs(["ash", "oak-b", "oak-a"], None) == ("oak-a", "oak-b")
     assert pick_runs(["ash", "elm"], "elm, ash") == ("elm", "ash")
-    with pytest.raises(EvidenceError, match="--runs ash,elm"):
+    with pytest.raises(NotEnoughDataError, match="--runs ash,elm"):
         pick_runs(["ash", "elm"], None)
     with pytest.raises(InputError, match="unknown family 'ahs'; known: ash, elm"):
         pick_runs(["ash", "elm"], "ahs,elm")

@@ -1,4 +1,4 @@
-"""The method `paper`: Algorithm 2 on a study's evidence, with the step chosen on the validation models."""
+"""The method `paper`: Algorithm 2 on a study's dataset, with the step chosen on the validation models."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from dataclasses import asdict, replace
 import numpy as np
 import numpy.typing as npt
 
+from benchcast.dataset import Dataset, Fold
 from benchcast.devices import Array, place, to_numpy
-from benchcast.errors import EvidenceError
-from benchcast.evidence import Evidence, Fold, HonestErrors, TaskFit, weighted_loss
+from benchcast.errors import NotEnoughDataError
 from benchcast.law import Laws, fit_law
 from benchcast.methods.algorithm2.descent import Descent, DescentSettings, Problems, Snapshot, descend, head_weights
 from benchcast.methods.inputs import keep_on_device, prepare_inputs
 from benchcast.records import Bools
+from benchcast.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
 
 SHOTS = (0, 1, 2, 5, 10, 20, 40, 70, 100, 150, 200, 250, 300)  # steps kept for figure 6
 
 
 def paper(
-    evidence: Evidence,
+    dataset: Dataset,
     folds: Sequence[Fold],
     *,
     settings: DescentSettings | None = None,
@@ -28,31 +29,31 @@ def paper(
 ) -> list[list[TaskFit]]:
     """Algorithm 2 for all folds and tasks in one descent."""
     chosen = settings or DescentSettings()
-    if evidence.features is None:
-        raise EvidenceError(
+    if dataset.features is None:
+        raise NotEnoughDataError(
             "method 'paper' needs features of a scorer; run `benchcast features` or `benchcast import features`"
         )
-    folds = [_with_validation(fold, evidence.families) for fold in folds]
-    evidence = keep_on_device(evidence)
-    inputs = prepare_inputs(evidence, standardise=chosen.standardise)
-    problems = _problems(evidence, folds, chosen)
+    folds = [_with_validation(fold, dataset.families) for fold in folds]
+    dataset = keep_on_device(dataset)
+    inputs = prepare_inputs(dataset, standardise=chosen.standardise)
+    problems = _problems(dataset, folds, chosen)
     found = descend(inputs, problems, chosen, on_step=on_step)
     weights = to_numpy(head_weights(inputs, found.head, chosen))
     found = replace(found, step=to_numpy(found.step), error=to_numpy(found.error), history=_on_host(found.history))
-    error = found.error.reshape(len(folds), len(evidence.tasks), -1)
+    error = found.error.reshape(len(folds), len(dataset.tasks), -1)
     picked = np.arange(error.size).reshape(error.shape)
     column = np.take_along_axis(picked, np.argmin(error, axis=-1)[..., None], axis=-1)[..., 0]
     return [
-        [_task_fit(evidence, fold, t, weights[:, p], found, p, chosen) for t, p in enumerate(columns)]
+        [_task_fit(dataset, fold, t, weights[:, p], found, p, chosen) for t, p in enumerate(columns)]
         for fold, columns in zip(folds, column, strict=True)
     ]
 
 
-def _problems(evidence: Evidence, folds: Sequence[Fold], settings: DescentSettings) -> Problems:
+def _problems(dataset: Dataset, folds: Sequence[Fold], settings: DescentSettings) -> Problems:
     """Fold × task × rate as one axis."""
     accuracy, chance, train, validation, rate = [], [], [], [], []
     for fold in folds:
-        for observed, task in zip(evidence.accuracy, evidence.tasks, strict=True):
+        for observed, task in zip(dataset.accuracy, dataset.tasks, strict=True):
             known = np.isfinite(observed)
             for r in settings.rates:
                 accuracy.append(np.where(known, observed, 0.0))
@@ -62,12 +63,12 @@ def _problems(evidence: Evidence, folds: Sequence[Fold], settings: DescentSettin
                 rate.append(r)
     together = None
     if settings.joint:
-        shape = (len(folds), len(evidence.tasks), len(settings.rates))
+        shape = (len(folds), len(dataset.tasks), len(settings.rates))
         fold_of, _, rate_of = np.indices(shape).reshape(3, -1)
         together = ((fold_of[:, None] == fold_of) & (rate_of[:, None] == rate_of)).astype(float)
 
     def placed(rows: npt.ArrayLike, dtype: type = np.float64) -> Array:
-        return place(np.array(rows, dtype), evidence.device)
+        return place(np.array(rows, dtype), dataset.device)
 
     return Problems(
         placed(accuracy),
@@ -105,14 +106,14 @@ def _with_validation(fold: Fold, families: npt.NDArray[np.str_]) -> Fold:
         return fold
     names, first, counts = np.unique(families[fold.train], return_index=True, return_counts=True)
     if len(names) < 2:
-        raise EvidenceError("method 'paper' needs validation models, or two training families")
+        raise NotEnoughDataError("method 'paper' needs validation models, or two training families")
     order = np.lexsort((first, -counts))
     hidden: Bools = fold.train & (families == names[order[1]])
     return Fold(fold.train & ~hidden, hidden, fold.test)
 
 
 def _task_fit(
-    evidence: Evidence,
+    dataset: Dataset,
     fold: Fold,
     t: int,
     weights: npt.NDArray[np.float32],
@@ -120,14 +121,14 @@ def _task_fit(
     p: int,
     settings: DescentSettings,
 ) -> TaskFit:
-    task, observed = evidence.tasks[t], evidence.accuracy[t]
+    task, observed = dataset.tasks[t], dataset.accuracy[t]
     own = np.ascontiguousarray(weights, np.float32)[None]
-    capability = weighted_loss(evidence.nats, ("nats",), own) / evidence.characters
+    capability = weighted_loss(dataset.nats, ("nats",), own) / dataset.characters
     known = np.isfinite(observed)
     train = fold.train & known
     law = fit_law(capability[train], observed[train], task.chance)
-    honest = fold.validation & known  # training models may have to judge, but their errors are not honest
-    errors = law.accuracy(capability[honest]) - observed[honest]
+    out_of_fold = fold.validation & known  # training models may have to judge, but their errors are not honest
+    errors = law.accuracy(capability[out_of_fold]) - observed[out_of_fold]
     shots = [s for s in found.history if s.step in SHOTS or s.step == settings.steps]
     history = {
         "step": np.array([s.step for s in shots]),
@@ -147,9 +148,11 @@ def _task_fit(
         method="paper",
         reads=("nats",),
         weights=own,
-        unit=evidence.characters,
+        unit=dataset.characters,
         law=law,
-        honest=HonestErrors(errors, evidence.families[honest], "validation models, which also chose the step"),
+        out_of_fold=OutOfFoldErrors(
+            errors, dataset.families[out_of_fold], "validation models, which also chose the step"
+        ),
         range=(float(capability[train].min()), float(capability[train].max())),
         notes=notes,
         history=history,

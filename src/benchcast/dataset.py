@@ -1,7 +1,5 @@
-"""What a fit may look at, and what it gives back.
+"""What a fit may look at.
 
-A method is a function `(evidence, folds) → fits[fold][task]`. It gets all folds at once, so that it can
-share its passes over losses and features between them.
 Axes: M models, N reference tokens, D features, T tasks.
 """
 
@@ -9,19 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from benchcast.devices import Array, to_numpy
-from benchcast.facts import Facts, ladder_loss
-from benchcast.law import SigmoidLaw
+from benchcast.metadata import ModelMetadata
 from benchcast.records import Bools, Floats, Ints, Task
 from benchcast.support import Support
 
 BLOCK_BYTES = 64 << 20  # features are read in blocks of about this size
-TOKEN_BLOCK = 1 << 16  # losses are weighed this many tokens at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +27,7 @@ class Features:
     scorer token, both halves share that token's row.
     """
 
-    values: Array  # numpy, or a torch tensor that already lies on the evidence's device
+    values: Array  # numpy, or a torch tensor that already lies on the dataset's device
     rows: Ints | None = None
     scorer: str = ""
 
@@ -91,7 +86,7 @@ class Tokens:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class Dataset:
     """Losses and scores of models, on the same reference tokens and tasks."""
 
     models: tuple[str, ...]
@@ -105,27 +100,27 @@ class Evidence:
     tokens: Tokens
     features: Features | None = None
     params: Floats | None = None  # M; None: not known of any model
-    trained_on: Floats | None = None  # M, tokens
+    training_tokens: Floats | None = None  # M, tokens
     scores: Floats | None = None  # M × benchmarks: all that the study knows, of other tasks too
     benchmarks: tuple[str, ...] = ()
     support: Support = field(default_factory=Support)  # how much text the models share; which were excluded
     device: str = ""  # where the large arrays are worked on: a torch device, or numpy where empty
 
     @property
-    def facts(self) -> Facts:
+    def metadata(self) -> ModelMetadata:
         """What is known of the models besides their losses."""
         nothing = np.full(len(self.models), np.nan)
-        return Facts(
+        return ModelMetadata(
             self.families,
             self.flops,
             nothing if self.params is None else self.params,
-            nothing if self.trained_on is None else self.trained_on,
+            nothing if self.training_tokens is None else self.training_tokens,
             np.empty((len(self.models), 0)) if self.scores is None else self.scores,
             self.benchmarks if self.scores is not None else (),
         )
 
-    def of_models(self, rows: Bools | Ints) -> Evidence:
-        """The same evidence of some of the models: fits get cheaper, and cannot see the others."""
+    def of_models(self, rows: Bools | Ints) -> Dataset:
+        """The same dataset of some of the models: fits get cheaper, and cannot see the others."""
         return replace(
             self,
             models=tuple(np.array(self.models, dtype=object)[rows]),
@@ -135,12 +130,12 @@ class Evidence:
             n_items=self.n_items[:, rows],
             flops=self.flops[rows],
             params=None if self.params is None else self.params[rows],
-            trained_on=None if self.trained_on is None else self.trained_on[rows],
+            training_tokens=None if self.training_tokens is None else self.training_tokens[rows],
             scores=None if self.scores is None else self.scores[rows],
         )
 
-    def for_texts(self, wanted: Ints) -> Evidence:
-        """The same evidence on some of the texts, by their numbers, as if the study had no others.
+    def for_texts(self, wanted: Ints) -> Dataset:
+        """The same dataset on some of the texts, by their numbers, as if the study had no others.
 
         The characters of a text are taken to be as many per byte as in all: a constant, which the law absorbs.
         """
@@ -165,8 +160,8 @@ class Evidence:
             features=None if self.features is None else self.features.of_tokens(keep),
         )
 
-    def for_tasks(self, names: Sequence[str]) -> Evidence:
-        """The same evidence for some of the tasks."""
+    def for_tasks(self, names: Sequence[str]) -> Dataset:
+        """The same dataset for some of the tasks."""
         keep = [i for i, task in enumerate(self.tasks) if task.name in names]
         return replace(
             self,
@@ -193,121 +188,3 @@ class Fold:
     def seen(self) -> Bools:
         """Training and validation models."""
         return self.train | self.validation
-
-
-@dataclass(frozen=True, slots=True)
-class HonestErrors:
-    """Forecast minus accuracy of models that the forecast had not seen, and their families."""
-
-    errors: Floats
-    families: npt.NDArray[np.str_]
-    kind: str  # where they come from, in words
-
-
-SCORE = "score: "  # how `reads` names the score on a benchmark
-VIEWS = ("nats", "saturated")  # ways to read a loss; both rise with it, so more loss is never better
-
-
-def view(nats: npt.NDArray[np.float32], name: str) -> npt.NDArray[np.float32]:
-    """Losses as a method reads them: as they are, or saturating at 1.
-
-    A saturated loss says whether a token is got right rather than how badly it is missed: 3 nats or 9 nats
-    on a token that decides an answer come to the same.
-    """
-    return nats if name == "nats" else nats / (1 + nats)
-
-
-@dataclass(frozen=True, slots=True)
-class TaskFit:
-    """A fitted forecast of one task: weights over inputs, and a law (equations 1 and 2)."""
-
-    task: Task
-    method: str
-    reads: tuple[str, ...]  # what each row of weights applies to (see `capability`); () for nothing
-    weights: npt.NDArray[np.float32]  # views × N; 1 × 1 for flops; benchmarks × 1; ladders × 5
-    unit: float  # what the weighted sum is divided by; N_c for losses
-    law: SigmoidLaw
-    honest: HonestErrors
-    range: tuple[float, float]  # capability of the models it learned from, lowest and highest
-    notes: dict[str, Any] = field(default_factory=dict)  # what was chosen, in plain values
-    history: dict[str, npt.NDArray[Any]] = field(default_factory=dict)  # step by step, for figure 6
-
-    @property
-    def reads_losses(self) -> bool:
-        """Whether a forecast needs token losses."""
-        return bool(set(self.reads) & set(VIEWS))
-
-    def capability(self, nats: npt.NDArray[np.float32], facts: Facts) -> Floats:
-        """One number per model (equation 1); `nats` is models × tokens. NaN where something it reads is not known.
-
-        Read are views of the losses, the log10 of "flops", scores ("score: NAME"), or the loss that a "ladder"
-        of parameters and tokens predicts, the family's own ("ladder: FAMILY") where there is one.
-        """
-        if self.reads == ("flops",):
-            return np.log10(facts.flops, where=facts.flops > 0, out=np.full(len(facts.flops), np.nan))
-        if self.reads[:1] == ("ladder",):
-            return ladder_loss(self.reads, self.weights, facts)
-        if self.reads and self.reads[0].startswith(SCORE):
-            return np.stack([facts.score(name.removeprefix(SCORE)) for name in self.reads], axis=1) @ self.weights[:, 0]
-        return weighted_loss(nats, self.reads, self.weights) / self.unit
-
-    def known(self, facts: Facts) -> Bools:
-        """Which models have all that is read besides losses: FLOPs, size and tokens, or scores."""
-        if self.reads == ("flops",):
-            return np.asarray(facts.flops > 0)
-        if self.reads[:1] == ("ladder",):
-            return np.asarray((facts.params > 0) & (facts.tokens > 0))
-        read = [facts.score(name.removeprefix(SCORE)) for name in self.reads if name.startswith(SCORE)]
-        return np.asarray(np.isfinite(read).all(axis=0)) if read else np.ones(len(facts.flops), bool)
-
-    def lacking(self, facts: Facts) -> str:
-        """What a model's forecast lacks, in words; `facts` of one model."""
-        if self.reads == ("flops",):
-            return "no training FLOPs known"
-        if self.reads[:1] == ("ladder",):
-            return "no parameters and training tokens known"
-        unknown = [n for n in self.reads if n.startswith(SCORE) and np.isnan(facts.score(n.removeprefix(SCORE))[0])]
-        return f"no score known on {', '.join(n.removeprefix(SCORE) for n in unknown)}" if unknown else "no capability"
-
-    def forecast(self, nats: npt.NDArray[np.float32], facts: Facts) -> Floats:
-        """Accuracy of each model."""
-        return self.law.accuracy(self.capability(nats, facts))
-
-    def salience(self, nats: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """The weight of every token: the derivative of capability by its nats, averaged over these models."""
-        total = np.zeros(nats.shape[1])
-        for name, weights in zip(self.reads, self.weights, strict=True):
-            for part in token_blocks(len(weights)):
-                slope = 1.0 if name == "nats" else ((1 + losses_at(nats, part)) ** -2).mean(axis=0, dtype=np.float64)
-                total[part] += slope * weights[part]
-        return total.astype(np.float32)
-
-
-def token_blocks(count: int) -> list[slice]:
-    """All tokens, some at a time."""
-    return [slice(start, min(count, start + TOKEN_BLOCK)) for start in range(0, count, TOKEN_BLOCK)]
-
-
-def losses_at(nats: npt.NDArray[np.floating], part: slice) -> npt.NDArray[Any]:
-    """Losses of all models on some tokens, in float32 or better; all of them may be a file in float16."""
-    found = np.asarray(nats[:, part])
-    return found.astype(np.float32) if found.dtype == np.float16 else found
-
-
-def weighted_loss(
-    nats: npt.NDArray[np.float32], views: Sequence[str], weights: npt.NDArray[np.float32]
-) -> npt.NDArray[np.float64]:
-    """Sum over views and tokens of weight times loss, for every model; no copy of all losses is made."""
-    total = np.zeros(len(nats))
-    for name, row in zip(views, weights, strict=True):
-        for part in token_blocks(len(row)):
-            total += view(losses_at(nats, part), name) @ row[part]
-    return total
-
-
-class Method(Protocol):
-    """How to get forecasts out of evidence."""
-
-    def __call__(self, evidence: Evidence, folds: Sequence[Fold]) -> list[list[TaskFit]]:
-        """One fit per fold and task."""
-        ...

@@ -12,7 +12,7 @@ from benchcast.records import Bools, Floats, Ints, ModelInfo, Score, TokenLosses
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ModelMetadata:
     """What is known of models besides their losses, one row a model; NaN where unknown."""
 
     families: npt.NDArray[np.str_]
@@ -23,7 +23,7 @@ class Facts:
     benchmarks: tuple[str, ...]
 
     @classmethod
-    def of(cls, models: Sequence[ModelInfo], scores: Sequence[Score]) -> Facts:
+    def of(cls, models: Sequence[ModelInfo], scores: Sequence[Score]) -> ModelMetadata:
         """From the rows of models.csv and scores.csv; all benchmarks that any score names."""
         benchmarks = tuple(dict.fromkeys(s.task for s in scores))
         table, at = np.full((len(models), len(benchmarks)), np.nan), {m.model: i for i, m in enumerate(models)}
@@ -40,12 +40,12 @@ class Facts:
         )
 
     @classmethod
-    def of_losses(cls, losses: TokenLosses) -> Facts:
+    def of_losses(cls, losses: TokenLosses) -> ModelMetadata:
         """Of the one model that these losses belong to: what they carry from their study."""
         own = losses.info if losses.info is not None and losses.info.model == losses.model else ModelInfo(losses.model)
         return cls.of([own], [s for s in losses.scores if s.model == losses.model])
 
-    def take(self, rows: Bools | Ints) -> Facts:
+    def take(self, rows: Bools | Ints) -> ModelMetadata:
         """Those of some models."""
         return replace(
             self,
@@ -63,9 +63,9 @@ class Facts:
         return self.scores[:, self.benchmarks.index(benchmark)]
 
 
-def ladder_loss(reads: Sequence[str], rows: npt.NDArray[np.floating], facts: Facts) -> Floats:
+def ladder_loss(reads: Sequence[str], rows: npt.NDArray[np.floating], metadata: ModelMetadata) -> Floats:
     """Loss by parameters P and tokens D: E + A / P^a + B / D^b, the columns of `rows` being E, log A, a, log B, b."""
     own = {name.removeprefix("ladder: "): i for i, name in enumerate(reads) if i}
-    E, log_a, a, log_b, b = np.asarray(rows, np.float64)[[own.get(str(f), 0) for f in facts.families]].T
+    E, log_a, a, log_b, b = np.asarray(rows, np.float64)[[own.get(str(f), 0) for f in metadata.families]].T
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(E + np.exp(log_a - a * np.log(facts.params)) + np.exp(log_b - b * np.log(facts.tokens)))
+        return np.asarray(E + np.exp(log_a - a * np.log(metadata.params)) + np.exp(log_b - b * np.log(metadata.tokens)))
