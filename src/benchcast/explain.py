@@ -197,6 +197,38 @@ def family_losses(nats: npt.NDArray[np.float32], families: Sequence[str], units:
     return out
 
 
+@dataclass(frozen=True, slots=True)
+class ColumnWeight:
+    """How much one column of a table of losses carries of a task's forecast."""
+
+    index: int  # among the columns
+    column: str
+    unit: str
+    answers: bool  # whether it is the loss of the task's own right answers
+    salience: float  # times the mean; NaN where a model that is learned from has no loss
+    share: float  # of the salience of all columns, without sign
+
+
+def weigh_columns(
+    texts: TextSet, answers: Sequence[str], salience: npt.NDArray[np.float32], supported: Bools
+) -> list[ColumnWeight]:
+    """The columns of a table study, the weightiest first; columns that are not used come last."""
+    size = np.where(supported, np.abs(salience.astype(np.float64)), 0.0)
+    mean, total = (float(size[supported].mean()) if supported.any() else 0.0) or 1.0, float(size.sum()) or 1.0
+    order = np.argsort(np.where(supported, -size, 1.0), kind="stable")
+    return [
+        ColumnWeight(
+            int(i),
+            texts.texts[i].id,
+            texts.texts[i].unit or "",
+            texts.texts[i].id in answers,
+            float(salience[i]) / mean if supported[i] else np.nan,
+            float(size[i]) / total if supported[i] else np.nan,
+        )
+        for i in order
+    ]
+
+
 def find_text(texts: TextSet, named: str) -> int:
     """Position of a text by its id."""
     if named not in texts.index:

@@ -154,7 +154,9 @@ def test_compare_fit_predict_and_report_work(study, cli):
     made = json.loads(cli("predict", study.root, "--model", "f0-3", "--json").out)
     assert [f["task"] for f in made] == ["sums", "facts"]
     assert cli("report", study.root).code == 0
-    assert 'id="heat"' not in (study.root / "report.html").read_text()
+    page = (study.root / "report.html").read_text(encoding="utf-8")
+    assert 'id="heat"' not in page
+    assert "<strong>bpb.sums</strong>" in page.split('id="columns"')[1]
 
 
 def test_explain_lists_the_columns_by_weight(study, cli):

@@ -37,26 +37,17 @@ def explain_columns(study: Study, fit: Fit, *, as_json: bool) -> None:
 
 def column_rows(study: Study, fit: Fit) -> list[dict[str, Any]]:
     """One row for each column, the most salient first; None where a model that is learned from lacks a loss."""
+    from dataclasses import asdict
+
     import numpy as np
 
     from benchcast.cells import null
+    from benchcast.explain import weigh_columns
 
     nats = fit.align(study.losses(m) for m in study.models_with_losses())
-    size = np.where(fit.supported, np.abs(fit.salience), 0.0)
-    mean = float(size[fit.supported].mean()) or 1.0
-    weight = np.where(fit.supported, fit.salience / mean, np.nan)
-    share = np.where(fit.supported, size / (size.sum() or 1.0), np.nan)
     losses = [float(column[np.isfinite(column)].mean()) if np.isfinite(column).any() else np.nan for column in nats.T]
-    order = np.argsort(-np.nan_to_num(np.abs(weight), nan=-1.0), kind="stable")
-    texts = fit.texts.texts
+    weights = weigh_columns(fit.texts, fit.core.task.answers, fit.salience, fit.supported)
     return [
-        {
-            "column": texts[i].id,
-            "unit": texts[i].unit,
-            "answers": texts[i].id in fit.core.task.answers,
-            "mean_loss": null(losses[i]),
-            "salience": null(float(weight[i])),
-            "share": null(float(share[i])),
-        }
-        for i in order
+        {k: null(v) for k, v in asdict(w).items() if k != "index"} | {"mean_loss": null(losses[w.index])}
+        for w in weights
     ]

@@ -38,6 +38,6 @@ def copy_study(name: str, study: Path) -> None:
     found = find(name)
     with progress(f"fetching {name}") as advance:
         copy_dataset(name, study, on_file=lambda path: advance(f"reading {path.rpartition('/')[2]}", by=0))
-    say(f"{study}: {found.models} models, {found.losses} losses each, {found.tasks} tasks ({found.licence})")
-    say(f"source: {found.source}")
+    say(f"{study}: {found.summary}")
+    say(f"source: {found.source} ({found.licence})")
     say(f"next: benchcast compare {study}")

@@ -39,7 +39,7 @@ def demo(name: str, out: Path) -> None:
 
     about = find(name)
     study = _study(name, out)
-    say(f"{about.about}: {about.models} models, {about.losses} losses each, {about.tasks} tasks\n")
+    say(f"{about.summary}\n")
     found = _compare(study)
     _fit(study, found)
     targets = target_forecasts(name, found)

@@ -45,6 +45,12 @@ class PublicStudy:
     read: Callable[[Path], Tables] | None = None  # None: it ships with the package
 
     @property
+    def summary(self) -> str:
+        """What it holds, in one line."""
+        losses = "texts" if self.read is None else "losses each"
+        return f"{self.about}: {self.models} models, {self.losses} {losses}, {self.tasks} tasks"
+
+    @property
     def cached(self) -> bool:
         """Whether it can be opened without network."""
         return self.read is None or _study_folder(self.name).is_dir() or _files_here(self.name)
@@ -53,7 +59,9 @@ class PublicStudy:
 DATASETS = {
     made.name: made
     for made in (
-        PublicStudy(ZOO, "225 small models trained for the package", 225, 650, 6, "embedded", "Apache-2.0"),
+        PublicStudy(
+            *(ZOO, "small models of nine families, trained for the package", 225, 650, 6, "embedded", "Apache-2.0"),
+        ),
         PublicStudy(
             "olmo-ladder",
             "OLMo 2 model ladder, 190M to 3B, and the 7B and 13B runs",

@@ -14,6 +14,7 @@ from benchcast.page import HEAT_SCRIPTS, SCRIPTS, render
 from benchcast.plots import COLOURS
 from benchcast.ranking import headline
 from benchcast.records import Floats
+from benchcast.report.columns import column_data
 from benchcast.report.data import comparison_data, show_models
 from benchcast.report.figures import DARK_COLOURS, forecast_figure, law_figure, sources_figure, steps_figure
 from benchcast.report.heat import explanations, heat_data, mean_losses
@@ -82,6 +83,7 @@ def report_data(study: Study, found: Comparison, on_step: Callable[[str], None] 
         "steps": steps if all(steps) else None,
         "sources": sources,
         "heat": heat,
+        "columns": column_data(found, shown, study.texts),
         "provenance": provenance(study, found, shown),
         "figures": _figures(families, sources["methods"] if sources else ()),
     }

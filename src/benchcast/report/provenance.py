@@ -14,6 +14,7 @@ import numpy as np
 
 import benchcast
 from benchcast.evaluate import Comparison
+from benchcast.records import NamedTexts
 from benchcast.report.data import Shown
 from benchcast.store import Study
 
@@ -32,13 +33,14 @@ def provenance(study: Study, found: Comparison, shown: Shown) -> dict[str, Any]:
     dataset, tokens = found.dataset, found.dataset.tokens
     roles = {r: shown.role.count(r) for r in ("train", "validation", "test", "new") if shown.role.count(r)}
     folds = f"; {len(found.folds)} folds" if len(found.folds) > 1 else ""
+    unit = "columns" if isinstance(study.texts, NamedTexts) else "words"
     facts = {
         "benchcast": benchcast.__version__,
         "Python and libraries": ", ".join(
             [f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in LIBRARIES)]
         ),
         "texts": f"{len(study.texts)} of {len(study.texts.sources)} sources, hash {study.texts.digest}",
-        "scorer": dataset.features.scorer if dataset.features else "none: words are the reference tokens",
+        "scorer": dataset.features.scorer if dataset.features else f"none: {unit} are the reference tokens",
         "reference tokens": f"{len(tokens.supported)}, of which {int(tokens.supported.sum())} have a loss "
         "from every model and count",
         "models": f"{len(dataset.models)} of {len(np.unique(dataset.families))} families; "
