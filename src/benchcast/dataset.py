@@ -75,13 +75,14 @@ class Tokens:
 
     def own(self, task: Task) -> Bools:
         """Tokens of the texts that belong to a task: those of its sources, and its answers."""
-        return self.of_sources(task.sources) | self._of_texts(task.answers)
+        return self.of_sources(task.sources) | self.of_texts(task.answers)
 
     def answers(self, task: Task) -> Bools:
         """Tokens of the answers to a task: those inside its sources' texts, and whole texts that it names."""
-        return (self.of_sources(task.sources) & self.answer) | self._of_texts(task.answers)
+        return (self.of_sources(task.sources) & self.answer) | self.of_texts(task.answers)
 
-    def _of_texts(self, names: Sequence[str]) -> Bools:
+    def of_texts(self, names: Sequence[str]) -> Bools:
+        """Tokens of the named texts."""
         return np.isin(self.text, [i for i, name in enumerate(self.ids) if name in names])
 
 

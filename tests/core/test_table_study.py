@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.fits import Fit
 from benchcast.folds import make_folds
 from benchcast.methods import METHODS
+from benchcast.methods.basis import build_basis
 from benchcast.records import ModelInfo, NamedTexts, Task
 from benchcast.store import Study
 
@@ -111,6 +113,16 @@ def test_salience_can_rest_on_the_answers_alone(folder):
     for task, column in (("sums", 0), ("facts", 1)):
         weight = benchcast.fit(Study.open(folder), task).salience
         assert int(np.argmax(weight)) == column
+
+
+def test_answers_of_many_columns_are_one_group_of_salience(folder):
+    """One weight for all of them, as for the answers of a source: items are too many for a free weight each."""
+    dataset = Study.open(folder).dataset()
+    tasks = (replace(dataset.tasks[0], answers=COLUMNS[:3]), dataset.tasks[1])
+    basis, _ = build_basis(replace(dataset, tasks=tasks))
+    own = (basis.kinds == "answer") & (basis.size > 0)
+    assert basis.task[own].tolist() == ["sums", "facts"]
+    assert basis.size[own].tolist() == [3, 1]
 
 
 def test_a_missing_cell_is_a_missing_loss(study, tmp_path, cli):

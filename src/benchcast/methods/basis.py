@@ -42,7 +42,7 @@ class Basis:
     partitions: tuple[tuple[Ints, int], ...]  # each token's group, and the number of groups
     kinds: npt.NDArray[np.str_]  # of each group: "all", "source", "answer", "cluster" or "kind"
     source: Ints  # the source a group is confined to, −1 for none
-    text: npt.NDArray[np.str_]  # id of the text that a group is and that some task names as its answers; "" for none
+    task: npt.NDArray[np.str_]  # the task whose `answers` a group consists of, "" for none
     size: Floats  # supported tokens in each group
 
     def weights(self, theta: Floats) -> npt.NDArray[np.float32]:
@@ -66,27 +66,26 @@ def build_basis(dataset: Dataset) -> tuple[Basis, dict[str, Floats]]:
     }
     for kind, groups in _learned_groups(dataset).items():
         partitions[kind] = (groups, int(groups.max()) + 1)
-    named, partitions["named"] = _named_texts(dataset)
+    named = _named_answers(dataset)
+    partitions |= named
     kinds = np.repeat(list(partitions), [count for _, count in partitions.values()])
     source = np.full(len(kinds), -1)
     for kind in ("source", "answer"):
         source[kinds == kind] = np.arange(n_sources)
-    text = np.full(len(kinds), "", dtype=object)
-    text[kinds == "named"] = named
+    task = np.where(np.isin(kinds, list(named)), np.char.partition(kinds, ":")[:, 2], "")
     size = [np.bincount(g[(g >= 0) & tokens.supported], minlength=n) for g, n in partitions.values()]
-    kinds = np.where(kinds == "named", "answer", kinds)
-    basis = Basis(tuple(partitions.values()), kinds, source, text.astype(str), np.concatenate(size).astype(np.float64))
+    kinds = np.where(task != "", "answer", kinds)
+    basis = Basis(tuple(partitions.values()), kinds, source, task, np.concatenate(size).astype(np.float64))
     return basis, {name: _group_sums(dataset, name, basis) / dataset.characters for name in VIEWS}
 
 
-def _named_texts(dataset: Dataset) -> tuple[list[str], tuple[Ints, int]]:
-    """Ids of the texts that tasks name as their answers, and a partition with one group for each."""
-    names = {name for task in dataset.tasks for name in task.answers}
-    found = [(i, name) for i, name in enumerate(dataset.tokens.ids) if name in names]
-    groups = np.full(len(dataset.tokens.text), -1)
-    for k, (i, _) in enumerate(found):
-        groups[dataset.tokens.text == i] = k
-    return [name for _, name in found], (groups, len(found))
+def _named_answers(dataset: Dataset) -> dict[str, tuple[Ints, int]]:
+    """For each task that names texts as its answers, a partition with one group: these texts."""
+    return {
+        f"answers:{task.name}": (np.where(dataset.tokens.of_texts(task.answers), 0, -1), 1)
+        for task in dataset.tasks
+        if task.answers
+    }
 
 
 def _group_sums(dataset: Dataset, name: str, basis: Basis) -> Floats:

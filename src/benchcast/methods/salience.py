@@ -67,7 +67,7 @@ def candidates(basis: Basis, task: Task, sources: Sequence[str], view: str) -> l
 def _anchor(basis: Basis, task: Task, sources: Sequence[str], kind: str) -> Bools:
     """The anchor's groups: everything, or what belongs to the task's own sources and answers."""
     own = np.isin(basis.source, [i for i, s in enumerate(sources) if s in task.sources])
-    own |= np.isin(basis.text, task.answers)
+    own |= basis.task == task.name
     return np.asarray((basis.kinds == kind) & (own | (kind == "all")) & (basis.size > 0))
 
 
