@@ -223,9 +223,9 @@ def extrapolate(study: Path | None, out: Path, worlds: int) -> None:
     \b
     python -m lab extrapolate study
     """
-    from lab.reproduce import ahead
+    from lab.reproduce import extrapolation
 
-    _make(study, out, lambda desk: ahead.extrapolate(desk, worlds))
+    _make(study, out, lambda desk: extrapolation.extrapolate(desk, worlds))
 
 
 @_command("doubt")

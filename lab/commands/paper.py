@@ -106,7 +106,7 @@ def baselines(study: Path | None, split: str | None, as_json: bool) -> None:
     python -m lab baselines
     python -m lab baselines study --split family
     """
-    from benchcast.cells import null
+    from benchcast.formatting import nan_to_none
     from benchcast.store import Study
     from lab.paper.models import paper_models, paper_scores, paper_tasks
     from lab.paper.observational import baselines as compute
@@ -120,7 +120,7 @@ def baselines(study: Path | None, split: str | None, as_json: bool) -> None:
         models = [m for m in opened.models() if m.model in scored]
         name, rows = compute(models + _bare(scored, models), scores, opened.tasks, split=split)
     if as_json:
-        print_json({"split": name, "tasks": _by_task(rows, keep=null)})
+        print_json({"split": name, "tasks": _by_task(rows, keep=nan_to_none)})
     else:
         _print(name, rows, beside_table_1=study is None and name == "column")
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchcast.cells import near
 from benchcast.errors import InputError
+from benchcast.formatting import did_you_mean
 from benchcast.records import ModelInfo, TextSet
 from benchcast.storage.files import write_text
 from benchcast.storage.tables import MODEL_COLUMNS, SCORE_COLUMNS, as_csv
@@ -81,7 +81,7 @@ def write_plan(
     if backend not in BACKENDS:
         raise InputError(
             f"unknown backend {backend!r}; a plan loads every model itself, with {', '.join(BACKENDS)}"
-            f"{near(backend, BACKENDS)}"
+            f"{did_you_mean(backend, BACKENDS)}"
         )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder}: exists and is not empty; a plan needs a folder of its own")

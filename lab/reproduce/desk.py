@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 import benchcast
-from benchcast.cells import near
 from benchcast.dataset import Dataset, Fold
 from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.evaluate import Comparison, compare
 from benchcast.folds import make_folds
+from benchcast.formatting import did_you_mean
 from benchcast.records import ModelInfo
 from benchcast.store import Study
 
@@ -98,7 +98,9 @@ def pick_runs(families: Sequence[str], named: str | None) -> tuple[str, str]:
             raise InputError(f"--runs {named!r}: two different families wanted, as in --runs {','.join(known[:2])}")
         for part in parts:
             if part not in known:
-                raise InputError(f"--runs: unknown family {part!r}; known: {', '.join(known)}{near(part, known)}")
+                raise InputError(
+                    f"--runs: unknown family {part!r}; known: {', '.join(known)}{did_you_mean(part, known)}"
+                )
         return parts[0], parts[1]
     stems = [name.rpartition("-")[0] for name in known]
     for i, stem in enumerate(stems):

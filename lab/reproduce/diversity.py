@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.cells import near
 from benchcast.diversity import numbers_of_sources, source_errors, subsets
 from benchcast.errors import InputError, NotEnoughDataError
+from benchcast.formatting import did_you_mean
 from benchcast.methods import METHODS, NEED_FEATURES
 from lab.reproduce.curves import count_figure
 from lab.reproduce.desk import Desk, need_features
@@ -25,7 +25,7 @@ def fig8(desk: Desk, methods: Sequence[str] = ("paper", "salience"), draws: int 
     dataset, fold = desk.dataset, desk.fold
     for method in methods:
         if method not in METHODS:
-            raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{near(method, METHODS)}")
+            raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{did_you_mean(method, METHODS)}")
         if method in NEED_FEATURES:
             need_features(dataset, f"fig8 with {method}")
     sources = dataset.tokens.sources

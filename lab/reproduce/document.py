@@ -8,20 +8,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchcast.cells import near
 from benchcast.demo import open_embedded
 from benchcast.errors import InputError
+from benchcast.formatting import did_you_mean
 from benchcast.storage.files import write_text
 from lab.paper.tables import TABLE_1
 from lab.reproduce.ablation import ablation
 from lab.reproduce.against import AGAINST_PAPER, paper_gain
-from lab.reproduce.ahead import extrapolate
 from lab.reproduce.alone import NOTE, scores_alone
 from lab.reproduce.convergence import fig6
 from lab.reproduce.decisions import decisions
 from lab.reproduce.desk import Desk
 from lab.reproduce.diversity import fig8
 from lab.reproduce.doubt import doubt
+from lab.reproduce.extrapolation import extrapolate
 from lab.reproduce.laws import fig4, fig7
 from lab.reproduce.learning import learning
 from lab.reproduce.live import live
@@ -78,7 +78,7 @@ def write_results(folder: Path, named: Sequence[str] = (), *, tell: Callable[[st
     known = [name for name, _, _ in PARTS]
     for name in named:
         if name not in known:
-            raise InputError(f"unknown part {name!r}; known: {', '.join(known)}{near(name, known)}")
+            raise InputError(f"unknown part {name!r}; known: {', '.join(known)}{did_you_mean(name, known)}")
     desk = Desk(open_embedded(), tell=tell)
     for name, _, work in PARTS:
         if not named or name in named:

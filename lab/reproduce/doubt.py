@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.errors import NotEnoughDataError
-from benchcast.evaluate import Comparison, Held
+from benchcast.evaluate import Comparison, HeldOutForecasts
 from benchcast.intervals import LEVEL
 from benchcast.ranking import family_counts
 from benchcast.records import Floats
@@ -60,7 +60,7 @@ def gains(found: Comparison, seed: int) -> dict[str, list[float]]:
     return out
 
 
-def _log_errors(held: Held, seed: int) -> Floats:
+def _log_errors(held: HeldOutForecasts, seed: int) -> Floats:
     """Logarithm of the mean squared error: of all models first, then of every draw of families."""
     squares = (held.forecast - held.observed) ** 2
     weights = np.vstack([np.ones(len(squares)), family_draws(held.families, seed)])

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.cells import near
 from benchcast.dataset import Dataset, Fold
 from benchcast.errors import InputError
 from benchcast.evaluate import Comparison
+from benchcast.formatting import did_you_mean
 from benchcast.records import Floats
 from benchcast.task_fit import TaskFit
 from lab.reproduce.desk import Desk, role
@@ -26,7 +26,7 @@ def fig4(desk: Desk, method: str = "salience") -> Outcome:
     found = desk.comparison(None)
     if method not in found.methods:
         why = f"{method} {found.left_out[method]}" if method in found.left_out else f"unknown method {method!r}"
-        raise InputError(f"{why}; known here: {', '.join(found.methods)}{near(method, found.methods)}")
+        raise InputError(f"{why}; known here: {', '.join(found.methods)}{did_you_mean(method, found.methods)}")
     dataset, fold = found.dataset, found.folds[0]
     fits = [found.fits[task, method][0] for task in found.tasks]
     points = law_points(dataset, fold, fits)

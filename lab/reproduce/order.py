@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from benchcast.errors import NotEnoughDataError
-from benchcast.forward.backtest import read_known
-from benchcast.forward.runs import MEAN, RunComparison, find_run, rank_runs
+from benchcast.extrapolation.backtest import read_study_models
+from benchcast.extrapolation.run_comparison import MEAN, RunComparison, find_run, rank_runs
 from lab.reproduce.desk import Desk
 from lab.reproduce.outcome import Outcome, Table, cell, grouped
 
@@ -18,7 +18,7 @@ BINS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
 
 def order(desk: Desk) -> Outcome:
     """Of the pairs said to be so likely in order, how many were."""
-    known = read_known(desk.study)
+    known = read_study_models(desk.study)
     families = [str(f) for f in np.unique(known.dataset.families)]
     rows: list[dict[str, Any]] = []
     for pair in combinations(families, 2):

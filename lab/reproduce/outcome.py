@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchcast.cells import number
-from benchcast.cells import plain as plain
 from benchcast.evaluate import geometric_mean as geometric_mean
+from benchcast.formatting import number
+from benchcast.formatting import plain as plain
 from benchcast.plots import write_chart
 from benchcast.storage.files import write_text
 from lab.reproduce.png import shrink

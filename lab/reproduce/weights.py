@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.cells import near
 from benchcast.dataset import Dataset
 from benchcast.errors import InputError, NotEnoughDataError
+from benchcast.formatting import did_you_mean
 from benchcast.methods import METHODS, NEED_FEATURES
 from benchcast.records import Task, TextSet
 from lab.reproduce.desk import Desk, need_features
@@ -33,7 +33,7 @@ class Weighed:
 def fig9(desk: Desk, task: str | None = None, text: str | None = None, method: str = "salience") -> Outcome:
     """Weights of one task on the tokens of one text, from a fit to the study's training models."""
     if method not in METHODS:
-        raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{near(method, METHODS)}")
+        raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{did_you_mean(method, METHODS)}")
     if method in NEED_FEATURES:
         need_features(desk.dataset, f"fig9 with {method}")
     texts = desk.study.texts
@@ -76,7 +76,7 @@ def _text_index(texts: TextSet, task: Task, named: str | None) -> int:
     """The named text, else the middle one by length of the task's longest source."""
     if named is not None:
         if named not in texts.index:
-            raise InputError(f"unknown text {named!r}{near(named, texts.index)}")
+            raise InputError(f"unknown text {named!r}{did_you_mean(named, texts.index)}")
         return texts.index[named]
     own = [i for i, t in enumerate(texts) if t.source in task.sources]
     if not own:

@@ -22,7 +22,7 @@ _HOME = {
     "compare": "benchcast.evaluate",
     "remove_models": "benchcast.editing",
     "rename_model": "benchcast.editing",
-    "compare_runs": "benchcast.forward.runs",
+    "compare_runs": "benchcast.extrapolation.run_comparison",
     "regroup": "benchcast.align",
     "fit_law": "benchcast.law",
     "BenchcastError": "benchcast.errors",

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.align import align_models, characters_per_token, common_support
-from benchcast.cells import near
 from benchcast.dataset import Dataset, Features, Tokens
 from benchcast.errors import NotEnoughDataError
 from benchcast.folds import family_names
+from benchcast.formatting import did_you_mean
 from benchcast.metadata import ModelMetadata
 from benchcast.records import Bools, Floats, Ints, ModelInfo, NamedTexts, Score, Task, TextSet, TokenLosses
 from benchcast.support import Support, costly_models, describe_support
@@ -124,7 +124,7 @@ def _check_answers(texts: TextSet, tasks: Sequence[Task]) -> None:
         for name in task.answers:
             if name not in texts.index:
                 raise NotEnoughDataError(
-                    f"task {task.name}: answers name {name!r}, no text of the study{near(name, texts.index)}"
+                    f"task {task.name}: answers name {name!r}, no text of the study{did_you_mean(name, texts.index)}"
                 )
 
 

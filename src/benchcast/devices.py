@@ -68,7 +68,7 @@ def on_host(values: Array) -> bool:
     return isinstance(values, np.ndarray | np.generic) or values.device.type == "cpu"
 
 
-def few_digits(values: Array) -> bool:
+def fits_tf32(values: Array) -> bool:
     """Whether a GPU's tensor cores read these float32 values without loss, as they do what was once float16.
 
     Tensor cores take ten bits after the leading one and leave out the other thirteen.
@@ -78,7 +78,7 @@ def few_digits(values: Array) -> bool:
     return all(bool((part.view(torch.int32) & DROPPED == 0).all()) for part in values.split(1 << 16))
 
 
-def in_two(product: Callable[[Array], Array], rows: Array) -> Array:
+def tf32_split_matmul(product: Callable[[Array], Array], rows: Array) -> Array:
     """A product with few rows on tensor cores, and no digit of the rows lost.
 
     Each row goes in as two, the digits that tensor cores read and the rest of them: columns cost nothing there, where

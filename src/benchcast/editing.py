@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchcast.cells import match_names, need_name
 from benchcast.errors import BenchcastError, InputError
 from benchcast.fits import load
+from benchcast.formatting import match_names, need_name
 from benchcast.records import ModelInfo, Score
 from benchcast.storage.files import locked, sync, write_text, write_whole
 from benchcast.storage.loss_files import is_half, read_parquet, write_parquet

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
-from benchcast.cells import near, null
 from benchcast.dataset import Dataset, Fold
 from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.executor import Executor, Job
 from benchcast.fitting import without_weak_tasks
 from benchcast.folds import make_folds
+from benchcast.formatting import did_you_mean, nan_to_none
 from benchcast.intervals import interval
 from benchcast.methods import METHODS, NEED_FEATURES, TOGETHER
 from benchcast.records import Floats, Score
@@ -30,7 +30,7 @@ MEASURES = ("mse", "mae", "r2", "spearman", "pairs", "coverage", "width", "n_tes
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldOutForecasts:
     """Forecasts of held-out models by one method on one task."""
 
     models: tuple[str, ...]
@@ -49,7 +49,7 @@ class Comparison:
     split: str
     methods: tuple[str, ...]
     tasks: tuple[str, ...]
-    held: dict[tuple[str, str], Held]  # by task and method
+    held: dict[tuple[str, str], HeldOutForecasts]  # by task and method
     fits: dict[tuple[str, str], list[TaskFit]]  # one per fold
     folds: tuple[Fold, ...]
     noise: dict[str, float]  # expected squared error of a perfect forecast, by task
@@ -64,10 +64,12 @@ class Comparison:
     def as_json(self) -> dict[str, Any]:
         """The contract of `compare --json`."""
         tasks = {
-            task: {method: {k: null(v) for k, v in self.measures(task, method).items()} for method in self.methods}
+            task: {
+                method: {k: nan_to_none(v) for k, v in self.measures(task, method).items()} for method in self.methods
+            }
             for task in self.tasks
         }
-        noise = {task: null(v) for task, v in self.noise.items()}
+        noise = {task: nan_to_none(v) for task, v in self.noise.items()}
         return {
             "split": self.split,
             "methods": list(self.methods),
@@ -99,7 +101,7 @@ def compare(
     wanted = tuple(methods) or tuple(METHODS)
     for method in wanted:
         if method not in METHODS:
-            raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{near(method, METHODS)}")
+            raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{did_you_mean(method, METHODS)}")
     left_out = weak | {f"model {m}": dataset.support.why(m) for m in dataset.support.excluded}
     left_out |= {m: "needs features of a scorer" for m in wanted if m in NEED_FEATURES and dataset.features is None}
     held, fits = {}, {}
@@ -163,7 +165,7 @@ def fit_methods(
     return fitted
 
 
-def hold(dataset: Dataset, folds: Sequence[Fold], fits: Sequence[TaskFit], t: int) -> Held:
+def hold(dataset: Dataset, folds: Sequence[Fold], fits: Sequence[TaskFit], t: int) -> HeldOutForecasts:
     """Forecasts of the held-out models of every fold, with intervals; `t` is the task's number."""
     parts, metadata = [], dataset.metadata
     for fold, fit in zip(folds, fits, strict=True):
@@ -174,7 +176,7 @@ def hold(dataset: Dataset, folds: Sequence[Fold], fits: Sequence[TaskFit], t: in
         parts.append((np.flatnonzero(rows), forecast, low, high, capability))
     rows, forecast, low, high, capability = (np.concatenate(x) for x in zip(*parts, strict=True))
     models = tuple(dataset.models[i] for i in rows)
-    return Held(models, dataset.families[rows], dataset.accuracy[t][rows], forecast, low, high, capability)
+    return HeldOutForecasts(models, dataset.families[rows], dataset.accuracy[t][rows], forecast, low, high, capability)
 
 
 def measure(observed: Floats, forecast: Floats, low: Floats, high: Floats) -> dict[str, float]:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.cells import near
 from benchcast.errors import InputError
-from benchcast.glyphs import KINDS, character_starts, kind_of
+from benchcast.formatting import did_you_mean
+from benchcast.graphemes import TOKEN_KINDS, character_starts, kind_of
 from benchcast.records import Bools, Floats, Ints, TextSet
 
 CONTEXT = 26  # characters on either side of a token that is quoted
@@ -33,7 +33,7 @@ class Units:
     stop: Ints  # the character after its last (U)
     first: Ints  # first reference token of each unit, and one past the last (U + 1)
     answer: Bools
-    kind: Ints  # index into KINDS
+    kind: Ints  # index into TOKEN_KINDS
 
     def __len__(self) -> int:
         return len(self.text)
@@ -84,7 +84,7 @@ def make_units(texts: TextSet, edges: Ints) -> Units:
         whole = [k for k, p in enumerate(place) if p >= 0]
         for a, b in pairwise(whole):
             shown = text.text[place[a] : place[b]]
-            kind = KINDS.index(kind_of(shown, text.text[place[a] - 1 : place[a]]))
+            kind = TOKEN_KINDS.index(kind_of(shown, text.text[place[a] - 1 : place[a]]))
             rows.append((index, place[a], place[b], int(cuts[index]) + a, bool(own[a] >= answer), kind))
     columns = [np.array(c) for c in zip(*rows, strict=True)]
     first = np.append(columns[3], len(edges) - 1).astype(np.int64)
@@ -148,7 +148,7 @@ class Explanation:
 
     def by_kind(self) -> list[dict[str, Any]]:
         """The same by kind of token; kinds that do not occur are left out."""
-        return self._groups(KINDS, self.units.kind)
+        return self._groups(TOKEN_KINDS, self.units.kind)
 
     def _groups(self, names: Sequence[str], group: Ints) -> list[dict[str, Any]]:
         there = np.isfinite(self.salience)
@@ -232,6 +232,6 @@ def weigh_columns(
 def find_text(texts: TextSet, named: str) -> int:
     """Position of a text by its id."""
     if named not in texts.index:
-        hint = near(named, texts.index) or "; ids are in texts.jsonl"
+        hint = did_you_mean(named, texts.index) or "; ids are in texts.jsonl"
         raise InputError(f"unknown text {named!r}{hint}")
     return texts.index[named]

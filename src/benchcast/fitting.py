@@ -14,12 +14,12 @@ import numpy as np
 import benchcast
 from benchcast.align import align_models
 from benchcast.assemble import reference_of
-from benchcast.cells import near
 from benchcast.dataset import Dataset, Fold
 from benchcast.errors import InputError, NotEnoughDataError, StudyError
 from benchcast.fits import Fit, load
 from benchcast.fits.inputs import Tables, changed_inputs, hash_inputs
 from benchcast.folds import training_fold
+from benchcast.formatting import did_you_mean
 from benchcast.intervals import LEVEL, has_range, spread_of
 from benchcast.methods import METHODS
 from benchcast.records import Bools, TokenLosses
@@ -57,7 +57,7 @@ def fit_tasks(
     scores is learned from. `restrict` confines the fit to tokens on which that model has a loss too.
     """
     if method not in METHODS:
-        raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{near(method, METHODS)}")
+        raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{did_you_mean(method, METHODS)}")
     dataset = study.dataset(tasks, support=None if restrict is None else _support_of(study, restrict))
     name, fold = training_fold(study.infos(dataset.models), split)
     dataset, weak = without_weak_tasks(dataset, [fold], asked_for=bool(tasks))

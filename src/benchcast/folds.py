@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.cells import near
 from benchcast.dataset import Fold
 from benchcast.errors import InputError, NotEnoughDataError
+from benchcast.formatting import did_you_mean
 from benchcast.records import Bools, Floats, ModelInfo
 
 SPLITS = ("column", "size", "family")
@@ -54,7 +54,7 @@ def training_fold(models: Sequence[ModelInfo], split: str | None) -> tuple[str, 
     everything = np.ones(len(models), bool)
     nobody = ~everything
     if split is not None and split not in SPLITS:
-        raise InputError(f"unknown split {split!r}; known: {', '.join(SPLITS)}{near(split, SPLITS)}")
+        raise InputError(f"unknown split {split!r}; known: {', '.join(SPLITS)}{did_you_mean(split, SPLITS)}")
     if split == "family" or (split is None and not any(m.split for m in models)):
         return "everything", Fold(everything, nobody, nobody)
     name, folds = make_folds(models, split)

@@ -39,7 +39,7 @@ def ramps(log_odds: npt.ArrayLike) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class Bend:
+class MonotoneCalibration:
     """How log-odds depart from a straight line: another slope in each stretch, as far as models were seen.
 
     Beyond them the line's own slope goes on: what they show at their edge may not hold further out.
@@ -71,7 +71,7 @@ class SigmoidLaw:
     chance: float  # γ: what guessing gets; 0 for open-ended tasks
     failure: str = ""  # why there is no law, empty when there is one
     ceiling: float = 1.0  # what the best model gets; other than 1 only where a method fits it
-    bend: Bend | None = None  # None for a plain sigmoid
+    calibration: MonotoneCalibration | None = None  # None for a plain sigmoid
 
     @property
     def midpoint(self) -> float:
@@ -81,7 +81,9 @@ class SigmoidLaw:
     def accuracy(self, capability: npt.ArrayLike) -> Floats:
         """Forecast; NaN everywhere if the fit failed."""
         log_odds = self.slope * np.asarray(capability, np.float64) + self.offset
-        return self.chance + (self.ceiling - self.chance) * sigmoid(self.bend(log_odds) if self.bend else log_odds)
+        return self.chance + (self.ceiling - self.chance) * sigmoid(
+            self.calibration(log_odds) if self.calibration else log_odds
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class Laws:
     converged: Array
 
 
-def fit_bend(log_odds: Floats, q: Floats, weight: Floats) -> Bend:
+def fit_monotone_calibration(log_odds: Floats, q: Floats, weight: Floats) -> MonotoneCalibration:
     """The bend that makes these log-odds fit shares `q` best; slopes are drawn towards 1.
 
     Ridge regression on the logarithms of the slopes by damped Gauss–Newton steps. The pull is that of a prior of unit
@@ -102,27 +104,27 @@ def fit_bend(log_odds: Floats, q: Floats, weight: Floats) -> Bend:
     """
     x = ramps(log_odds)
     pull = float(weight @ (sigmoid(log_odds) - q) ** 2) / len(q)
-    bend, damping = np.zeros(1 + x.shape[1]), 1e-3
+    theta, damping = np.zeros(1 + x.shape[1]), 1e-3
     prior = np.append(1e-9 * pull, np.full(x.shape[1], pull))
-    s = sigmoid(bend[0] + x @ np.exp(bend[1:]))
+    s = sigmoid(theta[0] + x @ np.exp(theta[1:]))
     error = float(weight @ (s - q) ** 2)
     for _ in range(40):
-        rise = (s * (1 - s))[:, None] * np.hstack([np.ones((len(x), 1)), x * np.exp(bend[1:])])
-        gradient = rise.T @ (weight * (s - q)) + prior * bend
+        rise = (s * (1 - s))[:, None] * np.hstack([np.ones((len(x), 1)), x * np.exp(theta[1:])])
+        gradient = rise.T @ (weight * (s - q)) + prior * theta
         curvature = (rise * weight[:, None]).T @ rise + np.diag(prior)
         step = np.linalg.solve(curvature + np.diag(damping * np.diag(curvature) + 1e-15), gradient)
-        new = np.clip(bend - step, -6.0, 4.0)
+        new = np.clip(theta - step, -6.0, 4.0)
         s_new = sigmoid(new[0] + x @ np.exp(new[1:]))
         error_new = float(weight @ (s_new - q) ** 2 + prior @ new**2)
         if error_new > error:
             damping *= 6
             continue
         settled = error - error_new <= 1e-9 * error
-        bend, s, error, damping = new, s_new, error_new, damping / 5
+        theta, s, error, damping = new, s_new, error_new, damping / 5
         if settled:
             break
-    shift, *slopes = map(float, bend)
-    return Bend(shift, tuple(slopes), float(log_odds.min()), float(log_odds.max()))
+    shift, *slopes = map(float, theta)
+    return MonotoneCalibration(shift, tuple(slopes), float(log_odds.min()), float(log_odds.max()))
 
 
 def fit_law(

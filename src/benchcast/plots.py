@@ -11,9 +11,9 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from benchcast.cells import null, plain
 from benchcast.errors import InputError
-from benchcast.forward.extrapolate import Extrapolation, TaskAhead
+from benchcast.extrapolation.extrapolate import Extrapolation, TaskExtrapolation
+from benchcast.formatting import nan_to_none, plain
 from benchcast.page import render
 from benchcast.storage.files import write_text, write_whole
 
@@ -40,7 +40,7 @@ LAW = "#555555"
 WHOLE = "datum.value % 1 ? '' : datum.label"  # no label between whole numbers
 COLUMNS = 3
 ALL_TEXTS = "all texts"
-KINDS = ("scored model", "target")  # of points in a figure of what is ahead
+POINT_KINDS = ("scored model", "target")  # of points in a figure of what is ahead
 
 
 def finish(chart: Any) -> Figure:
@@ -151,16 +151,22 @@ def ahead_figure(found: Extrapolation) -> Figure:
     return dict(made.configure(padding=PADDING).to_dict())
 
 
-def _ahead_panel(found: Extrapolation, said: TaskAhead) -> Any:
+def _ahead_panel(found: Extrapolation, said: TaskExtrapolation) -> Any:
     known, order = found.known, [_count(x) for x in np.unique(found.known.params)]
     dots = [
-        {"flops": float(c), "accuracy": float(a), "params": _count(n), "kind": KINDS[0]}
+        {"flops": float(c), "accuracy": float(a), "params": _count(n), "kind": POINT_KINDS[0]}
         for n, c, a in zip(known.params, known.flops, found.observed[said.task], strict=True)
         if np.isfinite(a) and np.isfinite(c)
     ]
     way, end = (
         [
-            {"flops": float(c), "accuracy": float(a), "low": null(float(lo)), "high": null(float(hi)), "kind": KINDS[1]}
+            {
+                "flops": float(c),
+                "accuracy": float(a),
+                "low": nan_to_none(float(lo)),
+                "high": nan_to_none(float(hi)),
+                "kind": POINT_KINDS[1],
+            }
             for c, a, lo, hi in zip(at.flops, part.accuracy, part.low, part.high, strict=True)
         ]
         for at, part in ((found.way, said.path), (found.target, said.forecast))
@@ -169,7 +175,7 @@ def _ahead_panel(found: Extrapolation, said: TaskAhead) -> Any:
     across = alt.X("flops:Q", title="training compute (FLOPs)", scale=alt.Scale(type="log"), axis=powers)
     up = alt.Y("accuracy:Q", title="accuracy", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format=".0%"))
     colour = alt.Color("params:N", title="parameters", scale=alt.Scale(domain=order, range=COLOURS), sort=order)
-    shape = alt.Shape("kind:N", title="point", scale=alt.Scale(domain=list(KINDS), range=["circle", "diamond"]))
+    shape = alt.Shape("kind:N", title="point", scale=alt.Scale(domain=list(POINT_KINDS), range=["circle", "diamond"]))
     ways, ends = (alt.Chart(alt.Data(values=rows)) for rows in (way, end))
     points = alt.Chart(alt.Data(values=dots)).mark_point(filled=True, size=40)
     return alt.layer(

@@ -31,7 +31,7 @@ class Ratio:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
+class MethodRanking:
     """Methods that forecast every task, the least error first."""
 
     methods: tuple[str, ...]
@@ -46,7 +46,7 @@ class Ranking:
         return tuple(m for m in self.methods[1:] if few or not self.ratios[m].high < 1)
 
 
-def rank(found: Comparison, *, seed: int = 0) -> Ranking:
+def rank(found: Comparison, *, seed: int = 0) -> MethodRanking:
     """Rank the methods of a comparison; `seed` is that of the bootstrap."""
     families = np.unique(np.concatenate([held.families for held in found.held.values()]))
     methods = [m for m in found.methods if _forecasts_all(found, m)]
@@ -54,7 +54,7 @@ def rank(found: Comparison, *, seed: int = 0) -> Ranking:
     logs = {m: _log_errors(found, m, families, counts) for m in methods}
     methods.sort(key=lambda m: float(logs[m][0]))
     ratios = {m: _ratio(logs[methods[0]] - logs[m]) for m in methods[1:]}
-    return Ranking(tuple(methods), len(found.tasks), len(families), ratios)
+    return MethodRanking(tuple(methods), len(found.tasks), len(families), ratios)
 
 
 def family_counts(families: int, seed: int) -> Floats:
@@ -105,7 +105,7 @@ def headline(found: Comparison) -> str:
     return f"No clear winner between {between}{why} ({_lead(ranked, ranked.rivals[0])})."
 
 
-def _lead(ranked: Ranking, other: str) -> str:
+def _lead(ranked: MethodRanking, other: str) -> str:
     """By how much the first method leads another."""
     ratio = ranked.ratios[other]
     parts = [f"squared error {ratio.value:.2f} times that of {other}"]

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 import benchcast
-from benchcast.cells import need_file, null
 from benchcast.errors import InputError
 from benchcast.fits import Fit, Forecast
+from benchcast.formatting import nan_to_none, need_file
 from benchcast.records import Score, Task, TokenLosses
 from benchcast.storage.files import write_new
 
@@ -57,7 +57,7 @@ class Verdict:
 def document(fits: Sequence[Fit], losses: TokenLosses, forecasts: Sequence[Forecast]) -> dict[str, Any]:
     """Forecasts of one model with all they rest on, dated now and hashed."""
     rows = [
-        {k: null(v) for k, v in asdict(said).items() if k != "model"}
+        {k: nan_to_none(v) for k, v in asdict(said).items() if k != "model"}
         | {"chance": fit.core.task.chance, "constant": fit.about.get("mean_accuracy"), "method": fit.core.method}
         | {"fit_sha256": fit.digest}
         for fit, said in zip(fits, forecasts, strict=True)

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.assemble import assemble
-from benchcast.cells import near
 from benchcast.dataset import Dataset
 from benchcast.errors import InputError, NotEnoughDataError, StudyError
+from benchcast.formatting import did_you_mean
 from benchcast.plausible import refuse_impossible
 from benchcast.records import Bools, Ints, ModelInfo, Score, Task, TextSet, TokenLosses
 from benchcast.storage import features as feature_files
@@ -89,7 +89,9 @@ class Study:
         """A task by name."""
         names = [t.name for t in self.tasks]
         if name not in names:
-            raise InputError(f"unknown task {name!r}; study.toml has {', '.join(names) or 'none'}{near(name, names)}")
+            raise InputError(
+                f"unknown task {name!r}; study.toml has {', '.join(names) or 'none'}{did_you_mean(name, names)}"
+            )
         return self.tasks[names.index(name)]
 
     def models(self) -> list[ModelInfo]:
@@ -117,7 +119,7 @@ class Study:
         path = self.losses_path(model)
         if not path.is_file():
             names = self.models_with_losses()
-            raise InputError(f"{self.root}: no losses of model {model!r}{near(model, names)}")
+            raise InputError(f"{self.root}: no losses of model {model!r}{did_you_mean(model, names)}")
         info = known_info(self.root / "models.csv", model)
         scores = known_scores(self.root / "scores.csv", self.tasks, model)
         return replace(read_parquet(path, self.texts), info=info, scores=scores)

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from fake import FakeBackend
 from replies import serving
 
-from benchcast.backends import KINDS
+from benchcast.backends import BACKENDS
 from benchcast.backends.lists import read_models_list
 from benchcast.cli import cli
 from benchcast.errors import BenchcastError, InputError
@@ -89,7 +89,7 @@ def test_the_default_name_is_the_models_own(study: Path, stories: Path) -> None:
 def test_a_list_of_models_is_collected_in_one_go(
     ending: str, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(KINDS, "fake", lambda settings, **_: FakeBackend(bos=bool(settings.flag("bos", True))))
+    monkeypatch.setitem(BACKENDS, "fake", lambda settings, **_: FakeBackend(bos=bool(settings.flag("bos", True))))
     file = tmp_path / f"models.{ending}"
     if ending == "toml":
         file.write_text(
@@ -110,7 +110,7 @@ def test_one_model_of_a_list_that_fails_does_not_stop_the_others(study: Path, tm
     file.write_text("".join(f'[[models]]\nmodel = "fake"\nname = "{n}"\n' for n in ("a", "b", "c")))
     made = iter([FakeBackend(), FakeBackend(context=1), FakeBackend()])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(KINDS, "fake", lambda settings, **_: next(made))
+        patch.setitem(BACKENDS, "fake", lambda settings, **_: next(made))
         result = CliRunner().invoke(cli, ["collect", str(study), "--models", str(file)])
     assert "a: 6 texts" in result.stdout
     assert "c: 6 texts" in result.stdout
@@ -214,8 +214,8 @@ def test_collect_warns_of_losses_that_are_unlike_the_other_models(
     ]
     (tmp_path / "texts.jsonl").write_text("".join(json.dumps(t) + "\n" for t in texts), encoding="utf-8")
     run("init", tmp_path / "s", "--texts", tmp_path / "texts.jsonl")
-    monkeypatch.setitem(KINDS, "fake", lambda settings, **_: FakeBackend())
-    monkeypatch.setitem(KINDS, "loud", lambda settings, **_: LoudBackend())
+    monkeypatch.setitem(BACKENDS, "fake", lambda settings, **_: FakeBackend())
+    monkeypatch.setitem(BACKENDS, "loud", lambda settings, **_: LoudBackend())
     for i in range(8):
         assert "look wrong" not in run("collect", tmp_path / "s", "--model", "fake", "--name", f"m{i}")
     said = run("collect", tmp_path / "s", "--model", "loud", "--name", "loud")

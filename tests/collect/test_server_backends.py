@@ -10,7 +10,7 @@ import pytest
 from fake import FakeBackend
 from replies import FakeServer, serving
 
-from benchcast.backends import KINDS, open_backend
+from benchcast.backends import BACKENDS, open_backend
 from benchcast.backends.base import Settings
 from benchcast.collect import collect
 from benchcast.errors import InputError
@@ -182,6 +182,6 @@ def test_wrong_server_settings_are_named(settings: dict[str, str], said: str) ->
 
 
 def test_every_backend_is_known_by_name() -> None:
-    assert set(KINDS) == {"hf", "vllm", "vllm-server", "sglang", "lmdeploy", "llamacpp", "completions"}
+    assert set(BACKENDS) == {"hf", "vllm", "vllm-server", "sglang", "lmdeploy", "llamacpp", "completions"}
     with pytest.raises(InputError, match=r"unknown backend 'vlm'; one of .*did you mean 'vllm'"):
         open_backend("vlm", Settings({}))

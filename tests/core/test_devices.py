@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from scipy.cluster.vq import kmeans2
 
 from benchcast.demo import copy_embedded
-from benchcast.devices import check_device, few_digits, in_two, place, to_numpy
+from benchcast.devices import check_device, fits_tf32, place, tf32_split_matmul, to_numpy
 from benchcast.errors import InputError
 from benchcast.folds import make_folds
 from benchcast.methods import METHODS
@@ -44,12 +44,12 @@ def test_tensor_cores_are_given_every_digit_of_the_head():
         seen.append(rows)
         return rows @ x.T
 
-    assert_allclose(in_two(product, w), w @ x.T, rtol=1e-5, atol=1e-6)
-    assert few_digits(seen[0][:3])
+    assert_allclose(tf32_split_matmul(product, w), w @ x.T, rtol=1e-5, atol=1e-6)
+    assert fits_tf32(seen[0][:3])
     assert torch.equal(seen[0][:3] + seen[0][3:], w)
     assert not torch.backends.cuda.matmul.allow_tf32
-    assert few_digits(x.half().float())
-    assert not few_digits(x)
+    assert fits_tf32(x.half().float())
+    assert not fits_tf32(x)
     short, long = (Rows(x.half().float(), short=kind).project(w) for kind in (True, False))
     assert_allclose(short, long, rtol=1e-5, atol=1e-6)
 

@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.optimize import least_squares
 
-from benchcast.law import Bend, Laws, SigmoidLaw, fit_bend, fit_law, fit_laws, ramps, sigmoid
+from benchcast.law import (
+    Laws,
+    MonotoneCalibration,
+    SigmoidLaw,
+    fit_law,
+    fit_laws,
+    fit_monotone_calibration,
+    ramps,
+    sigmoid,
+)
 
 
 def curve(c, slope, midpoint, chance):
@@ -200,13 +209,13 @@ def test_accuracy_lies_between_chance_and_one_at_any_capability():
 def test_ramps_add_up_to_the_log_odds():
     x = np.linspace(-9, 9, 50)
     assert_allclose(ramps(x).sum(axis=1), x, atol=1e-12)
-    plain = Bend(0.0, (0.0,) * ramps(x).shape[1], -2.0, 2.0)
+    plain = MonotoneCalibration(0.0, (0.0,) * ramps(x).shape[1], -2.0, 2.0)
     assert_allclose(plain(x), x, atol=1e-12)
 
 
 @given(st.lists(st.floats(-6, 4), min_size=7, max_size=7))
 def test_a_bent_law_still_falls_with_capability(bend):
-    law = SigmoidLaw(-2.0, 1.0, 0.25, bend=Bend(bend[0], tuple(bend[1:]), -4.0, 4.0))
+    law = SigmoidLaw(-2.0, 1.0, 0.25, calibration=MonotoneCalibration(bend[0], tuple(bend[1:]), -4.0, 4.0))
     accuracy = law.accuracy(np.linspace(-6, 6, 200))
     assert (np.diff(accuracy) <= 0).all()
     assert accuracy.min() >= 0.25
@@ -215,22 +224,22 @@ def test_a_bent_law_still_falls_with_capability(bend):
 def test_a_planted_bend_is_found():
     rng = np.random.default_rng(0)
     x = rng.uniform(-5, 5, 400)
-    planted = Bend(0.1, (-1.0, 0.0, 0.4, 0.0, -0.4, -1.0), -9.0, 9.0)
+    planted = MonotoneCalibration(0.1, (-1.0, 0.0, 0.4, 0.0, -0.4, -1.0), -9.0, 9.0)
     q = sigmoid(planted(x)) + 0.003 * rng.normal(size=len(x))
     weight = np.full(len(x), 1 / len(x))
-    found = fit_bend(x, q, weight)
+    found = fit_monotone_calibration(x, q, weight)
     grid = np.linspace(-4.5, 4.5, 50)
     assert_allclose(sigmoid(found(grid)), sigmoid(planted(grid)), atol=0.03)
     assert np.mean((sigmoid(x) - q) ** 2) > 5 * np.mean((sigmoid(found(x)) - q) ** 2)
 
 
 def test_beyond_the_models_that_were_seen_the_line_goes_on():
-    bend = Bend(0.1, (-1.0, 0.0, 0.4, 0.0, -0.4, -1.0), -4.0, 2.0)
+    bend = MonotoneCalibration(0.1, (-1.0, 0.0, 0.4, 0.0, -0.4, -1.0), -4.0, 2.0)
     assert_allclose(bend([-7.0, 7.0]) - bend([-4.0, 2.0]), [-3.0, 5.0], atol=1e-12)
 
 
 def test_where_a_sigmoid_is_right_it_is_not_bent():
     x = np.linspace(-4, 4, 40)
-    found = fit_bend(x, sigmoid(x), np.full(40, 1 / 40))
+    found = fit_monotone_calibration(x, sigmoid(x), np.full(40, 1 / 40))
     assert_allclose([found.shift, *found.slopes], 0.0, atol=1e-6)
     assert (found.low, found.high) == (-4.0, 4.0)

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from benchcast.cells import read_csv
 from benchcast.demo import open_embedded
 from benchcast.errors import InputError
+from benchcast.formatting import read_csv
 from benchcast.loss_check import check_losses, suspicious_losses
 from benchcast.plausible import MOST_NATS, WordSample, refuse_impossible, suspicious
 from benchcast.records import Text, TextSet, TokenLosses

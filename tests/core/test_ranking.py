@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchcast.evaluate import Comparison, Held, compare
+from benchcast.evaluate import Comparison, HeldOutForecasts, compare
 from benchcast.ranking import FEWEST_FAMILIES, headline, rank
 from benchcast.store import Study
 
@@ -27,7 +27,9 @@ def comparison(measured: Comparison, errors: dict[str, list[list[float]]]) -> Co
             families = np.repeat([f"family{i}" for i in range(len(by_family))], 2)
             observed = np.full(len(off), 0.5)
             models = tuple(f"m{i}" for i in range(len(off)))
-            held[f"task{t}", method] = Held(models, families, observed, observed + off, off * 0, off * 0 + 1, off)
+            held[f"task{t}", method] = HeldOutForecasts(
+                models, families, observed, observed + off, off * 0, off * 0 + 1, off
+            )
     names = tuple(f"task{t}" for t in range(len(next(iter(errors.values())))))
     return replace(measured, methods=tuple(errors), tasks=names, held=held)
 

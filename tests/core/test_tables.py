@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 import benchcast.cli
-from benchcast.cells import interval
 from benchcast.cli.output import print_json, print_table, progress, say
 from benchcast.cli.tables import table_lines, wrap_text
 from benchcast.cli.watch import curve
+from benchcast.formatting import format_interval
 from benchcast.methods import ABOUT, METHODS
 
 ESCAPE = "\x1b[31mred\x1b]0;title\x07\x9b2J\u202e"
@@ -138,12 +138,12 @@ def test_every_method_is_explained_in_one_line(cli):
 
 
 def test_an_interval_without_an_end_says_so():
-    assert interval(0.1, 0.25, ".3f") == "0.100 – 0.250"
-    assert interval(0.1, float("inf"), ".3f") == "0.100 – unbounded"
-    assert interval(float("-inf"), 0.1, ".3f") == "unbounded – 0.100"
-    assert interval(1.3e-9, 34716432651.889, ".3f", around=6.7) == "0.000 – unbounded"
-    assert interval(float("-inf"), float("inf"), ".3f") == "unbounded"
-    assert interval(float("nan"), float("nan"), ".3f") == "–"
+    assert format_interval(0.1, 0.25, ".3f") == "0.100 – 0.250"
+    assert format_interval(0.1, float("inf"), ".3f") == "0.100 – unbounded"
+    assert format_interval(float("-inf"), 0.1, ".3f") == "unbounded – 0.100"
+    assert format_interval(1.3e-9, 34716432651.889, ".3f", around=6.7) == "0.000 – unbounded"
+    assert format_interval(float("-inf"), float("inf"), ".3f") == "unbounded"
+    assert format_interval(float("nan"), float("nan"), ".3f") == "–"
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from benchcast.folds import make_folds
 from benchcast.metadata import ModelMetadata, ladder_loss
 from benchcast.methods import BASELINES, METHODS, PEERS
 from benchcast.methods.correlations import rank, sign, sign_rank
-from benchcast.methods.judging import judge
+from benchcast.methods.cross_validation import select_candidate
 from benchcast.methods.logistic import fit_curves
 from benchcast.methods.observational import principal_axes
 from benchcast.methods.pertext import spread_over_tokens, text_losses
@@ -133,9 +133,9 @@ def test_the_choice_that_errs_on_a_family_is_made_without_that_family():
         made[:, 1] = np.where(families == "a", 0.0, 0.11)  # perfect on one family, worse on the others
         return made
 
-    judged = judge(forecasts, observed, np.ones(12, bool), families)
-    assert judged.best == 1
-    mine = {f: judged.out_of_fold.errors[judged.out_of_fold.families == f] for f in "abc"}
+    selected = select_candidate(forecasts, observed, np.ones(12, bool), families)
+    assert selected.best == 1
+    mine = {f: selected.out_of_fold.errors[selected.out_of_fold.families == f] for f in "abc"}
     assert (mine["a"] == 0.1).all(), "chosen by b and c alone"
     assert (mine["b"] == 0.11).all()
 

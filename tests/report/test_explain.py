@@ -14,7 +14,7 @@ from rich.console import Console
 
 from benchcast.cli.heatmap import MARKS, Shade, level_of, lines_of, print_heat_map
 from benchcast.explain import explain, family_losses, make_units
-from benchcast.glyphs import KINDS, NUMBER
+from benchcast.graphemes import NUMBER, TOKEN_KINDS
 from benchcast.records import Text, TextSet
 
 TEXTS = TextSet.of(
@@ -86,7 +86,7 @@ def test_most_and_least_are_the_extremes_one_for_each_token():
 
 def test_groups_tell_where_the_salience_lies():
     units = make_units(TEXTS, every_byte(TEXTS))
-    number = np.repeat(units.kind == KINDS.index(NUMBER), units.tokens)
+    number = np.repeat(units.kind == TOKEN_KINDS.index(NUMBER), units.tokens)
     found = explain("t", "m", units, number.astype(np.float32), np.ones(len(number), bool))
     by_kind = {row["name"]: row for row in found.by_kind()}
     assert by_kind[NUMBER]["share"] == 1

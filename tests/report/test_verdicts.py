@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchcast.evaluate import Comparison, Held, compare
+from benchcast.evaluate import Comparison, HeldOutForecasts, compare
 from benchcast.report.verdicts import judge, points
 from lab.synthetic import Plan, plant, write_study
 
@@ -90,9 +90,9 @@ def test_errors_at_the_noise_floor_are_said_to_be_as_small_as_scores_allow(found
 
 
 def test_few_models_carry_no_claims(found):
-    def first_three(held: Held) -> Held:
+    def first_three(held: HeldOutForecasts) -> HeldOutForecasts:
         cut = {k: getattr(held, k)[:3] for k in ("families", "observed", "forecast", "low", "high", "capability")}
-        return Held(held.models[:3], **cut)
+        return HeldOutForecasts(held.models[:3], **cut)
 
     made = replace(found, held={k: first_three(h) for k, h in found.held.items()})
     assert "too few unseen models" in judge(made, "task0").trust

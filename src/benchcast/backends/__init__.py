@@ -11,10 +11,10 @@ from benchcast.backends.llamacpp import LlamaCppBackend
 from benchcast.backends.lmdeploy import LmdeployBackend
 from benchcast.backends.servers import DIALECTS, ServerBackend
 from benchcast.backends.vllm import VllmBackend
-from benchcast.cells import near
 from benchcast.errors import InputError
+from benchcast.formatting import did_you_mean
 
-KINDS: dict[str, Any] = {
+BACKENDS: dict[str, Any] = {
     "hf": HfBackend,
     "vllm": VllmBackend,
     "lmdeploy": LmdeployBackend,
@@ -25,9 +25,9 @@ KINDS: dict[str, Any] = {
 
 def open_backend(kind: str, settings: Settings, *, device: str = "", batch_size: int = 0) -> Backend:
     """A backend by name; nothing heavy is loaded before it is asked to score."""
-    if kind not in KINDS:
-        raise InputError(f"unknown backend {kind!r}; one of {', '.join(KINDS)}{near(kind, KINDS)}")
-    made: Backend = KINDS[kind](settings, device=device, batch_size=batch_size)
+    if kind not in BACKENDS:
+        raise InputError(f"unknown backend {kind!r}; one of {', '.join(BACKENDS)}{did_you_mean(kind, BACKENDS)}")
+    made: Backend = BACKENDS[kind](settings, device=device, batch_size=batch_size)
     settings.finish()
     return made
 

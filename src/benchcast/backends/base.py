@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.bounds import Tokenizer
-from benchcast.cells import near
 from benchcast.errors import InputError, MissingExtraError
+from benchcast.formatting import did_you_mean
 
 Nats = npt.NDArray[np.float32]
 Row = TypeVar("Row")  # of one sequence: its nats, or its hidden states
@@ -183,7 +183,9 @@ class Settings:
         for key in self._values:
             if key not in self._asked:
                 known = ", ".join(dict.fromkeys(self._asked))
-                raise InputError(f"{self.where}: unknown setting {key!r}{near(key, self._asked)} (known: {known})")
+                raise InputError(
+                    f"{self.where}: unknown setting {key!r}{did_you_mean(key, self._asked)} (known: {known})"
+                )
 
     @property
     def line(self) -> str:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from benchcast.backends.base import Settings, library
-from benchcast.cells import near, need_file
 from benchcast.errors import InputError
+from benchcast.formatting import did_you_mean, need_file
 from benchcast.records import ModelInfo
 from benchcast.storage.tables import ROLES, quantity
 
@@ -54,7 +54,7 @@ def read_models_list(path: Path) -> list[ModelEntry]:
 def _entry(row: dict[str, Any], where: str) -> ModelEntry:
     for key in row:
         if key not in KEYS:
-            raise InputError(f"{where}: unknown key {key!r}{near(str(key), KEYS)} (known: {', '.join(KEYS)})")
+            raise InputError(f"{where}: unknown key {key!r}{did_you_mean(str(key), KEYS)} (known: {', '.join(KEYS)})")
     if not isinstance(row.get("model"), str):
         raise InputError(f"{where}: no backend; add model = 'hf'")
     args = row.get("model_args", {})
@@ -72,7 +72,7 @@ def _metadata(row: dict[str, Any], where: str) -> ModelInfo:
     """The columns of models.csv that a row of the list fills; numbers may be written as 7e9 or "7B"."""
     role = str(row.get("split", ""))
     if role not in ROLES:
-        raise InputError(f"{where}: split {role!r} is not train, validation or test{near(role, ROLES[:3])}")
+        raise InputError(f"{where}: split {role!r} is not train, validation or test{did_you_mean(role, ROLES[:3])}")
     for key in ("params", "tokens", "flops"):
         if not isinstance(row.get(key, ""), str | int | float) or isinstance(row.get(key), bool):
             raise InputError(f"{where}: {key} {row[key]!r} is not a number")

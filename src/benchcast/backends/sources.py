@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchcast.cells import near
 from benchcast.errors import InputError
+from benchcast.formatting import did_you_mean
 
 
 def source_name(source: str) -> str:
@@ -29,7 +29,7 @@ def locate_source(source: str) -> str:
         return source
     siblings = [p.name for p in path.parent.iterdir()] if beside else []
     why = "" if certain else f" ({path.parent} is a folder here, so this is read as a path)"
-    raise InputError(f"{source}: no such file or folder{near(path.name, siblings)}{why}")
+    raise InputError(f"{source}: no such file or folder{did_you_mean(path.name, siblings)}{why}")
 
 
 def _only_a_path(source: str) -> bool:

@@ -27,7 +27,7 @@ from benchcast.cli.status import status
 from benchcast.cli.twins import twins
 from benchcast.cli.watch import watch
 from benchcast.errors import BenchcastError
-from benchcast.glyphs import visible
+from benchcast.graphemes import visible
 
 
 @click.group(cls=Sections, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

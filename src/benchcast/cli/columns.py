@@ -41,13 +41,13 @@ def column_rows(study: Study, fit: Fit) -> list[dict[str, Any]]:
 
     import numpy as np
 
-    from benchcast.cells import null
     from benchcast.explain import weigh_columns
+    from benchcast.formatting import nan_to_none
 
     nats = fit.align(study.losses(m) for m in study.models_with_losses())
     losses = [float(column[np.isfinite(column)].mean()) if np.isfinite(column).any() else np.nan for column in nats.T]
     weights = weigh_columns(fit.texts, fit.core.task.answers, fit.salience, fit.supported)
     return [
-        {k: null(v) for k, v in asdict(w).items() if k != "index"} | {"mean_loss": null(losses[w.index])}
+        {k: nan_to_none(v) for k, v in asdict(w).items() if k != "index"} | {"mean_loss": nan_to_none(losses[w.index])}
         for w in weights
     ]

@@ -110,8 +110,8 @@ def _write(path: Path, study: Study, explained: Explanation, nats: dict[str, Flo
 
 
 def _quote(explained: Explanation, i: int) -> dict[str, Any]:
-    from benchcast.cells import null
-    from benchcast.glyphs import KINDS
+    from benchcast.formatting import nan_to_none
+    from benchcast.graphemes import TOKEN_KINDS
 
     units = explained.units
     before, token, after = units.context(i)
@@ -120,8 +120,8 @@ def _quote(explained: Explanation, i: int) -> dict[str, Any]:
         "text": text.id,
         "source": text.source,
         "token": token,
-        "salience": null(float(explained.salience[i])),
-        "kind": KINDS[units.kind[i]],
+        "salience": nan_to_none(float(explained.salience[i])),
+        "kind": TOKEN_KINDS[units.kind[i]],
         "part": "answer" if units.answer[i] else "prompt",
         "before": before,
         "after": after,
@@ -135,7 +135,7 @@ def _least(explained: Explanation, nats: dict[str, Floats]) -> list[int]:
 
 
 def _as_json(explained: Explanation, index: int, nats: dict[str, Floats]) -> dict[str, Any]:
-    from benchcast.cells import null
+    from benchcast.formatting import nan_to_none
 
     own = explained.units.of_text(index)
     keys = ("token", "salience", "kind", "part")
@@ -147,8 +147,8 @@ def _as_json(explained: Explanation, index: int, nats: dict[str, Floats]) -> dic
         "text": {"id": explained.units.texts.texts[index].id, "tokens": tokens},
         "most": [_quote(explained, i) for i in explained.most(LISTED)],
         "least": [_quote(explained, i) for i in _least(explained, nats)],
-        "by_source": [{k: null(v) for k, v in row.items()} for row in explained.by_source()],
-        "by_kind": [{k: null(v) for k, v in row.items()} for row in explained.by_kind()],
+        "by_source": [{k: nan_to_none(v) for k, v in row.items()} for row in explained.by_source()],
+        "by_kind": [{k: nan_to_none(v) for k, v in row.items()} for row in explained.by_kind()],
     }
 
 
@@ -157,7 +157,7 @@ def _print(explained: Explanation, index: int, nats: dict[str, Floats]) -> None:
     from rich.console import Console
 
     from benchcast.cli.heatmap import print_heat_map
-    from benchcast.glyphs import visible
+    from benchcast.graphemes import visible
 
     units = explained.units
     own, text = units.of_text(index), units.texts.texts[index]

@@ -10,11 +10,11 @@ import click
 
 from benchcast.cli.arguments import STUDY
 from benchcast.cli.forecast import JSON, TASKS
-from benchcast.cli.output import interval, number, print_json, print_table, progress, say
+from benchcast.cli.output import format_interval, number, print_json, print_table, progress, say
 
 if TYPE_CHECKING:
-    from benchcast.forward.backtest import HiddenModel
-    from benchcast.forward.extrapolate import Extrapolation, Target
+    from benchcast.extrapolation.backtest import HiddenModel
+    from benchcast.extrapolation.extrapolate import Extrapolation, Target
 
 FIGURES = (".html", ".png", ".svg")
 
@@ -36,7 +36,7 @@ def extrapolate(
     benchcast extrapolate study --family oak-a --to params=150M,tokens=60M
     benchcast extrapolate study --family my-llm --to params=7B,tokens=2T --task mmlu --plot ahead.html
     """
-    from benchcast.forward.extrapolate import extrapolate as run
+    from benchcast.extrapolation.extrapolate import extrapolate as run
     from benchcast.store import Study
 
     if plot is not None and plot.suffix.lower() not in FIGURES:
@@ -59,9 +59,9 @@ def extrapolate(
 
 def read_target(text: str) -> Target:
     """`params=7B,tokens=2T`, with flops= as well or instead."""
-    from benchcast.cells import near
     from benchcast.errors import InputError
-    from benchcast.forward.extrapolate import Target
+    from benchcast.extrapolation.extrapolate import Target
+    from benchcast.formatting import did_you_mean
     from benchcast.storage.tables import quantity
 
     known = ("params", "tokens", "flops")
@@ -69,7 +69,7 @@ def read_target(text: str) -> Target:
     for part in filter(None, (p.strip() for p in text.split(","))):
         name, _, value = (x.strip() for x in part.partition("="))
         if name not in known:
-            raise InputError(f"--to: unknown quantity {name!r}; known: {', '.join(known)}{near(name, known)}")
+            raise InputError(f"--to: unknown quantity {name!r}; known: {', '.join(known)}{did_you_mean(name, known)}")
         if not value or name in values:
             raise InputError(f"--to: {name} needs one value, as in params=7B,tokens=2T")
         values[name] = quantity("--to", name, value)
@@ -84,8 +84,8 @@ def _print(found: Extrapolation) -> None:
     rows = []
     for said in found.tasks:
         at = {k: float(v[0]) for k, v in asdict(said.forecast).items()}
-        reach = interval(at["capability_low"], at["capability_high"], ".3f", around=at["capability"])
-        sure = interval(at["low"], at["high"], ".3f")
+        reach = format_interval(at["capability_low"], at["capability_high"], ".3f", around=at["capability"])
+        sure = format_interval(at["low"], at["high"], ".3f")
         rows.append((said.task, number(at["accuracy"], ".3f"), sure, number(at["capability"], ".3f"), reach))
     print_table(("task", "forecast", "90% interval", "capability", "its interval"), rows, title=title)
     for form in dict.fromkeys(said.form for said in found.tasks):
@@ -127,14 +127,14 @@ def _said(rows: list[HiddenModel]) -> tuple[str, str, str]:
 
 def as_document(found: Extrapolation) -> dict[str, Any]:
     """What `--json` prints."""
-    from benchcast.cells import null
+    from benchcast.formatting import nan_to_none
 
-    target = {k: null(float(getattr(found.target, k)[0])) for k in ("params", "tokens", "flops")}
+    target = {k: nan_to_none(float(getattr(found.target, k)[0])) for k in ("params", "tokens", "flops")}
     tasks = {}
     for said in found.tasks:
-        values = {k: null(float(v[0])) for k, v in asdict(said.forecast).items()}
-        drift = {k: null(v) for k, v in asdict(said.drift).items()}
+        values = {k: nan_to_none(float(v[0])) for k, v in asdict(said.forecast).items()}
+        drift = {k: nan_to_none(v) for k, v in asdict(said.drift).items()}
         law = {"form": said.form, "floor": said.floor, "exponents": list(said.exponents), "drift": drift}
         tasks[said.task] = {**values, "law": law}
-    hidden = [{k: null(v) for k, v in asdict(h).items()} | {"inside": h.inside} for h in found.hidden]
+    hidden = [{k: nan_to_none(v) for k, v in asdict(h).items()} | {"inside": h.inside} for h in found.hidden]
     return {"family": found.family, "target": target, "tasks": tasks, "remarks": list(found.remarks), "hidden": hidden}

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchcast.cells import interval as interval
-from benchcast.cells import number as number
-from benchcast.glyphs import printable, visible
+from benchcast.formatting import format_interval as format_interval
+from benchcast.formatting import number as number
+from benchcast.graphemes import printable, visible
 
 if TYPE_CHECKING:
     from benchcast.executor import Executor

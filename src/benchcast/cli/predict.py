@@ -87,9 +87,9 @@ def predict(
         raise click.UsageError("give STUDY and --model, or --fit and --losses")
     note = _register(register, made[0]) if register is not None else ""
     if as_json:
-        from benchcast.cells import null
+        from benchcast.formatting import nan_to_none
 
-        print_json([{k: null(v) for k, v in asdict(f).items()} for one in made for f in one.forecasts])
+        print_json([{k: nan_to_none(v) for k, v in asdict(f).items()} for one in made for f in one.forecasts])
     else:
         _print(made)
         if note:
@@ -111,7 +111,7 @@ def warn_if_stale(study: Study, fits: Sequence[Fit], remedy: str) -> None:
 
 def _models(study: Path, patterns: Sequence[str], *, everything: bool, one: bool) -> tuple[Study, list[str]]:
     """The study, and its models that are meant."""
-    from benchcast.cells import match_names
+    from benchcast.formatting import match_names
     from benchcast.store import Study
 
     opened = Study.open(study)

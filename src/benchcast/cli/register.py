@@ -49,8 +49,8 @@ def verify(file: Path, source: Path, unit: str | None, as_json: bool) -> None:
 
 def _scores(source: Path, made: dict[str, Any], unit: str | None) -> list[Score]:
     """Scores of the registered model."""
-    from benchcast.cells import near
     from benchcast.errors import InputError
+    from benchcast.formatting import did_you_mean
     from benchcast.register import tasks_of
     from benchcast.scores.gather import Choices, gather
     from benchcast.store import Study
@@ -65,28 +65,30 @@ def _scores(source: Path, made: dict[str, Any], unit: str | None) -> list[Score]
         names = sorted({s.model for s in scores})
         raise InputError(
             f"{source}: no score of {made['model']!r} on {', '.join(sorted(wanted))} yet; it has scores of "
-            f"{len(names)} other models{near(made['model'], names)}"
+            f"{len(names)} other models{did_you_mean(made['model'], names)}"
         )
     return scores
 
 
 def _summary(verdicts: list[Verdict]) -> dict[str, Any]:
-    from benchcast.cells import null
+    from benchcast.formatting import nan_to_none
 
     n = len(verdicts)
     constant = [abs(v.constant - v.observed) for v in verdicts]
     return {
         "mean_abs_error": sum(abs(v.error) for v in verdicts) / n,
         "coverage": sum(v.inside for v in verdicts) / n,
-        "mean_abs_error_of_constant": null(sum(constant) / n),
+        "mean_abs_error_of_constant": nan_to_none(sum(constant) / n),
         "mean_abs_error_of_chance": sum(abs(v.chance - v.observed) for v in verdicts) / n,
     }
 
 
 def _document(made: dict[str, Any], verdicts: list[Verdict], waiting: list[str]) -> dict[str, Any]:
-    from benchcast.cells import null
+    from benchcast.formatting import nan_to_none
 
-    rows = [{k: null(x) for k, x in asdict(v).items()} | {"error": v.error, "inside": v.inside} for v in verdicts]
+    rows = [
+        {k: nan_to_none(x) for k, x in asdict(v).items()} | {"error": v.error, "inside": v.inside} for v in verdicts
+    ]
     head = {k: made[k] for k in ("model", "registered", "level", "sha256")}
     return {**head, "unaltered": True, "forecasts": rows, "waiting": waiting, **_summary(verdicts)}
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from benchcast.cli.output import number, print_json, print_table, progress, say
 
 if TYPE_CHECKING:
-    from benchcast.forward.runs import Ranking, RunComparison
+    from benchcast.extrapolation.run_comparison import RunComparison, RunRanking
     from benchcast.store import Study
 
 
 def show_runs(study: Study, runs: str, tasks: tuple[str, ...], method: str = "salience", *, as_json: bool) -> None:
     """Compare the named runs and print the result."""
-    from benchcast.forward.runs import compare_runs
+    from benchcast.extrapolation.run_comparison import compare_runs
 
     names = [name.strip() for name in runs.split(",") if name.strip()]
     with progress("reading the study") as advance:
@@ -51,7 +51,7 @@ def _percent(value: float) -> str:
     return number(value, ".0%")
 
 
-def _scores_agree(ranking: Ranking, t: int) -> str:
+def _scores_agree(ranking: RunRanking, t: int) -> str:
     """Whether known scores have the same order."""
     observed = ranking.observed[t]
     if not (observed == observed).all():
@@ -60,10 +60,10 @@ def _scores_agree(ranking: Ranking, t: int) -> str:
 
 
 def _document(found: RunComparison) -> dict[str, Any]:
-    from benchcast.cells import null
+    from benchcast.formatting import nan_to_none
 
     def by_run(values: Any) -> dict[str, Any]:
-        return {run: null(float(x)) for run, x in zip(found.runs, values, strict=True)}
+        return {run: nan_to_none(float(x)) for run, x in zip(found.runs, values, strict=True)}
 
     sizes = []
     for ranking in found.rankings:
@@ -72,10 +72,10 @@ def _document(found: RunComparison) -> dict[str, Any]:
                 "forecast": by_run(ranking.forecast[t]),
                 "observed": by_run(ranking.observed[t]),
                 "order": [found.runs[i] for i in ranking.order[t]],
-                "likely": null(float(ranking.likely[t])),
+                "likely": nan_to_none(float(ranking.likely[t])),
                 "above": {run: by_run(row) for run, row in zip(found.runs, ranking.better[t], strict=True)},
             }
             for t, task in enumerate(found.tasks)
         }
-        sizes.append({"params": null(ranking.params), "flops": ranking.flops, "tasks": tasks})
+        sizes.append({"params": nan_to_none(ranking.params), "flops": ranking.flops, "tasks": tasks})
     return {"runs": list(found.runs), "sizes": sizes}

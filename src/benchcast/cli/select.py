@@ -88,9 +88,9 @@ def _refuse(out: Path | None, figure: Path | None, *, check: bool) -> None:
 
 def _measure(choice: Choice, budget: int, advance: Any) -> dict[str, Any]:
     """What half the budget, the budget and twice as many texts cost, on families left out in turn, else by size."""
-    from benchcast.cells import plain
     from benchcast.errors import NotEnoughDataError
     from benchcast.folds import make_folds
+    from benchcast.formatting import plain
     from benchcast.selection.budgets import CHOSEN, cost, costs, prepare
 
     dataset, infos = choice.ground.dataset, choice.study.infos(choice.ground.dataset.models)

@@ -14,7 +14,7 @@ from benchcast.cli.arguments import STUDY
 from benchcast.cli.collect import BATCH, DEVICE
 from benchcast.cli.output import number, say, say_json
 from benchcast.cli.predict import warn_if_stale
-from benchcast.glyphs import visible
+from benchcast.graphemes import visible
 
 if TYPE_CHECKING:
     from benchcast.fits import Forecast
@@ -66,13 +66,13 @@ def watch(
     """
     from benchcast.backends.base import Settings
     from benchcast.store import Study
-    from benchcast.watch import Run, Watch, run_name
+    from benchcast.watch import Watch, WatchedRun, run_name
 
     label = run_name(checkpoints, losses, name)
     settings = Settings.parse(model_args)
     if tokenizer:
         settings = settings.having(tokenizer=tokenizer)
-    run = Run(checkpoints, losses, label, family or label, settings, device, batch_size)
+    run = WatchedRun(checkpoints, losses, label, family or label, settings, device, batch_size)
     opened = Study.open(study)
     if checkpoints is not None:
         opened.texts.require_texts("watch --checkpoints")

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import benchcast
-from benchcast.cells import near
 from benchcast.datasets import dclm, olmo_ladder, public_llms
 from benchcast.datasets.download import cache_folder, data_folder, fetch_files, public_files
 from benchcast.datasets.table import create_whole
 from benchcast.datasets.tables import Tables, write_tables
 from benchcast.demo import open_embedded
 from benchcast.errors import InputError
+from benchcast.formatting import did_you_mean
 from benchcast.storage.files import READ_ONLY, write_text
 from benchcast.storage.folders import write_folder
 from benchcast.store import Study
@@ -105,7 +105,7 @@ def fetch_public_llms(data_home: str | Path | None = None) -> Study:
 def find(name: str) -> PublicStudy:
     """A public study by name."""
     if name not in DATASETS:
-        raise InputError(f"unknown dataset {name!r}; known: {', '.join(DATASETS)}{near(name, DATASETS)}")
+        raise InputError(f"unknown dataset {name!r}; known: {', '.join(DATASETS)}{did_you_mean(name, DATASETS)}")
     return DATASETS[name]
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from benchcast.cells import need_name, read_csv
 from benchcast.errors import InputError, StudyError
+from benchcast.formatting import need_name, read_csv
 from benchcast.records import NamedTexts, Text
 from benchcast.storage.folders import write_folder
 from benchcast.storage.loss_files import read_wide

@@ -10,13 +10,13 @@ from benchcast.executor.jobs import Job as Job
 from benchcast.executor.jobs import Local as Local
 from benchcast.executor.jobs import Note
 
-KINDS = ("local", "ray")
+EXECUTORS = ("local", "ray")
 
 
 def open_executor(kind: str, *, address: str = "", note: Note | None = None) -> AbstractContextManager[Executor]:
     """An executor by name, to be used in a `with` block."""
-    if kind not in KINDS:
-        raise InputError(f"unknown executor {kind!r}; one of {', '.join(KINDS)}")
+    if kind not in EXECUTORS:
+        raise InputError(f"unknown executor {kind!r}; one of {', '.join(EXECUTORS)}")
     if kind == "local":
         if address:
             raise InputError(f"--address {address} is of a Ray cluster; add --executor ray")

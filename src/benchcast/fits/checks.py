@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.law import KNOTS, Bend, SigmoidLaw
+from benchcast.law import KNOTS, MonotoneCalibration, SigmoidLaw
 from benchcast.methods import METHODS
 from benchcast.records import Bools, Ints, Task, TextOutlines, TextSet
 from benchcast.task_fit import SCORE, VIEWS, TaskFit
@@ -90,16 +90,19 @@ def _check_law(law: SigmoidLaw) -> None:
     numbers = (law.chance, law.ceiling) if law.failure else (law.chance, law.ceiling, law.slope, law.offset)
     need(all(map(is_number, numbers)), f"law: {numbers} are not all finite numbers")
     need(0 <= law.chance <= law.ceiling <= 1, f"law: from {law.chance} to {law.ceiling}, which no accuracy is")
-    if law.bend is not None:
-        _check_bend(law.bend)
+    if law.calibration is not None:
+        _check_calibration(law.calibration)
 
 
-def _check_bend(bend: Bend) -> None:
-    numbers = (bend.shift, bend.low, bend.high, *bend.slopes)
+def _check_calibration(calibration: MonotoneCalibration) -> None:
+    numbers = (calibration.shift, calibration.low, calibration.high, *calibration.slopes)
     need(all(map(is_number, numbers)), "law: the bend is not made of finite numbers")
-    need(len(bend.slopes) == len(KNOTS) + 1, f"law: a bend has {len(KNOTS) + 1} slopes, found {len(bend.slopes)}")
-    need(bend.low <= bend.high, f"law: the bend reaches from {bend.low} to {bend.high}")
-    need(max(map(abs, bend.slopes)) < 100, "law: a slope of the bend beyond e^100")
+    need(
+        len(calibration.slopes) == len(KNOTS) + 1,
+        f"law: a bend has {len(KNOTS) + 1} slopes, found {len(calibration.slopes)}",
+    )
+    need(calibration.low <= calibration.high, f"law: the bend reaches from {calibration.low} to {calibration.high}")
+    need(max(map(abs, calibration.slopes)) < 100, "law: a slope of the bend beyond e^100")
 
 
 def _check_range(ends: tuple[float, float]) -> None:

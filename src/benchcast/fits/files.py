@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.cells import null
 from benchcast.errors import InputError, StudyError, one_line
 from benchcast.fits.card import fit_card
 from benchcast.fits.checks import FitParts, check_parts, need
 from benchcast.fits.hub import FILES
-from benchcast.law import Bend, SigmoidLaw
+from benchcast.formatting import nan_to_none
+from benchcast.law import MonotoneCalibration, SigmoidLaw
 from benchcast.records import NamedTexts, Task, Text, TextOutlines, TextSet
 from benchcast.storage.folders import read_files
 from benchcast.storage.hashes import hash_holds, hashed
@@ -65,8 +65,8 @@ def _contents(parts: FitParts) -> tuple[bytes, dict[str, Any]]:
         "method": core.method,
         "reads": core.reads,
         "unit": core.unit,
-        "law": {k: null(v) for k, v in asdict(core.law).items()},
-        "range": [null(x) for x in core.range],
+        "law": {"bend" if k == "calibration" else k: nan_to_none(v) for k, v in asdict(core.law).items()},
+        "range": [nan_to_none(x) for x in core.range],
         "honest": {"kind": core.out_of_fold.kind, "families": list(map(str, core.out_of_fold.families))},
         "notes": core.notes,
         "about": parts.about,
@@ -116,8 +116,10 @@ def _task(stored: dict[str, Any]) -> Task:
 
 
 def _law(stored: dict[str, Any]) -> SigmoidLaw:
-    bend = stored.get("bend") and Bend(**{**stored["bend"], "slopes": tuple(stored["bend"]["slopes"])})
-    return SigmoidLaw(**{k: _nan(v) for k, v in stored.items() if k != "bend"}, bend=bend)
+    calibration = stored.get("bend") and MonotoneCalibration(
+        **{**stored["bend"], "slopes": tuple(stored["bend"]["slopes"])}
+    )
+    return SigmoidLaw(**{k: _nan(v) for k, v in stored.items() if k != "bend"}, calibration=calibration)
 
 
 def read_parts(path: Path) -> FitParts:

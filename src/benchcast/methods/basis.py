@@ -22,7 +22,7 @@ from benchcast.methods.kmeans import cluster, nearest
 from benchcast.records import Floats, Ints
 from benchcast.task_fit import VIEWS, view
 
-KINDS = 128  # of tokens, wherever they are
+TOKEN_KIND_CLUSTERS = 128  # of tokens, wherever they are
 CLUSTERS = 224  # within the sources, at most, in all
 MOST_PER_CELL = 16  # clusters among the answers, or the other tokens, of one source
 FEWEST_PER_CLUSTER = 20  # tokens
@@ -141,7 +141,7 @@ def _learned_groups(dataset: Dataset) -> dict[str, Ints]:
     look = _main_directions(dataset.features, dataset.device)
     cell = 2 * dataset.tokens.source + dataset.tokens.answer
     most = int(np.clip(CLUSTERS // len(np.unique(cell)), 1, MOST_PER_CELL))
-    return {"cluster": _clusters(look, cell, most), "kind": _clusters(look, np.zeros_like(cell), KINDS)}
+    return {"cluster": _clusters(look, cell, most), "kind": _clusters(look, np.zeros_like(cell), TOKEN_KIND_CLUSTERS)}
 
 
 def _clusters(look: npt.NDArray[np.float32], cell: Ints, most: int) -> Ints:

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchcast.dataset import Dataset, Fold
 from benchcast.law import fit_law
-from benchcast.methods.judging import judge
+from benchcast.methods.cross_validation import select_candidate
 from benchcast.methods.logistic import law_forecasts
 from benchcast.methods.pertext import spread_over_tokens, text_losses
 from benchcast.records import Bools, Floats
@@ -78,8 +78,8 @@ def _fit(dataset: Dataset, fold: Fold, t: int, losses: Floats, weigh: Callable[[
         capability = np.stack([weigh(learn, observed) @ losses.T for learn in sets])
         return law_forecasts(capability, observed, task.chance, sets)
 
-    judged = judge(forecasts, observed, known, dataset.families)
-    weights = weigh(known, observed)[judged.best]
+    selected = select_candidate(forecasts, observed, known, dataset.families)
+    weights = weigh(known, observed)[selected.best]
     capability = losses @ weights
     return TaskFit(
         task=task,
@@ -88,7 +88,7 @@ def _fit(dataset: Dataset, fold: Fold, t: int, losses: Floats, weigh: Callable[[
         weights=spread_over_tokens(dataset, weights),
         unit=1.0,
         law=fit_law(capability[known], observed[known], task.chance),
-        out_of_fold=judged.out_of_fold,
+        out_of_fold=selected.out_of_fold,
         range=(float(capability[known].min()), float(capability[known].max())),
-        notes={"estimator": list(ESTIMATORS)[judged.best]},
+        notes={"estimator": list(ESTIMATORS)[selected.best]},
     )

@@ -12,7 +12,7 @@ import numpy as np
 from array_api_compat import array_namespace, is_torch_array
 
 from benchcast.dataset import Dataset, Features
-from benchcast.devices import Array, few_digits, free_bytes, place, to_numpy
+from benchcast.devices import Array, fits_tf32, free_bytes, place, to_numpy
 from benchcast.methods.algorithm2.products import Rows, Stretch, Tiles, shared_out
 from benchcast.records import Floats
 
@@ -122,7 +122,7 @@ def _kept(dataset: Dataset) -> list[Stretch]:
     values = features.values if features.rows is None else features.values[features.rows]
     losses = place(nats, device, "float32").T.contiguous()
     placed = place(values, device, "float32")
-    return [Stretch(0, Rows(placed, placed.is_cuda and few_digits(placed)), Rows(losses))]
+    return [Stretch(0, Rows(placed, placed.is_cuda and fits_tf32(placed)), Rows(losses))]
 
 
 def keep_on_device(dataset: Dataset) -> Dataset:

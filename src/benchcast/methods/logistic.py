@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from benchcast.dataset import Dataset, Fold
 from benchcast.law import STEEPEST, SigmoidLaw, fit_laws, sigmoid
-from benchcast.methods.judging import judge
+from benchcast.methods.cross_validation import select_candidate
 from benchcast.records import Bools, Floats, Task
 from benchcast.task_fit import TaskFit, weighted_loss
 
@@ -158,9 +158,9 @@ def logistic4(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
 def _fit(dataset: Dataset, fold: Fold, t: int, masks: dict[str, npt.NDArray[np.float32]], losses: Floats) -> TaskFit:
     observed = dataset.accuracy[t]
     known = fold.seen & np.isfinite(observed)
-    judged = judge(lambda sets: curve_forecasts(losses, observed, sets), observed, known, dataset.families)
-    x = losses[judged.best]
-    name = list(masks)[judged.best]
+    selected = select_candidate(lambda sets: curve_forecasts(losses, observed, sets), observed, known, dataset.families)
+    x = losses[selected.best]
+    name = list(masks)[selected.best]
     return TaskFit(
         task=dataset.tasks[t],
         method="logistic-4",
@@ -168,7 +168,7 @@ def _fit(dataset: Dataset, fold: Fold, t: int, masks: dict[str, npt.NDArray[np.f
         weights=masks[name],
         unit=dataset.characters,
         law=fit_curves(x[None], observed[None], known[None]).law(0),
-        out_of_fold=judged.out_of_fold,
+        out_of_fold=selected.out_of_fold,
         range=(float(x[known].min()), float(x[known].max())),
         notes={"loss of": name},
     )

@@ -13,7 +13,7 @@ import numpy as np
 from benchcast.dataset import Dataset, Fold
 from benchcast.folds import LEFT_OUT
 from benchcast.law import SigmoidLaw, sigmoid
-from benchcast.methods.judging import judge
+from benchcast.methods.cross_validation import select_candidate
 from benchcast.records import Bools, Floats
 from benchcast.task_fit import SCORE, OutOfFoldErrors, TaskFit
 
@@ -91,7 +91,7 @@ def _fit(dataset: Dataset, fold: Fold, t: int) -> TaskFit:
             row[0] = task.chance + (1 - task.chance) * sigmoid(table @ weights + offset)
         return made
 
-    judged = judge(forecasts, observed, known, dataset.families)
+    selected = select_candidate(forecasts, observed, known, dataset.families)
     weights, offset = regress_on_components(table, observed, task.chance, known, k)
     capability = -table @ weights
     return TaskFit(
@@ -101,7 +101,7 @@ def _fit(dataset: Dataset, fold: Fold, t: int) -> TaskFit:
         weights=-weights.astype(np.float32)[:, None],
         unit=1.0,
         law=SigmoidLaw(-1.0, offset, task.chance),
-        out_of_fold=judged.out_of_fold,
+        out_of_fold=selected.out_of_fold,
         range=(float(capability[known].min()), float(capability[known].max())),
         notes={"components": k},
     )

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchcast.dataset import Dataset, Fold
 from benchcast.law import SigmoidLaw, sigmoid
-from benchcast.methods.judging import judge
+from benchcast.methods.cross_validation import select_candidate
 from benchcast.methods.pertext import spread_over_tokens, text_losses
 from benchcast.records import Bools, Floats
 from benchcast.task_fit import TaskFit
@@ -71,8 +71,8 @@ def _fit(dataset: Dataset, fold: Fold, t: int, losses: Floats) -> TaskFit:
             row[len(weights) :] = row[len(weights) - 1] if len(weights) else sigmoid(target[learn].mean())
         return task.chance + (1 - task.chance) * made
 
-    judged = judge(forecasts, observed, known, dataset.families)
-    weights, offsets = regress(losses[known], target[known], judged.best + 1)
+    selected = select_candidate(forecasts, observed, known, dataset.families)
+    weights, offsets = regress(losses[known], target[known], selected.best + 1)
     if not len(weights):  # no text varies, or no score does
         weights, offsets = np.zeros((1, losses.shape[1])), target[known].mean(keepdims=True)
     capability = -losses @ weights[-1]
@@ -83,7 +83,7 @@ def _fit(dataset: Dataset, fold: Fold, t: int, losses: Floats) -> TaskFit:
         weights=spread_over_tokens(dataset, -weights[-1]),
         unit=1.0,
         law=SigmoidLaw(-1.0, float(offsets[-1]), task.chance),
-        out_of_fold=judged.out_of_fold,
+        out_of_fold=selected.out_of_fold,
         range=(float(capability[known].min()), float(capability[known].max())),
         notes={"components": len(weights)},
     )

@@ -18,15 +18,15 @@ from itertools import product
 
 import numpy as np
 
-from benchcast.cells import null
 from benchcast.dataset import Dataset, Fold
 from benchcast.devices import place, to_numpy
 from benchcast.folds import family_balanced, inner_folds, left_out
+from benchcast.formatting import nan_to_none
 from benchcast.law import SigmoidLaw, sigmoid
 from benchcast.methods.basis import Basis, build_basis
 from benchcast.methods.inputs import keep_on_device
 from benchcast.methods.nonnegative import fit_nonnegative
-from benchcast.methods.stacking import Judged, stack
+from benchcast.methods.stacking import OutOfFoldLogOdds, stack
 from benchcast.records import Bools, Floats, Ints, Task
 from benchcast.task_fit import VIEWS, OutOfFoldErrors, TaskFit, weighted_loss
 
@@ -134,26 +134,26 @@ class _Fitted:
     log_odds: Floats  # M × (1 + hidden sets) × C
 
 
-def _judge(problem: _Problem, log_odds: Floats) -> tuple[Judged, Ints]:
+def _judge(problem: _Problem, log_odds: Floats) -> tuple[OutOfFoldLogOdds, Ints]:
     """What the candidates that had not seen them say of hidden models, and which models these are."""
     hidden = problem.hidden
     who = np.concatenate([np.flatnonzero(h) for h in hidden])
     unseen = np.concatenate([log_odds[h, i] for i, h in enumerate(hidden, start=1)])  # 0 is of fits on all
     validation = np.arange(len(who)) >= sum(h.sum() for h in problem.families)
-    return Judged(unseen, problem.q[who], problem.dataset.families[who], validation), who
+    return OutOfFoldLogOdds(unseen, problem.q[who], problem.dataset.families[who], validation), who
 
 
 def _fit(problem: _Problem, basis: Basis, sums: dict[str, Floats]) -> TaskFit:
     dataset, known = problem.dataset, problem.known
     fitted = [_fit_view(problem, basis, view, sums[view]) for view in VIEWS]
-    judged, who = _judge(problem, np.concatenate([f.log_odds for f in fitted], axis=2))
-    averaged = stack(judged, [h[who] for h in problem.families])
+    unseen_odds, who = _judge(problem, np.concatenate([f.log_odds for f in fitted], axis=2))
+    averaged = stack(unseen_odds, [h[who] for h in problem.families])
     parts = np.split(averaged.share, np.cumsum([len(f.forms) for f in fitted])[:-1])
     weights = np.stack([basis.weights(f.mix @ part) for f, part in zip(fitted, parts, strict=True)])
     final = averaged.calibration
     offset = final.offset + final.slope * sum(float(f.offset @ p) for f, p in zip(fitted, parts, strict=True))
     capability = weighted_loss(dataset.nats, VIEWS, weights) / dataset.characters
-    own = ~judged.validation
+    own = ~unseen_odds.validation
     errors = problem.accuracy(averaged.nested[own]) - problem.observed[who[own]]
     names = [form.name for f in fitted for form in f.forms]
     return TaskFit(
@@ -162,12 +162,12 @@ def _fit(problem: _Problem, basis: Basis, sums: dict[str, Floats]) -> TaskFit:
         reads=VIEWS,
         weights=weights,
         unit=dataset.characters,
-        law=SigmoidLaw(-final.slope, offset, problem.task.chance, bend=final.bend),
-        out_of_fold=OutOfFoldErrors(errors, judged.families[own], left_out(dataset.families, known)),
+        law=SigmoidLaw(-final.slope, offset, problem.task.chance, calibration=final.curve),
+        out_of_fold=OutOfFoldErrors(errors, unseen_odds.families[own], left_out(dataset.families, known)),
         range=(float(capability[known].min()), float(capability[known].max())),
         notes={
             "shares": {n: round(float(s), 4) for n, s in zip(names, averaged.share, strict=True) if s > 0.01},
-            "bend_saves": null(round(averaged.saved, 4)),  # of the error of left-out families
+            "bend_saves": nan_to_none(round(averaged.saved, 4)),  # of the error of left-out families
         },
     )
 

@@ -13,18 +13,18 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.folds import family_balanced
-from benchcast.law import Bend, fit_bend, fit_laws, sigmoid
+from benchcast.law import MonotoneCalibration, fit_laws, fit_monotone_calibration, sigmoid
 from benchcast.records import Bools, Floats
 
 SHARE_STEPS = 300
 LEAST_ERROR = 1e-12  # squared; below this there is only rounding
 # What a bend must save of the error of left-out families, over their number. In planted worlds with a plain sigmoid it
-# saves more than that by chance in one task of twenty (lab/log/bends.py).
-BEND_PAYS = 0.1
+# saves more than that by chance in one task of twenty (lab/log/calibration.py).
+MIN_CALIBRATION_GAIN = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class OutOfFoldLogOdds:
     """Log-odds of models under candidates that had not seen them, with what they really scored."""
 
     log_odds: Floats  # R × C
@@ -42,13 +42,13 @@ class Judged:
         return out
 
 
-def choose_shares(judged: Judged, weight: Floats) -> Floats:
+def choose_shares(unseen_odds: OutOfFoldLogOdds, weight: Floats) -> Floats:
     """Share of each candidate: the mix of log-odds that errs least on models it was not shown (S × C).
 
     Once for every row of weights (S × R). Exponentiated gradient steps from shares that already favour good
     candidates. Stopping early keeps shares spread where the data cannot tell candidates apart.
     """
-    log_odds, q = judged.log_odds, judged.q
+    log_odds, q = unseen_odds.log_odds, unseen_odds.q
     error = np.maximum(weight @ (sigmoid(log_odds) - q[:, None]) ** 2, LEAST_ERROR)
     share = (error / error.min(axis=1, keepdims=True)) ** -2.0
     share /= share.sum(axis=1, keepdims=True)
@@ -67,7 +67,7 @@ class Calibration:
 
     slope: float
     offset: float
-    bend: Bend | None = None
+    curve: MonotoneCalibration | None = None
 
     def straight(self, log_odds: Floats) -> Floats:
         """Calibrated, but for the bend."""
@@ -75,7 +75,7 @@ class Calibration:
 
     def curved(self, log_odds: Floats) -> Floats:
         """Calibrated, with the bend."""
-        return self.bend(self.straight(log_odds)) if self.bend else self.straight(log_odds)
+        return self.curve(self.straight(log_odds)) if self.curve else self.straight(log_odds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,44 +88,46 @@ class Stack:
     nested: Floats  # R: log-odds of hidden rows; of three sets or more, averaged and calibrated without their own
 
 
-def stack(judged: Judged, hidden: Sequence[Bools]) -> Stack:
+def stack(unseen_odds: OutOfFoldLogOdds, hidden: Sequence[Bools]) -> Stack:
     """Average and calibrate on all judged models, and once more without each hidden set of them.
 
     Errors of models that had a say in the choice would be too small, the more so the fewer models there are.
     """
-    everyone = judged.weight()
-    others = [judged.weight(own) if len(hidden) > 2 else everyone for own in hidden]  # of two, one alone cannot choose
-    share, *shares = choose_shares(judged, np.stack([everyone, *others]))
-    straight, curved = (np.full(len(judged.q), np.nan) for _ in range(2))
+    everyone = unseen_odds.weight()
+    others = [
+        unseen_odds.weight(own) if len(hidden) > 2 else everyone for own in hidden
+    ]  # of two, one alone cannot choose
+    share, *shares = choose_shares(unseen_odds, np.stack([everyone, *others]))
+    straight, curved = (np.full(len(unseen_odds.q), np.nan) for _ in range(2))
     for own, other_share, weight in zip(hidden, shares, others, strict=True):
-        without = _calibrate(judged, other_share, weight)
-        straight[own] = without.straight(judged.log_odds[own] @ other_share)
-        curved[own] = without.curved(judged.log_odds[own] @ other_share)
-    calibration, saved = _calibrate(judged, share, everyone), _saved(judged, straight, curved)
-    families = len(np.unique(judged.families[~judged.validation]))
-    if families > 2 and saved > BEND_PAYS / families:
+        without = _calibrate(unseen_odds, other_share, weight)
+        straight[own] = without.straight(unseen_odds.log_odds[own] @ other_share)
+        curved[own] = without.curved(unseen_odds.log_odds[own] @ other_share)
+    calibration, saved = _calibrate(unseen_odds, share, everyone), _saved(unseen_odds, straight, curved)
+    families = len(np.unique(unseen_odds.families[~unseen_odds.validation]))
+    if families > 2 and saved > MIN_CALIBRATION_GAIN / families:
         return Stack(share, calibration, saved, curved)
-    return Stack(share, replace(calibration, bend=None), saved, straight)  # a bend would follow noise, and carry badly
+    return Stack(share, replace(calibration, curve=None), saved, straight)  # a bend would follow noise, and carry badly
 
 
-def _calibrate(judged: Judged, share: Floats, weight: Floats) -> Calibration:
+def _calibrate(unseen_odds: OutOfFoldLogOdds, share: Floats, weight: Floats) -> Calibration:
     """Line and bend from unseen models.
 
     Averages of penalised fits are a little too flat; and real scores seldom follow a sigmoid to its ends: weak models
     get a few items by luck of form, strong ones trip over a few for ever.
     """
     rows = weight > 0
-    log_odds, q, weight = judged.log_odds[rows] @ share, judged.q[rows], weight[rows]
+    log_odds, q, weight = unseen_odds.log_odds[rows] @ share, unseen_odds.q[rows], weight[rows]
     law = fit_laws(log_odds, q, np.asarray(0.0), weight=weight)
     if not bool(law.converged) or not 0 < float(law.slope) < np.inf:
         return Calibration(1.0, 0.0)
     line = Calibration(float(law.slope), float(law.offset))
-    return replace(line, bend=fit_bend(line.straight(log_odds), q, weight))
+    return replace(line, curve=fit_monotone_calibration(line.straight(log_odds), q, weight))
 
 
-def _saved(judged: Judged, straight: Floats, curved: Floats) -> float:
+def _saved(unseen_odds: OutOfFoldLogOdds, straight: Floats, curved: Floats) -> float:
     """Share of the squared error on families left out in turn that a bend saves, every family counting the same."""
-    rows = ~judged.validation & np.isfinite(straight)
-    weight = family_balanced(judged.families[rows])
-    plain, with_bend = (float(weight @ (sigmoid(x[rows]) - judged.q[rows]) ** 2) for x in (straight, curved))
-    return 1 - with_bend / plain if plain > LEAST_ERROR else np.nan
+    rows = ~unseen_odds.validation & np.isfinite(straight)
+    weight = family_balanced(unseen_odds.families[rows])
+    plain, with_curve = (float(weight @ (sigmoid(x[rows]) - unseen_odds.q[rows]) ** 2) for x in (straight, curved))
+    return 1 - with_curve / plain if plain > LEAST_ERROR else np.nan

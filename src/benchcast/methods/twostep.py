@@ -16,7 +16,7 @@ from benchcast.dataset import Dataset, Fold
 from benchcast.folds import LEFT_OUT
 from benchcast.law import SigmoidLaw
 from benchcast.metadata import ModelMetadata, ladder_loss
-from benchcast.methods.judging import judge
+from benchcast.methods.cross_validation import select_candidate
 from benchcast.methods.logistic import fit_curves, readings
 from benchcast.records import Bools, Floats
 from benchcast.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
@@ -111,14 +111,14 @@ def _fit(dataset: Dataset, fold: Fold, t: int, loss: Floats, ladder: Callable[[B
         expected = np.stack([ladder_loss(("ladder",), ladder(learn)[None], metadata) for learn in sets])
         return curves.accuracy(expected)[:, None]
 
-    judged = judge(forecasts, observed, known, dataset.families)
+    selected = select_candidate(forecasts, observed, known, dataset.families)
     own = [f for f in np.unique(dataset.families[known]) if _has_ladder(dataset, known, f)]
     rows = np.stack([ladder(known), *(ladder(known & (dataset.families == f)) for f in own)]).astype(np.float32)
     reads = ("ladder", *(f"ladder: {f}" for f in own))
     expected = ladder_loss(reads, rows, metadata)[known]
     law = fit_curves(loss[None], observed[None], known[None]).law(0)
     span = (float(expected.min()), float(expected.max()))
-    return TaskFit(task, "two-step", reads, rows, 1.0, law, judged.out_of_fold, span, {"loss of": name})
+    return TaskFit(task, "two-step", reads, rows, 1.0, law, selected.out_of_fold, span, {"loss of": name})
 
 
 def _rows(observed: Floats, sets: Sequence[Bools]) -> Floats:

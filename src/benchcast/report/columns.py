@@ -7,13 +7,13 @@ from typing import Any
 from benchcast.evaluate import Comparison
 from benchcast.explain import weigh_columns
 from benchcast.records import NamedTexts, TextSet
-from benchcast.report.data import Shown, rounded
+from benchcast.report.data import ReportModels, rounded
 
 MOST = 6  # columns of each task that are listed
 LEAST = 0.005  # share of a column that is listed
 
 
-def column_data(found: Comparison, shown: Shown, texts: TextSet) -> dict[str, Any] | None:
+def column_data(found: Comparison, shown: ReportModels, texts: TextSet) -> dict[str, Any] | None:
     """The weightiest columns of every task; None where the texts themselves are known."""
     if not isinstance(texts, NamedTexts):
         return None

@@ -33,7 +33,7 @@ SHOWN_MEASURES = ("mse", "mae", "spearman", "coverage", "r2", "pairs", "width", 
 
 
 @dataclass(frozen=True)
-class Shown:
+class ReportModels:
     """The models of a page: those that were compared, and those that wait for a score."""
 
     infos: list[ModelInfo]
@@ -58,7 +58,7 @@ def _rounded(value: float) -> float | int | None:
     return int(short) if short.is_integer() and abs(short) < 1e15 else short
 
 
-def show_models(study: Study, found: Comparison) -> Shown:
+def show_models(study: Study, found: Comparison) -> ReportModels:
     """Every model of the study that has losses, with the fold that may forecast it."""
     dataset = found.dataset
     infos = study.infos(dataset.models)
@@ -76,7 +76,7 @@ def show_models(study: Study, found: Comparison) -> Shown:
     new = study.infos([m for m, ok in zip(names, whole, strict=True) if ok])
     rows = np.where(supported, rows[np.array(whole, bool)], np.float32(0))
     unknown = np.full((len(found.tasks), len(new)), np.nan)
-    return Shown(
+    return ReportModels(
         infos + new,
         np.concatenate([dataset.nats, rows]).astype(np.float32, copy=False),
         replace(ModelMetadata.of(infos + new, study.scores()), families=family_names(infos + new)),
@@ -107,7 +107,7 @@ def _roles(folds: Sequence[Fold], size: int) -> tuple[Ints, list[str]]:
     return fold, role
 
 
-def model_columns(shown: Shown) -> dict[str, list[Any]]:
+def model_columns(shown: ReportModels) -> dict[str, list[Any]]:
     """What is known of the models."""
     infos = shown.infos
     return {
@@ -120,7 +120,7 @@ def model_columns(shown: Shown) -> dict[str, list[Any]]:
     }
 
 
-def forecasts(found: Comparison, shown: Shown, task: str, method: str) -> dict[str, Any]:
+def forecasts(found: Comparison, shown: ReportModels, task: str, method: str) -> dict[str, Any]:
     """Forecasts of all models by one method, each with its interval and where it lies beyond the training models."""
     fits = found.fits[task, method]
     size = len(shown.infos)
@@ -146,7 +146,7 @@ def forecasts(found: Comparison, shown: Shown, task: str, method: str) -> dict[s
     }
 
 
-def fits_of_models(found: Comparison, shown: Shown, task: str, method: str) -> list[tuple[TaskFit, Bools]]:
+def fits_of_models(found: Comparison, shown: ReportModels, task: str, method: str) -> list[tuple[TaskFit, Bools]]:
     """Which fit forecasts which models on a task.
 
     A model with a score is forecast by the fold that held it out, or by the first fold if none did. A model
@@ -178,7 +178,7 @@ def law_curve(fit: TaskFit, capability: Floats) -> dict[str, Any] | None:
     }
 
 
-def first_fold_points(found: Comparison, shown: Shown, task: str, method: str) -> dict[str, Any] | None:
+def first_fold_points(found: Comparison, shown: ReportModels, task: str, method: str) -> dict[str, Any] | None:
     """Capabilities of all models under the first fold's fit, with its law: what the figure of laws draws."""
     fit = found.fits[task, method][0]
     capability = fit.capability(shown.nats, shown.metadata) if fit.reads else np.full(len(shown.infos), np.nan)
@@ -187,7 +187,7 @@ def first_fold_points(found: Comparison, shown: Shown, task: str, method: str) -
     return None if curve is None else {"points": rounded(capability), **curve}
 
 
-def comparison_data(found: Comparison, shown: Shown) -> dict[str, Any]:
+def comparison_data(found: Comparison, shown: ReportModels) -> dict[str, Any]:
     """All that the page says of methods, tasks and models."""
     dataset = found.dataset
     return {

@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from benchcast.evaluate import Comparison
 from benchcast.explain import Explanation, Units, explain, family_losses, make_units
-from benchcast.glyphs import KINDS
+from benchcast.graphemes import TOKEN_KINDS
 from benchcast.records import Bools, Floats, NamedTexts, TextSet
-from benchcast.report.data import Shown, rounded
+from benchcast.report.data import ReportModels, rounded
 
 MOST_NUMBERS = 2_500_000  # of 16 bits: about 6.5 MB of the page
 LIST = 14  # most and least salient tokens that are listed
@@ -27,7 +27,7 @@ MISSING = -32_768
 MOST_NATS = 65.0
 
 
-def explanations(found: Comparison, shown: Shown, texts: TextSet) -> list[Explanation]:
+def explanations(found: Comparison, shown: ReportModels, texts: TextSet) -> list[Explanation]:
     """The salience of the first method for every task, in the fit that forecasts new models.
 
     None where texts are known by name only: there is nothing to colour.
@@ -56,7 +56,7 @@ def heat_data(
         "method": explained[0].method,
         "tasks": [e.task for e in explained],
         "families": list(losses),
-        "kinds": list(KINDS),
+        "kinds": list(TOKEN_KINDS),
         "texts": _texts(units, kept),
         "left_out": len(units.texts) - len(kept),
         "merged": int((units.tokens[rows] > 1).sum()),
@@ -152,7 +152,7 @@ def _quoted(explained: Explanation, chosen: Sequence[int], kept: Sequence[int]) 
                 "unit": i - units.of_text(index).start,
                 "around": units.context(i),
                 "salience": rounded([explained.salience[i]])[0],
-                "kind": KINDS[units.kind[i]],
+                "kind": TOKEN_KINDS[units.kind[i]],
                 "part": "answer" if units.answer[i] else "prompt",
             }
         )

@@ -15,7 +15,7 @@ import numpy as np
 import benchcast
 from benchcast.evaluate import Comparison
 from benchcast.records import NamedTexts
-from benchcast.report.data import Shown
+from benchcast.report.data import ReportModels
 from benchcast.store import Study
 
 LIBRARIES = ("numpy", "scipy", "pyarrow", "altair")
@@ -28,7 +28,7 @@ SPLITS = {
 }
 
 
-def provenance(study: Study, found: Comparison, shown: Shown) -> dict[str, Any]:
+def provenance(study: Study, found: Comparison, shown: ReportModels) -> dict[str, Any]:
     """Facts in the order they are shown, files with their hashes, and what was left out with the reason."""
     dataset, tokens = found.dataset, found.dataset.tokens
     roles = {r: shown.role.count(r) for r in ("train", "validation", "test", "new") if shown.role.count(r)}

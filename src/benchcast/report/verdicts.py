@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchcast.evaluate import Comparison, Held
+from benchcast.evaluate import Comparison, HeldOutForecasts
 from benchcast.intervals import LEVEL, distance
 from benchcast.methods import BASELINES
 from benchcast.records import Bools
@@ -106,7 +106,7 @@ def _intervals(found: Comparison, task: str, method: str) -> str:
     return f"do not trust the intervals: {covered}" if mine["coverage"] < lowest else covered
 
 
-def _worst_family(held: Held) -> str:
+def _worst_family(held: HeldOutForecasts) -> str:
     """The family whose forecasts lean most to one side, where that is much more than the rest."""
     error = held.forecast - held.observed
     names = np.unique(held.families)

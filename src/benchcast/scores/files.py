@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchcast.cells import need_file, read_csv
 from benchcast.errors import InputError
+from benchcast.formatting import need_file, read_csv
 from benchcast.records import Task
 from benchcast.scores.leaderboard import is_v1, is_v2, read_v1, read_v1_results, read_v2
 from benchcast.scores.lm_eval import read_results

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from benchcast.cells import need_name
 from benchcast.errors import InputError
+from benchcast.formatting import need_name
 from benchcast.records import Score, Task
 from benchcast.scores.chances import chance_of
 from benchcast.scores.files import Wanted, expand, read_score_file

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from benchcast.cells import near
 from benchcast.errors import InputError
+from benchcast.formatting import did_you_mean
 from benchcast.scores.reading import Reading
 
 # The metric that papers and leaderboards quote for a task, best known first; by the start of its name.
@@ -38,7 +38,7 @@ def choose_metrics(readings: Sequence[Reading], said: Mapping[str, str]) -> tupl
 def _refuse_unknown(said: Mapping[str, str], metrics: Mapping[str, Sequence[str]]) -> None:
     for task in said:
         if task not in metrics:
-            raise InputError(f"--metric: no scores of task {task!r} in these files{near(task, metrics)}")
+            raise InputError(f"--metric: no scores of task {task!r} in these files{did_you_mean(task, metrics)}")
 
 
 def _refuse_without(readings: Sequence[Reading], chosen: Sequence[Reading], by_task: Mapping[str, str]) -> None:
@@ -58,7 +58,7 @@ def _choose(task: str, found: Sequence[str], said: str | None) -> str:
         raise InputError(f"{task}: no usable metric in these files; an accuracy lies in 0..1 and more of it is better")
     if said is not None:
         if said not in found:
-            raise InputError(f"{task}: no metric {said!r}{near(said, found)}; found {', '.join(found)}")
+            raise InputError(f"{task}: no metric {said!r}{did_you_mean(said, found)}; found {', '.join(found)}")
         return said
     quoted = next((q for name, q in QUOTED.items() if task.startswith(name)), ())
     for metric in (*quoted, *GENERAL):

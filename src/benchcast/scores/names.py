@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-from benchcast.cells import read_csv
 from benchcast.errors import InputError
+from benchcast.formatting import read_csv
 
 # What harnesses call a task, where that is not its plain name.
 ALIASES: dict[str, tuple[str, ...]] = {

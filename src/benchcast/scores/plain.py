@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchcast.cells import read_csv
 from benchcast.errors import InputError
+from benchcast.formatting import read_csv
 from benchcast.records import Score, Task
 from benchcast.scores.reading import FRACTION, PERCENT, UNITS, Reading, fraction
 from benchcast.storage.tables import quantity, read_scores

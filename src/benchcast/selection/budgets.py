@@ -15,7 +15,7 @@ import numpy as np
 
 from benchcast.dataset import Dataset, Fold
 from benchcast.errors import NotEnoughDataError
-from benchcast.evaluate import Held, geometric_mean, hold, measure
+from benchcast.evaluate import HeldOutForecasts, geometric_mean, hold, measure
 from benchcast.methods import METHODS
 from benchcast.records import Ints
 from benchcast.selection.choosing import Aim, aims, choose_texts, cut_fit
@@ -100,7 +100,7 @@ def costs(ground: Ground, texts: int, full: Cost, split: str) -> list[dict[str, 
     return [cost(ground, way, texts, draw=draw).as_row(full, split) for way, draw in tried]
 
 
-def _measured(parts: Sequence[Held]) -> dict[str, float]:
+def _measured(parts: Sequence[HeldOutForecasts]) -> dict[str, float]:
     observed, forecast, low, high = (
         np.concatenate([getattr(p, name) for p in parts]) for name in ("observed", "forecast", "low", "high")
     )

@@ -20,7 +20,7 @@ DAMAGE = (
     *(ValueError, TypeError, LookupError, OSError, EOFError, OverflowError, MemoryError, RecursionError),
     *(NotImplementedError, RuntimeError, SyntaxError, zipfile.BadZipFile, zlib.error, struct.error),
 )
-KINDS = "fiubU"  # of numbers, truth values and text; never objects
+DTYPE_KINDS = "fiubU"  # of numbers, truth values and text; never objects
 
 
 class Header(NamedTuple):
@@ -44,7 +44,7 @@ def read_header(file: BinaryIO) -> Header:
         raise ValueError(f"array format {version}")
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, fortran, dtype = read(file)
-    if dtype.kind not in KINDS or any(n < 0 for n in shape):
+    if dtype.kind not in DTYPE_KINDS or any(n < 0 for n in shape):
         raise ValueError(f"an array of {dtype} and shape {shape}")
     return Header(shape, fortran, dtype, file.tell())
 

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 import benchcast
-from benchcast.cells import need_file
 from benchcast.errors import InputError, StudyError, one_line
+from benchcast.formatting import need_file
 from benchcast.records import Ints, TextSet
 from benchcast.storage.arrays import DAMAGE, Npz, map_array
 from benchcast.storage.folders import Open, from_folder

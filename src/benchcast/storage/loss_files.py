@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from benchcast.cells import need_file, read_csv
 from benchcast.errors import InputError, StudyError
+from benchcast.formatting import need_file, read_csv
 from benchcast.records import Ints, NamedTexts, TextSet, TokenLosses
 from benchcast.storage.files import file_name
 from benchcast.storage.loss_rows import LossRows, lay_out, most_tokens

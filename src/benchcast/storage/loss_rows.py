@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchcast.cells import is_unicode
 from benchcast.errors import InputError
+from benchcast.formatting import is_unicode
 from benchcast.records import Floats, Ints, TextSet, TokenLosses
 
 MOST_NATS = 1e9  # of one token; more is no loss of a language model

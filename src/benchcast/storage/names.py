@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import fields
 
-from benchcast.cells import need_name
+from benchcast.formatting import need_name
 from benchcast.records import ModelInfo, Score, Task, TextSet
 
 

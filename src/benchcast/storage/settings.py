@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchcast.cells import near
 from benchcast.errors import StudyError, one_line
+from benchcast.formatting import did_you_mean
 from benchcast.records import NamedTexts, Task, TextSet
 
 FORMAT = 1
@@ -53,7 +53,9 @@ def read_settings(settings: Path) -> Settings:
 def _refuse_unknown(path: Path, table: dict[str, Any], known: Iterable[str], where: str = "") -> None:
     for key in table:
         if key not in known:
-            raise StudyError(f"{path}: unknown key {where}{key!r}{near(key, known)} (known: {', '.join(known)})")
+            raise StudyError(
+                f"{path}: unknown key {where}{key!r}{did_you_mean(key, known)} (known: {', '.join(known)})"
+            )
 
 
 def _task(path: Path, name: str, body: Any) -> Task:

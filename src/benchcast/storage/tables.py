@@ -11,8 +11,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from benchcast.cells import is_unicode, near, need_file, read_csv
 from benchcast.errors import InputError
+from benchcast.formatting import did_you_mean, is_unicode, need_file, read_csv
 from benchcast.records import ModelInfo, NamedTexts, Score, Task, Text, TextSet
 from benchcast.storage.files import write_text
 
@@ -51,7 +51,7 @@ def _text(line: str, where: str, default_id: str, default_source: str) -> Text:
     unknown = row.keys() - set(keys)
     if unknown:
         name = min(unknown)
-        raise InputError(f"{where}: unknown key {name!r}{near(name, keys)} (known: {', '.join(keys)})")
+        raise InputError(f"{where}: unknown key {name!r}{did_you_mean(name, keys)} (known: {', '.join(keys)})")
     start = row.get("answer_start")
     if start is not None and (not isinstance(start, int) or isinstance(start, bool)):
         raise InputError(f"{where}: answer_start must be a whole number of bytes, found {start!r}")
@@ -81,7 +81,7 @@ def read_models(path: Path) -> list[ModelInfo]:
         where = f"{path}: line {number}"
         role = row.get("split", "").strip()
         if role not in ROLES:
-            raise InputError(f"{where}: split {role!r} is not train, validation or test{near(role, ROLES[:3])}")
+            raise InputError(f"{where}: split {role!r} is not train, validation or test{did_you_mean(role, ROLES[:3])}")
         sizes = {c: quantity(where, c, row.get(c, "")) for c in ("params", "tokens", "flops")}
         models.append(ModelInfo(_name(where, row["model"]), row.get("family", "").strip(), **sizes, split=role))
     _refuse_twice(path, [m.model for m in models], "model")
@@ -101,7 +101,7 @@ def read_scores(path: Path, tasks: Sequence[Task], *, also: Container[str] = (),
         task = row["task"] if row["task"] in names else row["task"].strip()
         if task not in names and task not in also:
             known = f"study.toml has {', '.join(names)}" if names else "study.toml has no tasks yet"
-            raise InputError(f"{where}: unknown task {task!r}; {known}{near(task, names)}")
+            raise InputError(f"{where}: unknown task {task!r}; {known}{did_you_mean(task, names)}")
         accuracy = _number(where, "accuracy", row["accuracy"]) / perfect
         if not 0 <= accuracy <= 1:
             hint = f"; is it a percentage? then write {accuracy / 100:g}" if 1 < accuracy <= 100 else ""
@@ -133,7 +133,9 @@ def _checked_columns(path: Path, columns: Sequence[str], required: Sequence[str]
         raise InputError(f"{path}: no rows")
     for column in rows[0]:
         if column not in columns:
-            raise InputError(f"{path}: unknown column {column!r}{near(column, columns)} (known: {', '.join(columns)})")
+            raise InputError(
+                f"{path}: unknown column {column!r}{did_you_mean(column, columns)} (known: {', '.join(columns)})"
+            )
     absent = [c for c in required if c not in rows[0]]
     if absent:
         raise InputError(f"{path}: no column {', '.join(absent)}; found {', '.join(rows[0])}")

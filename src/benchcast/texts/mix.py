@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchcast.cells import near
 from benchcast.errors import InputError
+from benchcast.formatting import did_you_mean
 from benchcast.records import Task, TextSet
 from benchcast.texts.duplicates import Seen
 from benchcast.texts.examples import TEMPLATES, Example, Row
@@ -60,7 +60,9 @@ def parse_mix(text: str) -> dict[str, int]:
     for part in text.split(","):
         name, _, count = (x.strip() for x in part.partition("="))
         if name not in TEMPLATES:
-            raise InputError(f"--mix: unknown benchmark {name!r}; known: {', '.join(TEMPLATES)}{near(name, TEMPLATES)}")
+            raise InputError(
+                f"--mix: unknown benchmark {name!r}; known: {', '.join(TEMPLATES)}{did_you_mean(name, TEMPLATES)}"
+            )
         if not (count.isascii() and count.isdigit()) or int(count) == 0:
             raise InputError(f"--mix: {part.strip()!r} needs a count, such as {name}=100")
         if name in mix:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from benchcast.cells import near, need_file
 from benchcast.errors import InputError
+from benchcast.formatting import did_you_mean, need_file
 from benchcast.records import Text, TextSet
 from benchcast.storage.tables import read_texts
 from benchcast.texts.layouts import read_utf8
@@ -42,7 +42,7 @@ def read_column(path: Path, column: str) -> TextSet:
     names = column_names(path)
     if column not in names:
         found = f"found {', '.join(names)}; choose one with --column"
-        raise InputError(f"{path}: no column {column!r}{near(column, names)} ({found})")
+        raise InputError(f"{path}: no column {column!r}{did_you_mean(column, names)} ({found})")
     wanted = [n for n in ("id", "source", "answer_start") if n in names and n != column]
     rows: list[dict[str, Any]] = read_table(path, [column, *wanted]).to_pylist()
     return TextSet.of(_row(path, i, row, column) for i, row in enumerate(rows, start=1))

@@ -48,7 +48,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class WatchedRun:
     """What is followed, and under which names it goes into the study."""
 
     checkpoints: Path | None
@@ -69,7 +69,7 @@ class Watch:
     """A run that is followed; what was said once is not said again."""
 
     study: Study
-    run: Run
+    run: WatchedRun
     on_model: Callable[[str], Report | None] = _quiet  # hears what is scored; may give something to report texts to
     _said: dict[str, str] = field(default_factory=dict)
     _refused: dict[str, object] = field(default_factory=dict)  # by what their files looked like
@@ -196,11 +196,14 @@ def run_name(checkpoints: Path | None, losses: Path | None, asked: str) -> str:
 
 def as_json(event: Event) -> dict[str, Any]:
     """Plain values for one line of JSON."""
-    from benchcast.cells import null
+    from benchcast.formatting import nan_to_none
 
     row: dict[str, Any] = {"event": event.kind, "model": event.model, "step": event.step}
     if event.kind != "forecast":
         return {**row, "why": event.why}
     fields = ("accuracy", "low", "high", "capability")
-    made = {f.task: {**{name: null(getattr(f, name)) for name in fields}, "remark": f.remark} for f in event.forecasts}
+    made = {
+        f.task: {**{name: nan_to_none(getattr(f, name)) for name in fields}, "remark": f.remark}
+        for f in event.forecasts
+    }
     return {**row, "new": event.new, "seconds": round(event.seconds, 3), "forecasts": made}

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import is_torch_array
 
-from benchcast.devices import Array, in_two
+from benchcast.devices import Array, tf32_split_matmul
 
 Result = TypeVar("Result")
 WIDTH = 32  # of a tile
@@ -60,7 +60,7 @@ class Rows:
     def project(self, columns: Array) -> Array:
         """(Q × D) → Q × n."""
         if self.short:
-            return in_two(lambda c: (self.values @ c.T).T, columns)
+            return tf32_split_matmul(lambda c: (self.values @ c.T).T, columns)
         if is_torch_array(self.values):
             return (self.values @ columns.contiguous().T).T
         rows = min(MOST_ROWS, SMALL // max(1, columns.size))
@@ -71,7 +71,7 @@ class Rows:
     def gather(self, values: Array) -> Array:
         """(Q × n) → Q × D."""
         if self.short:
-            return in_two(lambda v: v @ self.values, values)
+            return tf32_split_matmul(lambda v: v @ self.values, values)
         n, d = self.values.shape
         bulk = n // DEVICE_ROWS * DEVICE_ROWS if is_torch_array(self.values) else 0
         rest = values[:, bulk:] @ self.values[bulk:]

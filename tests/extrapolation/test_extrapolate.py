@@ -10,18 +10,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchcast.forward.chain import ahead, mixture_quantile
-from benchcast.forward.horizon import FORMS, Drift, Points, distances, drift_of, fit_family, hide_largest, hide_latest
-from benchcast.forward.powerlaw import _slopes, _terms, fit_power_law
+from benchcast.extrapolation.family_law import (
+    FORMS,
+    Drift,
+    ScalePoints,
+    distances,
+    estimate_drift,
+    fit_family,
+    hide_largest,
+    hide_latest,
+)
+from benchcast.extrapolation.powerlaw import _slopes, _terms, fit_power_law
+from benchcast.extrapolation.task_forecast import extrapolate_task, mixture_quantile
 from benchcast.intervals import interval
 from benchcast.law import SigmoidLaw
 from benchcast.records import Task
 from benchcast.task_fit import OutOfFoldErrors, TaskFit
-from lab.reproduce.ahead import World, coverage_of, plant_family, plant_world
+from lab.reproduce.extrapolation import World, coverage_of, plant_family, plant_world
 
-GRID = Points(*(x.ravel() for x in np.meshgrid([1e6, 4e6, 1.6e7, 6.4e7], [1e9, 3e9, 9e9, 2.7e10])), np.empty(0))
+GRID = ScalePoints(*(x.ravel() for x in np.meshgrid([1e6, 4e6, 1.6e7, 6.4e7], [1e9, 3e9, 9e9, 2.7e10])), np.empty(0))
 GRID = replace(GRID, flops=6 * GRID.params * GRID.tokens)
-FAR = Points(np.array([5e8]), np.array([1e11]), np.array([3e20]))
+FAR = ScalePoints(np.array([5e8]), np.array([1e11]), np.array([3e20]))
 
 
 def chinchilla(points, floor=1.5, size=0.34, data=0.28):
@@ -62,7 +71,7 @@ def test_slopes_agree_with_differences():
 def test_more_compute_never_lowers_a_forecast(losses, params, more_params, more_tokens):
     """Whatever the losses are, noise or not."""
     law = fit_family(GRID, np.log(losses))
-    two = Points(np.array([params, params * more_params]), np.array([1e9, 1e9 * more_tokens]), np.empty(2))
+    two = ScalePoints(np.array([params, params * more_params]), np.array([1e9, 1e9 * more_tokens]), np.empty(2))
     two = replace(two, flops=6 * two.params * two.tokens)
     forecast = a_fit().law.accuracy(np.exp(law.log_loss(two)))
     assert forecast[1] >= forecast[0] - 1e-12
@@ -70,9 +79,10 @@ def test_more_compute_never_lowers_a_forecast(losses, params, more_params, more_
 
 def test_the_interval_widens_with_distance_and_with_drift():
     law, none, some = fit_family(GRID, chinchilla(GRID)), Drift(0.0, 0.0, 5), Drift(0.1, 0.2, 5)
-    near, far = Points(np.array([1e8]), np.array([3e10]), np.array([1.8e19])), FAR
+    near, far = ScalePoints(np.array([1e8]), np.array([3e10]), np.array([1.8e19])), FAR
     widths = [
-        float((x.high - x.low)[0]) for x in (ahead(a_fit(), law, d, p) for d in (none, some) for p in (near, far))
+        float((x.high - x.low)[0])
+        for x in (extrapolate_task(a_fit(), law, d, p) for d in (none, some) for p in (near, far))
     ]
     assert widths[0] < widths[2] < widths[3]
     assert widths[0] < widths[1]
@@ -105,14 +115,14 @@ def test_what_is_hidden_is_the_largest_size_and_the_last_checkpoint_of_each():
 
 def test_distance_is_measured_from_the_longest_run_of_the_nearest_size():
     known = GRID.take((GRID.params < 1e7) | (GRID.tokens < 1e10))
-    target = Points(np.array([6.4e7, 1e6, 2.56e8]), np.array([2.7e10, 2.7e10, 9e9]), np.ones(3))
+    target = ScalePoints(np.array([6.4e7, 1e6, 2.56e8]), np.array([2.7e10, 2.7e10, 9e9]), np.ones(3))
     expected = [[0, np.log(3)], [0, 0], [np.log(4), 0]]
     assert distances(known, target, FORMS[0]) == pytest.approx(np.array(expected))
 
 
 def test_the_form_follows_the_points():
     assert fit_family(GRID, chinchilla(GRID)).form == FORMS[0]
-    tied = Points(
+    tied = ScalePoints(
         np.array([1e6, 4e6, 1.6e7, 6.4e7, 2.56e8]), np.full(5, 1e9), 6e9 * np.array([1e6, 4e6, 1.6e7, 6.4e7, 2.56e8])
     )
     assert fit_family(tied, chinchilla(tied)).form == FORMS[1], "all were trained on the same tokens"
@@ -131,8 +141,8 @@ def test_a_law_that_misses_drifts_and_a_true_one_does_not():
     rng = np.random.default_rng(1)
     true = [fit_family(GRID, chinchilla(GRID, f) + 0.02 * rng.normal(size=len(GRID))) for f in (1.0, 1.5, 2.0)]
     bent = chinchilla(GRID) - 0.6 * (GRID.params > 3e7)
-    assert drift_of(true).size < 0.03
-    assert drift_of([fit_family(GRID, bent)] * 3).size > 0.2
+    assert estimate_drift(true).size < 0.03
+    assert estimate_drift([fit_family(GRID, bent)] * 3).size > 0.2
 
 
 def test_intervals_hold_in_planted_worlds():

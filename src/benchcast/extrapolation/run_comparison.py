@@ -18,12 +18,12 @@ import numpy.typing as npt
 from scipy.optimize import nnls
 from scipy.stats import t as student
 
-from benchcast.cells import near
 from benchcast.errors import InputError, NotEnoughDataError
+from benchcast.extrapolation.backtest import StudyModels, read_study_models, silent
+from benchcast.extrapolation.family_law import ScalePoints
 from benchcast.fitting import FEWEST_MODELS
 from benchcast.folds import inner_folds
-from benchcast.forward.backtest import Known, read_known, silent
-from benchcast.forward.horizon import Points
+from benchcast.formatting import did_you_mean
 from benchcast.intervals import spread_of
 from benchcast.records import Bools, Floats, Ints
 from benchcast.store import Study
@@ -37,7 +37,7 @@ MEAN = "mean of tasks"
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TrainingRun:
     """A family, or the checkpoints of one model of it."""
 
     name: str
@@ -45,7 +45,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class ComparisonPoint:
     """A compute that several runs of like size have reached, and their models of that size."""
 
     params: float
@@ -54,7 +54,7 @@ class Meeting:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class DifferenceUncertainty:
     """How far the difference of two forecasts misses, per task and for their mean.
 
     Its variance is `base` plus `rise` times the leverage of the two forecasts: near chance and near 1 a wrong
@@ -77,7 +77,7 @@ class Doubt:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
+class RunRanking:
     """Runs at one meeting."""
 
     params: float
@@ -95,22 +95,24 @@ class RunComparison:
 
     runs: tuple[str, ...]
     tasks: tuple[str, ...]  # and the mean of them
-    rankings: tuple[Ranking, ...]
-    doubt: Doubt
+    rankings: tuple[RunRanking, ...]
+    uncertainty: DifferenceUncertainty
 
 
-def find_run(name: str, models: Sequence[str], families: npt.NDArray[np.str_]) -> Run:
+def find_run(name: str, models: Sequence[str], families: npt.NDArray[np.str_]) -> TrainingRun:
     """A run by the name of a family, or of a model without what follows the @."""
     stems = np.array([m.partition("@")[0] for m in models])
     rows = np.flatnonzero(families == name)
     rows = rows if len(rows) else np.flatnonzero(stems == name)
     if not len(rows):
         known = sorted({*map(str, families), *map(str, stems)})
-        raise InputError(f"unknown run {name!r}; families are {', '.join(sorted(set(families)))}{near(name, known)}")
-    return Run(name, rows)
+        raise InputError(
+            f"unknown run {name!r}; families are {', '.join(sorted(set(families)))}{did_you_mean(name, known)}"
+        )
+    return TrainingRun(name, rows)
 
 
-def meetings(points: Points, runs: Sequence[Run]) -> list[Meeting]:
+def comparison_points(points: ScalePoints, runs: Sequence[TrainingRun]) -> list[ComparisonPoint]:
     """Where the runs can be compared: at each size that all have, the most compute that all reached."""
     sizes = [np.unique(points.params[run.rows][np.isfinite(points.flops[run.rows])]) for run in runs]
     if any(len(s) == 0 for s in sizes):
@@ -126,7 +128,7 @@ def meetings(points: Points, runs: Sequence[Run]) -> list[Meeting]:
         least = max(float(points.flops[r[0]]) for r in rows)
         most = min(float(points.flops[r[-1]]) for r in rows)
         if least <= most:
-            found.append(Meeting(float(np.exp(np.mean(np.log(group)))), most, rows))
+            found.append(ComparisonPoint(float(np.exp(np.mean(np.log(group)))), most, rows))
     return sorted(found, key=lambda m: -m.params)
 
 
@@ -140,14 +142,14 @@ def _alike(size: float, sizes: Sequence[Floats]) -> tuple[float, ...]:
     )
 
 
-def _by_compute(points: Points, rows: Ints, size: float) -> Ints:
+def _by_compute(points: ScalePoints, rows: Ints, size: float) -> Ints:
     own = points.params[rows]
     kept = rows[(own == size) | (np.isnan(own) & np.isnan(size))]
     kept = kept[np.isfinite(points.flops[kept])]
     return kept[np.argsort(points.flops[kept], kind="stable")]
 
 
-def at_compute(points: Points, values: Floats, rows: Ints, flops: float) -> float:
+def at_compute(points: ScalePoints, values: Floats, rows: Ints, flops: float) -> float:
     """A value of a run at some compute, between its checkpoints in log compute; NaN where one is not known."""
     return float(np.interp(np.log(flops), np.log(points.flops[rows]), values[rows]))
 
@@ -163,7 +165,7 @@ def compare_runs(
     """Order runs by forecast at every size they share."""
     if len(set(names)) < 2 or len(set(names)) < len(names):
         raise InputError(f"--runs {','.join(names)}: two or more different runs wanted, as in --runs A,B")
-    known = read_known(study, tasks, method=method)
+    known = read_study_models(study, tasks, method=method)
     runs = [find_run(name, known.models, known.families) for name in names]
     taken = np.concatenate([run.rows for run in runs])
     if len(np.unique(taken)) < len(taken):
@@ -171,10 +173,12 @@ def compare_runs(
     return rank_runs(known, runs, tell=tell)
 
 
-def rank_runs(known: Known, runs: Sequence[Run], *, tell: Callable[[str], None] = silent) -> RunComparison:
+def rank_runs(
+    known: StudyModels, runs: Sequence[TrainingRun], *, tell: Callable[[str], None] = silent
+) -> RunComparison:
     """Order runs of a study that has been read, without a look at their scores."""
     names = [run.name for run in runs]
-    where = meetings(known.points, runs)
+    where = comparison_points(known.points, runs)
     if not where:
         raise NotEnoughDataError(
             f"{', '.join(names)}: no compute that all of them passed at a size that all have (within a factor of "
@@ -190,33 +194,41 @@ def rank_runs(known: Known, runs: Sequence[Run], *, tell: Callable[[str], None] 
     if not fits[0].reads_losses:
         raise InputError(f"method {known.method!r} does not read losses; take one that does, such as salience")
     capability = np.stack([known.log_capability(fit) for fit in fits])
-    doubt = doubt_of(known, fits, capability, seen)
-    rankings = tuple(rank(known, fits, capability, meeting, doubt) for meeting in where)
-    return RunComparison(tuple(names), (*(fit.task.name for fit in fits), MEAN), rankings, doubt)
+    uncertainty = difference_uncertainty(known, fits, capability, seen)
+    rankings = tuple(rank(known, fits, capability, point, uncertainty) for point in where)
+    return RunComparison(tuple(names), (*(fit.task.name for fit in fits), MEAN), rankings, uncertainty)
 
 
 def _with_mean(values: Floats) -> Floats:
     return np.concatenate([values, values.mean(axis=0, keepdims=True)])
 
 
-def forecast_at(known: Known, fits: Sequence[TaskFit], capability: Floats, meeting: Meeting) -> tuple[Floats, Floats]:
+def forecast_at(
+    known: StudyModels, fits: Sequence[TaskFit], capability: Floats, point: ComparisonPoint
+) -> tuple[Floats, Floats]:
     """Forecasts and scores of the runs at a meeting, with the mean of tasks ((T + 1) × R each)."""
     said = [
-        [float(fit.law.accuracy(np.exp(at_compute(known.points, c, r, meeting.flops)))) for r in meeting.rows]
+        [float(fit.law.accuracy(np.exp(at_compute(known.points, c, r, point.flops)))) for r in point.rows]
         for fit, c in zip(fits, capability, strict=True)
     ]
-    observed = [[at_compute(known.points, a, r, meeting.flops) for r in meeting.rows] for a in known.observed]
+    observed = [[at_compute(known.points, a, r, point.flops) for r in point.rows] for a in known.observed]
     return _with_mean(np.array(said)), _with_mean(np.array(observed))
 
 
-def rank(known: Known, fits: Sequence[TaskFit], capability: Floats, meeting: Meeting, doubt: Doubt) -> Ranking:
+def rank(
+    known: StudyModels,
+    fits: Sequence[TaskFit],
+    capability: Floats,
+    point: ComparisonPoint,
+    uncertainty: DifferenceUncertainty,
+) -> RunRanking:
     """Order and probabilities at one meeting."""
-    forecast, observed = forecast_at(known, fits, capability, meeting)
-    variance = doubt.of_runs(leverage(forecast[:-1], known.dataset.chance))
-    better = probability_above(forecast, variance, doubt.freedom)
+    forecast, observed = forecast_at(known, fits, capability, point)
+    variance = uncertainty.of_runs(leverage(forecast[:-1], known.dataset.chance))
+    better = probability_above(forecast, variance, uncertainty.freedom)
     order = np.argsort(-forecast, axis=1, kind="stable")
-    likely = [likely_order(f, v, doubt.freedom) for f, v in zip(forecast, variance, strict=True)]
-    return Ranking(meeting.params, meeting.flops, forecast, observed, better, order, np.array(likely))
+    likely = [likely_order(f, v, uncertainty.freedom) for f, v in zip(forecast, variance, strict=True)]
+    return RunRanking(point.params, point.flops, forecast, observed, better, order, np.array(likely))
 
 
 def leverage(forecast: Floats, chance: Floats) -> Floats:
@@ -246,7 +258,9 @@ def likely_order(forecast: Floats, variance: Floats, freedom: int) -> float:
     return float((np.diff(best + errors, axis=1) < 0).all(axis=1).mean())
 
 
-def doubt_of(known: Known, fits: Sequence[TaskFit], capability: Floats, seen: Bools) -> Doubt:
+def difference_uncertainty(
+    known: StudyModels, fits: Sequence[TaskFit], capability: Floats, seen: Bools
+) -> DifferenceUncertainty:
     """Errors of differences between other families at equal compute; every pair of families counts the same."""
     errors = honest_errors(known, fits, seen)
     families = [str(f) for f in np.unique(known.families[: known.scored][seen[: known.scored]])]
@@ -256,8 +270,12 @@ def doubt_of(known: Known, fits: Sequence[TaskFit], capability: Floats, seen: Bo
     for pair in combinations(families, 2):
         if errors is None:
             break
-        runs = [Run(f, np.flatnonzero((known.families == f) & seen & np.isfinite(known.points.flops))) for f in pair]
-        where = [m for m in meetings(known.points, runs) if np.isfinite(_difference(known.points, errors, m)).all()]
+        runs = [
+            TrainingRun(f, np.flatnonzero((known.families == f) & seen & np.isfinite(known.points.flops))) for f in pair
+        ]
+        where = [
+            m for m in comparison_points(known.points, runs) if np.isfinite(_difference(known.points, errors, m)).all()
+        ]
         for m in where:
             said = forecast_at(known, fits, capability, m)[0][:-1]
             squares.append(_difference(known.points, errors, m) ** 2)
@@ -266,9 +284,9 @@ def doubt_of(known: Known, fits: Sequence[TaskFit], capability: Floats, seen: Bo
     if len(squares) >= FEWEST_PAIRS:
         parts = [_variance(*x, np.array(weights)) for x in zip(np.array(squares).T, np.array(levers).T, strict=True)]
         base, rise = np.array(parts).T
-        return Doubt(base, rise, len(families))
+        return DifferenceUncertainty(base, rise, len(families))
     apart = 2 * np.array([spread_of(fit.out_of_fold).scale for fit in fits]) ** 2
-    return Doubt(np.append(apart, apart.mean()), np.zeros(len(fits) + 1), len(families))
+    return DifferenceUncertainty(np.append(apart, apart.mean()), np.zeros(len(fits) + 1), len(families))
 
 
 def _variance(squares: Floats, levers: Floats, weights: Floats) -> Floats:
@@ -278,13 +296,13 @@ def _variance(squares: Floats, levers: Floats, weights: Floats) -> Floats:
     return np.asarray(nnls(columns, squares * root)[0])
 
 
-def _difference(points: Points, errors: Floats, meeting: Meeting) -> Floats:
+def _difference(points: ScalePoints, errors: Floats, point: ComparisonPoint) -> Floats:
     """By how much the first run's error exceeds the second's, per task and for the mean."""
-    first, second = ([at_compute(points, e, rows, meeting.flops) for e in errors] for rows in meeting.rows)
+    first, second = ([at_compute(points, e, rows, point.flops) for e in errors] for rows in point.rows)
     return _with_mean(np.array(first) - np.array(second))
 
 
-def honest_errors(known: Known, fits: Sequence[TaskFit], seen: Bools) -> Floats | None:
+def honest_errors(known: StudyModels, fits: Sequence[TaskFit], seen: Bools) -> Floats | None:
     """Honest errors by model, T × M; None where a method does not say whose they are.
 
     Methods list them family after family, in the order in which families are left out.

@@ -1,10 +1,11 @@
 """Does the law bend where the truth is a plain sigmoid, and what does that cost?
 
-    python -m lab.log.bends [WORLDS]
+    python -m lab.log.calibration [WORLDS]
 
 Planted worlds of 1 to 8 families, size split. The first part says how much of the error of left-out families a
-bend seems to save by chance, times the number of families: the threshold `stacking.BEND_PAYS` lies above it. The
-second compares errors on the larger models with the bend always, never, and where it pays.
+bend seems to save by chance, times the number of families: the threshold
+`stacking.MIN_CALIBRATION_GAIN` lies above it. The second compares errors on the larger models with the bend always,
+never, and where it pays.
 """
 
 import sys
@@ -18,17 +19,17 @@ from benchcast.methods import METHODS, stacking
 from lab.log.worlds import RIVALS, errors, make
 
 FAMILIES = (1, 2, 3, 5, 8)
-RULES = {"always": -np.inf, "never": np.inf, "where it pays": stacking.BEND_PAYS}
+RULES = {"always": -np.inf, "never": np.inf, "where it pays": stacking.MIN_CALIBRATION_GAIN}
 
 
 @contextmanager
 def threshold(value: float) -> Iterator[None]:
     """The bend is kept where it saves more than this over the number of families."""
-    usual, stacking.BEND_PAYS = stacking.BEND_PAYS, value
+    usual, stacking.MIN_CALIBRATION_GAIN = stacking.MIN_CALIBRATION_GAIN, value
     try:
         yield
     finally:
-        stacking.BEND_PAYS = usual
+        stacking.MIN_CALIBRATION_GAIN = usual
 
 
 def main(count: int) -> None:

@@ -14,11 +14,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchcast.cells import near
 from benchcast.errors import InputError, NotEnoughDataError
-from benchcast.forward.backtest import HiddenModel, backtest, family_laws, read_known, silent
-from benchcast.forward.chain import Ahead, ahead
-from benchcast.forward.horizon import FEWEST, FEWEST_VALUES, FORMS, KINDS, Drift, Points, drift_of, hide_largest
+from benchcast.extrapolation.backtest import HiddenModel, backtest, family_laws, read_study_models, silent
+from benchcast.extrapolation.family_law import (
+    FEWEST,
+    FEWEST_VALUES,
+    FORMS,
+    HOLDOUT_KINDS,
+    Drift,
+    ScalePoints,
+    estimate_drift,
+    hide_largest,
+)
+from benchcast.extrapolation.task_forecast import ExtrapolatedForecast, extrapolate_task
+from benchcast.formatting import did_you_mean
 from benchcast.records import Floats
 from benchcast.store import Study
 
@@ -34,22 +43,22 @@ class Target:
     tokens: float = math.nan
     flops: float = math.nan
 
-    def as_points(self, family: Points) -> Points:
+    def as_points(self, family: ScalePoints) -> ScalePoints:
         """As a point of a family: FLOPs follow the family's own ratio to 6 × params × tokens."""
         flops = self.flops
         if math.isnan(flops):
             ratio = family.flops / (6 * family.params * family.tokens)
             flops = 6 * self.params * self.tokens * (float(np.nanmedian(ratio)) if np.isfinite(ratio).any() else 1.0)
-        return Points(np.array([self.params]), np.array([self.tokens]), np.array([flops]))
+        return ScalePoints(np.array([self.params]), np.array([self.tokens]), np.array([flops]))
 
 
 @dataclass(frozen=True, slots=True)
-class TaskAhead:
+class TaskExtrapolation:
     """The target's forecast on one task with what it rests on."""
 
     task: str
-    forecast: Ahead
-    path: Ahead  # on the way there
+    forecast: ExtrapolatedForecast
+    path: ExtrapolatedForecast  # on the way there
     form: str
     floor: float  # irreducible capability
     exponents: tuple[float, ...]
@@ -61,11 +70,11 @@ class Extrapolation:
     """What is said of the target, and how the same did on hidden models of all families."""
 
     family: str
-    target: Points
-    way: Points  # from the family's largest model to the target
-    known: Points  # the family's models
+    target: ScalePoints
+    way: ScalePoints  # from the family's largest model to the target
+    known: ScalePoints  # the family's models
     observed: dict[str, Floats]  # their scores by task, NaN where unknown
-    tasks: tuple[TaskAhead, ...]
+    tasks: tuple[TaskExtrapolation, ...]
     hidden: tuple[HiddenModel, ...]
     remarks: tuple[str, ...]
 
@@ -80,12 +89,12 @@ def extrapolate(
     tell: Callable[[str], None] = silent,
 ) -> Extrapolation:
     """Forecast a model of `family` at `target` on each task, and check the procedure on hidden models."""
-    known = read_known(study, tasks, method=method)
+    known = read_study_models(study, tasks, method=method)
     allowed = _allowed(target)
     own = known.families == family
     names = sorted(set(map(str, known.families)))
     if not own.any():
-        raise InputError(f"unknown family {family!r}; models.csv has {', '.join(names)}{near(family, names)}")
+        raise InputError(f"unknown family {family!r}; models.csv has {', '.join(names)}{did_you_mean(family, names)}")
     tell("fitting")
     fits = known.fits(np.ones(len(known.models), bool))
     if not fits[0].reads_losses:
@@ -102,17 +111,17 @@ def extrapolate(
         laws = family_laws(known, known.log_capability(fit), ~np.zeros(len(own), bool), allowed=allowed)
         if family not in laws:
             raise NotEnoughDataError(_too_few(family, family_points, allowed))
-        law, drift = laws[family], drift_of([*laws.values()])
+        law, drift = laws[family], estimate_drift([*laws.values()])
         exponents = tuple(float(x) for x in law.law.exponents)
-        there, path = ahead(fit, law, drift, at), ahead(fit, law, drift, way)
-        said.append(TaskAhead(fit.task.name, there, path, law.form, law.law.floor, exponents, drift))
+        there, path = extrapolate_task(fit, law, drift, at), extrapolate_task(fit, law, drift, way)
+        said.append(TaskExtrapolation(fit.task.name, there, path, law.form, law.law.floor, exponents, drift))
     observed = {fit.task.name: scores[own] for fit, scores in zip(fits, known.observed, strict=True)}
-    hidden = [row for kind in KINDS for row in backtest(known, kind, tell=tell)]
+    hidden = [row for kind in HOLDOUT_KINDS for row in backtest(known, kind, tell=tell)]
     remarks = _remarks(said, at, family_points)
     return Extrapolation(family, at, way, family_points, observed, tuple(said), tuple(hidden), remarks)
 
 
-def _way(known: Points, target: Points) -> Points:
+def _way(known: ScalePoints, target: ScalePoints) -> ScalePoints:
     """Points between the family's largest model and the target, evenly spaced in logs."""
     last = int(np.nanargmax(known.flops))
     share = np.linspace(0, 1, WAY)
@@ -120,7 +129,7 @@ def _way(known: Points, target: Points) -> Points:
     def between(a: Floats, b: Floats) -> Floats:
         return np.asarray(a[last] ** (1 - share) * b[0] ** share)
 
-    return Points(
+    return ScalePoints(
         between(known.params, target.params), between(known.tokens, target.tokens), between(known.flops, target.flops)
     )
 
@@ -136,7 +145,7 @@ def _allowed(target: Target) -> tuple[str, ...]:
     return FORMS if both else FORMS[1:]
 
 
-def _too_few(family: str, points: Points, allowed: Sequence[str]) -> str:
+def _too_few(family: str, points: ScalePoints, allowed: Sequence[str]) -> str:
     placed = points.take(np.isfinite(points.flops))
     both = placed.take(np.isfinite(placed.params * placed.tokens))
     wanted = f"{FEWEST[FORMS[1]]} models of {FEWEST_VALUES} different values of compute"
@@ -147,7 +156,7 @@ def _too_few(family: str, points: Points, allowed: Sequence[str]) -> str:
     )
 
 
-def _remarks(said: Sequence[TaskAhead], target: Points, known: Points) -> tuple[str, ...]:
+def _remarks(said: Sequence[TaskExtrapolation], target: ScalePoints, known: ScalePoints) -> tuple[str, ...]:
     remarks = []
     ratio = float(target.flops[0] / np.nanmax(known.flops))
     if ratio > FAR:

@@ -1,6 +1,6 @@
 """Looking forward: which power law, and does the mean drift of known checkpoints foretell that of hidden ones?
 
-python -m lab.log.forward
+python -m lab.log.extrapolation
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchcast.demo import open_embedded
-from benchcast.forward.backtest import Known, read_known
-from benchcast.forward.horizon import FORMS, HIDE, KINDS, Miss, miss
+from benchcast.extrapolation.backtest import StudyModels, read_study_models
+from benchcast.extrapolation.family_law import FORMS, HOLDOUT_KINDS, HOLDOUT_RULES, HoldoutErrors, holdout_errors
 from benchcast.records import Bools, Floats, Ints
 
 
 def main() -> None:
-    known = read_known(open_embedded())
+    known = read_study_models(open_embedded())
     families = np.unique(known.families)
     fits = known.fits(np.ones(len(known.models), bool))
     capability = {fit.task.name: known.log_capability(fit) for fit in fits}
     print("root mean squared log error of capability on hidden models, over families; mean of tasks")
     for form in FORMS:
-        for kind in KINDS:
+        for kind in HOLDOUT_KINDS:
             errors = [
                 np.sqrt(np.mean([np.mean(m.error**2) for m in hidden(known, c, form, kind)]))
                 for c in capability.values()
@@ -31,29 +31,31 @@ def main() -> None:
     print("mean error per unit of log training beyond the known, inside the training data and on the last checkpoint")
     for task, c in capability.items():
         last = np.concatenate(
-            [whose(known, f)[HIDE["latest"](known.points.take(known.families == f))] for f in families]
+            [whose(known, f)[HOLDOUT_RULES["latest"](known.points.take(known.families == f))] for f in families]
         )
         seen = ~np.isin(np.arange(len(c)), last)
         inner, outer = (drift(known, c, on) for on in (seen, np.ones(len(c), bool)))
         print(f"  {task}: {inner:+.2f} {outer:+.2f}")
 
 
-def whose(known: Known, family: str) -> Ints:
+def whose(known: StudyModels, family: str) -> Ints:
     return np.flatnonzero(known.families == family)
 
 
-def hidden(known: Known, capability: Floats, form: str, kind: str, seen: Bools | None = None) -> Iterator[Miss]:
+def hidden(
+    known: StudyModels, capability: Floats, form: str, kind: str, seen: Bools | None = None
+) -> Iterator[HoldoutErrors]:
     for family in np.unique(known.families):
         own = known.families == family
         if seen is not None:
             own = own & seen
         points = known.points.take(own)
-        found = miss(points, capability[own], form, HIDE[kind](points))
+        found = holdout_errors(points, capability[own], form, HOLDOUT_RULES[kind](points))
         if found is not None:
             yield found
 
 
-def drift(known: Known, capability: Floats, seen: Bools) -> float:
+def drift(known: StudyModels, capability: Floats, seen: Bools) -> float:
     found = hidden(known, capability, FORMS[0], "latest", seen)
     return float(np.mean([np.mean(m.error / np.maximum(m.distance[:, 1], 0.05)) for m in found]))
 

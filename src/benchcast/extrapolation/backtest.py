@@ -10,13 +10,21 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.align import align_models
-from benchcast.cells import near
 from benchcast.dataset import Dataset, Fold
 from benchcast.errors import InputError, NotEnoughDataError
+from benchcast.extrapolation.family_law import (
+    FEWEST,
+    FORMS,
+    HOLDOUT_RULES,
+    FamilyLaw,
+    ScalePoints,
+    estimate_drift,
+    fit_family,
+)
+from benchcast.extrapolation.task_forecast import extrapolate_task
 from benchcast.fitting import without_weak_tasks
 from benchcast.folds import family_names
-from benchcast.forward.chain import ahead
-from benchcast.forward.horizon import FEWEST, FORMS, HIDE, FamilyLaw, Points, drift_of, fit_family
+from benchcast.formatting import did_you_mean
 from benchcast.metadata import ModelMetadata
 from benchcast.methods import METHODS
 from benchcast.records import Bools, Floats
@@ -49,13 +57,13 @@ class HiddenModel:
 
 
 @dataclass(frozen=True)
-class Known:
+class StudyModels:
     """Every model of a study that has losses, those without scores too."""
 
     dataset: Dataset  # of the scored ones; they come first
     models: tuple[str, ...]
     families: npt.NDArray[np.str_]
-    points: Points
+    points: ScalePoints
     nats: npt.NDArray[np.float32]
     metadata: ModelMetadata
     method: str
@@ -88,10 +96,10 @@ class Known:
         return np.log(capability)
 
 
-def read_known(study: Study, tasks: Sequence[str] = (), *, method: str = "salience") -> Known:
+def read_study_models(study: Study, tasks: Sequence[str] = (), *, method: str = "salience") -> StudyModels:
     """Losses, scores and sizes of a study's models; those whose losses lack part of the support are left out."""
     if method not in METHODS:
-        raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{near(method, METHODS)}")
+        raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{did_you_mean(method, METHODS)}")
     dataset = study.dataset(tasks)
     everyone = np.ones(len(dataset.models), bool)
     dataset, _ = without_weak_tasks(dataset, [Fold(everyone, ~everyone, ~everyone)], asked_for=bool(tasks))
@@ -105,12 +113,12 @@ def read_known(study: Study, tasks: Sequence[str] = (), *, method: str = "salien
     models = (*dataset.models, *others)
     infos = study.infos(models)
     metadata = ModelMetadata.of(infos, study.scores())
-    points = Points(metadata.params, metadata.tokens, metadata.flops)
-    return Known(dataset, models, family_names(infos), points, nats, metadata, method)
+    points = ScalePoints(metadata.params, metadata.tokens, metadata.flops)
+    return StudyModels(dataset, models, family_names(infos), points, nats, metadata, method)
 
 
 def family_laws(
-    known: Known, log_capability: Floats, seen: Bools, *, allowed: Sequence[str] = FORMS
+    known: StudyModels, log_capability: Floats, seen: Bools, *, allowed: Sequence[str] = FORMS
 ) -> dict[str, FamilyLaw]:
     """The law of every family that has points enough, from the models seen."""
     laws = {}
@@ -123,14 +131,14 @@ def family_laws(
     return laws
 
 
-def backtest(known: Known, kind: str, *, tell: Callable[[str], None] = silent) -> list[HiddenModel]:
+def backtest(known: StudyModels, kind: str, *, tell: Callable[[str], None] = silent) -> list[HiddenModel]:
     """Hide some models of every family, do everything again without them, and forecast them."""
     tell(f"hiding the {kind}")
     hidden = np.zeros(len(known.models), bool)
     for family in np.unique(known.families):
         own = (known.families == family) & np.isfinite(known.points.flops)
         if any(known.points.take(own).supports(form) for form in FORMS):
-            hidden[own] = HIDE[kind](known.points.take(own))
+            hidden[own] = HOLDOUT_RULES[kind](known.points.take(own))
     left = ~hidden[: known.scored]
     if not hidden.any() or left.sum() < FEWEST[FORMS[1]]:
         return []
@@ -145,17 +153,17 @@ def backtest(known: Known, kind: str, *, tell: Callable[[str], None] = silent) -
 
 
 def _judge(
-    known: Known, t: int, fit: TaskFit, laws: Mapping[str, FamilyLaw], hidden: Bools, kind: str
+    known: StudyModels, t: int, fit: TaskFit, laws: Mapping[str, FamilyLaw], hidden: Bools, kind: str
 ) -> list[HiddenModel]:
     """Forecasts of the hidden models of one task that have a score."""
-    observed, drift = known.observed[t], drift_of([*laws.values()])
+    observed, drift = known.observed[t], estimate_drift([*laws.values()])
     rows = []
     for family, law in laws.items():
         own = (known.families == family) & np.isfinite(observed)
         at = np.flatnonzero(own & hidden)
         if not len(at):
             continue
-        said = ahead(fit, law, drift, known.points.take(own & hidden))
+        said = extrapolate_task(fit, law, drift, known.points.take(own & hidden))
         rest = np.flatnonzero(own & ~hidden)
         for i, model in enumerate(at):
             gap = np.abs(np.log(known.points.flops[rest] / known.points.flops[model]))

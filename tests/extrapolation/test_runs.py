@@ -11,18 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from benchcast.forward.backtest import read_known
-from benchcast.forward.horizon import Points
-from benchcast.forward.runs import (
-    Doubt,
-    Run,
+from benchcast.extrapolation.backtest import read_study_models
+from benchcast.extrapolation.family_law import ScalePoints
+from benchcast.extrapolation.run_comparison import (
+    DifferenceUncertainty,
+    TrainingRun,
     _variance,
     at_compute,
+    comparison_points,
     find_run,
     honest_errors,
     leverage,
     likely_order,
-    meetings,
     probability_above,
 )
 from lab.reproduce.order import pair_rows
@@ -67,7 +67,7 @@ def test_more_doubt_brings_an_order_nearer_to_a_coin():
 def test_doubt_is_least_where_scores_hardly_move():
     levers = leverage(np.array([[0.25, 0.625, 0.999]]), np.array([0.25]))[0]
     assert levers == pytest.approx([0, 1, 0], abs=0.01)
-    variance = Doubt(np.array([1e-4]), np.array([1e-2]), 8).of_runs(levers[None])[0]
+    variance = DifferenceUncertainty(np.array([1e-4]), np.array([1e-2]), 8).of_runs(levers[None])[0]
     assert variance[0] < variance[2] < variance[1]
 
 
@@ -82,21 +82,25 @@ def test_a_planted_variance_is_found():
 def test_runs_meet_at_the_most_compute_that_all_have_reached():
     params = np.array([1e6, 1e6, 1.2e6, 1.2e6, 1e7, 1e7, 1e9])
     flops = np.array([1.0, 8.0, 2.0, 4.0, 20.0, 50.0, 30.0])
-    points = Points(params, np.full(7, np.nan), flops)
-    found = meetings(points, [Run("a", np.array([0, 1, 4, 5])), Run("b", np.array([2, 3, 6]))])
+    points = ScalePoints(params, np.full(7, np.nan), flops)
+    found = comparison_points(points, [TrainingRun("a", np.array([0, 1, 4, 5])), TrainingRun("b", np.array([2, 3, 6]))])
     assert len(found) == 1, "1e7 and 1e9 are not alike"
     assert found[0].flops == 4.0
     assert at_compute(points, np.arange(7.0), found[0].rows[0], 4.0) == pytest.approx(2 / 3), "in log compute"
-    alone = meetings(points, [Run("a", np.array([4, 5])), Run("b", np.array([6]))])
+    alone = comparison_points(points, [TrainingRun("a", np.array([4, 5])), TrainingRun("b", np.array([6]))])
     assert [m.flops for m in alone] == [30.0], "single models meet whatever their sizes"
-    assert meetings(points, [Run("a", np.array([0])), Run("b", np.array([3]))]) == [], "they never had the same compute"
+    assert comparison_points(points, [TrainingRun("a", np.array([0])), TrainingRun("b", np.array([3]))]) == [], (
+        "they never had the same compute"
+    )
 
 
 def test_a_checkpoint_of_unknown_size_does_not_keep_the_others_from_meeting():
-    points = Points(np.array([1e6, np.nan, 1e6, 1e7]), np.full(4, np.nan), np.array([2.0, 3.0, 2.0, 9.0]))
-    found = meetings(points, [Run("a", np.array([0, 1])), Run("b", np.array([2, 3]))])
+    points = ScalePoints(np.array([1e6, np.nan, 1e6, 1e7]), np.full(4, np.nan), np.array([2.0, 3.0, 2.0, 9.0]))
+    found = comparison_points(points, [TrainingRun("a", np.array([0, 1])), TrainingRun("b", np.array([2, 3]))])
     assert [(m.params, m.flops) for m in found] == [(pytest.approx(1e6), 2.0)]
-    assert meetings(points, [Run("a", np.array([1])), Run("b", np.array([2, 3]))]) == [], "no size is known to be alike"
+    assert comparison_points(points, [TrainingRun("a", np.array([1])), TrainingRun("b", np.array([2, 3]))]) == [], (
+        "no size is known to be alike"
+    )
 
 
 def test_a_run_is_a_family_or_a_model_without_its_tokens(world):
@@ -113,7 +117,7 @@ def test_a_run_is_a_family_or_a_model_without_its_tokens(world):
 
 def test_honest_errors_go_to_the_models_they_are_of(study):
     """They are told apart by family alone, so the order must be the one in which methods list them."""
-    known = read_known(study, method="all-token")
+    known = read_study_models(study, method="all-token")
     everyone = np.ones(len(known.models), bool)
     fits = known.fits(everyone)
     errors = honest_errors(known, fits, everyone)
@@ -181,7 +185,7 @@ def test_runs_and_splits_do_not_go_together(runs_folder, cli):
 
 
 def test_what_was_said_is_held_against_scores(study):
-    from benchcast.forward.runs import compare_runs
+    from benchcast.extrapolation.run_comparison import compare_runs
 
     rows = pair_rows(compare_runs(study, ["family0", "family1"], method="all-token"))
     assert {r["task"] for r in rows} == {"task0", "task1", "mean of tasks"}

@@ -14,18 +14,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchcast.forward.powerlaw import PowerLaw, fit_power_law
+from benchcast.extrapolation.powerlaw import PowerLaw, fit_power_law
 from benchcast.records import Bools, Floats
 
 FORMS = ("params and tokens", "compute")
 FEWEST = {"params and tokens": 7, "compute": 4}  # points; a law has five parameters, or three
 FEWEST_VALUES = 3  # of each input
-KINDS = ("largest", "latest")
+HOLDOUT_KINDS = ("largest", "latest")
 NEAR = 0.05  # in logs: a hidden point nearer than this tells nothing of distance
 
 
 @dataclass(frozen=True, slots=True)
-class Points:
+class ScalePoints:
     """Where models stand; NaN where unknown."""
 
     params: Floats
@@ -35,9 +35,9 @@ class Points:
     def __len__(self) -> int:
         return len(self.flops)
 
-    def take(self, rows: Bools) -> Points:
+    def take(self, rows: Bools) -> ScalePoints:
         """Some of the points."""
-        return Points(self.params[rows], self.tokens[rows], self.flops[rows])
+        return ScalePoints(self.params[rows], self.tokens[rows], self.flops[rows])
 
     def inputs(self, form: str) -> Floats:
         """Logs of what a form of law reads (P × J)."""
@@ -55,13 +55,13 @@ class Points:
         return known and len(x) >= FEWEST[form] and all(len(np.unique(c)) >= FEWEST_VALUES for c in x.T)
 
 
-def hide_largest(points: Points) -> Bools:
+def hide_largest(points: ScalePoints) -> Bools:
     """The largest models: all of the largest size, or the one with most compute where sizes are not known."""
     by = points.params if np.isfinite(points.params).all() and np.ptp(points.params) > 0 else points.flops
     return np.asarray(by == np.nanmax(by))
 
 
-def hide_latest(points: Points) -> Bools:
+def hide_latest(points: ScalePoints) -> Bools:
     """The last checkpoint of each size that has at least three."""
     out = np.zeros(len(points), bool)
     for size in np.unique(points.params):
@@ -72,10 +72,10 @@ def hide_latest(points: Points) -> Bools:
     return out
 
 
-HIDE = {"largest": hide_largest, "latest": hide_latest}
+HOLDOUT_RULES = {"largest": hide_largest, "latest": hide_latest}
 
 
-def distances(known: Points, target: Points, form: str) -> Floats:
+def distances(known: ScalePoints, target: ScalePoints, form: str) -> Floats:
     """How far targets lie beyond the known points, in logs: in size, and in training (P × 2).
 
     Training is measured against the longest run of the nearest known size. A law of compute has one
@@ -94,7 +94,7 @@ def distances(known: Points, target: Points, form: str) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class Miss:
+class HoldoutErrors:
     """What a law of one family said of hidden points, and what was there."""
 
     error: Floats  # of the log loss
@@ -129,14 +129,14 @@ class FamilyLaw:
 
     form: str
     law: PowerLaw
-    points: Points
-    misses: Mapping[str, Miss]  # by kind
+    points: ScalePoints
+    holdout: Mapping[str, HoldoutErrors]  # by kind
 
-    def log_loss(self, target: Points) -> Floats:
+    def log_loss(self, target: ScalePoints) -> Floats:
         """What it says of other points."""
         return self.law.log_loss(target.inputs(self.form))
 
-    def doubt(self, target: Points, drift: Drift) -> tuple[Floats, Floats]:
+    def uncertainty(self, target: ScalePoints, drift: Drift) -> tuple[Floats, Floats]:
         """Standard deviation of that in logs, and its degrees of freedom.
 
         Variances of the law's own doubt and of the drift with distance add up; so do, after Welch and
@@ -149,25 +149,29 @@ class FamilyLaw:
         return np.sqrt(own + away), freedom
 
 
-def fit_family(points: Points, log_loss: Floats, *, allowed: Sequence[str] = FORMS) -> FamilyLaw | None:
+def fit_family(points: ScalePoints, log_loss: Floats, *, allowed: Sequence[str] = FORMS) -> FamilyLaw | None:
     """The family's law in the form that misses hidden points least; None where there are too few points."""
-    best: tuple[float, str, dict[str, Miss]] | None = None
+    best: tuple[float, str, dict[str, HoldoutErrors]] | None = None
     for form in allowed:
         rows = points.known(form)
         own, loss = points.take(rows), log_loss[rows]
         if not own.supports(form):
             continue
-        tried = {kind: m for kind in KINDS if (m := miss(own, loss, form, HIDE[kind](own))) is not None}
+        tried = {
+            kind: m
+            for kind in HOLDOUT_KINDS
+            if (m := holdout_errors(own, loss, form, HOLDOUT_RULES[kind](own))) is not None
+        }
         if best is None or _total(tried) < best[0]:
             best = (_total(tried), form, tried)
     if best is None:
         return None
-    _, form, misses = best
+    _, form, holdout = best
     rows = points.known(form)
-    return FamilyLaw(form, fit_power_law(points.take(rows).inputs(form), log_loss[rows]), points.take(rows), misses)
+    return FamilyLaw(form, fit_power_law(points.take(rows).inputs(form), log_loss[rows]), points.take(rows), holdout)
 
 
-def miss(points: Points, log_loss: Floats, form: str, hidden: Bools) -> Miss | None:
+def holdout_errors(points: ScalePoints, log_loss: Floats, form: str, hidden: Bools) -> HoldoutErrors | None:
     """What a law without the hidden points says of them; None where too little is left or nothing hidden."""
     known = points.take(~hidden)
     if not hidden.any() or not known.supports(form):
@@ -175,29 +179,29 @@ def miss(points: Points, log_loss: Floats, form: str, hidden: Bools) -> Miss | N
     law = fit_power_law(known.inputs(form), log_loss[~hidden])
     target = points.take(hidden)
     x = target.inputs(form)
-    return Miss(law.log_loss(x) - log_loss[hidden], law.spread(x), distances(known, target, form))
+    return HoldoutErrors(law.log_loss(x) - log_loss[hidden], law.spread(x), distances(known, target, form))
 
 
-def _total(misses: Mapping[str, Miss]) -> float:
+def _total(holdout: Mapping[str, HoldoutErrors]) -> float:
     """Mean squared error over the kinds; infinite where nothing could be hidden, so the first form stays."""
-    squares = [float(np.mean(m.error**2)) for m in misses.values()]
+    squares = [float(np.mean(m.error**2)) for m in holdout.values()]
     return float(np.mean(squares)) if squares else np.inf
 
 
-def drift_of(laws: Sequence[FamilyLaw]) -> Drift:
+def estimate_drift(laws: Sequence[FamilyLaw]) -> Drift:
     """Pool the families' misses: every family counts the same, however many checkpoints it has."""
     excess: list[list[float]] = [[], []]
     for law in laws:
-        for axis, kind in enumerate(KINDS):
+        for axis, kind in enumerate(HOLDOUT_KINDS):
             one_way = 0 if law.form == FORMS[1] else axis
-            squares = _excess(law.misses.get(kind), one_way)
+            squares = _excess(law.holdout.get(kind), one_way)
             if len(squares):
                 excess[one_way].append(float(squares.mean()))
     size, training = (float(np.sqrt(np.maximum(np.mean(e), 0.0))) if e else np.nan for e in excess)
-    return Drift(size, training, sum(bool(law.misses) for law in laws))
+    return Drift(size, training, sum(bool(law.holdout) for law in laws))
 
 
-def _excess(m: Miss | None, axis: int) -> Floats:
+def _excess(m: HoldoutErrors | None, axis: int) -> Floats:
     """Squared error beyond the admitted one, per squared distance."""
     if m is None:
         return np.empty(0)

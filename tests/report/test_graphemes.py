@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchcast.glyphs import KINDS, character_starts, has_right_to_left, kind_of, visible
+from benchcast.graphemes import TOKEN_KINDS, character_starts, has_right_to_left, kind_of, visible
 
 FAMILY = "👩\u200d👩\u200d👧"  # three people joined to one picture
 
@@ -63,12 +63,12 @@ def test_every_text_starts_with_a_character_and_starts_rise(text):
 )
 def test_kinds_of_tokens(token, before, kind):
     assert kind_of(token, before) == kind
-    assert kind in KINDS
+    assert kind in TOKEN_KINDS
 
 
 @given(st.text(), st.text(max_size=1))
 def test_every_token_has_a_kind(token, before):
-    assert kind_of(token, before) in KINDS
+    assert kind_of(token, before) in TOKEN_KINDS
 
 
 @given(st.text(st.characters(codec="utf-8")))

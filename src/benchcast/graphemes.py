@@ -15,7 +15,7 @@ LINE, TAB = "⏎", "⇥"
 WORD, PIECE, NUMBER = "start of a word", "inside a word", "number"
 IDEOGRAPH, RIGHT_TO_LEFT, OTHER_LETTER = "Chinese, Japanese, Korean", "right-to-left script", "other script"
 MARKS, SYMBOL, SPACE = "punctuation", "emoji and symbols", "white space"
-KINDS = (WORD, PIECE, NUMBER, IDEOGRAPH, RIGHT_TO_LEFT, OTHER_LETTER, MARKS, SYMBOL, SPACE)
+TOKEN_KINDS = (WORD, PIECE, NUMBER, IDEOGRAPH, RIGHT_TO_LEFT, OTHER_LETTER, MARKS, SYMBOL, SPACE)
 
 _IDEOGRAPHS = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO")
 
@@ -49,7 +49,7 @@ def _is_tag(c: str) -> bool:
 
 
 def kind_of(token: str, before: str = "") -> str:
-    """The kind of a token, one of KINDS; `before` is the character in front of it."""
+    """The kind of a token, one of TOKEN_KINDS; `before` is the character in front of it."""
     core = token.strip()
     if not core:
         return SPACE

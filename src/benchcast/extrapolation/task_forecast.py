@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import ndtr
 from scipy.stats import t as student
 
-from benchcast.forward.horizon import Drift, FamilyLaw, Points
+from benchcast.extrapolation.family_law import Drift, FamilyLaw, ScalePoints
 from benchcast.intervals import LEVEL, spread_of, widening
 from benchcast.records import Floats
 from benchcast.task_fit import TaskFit
@@ -20,7 +20,7 @@ NODES = 201
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
+class ExtrapolatedForecast:
     """Forecasts of one task by one family's law, one entry a target; ends of 90% intervals."""
 
     accuracy: Floats
@@ -31,7 +31,7 @@ class Ahead:
     capability_high: Floats
 
 
-def ahead(fit: TaskFit, law: FamilyLaw, drift: Drift, target: Points) -> Ahead:
+def extrapolate_task(fit: TaskFit, law: FamilyLaw, drift: Drift, target: ScalePoints) -> ExtrapolatedForecast:
     """Forecasts at points with intervals that carry both steps.
 
     Capability is Student-t around the law in logs; each value of it has its own accuracy and, around that, the
@@ -39,14 +39,14 @@ def ahead(fit: TaskFit, law: FamilyLaw, drift: Drift, target: Points) -> Ahead:
     independent: one is about losses of larger models, the other about what a given loss means for the score.
     """
     middle = law.log_loss(target)
-    deviation, freedom = law.doubt(target, drift)
+    deviation, freedom = law.uncertainty(target, drift)
     shares = (np.arange(NODES) + 0.5) / NODES
     draws = student.ppf(shares, freedom[:, None])
     capability = np.exp(middle[:, None] + deviation[:, None] * draws)
     low, high = (mixture_quantile(fit, capability, p) for p in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
     reach = deviation * student.ppf((1 + LEVEL) / 2, freedom)
     ends = (np.exp(middle + sign * reach) for sign in (-1, 1))
-    return Ahead(fit.law.accuracy(np.exp(middle)), low, high, np.exp(middle), *ends)
+    return ExtrapolatedForecast(fit.law.accuracy(np.exp(middle)), low, high, np.exp(middle), *ends)
 
 
 def mixture_quantile(fit: TaskFit, capability: Floats, share: float) -> Floats:

@@ -19,19 +19,21 @@ Forecasts = Callable[[Sequence[Bools]], Floats]  # sets of learning models → f
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class CandidateSelection:
     """The candidate that errs least on left-out families, and the errors of one chosen without them."""
 
     best: int
     out_of_fold: OutOfFoldErrors
 
 
-def judge(forecasts: Forecasts, observed: Floats, known: Bools, families: npt.NDArray[np.str_]) -> Judgement:
+def select_candidate(
+    forecasts: Forecasts, observed: Floats, known: Bools, families: npt.NDArray[np.str_]
+) -> CandidateSelection:
     """Leave each family of the known models out in turn; every family counts the same."""
     hidden = inner_folds(families, known)
     kind = left_out(families, known)
     if len(hidden) < 2:
-        return Judgement(0, OutOfFoldErrors(np.zeros(0), np.zeros(0, families.dtype), kind))
+        return CandidateSelection(0, OutOfFoldErrors(np.zeros(0), np.zeros(0, families.dtype), kind))
     made = forecasts([known & ~h for h in hidden])
     errors = np.concatenate([made[i][:, h] - observed[h] for i, h in enumerate(hidden)], axis=1)
     who = np.concatenate([families[h] for h in hidden])
@@ -40,7 +42,7 @@ def judge(forecasts: Forecasts, observed: Floats, known: Bools, families: npt.ND
     for i in range(len(hidden)):  # a candidate chosen by a family's own errors would err too little on it
         others = part != i
         out_of_fold[~others] = errors[_least(errors[:, others], who[others])][~others]
-    return Judgement(_least(errors, who), OutOfFoldErrors(out_of_fold, who, kind))
+    return CandidateSelection(_least(errors, who), OutOfFoldErrors(out_of_fold, who, kind))
 
 
 def _least(errors: Floats, families: npt.NDArray[np.str_]) -> int:

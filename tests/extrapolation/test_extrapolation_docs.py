@@ -1,4 +1,4 @@
-"""The commands in docs/forward.md run as they are pasted, on a small study with the names that the page uses."""
+"""The commands in docs/extrapolation.md run as they are pasted, on a small study with the names that the page uses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lab.synthetic import write_study
 
-PAGE = Path(__file__).parents[2] / "docs" / "forward.md"
+PAGE = Path(__file__).parents[2] / "docs" / "extrapolation.md"
 CALLED = {"family0": "oak-a", "family1": "oak-b", "oak-a-64M@432B": "oak-a-50M@36.0M"}
 
 

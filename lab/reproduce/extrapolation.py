@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.forward.backtest import HiddenModel, backtest, read_known
-from benchcast.forward.chain import ahead
-from benchcast.forward.horizon import KINDS, Points, drift_of, fit_family
+from benchcast.extrapolation.backtest import HiddenModel, backtest, read_study_models
+from benchcast.extrapolation.family_law import HOLDOUT_KINDS, ScalePoints, estimate_drift, fit_family
+from benchcast.extrapolation.task_forecast import extrapolate_task
 from benchcast.law import SigmoidLaw
 from benchcast.plots import COLOURS
 from benchcast.records import Floats, Task
@@ -23,7 +23,7 @@ from lab.reproduce.desk import Desk
 from lab.reproduce.outcome import Figure, Outcome, Table, cell
 
 WORLDS = 60
-Truth = Callable[[Points], Floats]
+Truth = Callable[[ScalePoints], Floats]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +42,19 @@ class World:
 class Planted:
     """Families of one world: points, log losses and the law behind them; the task's fit with honest errors."""
 
-    families: tuple[tuple[Points, Floats, Truth], ...]
+    families: tuple[tuple[ScalePoints, Floats, Truth], ...]
     fit: TaskFit
     misses: Floats  # of each family's scores
     noise: float
     rng: np.random.Generator
 
 
-def plant_family(rng: np.random.Generator, world: World) -> tuple[Points, Floats, Truth]:
+def plant_family(rng: np.random.Generator, world: World) -> tuple[ScalePoints, Floats, Truth]:
     """A family with a law of its own, sizes 4 × apart, checkpoints 3 × apart."""
     floor, size, data = rng.uniform(0.8, 1.6), rng.uniform(0.25, 0.5), rng.uniform(0.2, 0.45)
     at_first = rng.uniform(0.5, 1.5, 2)  # what size and data add to the loss of the smallest, shortest run
 
-    def truth(points: Points) -> Floats:
+    def truth(points: ScalePoints) -> Floats:
         by_size = at_first[0] * (points.params / 1e7) ** -size
         by_data = at_first[1] * (points.tokens / 1e9) ** -data
         return np.log(floor + by_size + by_data)
@@ -62,7 +62,7 @@ def plant_family(rng: np.random.Generator, world: World) -> tuple[Points, Floats
     params, tokens = (
         x.ravel() for x in np.meshgrid(1e7 * 4.0 ** np.arange(world.sizes), 1e9 * 3.0 ** np.arange(world.checkpoints))
     )
-    points = Points(params, tokens, 6 * params * tokens)
+    points = ScalePoints(params, tokens, 6 * params * tokens)
     return points, truth(points) + world.noise * rng.normal(size=len(points)), truth
 
 
@@ -85,12 +85,12 @@ def coverage_of(planted: Planted) -> list[dict[str, Any]]:
     """Forecast of one model a family, a size larger and a checkpoint longer than any, against what it scores."""
     laws = [fit_family(points, log_loss) for points, log_loss, _ in planted.families]
     made = [law for law in laws if law is not None]
-    drift = drift_of(made)
+    drift = estimate_drift(made)
     rows = []
     for law, (points, _, truth), miss in zip(made, planted.families, planted.misses, strict=True):
         params, tokens = 4 * points.params.max(), 3 * points.tokens.max()
-        target = Points(np.array([params]), np.array([tokens]), np.array([6 * params * tokens]))
-        said = ahead(planted.fit, law, drift, target)
+        target = ScalePoints(np.array([params]), np.array([tokens]), np.array([6 * params * tokens]))
+        said = extrapolate_task(planted.fit, law, drift, target)
         log_loss = truth(target)[0] + planted.noise * planted.rng.normal()
         score = float(np.clip(planted.fit.law.accuracy(np.exp(log_loss)) + miss, 0, 1))
         low, high = float(said.low[0]), float(said.high[0])
@@ -107,12 +107,12 @@ def coverage_of(planted: Planted) -> list[dict[str, Any]]:
 
 def extrapolate(desk: Desk, worlds: int = WORLDS) -> Outcome:
     """Hidden models of every family and task, and planted worlds."""
-    known = read_known(desk.study)
-    hidden = [row for kind in KINDS for row in backtest(known, kind, tell=desk.tell)]
+    known = read_study_models(desk.study)
+    hidden = [row for kind in HOLDOUT_KINDS for row in backtest(known, kind, tell=desk.tell)]
     desk.tell("planted worlds")
     planted = [row for seed in range(worlds) for row in coverage_of(plant_world(World(seed=seed)))]
     means = {k: float(np.mean([r[k] for r in planted])) for k in ("inside", "capability_inside", "error", "width")}
-    tables = [t for kind in KINDS for t in (_by_task(hidden, kind), _by_family(hidden, kind)) if t.rows]
+    tables = [t for kind in HOLDOUT_KINDS for t in (_by_task(hidden, kind), _by_family(hidden, kind)) if t.rows]
     share = float(np.mean([h.inside for h in hidden])) if hidden else float("nan")
     remarks = (
         f"90% intervals held {cell(share, '.1%')} of {len(hidden)} hidden scores",

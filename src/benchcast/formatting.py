@@ -54,7 +54,7 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-def near(word: str, words: Iterable[str]) -> str:
+def did_you_mean(word: str, words: Iterable[str]) -> str:
     """`; did you mean …?` where something is near, else nothing."""
     match = get_close_matches(word, list(words), n=1)
     return f"; did you mean {match[0]!r}?" if match else ""
@@ -66,7 +66,7 @@ def match_names(names: Sequence[str], patterns: Sequence[str], *, where: str, wh
     for pattern in patterns:
         own = [pattern] if pattern in names else [n for n in names if fnmatchcase(n, pattern)]
         if not own:
-            raise InputError(f"{where}: no {what} {pattern!r}{near(pattern, names)}")
+            raise InputError(f"{where}: no {what} {pattern!r}{did_you_mean(pattern, names)}")
         found |= dict.fromkeys(own)
     return list(found)
 
@@ -95,7 +95,7 @@ def number(value: float, form: str = ".2e") -> str:
     return format(value, form) if math.isfinite(value) else "–"
 
 
-def interval(low: float, high: float, form: str, *, around: float = math.nan) -> str:
+def format_interval(low: float, high: float, form: str, *, around: float = math.nan) -> str:
     """An interval as text: `unbounded` for an end that is infinite, or a hundred times the middle, `around`."""
     if math.isnan(low) or math.isnan(high):
         return number(math.nan)
@@ -103,7 +103,7 @@ def interval(low: float, high: float, form: str, *, around: float = math.nan) ->
     return "unbounded" if set(ends) == {"unbounded"} else " – ".join(ends)
 
 
-def null(value: Any) -> Any:
+def nan_to_none(value: Any) -> Any:
     """The value as JSON can say it: a number that is none, NaN or infinite, is null."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
@@ -114,4 +114,4 @@ def plain(value: Any) -> Any:
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(v) for v in value]
-    return plain(value.tolist()) if hasattr(value, "tolist") else null(value)
+    return plain(value.tolist()) if hasattr(value, "tolist") else nan_to_none(value)
