@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import benchcast
-from benchcast.datasets.table import create_table_study
+from benchcast.datasets import create_table_study
 from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.fits import Fit
 from benchcast.folds import make_folds

@@ -19,6 +19,7 @@ from pathlib import Path
 import benchcast
 from benchcast.datasets import dclm, olmo_ladder, public_llms
 from benchcast.datasets.download import cache_folder, data_folder, fetch_files, public_files
+from benchcast.datasets.table import create_table_study as create_table_study
 from benchcast.datasets.table import create_whole
 from benchcast.datasets.tables import Tables, write_tables
 from benchcast.demo import open_embedded
