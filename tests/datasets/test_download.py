@@ -25,6 +25,9 @@ class Server(ThreadingHTTPServer):
     mode = "fine"
     asked: list[str]
 
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that gave up is no news."""
+
 
 class Answer(BaseHTTPRequestHandler):
     """One request."""
