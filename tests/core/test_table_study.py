@@ -179,6 +179,18 @@ def test_explain_lists_the_columns_by_weight(study, cli):
     assert "bpb.sums (answers)" in cli("explain", study.root, "--task", "sums").out
 
 
+def test_explain_names_columns_that_some_model_lacks(tmp_path, study, cli):
+    table = rows()
+    table[3][4] = ""  # one model of twenty has no loss on ce.books
+    shutil.rmtree(study.root / "losses")
+    assert cli("import", "losses", study.root, write_table(tmp_path / "gaps.csv", table)).code == 0
+    said = json.loads(cli("explain", study.root, "--task", "sums", "--json").out)
+    assert (said["columns"][-1]["column"], said["columns"][-1]["salience"]) == ("ce.books", None)
+    shown = cli("explain", study.root, "--task", "sums")
+    assert shown.code == 0
+    assert "columns that are not used, as some model has no loss there: 1" in shown.out
+
+
 @pytest.mark.parametrize(
     "command",
     [

@@ -13,10 +13,15 @@ if TYPE_CHECKING:
 
 def explain_columns(study: Study, fit: Fit, *, as_json: bool) -> None:
     """Print the columns of a table study by their weight in the forecast."""
+    from math import isnan
+
+    from benchcast.formatting import nan_to_none
+
     rows = column_rows(study, fit)
     if as_json:
         unit = "times the mean salience of all columns"
-        print_json({"task": fit.task, "method": fit.core.method, "unit": unit, "columns": rows})
+        plain = [{k: nan_to_none(v) for k, v in row.items()} for row in rows]
+        print_json({"task": fit.task, "method": fit.core.method, "unit": unit, "columns": plain})
         return
     table = [
         (
@@ -30,24 +35,20 @@ def explain_columns(study: Study, fit: Fit, *, as_json: bool) -> None:
     ]
     header = ("column", "unit", "mean loss", "× mean salience", "share of all")
     print_table(header, table, title=f"{fit.task} by {fit.core.method}", left=(0, 1))
-    lacking = sum(r["salience"] is None for r in rows)
+    lacking = sum(isnan(r["salience"]) for r in rows)
     if lacking:
-        say(f"– {lacking} columns are not used: some model has no loss there")
+        say(f"columns that are not used, as some model has no loss there: {lacking}")
 
 
 def column_rows(study: Study, fit: Fit) -> list[dict[str, Any]]:
-    """One row for each column, the most salient first; None where a model that is learned from lacks a loss."""
+    """One row for each column, the most salient first; NaN where a model that is learned from lacks a loss."""
     from dataclasses import asdict
 
     import numpy as np
 
     from benchcast.explain import weigh_columns
-    from benchcast.formatting import nan_to_none
 
     nats = fit.align(study.losses(m) for m in study.models_with_losses())
     losses = [float(column[np.isfinite(column)].mean()) if np.isfinite(column).any() else np.nan for column in nats.T]
     weights = weigh_columns(fit.texts, fit.core.task.answers, fit.salience, fit.supported)
-    return [
-        {k: nan_to_none(v) for k, v in asdict(w).items() if k != "index"} | {"mean_loss": nan_to_none(losses[w.index])}
-        for w in weights
-    ]
+    return [{k: v for k, v in asdict(w).items() if k != "index"} | {"mean_loss": losses[w.index]} for w in weights]
