@@ -29,7 +29,7 @@ import numpy as np
 import torch
 
 import loops
-from benchcast.backends.base import Settings
+from benchcast.backends.base import ModelSettings
 from benchcast.backends.hf import HfBackend
 from benchcast.bounds import locate
 from benchcast.collect.portions import Portion, score
@@ -88,7 +88,9 @@ def random_model(size: Size, dtype: str, device: str) -> Iterator[Path]:
 
 
 def open_model(folder: Path, device: str, dtype: str = "float32", batch_size: int = 0) -> HfBackend:
-    backend = HfBackend(Settings({"pretrained": str(folder), "dtype": dtype}), device=device, batch_size=batch_size)
+    backend = HfBackend(
+        ModelSettings({"pretrained": str(folder), "dtype": dtype}), device=device, batch_size=batch_size
+    )
     backend.score([[1, 2, 3]])  # loads the model, so that no row pays for it
     return backend
 

@@ -29,7 +29,7 @@ from benchcast.dataset import Dataset, Features, Fold
 from benchcast.methods.algorithm2 import descent
 from benchcast.methods.algorithm2.descent import DescentSettings, descend
 from benchcast.methods.algorithm2.paper import paper
-from benchcast.methods.algorithm2.products import Rows
+from benchcast.methods.algorithm2.products import RowBlock
 from benchcast.methods.inputs import DEVICE_BLOCKS, measure, prepare_inputs
 from benchcast.methods.ridge import ridge
 from benchcast.methods.salience import salience
@@ -49,10 +49,10 @@ def part_products(size: Size) -> Table:
         forms: dict[str, Callable[[], object]] = {
             "X Wᵀ": lambda w=w: values @ w.T,
             "G X": lambda g=g: g @ values,
-            "project": lambda w=w: Rows(values).project(w),
-            "gather": lambda g=g: Rows(values).gather(g),
-            "project on tensor cores, head in two": lambda w=w: Rows(values, short=True).project(w),
-            "gather on tensor cores, values in two": lambda g=g: Rows(values, short=True).gather(g),
+            "project": lambda w=w: RowBlock(values).project(w),
+            "gather": lambda g=g: RowBlock(values).gather(g),
+            "project on tensor cores, head in two": lambda w=w: RowBlock(values, short=True).project(w),
+            "gather on tensor cores, values in two": lambda g=g: RowBlock(values, short=True).gather(g),
         }
         for rows, stack in stacks.items():
             wide = w.T.expand(len(stack), size.dims, q)

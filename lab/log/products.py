@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from benchcast.methods.algorithm2.products import Rows, Tiles
+from benchcast.methods.algorithm2.products import RowBlock, TiledBlock
 
 TOKENS, DIMS = 16384, 2048
 Floats32 = npt.NDArray[np.float32]
@@ -28,12 +28,12 @@ def speed(work: Callable[[], object], size: int) -> float:
     return size / best / 1e9
 
 
-def project_tiles(tiles: list[Tiles], head: Floats32) -> None:
+def project_tiles(tiles: list[TiledBlock], head: Floats32) -> None:
     for tile in tiles:
         tile.project(head)
 
 
-def gather_tiles(tiles: list[Tiles], pieces: list[Floats32]) -> None:
+def gather_tiles(tiles: list[TiledBlock], pieces: list[Floats32]) -> None:
     for tile, piece in zip(tiles, pieces, strict=True):
         tile.gather(piece)
 
@@ -42,8 +42,8 @@ def main() -> None:
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
     values = rng.standard_normal((TOKENS, DIMS), dtype=np.float32)
-    tensor, rows = torch.from_numpy(values), Rows(values)
-    tiles = [Tiles.of(values[a : a + 4096]) for a in range(0, TOKENS, 4096)]
+    tensor, rows = torch.from_numpy(values), RowBlock(values)
+    tiles = [TiledBlock.of(values[a : a + 4096]) for a in range(0, TOKENS, 4096)]
     half, wide = values[:64].astype(np.float16), np.empty((64, DIMS), np.float32)
     print(f"a plain sum: {speed(values.sum, values.nbytes):.1f} GB/s")
     print(f"float16 to float32 in cache: {speed(lambda: np.copyto(wide, half), half.size):.2f} · 10⁹ values a second\n")

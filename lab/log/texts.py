@@ -18,41 +18,41 @@ from benchcast.folds import make_folds
 from benchcast.methods import METHODS
 from benchcast.methods.pertext import text_losses
 from benchcast.records import Floats, Ints
-from benchcast.selection.budgets import CHOSEN, RANDOM, SPREAD, Ground, cost, pick, prepare
-from benchcast.selection.choosing import LEAST_ERROR, Aim, choose_texts, cut_fit
+from benchcast.selection.budgets import CHOSEN, RANDOM, SPREAD, FullTextFits, cost, pick, prepare
+from benchcast.selection.choosing import LEAST_ERROR, TaskObjective, choose_texts, cut_fit
 from benchcast.task_fit import TaskFit
 
 BUDGET = 50
-Choose = Callable[[Dataset, Fold, Sequence[Aim]], Ints]
+Choose = Callable[[Dataset, Fold, Sequence[TaskObjective]], Ints]
 
 
-class Reproduce(Aim):
+class Reproduce(TaskObjective):
     """Only give back the capability that all texts give."""
 
     def loss(self, sums: Floats) -> Floats:
         size = np.maximum(self.weight @ sums**2, 1e-300)
-        return np.log(self.error + Aim._left(self, self.capability, sums, size))
+        return np.log(self.error + TaskObjective._left(self, self.capability, sums, size))
 
 
-class Score(Aim):
+class Score(TaskObjective):
     """Only agree with the scores."""
 
     def loss(self, sums: Floats) -> Floats:
         size = np.maximum(self.weight @ sums**2, 1e-300)
-        return np.log(np.maximum(Aim._left(self, self.scored, sums, size), LEAST_ERROR))
+        return np.log(np.maximum(TaskObjective._left(self, self.scored, sums, size), LEAST_ERROR))
 
 
-def turned(goals: Sequence[Aim], kind: type[Aim]) -> list[Aim]:
-    return [kind(*(getattr(g, f.name) for f in fields(Aim))) for g in goals]
+def turned(objectives: Sequence[TaskObjective], kind: type[TaskObjective]) -> list[TaskObjective]:
+    return [kind(*(getattr(g, f.name) for f in fields(TaskObjective))) for g in objectives]
 
 
-def pursuit(goals: Sequence[Aim]) -> Ints:
+def pursuit(objectives: Sequence[TaskObjective]) -> Ints:
     """Weights of single texts fitted anew at every step, not negative."""
-    rooted = [(np.sqrt(g.weight)[:, None] * g.parts, np.sqrt(g.weight) * g.capability, g.error) for g in goals]
+    rooted = [(np.sqrt(g.weight)[:, None] * g.parts, np.sqrt(g.weight) * g.capability, g.error) for g in objectives]
     chosen: list[int] = []
     left = [y for _, y, _ in rooted]
     for _ in range(BUDGET):
-        total = np.zeros(goals[0].parts.shape[1])
+        total = np.zeros(objectives[0].parts.shape[1])
         for (x, _, error), r in zip(rooted, left, strict=True):
             along = np.maximum(r @ x, 0.0) / np.maximum(np.linalg.norm(x, axis=0), 1e-300)
             total += np.log(error + np.maximum(r @ r - along**2, 0.0))
@@ -69,9 +69,9 @@ def leverage(dataset: Dataset, fold: Fold) -> Ints:
     return np.asarray(qr(scaled, mode="r", pivoting=True)[1][:BUDGET])
 
 
-def disagreement(dataset: Dataset, goals: Sequence[Aim]) -> Ints:
+def disagreement(dataset: Dataset, objectives: Sequence[TaskObjective]) -> Ints:
     """The same number for each task: those whose weighted loss differs most between models."""
-    ranked = [np.argsort(-(g.weight @ g.parts**2)) for g in goals]
+    ranked = [np.argsort(-(g.weight @ g.parts**2)) for g in objectives]
     turns = dict.fromkeys(int(r[i]) for i in range(BUDGET) for r in ranked)
     return np.array(list(turns)[:BUDGET])
 
@@ -94,13 +94,13 @@ def errors(dataset: Dataset, fold: Fold, fits: Sequence[TaskFit]) -> list[Floats
     return [(fit.forecast(dataset.nats[fold.test], metadata) - a[fold.test]) ** 2 for fit, a in pairs]
 
 
-def ratios(ground: Ground, choose: Choose, full: dict[str, float]) -> tuple[float, float]:
+def ratios(full_fits: FullTextFits, choose: Choose, full: dict[str, float]) -> tuple[float, float]:
     """Error ÷ error with all texts: of the fit cut down to the texts, and of a new fit on them."""
     cut, new = [], []
-    for fold, row, goals in zip(ground.folds, ground.fits, ground.goals, strict=True):
-        wanted = np.sort(choose(ground.dataset, fold, goals))
-        small = ground.dataset.for_texts(wanted)
-        kept = [cut_fit(ground.dataset, fold, t, fit, wanted) for t, fit in enumerate(row)]
+    for fold, row, objectives in zip(full_fits.folds, full_fits.fits, full_fits.objectives, strict=True):
+        wanted = np.sort(choose(full_fits.dataset, fold, objectives))
+        small = full_fits.dataset.for_texts(wanted)
+        kept = [cut_fit(full_fits.dataset, fold, t, fit, wanted) for t, fit in enumerate(row)]
         cut.append(errors(small, fold, kept))
         new.append(errors(small, fold, METHODS["salience"](small, [fold])[0]))
     out = []
@@ -115,10 +115,10 @@ def main() -> None:
     dataset = study.dataset()
     found: dict[str, list[float]] = {name: [] for name in WAYS}
     for split in ("size", "family"):
-        ground = prepare(dataset, make_folds(study.infos(dataset.models), split)[1])
-        full = cost(ground, CHOSEN, ground.texts).mse
+        full_fits = prepare(dataset, make_folds(study.infos(dataset.models), split)[1])
+        full = cost(full_fits, CHOSEN, full_fits.texts).mse
         for name, choose in WAYS.items():
-            found[name] += ratios(ground, choose, full)
+            found[name] += ratios(full_fits, choose, full)
     print(f"| {BUDGET} texts chosen by | size: cut | size: new fit | family: cut | family: new fit |")
     print("|---|---|---|---|---|")
     for name, row in found.items():

@@ -77,7 +77,7 @@ class _Simulation:
         self.schedule = Schedule.of(jobs)
         self.workers: list[_Worker] = []
         self.events: list[tuple[float, int, _Worker]] = []
-        self.started, self.held, self.loaded = 0, 0.0, 0.0
+        self.started, self.held_out, self.loaded = 0, 0.0, 0.0
         self.number = count()  # events at the same time keep their order
 
     def outcome(self, gpus: int) -> Outcome:
@@ -91,11 +91,11 @@ class _Simulation:
             if number is None:
                 self.workers.remove(worker)
                 self.free[worker.node] += worker.gpus
-                self.held += worker.gpus * (now - worker.began)
+                self.held_out += worker.gpus * (now - worker.began)
             else:
                 self._later(now + self.schedule.jobs[number].given, worker)
             self._hire(now)
-        return Outcome(gpus, now / 3600, self.started, self.held / (gpus * now), self.loaded / self.held)
+        return Outcome(gpus, now / 3600, self.started, self.held_out / (gpus * now), self.loaded / self.held_out)
 
     def _hire(self, now: float) -> None:
         while True:

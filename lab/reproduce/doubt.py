@@ -51,7 +51,7 @@ def gains(found: Comparison, seed: int) -> dict[str, list[float]]:
     """For every method the gain over all-token, geometric mean over tasks, and its interval."""
     if OVER not in found.methods:
         return {}
-    logs = {m: [_log_errors(found.held[t, m], seed) for t in found.tasks] for m in found.methods}
+    logs = {m: [_log_errors(found.held_out[t, m], seed) for t in found.tasks] for m in found.methods}
     out = {}
     for method in found.methods:
         pairs = zip(logs[OVER], logs[method], strict=True)
@@ -70,7 +70,7 @@ def _log_errors(held: HeldOutForecasts, seed: int) -> Floats:
 def coverages(found: Comparison, seed: int) -> dict[str, dict[str, list[float]]]:
     """By task and method: share of scores inside the 90% interval, its own interval, and the mean width."""
     out: dict[str, dict[str, list[float]]] = {}
-    for (task, method), held in found.held.items():
+    for (task, method), held in found.held_out.items():
         inside = ((held.observed >= held.low) & (held.observed <= held.high)).astype(np.float64)
         weights = family_draws(held.families, seed)
         shares = weights @ inside / weights.sum(axis=1)

@@ -123,7 +123,7 @@ def forecast_rows(found: Comparison) -> list[dict[str, Any]]:
             "observed": float(held.observed[i]),
             "forecast": float(held.forecast[i]),
         }
-        for (task, method), held in found.held.items()
+        for (task, method), held in found.held_out.items()
         for i, model in enumerate(held.models)
         if np.isfinite(held.forecast[i])
     ]

@@ -10,7 +10,7 @@ import numpy as np
 from benchcast.errors import NotEnoughDataError
 from benchcast.folds import make_folds
 from benchcast.plots import budget_figure
-from benchcast.selection.budgets import CHOSEN, WAYS, Cost, Ground, cost, costs, prepare
+from benchcast.selection.budgets import CHOSEN, WAYS, BudgetResult, FullTextFits, cost, costs, prepare
 from lab.reproduce.desk import Desk
 from lab.reproduce.outcome import Outcome, Table, cell, geometric_mean
 
@@ -20,17 +20,17 @@ BUDGETS = (10, 25, 50, 100, 200)
 def select(desk: Desk, budgets: Sequence[int] = BUDGETS) -> Outcome:
     """Error of forecasts from some of the texts, on the study's own split and on families never seen."""
     rows, full, tables, remarks = [], [], [], []
-    for name, ground in grounds(desk):
-        smaller = [b for b in budgets if b < ground.texts]
+    for name, full_fits in grounds(desk):
+        smaller = [b for b in budgets if b < full_fits.texts]
         if not smaller:
             raise NotEnoughDataError(
-                f"select needs more than {min(budgets)} texts to choose from, found {ground.texts}"
+                f"select needs more than {min(budgets)} texts to choose from, found {full_fits.texts}"
             )
-        whole = cost(ground, CHOSEN, ground.texts)
+        whole = cost(full_fits, CHOSEN, full_fits.texts)
         full.append({"split": name, "mse": geometric_mean([*whole.mse.values()]), "tasks": whole.mse})
         for texts in smaller:
             desk.tell(f"{name}: {texts} texts")
-            rows += costs(ground, texts, whole, name)
+            rows += costs(full_fits, texts, whole, name)
         tables.append(as_table([r for r in rows if r["split"] == name], name, whole))
         remarks.append(_remark([r for r in rows if r["split"] == name and r["way"] == CHOSEN], name, whole))
     numbers = {**desk.about(), "full": full, "costs": rows}
@@ -38,7 +38,7 @@ def select(desk: Desk, budgets: Sequence[int] = BUDGETS) -> Outcome:
     return Outcome("select", numbers, tuple(tables), {"": budget_figure(shown, full, WAYS)}, tuple(remarks))
 
 
-def grounds(desk: Desk) -> list[tuple[str, Ground]]:
+def grounds(desk: Desk) -> list[tuple[str, FullTextFits]]:
     """Fits on all texts under every split that the study allows."""
     made = []
     for split in dict.fromkeys((make_folds(desk.infos, None)[0], "family")):
@@ -54,7 +54,7 @@ def grounds(desk: Desk) -> list[tuple[str, Ground]]:
     return made
 
 
-def as_table(rows: Sequence[dict[str, Any]], split: str, full: Cost) -> Table:
+def as_table(rows: Sequence[dict[str, Any]], split: str, full: BudgetResult) -> Table:
     """Error ÷ error with all texts by number of texts, and by task for the chosen ones."""
     lines = []
     for texts in dict.fromkeys(r["texts"] for r in rows):
@@ -67,6 +67,6 @@ def as_table(rows: Sequence[dict[str, Any]], split: str, full: Cost) -> Table:
     return Table(header, tuple(lines), f"split by {split}")
 
 
-def _remark(rows: Sequence[dict[str, Any]], split: str, full: Cost) -> str:
+def _remark(rows: Sequence[dict[str, Any]], split: str, full: BudgetResult) -> str:
     enough = next((r["texts"] for r in rows if r["ratio"] <= 1.25), full.texts)
     return f"split by {split}: {enough} of {full.texts} texts come within 25% of the error of all"

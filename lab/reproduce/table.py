@@ -56,7 +56,7 @@ def errors_of(found: Comparison) -> Errors:
         {t: {m: c["mse"] for m, c in row.items()} for t, row in cells.items()},
         {t: {m: c["r2"] for m, c in row.items()} for t, row in cells.items()},
         found.noise,
-        max(len(held.observed) for held in found.held.values()),
+        max(len(held.observed) for held in found.held_out.values()),
     )
 
 

@@ -49,7 +49,7 @@ class Comparison:
     split: str
     methods: tuple[str, ...]
     tasks: tuple[str, ...]
-    held: dict[tuple[str, str], HeldOutForecasts]  # by task and method
+    held_out: dict[tuple[str, str], HeldOutForecasts]  # by task and method
     fits: dict[tuple[str, str], list[TaskFit]]  # one per fold
     folds: tuple[Fold, ...]
     noise: dict[str, float]  # expected squared error of a perfect forecast, by task
@@ -58,7 +58,7 @@ class Comparison:
 
     def measures(self, task: str, method: str) -> dict[str, float]:
         """The numbers of one cell."""
-        held = self.held[task, method]
+        held = self.held_out[task, method]
         return measure(held.observed, held.forecast, held.low, held.high)
 
     def as_json(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from benchcast.assemble import reference_of
 from benchcast.dataset import Dataset, Fold
 from benchcast.errors import InputError, NotEnoughDataError, StudyError
 from benchcast.fits import Fit, load
-from benchcast.fits.inputs import Tables, changed_inputs, hash_inputs
+from benchcast.fits.inputs import StudyTables, changed_inputs, hash_inputs
 from benchcast.folds import training_fold
 from benchcast.formatting import did_you_mean
 from benchcast.intervals import LEVEL, has_range, spread_of
@@ -72,7 +72,7 @@ def fit_tasks(
 
 def with_inputs(study: Study, fits: Sequence[Fit]) -> list[Fit]:
     """Fits with hashes of what they were made from, so that they can tell when the study has changed."""
-    tables = Tables.of(study)
+    tables = StudyTables.of(study)
     hashes = [hash_inputs(study, fit.core, fit.about["split"], tables) for fit in fits]
     return [replace(fit, about={**fit.about, "inputs": own}) for fit, own in zip(fits, hashes, strict=True)]
 

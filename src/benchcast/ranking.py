@@ -48,7 +48,7 @@ class MethodRanking:
 
 def rank(found: Comparison, *, seed: int = 0) -> MethodRanking:
     """Rank the methods of a comparison; `seed` is that of the bootstrap."""
-    families = np.unique(np.concatenate([held.families for held in found.held.values()]))
+    families = np.unique(np.concatenate([held.families for held in found.held_out.values()]))
     methods = [m for m in found.methods if _forecasts_all(found, m)]
     counts = np.vstack([np.ones(len(families)), family_counts(len(families), seed)])
     logs = {m: _log_errors(found, m, families, counts) for m in methods}
@@ -64,7 +64,7 @@ def family_counts(families: int, seed: int) -> Floats:
 
 
 def _forecasts_all(found: Comparison, method: str) -> bool:
-    own = [found.held[task, method] for task in found.tasks]
+    own = [found.held_out[task, method] for task in found.tasks]
     return all(len(h.observed) and bool(np.isfinite(h.forecast - h.observed).all()) for h in own)
 
 
@@ -72,7 +72,7 @@ def _log_errors(found: Comparison, method: str, families: npt.NDArray[np.str_], 
     """Log of the squared error, mean over tasks, for each row of family counts; NaN where a task has no model drawn."""
     logs = []
     for task in found.tasks:
-        held = found.held[task, method]
+        held = found.held_out[task, method]
         index = np.searchsorted(families, held.families)
         squares = np.bincount(index, weights=(held.forecast - held.observed) ** 2, minlength=len(families))
         models = np.bincount(index, minlength=len(families))

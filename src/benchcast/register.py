@@ -31,7 +31,7 @@ FIELDS = {"forecast": "accuracy", "low": "low", "high": "high", "chance": "chanc
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class VerifiedForecast:
     """What became of one forecast."""
 
     task: str
@@ -144,11 +144,11 @@ def tasks_of(made: Mapping[str, Any]) -> list[Task]:
     return [Task(row["task"], row["chance"]) for row in made["forecasts"]]
 
 
-def judge(made: Mapping[str, Any], scores: Sequence[Score]) -> list[Verdict]:
+def verify(made: Mapping[str, Any], scores: Sequence[Score]) -> list[VerifiedForecast]:
     """What became of the forecasts that have a score by now."""
     known = {s.task: s.accuracy for s in scores if s.model == made["model"]}
     return [
-        Verdict(
+        VerifiedForecast(
             task=row["task"],
             observed=known[row["task"]],
             remark=row["remark"],

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchcast.backends import open_backend
-from benchcast.backends.base import Settings
+from benchcast.backends.base import ModelSettings
 from benchcast.errors import InputError
 
 PORT = 18765
@@ -27,7 +27,7 @@ PORT = 18765
 
 def measure(kind: str, reference: dict[str, Any]) -> dict[str, Any]:
     """Difference on each text, and what the backend says about itself."""
-    backend = open_backend(kind, Settings(reference["settings"][kind]))
+    backend = open_backend(kind, ModelSettings(reference["settings"][kind]))
     own = {k: backend.vocabulary.tokenizer.encode(t) for k, t in reference["texts"].items()}
     same_ids = {k: [*backend.vocabulary.prefix, *ids] == reference["ids"][k] for k, ids in own.items()}
     found = backend.score(list(reference["ids"].values()))
@@ -46,7 +46,7 @@ def echo_of_llamacpp(reference: dict[str, Any]) -> str:
 
     path = reference["settings"]["llamacpp"]["pretrained"]
     model = llama_cpp.Llama(path, n_ctx=256, logits_all=True, verbose=False)
-    vocabulary = open_backend("llamacpp", Settings({"pretrained": path})).vocabulary
+    vocabulary = open_backend("llamacpp", ModelSettings({"pretrained": path})).vocabulary
 
     def echo(ids: Any) -> Any:
         text = b"".join(vocabulary.tokenizer.pieces(ids)).decode()

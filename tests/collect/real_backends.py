@@ -21,7 +21,7 @@ import convert
 import fetch
 
 from benchcast.backends import open_backend
-from benchcast.backends.base import Settings
+from benchcast.backends.base import ModelSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENTS = Path(os.environ.get("BENCHCAST_TEST_ENVS", fetch.CACHE / "environments"))
@@ -67,7 +67,7 @@ def environment(name: str) -> Path:
 def reference() -> dict[str, Any]:
     """Losses of SmolLM2 by transformers in float32, and where the backends find the same weights."""
     folder = str(convert.smollm2())
-    backend = open_backend("hf", Settings({"pretrained": folder}), device="cpu")
+    backend = open_backend("hf", ModelSettings({"pretrained": folder}), device="cpu")
     ids = {k: [*backend.vocabulary.prefix, *backend.vocabulary.tokenizer.encode(t)] for k, t in TEXTS.items()}
     nats = {k: found.tolist() for k, found in zip(ids, backend.score(list(ids.values())), strict=True)}
     settings = {
@@ -99,7 +99,7 @@ def lm_eval(known: dict[str, Any], folder: Path) -> dict[str, Any]:
 
     It puts the tokenizer's BOS before every text, so ours are asked for with BOS too.
     """
-    ours = open_backend("hf", Settings({"pretrained": known["folder"], "add_bos_token": "true"}), device="cpu")
+    ours = open_backend("hf", ModelSettings({"pretrained": known["folder"], "add_bos_token": "true"}), device="cpu")
     asked = [[*ours.vocabulary.prefix, *ours.vocabulary.tokenizer.encode(t)] for t in known["texts"].values()]
     mine = {k: float(nats[1:].sum()) for k, nats in zip(known["texts"], ours.score(asked), strict=True)}
     python = environment("lm-eval")

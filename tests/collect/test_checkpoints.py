@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from benchcast.backends.base import Settings
+from benchcast.backends.base import ModelSettings
 from benchcast.backends.hf import HfBackend
 from benchcast.errors import InputError
 from benchcast.records import Text, TextSet
@@ -28,7 +28,7 @@ Weights = dict[str, torch.Tensor]
 
 
 def backend(folder: Path, **settings: str) -> HfBackend:
-    return HfBackend(Settings({"pretrained": str(folder), **settings}), device="cpu")
+    return HfBackend(ModelSettings({"pretrained": str(folder), **settings}), device="cpu")
 
 
 def small(tmp_path: Path, *, tied: bool = False) -> Path:
@@ -128,7 +128,7 @@ def test_the_command_line_stores_nothing_of_a_damaged_checkpoint(
 
 
 def absent(name: str) -> HfBackend:
-    return HfBackend(Settings({"pretrained": name}), device="cpu")
+    return HfBackend(ModelSettings({"pretrained": name}), device="cpu")
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from benchcast.backends.base import DeviceFullError, Nats, SequenceError, in_halves
 from benchcast.backends.windows import batches, plan
-from benchcast.collect import Job, collect
-from benchcast.collect.portions import Made
-from benchcast.collect.shards import Ledger
+from benchcast.collect import CollectJob, collect
+from benchcast.collect.portions import BackendInfo
+from benchcast.collect.shards import ShardStore
 from benchcast.errors import InputError, StudyError
 from benchcast.records import ModelInfo, Text, TextSet
 from benchcast.store import Study
@@ -111,13 +111,13 @@ def test_a_run_goes_on_from_the_shards_of_the_one_before(tmp_path: Path) -> None
     study = make(tmp_path / "s")
     whole = make(tmp_path / "whole")
     collect(whole, FakeBackend())
-    job = Job(study, FakeBackend(), "fake-1")
-    ledger = Ledger(job.folder, job.settings, job.encoded.counts)
-    assert not ledger.done
+    job = CollectJob(study, FakeBackend(), "fake-1")
+    shard_store = ShardStore(job.folder, job.settings, job.encoded.counts)
+    assert not shard_store.done
     reference = whole.losses("fake-1")
     parts = np.split(reference.nats.astype(np.float32), np.cumsum(reference.counts)[:-1])
-    ledger.take(Made.of(job.backend).line, {i: parts[i] for i in (0, 3, 7)})
-    ledger.flush()
+    shard_store.take(BackendInfo.of(job.backend).line, {i: parts[i] for i in (0, 3, 7)})
+    shard_store.flush()
     backend = FakeBackend()
     done = collect(study, backend)
     assert done is not None
@@ -127,10 +127,10 @@ def test_a_run_goes_on_from_the_shards_of_the_one_before(tmp_path: Path) -> None
 
 def test_shards_of_other_settings_are_not_mixed_in(tmp_path: Path) -> None:
     study = make(tmp_path / "s")
-    job = Job(study, FakeBackend(bos=False), "fake-1")
-    ledger = Ledger(job.folder, job.settings, job.encoded.counts)
-    ledger.take(Made.of(job.backend).line, {0: np.full(len(job.encoded.ids[0]), 99.0, np.float32)})
-    ledger.flush()
+    job = CollectJob(study, FakeBackend(bos=False), "fake-1")
+    shard_store = ShardStore(job.folder, job.settings, job.encoded.counts)
+    shard_store.take(BackendInfo.of(job.backend).line, {0: np.full(len(job.encoded.ids[0]), 99.0, np.float32)})
+    shard_store.flush()
     done = collect(study, FakeBackend())
     assert done is not None
     assert done.resumed == 0
@@ -139,11 +139,11 @@ def test_shards_of_other_settings_are_not_mixed_in(tmp_path: Path) -> None:
 
 def test_shards_of_an_older_version_of_a_library_are_not_mixed_in(tmp_path: Path) -> None:
     study = make(tmp_path / "s")
-    job = Job(study, FakeBackend(), "fake-1")
-    ledger = Ledger(job.folder, job.settings, job.encoded.counts)
-    older = Made({**job.backend.about(), "backend_version": "0"}, job.backend.context)
-    ledger.take(older.line, {0: np.full(len(job.encoded.ids[0]), 99.0, np.float32)})
-    ledger.flush()
+    job = CollectJob(study, FakeBackend(), "fake-1")
+    shard_store = ShardStore(job.folder, job.settings, job.encoded.counts)
+    older = BackendInfo({**job.backend.about(), "backend_version": "0"}, job.backend.context)
+    shard_store.take(older.line, {0: np.full(len(job.encoded.ids[0]), 99.0, np.float32)})
+    shard_store.flush()
     done = collect(study, FakeBackend())
     assert done is not None
     assert done.resumed == 0
@@ -160,12 +160,12 @@ def test_a_run_that_was_stopped_makes_the_batches_of_one_that_was_not(tmp_path: 
 
     study, whole = make(tmp_path / "s", 50), make(tmp_path / "whole", 50)
     collect(whole, Neighbourly())
-    job = Job(study, Neighbourly(), "fake-1")
+    job = CollectJob(study, Neighbourly(), "fake-1")
     reference = whole.losses("fake-1")
     parts = np.split(reference.nats.astype(np.float32), np.cumsum(reference.counts)[:-1])
-    ledger = Ledger(job.folder, job.settings, job.encoded.counts)
-    ledger.take(Made.of(job.backend).line, {i: parts[i] for i in range(0, 50, 3)})
-    ledger.flush()
+    shard_store = ShardStore(job.folder, job.settings, job.encoded.counts)
+    shard_store.take(BackendInfo.of(job.backend).line, {i: parts[i] for i in range(0, 50, 3)})
+    shard_store.flush()
     backend = Neighbourly()
     done = collect(study, backend)
     assert done is not None
@@ -212,14 +212,14 @@ def test_kill_9_at_any_moment_loses_nothing_and_changes_nothing(tmp_path: Path) 
 def test_a_forced_run_starts_anew_and_goes_on_where_it_was_killed(tmp_path: Path) -> None:
     study = make(tmp_path / "s")
     collect(study, FakeBackend())
-    job = Job(study, FakeBackend(), "fake-1")
-    made = Made.of(job.backend).line
+    job = CollectJob(study, FakeBackend(), "fake-1")
+    made = BackendInfo.of(job.backend).line
 
     def leave(index: int, value: float, *, force: bool) -> int:
-        ledger = Ledger(job.folder, job.settings, job.encoded.counts, force=force)
-        ledger.take(made, {index: np.full(len(job.encoded.ids[index]), value, np.float32)})
-        ledger.flush()
-        return ledger.resumed
+        shard_store = ShardStore(job.folder, job.settings, job.encoded.counts, force=force)
+        shard_store.take(made, {index: np.full(len(job.encoded.ids[index]), value, np.float32)})
+        shard_store.flush()
+        return shard_store.resumed
 
     leave(0, 1.0, force=False)
     assert leave(3, 7.0, force=True) == 0, "shards of a run that was not forced are not used"

@@ -17,7 +17,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from benchcast.backends import forward, open_backend
-from benchcast.backends.base import Settings
+from benchcast.backends.base import ModelSettings
 from benchcast.backends.hf import HfBackend
 from benchcast.backends.windows import plan
 from benchcast.bounds import locate
@@ -36,7 +36,7 @@ BOS = {"smollm2": None, "gemma": 2, "stories": 1}
 
 
 def backend(folder: Path, **settings: str) -> HfBackend:
-    return HfBackend(Settings({"pretrained": str(folder), **settings}), device="cpu")
+    return HfBackend(ModelSettings({"pretrained": str(folder), **settings}), device="cpu")
 
 
 def naive(model: Any, ids: list[int], places: Iterable[int] = ()) -> list[float]:
@@ -188,7 +188,7 @@ def test_models_that_look_ahead_are_refused(tmp_path: Path, monkeypatch: pytest.
 )
 def test_wrong_settings_are_named(settings: dict[str, str], said: str) -> None:
     with pytest.raises(InputError, match=said) as error:
-        open_backend("hf", Settings(settings))
+        open_backend("hf", ModelSettings(settings))
     assert "s3cret" not in str(error.value)
 
 

@@ -14,7 +14,7 @@ pytest.importorskip("httpx2")
 from odd_servers import OddServer, endless, odd_server, reply, trickle
 
 from benchcast.backends import http, transport
-from benchcast.backends.base import SequenceError, Settings
+from benchcast.backends.base import ModelSettings, SequenceError
 from benchcast.backends.http import Client, is_local
 from benchcast.errors import InputError
 
@@ -28,7 +28,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def client(url: str, **settings: str) -> Client:
-    return Client(Settings({"base_url": url, "timeout": "5", "max_retries": "1", **settings}))
+    return Client(ModelSettings({"base_url": url, "timeout": "5", "max_retries": "1", **settings}))
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ import torch
 from fake import FakeBackend
 
 from benchcast.backends import open_backend
-from benchcast.backends.base import DeviceFullError, Settings, in_halves
+from benchcast.backends.base import DeviceFullError, ModelSettings, in_halves
 from benchcast.backends.lmdeploy import read_logits
 from benchcast.errors import InputError
 
@@ -104,7 +104,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, engine: Engine, **settings: str) -> 
         __version__="0.18.0", pipeline=pipeline, TurbomindEngineConfig=EngineConfig, PytorchEngineConfig=EngineConfig
     )
     monkeypatch.setitem(sys.modules, "lmdeploy", made)
-    backend: Any = open_backend("lmdeploy", Settings({"pretrained": "some/model", **settings}))
+    backend: Any = open_backend("lmdeploy", ModelSettings({"pretrained": "some/model", **settings}))
     backend.__dict__["vocabulary"] = FakeBackend().vocabulary
     return backend, seen
 

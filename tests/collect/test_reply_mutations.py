@@ -21,8 +21,8 @@ from mutations import bend, damage
 from replies import FakeServer, serving
 
 from benchcast.backends import open_backend
-from benchcast.backends.base import Settings
-from benchcast.collect.portions import Made, Portion, score
+from benchcast.backends.base import ModelSettings
+from benchcast.collect.portions import BackendInfo, Portion, score
 from benchcast.errors import InputError
 
 TEXTS = ["one two", "vier 五"]
@@ -38,10 +38,10 @@ def server() -> Iterator[FakeServer]:
 def losses(kind: str, server: FakeServer) -> list[float]:
     """What `collect` would store of the texts."""
     settings = {"base_url": server.url, "model": "fake", "timeout": "5", "max_retries": "1", "num_concurrent": "1"}
-    backend = open_backend(kind, Settings(settings))
+    backend = open_backend(kind, ModelSettings(settings))
     backend.__dict__["vocabulary"] = FakeBackend().vocabulary
     portion = Portion("m", dict(enumerate(TEXTS)), {i: tuple(t.encode()) for i, t in enumerate(TEXTS)})
-    Made.of(backend)
+    BackendInfo.of(backend)
     rows = {i: found for part in score(backend, portion) for i, found in part.rows.items()}
     return [float(x) for i in sorted(rows) for x in rows[i]]
 

@@ -11,7 +11,7 @@ from fake import FakeBackend
 from replies import FakeServer, serving
 
 from benchcast.backends import BACKENDS, open_backend
-from benchcast.backends.base import Settings
+from benchcast.backends.base import ModelSettings
 from benchcast.collect import collect
 from benchcast.errors import InputError
 from benchcast.records import Text, TextSet
@@ -36,7 +36,7 @@ def study(tmp_path: Path) -> Study:
 
 
 def ask(kind: str, server: FakeServer, **settings: str) -> FakeBackend:
-    given = Settings({"base_url": server.url, "model": "fake", "timeout": "5", **settings})
+    given = ModelSettings({"base_url": server.url, "model": "fake", "timeout": "5", **settings})
     made = open_backend(kind, given)
     made.__dict__["vocabulary"] = FakeBackend().vocabulary
     return made  # type: ignore[return-value]
@@ -178,10 +178,10 @@ def test_keys_come_from_the_environment_and_appear_nowhere(
 )
 def test_wrong_server_settings_are_named(settings: dict[str, str], said: str) -> None:
     with pytest.raises(InputError, match=said):
-        open_backend("vllm-server", Settings(settings))
+        open_backend("vllm-server", ModelSettings(settings))
 
 
 def test_every_backend_is_known_by_name() -> None:
     assert set(BACKENDS) == {"hf", "vllm", "vllm-server", "sglang", "lmdeploy", "llamacpp", "completions"}
     with pytest.raises(InputError, match=r"unknown backend 'vlm'; one of .*did you mean 'vllm'"):
-        open_backend("vlm", Settings({}))
+        open_backend("vlm", ModelSettings({}))

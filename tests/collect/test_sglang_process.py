@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from benchcast.backends import open_backend
-from benchcast.backends.base import Settings
+from benchcast.backends.base import ModelSettings
 from benchcast.backends.hf import HfBackend
 from benchcast.collect import collect
 from benchcast.errors import InputError
@@ -62,13 +62,13 @@ def study(tmp_path: Path) -> Study:
     return Study.create(tmp_path / "s", TextSet.of(Text(f"t{i}", "s", t) for i, t in enumerate(TEXTS)))
 
 
-def settings(url: str, **more: str) -> Settings:
-    return Settings({"base_url": url, "model": "ash", "tokenizer": str(MODEL), "dtype": "float32", **more})
+def settings(url: str, **more: str) -> ModelSettings:
+    return ModelSettings({"base_url": url, "model": "ash", "tokenizer": str(MODEL), "dtype": "float32", **more})
 
 
 def test_losses_of_the_process_are_those_of_its_model(study: Study, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("benchcast.backends.http.FIRST_PAUSE", 0.01)
-    reference = HfBackend(Settings({"pretrained": str(MODEL), "max_length": "249"}), device="cpu")
+    reference = HfBackend(ModelSettings({"pretrained": str(MODEL), "max_length": "249"}), device="cpu")
     collect(study, reference, name="hf")
     lay(url, "overloaded")
     backend = open_backend("sglang", settings(url))

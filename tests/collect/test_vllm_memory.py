@@ -14,7 +14,7 @@ import pytest
 from fake import FakeBackend, loss
 
 from benchcast.backends import open_backend
-from benchcast.backends.base import DeviceFullError, Settings
+from benchcast.backends.base import DeviceFullError, ModelSettings
 
 
 class EngineDeadError(Exception):
@@ -55,7 +55,7 @@ def opened(room: int, steps: list[int], monkeypatch: pytest.MonkeyPatch) -> Any:
     errors.EngineDeadError = EngineDeadError  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "vllm", made)
     monkeypatch.setitem(sys.modules, "vllm.v1.engine.exceptions", errors)
-    return open_backend("vllm", Settings({"pretrained": "some/model"}))
+    return open_backend("vllm", ModelSettings({"pretrained": "some/model"}))
 
 
 def test_an_engine_that_dies_is_started_again_with_smaller_steps(monkeypatch: pytest.MonkeyPatch) -> None:

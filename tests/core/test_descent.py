@@ -11,14 +11,14 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
-from benchcast import dataset as evidence_module
+from benchcast import dataset as dataset_module
 from benchcast.folds import make_folds
 from benchcast.law import fit_laws, sigmoid
 from benchcast.methods.algorithm2 import descent
 from benchcast.methods.algorithm2.activations import ACTIVATIONS
 from benchcast.methods.algorithm2.descent import DescentSettings, Problems, descend, head_weights
 from benchcast.methods.algorithm2.paper import paper
-from benchcast.methods.algorithm2.products import Rows, Stretch
+from benchcast.methods.algorithm2.products import RowBlock, TokenBlock
 from benchcast.methods.inputs import Inputs, prepare_inputs
 
 N, D, M = 40, 5, 14
@@ -36,7 +36,9 @@ ARRAYS = ("accuracy", "chance", "train", "validation", "rate")  # of a Problems
 def make_inputs(*, block: int = N, standardise: bool = True, dims: int = D) -> Inputs:
     rng = np.random.default_rng(0)
     features = rng.normal(2.0, 3.0, (N, dims))
-    stretches = [Stretch(a, Rows(features[a : a + block]), Rows(NATS[:, a : a + block].T)) for a in range(0, N, block)]
+    stretches = [
+        TokenBlock(a, RowBlock(features[a : a + block]), RowBlock(NATS[:, a : a + block].T)) for a in range(0, N, block)
+    ]
     mean, spread = (features.mean(axis=0), features.std(axis=0)) if standardise else (np.zeros(dims), np.ones(dims))
     return Inputs(stretches, 100.0, mean, spread)
 
@@ -113,7 +115,7 @@ def test_standardising_is_folded_into_the_head(activation, hidden):
     settings = DescentSettings(activation=activation, hidden=hidden)
     inputs, problems = make_inputs(), make_problems()
     head = random_head(inputs, problems, settings)
-    ready = [replace(s, features=Rows((s.features.values - inputs.mean) / inputs.spread)) for s in inputs.stretches]
+    ready = [replace(s, features=RowBlock((s.features.values - inputs.mean) / inputs.spread)) for s in inputs.stretches]
     plain = replace(inputs, stretches=ready, mean=np.zeros(D), spread=np.ones(D))
     assert_allclose(head_weights(inputs, head, settings), head_weights(plain, head, settings), rtol=1e-10, atol=1e-10)
 
@@ -124,7 +126,7 @@ def as_torch(record):
     }
     if isinstance(record, Inputs):
         changed["stretches"] = [
-            Stretch(s.start, *(Rows(torch.from_numpy(block.values)) for block in (s.features, s.losses)))
+            TokenBlock(s.start, *(RowBlock(torch.from_numpy(block.values)) for block in (s.features, s.losses)))
             for s in record.stretches
         ]
     return replace(record, **changed)
@@ -242,7 +244,7 @@ def test_models_outside_both_masks_are_not_looked_at():
 def test_how_features_are_read_changes_no_forecast(dataset, world, monkeypatch):
     folds = make_folds(world.models, "size")[1]
     before = paper(dataset, folds, settings=QUICK)[0][0]
-    monkeypatch.setattr(evidence_module, "BLOCK_BYTES", 4 * 24 * 50)
+    monkeypatch.setattr(dataset_module, "BLOCK_BYTES", 4 * 24 * 50)
     monkeypatch.setattr(sys.modules["benchcast.methods.inputs"], "KEEP_IN_MEMORY", 0)
     assert not isinstance(prepare_inputs(dataset, standardise=True).stretches, list)
     assert len(list(dataset.features.blocks())) > 5

@@ -18,14 +18,14 @@ from benchcast.methods import METHODS
 from benchcast.methods.algorithm2 import descent
 from benchcast.methods.algorithm2.descent import DescentSettings, Problems
 from benchcast.methods.algorithm2.optimizers import update
-from benchcast.methods.algorithm2.products import Rows, Stretch, Tiles, over_stretches
-from benchcast.methods.inputs import Inputs, Reread, measure
+from benchcast.methods.algorithm2.products import RowBlock, TiledBlock, TokenBlock, over_stretches
+from benchcast.methods.inputs import Inputs, StreamedBlocks, measure
 from benchcast.methods.kmeans import cluster, nearest
 from benchcast.methods.nonnegative import fit_nonnegative
 
 
 @pytest.mark.parametrize(("n", "d", "q"), [(1, 1, 1), (31, 33, 2), (64, 32, 6), (300, 70, 12), (97, 2048, 40)])
-@pytest.mark.parametrize("layout", [Rows, Tiles.of, lambda x: Rows(torch.from_numpy(x))])
+@pytest.mark.parametrize("layout", [RowBlock, TiledBlock.of, lambda x: RowBlock(torch.from_numpy(x))])
 def test_every_layout_multiplies_alike(n, d, q, layout):
     rng = np.random.default_rng(0)
     x, w, g = (rng.standard_normal(shape, dtype=np.float32) for shape in ((n, d), (q, d), (q, n)))
@@ -50,12 +50,12 @@ def test_tensor_cores_are_given_every_digit_of_the_head():
     assert not torch.backends.cuda.matmul.allow_tf32
     assert fits_tf32(x.half().float())
     assert not fits_tf32(x)
-    short, long = (Rows(x.half().float(), short=kind).project(w) for kind in (True, False))
+    short, long = (RowBlock(x.half().float(), short=kind).project(w) for kind in (True, False))
     assert_allclose(short, long, rtol=1e-5, atol=1e-6)
 
 
 def test_stretches_come_back_in_order_from_any_number_of_cores():
-    stretches = [Stretch(i, Rows(np.full((1, 3), float(i))), Rows(np.zeros((1, 1)))) for i in range(50)]
+    stretches = [TokenBlock(i, RowBlock(np.full((1, 3), float(i))), RowBlock(np.zeros((1, 1)))) for i in range(50)]
     found = over_stretches(lambda s: (s.start, s.features.project(np.ones((1, 3)))[0, 0]), stretches)
     assert list(found) == [(i, 3.0 * i) for i in range(50)]
 
@@ -107,7 +107,7 @@ def test_features_already_on_the_device_are_used_as_they_are(dataset, world):
     there = replace(dataset, device="cpu")
     values = torch.from_numpy(np.array(dataset.features.values, np.float32))
     kept = replace(there, features=replace(dataset.features, values=values))
-    assert next(iter(Reread(kept.features, "cpu")))[1].values.data_ptr() == values.data_ptr()
+    assert next(iter(StreamedBlocks(kept.features, "cpu")))[1].values.data_ptr() == values.data_ptr()
     one, two = (METHODS["ridge"](e, [fold])[0][0] for e in (there, kept))
     assert_allclose(two.weights, one.weights, rtol=1e-6)
 
@@ -122,7 +122,7 @@ def test_a_step_on_a_device_looks_at_no_value(optimizer, hidden):
         def array(*shape: int, dtype: torch.dtype = wide) -> torch.Tensor:
             return torch.rand(shape, dtype=dtype, device=device)
 
-        stretches = [Stretch(0, Rows(array(40, 5, dtype=single)), Rows(array(40, 14, dtype=single)))]
+        stretches = [TokenBlock(0, RowBlock(array(40, 5, dtype=single)), RowBlock(array(40, 14, dtype=single)))]
         inputs = Inputs(stretches, 100.0, array(5, dtype=single), array(5, dtype=single))
         shapes = ((3, 14), (3,), (3, 14), (3, 14))
         return inputs, Problems(*(array(*s) for s in shapes), array(3, dtype=single), array(3, 3))

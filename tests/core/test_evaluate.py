@@ -119,7 +119,7 @@ def test_a_method_that_was_asked_for_and_lacks_features_is_one_clear_line(study,
 
 def test_errors_of_all_folds_are_pooled(study, world):
     found = compare(study, ["task0"], split="family", methods=CHEAP)
-    held = found.held["task0", "all-token"]
+    held = found.held_out["task0", "all-token"]
     assert sorted(held.models) == sorted(m.model for m in world.models)
     assert len(found.fits["task0", "all-token"]) == 5
     accuracy = {s.model: s.accuracy for s in world.scores if s.task == "task0"}
@@ -131,7 +131,7 @@ def test_errors_of_all_folds_are_pooled(study, world):
 def test_a_forecast_in_compare_is_that_of_the_fit_without_the_test_models(study):
     from benchcast import fit
 
-    held = compare(study, ["task1"], split="size", methods=("all-token",)).held["task1", "all-token"]
+    held = compare(study, ["task1"], split="size", methods=("all-token",)).held_out["task1", "all-token"]
     made = fit(study, "task1", method="all-token", split="size")
     again = [made.predict(study.losses(m)) for m in held.models]
     np.testing.assert_allclose([f.accuracy for f in again], held.forecast, atol=1e-5)
@@ -202,7 +202,7 @@ def test_tasks_that_no_test_model_was_scored_on_are_null_not_zero(study):
 def test_a_comparison_keeps_the_models_that_each_method_was_tried_on(study, world):
     found = compare(study, split="size", methods=CHEAP)
     largest = {m.model for m in world.models if m.params == 64e6}
-    assert set(found.held["task0", "constant"].models) == largest
+    assert set(found.held_out["task0", "constant"].models) == largest
 
 
 def test_folds_fitted_one_by_one_give_what_all_of_them_together_give(planted_folder):

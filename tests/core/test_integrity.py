@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchcast.collect.shards import Ledger
+from benchcast.collect.shards import ShardStore
 from benchcast.errors import BenchcastError, InputError, StudyError
 from benchcast.storage import features as feature_files
 from benchcast.storage.loss_files import read_parquet
@@ -198,9 +198,9 @@ MADE = json.dumps({"about": {}, "context": 9})
 
 
 def unfinished(folder: Path) -> Path:
-    ledger = Ledger(folder, {"a": "b"}, COUNTS)
-    ledger.take(MADE, {0: np.arange(3, dtype=np.float32), 1: np.zeros(0, np.float32), 2: np.ones(2, np.float32)})
-    ledger.flush()
+    shard_store = ShardStore(folder, {"a": "b"}, COUNTS)
+    shard_store.take(MADE, {0: np.arange(3, dtype=np.float32), 1: np.zeros(0, np.float32), 2: np.ones(2, np.float32)})
+    shard_store.flush()
     (shard,) = folder.glob("*.npz")
     return shard
 
@@ -208,16 +208,20 @@ def unfinished(folder: Path) -> Path:
 def test_a_damaged_shard_is_removed_and_its_texts_are_done_again(tmp_path):
     shard = unfinished(tmp_path / "m")
     whole = shard.read_bytes()
-    right = {i: rows.tolist() for i, rows in Ledger(tmp_path / "m", {"a": "b"}, COUNTS).results()}
+    right = {i: rows.tolist() for i, rows in ShardStore(tmp_path / "m", {"a": "b"}, COUNTS).results()}
     assert right == {0: [0, 1, 2], 1: [], 2: [1, 1]}
     again = 0
     for spoiled in (b"", whole[:-40], whole[:100], *flips(whole, 25)):
         shutil.rmtree(tmp_path / "m")
         unfinished(tmp_path / "m").write_bytes(spoiled)
-        ledger = Ledger(tmp_path / "m", {"a": "b"}, COUNTS)
-        found = {i: rows.tolist() for i, rows in ledger.results()}
-        assert found == right if ledger.made == MADE and ledger.done else not ledger.done or ledger.made != MADE
-        again += not ledger.done
+        shard_store = ShardStore(tmp_path / "m", {"a": "b"}, COUNTS)
+        found = {i: rows.tolist() for i, rows in shard_store.results()}
+        assert (
+            found == right
+            if shard_store.made == MADE and shard_store.done
+            else not shard_store.done or shard_store.made != MADE
+        )
+        again += not shard_store.done
     assert again > 10
 
 
@@ -246,5 +250,5 @@ def test_a_shard_of_other_texts_does_not_count(tmp_path, change):
     with np.load(shard) as arrays:
         content = {**arrays, **change}
     np.savez(shard, **{k: v for k, v in content.items() if v is not None})
-    ledger = Ledger(tmp_path / "m", {"a": "b"}, COUNTS)
-    assert (ledger.done, list(ledger.results())) == (set(), [])
+    shard_store = ShardStore(tmp_path / "m", {"a": "b"}, COUNTS)
+    assert (shard_store.done, list(shard_store.results())) == (set(), [])

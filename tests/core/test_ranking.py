@@ -31,7 +31,7 @@ def comparison(measured: Comparison, errors: dict[str, list[list[float]]]) -> Co
                 models, families, observed, observed + off, off * 0, off * 0 + 1, off
             )
     names = tuple(f"task{t}" for t in range(len(next(iter(errors.values())))))
-    return replace(measured, methods=tuple(errors), tasks=names, held=held)
+    return replace(measured, methods=tuple(errors), tasks=names, held_out=held)
 
 
 def test_a_method_that_is_better_in_every_family_is_named_with_its_lead(measured):

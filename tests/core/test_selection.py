@@ -14,16 +14,23 @@ from benchcast.assemble import assemble
 from benchcast.dataset import Fold
 from benchcast.folds import make_folds
 from benchcast.selection.budgets import CHOSEN, RANDOM, SPREAD, cost, pick, prepare
-from benchcast.selection.choosing import Aim, aims, choose_texts, cut_fit, parts_of_texts, tells
+from benchcast.selection.choosing import (
+    TaskObjective,
+    choose_texts,
+    cut_fit,
+    depends_on_losses,
+    parts_of_texts,
+    task_objectives,
+)
 from benchcast.selection.smaller import choose, cut_losses, some_texts, write_smaller
 from benchcast.store import Study
 from lab.synthetic import Plan, plant, write_study
 
 
-def goal(parts: np.ndarray, target: np.ndarray) -> Aim:
+def goal(parts: np.ndarray, target: np.ndarray) -> TaskObjective:
     centred = parts - parts.mean(axis=0)
     total = target - target.mean()
-    return Aim(centred, total, total, np.full(len(parts), 1 / len(parts)), 1e-4)
+    return TaskObjective(centred, total, total, np.full(len(parts), 1 / len(parts)), 1e-4)
 
 
 def test_texts_that_alone_make_up_the_capability_are_chosen():
@@ -50,43 +57,43 @@ def test_an_exchange_repairs_what_a_greedy_choice_did():
 
 
 @pytest.fixture(scope="module")
-def ground(dataset, world):
+def full_fits(dataset, world):
     return prepare(dataset, make_folds(world.models, "size")[1])
 
 
-def test_parts_of_texts_add_up_to_capability(ground, dataset):
-    for fit in ground.fits[0]:
+def test_parts_of_texts_add_up_to_capability(full_fits, dataset):
+    for fit in full_fits.fits[0]:
         assert_allclose(
             parts_of_texts(dataset, fit).sum(axis=1), fit.capability(dataset.nats, dataset.metadata), rtol=1e-4
         )
 
 
-def test_the_choice_does_not_look_at_models_held_out(ground, dataset, world):
-    fold = ground.folds[0]
+def test_the_choice_does_not_look_at_models_held_out(full_fits, dataset, world):
+    fold = full_fits.folds[0]
     rng = np.random.default_rng(0)
     nats = np.where(fold.test[:, None], rng.random(dataset.nats.shape, np.float32), dataset.nats)
     accuracy = np.where(fold.test, rng.random(dataset.accuracy.shape), dataset.accuracy)
     other = replace(dataset, nats=nats, accuracy=accuracy)
-    again = choose_texts(aims(other, fold, ground.fits[0]), 6)
-    assert again.tolist() == choose_texts(ground.goals[0], 6).tolist()
+    again = choose_texts(task_objectives(other, fold, full_fits.fits[0]), 6)
+    assert again.tolist() == choose_texts(full_fits.objectives[0], 6).tolist()
 
 
-def test_all_texts_cost_nothing_and_cut_nothing(ground, dataset):
-    everything = np.arange(ground.texts)
-    assert choose_texts(ground.goals[0], 10_000).tolist() == everything.tolist()
-    fit = ground.fits[0][0]
-    assert cut_fit(dataset, ground.folds[0], 0, fit, everything).law == fit.law
-    full = cost(ground, CHOSEN, ground.texts)
+def test_all_texts_cost_nothing_and_cut_nothing(full_fits, dataset):
+    everything = np.arange(full_fits.texts)
+    assert choose_texts(full_fits.objectives[0], 10_000).tolist() == everything.tolist()
+    fit = full_fits.fits[0][0]
+    assert cut_fit(dataset, full_fits.folds[0], 0, fit, everything).law == fit.law
+    full = cost(full_fits, CHOSEN, full_fits.texts)
     assert full.ratio(full) == pytest.approx(1.0)
-    forecast = fit.forecast(dataset.nats, dataset.metadata)[ground.folds[0].test]
-    assert full.mse["task0"] == pytest.approx(np.mean((forecast - dataset.accuracy[0, ground.folds[0].test]) ** 2))
+    forecast = fit.forecast(dataset.nats, dataset.metadata)[full_fits.folds[0].test]
+    assert full.mse["task0"] == pytest.approx(np.mean((forecast - dataset.accuracy[0, full_fits.folds[0].test]) ** 2))
 
 
-def test_random_texts_of_each_source_are_as_many_of_each(ground, dataset):
-    drawn = pick(dataset, ground.goals[0], SPREAD, 9, np.random.default_rng(0))
+def test_random_texts_of_each_source_are_as_many_of_each(full_fits, dataset):
+    drawn = pick(dataset, full_fits.objectives[0], SPREAD, 9, np.random.default_rng(0))
     source = np.array([dataset.tokens.source[dataset.tokens.text == i][0] for i in drawn])
     assert np.bincount(source).tolist() == [3, 3, 3]
-    assert len(set(pick(dataset, ground.goals[0], RANDOM, 9, np.random.default_rng(0)))) == 9
+    assert len(set(pick(dataset, full_fits.objectives[0], RANDOM, 9, np.random.default_rng(0)))) == 9
 
 
 def test_chosen_texts_err_less_than_as_many_at_random_on_families_never_seen():
@@ -94,10 +101,10 @@ def test_chosen_texts_err_less_than_as_many_at_random_on_families_never_seen():
     for seed in range(2):
         world = plant(Plan(seed=seed, families=6, sizes=3, checkpoints=2, tasks=2, texts_per_source=25))
         dataset = assemble(world.texts, world.losses, world.models, world.scores, world.tasks)
-        ground = prepare(dataset, make_folds(world.models, "family")[1])
-        full = cost(ground, CHOSEN, ground.texts)
+        full_fits = prepare(dataset, make_folds(world.models, "family")[1])
+        full = cost(full_fits, CHOSEN, full_fits.texts)
         for way, found in ratios.items():
-            found += [cost(ground, way, 10, draw=d).ratio(full) for d in range(1 if way == CHOSEN else 3)]
+            found += [cost(full_fits, way, 10, draw=d).ratio(full) for d in range(1 if way == CHOSEN else 3)]
     assert np.mean(np.log(ratios[CHOSEN])) < np.mean(np.log(ratios[RANDOM]))
 
 
@@ -213,11 +220,11 @@ def test_a_task_that_is_level_has_no_say_and_spoils_nothing(one_level):
     study, level = one_level
     dataset = study.dataset()
     everyone = np.ones(len(dataset.models), bool)
-    ground = prepare(dataset, [Fold(everyone, ~everyone, ~everyone)])
-    alone = prepare(dataset.for_tasks([t.name for t in dataset.tasks if t.name != level]), ground.folds)
-    assert [tells(dataset, fit) for fit in ground.fits[0]] == [False, True]
-    assert len(ground.goals[0]) == 1
-    assert_allclose(choose_texts(ground.goals[0], 5), choose_texts(alone.goals[0], 5))
+    full_fits = prepare(dataset, [Fold(everyone, ~everyone, ~everyone)])
+    alone = prepare(dataset.for_tasks([t.name for t in dataset.tasks if t.name != level]), full_fits.folds)
+    assert [depends_on_losses(dataset, fit) for fit in full_fits.fits[0]] == [False, True]
+    assert len(full_fits.objectives[0]) == 1
+    assert_allclose(choose_texts(full_fits.objectives[0], 5), choose_texts(alone.objectives[0], 5))
 
 
 def test_select_names_the_task_that_had_no_say(one_level, cli):

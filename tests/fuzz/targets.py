@@ -25,9 +25,9 @@ import pyarrow.parquet as pq
 import benchcast as bc
 from benchcast import register
 from benchcast.backends.lists import read_models_list as read_list
-from benchcast.collect.shards import Ledger
+from benchcast.collect.shards import ShardStore
 from benchcast.fitting import fit_tasks
-from benchcast.scores.gather import Choices, gather
+from benchcast.scores.gather import ImportOptions, gather
 from benchcast.status import inspect
 from benchcast.storage.features import read_features
 from benchcast.storage.hashes import hashed
@@ -124,9 +124,9 @@ class Sandbox:
         within = [edges[(edges >= a) & (edges <= b)] - a for a, b in pairwise(starts)]
         counts = np.array([len(x) - 1 for x in within])
         np.savez(self.folder / "f.npz", features=np.asarray(values), bounds=np.concatenate(within), counts=counts)
-        ledger = Ledger(self.folder / "collecting", SETTINGS, self.counts)
-        ledger.take(MADE, {i: np.arange(n, dtype=np.float32) + i for i, n in enumerate(self.counts)})
-        ledger.flush()
+        shard_store = ShardStore(self.folder / "collecting", SETTINGS, self.counts)
+        shard_store.take(MADE, {i: np.arange(n, dtype=np.float32) + i for i, n in enumerate(self.counts)})
+        shard_store.flush()
         (shard,) = (self.folder / "collecting").glob("*.npz")
         shard.rename(shard.with_name("shard.npz"))
         fits = [bc.load(study.fit_folder("task0"))]
@@ -169,7 +169,7 @@ class Sandbox:
         def use(here: Path) -> Any:
             study = Study.open(here / "study")
             known = [x.model for x in study.models()]
-            choices = Choices(allow_mixed=True, add_tasks=("mmlu*",))
+            choices = ImportOptions(allow_mixed=True, add_tasks=("mmlu*",))
             found = gather([here / name], study.tasks, known, study.scores(), choices)
             study.add_tasks(found.new_tasks).add_scores(found.scores)
             return self.readable(study.root)
@@ -202,10 +202,10 @@ class Sandbox:
         return [fit.predict(study.losses(self.model)) for fit in fits]
 
     def shards(self, here: Path) -> Any:
-        ledger = Ledger(here / "collecting", SETTINGS, self.counts)
-        found = {i: rows.tolist() for i, rows in ledger.results()}
+        shard_store = ShardStore(here / "collecting", SETTINGS, self.counts)
+        found = {i: rows.tolist() for i, rows in shard_store.results()}
         whole = {i: (np.arange(n) + i).tolist() for i, n in enumerate(self.counts)}
-        assert set(found) == ledger.done
+        assert set(found) == shard_store.done
         return all(whole[i] == rows for i, rows in found.items())  # what is not found is done again
 
     def targets(self) -> list[Target]:

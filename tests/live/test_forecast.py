@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 from torch import nn
 
 from benchcast.backends import open_backend
-from benchcast.backends.base import Settings
+from benchcast.backends.base import ModelSettings
 from benchcast.callbacks import Reading, forecast, read_fits
 from benchcast.collect import collect
 from benchcast.errors import InputError, StudyError
@@ -29,7 +29,7 @@ def test_a_model_in_memory_gets_the_forecast_of_its_checkpoint(
     live = forecast(model, tokenizer, fitted)
     model.save_pretrained(tmp_path / "checkpoint")
     tokenizer.save_pretrained(tmp_path / "checkpoint")
-    settings = Settings({"pretrained": str(tmp_path / "checkpoint")})
+    settings = ModelSettings({"pretrained": str(tmp_path / "checkpoint")})
     collect(study, open_backend("hf", settings, device="cpu"), name="saved")
     for fit in read_fits(fitted):
         stored = fit.predict(study.losses("saved"))

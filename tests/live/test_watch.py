@@ -20,7 +20,7 @@ import pytest
 from rich.console import Console
 from small import TOKENIZER, small_model
 
-from benchcast.backends.base import Settings
+from benchcast.backends.base import ModelSettings
 from benchcast.cli.watch import curve, draw_table
 from benchcast.errors import InputError
 from benchcast.store import Study
@@ -66,7 +66,7 @@ def put(saved: Path, tmp_path: Path) -> Callable[[int], Path]:
 def watching(study: Study, tmp_path: Path, **given: Any) -> Watch:
     (tmp_path / "run").mkdir(exist_ok=True)
     settings = {"checkpoints": tmp_path / "run", "losses": None, **given}
-    return Watch(study, WatchedRun(name="run", family="mine", settings=Settings({}), device="cpu", **settings))
+    return Watch(study, WatchedRun(name="run", family="mine", settings=ModelSettings({}), device="cpu", **settings))
 
 
 def test_checkpoints_come_in_the_order_of_their_steps(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchcast.backends.base import Settings
+from benchcast.backends.base import ModelSettings
 from benchcast.evaluate import compare
 from benchcast.records import ModelInfo, Score, TokenLosses
 from benchcast.report import report_data
@@ -44,7 +44,7 @@ def test_a_new_model_gets_one_forecast_everywhere(with_new, world, cli, tmp_path
     page = report_data(study, compare(study, split=compared_by, methods=(METHOD, "all-token", "compute")))
     said = json.loads(cli("predict", study.root, "--model", "new", "--json").out)
     write_jsonl(tmp_path / "run" / "new.jsonl", study.losses("new"), study)
-    (seen,) = Watch(study, WatchedRun(None, tmp_path / "run", "run", "unheard of", Settings({}))).look()
+    (seen,) = Watch(study, WatchedRun(None, tmp_path / "run", "run", "unheard of", ModelSettings({}))).look()
     i = page["models"]["model"].index("new")
     for t, (predicted, watched) in enumerate(zip(said, seen.forecasts, strict=True)):
         shown = page["tasks"][t]["forecasts"][METHOD]
@@ -82,7 +82,7 @@ def test_a_model_with_a_score_on_one_task_is_new_for_the_other(with_new, cli):
 def test_flops_that_the_study_knows_reach_predict_and_watch(with_new, cli, tmp_path):
     assert cli("fit", with_new.root, "--method", "compute").code == 0
     write_jsonl(tmp_path / "run" / "new.jsonl", with_new.losses("new"), with_new)
-    (seen,) = Watch(with_new, WatchedRun(None, tmp_path / "run", "run", "unheard of", Settings({}))).look()
+    (seen,) = Watch(with_new, WatchedRun(None, tmp_path / "run", "run", "unheard of", ModelSettings({}))).look()
     said = json.loads(cli("predict", with_new.root, "--model", "new", "--json").out)
     assert [f["accuracy"] for f in said] == [pytest.approx(f.accuracy) for f in seen.forecasts]
     assert np.log10(6 * 8e6 * 1e9) == pytest.approx(said[0]["capability"])

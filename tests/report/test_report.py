@@ -42,7 +42,7 @@ def data(opened, found):
 def test_numbers_of_the_page_are_those_of_the_comparison(data, found):
     for task in data["tasks"]:
         for method in data["methods"]:
-            held, made = found.held[task["name"], method], task["forecasts"][method]
+            held, made = found.held_out[task["name"], method], task["forecasts"][method]
             rows = [data["models"]["model"].index(m) for m in held.models]
             assert all(data["models"]["role"][i] == "test" for i in rows)
             for key in ("forecast", "low", "high"):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchcast.evaluate import Comparison, HeldOutForecasts, compare
-from benchcast.report.verdicts import judge, points
+from benchcast.report.verdicts import points, verdict_on
 from lab.synthetic import Plan, plant, write_study
 
 
@@ -22,17 +22,17 @@ def found(planted_folder) -> Comparison:
 
 def with_errors(found: Comparison, task: str, errors: dict[str, np.ndarray], half: float = 0.1) -> Comparison:
     """The comparison with other forecasts: observed plus these errors, in an interval of this half width."""
-    held = dict(found.held)
+    held = dict(found.held_out)
     for method, error in errors.items():
         old = held[task, method]
         forecast = old.observed + error
         held[task, method] = replace(old, forecast=forecast, low=forecast - half, high=forecast + half)
-    return replace(found, held=held, noise=dict.fromkeys(found.tasks, math.nan))
+    return replace(found, held_out=held, noise=dict.fromkeys(found.tasks, math.nan))
 
 
 def spread(found: Comparison, task: str, size: float) -> np.ndarray:
     """Errors of one size, first up, then down, so that no family leans."""
-    held = found.held[task, "salience"]
+    held = found.held_out[task, "salience"]
     order = np.argsort(held.families, kind="stable")
     error = np.empty(len(order))
     error[order] = size * np.where(np.arange(len(order)) % 2, -1, 1)
@@ -42,9 +42,10 @@ def spread(found: Comparison, task: str, size: float) -> np.ndarray:
 def test_a_better_method_is_said_to_be_better_by_how_much(found):
     even = {"salience": 0.01, "label-token": 0.02, "all-token": 0.04, "constant": 0.1}
     made = with_errors(found, "task0", {m: spread(found, "task0", s) for m, s in even.items()})
-    said = judge(made, "task0")
+    said = verdict_on(made, "task0")
     assert (
-        said.good == f"Misses by 1.0 point on average over {len(made.held['task0', 'salience'].observed)} unseen models"
+        said.good
+        == f"Misses by 1.0 point on average over {len(made.held_out['task0', 'salience'].observed)} unseen models"
     )
     assert said.against == "with 4.0 times less squared error than label-token, the best baseline"
     assert "the 90% intervals held 100% of the scores" in said.trust
@@ -55,10 +56,10 @@ def test_a_better_method_is_said_to_be_better_by_how_much(found):
 def test_a_worse_method_is_said_to_be_worse_and_the_best_is_named(found):
     sizes = {"salience": 0.01, "label-token": 0.02, "all-token": 0.03, "constant": 0.1}
     made = with_errors(found, "task0", {m: spread(found, "task0", s) for m, s in sizes.items()})
-    assert judge(made, "task0", "all-token").against == (
+    assert verdict_on(made, "task0", "all-token").against == (
         "with 2.2 times more squared error than label-token, the best baseline, and salience did better still"
     )
-    assert judge(made, "task0", "label-token").against == (
+    assert verdict_on(made, "task0", "label-token").against == (
         "with 2.2 times less squared error than all-token, the best baseline, yet salience did better"
     )
 
@@ -66,27 +67,27 @@ def test_a_worse_method_is_said_to_be_worse_and_the_best_is_named(found):
 def test_equal_errors_are_not_called_a_gain(found):
     sizes = {"salience": 0.0200, "label-token": 0.0203, "all-token": 0.03, "constant": 0.1}
     made = with_errors(found, "task0", {m: spread(found, "task0", s) for m, s in sizes.items()})
-    assert judge(made, "task0").against == "no better and no worse than label-token, the best baseline"
+    assert verdict_on(made, "task0").against == "no better and no worse than label-token, the best baseline"
 
 
 def test_a_family_that_leans_is_named_with_its_side(found):
     error = spread(found, "task0", 0.01)
-    families = found.held["task0", "salience"].families
+    families = found.held_out["task0", "salience"].families
     error[families == "family2"] = -0.08
-    said = judge(with_errors(found, "task0", {"salience": error}), "task0").trust
+    said = verdict_on(with_errors(found, "task0", {"salience": error}), "task0").trust
     assert "least sure for family2 (8.0 points too low on average)" in said
 
 
 def test_intervals_that_fail_are_called_out(found):
     made = with_errors(found, "task0", {"salience": spread(found, "task0", 0.05)}, half=0.01)
-    assert "do not trust the intervals: the 90% intervals held 0% of the scores" in judge(made, "task0").trust
+    assert "do not trust the intervals: the 90% intervals held 0% of the scores" in verdict_on(made, "task0").trust
 
 
 def test_errors_at_the_noise_floor_are_said_to_be_as_small_as_scores_allow(found):
     made = with_errors(found, "task0", {"salience": spread(found, "task0", 0.02)})
-    assert "noise" not in judge(made, "task0").good
+    assert "noise" not in verdict_on(made, "task0").good
     noisy = replace(made, noise=dict.fromkeys(made.tasks, 0.02**2))
-    assert "about as little as the noise of the scores allows" in judge(noisy, "task0").good
+    assert "about as little as the noise of the scores allows" in verdict_on(noisy, "task0").good
 
 
 def test_few_models_carry_no_claims(found):
@@ -94,14 +95,14 @@ def test_few_models_carry_no_claims(found):
         cut = {k: getattr(held, k)[:3] for k in ("families", "observed", "forecast", "low", "high", "capability")}
         return HeldOutForecasts(held.models[:3], **cut)
 
-    made = replace(found, held={k: first_three(h) for k, h in found.held.items()})
-    assert "too few unseen models" in judge(made, "task0").trust
-    assert "least sure" not in judge(made, "task0").trust
+    made = replace(found, held_out={k: first_three(h) for k, h in found.held_out.items()})
+    assert "too few unseen models" in verdict_on(made, "task0").trust
+    assert "least sure" not in verdict_on(made, "task0").trust
 
 
 def test_no_forecast_is_said_plainly(found):
-    made = with_errors(found, "task0", {"salience": np.full(len(found.held["task0", "salience"].observed), np.nan)})
-    assert judge(made, "task0").sentence == "salience gives no forecast here."
+    made = with_errors(found, "task0", {"salience": np.full(len(found.held_out["task0", "salience"].observed), np.nan)})
+    assert verdict_on(made, "task0").sentence == "salience gives no forecast here."
 
 
 def test_models_beyond_the_training_range_are_counted(tmp_path):
@@ -111,7 +112,7 @@ def test_models_beyond_the_training_range_are_counted(tmp_path):
     fit, dataset = made.fits["task0", "all-token"][0], made.dataset
     beyond = fit.capability(dataset.nats[made.folds[0].test], dataset.flops[made.folds[0].test]) < fit.range[0]
     assert beyond.sum() > 1, "the world is as planned"
-    assert f"{beyond.sum()} of the {len(beyond)} lie beyond" in judge(made, "task0", "all-token").trust
+    assert f"{beyond.sum()} of the {len(beyond)} lie beyond" in verdict_on(made, "task0", "all-token").trust
 
 
 def test_points_count_in_hundredths():

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchcast.records import Score
-from benchcast.scores.files import Wanted, read_score_file
+from benchcast.scores.files import ReaderOptions, read_score_file
 from benchcast.store import Study
 
 Run = Callable[..., tuple[int, str, str]]
@@ -79,8 +79,8 @@ def test_a_recorded_lm_eval_file_is_read_with_items_shots_and_version(run: Run, 
 
 def test_standard_errors_are_read(fixtures: Path) -> None:
     path = next(fixtures.glob("results_*.json"))
-    _, readings = read_score_file(path, Wanted([], set))
-    by = {(r.score.task, r.metric): r for r in readings}
+    _, entries = read_score_file(path, ReaderOptions([], set))
+    by = {(r.score.task, r.metric): r for r in entries}
     assert by["pond_anatomy", "acc_norm"].stderr == pytest.approx(0.11236664)
     assert by["pond_anatomy", "acc"].score.n_items == 12
 

@@ -17,7 +17,7 @@ from benchcast.cli import cli
 from benchcast.errors import InputError
 from benchcast.records import Text, TextSet
 from benchcast.store import Study
-from benchcast.texts.duplicates import Seen, count_repeats
+from benchcast.texts.duplicates import NearDuplicates, count_repeats
 from benchcast.texts.own import read_own
 from benchcast.texts.unicode import normalize, not_normal
 
@@ -69,7 +69,7 @@ def test_init_keeps_every_own_text_and_warns_of_repeats(tmp_path: Path) -> None:
 
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=8, unique=True))
 def test_a_repeated_text_is_never_kept_twice(texts: list[str]) -> None:
-    seen = Seen()
+    seen = NearDuplicates()
     kept = [t for t in texts if seen.add(t)]
     assert kept
     assert not any(seen.add(t) for t in texts)

@@ -7,7 +7,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from benchcast.backends import open_backend
-from benchcast.backends.base import Settings
+from benchcast.backends.base import ModelSettings
 from benchcast.collect import collect
 from benchcast.demo import open_embedded
 from benchcast.store import Study
@@ -39,7 +39,7 @@ def test_the_generators_still_write_the_embedded_texts(embedded):
 @pytest.mark.parametrize("name", MODELS)
 def test_losses_collected_again_are_the_embedded_ones(name, embedded, tmp_path):
     study = Study.create(tmp_path / "study", embedded.texts)
-    backend = open_backend("hf", Settings.parse(f"pretrained={SHIPPED / name},dtype=float32,add_bos_token=True"))
+    backend = open_backend("hf", ModelSettings.parse(f"pretrained={SHIPPED / name},dtype=float32,add_bos_token=True"))
     collect(study, backend, name=MODELS[name])
     again, stored = study.losses(MODELS[name]), embedded.losses(MODELS[name])
     assert np.array_equal(again.edges, stored.edges)

@@ -113,7 +113,7 @@ def library(name: str, extra: str) -> Any:
         raise MissingExtraError(f"{name} is needed here: pip install 'benchcast[{extra}]' ({error})") from error
 
 
-class Settings:
+class ModelSettings:
     """`key=value` settings of one model; a key nobody asked for is an error."""
 
     def __init__(self, values: dict[str, str], where: str = "--model_args") -> None:
@@ -127,7 +127,7 @@ class Settings:
                 )
 
     @classmethod
-    def parse(cls, line: str, where: str = "--model_args") -> Settings:
+    def parse(cls, line: str, where: str = "--model_args") -> ModelSettings:
         """`pretrained=…,dtype=…`, as lm-eval writes it."""
         values: dict[str, str] = {}
         for part in filter(None, (p.strip() for p in line.split(","))):
@@ -196,9 +196,9 @@ class Settings:
         """All settings."""
         return dict(self._values)
 
-    def having(self, **more: str) -> Settings:
+    def having(self, **more: str) -> ModelSettings:
         """The same settings and some more."""
-        return Settings({**self._values, **more}, self.where)
+        return ModelSettings({**self._values, **more}, self.where)
 
 
 def from_logprobs(values: Iterable[Any], ids: Sequence[int], where: str) -> Nats:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError
 
-from benchcast.backends.base import Nats, Settings, Vocabulary
+from benchcast.backends.base import ModelSettings, Nats, Vocabulary
 from benchcast.backends.forward import Forward
 from benchcast.backends.sources import gguf_parts, source_name
 from benchcast.backends.stated import stated
@@ -29,7 +29,7 @@ class HfBackend:
 
     name = "hf"
 
-    def __init__(self, settings: Settings, *, device: str = "", batch_size: int = 0) -> None:
+    def __init__(self, settings: ModelSettings, *, device: str = "", batch_size: int = 0) -> None:
         self.asked = settings.line
         self._source = settings.needed("pretrained", "PATH_OR_HUB_ID")
         self._revision = settings.text("revision")

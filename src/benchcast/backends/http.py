@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from benchcast.backends.base import SequenceError, Settings
+from benchcast.backends.base import ModelSettings, SequenceError
 from benchcast.backends.transport import ExchangeError, Reply, Transport
 from benchcast.errors import InputError
 
@@ -43,7 +43,7 @@ class SilentError(InputError):
 class Client:
     """One server."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ModelSettings) -> None:
         """From base_url, timeout, max_retries, num_concurrent and send_key_over_http."""
         url = settings.needed("base_url", "http://localhost:8000").rstrip("/")
         parts = _split(url, settings.where)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchcast.backends.base import Settings, library
+from benchcast.backends.base import ModelSettings, library
 from benchcast.errors import InputError
 from benchcast.formatting import did_you_mean, need_file
 from benchcast.records import ModelInfo
@@ -29,7 +29,7 @@ class ModelEntry:
     """One model to collect."""
 
     backend: str
-    settings: Settings
+    settings: ModelSettings
     name: str = ""  # in the study; empty: the backend's own
     metadata: ModelInfo = NOTHING_SAID  # for models.csv; its name is not used
     batch_size: int = 0  # 0: the backend's choice
@@ -38,7 +38,7 @@ class ModelEntry:
     @classmethod
     def of(cls, backend: str, model_args: str, *, name: str = "", family: str = "") -> ModelEntry:
         """From the flags of the command line."""
-        return cls(backend, Settings.parse(model_args), name, ModelInfo("", family))
+        return cls(backend, ModelSettings.parse(model_args), name, ModelInfo("", family))
 
 
 def read_models_list(path: Path) -> list[ModelEntry]:
@@ -58,7 +58,7 @@ def _entry(row: dict[str, Any], where: str) -> ModelEntry:
     if not isinstance(row.get("model"), str):
         raise InputError(f"{where}: no backend; add model = 'hf'")
     args = row.get("model_args", {})
-    settings = Settings(args, where) if isinstance(args, dict) else Settings.parse(str(args), where)
+    settings = ModelSettings(args, where) if isinstance(args, dict) else ModelSettings.parse(str(args), where)
     size = row.get("batch_size", 0)
     if not isinstance(size, int) or size < 0:
         raise InputError(f"{where}: batch_size {size!r}; a whole number is needed")

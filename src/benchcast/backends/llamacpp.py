@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.backends.base import Nats, Settings, Vocabulary, library, numbered
+from benchcast.backends.base import ModelSettings, Nats, Vocabulary, library, numbered
 from benchcast.backends.stated import PREFIX
 from benchcast.backends.vocabulary import VocabularySource
 from benchcast.bounds import PlainTokenizer
@@ -42,7 +42,7 @@ class LlamaCppBackend:
     batch_size = 1  # sequences are evaluated one after the other
     batch_tokens = 1 << 30
 
-    def __init__(self, settings: Settings, *, device: str = "", batch_size: int = 0) -> None:
+    def __init__(self, settings: ModelSettings, *, device: str = "", batch_size: int = 0) -> None:
         self.asked = settings.line
         self._path = Path(settings.text("pretrained") or settings.needed("path", "FILE.gguf")).expanduser()
         self._max_length = settings.whole("max_length", 0)

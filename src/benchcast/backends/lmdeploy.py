@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.backends.base import DeviceFullError, Nats, Settings, Vocabulary, library, numbered
+from benchcast.backends.base import DeviceFullError, ModelSettings, Nats, Vocabulary, library, numbered
 from benchcast.backends.llamacpp import nats_of_rows
 from benchcast.backends.sources import locate_source, source_name
 from benchcast.backends.stated import stated_by_config
@@ -30,7 +30,7 @@ class LmdeployBackend:
 
     name = "lmdeploy"
 
-    def __init__(self, settings: Settings, *, device: str = "", batch_size: int = 0) -> None:
+    def __init__(self, settings: ModelSettings, *, device: str = "", batch_size: int = 0) -> None:
         self.asked = settings.line
         self._source = settings.needed("pretrained", "PATH_OR_HUB_ID")
         self._engine = settings.text("engine", ENGINES[0])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from benchcast.backends.base import Nats, Settings, Vocabulary, from_logprobs, numbered, shown
+from benchcast.backends.base import ModelSettings, Nats, Vocabulary, from_logprobs, numbered, shown
 from benchcast.backends.echo import verify_echo
 from benchcast.backends.http import Client
 from benchcast.backends.sources import source_name
@@ -38,7 +38,7 @@ class ServerBackend:
     """A model behind a server."""
 
     def __init__(
-        self, name: str, dialect: Dialect, settings: Settings, *, device: str = "", batch_size: int = 0
+        self, name: str, dialect: Dialect, settings: ModelSettings, *, device: str = "", batch_size: int = 0
     ) -> None:
         self.name, self._dialect = name, dialect
         self._client, self.asked = Client(settings), settings.line

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from benchcast.backends.base import DeviceFullError, Nats, Settings, Vocabulary, from_logprobs, library, numbered
+from benchcast.backends.base import DeviceFullError, ModelSettings, Nats, Vocabulary, from_logprobs, library, numbered
 from benchcast.backends.sources import locate_source, source_name
 from benchcast.backends.stated import stated_by_config
 from benchcast.backends.vocabulary import VocabularySource
@@ -27,7 +27,7 @@ class VllmBackend:
 
     name = "vllm"
 
-    def __init__(self, settings: Settings, *, device: str = "", batch_size: int = 0) -> None:
+    def __init__(self, settings: ModelSettings, *, device: str = "", batch_size: int = 0) -> None:
         self.asked = settings.line
         self._source = settings.needed("pretrained", "PATH_OR_HUB_ID")
         self._revision = settings.text("revision")

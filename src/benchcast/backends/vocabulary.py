@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchcast.backends.base import Settings, Vocabulary
+from benchcast.backends.base import ModelSettings, Vocabulary
 from benchcast.backends.sources import gguf_parts, source_name
 from benchcast.bounds import FastTokenizer, PlainTokenizer, Tokenizer
 from benchcast.errors import InputError, MissingExtraError, one_line
@@ -27,7 +27,7 @@ class VocabularySource:
     add_bos_token: bool | None  # None: as the tokenizer does
 
     @classmethod
-    def of(cls, settings: Settings, default: str) -> VocabularySource:
+    def of(cls, settings: ModelSettings, default: str) -> VocabularySource:
         """The tokenizer named by `tokenizer`, else the model's own."""
         own = settings.text("tokenizer")
         gguf, revision = settings.text("gguf_file"), settings.text("revision")

@@ -17,7 +17,7 @@ from benchcast.backends.vocabulary import vocabulary_of
 from benchcast.backends.windows import Window, batches
 from benchcast.callbacks.ranks import Ranks
 from benchcast.callbacks.untouched import untouched
-from benchcast.collect import Encoded, encode_texts, make_portion
+from benchcast.collect import EncodedTexts, encode_texts, make_portion
 from benchcast.collect.portions import Portion, ask
 from benchcast.errors import InputError
 from benchcast.fits import NO_BOS, Fit, Forecast, hub
@@ -96,7 +96,7 @@ class Reader:
     fits: tuple[Fit, ...]
     texts: TextSet
     vocabulary: Vocabulary
-    encoded: Encoded
+    encoded: EncodedTexts
     reading: Reading
 
     @classmethod

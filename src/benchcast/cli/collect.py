@@ -17,8 +17,8 @@ from benchcast.errors import BenchcastError, InputError
 
 if TYPE_CHECKING:
     from benchcast.backends.lists import ModelEntry
-    from benchcast.collect import Collected, Report
-    from benchcast.collect.spread import Recipe
+    from benchcast.collect import CollectResult, Report
+    from benchcast.collect.distributed import ModelSpec
     from benchcast.executor import Executor
     from benchcast.store import Study
 
@@ -90,18 +90,18 @@ def collect(
         raise click.UsageError("--check-against compares in this process; leave out --executor ray")
     opened = Study.open(study)
     opened.texts.require_texts("collect")
-    wishes = Wishes(batch_size, device, reference, skip_refused, force)
+    options = CollectOptions(batch_size, device, reference, skip_refused, force)
     with workers(executor, address) as pool:
         if pool is not None:
-            _collect_on(pool, opened, entries, wishes, gpus=gpus)
+            _collect_on(pool, opened, entries, options, gpus=gpus)
             return
-    failed = [name for entry in entries if (name := _attempt(opened, entry, wishes, alone=len(entries) == 1))]
+    failed = [name for entry in entries if (name := _attempt(opened, entry, options, alone=len(entries) == 1))]
     if failed:
         raise InputError(f"{len(failed)} of {len(entries)} models failed: {', '.join(failed)}; the others are done")
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class CollectOptions:
     """What the flags say for all models of a run."""
 
     batch_size: int
@@ -111,10 +111,10 @@ class Wishes:
     force: bool
 
 
-def _attempt(study: Study, entry: ModelEntry, wishes: Wishes, *, alone: bool) -> str:
+def _attempt(study: Study, entry: ModelEntry, options: CollectOptions, *, alone: bool) -> str:
     """Collect one model; in a list one that fails is named at once and returned, and the rest goes on."""
     try:
-        _collect_one(study, entry, wishes)
+        _collect_one(study, entry, options)
     except BenchcastError as error:
         if alone:
             raise
@@ -123,13 +123,13 @@ def _attempt(study: Study, entry: ModelEntry, wishes: Wishes, *, alone: bool) ->
     return ""
 
 
-def _collect_one(study: Study, entry: ModelEntry, wishes: Wishes) -> None:
+def _collect_one(study: Study, entry: ModelEntry, options: CollectOptions) -> None:
     from benchcast.backends import open_backend, open_reference
     from benchcast.collect import collect
 
-    size, device = entry.batch_size or wishes.batch_size, wishes.device
+    size, device = entry.batch_size or options.batch_size, options.device
     backend = open_backend(entry.backend, entry.settings, device=device, batch_size=size)
-    other = open_reference(entry.settings, device=device) if wishes.reference else None
+    other = open_reference(entry.settings, device=device) if options.reference else None
     name = entry.name or backend.model
     with progress(name, len(study.texts)) as advance:
         done = collect(
@@ -137,47 +137,49 @@ def _collect_one(study: Study, entry: ModelEntry, wishes: Wishes) -> None:
             backend,
             name=name,
             metadata=entry.metadata,
-            force=wishes.force,
-            skip_refused=wishes.skip_refused,
+            force=options.force,
+            skip_refused=options.skip_refused,
             reference=other,
             report=rate(name, advance),
         )
     _tell(study, name, done)
 
 
-def _recipe(pool: Executor, entry: ModelEntry, *, gpus: float | None, device: str, batch_size: int) -> Recipe:
+def _model_spec(pool: Executor, entry: ModelEntry, *, gpus: float | None, device: str, batch_size: int) -> ModelSpec:
     """How workers open a model; GPUs as the list says, else the command, else the model's own settings."""
-    from benchcast.collect.spread import Recipe
+    from benchcast.collect.distributed import ModelSpec
 
     values = entry.settings.values()
     parallel = values.get("tensor_parallel_size", "1")
     usual = float(parallel) if parallel.isdigit() else 1.0
     wanted = next((g for g in (entry.gpus, gpus) if g is not None), usual if pool.has_gpus else 0.0)
     size = entry.batch_size or batch_size
-    return Recipe(entry.backend, tuple(values.items()), device=device, batch_size=size, gpus=wanted)
+    return ModelSpec(entry.backend, tuple(values.items()), device=device, batch_size=size, gpus=wanted)
 
 
 def _collect_on(
-    pool: Executor, study: Study, entries: Sequence[ModelEntry], wishes: Wishes, *, gpus: float | None
+    pool: Executor, study: Study, entries: Sequence[ModelEntry], options: CollectOptions, *, gpus: float | None
 ) -> None:
-    from benchcast.collect.spread import Order, collect_on
+    from benchcast.collect.distributed import CollectRequest, collect_on
 
-    size, device = wishes.batch_size, wishes.device
-    recipes = [_recipe(pool, entry, gpus=gpus, device=device, batch_size=size) for entry in entries]
-    orders = [Order(r, e.name, e.metadata, wishes.skip_refused) for e, r in zip(entries, recipes, strict=True)]
-    label = f"{len(orders)} models" if len(orders) > 1 else "collecting"
+    size, device = options.batch_size, options.device
+    specs = [_model_spec(pool, entry, gpus=gpus, device=device, batch_size=size) for entry in entries]
+    requests = [
+        CollectRequest(r, e.name, e.metadata, options.skip_refused) for e, r in zip(entries, specs, strict=True)
+    ]
+    label = f"{len(requests)} models" if len(requests) > 1 else "collecting"
 
-    def on_done(name: str, done: Collected | None) -> None:
+    def on_done(name: str, done: CollectResult | None) -> None:
         _tell(study, name, done)
 
-    with progress(label, len(orders) * len(study.texts)) as advance:
-        failed = collect_on(pool, study, orders, force=wishes.force, report=rate(label, advance), on_done=on_done)
-    if failed and len(orders) == 1:
+    with progress(label, len(requests) * len(study.texts)) as advance:
+        failed = collect_on(pool, study, requests, force=options.force, report=rate(label, advance), on_done=on_done)
+    if failed and len(requests) == 1:
         raise InputError(next(iter(failed.values())))
     for line in failed.values():
         say(f"error: {line}", err=True)
     if failed:
-        raise InputError(f"{len(failed)} of {len(orders)} models failed: {', '.join(failed)}; the others are done")
+        raise InputError(f"{len(failed)} of {len(requests)} models failed: {', '.join(failed)}; the others are done")
 
 
 def rate(label: str, advance: Any) -> Report:
@@ -194,7 +196,7 @@ def rate(label: str, advance: Any) -> Report:
     return report
 
 
-def _tell(study: Study, name: str, done: Collected | None) -> None:
+def _tell(study: Study, name: str, done: CollectResult | None) -> None:
     """Say what a run did, and warn of losses that do not look like the other models'."""
     from benchcast.loss_check import suspicious_losses
 
@@ -203,7 +205,7 @@ def _tell(study: Study, name: str, done: Collected | None) -> None:
         say(f"warning: {line}", err=True)
 
 
-def describe(name: str, done: Collected | None) -> str:
+def describe(name: str, done: CollectResult | None) -> str:
     """What a run did, in one line."""
     if done is None:
         return f"{name}: losses are there already (--force scores it again)"
@@ -249,26 +251,26 @@ def features(
     benchcast features study --scorer models/smollm2.gguf --dims 64
     """
     from benchcast.backends import open_scorer
-    from benchcast.backends.base import Settings
+    from benchcast.backends.base import ModelSettings
     from benchcast.backends.lists import ModelEntry
+    from benchcast.collect.distributed import states_on_executor
     from benchcast.collect.features import make_features
-    from benchcast.collect.spread import states_away
     from benchcast.store import Study
 
     opened = Study.open(study)
     opened.texts.require_texts("features")
-    backend = open_scorer(scorer, Settings.parse(model_args), device=device, batch_size=batch_size)
+    backend = open_scorer(scorer, ModelSettings.parse(model_args), device=device, batch_size=batch_size)
     label = name or backend.model
     if label in opened.scorers() and not force:
         say(f"{label}: features are there already (--force makes them again)")
         return
     with workers(executor, address) as pool, progress(label, len(opened.texts)) as advance:
-        away = None
+        remote = None
         if pool is not None:
-            entry = ModelEntry("", Settings({**Settings.parse(model_args).values(), "pretrained": scorer}))
-            away = states_away(pool, _recipe(pool, entry, gpus=gpus, device=device, batch_size=batch_size))
+            entry = ModelEntry("", ModelSettings({**ModelSettings.parse(model_args).values(), "pretrained": scorer}))
+            remote = states_on_executor(pool, _model_spec(pool, entry, gpus=gpus, device=device, batch_size=batch_size))
         report = rate(label, advance)
-        made = make_features(opened, backend, name=label, dims=dims, dtype=dtype, report=report, away=away)
+        made = make_features(opened, backend, name=label, dims=dims, dtype=dtype, report=report, remote=remote)
     kept = f", reduced to {dims} that keep {made['kept_variance']:.1%} of the variance" if dims else ""
     say(f"{label}: {made['tokens']} tokens × {made['dims']} dimensions{kept}")
     say(f"next: benchcast fit {study}")

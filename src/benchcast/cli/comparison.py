@@ -23,7 +23,7 @@ def print_comparison(found: Comparison, *, wide: bool = False) -> None:
     """Error of every method on every task, which method is best, and what the first one's intervals are worth."""
     from benchcast.ranking import headline
 
-    n_test = max(len(h.observed) for h in found.held.values())
+    n_test = max(len(h.observed) for h in found.held_out.values())
     title = f"mean squared error, split by {found.split}, {n_test} held-out models"
     print_table(("method", *found.tasks), _error_rows(found), title=title, wide=wide)
     say("* least error; noise floor: what the finite number of scored items alone leaves")

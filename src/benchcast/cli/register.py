@@ -14,7 +14,7 @@ from benchcast.cli.output import number, print_json, print_table, say
 
 if TYPE_CHECKING:
     from benchcast.records import Score
-    from benchcast.register import Verdict
+    from benchcast.register import VerifiedForecast
 
 
 @click.command()
@@ -35,10 +35,10 @@ def verify(file: Path, source: Path, unit: str | None, as_json: bool) -> None:
     benchcast predict study --model my-7b --register my-7b.json
     benchcast verify my-7b.json --scores results/
     """
-    from benchcast.register import judge, read
+    from benchcast.register import read, verify
 
     made = read(file)
-    verdicts = judge(made, _scores(source, made, unit))
+    verdicts = verify(made, _scores(source, made, unit))
     found = [v.task for v in verdicts]
     waiting = [row["task"] for row in made["forecasts"] if row["task"] not in found]
     if as_json:
@@ -52,13 +52,13 @@ def _scores(source: Path, made: dict[str, Any], unit: str | None) -> list[Score]
     from benchcast.errors import InputError
     from benchcast.formatting import did_you_mean
     from benchcast.register import tasks_of
-    from benchcast.scores.gather import Choices, gather
+    from benchcast.scores.gather import ImportOptions, gather
     from benchcast.store import Study
 
     if (source / "study.toml").is_file():
         scores = Study.open(source).scores()
     else:
-        choices = Choices(unit=unit, allow_mixed=True)
+        choices = ImportOptions(unit=unit, allow_mixed=True)
         scores = [*gather([source], tasks_of(made), [made["model"]], [], choices).scores]
     wanted = {t.name for t in tasks_of(made)}
     if not any(s.model == made["model"] and s.task in wanted for s in scores):
@@ -70,7 +70,7 @@ def _scores(source: Path, made: dict[str, Any], unit: str | None) -> list[Score]
     return scores
 
 
-def _summary(verdicts: list[Verdict]) -> dict[str, Any]:
+def _summary(verdicts: list[VerifiedForecast]) -> dict[str, Any]:
     from benchcast.formatting import nan_to_none
 
     n = len(verdicts)
@@ -83,7 +83,7 @@ def _summary(verdicts: list[Verdict]) -> dict[str, Any]:
     }
 
 
-def _document(made: dict[str, Any], verdicts: list[Verdict], waiting: list[str]) -> dict[str, Any]:
+def _document(made: dict[str, Any], verdicts: list[VerifiedForecast], waiting: list[str]) -> dict[str, Any]:
     from benchcast.formatting import nan_to_none
 
     rows = [
@@ -93,7 +93,7 @@ def _document(made: dict[str, Any], verdicts: list[Verdict], waiting: list[str])
     return {**head, "unaltered": True, "forecasts": rows, "waiting": waiting, **_summary(verdicts)}
 
 
-def _print(made: dict[str, Any], verdicts: list[Verdict], waiting: list[str]) -> None:
+def _print(made: dict[str, Any], verdicts: list[VerifiedForecast], waiting: list[str]) -> None:
     say(f"unaltered: sha256 {made['sha256']}, registered {made['registered']}\n")
     rows = [
         (

@@ -11,7 +11,7 @@ from benchcast.cli.arguments import FILES, FORCE, STUDY
 from benchcast.cli.output import say
 
 if TYPE_CHECKING:
-    from benchcast.scores.gather import Choices, Gathered
+    from benchcast.scores.gather import ImportedScores, ImportOptions
 
 
 @click.command("scores")
@@ -48,13 +48,13 @@ def import_scores(
     benchcast import scores study table.csv --unit percent            models × tasks
     benchcast import scores study results/ --metric gsm8k=exact_match,flexible-extract
     """
-    from benchcast.scores.gather import Choices
+    from benchcast.scores.gather import ImportOptions
     from benchcast.scores.names import read_renames
 
     _import(
         study,
         files,
-        Choices(
+        ImportOptions(
             metrics=_metrics(metrics),
             renames=read_renames(rename) if rename else {},
             unit=unit,
@@ -76,7 +76,7 @@ def _metrics(given: tuple[str, ...]) -> dict[str, str]:
     return {task: metric for task, _, metric in parts}
 
 
-def _import(study: Path, files: tuple[Path, ...], choices: Choices) -> None:
+def _import(study: Path, files: tuple[Path, ...], choices: ImportOptions) -> None:
     from benchcast.scores.gather import gather
     from benchcast.store import Study
 
@@ -92,7 +92,7 @@ def _import(study: Path, files: tuple[Path, ...], choices: Choices) -> None:
         say(f"note: no losses yet for {len(without)} of these models: {_some(without)}")
 
 
-def _tell(found: Gathered) -> None:
+def _tell(found: ImportedScores) -> None:
     say("read: " + ", ".join(f"{kind} × {n}" for kind, n in found.kinds.items()))
     if found.metrics:
         say("metrics: " + ", ".join(f"{task} {metric}" for task, metric in found.metrics.items()))

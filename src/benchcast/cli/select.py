@@ -12,7 +12,7 @@ from benchcast.cli.forecast import JSON, TASKS
 from benchcast.cli.output import number, print_json, print_table, progress, say
 
 if TYPE_CHECKING:
-    from benchcast.selection.smaller import Choice
+    from benchcast.selection.smaller import TextSelection
 
 
 @click.command()
@@ -86,28 +86,28 @@ def _refuse(out: Path | None, figure: Path | None, *, check: bool) -> None:
         raise InputError(f"{out}: exists; give a new name")
 
 
-def _measure(choice: Choice, budget: int, advance: Any) -> dict[str, Any]:
+def _measure(choice: TextSelection, budget: int, advance: Any) -> dict[str, Any]:
     """What half the budget, the budget and twice as many texts cost, on families left out in turn, else by size."""
     from benchcast.errors import NotEnoughDataError
     from benchcast.folds import make_folds
     from benchcast.formatting import plain
     from benchcast.selection.budgets import CHOSEN, cost, costs, prepare
 
-    dataset, infos = choice.ground.dataset, choice.study.infos(choice.ground.dataset.models)
+    dataset, infos = choice.full_fits.dataset, choice.study.infos(choice.full_fits.dataset.models)
     name, folds = make_folds(infos, "family" if len(set(dataset.families)) > 2 else None)
     if not all(fold.test.any() for fold in folds):
         return {"split": None, "remark": "cost not measured: no model can be held out", "costs": []}
     advance("fitting without each set of held-out models")
     try:
-        ground = prepare(dataset, folds)
+        full_fits = prepare(dataset, folds)
     except NotEnoughDataError as why:
         return {"split": None, "remark": f"cost not measured: {why}", "costs": []}
-    full = cost(ground, CHOSEN, ground.texts)
+    full = cost(full_fits, CHOSEN, full_fits.texts)
     rows = []
     for texts in sorted({max(1, budget // 2), budget, 2 * budget}):
-        if texts < ground.texts:
+        if texts < full_fits.texts:
             advance(f"{texts} texts")
-            rows += costs(ground, texts, full, name)
+            rows += costs(full_fits, texts, full, name)
     return dict(plain({"split": name, "full": full.mse, "costs": rows}))
 
 
@@ -121,7 +121,7 @@ def _draw(costs: dict[str, Any], path: Path) -> None:
     write_chart(budget_figure(rows, full, WAYS), path)
 
 
-def _write(choice: Choice, out: Path) -> str:
+def _write(choice: TextSelection, out: Path) -> str:
     """Texts as JSONL, or a smaller study, unless a run before had written it; returns what to run next."""
     from benchcast.selection.smaller import is_written, write_smaller, write_texts
 

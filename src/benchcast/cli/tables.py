@@ -18,7 +18,7 @@ HEAD, BEST = "dim", "bold green"
 Rows = Sequence[Sequence[str]]
 
 
-class Block(NamedTuple):
+class ColumnBlock(NamedTuple):
     """Some columns of a table, side by side."""
 
     columns: list[int]
@@ -73,12 +73,12 @@ def _longest_word(cells: Sequence[str]) -> int:
     return max(cell_len(word) for cell in cells for word in cell.split(" "))
 
 
-def _arrange(heads: Sequence[str], rows: Rows, left: Sequence[int], room: int) -> list[Block]:
+def _arrange(heads: Sequence[str], rows: Rows, left: Sequence[int], room: int) -> list[ColumnBlock]:
     """The widest layout that fits: as it is, with wrapped headings, with wrapped text, in blocks."""
     every = list(range(len(heads)))
     natural = _natural(heads, rows)
     if _width(natural) <= room:
-        return [Block(every, natural)]
+        return [ColumnBlock(every, natural)]
     cells = [heads, *rows]
     tight = [max(_longest_word([head]), *(cell_len(row[i]) for row in rows), 0) for i, head in enumerate(heads)]
     words = [min(LONGEST_WORD, _longest_word([row[i] for row in cells])) for i in every]
@@ -86,7 +86,7 @@ def _arrange(heads: Sequence[str], rows: Rows, left: Sequence[int], room: int) -
     wrapped = [least[i] if i in left else natural[i] for i in every]
     for narrow, wanted in ((tight, natural), (wrapped, natural), (least, tight)):
         if _width(narrow) <= room:
-            return [_trimmed(Block(every, _widened(narrow, wanted, room)), cells)]
+            return [_trimmed(ColumnBlock(every, _widened(narrow, wanted, room)), cells)]
     key = min(least[0], room // 2)
     rest = [min(w, room - key - GAP) for w in least[1:]]
     for n in range(2, len(heads)):
@@ -95,7 +95,7 @@ def _arrange(heads: Sequence[str], rows: Rows, left: Sequence[int], room: int) -
         if all(_width([key, *(rest[c - 1] for c in part)]) <= room for part in parts):
             break
     blocks = [
-        Block([0, *part], _widened([key, *(rest[c - 1] for c in part)], [natural[c] for c in (0, *part)], room))
+        ColumnBlock([0, *part], _widened([key, *(rest[c - 1] for c in part)], [natural[c] for c in (0, *part)], room))
         for part in parts
     ]
     return [_trimmed(block, cells) for block in blocks]
@@ -112,17 +112,17 @@ def _widened(widths: Sequence[int], wanted: Sequence[int], room: int) -> list[in
     return grown
 
 
-def _trimmed(block: Block, cells: Rows) -> Block:
+def _trimmed(block: ColumnBlock, cells: Rows) -> ColumnBlock:
     """The block without room that its wrapped cells do not use."""
     widths = [
         max(cell_len(line) for row in cells for line in wrap_text(row[c], width))
         for c, width in zip(*block, strict=True)
     ]
-    return Block(block.columns, widths)
+    return ColumnBlock(block.columns, widths)
 
 
 def _block_lines(
-    block: Block, heads: Sequence[str], rows: Rows, left: Sequence[int], remarks: Sequence[str], room: int
+    block: ColumnBlock, heads: Sequence[str], rows: Rows, left: Sequence[int], remarks: Sequence[str], room: int
 ) -> Iterator[Text]:
     yield from _row_lines(block, heads, left, bottom=True)
     for row, remark in zip(rows, remarks, strict=True):
@@ -131,7 +131,9 @@ def _block_lines(
             yield from (Text(INDENT + line) for line in wrap_text(remark, room - len(INDENT)))
 
 
-def _row_lines(block: Block, cells: Sequence[str], left: Sequence[int], *, bottom: bool = False) -> Iterator[Text]:
+def _row_lines(
+    block: ColumnBlock, cells: Sequence[str], left: Sequence[int], *, bottom: bool = False
+) -> Iterator[Text]:
     """A row in as many lines as its highest cell needs; headings stand at the bottom of theirs."""
     wrapped = [wrap_text(cells[c], width) for c, width in zip(*block, strict=True)]
     height = max(map(len, wrapped))

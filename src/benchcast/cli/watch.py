@@ -64,12 +64,12 @@ def watch(
     benchcast watch study --checkpoints runs/my-7b --once --json
     benchcast watch study --losses runs/my-7b/losses
     """
-    from benchcast.backends.base import Settings
+    from benchcast.backends.base import ModelSettings
     from benchcast.store import Study
     from benchcast.watch import Watch, WatchedRun, run_name
 
     label = run_name(checkpoints, losses, name)
-    settings = Settings.parse(model_args)
+    settings = ModelSettings.parse(model_args)
     if tokenizer:
         settings = settings.having(tokenizer=tokenizer)
     run = WatchedRun(checkpoints, losses, label, family or label, settings, device, batch_size)

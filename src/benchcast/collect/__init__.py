@@ -22,8 +22,8 @@ from benchcast.backends.base import Backend, Nats
 from benchcast.backends.stated import metadata_of, without_metadata
 from benchcast.bounds import Tokenizer, locate
 from benchcast.collect.metadata import add_metadata
-from benchcast.collect.portions import Made, Portion, ask, cut, score
-from benchcast.collect.shards import Ledger, alone, tidy
+from benchcast.collect.portions import BackendInfo, Portion, ask, cut, score
+from benchcast.collect.shards import ShardStore, exclusive, tidy
 from benchcast.errors import InputError
 from benchcast.records import Ints, ModelInfo, TextSet, TokenLosses
 from benchcast.storage.files import file_name
@@ -36,7 +36,7 @@ NOTHING = ModelInfo("")
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedTexts:
     """All texts under one tokenizer."""
 
     ids: list[list[int]]
@@ -66,7 +66,7 @@ class Encoded:
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
+class CollectResult:
     """What a run did."""
 
     model: str
@@ -80,7 +80,7 @@ class Collected:
 
 
 @dataclass(frozen=True)
-class Job:
+class CollectJob:
     """One model on all texts of a study."""
 
     study: Study
@@ -95,7 +95,7 @@ class Job:
         return self.study.root / "collecting" / file_name(self.model)
 
     @cached_property
-    def encoded(self) -> Encoded:
+    def encoded(self) -> EncodedTexts:
         """Ids and bounds of all texts."""
         made = encode_texts(self.backend.vocabulary.tokenizer, self.study.texts)
         none_left = len(made.refused) == len(made.ids)
@@ -109,7 +109,7 @@ class Job:
         """Ids of the texts that are left out."""
         return tuple(self.study.texts.texts[i].id for i in self.encoded.refused)
 
-    def about(self, made: Made) -> dict[str, str]:
+    def about(self, made: BackendInfo) -> dict[str, str]:
         """What the losses depend on, as stored with them."""
         vocabulary = self.backend.vocabulary
         longest = int(self.encoded.counts.max(initial=0)) + len(vocabulary.prefix)
@@ -137,10 +137,10 @@ class Job:
         }
 
 
-def encode_texts(tokenizer: Tokenizer, texts: TextSet) -> Encoded:
+def encode_texts(tokenizer: Tokenizer, texts: TextSet) -> EncodedTexts:
     """Ids and bounds of all texts; those that cannot be covered exactly are refused and have no tokens."""
     texts.require_texts("scoring a model")
-    made = Encoded([], [])
+    made = EncodedTexts([], [])
     for i, text in enumerate(texts):
         try:
             own, edges = locate(tokenizer, text.text)
@@ -152,7 +152,7 @@ def encode_texts(tokenizer: Tokenizer, texts: TextSet) -> Encoded:
     return made
 
 
-def portions(model: str, texts: TextSet, encoded: Encoded, done: set[int]) -> list[Portion]:
+def portions(model: str, texts: TextSet, encoded: EncodedTexts, done: set[int]) -> list[Portion]:
     """What is left to do, cut as it always is."""
     settled = done | encoded.refused.keys()
     left = [indices for indices in cut(texts) if not settled >= set(indices)]
@@ -160,7 +160,7 @@ def portions(model: str, texts: TextSet, encoded: Encoded, done: set[int]) -> li
 
 
 def make_portion(
-    model: str, texts: TextSet, encoded: Encoded, indices: Sequence[int], done: Collection[int] = ()
+    model: str, texts: TextSet, encoded: EncodedTexts, indices: Sequence[int], done: Collection[int] = ()
 ) -> Portion:
     """Some texts, ready to be scored anywhere."""
     names = {i: texts.texts[i].id for i in indices}
@@ -177,33 +177,33 @@ def collect(
     skip_refused: bool = False,
     reference: Backend | None = None,
     report: Report | None = None,
-) -> Collected | None:
+) -> CollectResult | None:
     """Score every text that is not scored yet and store the losses; None where they are there already.
 
     With a `reference` backend a few texts are scored by both, and the difference is stored. `metadata` fills blank
     cells of models.csv.
     """
-    job = Job(study, backend, (name or backend.model).strip(), skip_refused, metadata)
-    with alone(job.folder, repr(job.model)):
-        ledger = begin(job, force=force)
-        if ledger is None:
+    job = CollectJob(study, backend, (name or backend.model).strip(), skip_refused, metadata)
+    with exclusive(job.folder, repr(job.model)):
+        shard_store = begin(job, force=force)
+        if shard_store is None:
             return None
-        made, began = Made.of(backend).line, time.monotonic()  # the clock runs from when the model is loaded
-        ledger.keep_only(made)
+        made, began = BackendInfo.of(backend).line, time.monotonic()  # the clock runs from when the model is loaded
+        shard_store.keep_only(made)
         if report:
-            report(ledger.resumed + len(job.refused), 0)
+            report(shard_store.resumed + len(job.refused), 0)
         agreement = _agreement(job, reference) if reference else None
-        for portion in portions(job.model, study.texts, job.encoded, ledger.done):
+        for portion in portions(job.model, study.texts, job.encoded, shard_store.done):
             for part in score(backend, portion):
-                ledger.take(made, part.rows)
+                shard_store.take(made, part.rows)
                 if report:
                     report(len(part.rows), part.tokens)
-        remarks = store(job, ledger, force=force, agreement=agreement)
-        return Collected(
+        remarks = store(job, shard_store, force=force, agreement=agreement)
+        return CollectResult(
             job.model,
-            texts=len(ledger.done) - ledger.resumed,
-            resumed=ledger.resumed,
-            tokens=ledger.rows,
+            texts=len(shard_store.done) - shard_store.resumed,
+            resumed=shard_store.resumed,
+            tokens=shard_store.rows,
             seconds=time.monotonic() - began,
             refused=job.refused,
             agreement=agreement,
@@ -211,27 +211,29 @@ def collect(
         )
 
 
-def begin(job: Job, *, force: bool = False) -> Ledger | None:
+def begin(job: CollectJob, *, force: bool = False) -> ShardStore | None:
     """A ledger with what an earlier run has done; None where the losses are stored already."""
     if job.study.losses_path(job.model).exists() and not force:
         _refuse_other(job)
         add_metadata(job.study, job.model, job.metadata, NOTHING)
         tidy(job.folder)
         return None
-    return Ledger(job.folder, job.settings, job.encoded.counts, force=force)
+    return ShardStore(job.folder, job.settings, job.encoded.counts, force=force)
 
 
-def store(job: Job, ledger: Ledger, *, force: bool = False, agreement: Agreement | None = None) -> tuple[str, ...]:
+def store(
+    job: CollectJob, shard_store: ShardStore, *, force: bool = False, agreement: Agreement | None = None
+) -> tuple[str, ...]:
     """All texts are done: the losses appear in the study, the shards go. Returns what is to be said of models.csv."""
-    made = Made.parse(ledger.made)
+    made = BackendInfo.parse(shard_store.made)
     remarks = add_metadata(job.study, job.model, job.metadata, metadata_of(made.about))  # a kill after it is mended
-    losses = _losses(job, dict(ledger.results()), made, agreement)
+    losses = _losses(job, dict(shard_store.results()), made, agreement)
     job.study.add_losses([losses], force=force)
-    ledger.clear()
+    shard_store.clear()
     return remarks
 
 
-def _refuse_other(job: Job) -> None:
+def _refuse_other(job: CollectJob) -> None:
     """Losses that are there must have been asked for in the same way; else this is another model."""
     stored = read_metadata(job.study.losses_path(job.model))
     was = (stored.get("backend", "elsewhere"), stored.get("asked", ""))
@@ -243,7 +245,7 @@ def _refuse_other(job: Job) -> None:
         )
 
 
-def _losses(job: Job, done: dict[int, Nats], made: Made, agreement: Agreement | None) -> TokenLosses:
+def _losses(job: CollectJob, done: dict[int, Nats], made: BackendInfo, agreement: Agreement | None) -> TokenLosses:
     about = job.about(made) | ({"check": json.dumps(agreement.as_json())} if agreement else {})
     texts, kept = job.study.texts, [i for i in range(len(job.study.texts)) if i not in job.encoded.refused]
     nats, bounds = [done[i].astype(np.float64) for i in kept], [job.encoded.bounds[i] for i in kept]
@@ -252,7 +254,7 @@ def _losses(job: Job, done: dict[int, Nats], made: Made, agreement: Agreement | 
     return lay_out(rows, texts, about)
 
 
-def _agreement(job: Job, reference: Backend) -> Agreement:
+def _agreement(job: CollectJob, reference: Backend) -> Agreement:
     prefix, context = job.backend.vocabulary.prefix, min(job.backend.context, reference.context)
     picked = pick(job.encoded.ids, context - len(prefix))
     portion = make_portion(job.model, job.study.texts, job.encoded, picked)

@@ -16,9 +16,9 @@ import numpy.typing as npt
 from benchcast.backends.base import Backend, in_halves
 from benchcast.backends.stated import without_metadata
 from benchcast.backends.windows import Window
-from benchcast.collect import Encoded, Report, encode_texts, portions
-from benchcast.collect.portions import Made, Part, Portion, walk
-from benchcast.collect.shards import Ledger, PerToken, alone
+from benchcast.collect import EncodedTexts, Report, encode_texts, portions
+from benchcast.collect.portions import BackendInfo, Portion, PortionResult, walk
+from benchcast.collect.shards import PerToken, ShardStore, exclusive
 from benchcast.errors import InputError
 from benchcast.records import Floats
 from benchcast.storage.files import file_name
@@ -31,7 +31,7 @@ DTYPES = ("float16", "float32")
 LARGEST_HALF = 65504.0
 
 # portions and the precision of states → who made them, and batches of states
-Away = Callable[[Sequence[Portion], str], Iterator[tuple[str, Part]]]
+RemoteStates = Callable[[Sequence[Portion], str], Iterator[tuple[str, PortionResult]]]
 
 
 class Scorer(Backend, Protocol):
@@ -50,11 +50,11 @@ def make_features(
     dims: int = 0,
     dtype: str = "float16",
     report: Report | None = None,
-    away: Away | None = None,
+    remote: RemoteStates | None = None,
 ) -> dict[str, Any]:
     """Store the scorer's last hidden states of all texts; returns what is said about them.
 
-    With `away` the work is done elsewhere, and this process does not load the scorer.
+    With `remote` the work is done elsewhere, and this process does not load the scorer.
     """
     if dtype not in DTYPES:
         raise InputError(f"--dtype {dtype}; features are stored as {' or '.join(DTYPES)}")
@@ -65,42 +65,42 @@ def make_features(
     label, kind = name or scorer.model, "float32" if dims else dtype
     folder = study.root / "collecting" / f"{file_name(label)}%states"  # `%s` is in no escaped name
     settings = {"asked": scorer.asked, "texts": study.texts.digest, "ids": encoded.digest, "dtype": kind}
-    with alone(folder, f"the states of {label!r}"):
-        ledger = Ledger(folder, settings, encoded.counts)
-        if away is None:
-            ledger.keep_only(Made.of(scorer).line)
+    with exclusive(folder, f"the states of {label!r}"):
+        shard_store = ShardStore(folder, settings, encoded.counts)
+        if remote is None:
+            shard_store.keep_only(BackendInfo.of(scorer).line)
         if report:
-            report(ledger.resumed, 0)
-        work = [p for p in portions(label, study.texts, encoded, ledger.done) if p.left]
-        for made, part in (away or partial(_here, scorer))(work, kind):
-            ledger.take(made, part.rows)
+            report(shard_store.resumed, 0)
+        work = [p for p in portions(label, study.texts, encoded, shard_store.done) if p.left]
+        for made, part in (remote or partial(_here, scorer))(work, kind):
+            shard_store.take(made, part.rows)
             if report:
                 report(len(part.rows), part.tokens)
-        values = _lay_out(ledger, encoded, folder / "states.npy")
-        about = _about(scorer, Made.parse(ledger.made)) | {"dims": values.shape[1]}
+        values = _lay_out(shard_store, encoded, folder / "states.npy")
+        about = _about(scorer, BackendInfo.parse(shard_store.made)) | {"dims": values.shape[1]}
         if dims:
             values, kept = reduce(values, dims, seed=study.seed)
             about |= {"reduced_to": dims, "kept_variance": round(kept, 6)}
         study.add_features(label, narrow(values, dtype), encoded.edges(study.texts), about=about)
-        ledger.clear()
+        shard_store.clear()
     return {**about, "tokens": len(values)}
 
 
-def _about(scorer: Scorer, made: Made) -> dict[str, Any]:
+def _about(scorer: Scorer, made: BackendInfo) -> dict[str, Any]:
     vocabulary = scorer.vocabulary
     own = {f"scorer_{key}" if key == "dtype" else key: value for key, value in without_metadata(made.about).items()}
     return {"tokenizer": vocabulary.tokenizer.name, "bos": vocabulary.bos, "layer": "last", **own}
 
 
-def _here(scorer: Scorer, work: Sequence[Portion], dtype: str) -> Iterator[tuple[str, Part]]:
+def _here(scorer: Scorer, work: Sequence[Portion], dtype: str) -> Iterator[tuple[str, PortionResult]]:
     """The states of all portions, one after the other."""
-    made = Made.of(scorer).line
+    made = BackendInfo.of(scorer).line
     for portion in work:
         for part in states(scorer, portion, dtype):
             yield made, part
 
 
-def states(scorer: Scorer, portion: Portion, dtype: str) -> Iterator[Part]:
+def states(scorer: Scorer, portion: Portion, dtype: str) -> Iterator[PortionResult]:
     """Hidden states of the portion's texts, batch by batch.
 
     The state of a token is the one at its own position, when the model has just read it.
@@ -116,11 +116,11 @@ def states(scorer: Scorer, portion: Portion, dtype: str) -> Iterator[Part]:
     return walk(scorer, portion, answer)
 
 
-def _lay_out(ledger: Ledger, encoded: Encoded, path: Path) -> PerToken:
+def _lay_out(shard_store: ShardStore, encoded: EncodedTexts, path: Path) -> PerToken:
     """States of all tokens, texts end to end (N × D), memory-mapped from `path`."""
     starts = np.concatenate([[0], np.cumsum(encoded.counts)])
     values: PerToken | None = None
-    for index, rows in ledger.results():
+    for index, rows in shard_store.results():
         if values is None:
             shape = (int(starts[-1]), rows.shape[1])
             values = np.lib.format.open_memmap(path, mode="w+", dtype=rows.dtype, shape=shape)

@@ -43,19 +43,19 @@ class Portion:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class BackendInfo:
     """What a backend says of itself once its model is loaded; parts are mixed only where it is the same."""
 
     about: dict[str, str]
     context: int
 
     @classmethod
-    def of(cls, backend: Backend) -> Made:
+    def of(cls, backend: Backend) -> BackendInfo:
         """From a backend, which loads its model for it."""
         return cls(backend.about(), backend.context)
 
     @classmethod
-    def parse(cls, line: str) -> Made:
+    def parse(cls, line: str) -> BackendInfo:
         """From what `line` gave."""
         try:
             found = json.loads(line)
@@ -73,7 +73,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PortionResult:
     """Texts that one batch finished."""
 
     rows: dict[int, PerToken]  # one row a token, by the index of the text
@@ -92,15 +92,17 @@ def cut(texts: TextSet) -> list[list[int]]:
     return [part.tolist() for part in np.split(order, starts[1:])]
 
 
-def score(backend: Backend, portion: Portion) -> Iterator[Part]:
+def score(backend: Backend, portion: Portion) -> Iterator[PortionResult]:
     """Nats of the portion's texts that are not done, batch by batch."""
     empty = {i: np.zeros(0, np.float32) for i, own in portion.ids.items() if not own and i not in portion.done}
     if empty:
-        yield Part(empty, 0)
+        yield PortionResult(empty, 0)
     yield from walk(backend, portion, lambda batch: ask(backend, portion, batch))
 
 
-def walk(backend: Backend, portion: Portion, answer: Callable[[list[Window]], Sequence[PerToken]]) -> Iterator[Part]:
+def walk(
+    backend: Backend, portion: Portion, answer: Callable[[list[Window]], Sequence[PerToken]]
+) -> Iterator[PortionResult]:
     """What `answer` gives for each window, put together to texts; those that are done are passed over."""
     windows = portion.windows(backend.vocabulary.prefix, backend.context)
     left = Counter(w.text for w in windows)
@@ -120,7 +122,7 @@ def walk(backend: Backend, portion: Portion, answer: Callable[[list[Window]], Se
             left[window.text] -= 1
             if not left[window.text]:
                 finished[window.text] = rows.pop(window.text)
-        yield Part(finished, tokens)
+        yield PortionResult(finished, tokens)
 
 
 def ask(backend: Backend, portion: Portion, batch: Sequence[Window]) -> list[Nats]:

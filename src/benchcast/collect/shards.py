@@ -25,7 +25,7 @@ SHARD_SECONDS = 5.0  # about this much work is lost to a kill
 SHARD_BYTES = 256 << 20  # results are not held in memory beyond this
 
 
-class Ledger:
+class ShardStore:
     """Results by text as they come in; every few seconds what is new goes into a shard.
 
     `counts` are the tokens of each text. `made` is what the maker of the results says of itself. Results are kept only
@@ -169,7 +169,7 @@ def _write(folder: Path, made: str, results: Mapping[int, PerToken]) -> None:
 
 
 @contextmanager
-def alone(folder: Path, what: str) -> Iterator[None]:
+def exclusive(folder: Path, what: str) -> Iterator[None]:
     """Hold a folder of unfinished work; a second process is told so at once."""
     from filelock import FileLock, Timeout
 

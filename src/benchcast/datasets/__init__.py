@@ -21,7 +21,7 @@ from benchcast.datasets import dclm, olmo_ladder, public_llms
 from benchcast.datasets.download import cache_folder, data_folder, fetch_files, public_files
 from benchcast.datasets.table import create_table_study as create_table_study
 from benchcast.datasets.table import create_whole
-from benchcast.datasets.tables import Tables, write_tables
+from benchcast.datasets.tables import PublicStudyTables, write_tables
 from benchcast.demo import open_embedded
 from benchcast.errors import InputError
 from benchcast.formatting import did_you_mean
@@ -43,7 +43,7 @@ class PublicStudy:
     tasks: int
     source: str
     licence: str
-    read: Callable[[Path], Tables] | None = None  # None: it ships with the package
+    read: Callable[[Path], PublicStudyTables] | None = None  # None: it ships with the package
 
     @property
     def summary(self) -> str:

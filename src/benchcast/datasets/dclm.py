@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from benchcast.datasets.tables import Tables, column, number, read_rows
+from benchcast.datasets.tables import PublicStudyTables, column, number, read_rows
 from benchcast.records import ModelInfo, Score, Task
 
 FILE = Path("dclm/assets/DCLM_model_database.csv")
@@ -43,13 +43,13 @@ RECIPES = (
 )
 
 
-def read(raw: Path) -> Tables:
+def read(raw: Path) -> PublicStudyTables:
     """The database's tables from the file below `raw`."""
     needed = ["Dataset", "model", "params", "tokens", "tokenizer", *TASKS]
     rows = read_rows(raw / FILE, needed)
     losses = [c for c in rows[0] if c.startswith(PREFIX)]
     kept = _named([r for r in rows if all(r[c] for c in losses) and _comparable(r["tokenizer"])], losses)
-    return Tables(
+    return PublicStudyTables(
         columns=[column(c.removeprefix(PREFIX), "answers", "nats") for c in losses],
         losses={name: [float(r[c]) for c in losses] for name, r in kept.items()},
         models=[_info(name, r) for name, r in kept.items()],

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchcast.datasets.tables import Tables, column, number, read_rows
+from benchcast.datasets.tables import PublicStudyTables, column, number, read_rows
 from benchcast.records import ModelInfo, Score, Task
 
 FOLDER = Path("OLMo-ladder/src/scripts/paper/data/ladder-runs")
@@ -66,11 +66,11 @@ class Checkpoint(NamedTuple):
     row: dict[str, str]
 
 
-def read(raw: Path) -> Tables:
+def read(raw: Path) -> PublicStudyTables:
     """The ladder's tables from the repository's files below `raw`."""
     found = list(_checkpoints(raw / FOLDER))
     units = {"bpb": "bits-per-byte", "ce": "nats"}
-    return Tables(
+    return PublicStudyTables(
         columns=[column(name, name.split(".")[0], units[name.split(".")[0]]) for name in LOSSES],
         losses={c.model: [float(c.row[cell]) for cell in LOSSES.values()] for c in found},
         models=[_info(c) for c in found],

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchcast.datasets.tables import Tables, column, read_rows
+from benchcast.datasets.tables import PublicStudyTables, column, read_rows
 from benchcast.records import ModelInfo, Score, Task
 
 EXAMPLES = Path("perplexity-correlations/examples/get_error_and_bpb")
@@ -45,12 +45,12 @@ BASE = {
 SIZE = re.compile(r"(?:^|[-_])(\d+(?:[._]\d+)?)([bm])(?![a-z])", re.IGNORECASE)
 
 
-def read(raw: Path) -> Tables:
+def read(raw: Path) -> PublicStudyTables:
     """Losses and scores of the models from the files below `raw`."""
     texts, table = _by_model(raw / LOSSES)
     publishers = {model: publisher for publisher, model in reversed(table)}  # of two publishers, the first
     losses = {model: [float(x) for x in table[publisher, model]] for model, publisher in publishers.items()}
-    return Tables(
+    return PublicStudyTables(
         columns=[column(text.strip(), "prose", "bits-per-byte") for text in texts],
         losses=losses,
         models=[ModelInfo(m, BASE.get(m, publishers[m]), params_of(m)) for m in losses],

@@ -16,7 +16,7 @@ from benchcast.store import Study
 
 
 @dataclass(frozen=True)
-class Tables:
+class PublicStudyTables:
     """The tables of a public study."""
 
     columns: Sequence[Text]  # known by name only
@@ -26,7 +26,7 @@ class Tables:
     tasks: Sequence[Task]
 
 
-def write_tables(folder: Path, tables: Tables) -> Study:
+def write_tables(folder: Path, tables: PublicStudyTables) -> Study:
     """A study of these tables in an empty folder."""
     texts = NamedTexts.of(tables.columns)
     study = Study.create(folder, texts, tasks=tables.tasks)

@@ -27,7 +27,7 @@ def target_forecasts(name: str, found: Comparison) -> list[TargetForecast]:
     made = []
     for model in TARGETS.get(name, ()):
         for task in found.tasks:
-            held = found.held[task, found.methods[0]]
+            held = found.held_out[task, found.methods[0]]
             i = held.models.index(model)
             numbers = (float(x[i]) for x in (held.forecast, held.low, held.high, held.observed))
             made.append(TargetForecast(model, task, *numbers))

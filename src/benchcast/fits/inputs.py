@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 MOST_NAMES = 3
 
 
-class Tables(NamedTuple):
+class StudyTables(NamedTuple):
     """The study's tables, read once: models with losses and scores, and all scores."""
 
     infos: list[ModelInfo]
     scores: list[Score]
 
     @classmethod
-    def of(cls, study: Study) -> Tables:
+    def of(cls, study: Study) -> StudyTables:
         """As they are now."""
         scores, there = study.scores(), set(study.models_with_losses())
         tasks = {t.name for t in study.tasks}
@@ -44,7 +44,7 @@ class Tables(NamedTuple):
         return cls([m for m in study.models() if m.model in usable], scores)
 
 
-def hash_inputs(study: Study, core: TaskFit, split: str, tables: Tables | None = None) -> dict[str, Any]:
+def hash_inputs(study: Study, core: TaskFit, split: str, tables: StudyTables | None = None) -> dict[str, Any]:
     """Hashes of everything in the study that a fit of this task, method and split depends on.
 
     `models` has for every model that is learned from the hashes of its losses, scores and metadata.
@@ -52,11 +52,11 @@ def hash_inputs(study: Study, core: TaskFit, split: str, tables: Tables | None =
     return {
         "task": _hash(_of_task(core.task)),
         "features": _features(study),
-        "models": _models(study, core, split, tables or Tables.of(study)),
+        "models": _models(study, core, split, tables or StudyTables.of(study)),
     }
 
 
-def changed_inputs(study: Study, fit: Fit, tables: Tables | None = None) -> list[str]:
+def changed_inputs(study: Study, fit: Fit, tables: StudyTables | None = None) -> list[str]:
     """What changed in the study since the fit was made, in words; empty where nothing did or nothing is known."""
     told = [] if fit.texts.annotated_digest == study.texts.annotated_digest else ["texts changed"]
     then = fit.about.get("inputs")
@@ -69,13 +69,13 @@ def changed_inputs(study: Study, fit: Fit, tables: Tables | None = None) -> list
         told.append("chance, sources or answers of the task changed")
     if _features(study) != then["features"]:
         told.append("features changed")
-    return told + _changed_models(then["models"], _models(study, core, split, tables or Tables.of(study)))
+    return told + _changed_models(then["models"], _models(study, core, split, tables or StudyTables.of(study)))
 
 
 def stale_line(study: Study, fits: Sequence[Fit]) -> str:
     """One line on the fits that are older than the study; empty where none is."""
     by_change: dict[str, list[str]] = {}
-    tables = Tables.of(study)
+    tables = StudyTables.of(study)
     for fit in fits:
         why = "; ".join(changed_inputs(study, fit, tables))
         if why:
@@ -121,7 +121,7 @@ def _task(study: Study, core: TaskFit) -> Task:
     return next((t for t in study.tasks if t.name == core.task.name), core.task)
 
 
-def _models(study: Study, core: TaskFit, split: str, tables: Tables) -> dict[str, list[str]]:
+def _models(study: Study, core: TaskFit, split: str, tables: StudyTables) -> dict[str, list[str]]:
     """Hashes of the losses, the scores and the metadata of every model that such a fit learns from."""
     infos, scores = tables
     if not infos or (split == "column" and not any(m.split for m in infos)):

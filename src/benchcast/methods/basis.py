@@ -17,7 +17,7 @@ from array_api_compat import device as device_of
 
 from benchcast.dataset import Dataset, Features
 from benchcast.devices import Array, place, to_numpy
-from benchcast.methods.inputs import Reread
+from benchcast.methods.inputs import StreamedBlocks
 from benchcast.methods.kmeans import cluster, nearest
 from benchcast.records import Floats, Ints
 from benchcast.task_fit import VIEWS, view
@@ -114,7 +114,7 @@ def _main_directions(features: Features, device: str) -> npt.NDArray[np.float32]
     turn = vectors[:, :count] / scale / spread[:, None]
     shift = to_numpy(mean @ turn).astype(np.float32)
     columns = place(turn.T, device, "float32")
-    parts = [to_numpy(block.project(columns)).T - shift for _, block in Reread(features, device)]
+    parts = [to_numpy(block.project(columns)).T - shift for _, block in StreamedBlocks(features, device)]
     return np.concatenate(parts)
 
 

@@ -13,7 +13,7 @@ from array_api_compat import array_namespace, is_torch_array
 
 from benchcast.dataset import Dataset, Features
 from benchcast.devices import Array, fits_tf32, free_bytes, place, to_numpy
-from benchcast.methods.algorithm2.products import Rows, Stretch, Tiles, shared_out
+from benchcast.methods.algorithm2.products import RowBlock, TiledBlock, TokenBlock, shared_out
 from benchcast.records import Floats
 
 KEEP_IN_MEMORY = 8 << 30  # features are laid out in memory if that takes no more than this
@@ -26,7 +26,7 @@ CACHED = 1 << 16  # features summed at a time on a CPU
 class Inputs:
     """The large arrays, read once forwards and once backwards in every step."""
 
-    stretches: Iterable[Stretch]  # a list if they are kept in memory
+    stretches: Iterable[TokenBlock]  # a list if they are kept in memory
     characters: float
     mean: Array  # D, of the features
     spread: Array  # D
@@ -102,7 +102,7 @@ def prepare_inputs(dataset: Dataset, *, standardise: bool) -> Inputs:
     moments = measure(dataset, weigh=False)
     mean = moments.mean if standardise else np.zeros_like(moments.mean)
     spread = moments.spread if standardise else np.ones_like(moments.spread)
-    stretches = _kept(dataset) if _fits(features.shape, device) else _Streamed(dataset)
+    stretches = _kept(dataset) if _fits(features.shape, device) else _StreamedTokenBlocks(dataset)
     return Inputs(stretches, dataset.characters, place(mean, device, "float32"), place(spread, device, "float32"))
 
 
@@ -113,16 +113,16 @@ def _fits(shape: tuple[int, int], device: str) -> bool:
     return 2 * size <= KEEP_IN_MEMORY if free is None else size <= KEEP_ON_DEVICE * free
 
 
-def _kept(dataset: Dataset) -> list[Stretch]:
+def _kept(dataset: Dataset) -> list[TokenBlock]:
     features, nats, device = dataset.features, dataset.nats, dataset.device
     assert features is not None
     if not device:
         blocks = features.blocks()
-        return [Stretch(part.start, Tiles.of(block), Tiles.of(nats[:, part].T)) for part, block in blocks]
+        return [TokenBlock(part.start, TiledBlock.of(block), TiledBlock.of(nats[:, part].T)) for part, block in blocks]
     values = features.values if features.rows is None else features.values[features.rows]
     losses = place(nats, device, "float32").T.contiguous()
     placed = place(values, device, "float32")
-    return [Stretch(0, Rows(placed, placed.is_cuda and fits_tf32(placed)), Rows(losses))]
+    return [TokenBlock(0, RowBlock(placed, placed.is_cuda and fits_tf32(placed)), RowBlock(losses))]
 
 
 def keep_on_device(dataset: Dataset) -> Dataset:
@@ -133,24 +133,24 @@ def keep_on_device(dataset: Dataset) -> Dataset:
     return replace(dataset, features=replace(features, values=place(features.values, device, "float32")))
 
 
-class Reread:
+class StreamedBlocks:
     """Blocks that are read again on every pass, for features larger than memory."""
 
     def __init__(self, features: Features, device: str) -> None:
         self.features, self.device = features, device
 
-    def __iter__(self) -> Iterator[tuple[slice, Rows]]:
-        return ((part, Rows(block)) for part, block in placed_blocks(self.features, self.device))
+    def __iter__(self) -> Iterator[tuple[slice, RowBlock]]:
+        return ((part, RowBlock(block)) for part, block in placed_blocks(self.features, self.device))
 
 
-class _Streamed:
+class _StreamedTokenBlocks:
     """Stretches whose features are read again on every pass."""
 
     def __init__(self, dataset: Dataset) -> None:
         self.dataset = dataset
 
-    def __iter__(self) -> Iterator[Stretch]:
+    def __iter__(self) -> Iterator[TokenBlock]:
         features, nats, device = self.dataset.features, self.dataset.nats, self.dataset.device
         assert features is not None
-        for part, block in Reread(features, device):
-            yield Stretch(part.start, block, Rows(place(nats[:, part], device, "float32").T))
+        for part, block in StreamedBlocks(features, device):
+            yield TokenBlock(part.start, block, RowBlock(place(nats[:, part], device, "float32").T))

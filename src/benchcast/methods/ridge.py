@@ -19,7 +19,7 @@ from benchcast.devices import place, to_numpy
 from benchcast.errors import NotEnoughDataError
 from benchcast.folds import inner_folds
 from benchcast.law import fit_law, sigmoid
-from benchcast.methods.inputs import Moments, Reread, keep_on_device, measure
+from benchcast.methods.inputs import Moments, StreamedBlocks, keep_on_device, measure
 from benchcast.records import Bools, Floats
 from benchcast.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
 
@@ -118,5 +118,5 @@ def token_weights(dataset: Dataset, moments: Moments, theta: Floats) -> npt.NDAr
     scaled = theta[:-1] / moments.spread[:, None]
     shift = (theta[-1] - moments.mean @ scaled).astype(np.float32)
     columns = place(np.ascontiguousarray(scaled.T), dataset.device, "float32")
-    blocks = Reread(dataset.features, dataset.device)
+    blocks = StreamedBlocks(dataset.features, dataset.device)
     return np.concatenate([to_numpy(block.project(columns)).T + shift for _, block in blocks])

@@ -21,7 +21,7 @@ from benchcast.report.heat import explanations, heat_data, mean_losses
 from benchcast.report.provenance import provenance
 from benchcast.report.sources import effect_of_sources
 from benchcast.report.steps import convergence
-from benchcast.report.verdicts import judge
+from benchcast.report.verdicts import verdict_on
 from benchcast.storage.files import write_text
 from benchcast.store import Study
 
@@ -79,7 +79,7 @@ def report_data(study: Study, found: Comparison, on_step: Callable[[str], None] 
         "about": {m: ABOUT.get(m, "") for m in found.methods},
         "counts": _counts(study, found),
         "folds": len(found.folds),
-        "verdicts": {m: [judge(found, task, m).sentence for task in found.tasks] for m in found.methods},
+        "verdicts": {m: [verdict_on(found, task, m).sentence for task in found.tasks] for m in found.methods},
         "steps": steps if all(steps) else None,
         "sources": sources,
         "heat": heat,
@@ -90,7 +90,7 @@ def report_data(study: Study, found: Comparison, on_step: Callable[[str], None] 
 
 
 def _counts(study: Study, found: Comparison) -> str:
-    held = max(len(h.observed) for h in found.held.values())
+    held = max(len(h.observed) for h in found.held_out.values())
     return (
         f"{len(found.dataset.models)} models of {len(set(found.dataset.families))} families, "
         f"{len(study.texts)} texts, {len(found.tasks)} task{'s' * (len(found.tasks) > 1)}; "

@@ -34,7 +34,7 @@ class Verdict:
         return "; ".join(part for part in (said, self.trust) if part) + "."
 
 
-def judge(found: Comparison, task: str, method: str | None = None) -> Verdict:
+def verdict_on(found: Comparison, task: str, method: str | None = None) -> Verdict:
     """The verdict on one method's forecasts of a task; by default the first method's."""
     name = method or found.methods[0]
     mine = found.measures(task, name)
@@ -88,7 +88,7 @@ def _times(large: float, small: float) -> str:
 
 
 def _trust(found: Comparison, task: str, method: str) -> str:
-    held = found.held[task, method]
+    held = found.held_out[task, method]
     if len(held.observed) < FEW:
         return f"too few unseen models to rely on these numbers, {FEW} or more would tell"
     cautions = (_intervals(found, task, method), _worst_family(held), _beyond(found, task, method))

@@ -16,7 +16,7 @@ from benchcast.scores.leaderboard import is_v1, is_v2, read_v1, read_v1_results,
 from benchcast.scores.lm_eval import read_results
 from benchcast.scores.opencompass import is_summary, read_summary
 from benchcast.scores.plain import is_listed, is_long, read_listed, read_long, read_wide
-from benchcast.scores.reading import Reading
+from benchcast.scores.reading import ScoreEntry
 from benchcast.texts.layouts import read_utf8
 
 MOST_ROWS = 1_000_000  # of a table of scores
@@ -24,7 +24,7 @@ PATTERNS = ("results_*.json", "summary_*.csv")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ReaderOptions:
     """What the readers must know of the study and of what the user said."""
 
     tasks: Sequence[Task]  # the study's
@@ -47,7 +47,7 @@ def expand(paths: Sequence[Path]) -> list[Path]:
     return files
 
 
-def read_score_file(path: Path, wanted: Wanted) -> tuple[str, list[Reading]]:
+def read_score_file(path: Path, wanted: ReaderOptions) -> tuple[str, list[ScoreEntry]]:
     """The kind of file, in words, and all it says of the tasks."""
     need_file(path)
     kind = path.suffix.lower()
@@ -60,7 +60,7 @@ def read_score_file(path: Path, wanted: Wanted) -> tuple[str, list[Reading]]:
     raise InputError(f"{path}: scores come as .json, .csv or .parquet, not {kind or 'a file without ending'!r}")
 
 
-def _json(path: Path, wanted: Wanted) -> tuple[str, list[Reading]]:
+def _json(path: Path, wanted: ReaderOptions) -> tuple[str, list[ScoreEntry]]:
     try:
         document = json.loads(read_utf8(path))
     except (ValueError, RecursionError) as error:
@@ -77,7 +77,7 @@ def _json(path: Path, wanted: Wanted) -> tuple[str, list[Reading]]:
     return "lm-evaluation-harness results", read_results(path, document, allow_limit=wanted.allow_limit)
 
 
-def _csv(path: Path, wanted: Wanted) -> tuple[str, list[Reading]]:
+def _csv(path: Path, wanted: ReaderOptions) -> tuple[str, list[ScoreEntry]]:
     lines = read_utf8(path).splitlines()
     header = [h.strip() for h in next(csv.reader(lines), [])]
     if is_summary(header):
@@ -87,7 +87,7 @@ def _csv(path: Path, wanted: Wanted) -> tuple[str, list[Reading]]:
     return _table(path, read_csv(path), wanted)
 
 
-def _table(path: Path, rows: Sequence[Mapping[str, Any]], wanted: Wanted) -> tuple[str, list[Reading]]:
+def _table(path: Path, rows: Sequence[Mapping[str, Any]], wanted: ReaderOptions) -> tuple[str, list[ScoreEntry]]:
     if not rows:
         raise InputError(f"{path}: no rows")
     header = list(rows[0])

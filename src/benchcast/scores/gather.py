@@ -12,14 +12,14 @@ from benchcast.errors import InputError
 from benchcast.formatting import need_name
 from benchcast.records import Score, Task
 from benchcast.scores.chances import chance_of
-from benchcast.scores.files import Wanted, expand, read_score_file
+from benchcast.scores.files import ReaderOptions, expand, read_score_file
 from benchcast.scores.metrics import choose_metrics
 from benchcast.scores.names import match_models, match_tasks
-from benchcast.scores.reading import Reading
+from benchcast.scores.reading import ScoreEntry
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class ImportOptions:
     """What the user decided."""
 
     metrics: Mapping[str, str] = field(default_factory=dict)  # by task of the study
@@ -32,7 +32,7 @@ class Choices:
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class ImportedScores:
     """What the files say, in the study's names."""
 
     scores: tuple[Score, ...]
@@ -45,26 +45,26 @@ class Gathered:
 
 
 def gather(
-    paths: Sequence[Path], tasks: Sequence[Task], known: Sequence[str], old: Sequence[Score], choices: Choices
-) -> Gathered:
+    paths: Sequence[Path], tasks: Sequence[Task], known: Sequence[str], old: Sequence[Score], choices: ImportOptions
+) -> ImportedScores:
     """Read all files, or refuse them all. `known` are the study's models, `old` its scores."""
     names = [t.name for t in tasks]
     kinds: Counter[str] = Counter()
-    readings: list[Reading] = []
+    entries: list[ScoreEntry] = []
     for path in expand(paths):
         kind, own = read_score_file(path, _wanted(tasks, names, choices))
         kinds[kind] += 1
         for r in own:
             for name in (r.score.model, r.score.task):
                 need_name(name, r.where[:200])
-        readings += own
-    called = match_tasks((r.score.task for r in readings), names, choices.renames)
-    added = _added(readings, called, tasks, choices)
+        entries += own
+    called = match_tasks((r.score.task for r in entries), names, choices.renames)
+    added = _added(entries, called, tasks, choices)
     called |= {t.name: t.name for t in added}
-    left_out = tuple(dict.fromkeys(r.score.task for r in readings if r.score.task not in called))
+    left_out = tuple(dict.fromkeys(r.score.task for r in entries if r.score.task not in called))
     if not called:
         raise InputError(_nothing(left_out, names))
-    taken = [replace(r, score=replace(r.score, task=called[r.score.task])) for r in readings if r.score.task in called]
+    taken = [replace(r, score=replace(r.score, task=called[r.score.task])) for r in entries if r.score.task in called]
     chosen, metrics = choose_metrics(taken, choices.metrics)
     models, unmatched = match_models((r.score.model for r in chosen), known, choices.renames)
     scores = _once([replace(r, score=replace(r.score, model=models[r.score.model])) for r in chosen])
@@ -73,14 +73,14 @@ def gather(
     if not choices.force:
         _refuse_changed(scores, old)
     renamed = {a: b for a, b in models.items() if a != b}
-    return Gathered(tuple(scores), tuple(added), kinds, metrics, left_out, renamed, unmatched)
+    return ImportedScores(tuple(scores), tuple(added), kinds, metrics, left_out, renamed, unmatched)
 
 
-def _wanted(tasks: Sequence[Task], names: Sequence[str], choices: Choices) -> Wanted:
+def _wanted(tasks: Sequence[Task], names: Sequence[str], choices: ImportOptions) -> ReaderOptions:
     def pick(found: list[str]) -> set[str]:
         return set(match_tasks(found, names, choices.renames)) | {t for t in found if _asked(t, choices.add_tasks)}
 
-    return Wanted(tasks, pick, choices.unit, choices.allow_limit)
+    return ReaderOptions(tasks, pick, choices.unit, choices.allow_limit)
 
 
 def _asked(task: str, patterns: Iterable[str]) -> bool:
@@ -88,10 +88,10 @@ def _asked(task: str, patterns: Iterable[str]) -> bool:
 
 
 def _added(
-    readings: Sequence[Reading], called: Mapping[str, str], tasks: Sequence[Task], choices: Choices
+    entries: Sequence[ScoreEntry], called: Mapping[str, str], tasks: Sequence[Task], choices: ImportOptions
 ) -> list[Task]:
     """Tasks of the files that the user wants as tasks of their own, with the texts of the task they are part of."""
-    found = dict.fromkeys(r.score.task for r in readings if r.score.task not in called)
+    found = dict.fromkeys(r.score.task for r in entries if r.score.task not in called)
     made = []
     for name in found:
         if _asked(name, choices.add_tasks):
@@ -106,10 +106,10 @@ def _nothing(left_out: Sequence[str], names: Sequence[str]) -> str:
     return f"no task of the study in these files: found {found or 'no scores'}; {known} (--rename maps names)"
 
 
-def _once(readings: Sequence[Reading]) -> list[Score]:
+def _once(entries: Sequence[ScoreEntry]) -> list[Score]:
     """One score for each model and task; the same twice is one, two different ones are a question."""
-    first: dict[tuple[str, str], Reading] = {}
-    for r in readings:
+    first: dict[tuple[str, str], ScoreEntry] = {}
+    for r in entries:
         known = first.setdefault((r.score.model, r.score.task), r)
         if _said(known.score) != _said(r.score) or _other(known.score.n_items, r.score.n_items):
             raise InputError(

@@ -15,7 +15,7 @@ import numpy as np
 from benchcast.errors import InputError
 from benchcast.records import Score
 from benchcast.scores.lm_eval import PRETRAINED
-from benchcast.scores.reading import FRACTION, PERCENT, UNITS, Reading, fraction, quantity
+from benchcast.scores.reading import FRACTION, PERCENT, UNITS, ScoreEntry, fraction, quantity
 
 V1, V2 = "open-llm-leaderboard-v1", "open-llm-leaderboard-v2"
 RAW = " Raw"
@@ -37,7 +37,7 @@ def is_v1(header: Sequence[str]) -> bool:
     return any(h.startswith("Average") for h in header) and len(set(header) & set(V1_SHOTS)) >= 3
 
 
-def read_v2(path: Path, rows: Sequence[Mapping[str, Any]], *, unit: str | None = None) -> list[Reading]:
+def read_v2(path: Path, rows: Sequence[Mapping[str, Any]], *, unit: str | None = None) -> list[ScoreEntry]:
     """The raw columns, which are fractions unless `unit` says otherwise."""
     columns = [c for c in rows[0] if c.endswith(RAW)]
     if not columns:
@@ -49,7 +49,7 @@ def read_v2(path: Path, rows: Sequence[Mapping[str, Any]], *, unit: str | None =
     )
 
 
-def read_v1(path: Path, rows: Sequence[Mapping[str, Any]], *, unit: str | None = None) -> list[Reading]:
+def read_v1(path: Path, rows: Sequence[Mapping[str, Any]], *, unit: str | None = None) -> list[ScoreEntry]:
     """The six columns, which are percentages unless `unit` says otherwise."""
     perfect = UNITS[unit] if unit else PERCENT
     return _table(path, rows, {c: c for c in rows[0] if c in V1_SHOTS}, V1_SHOTS, V1, perfect)
@@ -62,11 +62,11 @@ def _table(
     shots: Mapping[str, str],
     harness: str,
     perfect: float,
-) -> list[Reading]:
+) -> list[ScoreEntry]:
     name = next((n for n in NAMES if n in rows[0]), None)
     if name is None:
         raise InputError(f"{path}: no column with the models' names; one of {', '.join(NAMES)} is needed")
-    readings = []
+    entries = []
     for number, row in enumerate(rows, start=2):
         model = str(row[name]).strip()
         if not model or model.startswith("<"):
@@ -77,11 +77,11 @@ def _table(
             where = f"{path}: line {number}: {column}"
             value = fraction(where, row[column], perfect)
             if value is not None:
-                readings.append(Reading(where, Score(model, task, value, harness=harness, shots=shots.get(task, ""))))
-    return readings
+                entries.append(ScoreEntry(where, Score(model, task, value, harness=harness, shots=shots.get(task, ""))))
+    return entries
 
 
-def read_v1_results(path: Path, document: Mapping[str, Any]) -> list[Reading]:
+def read_v1_results(path: Path, document: Mapping[str, Any]) -> list[ScoreEntry]:
     """`harness|hellaswag|10` and the like; MMLU is the mean of its 57 subjects, which are kept as well."""
     model = _model(path, document)
     if any(_at(document, "versions", key) == 0 for key in document["results"] if SUBJECT in key):
@@ -89,7 +89,7 @@ def read_v1_results(path: Path, document: Mapping[str, Any]) -> list[Reading]:
             f"{path}: its MMLU was scored by the version that the leaderboard itself leaves out (version 0); "
             "take a later results file"
         )
-    readings, subjects = [], []
+    entries, subjects = [], []
     for key, metrics in document["results"].items():
         parts = key.split("|")
         if len(parts) != 3:
@@ -105,11 +105,11 @@ def read_v1_results(path: Path, document: Mapping[str, Any]) -> list[Reading]:
         subject = task.startswith(SUBJECT)
         name = f"mmlu_{task.removeprefix(SUBJECT)}" if subject else task
         score = Score(model.strip(), name, value, harness=V1, shots=shots)
-        readings.append(
-            Reading(where, score, metric, quantity(where, f"{metric}_stderr", metrics.get(f"{metric}_stderr")))
+        entries.append(
+            ScoreEntry(where, score, metric, quantity(where, f"{metric}_stderr", metrics.get(f"{metric}_stderr")))
         )
         subjects += [score] if subject else []
-    return readings + _mmlu(path, subjects)
+    return entries + _mmlu(path, subjects)
 
 
 def _model(path: Path, document: Mapping[str, Any]) -> str:
@@ -126,7 +126,7 @@ def _at(document: Mapping[str, Any], part: str, key: str) -> Any:
     return table.get(key) if isinstance(table, Mapping) else None
 
 
-def _mmlu(path: Path, subjects: Sequence[Score]) -> list[Reading]:
+def _mmlu(path: Path, subjects: Sequence[Score]) -> list[ScoreEntry]:
     if not subjects:
         return []
     if len(subjects) != SUBJECTS:
@@ -134,7 +134,7 @@ def _mmlu(path: Path, subjects: Sequence[Score]) -> list[Reading]:
     mean = float(np.mean([s.accuracy for s in subjects]))
     one = subjects[0]
     return [
-        Reading(
+        ScoreEntry(
             f"{path}: mean of {SUBJECTS} subjects", Score(one.model, "mmlu", mean, harness=V1, shots=one.shots), "acc"
         )
     ]

@@ -15,14 +15,14 @@ from typing import Any
 
 from benchcast.errors import InputError
 from benchcast.records import Score
-from benchcast.scores.reading import Reading, number, quantity
+from benchcast.scores.reading import ScoreEntry, number, quantity
 
 HARNESS = "lm-eval"
 PRETRAINED = re.compile(r"(?:^|,)\s*(?:pretrained|model|path|engine)=([^,]+)")
 NOT_METRICS = ("alias", "name", "sample_len", "sample_count")
 
 
-def read_results(path: Path, document: Mapping[str, Any], *, allow_limit: bool) -> list[Reading]:
+def read_results(path: Path, document: Mapping[str, Any], *, allow_limit: bool) -> list[ScoreEntry]:
     """Every metric of every task that could be an accuracy."""
     config = document.get("config")
     config = config if isinstance(config, Mapping) else {}
@@ -34,18 +34,18 @@ def read_results(path: Path, document: Mapping[str, Any], *, allow_limit: bool) 
             "run it without --limit, or take it as it is with --allow-limit"
         )
     model = _model(path, document, config)
-    readings: list[Reading] = []
+    entries: list[ScoreEntry] = []
     for task, metrics in document["results"].items():
         if not isinstance(metrics, Mapping):
             raise InputError(f"{path}: results of {task!r} must be an object, found {metrics!r}")
         score = replace(_about(path, document, task, metrics), model=model, task=task.strip())
         own = list(_metrics(path, metrics, score, _at(document, "higher_is_better", task, {})))
         if not own and any(isinstance(v, (int, float)) for k, v in metrics.items() if k not in NOT_METRICS):
-            own = [Reading(f"{path}: {task}", score)]
-        readings += own
-    if not readings:
+            own = [ScoreEntry(f"{path}: {task}", score)]
+        entries += own
+    if not entries:
         raise InputError(f"{path}: no results in it")
-    return readings
+    return entries
 
 
 def _model(path: Path, document: Mapping[str, Any], config: Mapping[str, Any]) -> str:
@@ -114,7 +114,7 @@ def _numeric(value: Any) -> bool:
     return True
 
 
-def _metrics(path: Path, metrics: Mapping[str, Any], score: Score, higher: Any) -> Iterator[Reading]:
+def _metrics(path: Path, metrics: Mapping[str, Any], score: Score, higher: Any) -> Iterator[ScoreEntry]:
     """Numbers in 0..1 of which more is better."""
     for key, value in metrics.items():
         metric, _, chosen_by = str(key).partition(",")
@@ -126,4 +126,4 @@ def _metrics(path: Path, metrics: Mapping[str, Any], score: Score, higher: Any) 
         name = metric if chosen_by in ("", "none") else key
         where = f"{path}: {score.task}"
         stderr = quantity(where, f"{metric}_stderr", error)
-        yield Reading(where, replace(score, accuracy=float(value)), name, stderr)
+        yield ScoreEntry(where, replace(score, accuracy=float(value)), name, stderr)

@@ -8,7 +8,7 @@ import numpy as np
 
 from benchcast.errors import InputError
 from benchcast.formatting import did_you_mean
-from benchcast.scores.reading import Reading
+from benchcast.scores.reading import ScoreEntry
 
 # The metric that papers and leaderboards quote for a task, best known first; by the start of its name.
 QUOTED: dict[str, tuple[str, ...]] = {
@@ -21,17 +21,17 @@ QUOTED: dict[str, tuple[str, ...]] = {
 GENERAL = ("acc", "accuracy", "exact_match", "EM", "naive_average", "score", "acc_norm", "pass@1", "")
 
 
-def choose_metrics(readings: Sequence[Reading], said: Mapping[str, str]) -> tuple[list[Reading], dict[str, str]]:
+def choose_metrics(entries: Sequence[ScoreEntry], said: Mapping[str, str]) -> tuple[list[ScoreEntry], dict[str, str]]:
     """The readings of one metric for each task, the same for all models, and which one that is."""
     metrics: dict[str, list[str]] = {}
-    for r in readings:
+    for r in entries:
         metrics.setdefault(r.score.task, [])
         if np.isfinite(r.score.accuracy):
             metrics[r.score.task].append(r.metric)
     _refuse_unknown(said, metrics)
     by_task = {task: _choose(task, list(dict.fromkeys(found)), said.get(task)) for task, found in metrics.items()}
-    chosen = [r for r in readings if r.metric == by_task[r.score.task] and np.isfinite(r.score.accuracy)]
-    _refuse_without(readings, chosen, by_task)
+    chosen = [r for r in entries if r.metric == by_task[r.score.task] and np.isfinite(r.score.accuracy)]
+    _refuse_without(entries, chosen, by_task)
     return chosen, {task: metric for task, metric in by_task.items() if metric}
 
 
@@ -41,10 +41,10 @@ def _refuse_unknown(said: Mapping[str, str], metrics: Mapping[str, Sequence[str]
             raise InputError(f"--metric: no scores of task {task!r} in these files{did_you_mean(task, metrics)}")
 
 
-def _refuse_without(readings: Sequence[Reading], chosen: Sequence[Reading], by_task: Mapping[str, str]) -> None:
+def _refuse_without(entries: Sequence[ScoreEntry], chosen: Sequence[ScoreEntry], by_task: Mapping[str, str]) -> None:
     """A model whose file lacks the chosen metric is not dropped in silence."""
     have = {(r.score.model, r.score.task) for r in chosen}
-    for r in readings:
+    for r in entries:
         if (r.score.model, r.score.task) not in have:
             metric = by_task[r.score.task]
             raise InputError(

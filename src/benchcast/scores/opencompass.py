@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchcast.errors import InputError
 from benchcast.records import Score
-from benchcast.scores.reading import PERCENT, UNITS, Reading, fraction
+from benchcast.scores.reading import PERCENT, UNITS, ScoreEntry, fraction
 
 HARNESS = "opencompass"
 ABOUT = ("dataset", "version", "metric", "mode")
@@ -19,7 +19,7 @@ def is_summary(header: Sequence[str]) -> bool:
     return tuple(header[:4]) == ABOUT
 
 
-def read_summary(path: Path, lines: Sequence[str], *, unit: str | None = None) -> list[Reading]:
+def read_summary(path: Path, lines: Sequence[str], *, unit: str | None = None) -> list[ScoreEntry]:
     """Every number; rows of dashes only divide the table. Percentages, unless `unit` says otherwise."""
     perfect = UNITS[unit] if unit else PERCENT
     rows = [row for row in csv.reader(lines) if row]
@@ -27,23 +27,25 @@ def read_summary(path: Path, lines: Sequence[str], *, unit: str | None = None) -
     for model in models:
         if models.count(model) > 1:
             raise InputError(f"{path}: two columns of model {model!r}; take one out, or name them apart")
-    readings = []
+    entries = []
     for row in rows[1:]:
         task = row[0].strip()
         if task.startswith("---") or all(cell.strip() in ("-", "") for cell in row[1:]):
             continue
         if len(row) != len(rows[0]):
             raise InputError(f"{path}: {task}: {len(row)} cells, the header has {len(rows[0])}")
-        readings += _row(path, task, row, models, perfect)
-    return readings
+        entries += _row(path, task, row, models, perfect)
+    return entries
 
 
-def _row(path: Path, task: str, row: Sequence[str], models: Sequence[str], perfect: float) -> list[Reading]:
+def _row(path: Path, task: str, row: Sequence[str], models: Sequence[str], perfect: float) -> list[ScoreEntry]:
     version = " ".join(x.strip() for x in (row[1], row[3]) if x.strip() not in ("-", ""))
-    readings = []
+    entries = []
     for model, cell in zip(models, row[4:], strict=True):
         where = f"{path}: {task}: {model}"
         value = fraction(where, cell, perfect)
         if value is not None:
-            readings.append(Reading(where, Score(model, task, value, harness=HARNESS, version=version), row[2].strip()))
-    return readings
+            entries.append(
+                ScoreEntry(where, Score(model, task, value, harness=HARNESS, version=version), row[2].strip())
+            )
+    return entries

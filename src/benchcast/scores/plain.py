@@ -15,7 +15,7 @@ from pathlib import Path
 from benchcast.errors import InputError
 from benchcast.formatting import read_csv
 from benchcast.records import Score, Task
-from benchcast.scores.reading import FRACTION, PERCENT, UNITS, Reading, fraction
+from benchcast.scores.reading import FRACTION, PERCENT, UNITS, ScoreEntry, fraction
 from benchcast.storage.tables import quantity, read_scores
 
 MODEL = ("model", "Model", "model_name", "fullname", "Model/adapter", "name")
@@ -37,14 +37,14 @@ def is_listed(header: Sequence[str]) -> bool:
     return all(any(c in header for c in names) for names in (MODEL, TASK, VALUE))
 
 
-def read_listed(path: Path, rows: Sequence[Mapping[str, str]], *, unit: str | None) -> list[Reading]:
+def read_listed(path: Path, rows: Sequence[Mapping[str, str]], *, unit: str | None) -> list[ScoreEntry]:
     """Every row; columns that are not known are not looked at."""
     model, task, value = (next(c for c in names if c in rows[0]) for names in (MODEL, TASK, VALUE))
     metric = next((c for c in METRIC if c in rows[0]), "")
     perfect = UNITS[unit] if unit else SAYS.get(value)
     if perfect is None:
         raise InputError(f"{path}: column {value!r} {UNSAID}")
-    readings = []
+    entries = []
     for number, row in enumerate(rows, start=2):
         where = f"{path}: line {number}"
         if not row[model].strip() or not row[task].strip():
@@ -53,10 +53,10 @@ def read_listed(path: Path, rows: Sequence[Mapping[str, str]], *, unit: str | No
         if accuracy is not None:
             score = replace(_about(where, row), model=row[model].strip(), task=row[task].strip(), accuracy=accuracy)
             error = fraction(f"{where}: stderr", row.get("stderr"), perfect)
-            readings.append(
-                Reading(where, score, row[metric].strip() if metric else "", math.nan if error is None else error)
+            entries.append(
+                ScoreEntry(where, score, row[metric].strip() if metric else "", math.nan if error is None else error)
             )
-    return readings
+    return entries
 
 
 def _about(where: str, row: Mapping[str, str]) -> Score:
@@ -70,16 +70,16 @@ def _about(where: str, row: Mapping[str, str]) -> Score:
 
 def read_long(
     path: Path, tasks: Sequence[Task], wanted: Callable[[list[str]], set[str]], *, unit: str | None = None
-) -> list[Reading]:
+) -> list[ScoreEntry]:
     """The form of scores.csv; a task that is neither the study's nor picked by `wanted` is taken for a typing error."""
     found = [row.get("task", "").strip() for row in read_csv(path)]
     scores = read_scores(path, tasks, also=wanted(found), perfect=UNITS[unit or "fraction"])
-    return [Reading(f"{path}: {s.model} on {s.task}", s) for s in scores]
+    return [ScoreEntry(f"{path}: {s.model} on {s.task}", s) for s in scores]
 
 
 def read_wide(
     path: Path, rows: Sequence[Mapping[str, str]], *, unit: str | None, wanted: Callable[[list[str]], set[str]]
-) -> list[Reading]:
+) -> list[ScoreEntry]:
     """The scores of the wanted tasks; `wanted` picks them from the names of tasks in the file."""
     header = list(rows[0])
     names = next((c for c in (*MODEL, *TASK) if c in header), None)
@@ -94,22 +94,20 @@ def read_wide(
     chosen = wanted(tasks)
     if not chosen:
         raise InputError(f"{path}: no task of study.toml in it; found {', '.join(dict.fromkeys(tasks)) or 'none'}")
-    readings = []
+    entries = []
     for number, row in enumerate(rows, start=2):
         for column in columns:
             task, model = (_task(column), row[names]) if by_model else (row[names].strip(), column)
             if task in chosen:
-                readings += _cell(
-                    f"{path}: line {number}: {column}", Score(model.strip(), task, 0.0), row[column], unit
-                )
-    return readings
+                entries += _cell(f"{path}: line {number}: {column}", Score(model.strip(), task, 0.0), row[column], unit)
+    return entries
 
 
 def _task(column: str) -> str:
     return PERCENT_MARK.sub("", column.partition(" - ")[0]).strip()
 
 
-def _cell(where: str, score: Score, cell: str, unit: str | None) -> list[Reading]:
+def _cell(where: str, score: Score, cell: str, unit: str | None) -> list[ScoreEntry]:
     column = where.rpartition(": ")[2]
     _, dash, metric = column.partition(" - ")
     perfect = UNITS[unit] if unit else PERCENT if PERCENT_MARK.search(column) else FRACTION if dash else None
@@ -118,4 +116,4 @@ def _cell(where: str, score: Score, cell: str, unit: str | None) -> list[Reading
     value = fraction(where, cell, perfect)
     if value is None:
         return []
-    return [Reading(where, replace(score, accuracy=value, harness="helm" if dash else ""), metric.strip())]
+    return [ScoreEntry(where, replace(score, accuracy=value, harness="helm" if dash else ""), metric.strip())]

@@ -15,7 +15,7 @@ ABSENT = ("", "-", "–", "n/a", "nan", "none", "null")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ScoreEntry:
     """One number of a file. Its score carries the names as the file has them."""
 
     where: str

@@ -18,7 +18,7 @@ from benchcast.errors import NotEnoughDataError
 from benchcast.evaluate import HeldOutForecasts, geometric_mean, hold, measure
 from benchcast.methods import METHODS
 from benchcast.records import Ints
-from benchcast.selection.choosing import Aim, aims, choose_texts, cut_fit
+from benchcast.selection.choosing import TaskObjective, choose_texts, cut_fit, task_objectives
 from benchcast.task_fit import TaskFit
 
 METHOD = "salience"
@@ -28,7 +28,7 @@ DRAWS = 2  # of the random ways
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class BudgetResult:
     """Forecasts of held-out models from some of the texts, task by task."""
 
     way: str
@@ -37,12 +37,12 @@ class Cost:
     mse: dict[str, float]
     coverage: dict[str, float]  # of the 90% interval
 
-    def ratio(self, full: Cost) -> float:
+    def ratio(self, full: BudgetResult) -> float:
         """Error ÷ error with all texts, geometric mean over tasks; NaN where a task has none."""
         parts = [self.mse[t] / full.mse[t] if full.mse[t] > 0 else math.nan for t in full.mse]
         return geometric_mean(parts)
 
-    def as_row(self, full: Cost, split: str) -> dict[str, Any]:
+    def as_row(self, full: BudgetResult, split: str) -> dict[str, Any]:
         """For tables and JSON; numbers that cannot be said are NaN."""
         return {
             "split": split,
@@ -57,47 +57,49 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Ground:
+class FullTextFits:
     """Fits on all texts in every fold, and what the chosen texts are to do."""
 
     dataset: Dataset
     folds: tuple[Fold, ...]
     fits: tuple[list[TaskFit], ...]  # by fold and task
-    goals: tuple[list[Aim], ...]  # by fold
+    objectives: tuple[list[TaskObjective], ...]  # by fold
 
     @property
     def texts(self) -> int:
         """How many texts there are."""
-        return int(self.goals[0][0].parts.shape[1])
+        return int(self.objectives[0][0].parts.shape[1])
 
 
-def prepare(dataset: Dataset, folds: Sequence[Fold]) -> Ground:
+def prepare(dataset: Dataset, folds: Sequence[Fold]) -> FullTextFits:
     """Fit all texts in every fold."""
     fits = tuple(METHODS[METHOD](dataset, folds))
-    goals = tuple(aims(dataset, fold, row) for fold, row in zip(folds, fits, strict=True))
-    if not all(goals):
+    objectives = tuple(task_objectives(dataset, fold, row) for fold, row in zip(folds, fits, strict=True))
+    if not all(objectives):
         raise NotEnoughDataError("no task has a law to choose texts for; see `benchcast compare`")
-    return Ground(dataset, tuple(folds), fits, goals)
+    return FullTextFits(dataset, tuple(folds), fits, objectives)
 
 
-def cost(ground: Ground, way: str, texts: int, *, draw: int = 0) -> Cost:
+def cost(full_fits: FullTextFits, way: str, texts: int, *, draw: int = 0) -> BudgetResult:
     """Choose so many texts in every fold and forecast the fold's test models from them."""
-    dataset, held = ground.dataset, []
-    for k, (fold, row, goals) in enumerate(zip(ground.folds, ground.fits, ground.goals, strict=True)):
-        wanted = np.sort(pick(dataset, goals, way, texts, np.random.default_rng([draw, k])))
+    dataset, held = full_fits.dataset, []
+    for k, (fold, row, objectives) in enumerate(
+        zip(full_fits.folds, full_fits.fits, full_fits.objectives, strict=True)
+    ):
+        wanted = np.sort(pick(dataset, objectives, way, texts, np.random.default_rng([draw, k])))
         small = dataset.for_texts(wanted)
         cut = [cut_fit(dataset, fold, t, fit, wanted) for t, fit in enumerate(row)]
         held.append([hold(small, [fold], [fit], t) for t, fit in enumerate(cut)])
     cells = [_measured(parts) for parts in zip(*held, strict=True)]
     names = [t.name for t in dataset.tasks]
     mse, coverage = ({n: c[what] for n, c in zip(names, cells, strict=True)} for what in ("mse", "coverage"))
-    return Cost(way, min(texts, ground.texts), draw, mse, coverage)
+    return BudgetResult(way, min(texts, full_fits.texts), draw, mse, coverage)
 
 
-def costs(ground: Ground, texts: int, full: Cost, split: str) -> list[dict[str, Any]]:
+def costs(full_fits: FullTextFits, texts: int, full: BudgetResult, split: str) -> list[dict[str, Any]]:
     """One row for the choice, and one for each draw of as many texts at random."""
     tried = [(way, draw) for way in WAYS for draw in range(1 if way == CHOSEN else DRAWS)]
-    return [cost(ground, way, texts, draw=draw).as_row(full, split) for way, draw in tried]
+    return [cost(full_fits, way, texts, draw=draw).as_row(full, split) for way, draw in tried]
 
 
 def _measured(parts: Sequence[HeldOutForecasts]) -> dict[str, float]:
@@ -107,13 +109,13 @@ def _measured(parts: Sequence[HeldOutForecasts]) -> dict[str, float]:
     return measure(observed, forecast, low, high)
 
 
-def pick(dataset: Dataset, goals: Sequence[Aim], way: str, texts: int, rng: np.random.Generator) -> Ints:
+def pick(dataset: Dataset, objectives: Sequence[TaskObjective], way: str, texts: int, rng: np.random.Generator) -> Ints:
     """Numbers of texts, chosen one way or another."""
-    total = goals[0].parts.shape[1]
+    total = objectives[0].parts.shape[1]
     if texts >= total:
         return np.arange(total)
     if way == CHOSEN:
-        return choose_texts(goals, texts)
+        return choose_texts(objectives, texts)
     if way == RANDOM:
         return rng.choice(total, texts, replace=False)
     source = np.zeros(total, np.int64)

@@ -28,7 +28,7 @@ STEEP = 0.05  # where the law is flatter than this share of its steepest part, a
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
+class TaskObjective:
     """What the sum of the chosen texts should be for one task, on the seen models that have its score; all centred."""
 
     parts: Floats  # M × S: what each text adds to capability
@@ -49,13 +49,13 @@ class Aim:
         return np.maximum(self.weight @ target**2 - np.where(along > 0, along**2 / size, 0.0), 0.0)
 
 
-def aims(dataset: Dataset, fold: Fold, fits: Sequence[TaskFit]) -> list[Aim]:
+def task_objectives(dataset: Dataset, fold: Fold, fits: Sequence[TaskFit]) -> list[TaskObjective]:
     """One per task that has a law over token losses; a task whose law is level cannot tell texts apart."""
-    pairs = [(fit, a) for fit, a in zip(fits, dataset.accuracy, strict=True) if tells(dataset, fit)]
-    return [_aim(dataset, fit, fold.seen & np.isfinite(a), a) for fit, a in pairs]
+    pairs = [(fit, a) for fit, a in zip(fits, dataset.accuracy, strict=True) if depends_on_losses(dataset, fit)]
+    return [_task_objective(dataset, fit, fold.seen & np.isfinite(a), a) for fit, a in pairs]
 
 
-def tells(dataset: Dataset, fit: TaskFit) -> bool:
+def depends_on_losses(dataset: Dataset, fit: TaskFit) -> bool:
     """Whether a forecast depends on the losses: not where scores are all at chance, or fall as models get better."""
     if not fit.reads_losses or fit.law.failure:
         return False
@@ -63,7 +63,7 @@ def tells(dataset: Dataset, fit: TaskFit) -> bool:
     return float(np.ptp(fit.law.accuracy(capability))) > LEVEL_LAW
 
 
-def _aim(dataset: Dataset, fit: TaskFit, known: Bools, observed: Floats) -> Aim:
+def _task_objective(dataset: Dataset, fit: TaskFit, known: Bools, observed: Floats) -> TaskObjective:
     law = fit.law
     parts = parts_of_texts(dataset, fit)[known]
     capability = parts.sum(axis=1)
@@ -74,7 +74,7 @@ def _aim(dataset: Dataset, fit: TaskFit, known: Bools, observed: Floats) -> Aim:
     weight = balance * slope**2
     share = weight / max(float(weight.sum()), 1e-300)
     scored = capability + off / steep
-    return Aim(
+    return TaskObjective(
         parts - share @ parts,
         capability - share @ capability,
         scored - share @ scored,
@@ -99,23 +99,23 @@ def parts_of_texts(dataset: Dataset, fit: TaskFit) -> Floats:
     return total / fit.unit
 
 
-def choose_texts(goals: Sequence[Aim], budget: int) -> Ints:
+def choose_texts(objectives: Sequence[TaskObjective], budget: int) -> Ints:
     """Numbers of the chosen texts, in the order in which they were found; all of them where the budget allows."""
-    texts = goals[0].parts.shape[1]
+    texts = objectives[0].parts.shape[1]
     if budget >= texts:
         return np.arange(texts)
     chosen: list[int] = []
-    sums = [np.zeros(len(g.capability)) for g in goals]
+    sums = [np.zeros(len(g.capability)) for g in objectives]
     for _ in range(budget):
-        best = _best(goals, sums, chosen)
+        best = _best(objectives, sums, chosen)
         chosen.append(best)
-        sums = [x + g.parts[:, best] for g, x in zip(goals, sums, strict=True)]
+        sums = [x + g.parts[:, best] for g, x in zip(objectives, sums, strict=True)]
     for _ in range(EXCHANGES):
         before = list(chosen)
         for place, old in enumerate(before):
-            without = [x - g.parts[:, old] for g, x in zip(goals, sums, strict=True)]
-            chosen[place] = _best(goals, without, [c for c in chosen if c != old])
-            sums = [x + g.parts[:, chosen[place]] for g, x in zip(goals, without, strict=True)]
+            without = [x - g.parts[:, old] for g, x in zip(objectives, sums, strict=True)]
+            chosen[place] = _best(objectives, without, [c for c in chosen if c != old])
+            sums = [x + g.parts[:, chosen[place]] for g, x in zip(objectives, without, strict=True)]
         if chosen == before:
             break
     return np.array(chosen, np.int64)
@@ -131,10 +131,10 @@ def _set_for(law: SigmoidLaw, part: Floats, whole: Floats) -> SigmoidLaw:
     return replace(law, slope=law.slope * max(rise, 0.0), offset=offset)
 
 
-def _best(goals: Sequence[Aim], sums: Sequence[Floats], taken: Sequence[int]) -> int:
+def _best(objectives: Sequence[TaskObjective], sums: Sequence[Floats], taken: Sequence[int]) -> int:
     """The text whose addition does best."""
-    total = np.zeros(goals[0].parts.shape[1])
-    for goal, x in zip(goals, sums, strict=True):
+    total = np.zeros(objectives[0].parts.shape[1])
+    for goal, x in zip(objectives, sums, strict=True):
         total += goal.loss(x[:, None] + goal.parts)
     total[list(taken)] = np.inf
     return int(np.argmin(total))

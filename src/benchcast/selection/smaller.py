@@ -18,8 +18,8 @@ from benchcast.fits import Fit
 from benchcast.fitting import as_fits, store_fits, with_inputs, without_weak_tasks
 from benchcast.folds import training_fold
 from benchcast.records import Bools, Ints, TextSet, TokenLosses
-from benchcast.selection.budgets import Ground, prepare
-from benchcast.selection.choosing import choose_texts, cut_fit, tells
+from benchcast.selection.budgets import FullTextFits, prepare
+from benchcast.selection.choosing import choose_texts, cut_fit, depends_on_losses
 from benchcast.storage.files import write_text
 from benchcast.storage.folders import write_folder
 from benchcast.storage.tables import texts_jsonl
@@ -27,25 +27,25 @@ from benchcast.store import Study
 
 
 @dataclass(frozen=True)
-class Choice:
+class TextSelection:
     """The texts chosen for a study, by their numbers, and the fits that chose them."""
 
     study: Study
     split: str
-    ground: Ground  # one fold: the models that a fit of the study learns from
+    full_fits: FullTextFits  # one fold: the models that a fit of the study learns from
     wanted: Ints  # in the order of the study
     asked: tuple[str, ...]  # tasks
 
     @property
     def silent(self) -> list[str]:
         """Tasks that had no say: scored at chance by all, or forecast without regard to losses."""
-        heard = [fit.task.name for fit in self.ground.fits[0] if tells(self.ground.dataset, fit)]
+        heard = [fit.task.name for fit in self.full_fits.fits[0] if depends_on_losses(self.full_fits.dataset, fit)]
         return [name for name in self.asked if name not in heard]
 
     @property
     def fitted(self) -> list[str]:
         """Tasks that have a fit."""
-        return [fit.task.name for fit in self.ground.fits[0]]
+        return [fit.task.name for fit in self.full_fits.fits[0]]
 
     @property
     def ids(self) -> list[str]:
@@ -58,7 +58,7 @@ class Choice:
         return {s: sources.count(s) for s in self.study.texts.sources if s in sources}
 
 
-def choose(study: Study, budget: int, tasks: Sequence[str] = ()) -> Choice:
+def choose(study: Study, budget: int, tasks: Sequence[str] = ()) -> TextSelection:
     """The texts that carry the forecasts of the tasks, from all models that a fit would learn from."""
     if budget < 1:
         raise InputError(f"--budget {budget}: at least one text is needed")
@@ -66,16 +66,16 @@ def choose(study: Study, budget: int, tasks: Sequence[str] = ()) -> Choice:
     asked = tuple(t.name for t in dataset.tasks)
     name, fold = training_fold(study.infos(dataset.models), None)
     dataset, _ = without_weak_tasks(dataset, [fold], asked_for=bool(tasks))
-    ground = prepare(dataset, [fold])
-    return Choice(study, name, ground, np.sort(choose_texts(ground.goals[0], budget)), asked)
+    full_fits = prepare(dataset, [fold])
+    return TextSelection(study, name, full_fits, np.sort(choose_texts(full_fits.objectives[0], budget)), asked)
 
 
-def write_texts(choice: Choice, path: Path) -> None:
+def write_texts(choice: TextSelection, path: Path) -> None:
     """The chosen texts as JSONL."""
     write_text(path, texts_jsonl(some_texts(choice.study.texts, choice.wanted)))
 
 
-def is_written(choice: Choice, path: Path) -> bool:
+def is_written(choice: TextSelection, path: Path) -> bool:
     """Whether the chosen texts, or a study of them with its fits, are there already."""
     texts = some_texts(choice.study.texts, choice.wanted)
     if path.suffix == ".jsonl":
@@ -86,13 +86,13 @@ def is_written(choice: Choice, path: Path) -> bool:
     return made.texts == texts and set(choice.fitted) <= set(made.fitted_tasks())
 
 
-def write_smaller(choice: Choice, root: Path) -> Study:
+def write_smaller(choice: TextSelection, root: Path) -> Study:
     """A new study with the chosen texts and fits on them, ready to predict; it appears whole or not at all."""
     write_folder(root, partial(_fill, choice))
     return Study.open(root)
 
 
-def _fill(choice: Choice, root: Path) -> None:
+def _fill(choice: TextSelection, root: Path) -> None:
     study, order = choice.study, choice.wanted
     kept = set(choice.ids)
     tasks = [replace(t, answers=tuple(a for a in t.answers if a in kept)) for t in study.tasks]
@@ -111,10 +111,10 @@ def _fill(choice: Choice, root: Path) -> None:
     store_fits(made, with_inputs(made, fits))
 
 
-def smaller_fits(choice: Choice, texts: TextSet) -> list[Fit]:
+def smaller_fits(choice: TextSelection, texts: TextSet) -> list[Fit]:
     """The study's fits on the chosen texts alone."""
-    ground = choice.ground
-    dataset, fold, cores = ground.dataset, ground.folds[0], ground.fits[0]
+    full_fits = choice.full_fits
+    dataset, fold, cores = full_fits.dataset, full_fits.folds[0], full_fits.fits[0]
     whole = as_fits(choice.study, dataset, fold, choice.split, cores)
     keep = np.isin(dataset.tokens.text, choice.wanted)
     return [

@@ -19,7 +19,7 @@ KEYS = ("format", "seed", "scorer", "tasks")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class StudySettings:
     """The content of study.toml."""
 
     seed: int
@@ -27,7 +27,7 @@ class Settings:
     tasks: tuple[Task, ...]
 
 
-def read_settings(settings: Path) -> Settings:
+def read_settings(settings: Path) -> StudySettings:
     """Read study.toml and check that this version understands it."""
     if not settings.is_file():
         raise StudyError(f"{settings.parent}: no study here (no study.toml); make one with `benchcast init`")
@@ -47,7 +47,7 @@ def read_settings(settings: Path) -> Settings:
         found = str(table["seed"])
         raise StudyError(f"{settings}: seed must be from 0 to below 2^63, found {found[:40]}{'…' * (len(found) > 40)}")
     tasks = tuple(_task(settings, name, body) for name, body in table.get("tasks", {}).items())
-    return Settings(table.get("seed", 0), table.get("scorer", ""), tasks)
+    return StudySettings(table.get("seed", 0), table.get("scorer", ""), tasks)
 
 
 def _refuse_unknown(path: Path, table: dict[str, Any], known: Iterable[str], where: str = "") -> None:

@@ -16,7 +16,7 @@ RUN = 3
 WORD = re.compile(r"[぀-ヿ㐀-鿿가-힯]|[^\W぀-ヿ㐀-鿿가-힯]+|[^\w\s.,;:!?'\"]")
 
 
-class Seen:
+class NearDuplicates:
     """The texts kept so far, indexed by their runs of words."""
 
     def __init__(self) -> None:
@@ -46,5 +46,5 @@ def word_runs(text: str) -> set[tuple[str, ...]]:
 
 def count_repeats(texts: Iterable[str]) -> int:
     """How many texts repeat an earlier one."""
-    seen = Seen()
+    seen = NearDuplicates()
     return sum(not seen.add(text) for text in texts)

@@ -15,7 +15,7 @@ from pathlib import Path
 from benchcast.errors import InputError
 from benchcast.formatting import did_you_mean
 from benchcast.records import Task, TextSet
-from benchcast.texts.duplicates import Seen
+from benchcast.texts.duplicates import NearDuplicates
 from benchcast.texts.examples import TEMPLATES, Example, Row
 from benchcast.texts.hub import read_hub, refuse_absent
 from benchcast.texts.layouts import read_rows
@@ -37,7 +37,7 @@ TASKS: dict[str, tuple[float, tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class SampledExamples:
     """Examples of one benchmark that went into the mixture, and those passed over on the way."""
 
     examples: tuple[Example, ...]
@@ -51,7 +51,7 @@ class Mixture:
 
     texts: TextSet
     tasks: tuple[Task, ...]
-    drawn: Mapping[str, Drawn]
+    drawn: Mapping[str, SampledExamples]
 
 
 def parse_mix(text: str) -> dict[str, int]:
@@ -75,7 +75,7 @@ def build_mixture(mix: Mapping[str, int], data: Path | None, *, seed: int = 0) -
     """Draw the mixture from benchmark files below `data`, or from the hub without it."""
     if data is None:
         refuse_absent(mix)
-    seen = Seen()
+    seen = NearDuplicates()
     drawn = {}
     for benchmark, count in mix.items():
         rows: Iterable[Row] = read_hub(benchmark) if data is None else read_rows(benchmark, data)
@@ -85,7 +85,9 @@ def build_mixture(mix: Mapping[str, int], data: Path | None, *, seed: int = 0) -
     return Mixture(texts, tasks_of(mix), drawn)
 
 
-def draw(benchmark: str, examples: Iterable[Example], count: int, *, seed: int, seen: Seen) -> Drawn:
+def draw(
+    benchmark: str, examples: Iterable[Example], count: int, *, seed: int, seen: NearDuplicates
+) -> SampledExamples:
     """So many examples at random, none empty, none that repeats what was `seen`, in the order of the files."""
     listed = list(examples)
     order = sorted(range(len(listed)), key=lambda i: (listed[i].spare, _place(seed, listed[i].id)))
@@ -105,7 +107,7 @@ def draw(benchmark: str, examples: Iterable[Example], count: int, *, seed: int, 
             f"{benchmark}: {count} examples asked for, {len(taken)} usable of {len(listed)} found "
             f"({empty} empty, {repeated} repeat another); ask for {benchmark}={len(taken)} or give more files"
         )
-    return Drawn(tuple(listed[i] for i in sorted(taken)), empty, repeated)
+    return SampledExamples(tuple(listed[i] for i in sorted(taken)), empty, repeated)
 
 
 def _place(seed: int, name: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchcast.backends import open_backend
-from benchcast.backends.base import Settings
+from benchcast.backends.base import ModelSettings
 from benchcast.collect import NOTHING, Report, collect
 from benchcast.collect.metadata import add_metadata
 from benchcast.errors import BenchcastError, InputError, StudyError
@@ -55,7 +55,7 @@ class WatchedRun:
     losses: Path | None  # a folder of JSONL files that the job writes itself
     name: str
     family: str
-    settings: Settings  # of the model, without `pretrained`
+    settings: ModelSettings  # of the model, without `pretrained`
     device: str = ""
     batch_size: int = 0
 

@@ -147,7 +147,7 @@ def test_errors_of_figure_6_are_those_of_algorithm_2_at_its_first_and_last_step(
 
 def test_figure_7_has_every_forecast_of_the_comparison(desk: Desk) -> None:
     made = fig7(desk)
-    held = desk.comparison().held["task0", "salience"]
+    held = desk.comparison().held_out["task0", "salience"]
     shown = [p for p in made.numbers["points"] if (p["task"], p["method"]) == ("task0", "salience")]
     assert [p["forecast"] for p in shown] == held.forecast.tolist()
 
@@ -240,7 +240,7 @@ def test_a_point_of_a_learning_curve_is_what_compare_measures(desk: Desk) -> Non
     families = desk.dataset.families
     fold = Fold(families != "twin-a", np.zeros(len(families), bool), families == "twin-a")
     row = next(r for r in point(desk.dataset, fold) if r["method"] == "label-token")
-    held = [found.held[t, "label-token"] for t in found.tasks]
+    held = [found.held_out[t, "label-token"] for t in found.tasks]
     own = [h.families == "twin-a" for h in held]
     errors = [float(np.mean((h.forecast[o] - h.observed[o]) ** 2)) for h, o in zip(held, own, strict=True)]
     assert row["mse"] == pytest.approx(geometric_mean(errors), rel=1e-3)

@@ -20,7 +20,7 @@ from benchcast.devices import Array, device_name, on_host, place, to_numpy
 from benchcast.law import Laws, fit_laws, sigmoid
 from benchcast.methods.algorithm2.activations import ACTIVATIONS
 from benchcast.methods.algorithm2.optimizers import Head, update
-from benchcast.methods.algorithm2.products import Block, Stretch, over_stretches
+from benchcast.methods.algorithm2.products import FeatureBlock, TokenBlock, over_stretches
 from benchcast.methods.algorithm2.replay import Shot, State, repeat
 from benchcast.methods.inputs import Inputs
 
@@ -170,7 +170,7 @@ def head_weights(inputs: Inputs, head: Head, settings: DescentSettings) -> Array
     activate = ACTIVATIONS[settings.activation]
     folded = _folded(inputs, head)
 
-    def weights(here: Stretch) -> Array:
+    def weights(here: TokenBlock) -> Array:
         return activate(_logits(here.features, folded, settings.hidden)[0])[0].T
 
     return xp.concat(list(over_stretches(weights, inputs.stretches)))
@@ -204,7 +204,7 @@ def _folded(inputs: Inputs, head: Head) -> Head:
     return {**head, "weight": weight, "bias": head["bias"] - inputs.mean @ weight}
 
 
-def _logits(block: Block, head: Head, hidden: int) -> tuple[Array, Array | None]:
+def _logits(block: FeatureBlock, head: Head, hidden: int) -> tuple[Array, Array | None]:
     """Head output before the activation (P × n), and the hidden layer (P × hidden × n) if there is one."""
     first = block.project(head["weight"].T) + head["bias"][:, None]
     if not hidden:
@@ -219,7 +219,7 @@ def _forward(inputs: Inputs, head: Head, settings: DescentSettings) -> tuple[dic
     activate = ACTIVATIONS[settings.activation]
     folded = _folded(inputs, head)
 
-    def forward(here: Stretch) -> tuple[int, Kept, Array]:
+    def forward(here: TokenBlock) -> tuple[int, Kept, Array]:
         z, hidden = _logits(here.features, folded, settings.hidden)
         weight, rise = activate(z)
         return here.start, (rise, hidden), here.losses.gather(weight)
@@ -237,7 +237,7 @@ def _backward(inputs: Inputs, head: Head, kept: dict[int, Kept], pull: Array) ->
     xp = array_namespace(pull)
     pull = pull / inputs.characters
 
-    def backward(here: Stretch) -> Head:
+    def backward(here: TokenBlock) -> Head:
         rise, hidden = kept[here.start]
         dz = rise * here.losses.project(pull)
         found = {}

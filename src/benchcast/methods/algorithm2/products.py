@@ -29,7 +29,7 @@ FEWEST_ROWS, MOST_ROWS = 16, 64  # of features as they lie that go into one smal
 DEVICE_ROWS = 2048  # of a product that a GPU sums over tokens
 
 
-class Block(Protocol):
+class FeatureBlock(Protocol):
     """Features of consecutive tokens, to be multiplied from either side."""
 
     def project(self, columns: Array) -> Array:
@@ -42,16 +42,16 @@ class Block(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class TokenBlock:
     """Consecutive tokens: their features, and the models' losses on them, which are multiplied in the same way."""
 
     start: int
-    features: Block
-    losses: Block  # a model's losses stand where a feature would
+    features: FeatureBlock
+    losses: FeatureBlock  # a model's losses stand where a feature would
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowBlock:
     """Features as they lie, one row a token."""
 
     values: Array  # n × D
@@ -89,7 +89,7 @@ def _in_batches(values: Array, columns: Array, rows: int) -> npt.NDArray[np.floa
 
 
 @dataclass(frozen=True, slots=True)
-class Tiles:
+class TiledBlock:
     """Features laid out twice, so that both products run along memory; numpy."""
 
     along: npt.NDArray[np.float32]  # tiles × D × WIDTH tokens
@@ -97,7 +97,7 @@ class Tiles:
     shape: tuple[int, int]
 
     @staticmethod
-    def of(values: npt.NDArray[np.floating]) -> Tiles:
+    def of(values: npt.NDArray[np.floating]) -> TiledBlock:
         """Tiles of features that lie in rows."""
         n, d = values.shape
         whole = np.pad(values, ((0, -n % WIDTH), (0, -d % WIDTH))) if n % WIDTH or d % WIDTH else values
@@ -105,7 +105,7 @@ class Tiles:
         along = np.empty((len(whole) // WIDTH, len(across), WIDTH, WIDTH), np.float32)
         for k, tile in enumerate(across):  # from tile to tile: 32 × 32 values at a time stay in cache
             along[:, k] = tile.reshape(-1, WIDTH, WIDTH).transpose(0, 2, 1)
-        return Tiles(along.reshape(len(along), -1, WIDTH), across, (n, d))
+        return TiledBlock(along.reshape(len(along), -1, WIDTH), across, (n, d))
 
     def project(self, columns: Array) -> Array:
         """(Q × D) → Q × n."""
@@ -138,7 +138,7 @@ def _cuts(length: int, width: int) -> int:
     return cuts
 
 
-def over_stretches(work: Callable[[Stretch], Result], stretches: Iterable[Stretch]) -> Iterator[Result]:
+def over_stretches(work: Callable[[TokenBlock], Result], stretches: Iterable[TokenBlock]) -> Iterator[Result]:
     """The work on every stretch, in order; on all cores if they lie in memory: no BLAS shares out small products."""
     workers = _cores()
     if workers == 1 or not isinstance(stretches, list) or len(stretches) == 1:

@@ -13,22 +13,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchcast.backends import open_backend, open_scorer
-from benchcast.backends.base import Settings
-from benchcast.collect import NOTHING, Collected, Job, Report, begin, portions, store
-from benchcast.collect.features import Away, Scorer, states
-from benchcast.collect.portions import Made, Part, Portion, score
-from benchcast.collect.shards import Ledger, alone
+from benchcast.backends.base import ModelSettings
+from benchcast.collect import NOTHING, CollectJob, CollectResult, Report, begin, portions, store
+from benchcast.collect.features import RemoteStates, Scorer, states
+from benchcast.collect.portions import BackendInfo, Portion, PortionResult, score
+from benchcast.collect.shards import ShardStore, exclusive
 from benchcast.errors import BenchcastError, InputError
-from benchcast.executor import Executor
-from benchcast.executor import Job as Task
+from benchcast.executor import Executor, Job
 from benchcast.records import ModelInfo
 from benchcast.store import Study
 
-OnDone = Callable[[str, Collected | None], None]  # a model, and what was done; None: it was there already
+OnDone = Callable[[str, CollectResult | None], None]  # a model, and what was done; None: it was there already
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class ModelSpec:
     """How a worker opens a model: plain data."""
 
     backend: str  # empty: as a scorer
@@ -39,70 +38,70 @@ class Recipe:
 
     def open(self) -> Any:
         """The backend; nothing heavy is loaded before it is asked to score."""
-        settings = Settings(dict(self.settings))
+        settings = ModelSettings(dict(self.settings))
         if self.backend:
             return open_backend(self.backend, settings, device=self.device, batch_size=self.batch_size)
         source = dict(self.settings).get("pretrained", "")
         return open_scorer(source, settings, device=self.device, batch_size=self.batch_size)
 
 
-_kept: dict[Recipe, Any] = {}  # of this process: the model in use, never two
+_loaded: dict[ModelSpec, Any] = {}  # of this process: the model in use, never two
 
 
-def _opened(recipe: Recipe) -> Any:
-    if recipe not in _kept:
-        _kept.clear()
-        _kept[recipe] = recipe.open()
-    return _kept[recipe]
+def _open_once(spec: ModelSpec) -> Any:
+    if spec not in _loaded:
+        _loaded.clear()
+        _loaded[spec] = spec.open()
+    return _loaded[spec]
 
 
-def score_portion(shared: None, given: tuple[Recipe, Portion]) -> tuple[str, list[Part]] | BenchcastError:
+def score_portion(shared: None, given: tuple[ModelSpec, Portion]) -> tuple[str, list[PortionResult]] | BenchcastError:
     """Work of one job of `collect`: who made the nats, and the nats; or what is wrong with this model."""
-    recipe, portion = given
+    spec, portion = given
     try:
-        backend = _opened(recipe)
-        return Made.of(backend).line, list(score(backend, portion))
+        backend = _open_once(spec)
+        return BackendInfo.of(backend).line, list(score(backend, portion))
     except BenchcastError as error:
         return InputError(str(error))
 
 
-def state_portion(dtype: str, given: tuple[Recipe, Portion]) -> tuple[str, list[Part]]:
+def state_portion(dtype: str, given: tuple[ModelSpec, Portion]) -> tuple[str, list[PortionResult]]:
     """Work of one job of `features`."""
-    recipe, portion = given
-    scorer: Scorer = _opened(recipe)
-    return Made.of(scorer).line, list(states(scorer, portion, dtype))
+    spec, portion = given
+    scorer: Scorer = _open_once(spec)
+    return BackendInfo.of(scorer).line, list(states(scorer, portion, dtype))
 
 
-def states_away(executor: Executor, recipe: Recipe) -> Away:
+def states_on_executor(executor: Executor, spec: ModelSpec) -> RemoteStates:
     """How `make_features` has its work done by an executor."""
 
-    def away(work: Sequence[Portion], dtype: str) -> Iterator[tuple[str, Part]]:
-        for _, (made, parts) in executor.run(state_portion, _tasks(recipe, work), dtype):
+    def remote(work: Sequence[Portion], dtype: str) -> Iterator[tuple[str, PortionResult]]:
+        for _, (made, parts) in executor.run(state_portion, _jobs(spec, work), dtype):
             for part in parts:
                 yield made, part
 
-    return away
+    return remote
 
 
-def _tasks(recipe: Recipe, work: Sequence[Portion]) -> list[Task]:
+def _jobs(spec: ModelSpec, work: Sequence[Portion]) -> list[Job]:
     model = work[0].model if work else ""
     return [
-        Task(
+        Job(
             f"{model}, {len(p.ids)} texts from {next(iter(p.names.values()))!r} on",
-            (recipe, p),
+            (spec, p),
             group=model,
-            cost=p.left * max(1.0, recipe.gpus),
-            gpus=recipe.gpus,
+            cost=p.left * max(1.0, spec.gpus),
+            gpus=spec.gpus,
         )
         for p in work
     ]
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class CollectRequest:
     """A model to collect."""
 
-    recipe: Recipe
+    spec: ModelSpec
     name: str = ""
     metadata: ModelInfo = NOTHING  # for models.csv
     skip_refused: bool = False
@@ -110,28 +109,28 @@ class Order:
     @property
     def title(self) -> str:
         """The model's name in the study."""
-        return (self.name or self.recipe.open().model).strip()
+        return (self.name or self.spec.open().model).strip()
 
 
 @dataclass(slots=True)
-class _Run:
+class _CollectRun:
     """A model that is being collected."""
 
-    order: Order
-    job: Job
-    ledger: Ledger
+    request: CollectRequest
+    job: CollectJob
+    shard_store: ShardStore
     began: float
     maker: str = ""  # of this run's results
     failure: str = ""
     stored: bool = False
 
     @property
-    def tasks(self) -> list[Task]:
+    def jobs(self) -> list[Job]:
         """What is left of it."""
         texts = self.job.study.texts
-        return _tasks(self.order.recipe, portions(self.job.model, texts, self.job.encoded, self.ledger.done))
+        return _jobs(self.request.spec, portions(self.job.model, texts, self.job.encoded, self.shard_store.done))
 
-    def take(self, answer: tuple[str, list[Part]] | BenchcastError) -> Sequence[Part]:
+    def take(self, answer: tuple[str, list[PortionResult]] | BenchcastError) -> Sequence[PortionResult]:
         """Add a portion; workers that differ in what losses depend on must not be mixed."""
         if isinstance(answer, BenchcastError):
             self.failure = self.failure or str(answer)
@@ -141,26 +140,26 @@ class _Run:
             self.failure = f"model {self.job.model!r}: workers differ, {self.maker} and {made}; give all nodes the same"
         self.maker = made
         for part in parts:
-            self.ledger.take(made, part.rows)
+            self.shard_store.take(made, part.rows)
         return parts
 
-    def store_if_whole(self, *, force: bool) -> Collected | None:
+    def store_if_whole(self, *, force: bool) -> CollectResult | None:
         """Store the losses once all texts are done."""
-        settled = len(self.ledger.done) + len(self.job.refused)
+        settled = len(self.shard_store.done) + len(self.job.refused)
         if self.stored or self.failure or settled < len(self.job.study.texts):
             return None
-        remarks = store(self.job, self.ledger, force=force)
+        remarks = store(self.job, self.shard_store, force=force)
         self.stored = True
-        fresh = len(self.ledger.done) - self.ledger.resumed
+        fresh = len(self.shard_store.done) - self.shard_store.resumed
         seconds = time.monotonic() - self.began
-        done = (self.job.model, fresh, self.ledger.resumed, self.ledger.rows, seconds, self.job.refused)
-        return Collected(*done, remarks=remarks)
+        done = (self.job.model, fresh, self.shard_store.resumed, self.shard_store.rows, seconds, self.job.refused)
+        return CollectResult(*done, remarks=remarks)
 
 
 def collect_on(
     executor: Executor,
     study: Study,
-    orders: Sequence[Order],
+    requests: Sequence[CollectRequest],
     *,
     force: bool = False,
     report: Report,
@@ -168,16 +167,16 @@ def collect_on(
 ) -> dict[str, str]:
     """Collect several models side by side; returns those that could not be, and why. The others are stored."""
     with ExitStack() as stack:
-        runs, failed = _begin_all(study, orders, stack, force=force, on_done=on_done)
+        runs, failed = _begin_all(study, requests, stack, force=force, on_done=on_done)
         for run in runs:
-            report(run.ledger.resumed + len(run.job.refused), 0)
+            report(run.shard_store.resumed + len(run.job.refused), 0)
         going = runs
         while going:
             for run in going:
                 _finish(run, on_done, force=force)
-            tasks = [(run, task) for run in going if not run.stored for task in run.tasks]
-            for number, answer in executor.run(score_portion, [task for _, task in tasks]):
-                run = tasks[number][0]
+            jobs = [(run, job) for run in going if not run.stored for job in run.jobs]
+            for number, answer in executor.run(score_portion, [job for _, job in jobs]):
+                run = jobs[number][0]
                 for part in run.take(answer):
                     report(len(part.rows), part.tokens)
                 _finish(run, on_done, force=force)
@@ -186,15 +185,15 @@ def collect_on(
 
 
 def _begin_all(
-    study: Study, orders: Sequence[Order], stack: ExitStack, *, force: bool, on_done: OnDone
-) -> tuple[list[_Run], dict[str, str]]:
+    study: Study, requests: Sequence[CollectRequest], stack: ExitStack, *, force: bool, on_done: OnDone
+) -> tuple[list[_CollectRun], dict[str, str]]:
     """Runs of the models that have no losses yet, and those that cannot even begin, with the reason."""
-    titles, runs, failed = [order.title for order in orders], [], {}
-    for title, order in zip(titles, orders, strict=True):
+    titles, runs, failed = [request.title for request in requests], [], {}
+    for title, request in zip(titles, requests, strict=True):
         if titles.count(title) > 1:
             raise InputError(f"model {title!r} occurs twice in the list; give one of them another name")
         try:
-            run = _begin(study, order, stack, force=force)
+            run = _begin(study, request, stack, force=force)
         except BenchcastError as error:
             failed[title] = str(error)
             continue
@@ -207,18 +206,18 @@ def _begin_all(
     return runs, failed
 
 
-def _begin(study: Study, order: Order, stack: ExitStack, *, force: bool) -> _Run | None:
+def _begin(study: Study, request: CollectRequest, stack: ExitStack, *, force: bool) -> _CollectRun | None:
     """A model with what is known of it; None where its losses are stored. It is held until all are through."""
-    job = Job(study, order.recipe.open(), order.title, order.skip_refused, order.metadata)
-    stack.enter_context(alone(job.folder, repr(job.model)))
-    ledger = begin(job, force=force)
-    if ledger is None:
+    job = CollectJob(study, request.spec.open(), request.title, request.skip_refused, request.metadata)
+    stack.enter_context(exclusive(job.folder, repr(job.model)))
+    shard_store = begin(job, force=force)
+    if shard_store is None:
         return None
-    stack.callback(ledger.flush)
-    return _Run(order, job, ledger, time.monotonic())
+    stack.callback(shard_store.flush)
+    return _CollectRun(request, job, shard_store, time.monotonic())
 
 
-def _finish(run: _Run, on_done: OnDone, *, force: bool) -> None:
+def _finish(run: _CollectRun, on_done: OnDone, *, force: bool) -> None:
     done = run.store_if_whole(force=force)
     if done is not None:
         on_done(run.job.model, done)
