@@ -125,6 +125,15 @@ def test_answers_of_many_columns_are_one_group_of_salience(folder):
     assert basis.size[own].tolist() == [3, 1]
 
 
+def test_a_row_of_perplexities_among_losses_is_named(tmp_path, cli):
+    columns = tuple(f"c{i}" for i in range(10))
+    table = [[f"m{m}", *(f"{2 + 0.1 * m + 0.05 * i:.3f}" for i in range(10))] for m in range(12)]
+    table[4][1:] = [f"{np.exp(float(x)):.3f}" for x in table[4][1:]]
+    ran = cli("init", tmp_path / "study", "--table", write_table(tmp_path / "t.csv", table, columns))
+    assert ran.code == 0
+    assert "losses of model m4 look wrong" in ran.err
+
+
 def test_a_missing_cell_is_a_missing_loss(study, tmp_path, cli):
     table = write_table(tmp_path / "more.csv", [["new", "1", "1", "", "1", "1"]])
     assert cli("import", "losses", study.root, table).code == 0

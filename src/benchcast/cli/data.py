@@ -121,10 +121,13 @@ def _init_own(study: Path, own: Path, column: str, seed: int, *, normal: bool) -
 
 def _init_table(study: Path, table: Path, units: tuple[str, ...], seed: int) -> None:
     from benchcast.datasets.table import create_table_study
+    from benchcast.loss_check import suspicious_losses
 
     made = create_table_study(study, table, units=units, seed=seed)
-    count = len(made.models_with_losses())
-    say(f"{study}: {count} models, {len(made.texts)} losses each ({', '.join(made.texts.sources)})")
+    names = made.models_with_losses()
+    say(f"{study}: {len(names)} models, {len(made.texts)} losses each ({', '.join(made.texts.sources)})")
+    for line in suspicious_losses(made, names):
+        say(f"warning: {line}", err=True)
     say(f"next: add your tasks to {made.root / 'study.toml'}, then `benchcast import scores {study} FILE…`")
 
 
