@@ -35,7 +35,7 @@ from benchcast.methods.ridge import ridge
 from benchcast.methods.salience import salience
 from clock import Size, Table, bandwidth, features_on, timed
 from plain import plain_loop
-from world import Generated, make_evidence, problems_of  # beside this file
+from world import Generated, make_dataset, problems_of  # beside this file
 
 
 def part_products(size: Size) -> Table:
@@ -63,8 +63,8 @@ def part_products(size: Size) -> Table:
     return table
 
 
-def evidence_on(size: Size, values: Any) -> tuple[Dataset, Fold]:
-    dataset, fold = make_evidence(Features(values, scorer="generated"), models=size.models)
+def dataset_on(size: Size, values: Any) -> tuple[Dataset, Fold]:
+    dataset, fold = make_dataset(Features(values, scorer="generated"), models=size.models)
     return replace(dataset, device=size.device), fold
 
 
@@ -76,7 +76,7 @@ def part_descent(size: Size) -> Table:
     plain, law_steps = descent.repeat, descent.LAW_STEPS
     settings, floor = DescentSettings(steps=size.steps), 2 * size.steps * values.nbytes / rate
     for kind, stored in (("float32", values), ("float16 on disk", values.half().float())):
-        dataset, fold = evidence_on(size, stored)
+        dataset, fold = dataset_on(size, stored)
         seconds = timed(lambda e=dataset: prepare_inputs(e, standardise=True), size, repeats=2)
         table.add(f"{kind}: mean and spread, and all that is made ready", seconds)
         inputs = prepare_inputs(dataset, standardise=True)
@@ -100,7 +100,7 @@ def part_parts(size: Size) -> Table:
     """Where a step's time goes."""
     values = features_on(size).half().float()
     rate = bandwidth(values, size)
-    dataset, fold = evidence_on(size, values)
+    dataset, fold = dataset_on(size, values)
     inputs = prepare_inputs(dataset, standardise=True)
     table = Table(f"parts of a step, launched one by one, {size.repeats * 5} times each; copy {rate / 1e9:.0f} GB/s")
     problems, settings = problems_of(dataset, fold, 1), DescentSettings(steps=1)
@@ -138,8 +138,8 @@ def part_parts(size: Size) -> Table:
 def part_methods(size: Size) -> Table:
     """Whole methods, from features in the host's memory to fits."""
     values = features_on(size).cpu().numpy()
-    dataset, fold = evidence_on(size, values)
-    kept, _ = evidence_on(size, torch.from_numpy(values).to(size.device))
+    dataset, fold = dataset_on(size, values)
+    kept, _ = dataset_on(size, torch.from_numpy(values).to(size.device))
     table = Table("whole methods, six tasks")
     for name, method in (("ridge", ridge), ("salience", salience), ("paper", paper)):
         table.add(f"{name}, first call", timed(lambda m=method: m(dataset, [fold]), size))
@@ -153,7 +153,7 @@ def part_methods(size: Size) -> Table:
 
 def part_autograd(size: Size) -> Table:
     """A plain autograd loop over tasks on the same features."""
-    dataset, fold = evidence_on(size, features_on(size))
+    dataset, fold = dataset_on(size, features_on(size))
     table, steps = Table("a plain autograd loop over tasks"), 10
     seconds = timed(plain_loop(dataset, fold, steps, size.device), size) * size.steps / steps
     table.add(f"six tasks × {size.steps} steps ({steps} measured, scaled)", seconds)
@@ -170,7 +170,7 @@ def part_scale(size: Size) -> Table:
     for factor in (0.1, 1, 4, 100):
         tokens, generated = int(size.tokens * factor), factor > 4
         values: Any = Generated(tokens, size.dims, device=size.device) if generated else features_on(size, tokens)
-        dataset, _ = make_evidence(Features(values), models=size.models, generated=True)
+        dataset, _ = make_dataset(Features(values), models=size.models, generated=True)
         dataset = replace(dataset, device=size.device)
         for part, _ in islice(dataset.features.blocks(blown_up=DEVICE_BLOCKS), 4):
             dataset.nats[:, part]  # made before the clock runs; then they come round
@@ -189,7 +189,7 @@ def part_agree(size: Size) -> Table:
     """The same fits on the device and in numpy, on a smaller world."""
     rng = np.random.default_rng(0)
     values = rng.standard_normal((4096, 128), dtype=np.float32)
-    dataset, fold = make_evidence(Features(values), models=size.models)
+    dataset, fold = make_dataset(Features(values), models=size.models)
     there = replace(dataset, device=size.device)
     table = Table("largest difference of forecasts between numpy and the device")
     for name, method in (

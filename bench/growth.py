@@ -14,7 +14,7 @@ from benchcast.methods.algorithm2.descent import DescentSettings, descend
 from benchcast.methods.inputs import prepare_inputs
 from benchcast.methods.ridge import ridge
 from benchcast.methods.salience import salience
-from world import make_evidence, problems_of
+from world import make_dataset, problems_of
 
 MIDDLE = {"tokens": 32_000, "features": 512, "models": 60, "tasks": 6}
 FACTORS = (0.25, 0.5, 1, 2, 4)
@@ -24,7 +24,7 @@ FIGURE = Path(__file__).resolve().parents[1] / "docs" / "figures" / "growth.png"
 def measure_at(at: dict[str, int]) -> dict[str, float]:
     """CPU seconds of each method at these sizes; least of two runs, salience of one."""
     values = np.random.default_rng(0).standard_normal((at["tokens"], at["features"]), dtype=np.float32)
-    dataset, fold = make_evidence(Features(values), models=at["models"], tasks=at["tasks"])
+    dataset, fold = make_dataset(Features(values), models=at["models"], tasks=at["tasks"])
     inputs = prepare_inputs(dataset, standardise=True)
     problems = problems_of(dataset, fold, 1)
     works: dict[str, Callable[[], Any]] = {

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.dataset import Dataset, Features, Fold, Tokens
+from benchcast.dataset import Dataset, Features, Fold, ReferenceTokens
 from benchcast.devices import place
 from benchcast.methods.algorithm2.descent import Problems
 from benchcast.records import Task
@@ -49,7 +49,7 @@ def write_rows(path: Path, tokens: int, dims: int, *, dtype: npt.DTypeLike = np.
     return np.load(path, mmap_mode="r")
 
 
-def make_evidence(
+def make_dataset(
     features: Features, *, models: int, tasks: int = TASKS, generated: bool = False
 ) -> tuple[Dataset, Fold]:
     """Dataset on these features; with `generated`, losses are made when they are asked for."""
@@ -62,7 +62,7 @@ def make_evidence(
         nats = np.exp(0.3 * rng.standard_normal((models, n), dtype=np.float32) - 0.3 * ability)
     accuracy = 1 / (1 + np.exp(-(ability.T + 0.3 * rng.normal(size=(tasks, models)))))
     text = np.arange(n) * TEXTS // n
-    tokens = Tokens(
+    tokens = ReferenceTokens(
         edges=np.arange(n + 1) * 4,
         text=text,
         source=text % tasks,
@@ -79,7 +79,7 @@ def make_evidence(
         accuracy=accuracy,
         n_items=np.full(accuracy.shape, 2000.0),
         flops=np.full(models, np.nan),
-        tokens=tokens,
+        reference_tokens=tokens,
         features=features,
     )
     role = np.arange(models) % 5

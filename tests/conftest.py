@@ -81,10 +81,10 @@ def world() -> World:
 @pytest.fixture(scope="session")
 def dataset(world: World) -> Dataset:
     """The planted world as methods see it."""
-    return make_evidence(world)
+    return make_dataset(world)
 
 
-def make_evidence(world: World, *, features: bool = True) -> Dataset:
+def make_dataset(world: World, *, features: bool = True) -> Dataset:
     given = (world.features, world.edges, "planted") if features else None
     return assemble(world.texts, world.losses, world.models, world.scores, world.tasks, features=given)
 

@@ -28,7 +28,7 @@ lab.add_sections(
             figures.fig8, figures.fig9,
         ),
         "Ours": (
-            figures.ablation, figures.doubt, figures.live, figures.extrapolate, figures.order, figures.learning,
+            figures.ablation, figures.uncertainty, figures.live, figures.extrapolate, figures.order, figures.learning,
             figures.decisions, figures.select,
         ),
         "The paper's 59 models": (paper.plan, paper.cluster, paper.baselines),

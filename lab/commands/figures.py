@@ -11,7 +11,7 @@ import click
 from benchcast.cli.output import print_table, progress, say
 
 if TYPE_CHECKING:
-    from lab.reproduce.desk import Desk
+    from lab.reproduce.context import StudyContext
     from lab.reproduce.outcome import Outcome
 
 STUDY = click.argument("study", required=False, type=click.Path(path_type=Path))
@@ -35,16 +35,16 @@ def _command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
     return wrap
 
 
-def _make(study: Path | None, out: Path, work: Callable[[Desk], Outcome]) -> Outcome:
+def _make(study: Path | None, out: Path, work: Callable[[StudyContext], Outcome]) -> Outcome:
     """Do the work, write its files, print its tables."""
     from benchcast.demo import open_embedded
     from benchcast.store import Study
-    from lab.reproduce.desk import Desk
+    from lab.reproduce.context import StudyContext
     from lab.reproduce.outcome import write_outcome
 
     opened = open_embedded() if study is None else Study.open(study)
     with progress("reading the study") as advance:
-        made = work(Desk(opened, tell=lambda what: advance(what)))
+        made = work(StudyContext(opened, tell=lambda what: advance(what)))
     for table in made.tables:
         print_table(table.header, table.rows, title=table.title, wide=True)
         say()
@@ -77,7 +77,7 @@ def fig1(study: Path | None, out: Path, runs: str | None) -> None:
     """
     from lab.reproduce import scaling
 
-    _make(study, out, lambda desk: scaling.fig1(desk, runs))
+    _make(study, out, lambda context: scaling.fig1(context, runs))
 
 
 @_command("fig2")
@@ -102,7 +102,7 @@ def fig4(study: Path | None, out: Path, method: str) -> None:
     """
     from lab.reproduce import laws
 
-    _make(study, out, lambda desk: laws.fig4(desk, method))
+    _make(study, out, lambda context: laws.fig4(context, method))
 
 
 @_command("fig5")
@@ -115,7 +115,7 @@ def fig5(study: Path | None, out: Path, runs: str | None) -> None:
     """
     from lab.reproduce import series
 
-    _make(study, out, lambda desk: series.fig5(desk, runs))
+    _make(study, out, lambda context: series.fig5(context, runs))
 
 
 @_command("fig6")
@@ -128,7 +128,7 @@ def fig6(study: Path | None, out: Path, task: str | None) -> None:
     """
     from lab.reproduce import convergence
 
-    _make(study, out, lambda desk: convergence.fig6(desk, task))
+    _make(study, out, lambda context: convergence.fig6(context, task))
 
 
 @_command("fig7")
@@ -154,7 +154,7 @@ def fig8(study: Path | None, out: Path, methods: tuple[str, ...], draws: int | N
     """
     from lab.reproduce import diversity
 
-    _make(study, out, lambda desk: diversity.fig8(desk, methods or ("paper", "salience"), draws))
+    _make(study, out, lambda context: diversity.fig8(context, methods or ("paper", "salience"), draws))
 
 
 @_command("fig9")
@@ -169,7 +169,7 @@ def fig9(study: Path | None, out: Path, method: str, task: str | None, text: str
     """
     from lab.reproduce import weights
 
-    made = _make(study, out, lambda desk: weights.fig9(desk, task, text, method))
+    made = _make(study, out, lambda context: weights.fig9(context, task, text, method))
     _print_strip(made.numbers["tokens"])
 
 
@@ -200,7 +200,7 @@ def live(study: Path | None, out: Path, runs: str | None, method: str) -> None:
     """
     from lab.reproduce.live import live as run
 
-    _make(study, out, lambda desk: run(desk, runs, method))
+    _make(study, out, lambda context: run(context, runs, method))
 
 
 @_command("ablation")
@@ -225,17 +225,17 @@ def extrapolate(study: Path | None, out: Path, worlds: int) -> None:
     """
     from lab.reproduce import extrapolation
 
-    _make(study, out, lambda desk: extrapolation.extrapolate(desk, worlds))
+    _make(study, out, lambda context: extrapolation.extrapolate(context, worlds))
 
 
 @_command("doubt")
-def doubt(study: Path | None, out: Path) -> None:
+def uncertainty(study: Path | None, out: Path) -> None:
     """Gains and coverage of the intervals, each with a bootstrap interval over families.
 
     \b
     python -m lab doubt study
     """
-    from lab.reproduce.doubt import doubt as run
+    from lab.reproduce.uncertainty import uncertainty as run
 
     _make(study, out, run)
 
@@ -250,7 +250,7 @@ def learning(study: Path | None, out: Path, draws: int | None) -> None:
     """
     from lab.reproduce.learning import learning as run
 
-    _make(study, out, lambda desk: run(desk, draws))
+    _make(study, out, lambda context: run(context, draws))
 
 
 @_command("select")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchcast.dataset import Dataset, Tokens
+from benchcast.dataset import Dataset, ReferenceTokens
 from benchcast.folds import make_folds
 from benchcast.methods import METHODS
 from benchcast.records import ModelInfo, Task
@@ -29,7 +29,7 @@ def read(folder: Path) -> Dataset:
         rows = [r for r in csv.DictReader(lines) if r["ARC"] and r["model"] in bits]
     nats = np.array([bits[r["model"]] for r in rows]) * np.log(2) * BYTES
     n = nats.shape[1]
-    tokens = Tokens(
+    tokens = ReferenceTokens(
         np.arange(n + 1) * BYTES, np.arange(n), np.zeros(n, int), np.zeros(n, bool), ("prose",), np.ones(n, bool)
     )
     accuracy = np.array([[float(r[task]) for r in rows] for task in CHANCE])

@@ -14,7 +14,7 @@ from benchcast.errors import NotEnoughDataError
 from benchcast.law import SigmoidLaw
 from benchcast.methods.algorithm2.paper import paper
 from benchcast.task_fit import TaskFit
-from lab.reproduce.desk import Desk, need_features, role
+from lab.reproduce.context import StudyContext, need_features, role
 from lab.reproduce.figures import law_panels, steps_figure
 from lab.reproduce.laws import spaced
 from lab.reproduce.outcome import Outcome, Table, cell
@@ -22,14 +22,14 @@ from lab.reproduce.outcome import Outcome, Table, cell
 SHOWN = (0, 10, 40, 100, 200, 300)  # steps that get a panel
 
 
-def fig6(desk: Desk, task: str | None = None) -> Outcome:
+def fig6(context: StudyContext, task: str | None = None) -> Outcome:
     """Capability against accuracy at several steps of one task, and errors by step of all tasks."""
-    dataset, fold = desk.dataset, desk.fold
+    dataset, fold = context.dataset, context.fold
     need_features(dataset, "fig6")
     if not fold.validation.any():
         raise NotEnoughDataError("fig6 needs validation models; mark some in models.csv, or give families three sizes")
-    named = desk.task(task)
-    desk.tell("paper")
+    named = context.task(task)
+    context.tell("paper")
     fits = paper(dataset, [fold])[0]
     rows = [row for t, fit in enumerate(fits) for row in step_errors(dataset, fold, fit, t)]
     names = [f.task.name for f in fits]
@@ -49,7 +49,7 @@ def fig6(desk: Desk, task: str | None = None) -> Outcome:
         "Algorithm 2, step chosen on the validation models",
     )
     numbers = {
-        **desk.about(),
+        **context.about(),
         "tasks": ends,
         "shown_task": names[picked],
         "errors": rows,

@@ -20,8 +20,8 @@ from benchcast.dataset import Dataset, Fold
 from benchcast.errors import NotEnoughDataError
 from benchcast.methods import METHODS
 from benchcast.records import Floats
+from lab.reproduce.context import StudyContext
 from lab.reproduce.curves import decision_figure
-from lab.reproduce.desk import Desk
 from lab.reproduce.outcome import Outcome, Table, cell
 
 ALIKE = 1.5  # sizes and FLOPs that differ by a smaller factor are compared
@@ -41,19 +41,19 @@ class Pair:
     small: tuple[tuple[int, int], ...]
 
 
-def decisions(desk: Desk) -> Outcome:
+def decisions(context: StudyContext) -> Outcome:
     """Decision accuracy of small checkpoints' scores, losses and forecasts, by compute."""
-    dataset = desk.dataset
+    dataset = context.dataset
     pairs = find_pairs(dataset)
     if not pairs:
         raise NotEnoughDataError(
             "decisions needs two families with largest models of like size and compute, and smaller ones of each; "
             "fill params and tokens in models.csv"
         )
-    rows = decide(dataset, pairs, desk)
-    summary = by_compute(rows, desk.study.seed)
+    rows = decide(dataset, pairs, context)
+    summary = by_compute(rows, context.study.seed)
     signals = list(dict.fromkeys(r["signal"] for r in rows))
-    numbers = {**desk.about(), "pairs": [p.families for p in pairs], "by_compute": summary, "points": rows}
+    numbers = {**context.about(), "pairs": [p.families for p in pairs], "by_compute": summary, "points": rows}
     figures = {"": decision_figure(summary, signals)}
     return Outcome("decisions", numbers, _tables(rows, summary, signals), figures, tuple(_remarks(summary, signals)))
 
@@ -88,14 +88,14 @@ def _distance(size: Floats, i: int, j: int) -> float:
     return float(np.abs(size[i] - size[j]).max())
 
 
-def decide(dataset: Dataset, pairs: Sequence[Pair], desk: Desk) -> list[dict[str, Any]]:
+def decide(dataset: Dataset, pairs: Sequence[Pair], context: StudyContext) -> list[dict[str, Any]]:
     """One row a task, pair, checkpoint and signal: whether it puts the two recipes in the order of their largest
     models. Pairs whose largest models differ by less than the noise of their scores are left out."""
     nobody = np.zeros(len(dataset.models), bool)
     folds = [Fold(~np.isin(dataset.families, p.families), nobody, np.isin(dataset.families, p.families)) for p in pairs]
     fits = {}
     for method in METHODS_READ:
-        desk.tell(f"{method}, without either family of {len(pairs)} pairs")
+        context.tell(f"{method}, without either family of {len(pairs)} pairs")
         fits[method] = METHODS[method](dataset, folds)
     rows = []
     for p, pair in enumerate(pairs):

@@ -12,23 +12,23 @@ from benchcast.diversity import numbers_of_sources, source_errors, subsets
 from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.formatting import did_you_mean
 from benchcast.methods import METHODS, NEED_FEATURES
+from lab.reproduce.context import StudyContext, need_features
 from lab.reproduce.curves import count_figure
-from lab.reproduce.desk import Desk, need_features
 from lab.reproduce.outcome import Outcome, Table, cell, geometric_mean, grouped
 
 DRAWS = {"paper": 2, "salience": 3}  # sets of sources tried per number of them; each is a fit of all tasks
 ALL_TASKS = "geometric mean of tasks"
 
 
-def fig8(desk: Desk, methods: Sequence[str] = ("paper", "salience"), draws: int | None = None) -> Outcome:
+def fig8(context: StudyContext, methods: Sequence[str] = ("paper", "salience"), draws: int | None = None) -> Outcome:
     """Test error when only texts of some sources are used, by how many there are."""
-    dataset, fold = desk.dataset, desk.fold
+    dataset, fold = context.dataset, context.fold
     for method in methods:
         if method not in METHODS:
             raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{did_you_mean(method, METHODS)}")
         if method in NEED_FEATURES:
             need_features(dataset, f"fig8 with {method}")
-    sources = dataset.tokens.sources
+    sources = dataset.reference_tokens.sources
     if len(sources) < 2:
         raise NotEnoughDataError(f"fig8 needs texts of at least 2 sources, the study has {', '.join(sources)}")
     if not fold.test.any():
@@ -36,10 +36,10 @@ def fig8(desk: Desk, methods: Sequence[str] = ("paper", "salience"), draws: int 
     rows = []
     for method in methods:
         for size in numbers_of_sources(len(sources)):
-            for chosen in subsets(sources, size, draws or DRAWS.get(method, 3), desk.study.seed):
-                desk.tell(f"{method}, {size} of {len(sources)} sources")
-                rows += _rows(desk, method, chosen)
-    numbers = {**desk.about(), "sources": sources, "mean": means(rows), "fits": rows}
+            for chosen in subsets(sources, size, draws or DRAWS.get(method, 3), context.study.seed):
+                context.tell(f"{method}, {size} of {len(sources)} sources")
+                rows += _rows(context, method, chosen)
+    numbers = {**context.about(), "sources": sources, "mean": means(rows), "fits": rows}
     tasks = [t.name for t in dataset.tasks]
     figure = count_figure(
         [r for r in rows if r["mse"] > 0], [ALL_TASKS, *tasks], by="task", count="sources", title="sources of texts"
@@ -47,18 +47,18 @@ def fig8(desk: Desk, methods: Sequence[str] = ("paper", "salience"), draws: int 
     return Outcome("fig8", numbers, (_table(rows, methods),), {"": figure})
 
 
-def _rows(desk: Desk, method: str, chosen: Sequence[str]) -> list[dict[str, Any]]:
-    errors = source_errors(desk.dataset, desk.fold, desk.study.texts, method, chosen)
+def _rows(context: StudyContext, method: str, chosen: Sequence[str]) -> list[dict[str, Any]]:
+    errors = source_errors(context.dataset, context.fold, context.study.texts, method, chosen)
     if errors is None:
         return []
-    named = [(task.name, float(e)) for task, e in zip(desk.dataset.tasks, errors, strict=True)]
+    named = [(task.name, float(e)) for task, e in zip(context.dataset.tasks, errors, strict=True)]
     named.append((ALL_TASKS, geometric_mean([e for _, e in named])))
     base = {"method": method, "sources": len(chosen), "chosen": list(chosen)}
-    return [{**base, "task": name, "own_texts": _has_own(desk, name, chosen), "mse": mse} for name, mse in named]
+    return [{**base, "task": name, "own_texts": _has_own(context, name, chosen), "mse": mse} for name, mse in named]
 
 
-def _has_own(desk: Desk, task: str, chosen: Sequence[str]) -> bool | None:
-    own = [t.sources for t in desk.dataset.tasks if t.name == task]
+def _has_own(context: StudyContext, task: str, chosen: Sequence[str]) -> bool | None:
+    own = [t.sources for t in context.dataset.tasks if t.name == task]
     return bool(set(own[0]) & set(chosen)) if own else None
 
 

@@ -16,11 +16,10 @@ from lab.paper.tables import TABLE_1
 from lab.reproduce.ablation import ablation
 from lab.reproduce.against import AGAINST_PAPER, paper_gain
 from lab.reproduce.alone import NOTE, scores_alone
+from lab.reproduce.context import StudyContext
 from lab.reproduce.convergence import fig6
 from lab.reproduce.decisions import decisions
-from lab.reproduce.desk import Desk
 from lab.reproduce.diversity import fig8
-from lab.reproduce.doubt import doubt
 from lab.reproduce.extrapolation import extrapolate
 from lab.reproduce.laws import fig4, fig7
 from lab.reproduce.learning import learning
@@ -31,12 +30,13 @@ from lab.reproduce.scaling import fig1, fig2
 from lab.reproduce.select import select
 from lab.reproduce.series import fig5
 from lab.reproduce.table import table1
+from lab.reproduce.uncertainty import uncertainty
 from lab.reproduce.weights import fig9
 
-Work = Callable[[Desk], Outcome]
+Work = Callable[[StudyContext], Outcome]
 PARTS: tuple[tuple[str, str, Work], ...] = (
     ("table1", "Table 1: error of every method", table1),
-    ("doubt", "How sure that table is", doubt),
+    ("doubt", "How sure that table is", uncertainty),
     ("fig1", "Figure 1: compute does not tell accuracy", fig1),
     ("fig2", "Figure 2: nor does the loss on the task's texts", fig2),
     ("fig4", "Figure 4: capability against accuracy", fig4),
@@ -79,12 +79,12 @@ def write_results(folder: Path, named: Sequence[str] = (), *, tell: Callable[[st
     for name in named:
         if name not in known:
             raise InputError(f"unknown part {name!r}; known: {', '.join(known)}{did_you_mean(name, known)}")
-    desk = Desk(open_embedded(), tell=tell)
+    context = StudyContext(open_embedded(), tell=tell)
     for name, _, work in PARTS:
         if not named or name in named:
             tell(f"{name}:")
-            write_part(work(desk), folder)
-    write_page(desk, folder)
+            write_part(work(context), folder)
+    write_page(context, folder)
 
 
 def write_part(made: Outcome, folder: Path) -> None:
@@ -101,9 +101,9 @@ def write_part(made: Outcome, folder: Path) -> None:
     write_text(folder / "figures" / f"{made.name}.json", text + "\n")
 
 
-def write_page(desk: Desk, folder: Path) -> None:
+def write_page(context: StudyContext, folder: Path) -> None:
     """results.md from the parts that are there."""
-    parts = [head(desk)]
+    parts = [head(context)]
     for name, title, _ in PARTS:
         file = folder / "figures" / f"{name}.json"
         if file.exists():
@@ -111,14 +111,14 @@ def write_page(desk: Desk, folder: Path) -> None:
     write_text(folder / "results.md", "\n\n".join(parts).rstrip() + "\n")
 
 
-def head(desk: Desk) -> str:
+def head(context: StudyContext) -> str:
     """What was done, and what was not."""
-    about = desk.about()
+    about = context.about()
     return (
         "# Results on the embedded study\n\n"
         "Made by `python -m lab results docs` in a checkout (`make results`): every number and picture below comes "
         f"from the commands shown, on the study that ships in the package ({about['models']} models of "
-        f"{about['families']} families, {len(desk.study.texts)} texts, {len(desk.study.tasks)} tasks, scorer "
+        f"{about['families']} families, {len(context.study.texts)} texts, {len(context.study.tasks)} tasks, scorer "
         f"{about['scorer'] or 'none'}). "
         "The models are small and trained for this purpose, the tasks synthetic; read the pages as a test of the "
         "method, not of any known LLM. The JSON beside each figure holds its numbers; the commands write the points "

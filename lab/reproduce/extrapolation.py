@@ -19,7 +19,7 @@ from benchcast.law import SigmoidLaw
 from benchcast.plots import COLOURS
 from benchcast.records import Floats, Task
 from benchcast.task_fit import OutOfFoldErrors, TaskFit
-from lab.reproduce.desk import Desk
+from lab.reproduce.context import StudyContext
 from lab.reproduce.outcome import Figure, Outcome, Table, cell
 
 WORLDS = 60
@@ -105,11 +105,11 @@ def coverage_of(planted: Planted) -> list[dict[str, Any]]:
     return rows
 
 
-def extrapolate(desk: Desk, worlds: int = WORLDS) -> Outcome:
+def extrapolate(context: StudyContext, worlds: int = WORLDS) -> Outcome:
     """Hidden models of every family and task, and planted worlds."""
-    known = read_study_models(desk.study)
-    hidden = [row for kind in HOLDOUT_KINDS for row in backtest(known, kind, tell=desk.tell)]
-    desk.tell("planted worlds")
+    known = read_study_models(context.study)
+    hidden = [row for kind in HOLDOUT_KINDS for row in backtest(known, kind, tell=context.tell)]
+    context.tell("planted worlds")
     planted = [row for seed in range(worlds) for row in coverage_of(plant_world(World(seed=seed)))]
     means = {k: float(np.mean([r[k] for r in planted])) for k in ("inside", "capability_inside", "error", "width")}
     tables = [t for kind in HOLDOUT_KINDS for t in (_by_task(hidden, kind), _by_family(hidden, kind)) if t.rows]
@@ -120,7 +120,7 @@ def extrapolate(desk: Desk, worlds: int = WORLDS) -> Outcome:
         f"they held {means['inside']:.1%}, those of capability {means['capability_inside']:.1%}; mean error "
         f"{means['error']:.3f}, mean width {means['width']:.3f}",
     )
-    numbers = {**desk.about(), "points": [_row(h) for h in hidden], "planted": {"worlds": worlds, **means}}
+    numbers = {**context.about(), "points": [_row(h) for h in hidden], "planted": {"worlds": worlds, **means}}
     figures = {"": hidden_figure(hidden)} if hidden else {}
     return Outcome("extrapolate", numbers, tuple(tables), figures, remarks)
 

@@ -14,16 +14,16 @@ from benchcast.evaluate import Comparison
 from benchcast.formatting import did_you_mean
 from benchcast.records import Floats
 from benchcast.task_fit import TaskFit
-from lab.reproduce.desk import Desk, role
+from lab.reproduce.context import StudyContext, role
 from lab.reproduce.figures import forecast_panels, law_panels
 from lab.reproduce.outcome import Outcome, Table, cell
 
 DRAWN = 100  # points of a drawn law
 
 
-def fig4(desk: Desk, method: str = "salience") -> Outcome:
+def fig4(context: StudyContext, method: str = "salience") -> Outcome:
     """Capability against accuracy under one method, by family and role."""
-    found = desk.comparison(None)
+    found = context.comparison(None)
     if method not in found.methods:
         why = f"{method} {found.left_out[method]}" if method in found.left_out else f"unknown method {method!r}"
         raise InputError(f"{why}; known here: {', '.join(found.methods)}{did_you_mean(method, found.methods)}")
@@ -39,7 +39,7 @@ def fig4(desk: Desk, method: str = "salience") -> Outcome:
         f"error around the law of {method}, split by {found.split}",
     )
     numbers = {
-        **desk.about(),
+        **context.about(),
         "method": method,
         "split": found.split,
         "mse": errors,
@@ -96,9 +96,9 @@ def role_error(points: Sequence[dict[str, Any]], task: str, of: str) -> float:
     return float(np.mean(errors)) if errors else math.nan
 
 
-def fig7(desk: Desk) -> Outcome:
+def fig7(context: StudyContext) -> Outcome:
     """Forecast against observed accuracy of the held-out models, every method."""
-    found = desk.comparison(None)
+    found = context.comparison(None)
     rows = forecast_rows(found)
     bias = {m: method_summary([r for r in rows if r["method"] == m]) for m in found.methods}
     table = Table(
@@ -109,7 +109,7 @@ def fig7(desk: Desk) -> Outcome:
         ),
         f"forecast minus observed on held-out models, all tasks, split by {found.split}",
     )
-    numbers = {**desk.about(), "split": found.split, "methods": bias, "points": rows}
+    numbers = {**context.about(), "split": found.split, "methods": bias, "points": rows}
     return Outcome("fig7", numbers, (table,), {"": forecast_panels(rows, found.methods)})
 
 

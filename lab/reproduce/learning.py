@@ -16,8 +16,8 @@ from benchcast.dataset import Dataset, Fold
 from benchcast.errors import NotEnoughDataError
 from benchcast.evaluate import hold, measure
 from benchcast.methods import METHODS
+from lab.reproduce.context import StudyContext
 from lab.reproduce.curves import count_figure, interval_figure
-from lab.reproduce.desk import Desk
 from lab.reproduce.outcome import Outcome, Table, cell, geometric_mean, grouped
 
 MODELS = (10, 20, 40, 80)  # training models tried, beside all of them
@@ -26,21 +26,24 @@ MOST_DRAWS = 6
 METHODS_SHOWN = ("salience", "label-token", "all-token")
 
 
-def learning(desk: Desk, draws: int | None = None) -> Outcome:
+def learning(context: StudyContext, draws: int | None = None) -> Outcome:
     """Error, coverage and width by number of training models, drawn at random, and by number of families."""
-    names = np.unique(desk.dataset.families)
+    names = np.unique(context.dataset.families)
     if len(names) < 3:
         raise NotEnoughDataError(f"learning needs at least 3 families, the study has {', '.join(names)}")
     rows = []
     for draw in range(draws or min(MOST_DRAWS, len(names))):
         tested = str(names[draw % len(names)])
-        rng = np.random.default_rng([desk.study.seed, draw])
+        rng = np.random.default_rng([context.study.seed, draw])
         known: dict[bytes, list[dict[str, Any]]] = {}  # all other models are all other families: fitted once
-        for of, count, fold in [*model_folds(desk.dataset, tested, rng), *family_folds(desk.dataset, tested, rng)]:
+        for of, count, fold in [
+            *model_folds(context.dataset, tested, rng),
+            *family_folds(context.dataset, tested, rng),
+        ]:
             key = fold.train.tobytes()
             if key not in known:
-                desk.tell(f"{tested} from {count} {of}")
-                known[key] = point(desk.dataset, fold)
+                context.tell(f"{tested} from {count} {of}")
+                known[key] = point(context.dataset, fold)
             rows += [{"of": of, "count": count, **row} for row in known[key]]
     summary = means(rows)
     groups = list(dict.fromkeys(r["of"] for r in summary))
@@ -51,7 +54,7 @@ def learning(desk: Desk, draws: int | None = None) -> Outcome:
         ),
         "-intervals": interval_figure(first, groups),
     }
-    numbers = {**desk.about(), "means": summary, "fits": rows}
+    numbers = {**context.about(), "means": summary, "fits": rows}
     return Outcome("learning", numbers, _tables(summary), figures, tuple(_remarks(first)))
 
 

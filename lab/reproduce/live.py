@@ -21,7 +21,7 @@ from benchcast.intervals import interval
 from benchcast.methods import METHODS
 from benchcast.plots import colour, finish, panels
 from benchcast.records import ModelInfo
-from lab.reproduce.desk import Desk, pick_runs
+from lab.reproduce.context import StudyContext, pick_runs
 from lab.reproduce.outcome import Figure, Outcome, Table, cell, geometric_mean
 from lab.reproduce.series import PAPER_MSE
 
@@ -31,20 +31,20 @@ LEARNED = 0.1  # above chance at the end: a run that learned the task
 Rows = list[dict[str, Any]]
 
 
-def live(desk: Desk, runs: str | None = None, method: str = "salience") -> Outcome:
+def live(context: StudyContext, runs: str | None = None, method: str = "salience") -> Outcome:
     """Error of every checkpoint's forecast, and how early the final score is known."""
-    dataset = desk.dataset
+    dataset = context.dataset
     pair = pick_runs([str(f) for f in dataset.families], runs)
     unseen = np.isin(dataset.families, pair)
     fold = Fold(~unseen, np.zeros_like(unseen), unseen)
-    desk.tell(method)
-    points = live_points(dataset, desk.infos, fold, METHODS[method](dataset, [fold])[0])
+    context.tell(method)
+    points = live_points(dataset, context.infos, fold, METHODS[method](dataset, [fold])[0])
     tasks = [t.name for t in dataset.tasks]
-    floor = noise_floor(dataset, desk.study.scores(), [fold])
+    floor = noise_floor(dataset, context.study.scores(), [fold])
     errors = {task: {run: _mse(points, task, run) for run in pair} for task in tasks}
     early = {task: known_early(points, task) for task in tasks}
     numbers = {
-        **desk.about(),
+        **context.about(),
         "runs": pair,
         "method": method,
         "paper_mse": PAPER_MSE,

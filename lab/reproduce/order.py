@@ -10,19 +10,19 @@ import numpy as np
 from benchcast.errors import NotEnoughDataError
 from benchcast.extrapolation.backtest import read_study_models
 from benchcast.extrapolation.run_comparison import MEAN, RunComparison, find_run, rank_runs
-from lab.reproduce.desk import Desk
+from lab.reproduce.context import StudyContext
 from lab.reproduce.outcome import Outcome, Table, cell, grouped
 
 BINS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
 
 
-def order(desk: Desk) -> Outcome:
+def order(context: StudyContext) -> Outcome:
     """Of the pairs said to be so likely in order, how many were."""
-    known = read_study_models(desk.study)
+    known = read_study_models(context.study)
     families = [str(f) for f in np.unique(known.dataset.families)]
     rows: list[dict[str, Any]] = []
     for pair in combinations(families, 2):
-        desk.tell(f"{pair[0]} and {pair[1]}")
+        context.tell(f"{pair[0]} and {pair[1]}")
         runs = [find_run(name, known.models, known.families) for name in pair]
         try:
             rows += pair_rows(rank_runs(known, runs))
@@ -43,7 +43,7 @@ def order(desk: Desk) -> Outcome:
         f"{right:.1%} in the right order where {said:.1%} were expected; Brier score {brier:.3f} "
         "(0.25 is a coin)"
     )
-    return Outcome("order", {**desk.about(), "points": rows, "brier": brier}, tables, {}, (remark,))
+    return Outcome("order", {**context.about(), "points": rows, "brier": brier}, tables, {}, (remark,))
 
 
 def pair_rows(found: RunComparison) -> list[dict[str, Any]]:

@@ -14,22 +14,22 @@ from benchcast.dataset import Dataset
 from benchcast.errors import NotEnoughDataError
 from benchcast.law import fit_law
 from benchcast.records import Floats, ModelInfo, TextSet
-from lab.reproduce.desk import Desk, pick_runs
+from lab.reproduce.context import StudyContext, pick_runs
 from lab.reproduce.figures import compute_figure, loss_figure
 from lab.reproduce.outcome import Outcome, Table, cell
 
 ALIKE = 0.01  # losses that differ by less than this share of their size are called the same
 
 
-def fig1(desk: Desk, runs: str | None = None) -> Outcome:
+def fig1(context: StudyContext, runs: str | None = None) -> Outcome:
     """Compute against accuracy for two mixtures."""
-    pair = pick_runs([str(f) for f in desk.dataset.families], runs)
-    rows = compute_rows(desk.dataset, desk.infos, pair)
+    pair = pick_runs([str(f) for f in context.dataset.families], runs)
+    rows = compute_rows(context.dataset, context.infos, pair)
     if not rows:
         raise NotEnoughDataError(
             f"fig1 needs training FLOPs of {pair[0]} and {pair[1]}; fill flops, or params and tokens, in models.csv"
         )
-    tasks = [t.name for t in desk.dataset.tasks]
+    tasks = [t.name for t in context.dataset.tasks]
     gaps = {task: compute_gap([r for r in rows if r["task"] == task], pair) for task in tasks}
     table = Table(
         ("task", "pairs", "mean gap", "largest gap", "at FLOPs", f"mean {pair[0]} − {pair[1]}"),
@@ -46,7 +46,7 @@ def fig1(desk: Desk, runs: str | None = None) -> Outcome:
         ),
         f"accuracy of {pair[0]} and {pair[1]} at equal size and compute",
     )
-    numbers = {**desk.about(), "runs": pair, "gaps": gaps, "points": rows}
+    numbers = {**context.about(), "runs": pair, "gaps": gaps, "points": rows}
     return Outcome("fig1", numbers, (table,), {"": compute_figure(rows, tasks)})
 
 
@@ -95,10 +95,10 @@ def _alike(a: float, b: float) -> bool:
     return abs(a - b) <= ALIKE * min(a, b) or (math.isnan(a) and math.isnan(b))
 
 
-def fig2(desk: Desk) -> Outcome:
+def fig2(context: StudyContext) -> Outcome:
     """Loss on a task's own texts against accuracy, all families."""
-    dataset = desk.dataset
-    losses = own_losses(dataset, desk.study.texts)
+    dataset = context.dataset
+    losses = own_losses(dataset, context.study.texts)
     rows, summary = [], {}
     for task, loss, observed in zip(dataset.tasks, losses, dataset.accuracy, strict=True):
         known = np.isfinite(loss) & np.isfinite(observed)
@@ -125,13 +125,13 @@ def fig2(desk: Desk) -> Outcome:
         ),
         "loss on the task's own texts against accuracy",
     )
-    numbers = {**desk.about(), "tasks": summary, "points": rows}
+    numbers = {**context.about(), "tasks": summary, "points": rows}
     return Outcome("fig2", numbers, (table,), {"": loss_figure(rows, list(summary))})
 
 
 def own_losses(dataset: Dataset, texts: TextSet) -> Floats:
     """Nats per character of every model on each task's own texts (T × M); NaN for a task without texts."""
-    tokens = dataset.tokens
+    tokens = dataset.reference_tokens
     characters = characters_per_token(tokens.edges, texts.utf8)
     losses = []
     for task in dataset.tasks:

@@ -11,16 +11,16 @@ from benchcast.errors import NotEnoughDataError
 from benchcast.folds import make_folds
 from benchcast.plots import budget_figure
 from benchcast.selection.budgets import CHOSEN, WAYS, BudgetResult, FullTextFits, cost, costs, prepare
-from lab.reproduce.desk import Desk
+from lab.reproduce.context import StudyContext
 from lab.reproduce.outcome import Outcome, Table, cell, geometric_mean
 
 BUDGETS = (10, 25, 50, 100, 200)
 
 
-def select(desk: Desk, budgets: Sequence[int] = BUDGETS) -> Outcome:
+def select(context: StudyContext, budgets: Sequence[int] = BUDGETS) -> Outcome:
     """Error of forecasts from some of the texts, on the study's own split and on families never seen."""
     rows, full, tables, remarks = [], [], [], []
-    for name, full_fits in grounds(desk):
+    for name, full_fits in grounds(context):
         smaller = [b for b in budgets if b < full_fits.texts]
         if not smaller:
             raise NotEnoughDataError(
@@ -29,26 +29,26 @@ def select(desk: Desk, budgets: Sequence[int] = BUDGETS) -> Outcome:
         whole = cost(full_fits, CHOSEN, full_fits.texts)
         full.append({"split": name, "mse": geometric_mean([*whole.mse.values()]), "tasks": whole.mse})
         for texts in smaller:
-            desk.tell(f"{name}: {texts} texts")
+            context.tell(f"{name}: {texts} texts")
             rows += costs(full_fits, texts, whole, name)
         tables.append(as_table([r for r in rows if r["split"] == name], name, whole))
         remarks.append(_remark([r for r in rows if r["split"] == name and r["way"] == CHOSEN], name, whole))
-    numbers = {**desk.about(), "full": full, "costs": rows}
+    numbers = {**context.about(), "full": full, "costs": rows}
     shown = [r for r in rows if np.isfinite(r["mse"])]
     return Outcome("select", numbers, tuple(tables), {"": budget_figure(shown, full, WAYS)}, tuple(remarks))
 
 
-def grounds(desk: Desk) -> list[tuple[str, FullTextFits]]:
+def grounds(context: StudyContext) -> list[tuple[str, FullTextFits]]:
     """Fits on all texts under every split that the study allows."""
     made = []
-    for split in dict.fromkeys((make_folds(desk.infos, None)[0], "family")):
+    for split in dict.fromkeys((make_folds(context.infos, None)[0], "family")):
         try:
-            name, folds = make_folds(desk.infos, split)
+            name, folds = make_folds(context.infos, split)
         except NotEnoughDataError:
             continue
         if all(fold.test.any() for fold in folds):
-            desk.tell(f"{name}: all texts")
-            made.append((name, prepare(desk.dataset, folds)))
+            context.tell(f"{name}: all texts")
+            made.append((name, prepare(context.dataset, folds)))
     if not made:
         raise NotEnoughDataError("select needs test models; mark some in models.csv, or have two families")
     return made

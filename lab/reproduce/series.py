@@ -19,7 +19,7 @@ from benchcast.evaluate import noise_floor
 from benchcast.methods import METHODS, NEED_FEATURES
 from benchcast.records import Bools, ModelInfo
 from benchcast.task_fit import TaskFit
-from lab.reproduce.desk import Desk, pick_runs
+from lab.reproduce.context import StudyContext, pick_runs
 from lab.reproduce.figures import series_figure
 from lab.reproduce.laws import law_curves, law_points
 from lab.reproduce.outcome import Outcome, Table, cell, geometric_mean
@@ -53,27 +53,27 @@ def series_folds(
     return Fold(train, first & ~early, second & ~early), Fold(train, second & ~early, first & ~early)
 
 
-def fig5(desk: Desk, runs: str | None = None) -> Outcome:
+def fig5(context: StudyContext, runs: str | None = None) -> Outcome:
     """Test error on later checkpoints of each run, per task, beside the paper's."""
-    dataset = desk.dataset
+    dataset = context.dataset
     pair = pick_runs([str(f) for f in dataset.families], runs)
-    folds = series_folds(dataset.families, desk.infos, pair)
+    folds = series_folds(dataset.families, context.infos, pair)
     tried = [m for m in TRIED if dataset.features is not None or m not in NEED_FEATURES]
     mse: dict[str, dict[str, dict[str, float]]] = {}
     kept: dict[str, list[list[TaskFit]]] = {}
     names = [t.name for t in dataset.tasks]
     for method in tried:
-        desk.tell(method)
+        context.tell(method)
         kept[method] = METHODS[method](dataset, folds)
         for tested, fold, fits in zip(pair[::-1], folds, kept[method], strict=True):
             errors = held_out_errors(dataset, fold, fits)
             mse.setdefault(tested, {})[method] = dict(zip(names, errors.tolist(), strict=True))
     noise = {
-        tested: noise_floor(dataset, desk.study.scores(), [fold])
+        tested: noise_floor(dataset, context.study.scores(), [fold])
         for tested, fold in zip(pair[::-1], folds, strict=True)
     }
     numbers: dict[str, Any] = {
-        **desk.about(),
+        **context.about(),
         "runs": pair,
         "paper_mse": PAPER_MSE,
         "mse": mse,

@@ -12,7 +12,7 @@ import numpy as np
 from benchcast.errors import NotEnoughDataError
 from benchcast.evaluate import Comparison
 from benchcast.methods import BASELINES, PEERS
-from lab.reproduce.desk import Desk
+from lab.reproduce.context import StudyContext
 from lab.reproduce.figures import error_figure
 from lab.reproduce.outcome import Outcome, Table, cell, geometric_mean
 
@@ -60,18 +60,18 @@ def errors_of(found: Comparison) -> Errors:
     )
 
 
-def table1(desk: Desk) -> Outcome:
+def table1(context: StudyContext) -> Outcome:
     """Every method × task on the study's own split, and on families never seen."""
-    results = [errors_of(desk.comparison(None))]
+    results = [errors_of(context.comparison(None))]
     remarks: list[str] = []
     if results[0].split != "family":
         try:
-            results.append(errors_of(desk.comparison("family")))
+            results.append(errors_of(context.comparison("family")))
         except NotEnoughDataError as why:
             remarks.append(f"no table by family: {why}")
     tables = tuple(table for errors in results for table in tables_of(errors))
     remarks += [sentence(errors) for errors in results]
-    numbers = {**desk.about(), "splits": {e.split: numbers_of(e) for e in results}}
+    numbers = {**context.about(), "splits": {e.split: numbers_of(e) for e in results}}
     figures = {
         "" if i == 0 else f"-{e.split}": error_figure(error_rows(e), e.tasks, e.methods) for i, e in enumerate(results)
     }

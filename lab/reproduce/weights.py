@@ -14,7 +14,7 @@ from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.formatting import did_you_mean
 from benchcast.methods import METHODS, NEED_FEATURES
 from benchcast.records import Task, TextSet
-from lab.reproduce.desk import Desk, need_features
+from lab.reproduce.context import StudyContext, need_features
 from lab.reproduce.figures import strip_figure
 from lab.reproduce.outcome import Outcome, Table, cell
 
@@ -30,24 +30,24 @@ class Weighed:
     answer: bool
 
 
-def fig9(desk: Desk, task: str | None = None, text: str | None = None, method: str = "salience") -> Outcome:
+def fig9(context: StudyContext, task: str | None = None, text: str | None = None, method: str = "salience") -> Outcome:
     """Weights of one task on the tokens of one text, from a fit to the study's training models."""
     if method not in METHODS:
         raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{did_you_mean(method, METHODS)}")
     if method in NEED_FEATURES:
-        need_features(desk.dataset, f"fig9 with {method}")
-    texts = desk.study.texts
-    chosen = desk.study.task(task) if task else longest_task(desk.dataset.tasks, texts)
+        need_features(context.dataset, f"fig9 with {method}")
+    texts = context.study.texts
+    chosen = context.study.task(task) if task else longest_task(context.dataset.tasks, texts)
     index = _text_index(texts, chosen, text)
-    dataset = desk.dataset.for_tasks([chosen.name])
-    desk.tell(f"{method}: {chosen.name}")
-    fit = METHODS[method](dataset, [desk.fold])[0][0]
+    dataset = context.dataset.for_tasks([chosen.name])
+    context.tell(f"{method}: {chosen.name}")
+    fit = METHODS[method](dataset, [context.fold])[0][0]
     if not fit.reads_losses:
         raise InputError(f"method {method!r} weighs no tokens; take one of salience, paper, label-token")
-    salience = fit.salience(dataset.nats[desk.fold.seen])
+    salience = fit.salience(dataset.nats[context.fold.seen])
     tokens = weigh(dataset, salience, texts, index)
     numbers = {
-        **desk.about(),
+        **context.about(),
         "task": chosen.name,
         "method": method,
         "text": texts.texts[index].id,
@@ -88,7 +88,7 @@ def _text_index(texts: TextSet, task: Task, named: str | None) -> int:
 
 def weigh(dataset: Dataset, weights: npt.NDArray[np.float32], texts: TextSet, index: int) -> list[Weighed]:
     """The tokens of one text with their weights, the largest being 1."""
-    tokens, blob = dataset.tokens, texts.utf8.tobytes()
+    tokens, blob = dataset.reference_tokens, texts.utf8.tobytes()
     own = np.flatnonzero(tokens.text == index)
     largest = float(np.abs(weights[own]).max()) or 1.0
     return [
@@ -103,7 +103,7 @@ def weigh(dataset: Dataset, weights: npt.NDArray[np.float32], texts: TextSet, in
 
 def source_means(dataset: Dataset, weights: npt.NDArray[np.float32]) -> dict[str, dict[str, float]]:
     """Mean weight of each source's tokens and of its answers, relative to the mean of all tokens."""
-    tokens = dataset.tokens
+    tokens = dataset.reference_tokens
     mean = float(weights[tokens.supported].mean()) or 1.0
     out = {}
     for i, name in enumerate(tokens.sources):

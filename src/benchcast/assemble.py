@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.align import align_models, characters_per_token, common_support
-from benchcast.dataset import Dataset, Features, Tokens
+from benchcast.dataset import Dataset, Features, ReferenceTokens
 from benchcast.errors import NotEnoughDataError
 from benchcast.folds import family_names
 from benchcast.formatting import did_you_mean
@@ -41,7 +41,7 @@ def word_edges(texts: TextSet) -> Ints:
     return np.array(ends, np.int64)
 
 
-def reference_tokens(texts: TextSet, edges: Ints) -> tuple[Tokens, Ints]:
+def reference_tokens(texts: TextSet, edges: Ints) -> tuple[ReferenceTokens, Ints]:
     """Tokens between the given edges, cut again where an answer starts, so that the loss of an answer
     is exact. Also returns which of the given tokens each one is a part of."""
     starts = texts.starts
@@ -56,11 +56,14 @@ def reference_tokens(texts: TextSet, edges: Ints) -> tuple[Tokens, Ints]:
     source_of_text = np.array([names.index(t.source) for t in texts], np.int64)
     part_of = np.searchsorted(np.asarray(edges)[1:], left, side="right")
     ids = tuple(t.id for t in texts)
-    tokens = Tokens(cut, text, source_of_text[text], left >= answers[text], names, np.ones(len(left), bool), ids)
+    supported = np.ones(len(left), bool)
+    tokens = ReferenceTokens(cut, text, source_of_text[text], left >= answers[text], names, supported, ids)
     return tokens, part_of
 
 
-def reference_of(texts: TextSet, features: tuple[npt.NDArray[np.floating], Ints, str] | None) -> tuple[Tokens, Ints]:
+def reference_of(
+    texts: TextSet, features: tuple[npt.NDArray[np.floating], Ints, str] | None
+) -> tuple[ReferenceTokens, Ints]:
     """The reference tokens of a study: its scorer's, or words where there is none (see `reference_tokens`)."""
     return reference_tokens(texts, word_edges(texts) if features is None else features[1])
 
@@ -108,10 +111,10 @@ def assemble(
         accuracy=accuracy,
         n_items=n_items,
         flops=metadata.flops,
-        tokens=tokens,
+        reference_tokens=tokens,
         features=None if features is None else Features(features[0], None if whole else part_of, features[2]),
         params=metadata.params,
-        training_tokens=metadata.tokens,
+        training_tokens=metadata.training_tokens,
         scores=metadata.scores,
         benchmarks=metadata.benchmarks,
         support=common,
@@ -129,7 +132,7 @@ def _check_answers(texts: TextSet, tasks: Sequence[Task]) -> None:
 
 
 def _support(
-    nats: npt.NDArray[np.float32], tokens: Tokens, models: Sequence[ModelInfo], guarded: Sequence[Task]
+    nats: npt.NDArray[np.float32], tokens: ReferenceTokens, models: Sequence[ModelInfo], guarded: Sequence[Task]
 ) -> tuple[Support, Bools]:
     """What the models have in common, and which of them stay."""
     lacking = {m.model: mask for m, row in zip(models, nats, strict=True) if (mask := np.isnan(row)).any()}
@@ -137,7 +140,7 @@ def _support(
     return common, np.array([m.model not in common.excluded for m in models])
 
 
-def shared_text(lacking: Mapping[str, Bools], count: int, tokens: Tokens, guarded: Sequence[Task]) -> Support:
+def shared_text(lacking: Mapping[str, Bools], count: int, tokens: ReferenceTokens, guarded: Sequence[Task]) -> Support:
     """How much text `count` models share, and which of those that lack reference tokens are excluded.
 
     No task in `guarded` may lose much of its own text; a task without texts of its own rests on all of them.

@@ -57,7 +57,7 @@ class Features:
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
+class ReferenceTokens:
     """The reference tokens: where they lie and what they belong to."""
 
     edges: Ints  # on the axis of all bytes (N + 1)
@@ -98,7 +98,7 @@ class Dataset:
     accuracy: Floats  # T × M, NaN where unknown
     n_items: Floats  # T × M, NaN where unknown
     flops: Floats  # M, NaN where unknown
-    tokens: Tokens
+    reference_tokens: ReferenceTokens
     features: Features | None = None
     params: Floats | None = None  # M; None: not known of any model
     training_tokens: Floats | None = None  # M, tokens
@@ -140,10 +140,10 @@ class Dataset:
 
         The characters of a text are taken to be as many per byte as in all: a constant, which the law absorbs.
         """
-        tokens = self.tokens
+        tokens = self.reference_tokens
         keep = np.isin(tokens.text, wanted)
         width = np.diff(tokens.edges)
-        part = Tokens(
+        part = ReferenceTokens(
             edges=np.concatenate([[0], np.cumsum(width[keep])]),
             text=np.unique(tokens.text[keep], return_inverse=True)[1],
             source=tokens.source[keep],
@@ -157,7 +157,7 @@ class Dataset:
             self,
             nats=self.nats[:, keep],
             characters=self.characters * float(share),
-            tokens=part,
+            reference_tokens=part,
             features=None if self.features is None else self.features.of_tokens(keep),
         )
 

@@ -38,8 +38,8 @@ def subsets(sources: Sequence[str], size: int, most: int, seed: int) -> list[tup
 
 def source_errors(dataset: Dataset, fold: Fold, texts: TextSet, method: str, chosen: Sequence[str]) -> Floats | None:
     """Test error of each task from texts of the chosen sources alone; None where they hold no token that counts."""
-    own = dataset.tokens.of_sources(chosen)
-    if not (own & dataset.tokens.supported).any():
+    own = dataset.reference_tokens.of_sources(chosen)
+    if not (own & dataset.reference_tokens.supported).any():
         return None
     some = restrict(dataset, own, texts)
     return held_out_errors(some, fold, METHODS[method](some, [fold])[0])
@@ -47,13 +47,13 @@ def source_errors(dataset: Dataset, fold: Fold, texts: TextSet, method: str, cho
 
 def restrict(dataset: Dataset, keep: Bools, texts: TextSet) -> Dataset:
     """The same dataset with some tokens taken out of the common support."""
-    supported = dataset.tokens.supported & keep
-    characters = characters_per_token(dataset.tokens.edges, texts.utf8)
+    supported = dataset.reference_tokens.supported & keep
+    characters = characters_per_token(dataset.reference_tokens.edges, texts.utf8)
     return replace(
         dataset,
         nats=np.where(supported, dataset.nats, np.float32(0)),
         characters=float(characters[supported].sum()),
-        tokens=replace(dataset.tokens, supported=supported),
+        reference_tokens=replace(dataset.reference_tokens, supported=supported),
     )
 
 

@@ -117,7 +117,7 @@ def as_fits(study: Study, dataset: Dataset, fold: Fold, split: str, cores: Seque
         **dataset.support.as_json(),
     }
     seen = dataset.nats[fold.seen]
-    tokens = dataset.tokens
+    tokens = dataset.reference_tokens
     return [
         Fit(
             core,
@@ -186,8 +186,8 @@ def fits_like_stored(study: Study, dataset: Dataset, method: str) -> dict[str, F
 
 def _serves(study: Study, stored: Fit, dataset: Dataset, method: str) -> bool:
     """Whether a stored fit is what a fit of this method on this dataset would be."""
-    same = np.array_equal(stored.edges, dataset.tokens.edges)
-    same = same and np.array_equal(stored.supported, dataset.tokens.supported)
+    same = np.array_equal(stored.edges, dataset.reference_tokens.edges)
+    same = same and np.array_equal(stored.supported, dataset.reference_tokens.supported)
     return stored.core.method == method and same and not changed_inputs(study, stored)
 
 

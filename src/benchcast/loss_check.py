@@ -9,7 +9,7 @@ import numpy as np
 
 from benchcast.align import align_models
 from benchcast.assemble import reference_of, shared_text
-from benchcast.dataset import Tokens
+from benchcast.dataset import ReferenceTokens
 from benchcast.errors import BenchcastError, StudyError
 from benchcast.plausible import WordLosses, WordSample, reference_models, suspicious
 from benchcast.records import Bools
@@ -56,7 +56,7 @@ def check_losses(study: Study, names: Sequence[str], scored: Collection[str]) ->
     return LossCheck(support, suspicious(sample, words), unreadable)
 
 
-def _reference(study: Study) -> Tokens:
+def _reference(study: Study) -> ReferenceTokens:
     try:
         features = study.features()
     except StudyError:  # reported where the scorer is

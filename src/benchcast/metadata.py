@@ -18,7 +18,7 @@ class ModelMetadata:
     families: npt.NDArray[np.str_]
     flops: Floats
     params: Floats
-    tokens: Floats  # trained on
+    training_tokens: Floats
     scores: Floats  # M × benchmarks
     benchmarks: tuple[str, ...]
 
@@ -34,7 +34,7 @@ class ModelMetadata:
             families=np.array([m.family for m in models], dtype=str),
             flops=np.array([m.compute for m in models], np.float64),
             params=np.array([m.params for m in models], np.float64),
-            tokens=np.array([m.tokens for m in models], np.float64),
+            training_tokens=np.array([m.tokens for m in models], np.float64),
             scores=table,
             benchmarks=benchmarks,
         )
@@ -52,7 +52,7 @@ class ModelMetadata:
             families=self.families[rows],
             flops=self.flops[rows],
             params=self.params[rows],
-            tokens=self.tokens[rows],
+            training_tokens=self.training_tokens[rows],
             scores=self.scores[rows],
         )
 
@@ -68,4 +68,6 @@ def ladder_loss(reads: Sequence[str], rows: npt.NDArray[np.floating], metadata: 
     own = {name.removeprefix("ladder: "): i for i, name in enumerate(reads) if i}
     E, log_a, a, log_b, b = np.asarray(rows, np.float64)[[own.get(str(f), 0) for f in metadata.families]].T
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(E + np.exp(log_a - a * np.log(metadata.params)) + np.exp(log_b - b * np.log(metadata.tokens)))
+        by_size = np.exp(log_a - a * np.log(metadata.params))
+        by_data = np.exp(log_b - b * np.log(metadata.training_tokens))
+        return np.asarray(E + by_size + by_data)

@@ -84,7 +84,7 @@ class TaskFit:
         if self.reads == ("flops",):
             return np.asarray(metadata.flops > 0)
         if self.reads[:1] == ("ladder",):
-            return np.asarray((metadata.params > 0) & (metadata.tokens > 0))
+            return np.asarray((metadata.params > 0) & (metadata.training_tokens > 0))
         read = [metadata.score(name.removeprefix(SCORE)) for name in self.reads if name.startswith(SCORE)]
         return np.asarray(np.isfinite(read).all(axis=0)) if read else np.ones(len(metadata.flops), bool)
 

@@ -63,7 +63,7 @@ def rows_of(dataset) -> list[float]:
 def test_both_halves_of_a_token_cut_by_an_answer_share_its_features():
     texts = TextSet.of([Text("a", "s", "abcdef", answer_start=4)])
     made = one_model(texts, np.array([0, 6]), np.array([[1.0], [2.0]], np.float32), np.array([0, 2, 6]))
-    assert made.tokens.edges.tolist() == [0, 2, 4, 6]
+    assert made.reference_tokens.edges.tolist() == [0, 2, 4, 6]
     assert rows_of(made) == [1.0, 2.0, 2.0]
 
 
@@ -71,7 +71,7 @@ def test_zero_width_scorer_tokens_do_not_shift_the_features_of_others():
     texts = TextSet.of([Text("a", "s", "abcdef", answer_start=4)])
     features = np.array([[9.0], [1.0], [2.0]], np.float32)  # the first token has no width
     made = one_model(texts, np.array([0, 6]), features, np.array([0, 0, 2, 6]))
-    assert made.tokens.edges.tolist() == [0, 2, 4, 6]
+    assert made.reference_tokens.edges.tolist() == [0, 2, 4, 6]
     assert rows_of(made) == [1.0, 2.0, 2.0]
 
 
@@ -83,7 +83,7 @@ def test_positions_that_one_model_lacks_count_for_none(world):
     features = (world.features, world.edges, "planted")
     made = assemble(world.texts, losses, world.models, world.scores, world.tasks, features=features)
     whole = assemble(world.texts, world.losses, world.models, world.scores, world.tasks, features=features)
-    lost = ~made.tokens.supported
+    lost = ~made.reference_tokens.supported
     assert 0 < lost.sum() < 20
     touched = world.edges[:-1] < losses[2].edges[5]
     assert (lost == touched).all()

@@ -28,7 +28,7 @@ QUICK = DescentSettings(steps=5, rates=(1e-2,))
 BATTERY = {**METHODS, "paper": lambda e, f: paper(e, f, settings=QUICK)}
 
 
-def evidence_of(world: World, *, features: bool = True) -> Dataset:
+def dataset_of(world: World, *, features: bool = True) -> Dataset:
     given_features = (world.features, world.edges, "planted") if features else None
     return assemble(world.texts, world.losses, world.models, world.scores, world.tasks, features=given_features)
 
@@ -82,7 +82,7 @@ def test_no_method_looks_at_scores_of_the_test_models(method, dataset, world):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_without_features_a_method_works_or_says_that_it_needs_them(method, world):
-    bare = evidence_of(world, features=False)
+    bare = dataset_of(world, features=False)
     folds = make_folds(world.models, "size")[1]
     if method in NEED_FEATURES:
         with pytest.raises(NotEnoughDataError, match=f"method '{method}' needs features of a scorer"):
@@ -122,8 +122,8 @@ def test_renaming_families_and_models_changes_no_forecast(method, dataset, world
 
 def test_baselines_weigh_the_tokens_that_their_names_say(dataset, world):
     folds = make_folds(world.models, "size")[1]
-    own = dataset.tokens.source == dataset.tokens.sources.index("source1")
-    answer = dataset.tokens.answer
+    own = dataset.reference_tokens.source == dataset.reference_tokens.sources.index("source1")
+    answer = dataset.reference_tokens.answer
     weights = {m: METHODS[m](dataset, folds)[0][1].weights[0] for m in ("all-token", "source-token", "label-token")}
     assert weights["all-token"].tolist() == np.ones(len(own)).tolist()
     assert weights["source-token"].tolist() == own.astype(float).tolist()
@@ -226,7 +226,7 @@ def test_clusters_are_no_more_than_looks_among_the_answers_or_the_rest_of_a_sour
     alike = Features(values[np.arange(dataset.nats.shape[1]) % rows])
     basis, _ = build_basis(replace(dataset, features=alike))
     clusters = basis.partitions[3][0]
-    cells = 2 * dataset.tokens.source + dataset.tokens.answer
+    cells = 2 * dataset.reference_tokens.source + dataset.reference_tokens.answer
     counts = [len(np.unique(clusters[cells == cell])) for cell in np.unique(cells)]
     assert max(counts) == rows
     assert len(np.unique(clusters)) == sum(counts)
@@ -243,8 +243,8 @@ def test_planted_salience_is_recovered(plan, least):
     found = []
     for seed in range(3):
         world = plant(replace(plan, seed=seed))
-        dataset = evidence_of(world)
-        assert (dataset.tokens.edges == world.edges).all()
+        dataset = dataset_of(world)
+        assert (dataset.reference_tokens.edges == world.edges).all()
         fits = salience(dataset, make_folds(world.models, "size")[1])[0]
         learned = [fit.salience(dataset.nats) for fit in fits]
         found += [np.corrcoef(*pair)[0, 1] for pair in zip(world.salience, learned, strict=True)]
@@ -254,7 +254,7 @@ def test_planted_salience_is_recovered(plan, least):
 @pytest.fixture(scope="module", params=[LABEL, KINDS], ids=["label", "kinds"])
 def truth(request):
     world = plant(replace(request.param, seed=1))
-    dataset = evidence_of(world)
+    dataset = dataset_of(world)
     folds = {split: make_folds(world.models, split)[1] for split in ("size", "family")}
     return dataset, {split: (f, salience(dataset, f)) for split, f in folds.items()}
 
@@ -288,7 +288,7 @@ def test_over_many_small_worlds_intervals_cover_about_nine_in_ten():
     covered = []
     for seed in range(24):
         world = plant(Plan(seed=seed, families=6, sizes=4, checkpoints=1, tasks=2, texts_per_source=10, mixture=0.5))
-        dataset = evidence_of(world)
+        dataset = dataset_of(world)
         test = dataset.families == "family5"
         fits = salience(dataset, [Fold(~test, np.zeros_like(test), test)])[0]
         for fit, accuracy in zip(fits, dataset.accuracy, strict=True):

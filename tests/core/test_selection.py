@@ -91,7 +91,7 @@ def test_all_texts_cost_nothing_and_cut_nothing(full_fits, dataset):
 
 def test_random_texts_of_each_source_are_as_many_of_each(full_fits, dataset):
     drawn = pick(dataset, full_fits.objectives[0], SPREAD, 9, np.random.default_rng(0))
-    source = np.array([dataset.tokens.source[dataset.tokens.text == i][0] for i in drawn])
+    source = np.array([dataset.reference_tokens.source[dataset.reference_tokens.text == i][0] for i in drawn])
     assert np.bincount(source).tolist() == [3, 3, 3]
     assert len(set(pick(dataset, full_fits.objectives[0], RANDOM, 9, np.random.default_rng(0)))) == 9
 
@@ -108,7 +108,7 @@ def test_chosen_texts_err_less_than_as_many_at_random_on_families_never_seen():
     assert np.mean(np.log(ratios[CHOSEN])) < np.mean(np.log(ratios[RANDOM]))
 
 
-def test_evidence_on_some_texts_is_that_of_a_study_of_those_texts(study, world):
+def test_a_dataset_of_some_texts_is_that_of_a_study_of_those_texts(study, world):
     wanted = np.array([1, 4, 9, 16, 20])
     choice = replace(choose(study, 5), wanted=wanted)
     small = write_smaller(choice, study.root.parent / "small")
@@ -116,8 +116,8 @@ def test_evidence_on_some_texts_is_that_of_a_study_of_those_texts(study, world):
     cut, own = study.dataset().for_texts(wanted), small.dataset()
     assert_allclose(cut.nats, own.nats, rtol=1e-5)
     for name in ("edges", "text", "answer", "supported"):
-        assert (getattr(cut.tokens, name) == getattr(own.tokens, name)).all(), name
-    sources = [[e.tokens.sources[i] for i in e.tokens.source] for e in (cut, own)]
+        assert (getattr(cut.reference_tokens, name) == getattr(own.reference_tokens, name)).all(), name
+    sources = [[e.reference_tokens.sources[i] for i in e.reference_tokens.source] for e in (cut, own)]
     assert sources[0] == sources[1]
     assert cut.characters == pytest.approx(own.characters, rel=0.2)
     rows = [e.features.values if e.features.rows is None else e.features.values[e.features.rows] for e in (cut, own)]

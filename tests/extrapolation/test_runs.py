@@ -51,11 +51,11 @@ def test_the_order_of_runs_changes_nothing(forecast, variance, freedom, shuffled
 
 
 def test_a_whole_order_is_less_likely_than_each_pair_and_near_certain_when_far_apart():
-    three, doubt = np.array([0.6, 0.5, 0.4]), np.full(3, 0.05**2 / 2)
-    pairs = probability_above(three[None], doubt[None], 7)[0]
-    assert 1 / 6 < likely_order(three, doubt, 7) < min(pairs[0, 1], pairs[1, 2])
+    three, uncertainty = np.array([0.6, 0.5, 0.4]), np.full(3, 0.05**2 / 2)
+    pairs = probability_above(three[None], uncertainty[None], 7)[0]
+    assert 1 / 6 < likely_order(three, uncertainty, 7) < min(pairs[0, 1], pairs[1, 2])
     assert likely_order(np.array([0.9, 0.5, 0.1]), np.full(3, 1e-4), 7) > 0.99
-    assert likely_order(np.full(3, 0.5), doubt, 7) == pytest.approx(1 / 6, abs=0.01)
+    assert likely_order(np.full(3, 0.5), uncertainty, 7) == pytest.approx(1 / 6, abs=0.01)
     assert np.isnan(likely_order(three, np.full(3, np.nan), 7))
 
 

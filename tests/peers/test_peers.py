@@ -101,7 +101,7 @@ def test_a_ladder_extrapolates_in_size_and_data():
     truth = 0.4 + 300 * params**-0.35 + 900 * tokens**-0.3
     found = fit_ladder(params, tokens, truth)
     assert_allclose(ladder_loss(("ladder",), found[None], world), truth, rtol=2e-3)
-    far = replace(world, params=10 * params, tokens=10 * tokens)
+    far = replace(world, params=10 * params, training_tokens=10 * tokens)
     assert_allclose(
         ladder_loss(("ladder",), found[None], far),
         0.4 + 300 * (10 * params) ** -0.35 + 900 * (10 * tokens) ** -0.3,

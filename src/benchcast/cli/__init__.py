@@ -10,6 +10,7 @@ import click
 
 from benchcast import __version__
 from benchcast.cli.collect import collect, features
+from benchcast.cli.contamination import contamination
 from benchcast.cli.data import import_group, init
 from benchcast.cli.datasets import datasets
 from benchcast.cli.demo import demo
@@ -24,7 +25,6 @@ from benchcast.cli.register import verify
 from benchcast.cli.select import select
 from benchcast.cli.show import report
 from benchcast.cli.status import status
-from benchcast.cli.twins import twins
 from benchcast.cli.watch import watch
 from benchcast.errors import BenchcastError
 from benchcast.graphemes import visible
@@ -48,9 +48,10 @@ cli.add_sections(
         "Bring in losses, scores and features": (import_group, collect, features, remove, rename),
         "Fit and compare": (fit, compare, explain, report),
         "Forecast": (predict, extrapolate, watch, verify),
-        "Texts": (select, twins),
+        "Texts": (select, contamination),
     }
 )
+cli.add_command(contamination, "twins")  # its name before; not listed
 
 
 def main() -> None:

@@ -71,7 +71,7 @@ def fit(study: Path, tasks: tuple[str, ...], method: str, split: str | None, kee
     for line in weak:
         say(f"left out: {line}")
     _tell_support(Support.of(fits[0].about))
-    _doubt(opened, [made.task for made in fits])
+    _warn_below_chance(opened, [made.task for made in fits])
     say(f"next: benchcast predict {study} --model NAME")
 
 
@@ -132,7 +132,7 @@ def compare(
     else:
         print_comparison(found, wide=wide)
     _tell_support(found.dataset.support)
-    _doubt(opened, found.tasks)
+    _warn_below_chance(opened, found.tasks)
 
 
 def say_split(asked: str | None, found: Comparison) -> None:
@@ -155,7 +155,7 @@ def _tell_support(support: Support) -> None:
         say(f"note: {line}", err=True)
 
 
-def _doubt(study: Study, tasks: Sequence[str]) -> None:
+def _warn_below_chance(study: Study, tasks: Sequence[str]) -> None:
     """Warn of tasks whose scores are no better than guessing."""
     from benchcast.status import below_chance
 

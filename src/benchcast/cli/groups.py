@@ -22,8 +22,8 @@ class Sections(click.Group):
                 self.add_command(command)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names in the order of adding; click would sort them."""
-        return list(self.commands)
+        """Names in the order of adding, without aliases; click would sort them."""
+        return [name for name, command in self.commands.items() if name == command.name]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write what each command does, not cut short as click does."""

@@ -106,14 +106,14 @@ def read_study_models(study: Study, tasks: Sequence[str] = (), *, method: str = 
     others = [m for m in study.models_with_losses() if m not in set(dataset.models)]
     nats = dataset.nats
     if others:
-        added = align_models([study.losses(m) for m in others], dataset.tokens.edges, study.texts)
-        whole = np.flatnonzero(np.isfinite(added[:, dataset.tokens.supported]).all(axis=1))
+        added = align_models([study.losses(m) for m in others], dataset.reference_tokens.edges, study.texts)
+        whole = np.flatnonzero(np.isfinite(added[:, dataset.reference_tokens.supported]).all(axis=1))
         others = [others[i] for i in whole]
-        nats = np.concatenate([nats, np.where(dataset.tokens.supported, added[whole], np.float32(0))])
+        nats = np.concatenate([nats, np.where(dataset.reference_tokens.supported, added[whole], np.float32(0))])
     models = (*dataset.models, *others)
     infos = study.infos(models)
     metadata = ModelMetadata.of(infos, study.scores())
-    points = ScalePoints(metadata.params, metadata.tokens, metadata.flops)
+    points = ScalePoints(metadata.params, metadata.training_tokens, metadata.flops)
     return StudyModels(dataset, models, family_names(infos), points, nats, metadata, method)
 
 

@@ -22,17 +22,17 @@ OUT_OF_FAMILY = "each training family in turn left out of the law"
 
 def all_token(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Mean loss of all tokens."""
-    return _by_mask("all-token", dataset, folds, [np.ones_like(dataset.tokens.answer)] * len(dataset.tasks))
+    return _by_mask("all-token", dataset, folds, [np.ones_like(dataset.reference_tokens.answer)] * len(dataset.tasks))
 
 
 def source_token(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Mean loss of the tokens of the task's own texts."""
-    return _by_mask("source-token", dataset, folds, [dataset.tokens.own(t) for t in dataset.tasks])
+    return _by_mask("source-token", dataset, folds, [dataset.reference_tokens.own(t) for t in dataset.tasks])
 
 
 def label_token(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Mean loss of the answers of the task's own texts."""
-    masks = [dataset.tokens.answers(t) for t in dataset.tasks]
+    masks = [dataset.reference_tokens.answers(t) for t in dataset.tasks]
     return _by_mask("label-token", dataset, folds, masks)
 
 
@@ -66,7 +66,7 @@ def constant(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
 def _by_mask(method: str, dataset: Dataset, folds: Sequence[Fold], masks: Sequence[Bools]) -> list[list[TaskFit]]:
     reading = []
     for mask in masks:
-        n = int((mask & dataset.tokens.supported).sum())
+        n = int((mask & dataset.reference_tokens.supported).sum())
         weights = mask.astype(np.float32)[None]
         x = weighted_loss(dataset.nats, ("nats",), weights) / dataset.characters
         reading.append((weights, dataset.characters, x if n else np.full_like(x, np.nan)))

@@ -57,7 +57,7 @@ class Basis:
 
 def build_basis(dataset: Dataset) -> tuple[Basis, dict[str, Floats]]:
     """The groups, and for each view the loss per character of every model on each (M × K)."""
-    tokens = dataset.tokens
+    tokens = dataset.reference_tokens
     n_sources = len(tokens.sources)
     partitions = {
         "all": (np.zeros(len(tokens.text), np.int64), 1),
@@ -82,7 +82,7 @@ def build_basis(dataset: Dataset) -> tuple[Basis, dict[str, Floats]]:
 def _named_answers(dataset: Dataset) -> dict[str, tuple[Ints, int]]:
     """For each task that names texts as its answers, a partition with one group: these texts."""
     return {
-        f"answers:{task.name}": (np.where(dataset.tokens.of_texts(task.answers), 0, -1), 1)
+        f"answers:{task.name}": (np.where(dataset.reference_tokens.of_texts(task.answers), 0, -1), 1)
         for task in dataset.tasks
         if task.answers
     }
@@ -137,9 +137,9 @@ def _learned_groups(dataset: Dataset) -> dict[str, Ints]:
     finely. A "kind" may lie anywhere: what few texts of a task show is taken from all.
     """
     if dataset.features is None:
-        return {"cluster": _text_groups(dataset.tokens.text)}
+        return {"cluster": _text_groups(dataset.reference_tokens.text)}
     look = _main_directions(dataset.features, dataset.device)
-    cell = 2 * dataset.tokens.source + dataset.tokens.answer
+    cell = 2 * dataset.reference_tokens.source + dataset.reference_tokens.answer
     most = int(np.clip(CLUSTERS // len(np.unique(cell)), 1, MOST_PER_CELL))
     return {"cluster": _clusters(look, cell, most), "kind": _clusters(look, np.zeros_like(cell), TOKEN_KIND_CLUSTERS)}
 

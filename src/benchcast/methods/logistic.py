@@ -139,9 +139,9 @@ def curve_forecasts(losses: Floats, observed: Floats, sets: Sequence[Bools]) -> 
 
 def readings(dataset: Dataset, task: Task) -> dict[str, npt.NDArray[np.float32]]:
     """Tokens whose mean loss may be read, as far as the study has them."""
-    own = dataset.tokens.own(task)
-    masks = {"answer": dataset.tokens.answers(task), "source": own, "all": np.ones_like(own)}
-    return {k: m.astype(np.float32)[None] for k, m in masks.items() if (m & dataset.tokens.supported).any()}
+    own = dataset.reference_tokens.own(task)
+    masks = {"answer": dataset.reference_tokens.answers(task), "source": own, "all": np.ones_like(own)}
+    return {k: m.astype(np.float32)[None] for k, m in masks.items() if (m & dataset.reference_tokens.supported).any()}
 
 
 def logistic4(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:

@@ -14,7 +14,7 @@ from benchcast.records import Floats
 
 def text_losses(dataset: Dataset) -> Floats:
     """Bits per byte of every model on every text (M × S); 0 on texts that not every model has losses for."""
-    starts = np.flatnonzero(np.diff(dataset.tokens.text, prepend=-1))
+    starts = np.flatnonzero(np.diff(dataset.reference_tokens.text, prepend=-1))
     nats = np.add.reduceat(dataset.nats, starts, axis=1, dtype=np.float64)
     size = _bytes(dataset)
     return np.asarray(nats / np.maximum(size, 1) / np.log(2))
@@ -23,11 +23,12 @@ def text_losses(dataset: Dataset) -> Floats:
 def spread_over_tokens(dataset: Dataset, weights: Floats) -> npt.NDArray[np.float32]:
     """Weights of tokens (1 × N) that weigh nats as the given ones weigh the bits per byte of each text."""
     each = weights / np.maximum(_bytes(dataset), 1) / np.log(2)
-    number = np.cumsum(np.diff(dataset.tokens.text, prepend=dataset.tokens.text[0]) != 0)
-    return np.where(dataset.tokens.supported, each[number], 0.0).astype(np.float32)[None]
+    number = np.cumsum(np.diff(dataset.reference_tokens.text, prepend=dataset.reference_tokens.text[0]) != 0)
+    return np.where(dataset.reference_tokens.supported, each[number], 0.0).astype(np.float32)[None]
 
 
 def _bytes(dataset: Dataset) -> Floats:
     """Bytes of every text's supported tokens."""
-    starts = np.flatnonzero(np.diff(dataset.tokens.text, prepend=-1))
-    return np.add.reduceat(np.diff(dataset.tokens.edges) * dataset.tokens.supported, starts).astype(np.float64)
+    tokens = dataset.reference_tokens
+    starts = np.flatnonzero(np.diff(tokens.text, prepend=-1))
+    return np.add.reduceat(np.diff(tokens.edges) * tokens.supported, starts).astype(np.float64)

@@ -175,10 +175,10 @@ def _fit(problem: _Problem, basis: Basis, sums: dict[str, Floats]) -> TaskFit:
 def _fit_view(problem: _Problem, basis: Basis, view: str, x: Floats) -> _Fitted:
     """All candidates of one view on all sets of models, in one go."""
     dataset, task, known = problem.dataset, problem.task, problem.known
-    forms = candidates(basis, task, dataset.tokens.sources, view)
+    forms = candidates(basis, task, dataset.reference_tokens.sources, view)
     centre, scale = x[known].mean(axis=0), np.sqrt(np.maximum(basis.size, 1))  # so that tokens are penalised alike
     z = (x - centre) / scale
-    penalty = penalties(basis, z[known], task, dataset.tokens.sources, forms)
+    penalty = penalties(basis, z[known], task, dataset.reference_tokens.sources, forms)
     learn = [known, *(known & ~h for h in problem.hidden)]
     omega = np.zeros((len(learn), len(z)))
     for weight, rows in zip(omega, learn, strict=True):

@@ -19,7 +19,7 @@ from benchcast.records import Bools, Floats
 SHARE_STEPS = 300
 LEAST_ERROR = 1e-12  # squared; below this there is only rounding
 # What a bend must save of the error of left-out families, over their number. In planted worlds with a plain sigmoid it
-# saves more than that by chance in one task of twenty (lab/log/calibration.py).
+# saves more than that by chance in one task of twenty (lab/log/bends.py).
 MIN_CALIBRATION_GAIN = 0.1
 
 

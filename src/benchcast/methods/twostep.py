@@ -45,7 +45,7 @@ def _ladders(metadata: ModelMetadata, loss: Floats) -> Callable[[Bools], Floats]
     def ladder(learn: Bools) -> Floats:
         key = learn.tobytes()
         if key not in made:
-            made[key] = fit_ladder(metadata.params[learn], metadata.tokens[learn], loss[learn])
+            made[key] = fit_ladder(metadata.params[learn], metadata.training_tokens[learn], loss[learn])
         return made[key]
 
     return ladder
@@ -98,7 +98,7 @@ def _term(factor: float, exponent: float, quantity: Floats) -> tuple[float, floa
 
 def _fit(dataset: Dataset, fold: Fold, t: int, loss: Floats, ladder: Callable[[Bools], Floats], name: str) -> TaskFit:
     task, observed, metadata = dataset.tasks[t], dataset.accuracy[t], dataset.metadata
-    sized = (metadata.params > 0) & (metadata.tokens > 0) & (loss > 0)
+    sized = (metadata.params > 0) & (metadata.training_tokens > 0) & (loss > 0)
     known = fold.seen & np.isfinite(observed) & sized
     nothing = OutOfFoldErrors(np.zeros(0), np.zeros(0, dataset.families.dtype), LEFT_OUT)
     if known.sum() < FEWEST:
@@ -128,5 +128,5 @@ def _rows(observed: Floats, sets: Sequence[Bools]) -> Floats:
 def _has_ladder(dataset: Dataset, known: Bools, family: str) -> bool:
     """Whether a family has enough sizes and lengths of training for a ladder of its own."""
     rows, metadata = known & (dataset.families == family), dataset.metadata
-    sizes, lengths = (len(np.unique(x[rows])) for x in (metadata.params, metadata.tokens))
+    sizes, lengths = (len(np.unique(x[rows])) for x in (metadata.params, metadata.training_tokens))
     return bool(rows.sum() >= FEWEST and sizes >= 3 and lengths >= 2)

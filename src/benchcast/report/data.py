@@ -65,8 +65,8 @@ def show_models(study: Study, found: Comparison) -> ReportModels:
     fold, role = _roles(found.folds, len(infos))
     names = [m for m in study.models_with_losses() if m not in set(dataset.models)]
     losses = [study.losses(m) for m in names]
-    rows = align_models(losses, dataset.tokens.edges, study.texts) if losses else dataset.nats[:0]
-    supported = dataset.tokens.supported
+    rows = align_models(losses, dataset.reference_tokens.edges, study.texts) if losses else dataset.nats[:0]
+    supported = dataset.reference_tokens.supported
     whole = [bool(np.isfinite(row[supported]).all()) for row in rows]
     left_out = {
         m: f"no loss on {1 - np.isfinite(row[supported]).mean():.1%} of the tokens that the others have"

@@ -35,7 +35,7 @@ def explanations(found: Comparison, shown: ReportModels, texts: TextSet) -> list
     if isinstance(texts, NamedTexts):
         return []
     method = found.methods[0]
-    units = make_units(texts, found.dataset.tokens.edges)
+    units = make_units(texts, found.dataset.reference_tokens.edges)
     fits = [shown.new_fits[task, method] for task in found.tasks]
     return [explain(f.task, method, units, f.salience, f.supported) for f in fits if f.core.reads_losses]
 
@@ -77,7 +77,7 @@ def heat_data(
 def mean_losses(found: Comparison, units: Units) -> dict[str, Floats]:
     """Mean loss of every family on every unit; where some model has none, nobody's counts."""
     dataset = found.dataset
-    nats = np.where(dataset.tokens.supported, dataset.nats, np.float32(np.nan))
+    nats = np.where(dataset.reference_tokens.supported, dataset.nats, np.float32(np.nan))
     return family_losses(nats, [str(f) for f in dataset.families], units)
 
 

@@ -30,7 +30,7 @@ SPLITS = {
 
 def provenance(study: Study, found: Comparison, shown: ReportModels) -> dict[str, Any]:
     """Facts in the order they are shown, files with their hashes, and what was left out with the reason."""
-    dataset, tokens = found.dataset, found.dataset.tokens
+    dataset, tokens = found.dataset, found.dataset.reference_tokens
     roles = {r: shown.role.count(r) for r in ("train", "validation", "test", "new") if shown.role.count(r)}
     folds = f"; {len(found.folds)} folds" if len(found.folds) > 1 else ""
     unit = "columns" if isinstance(study.texts, NamedTexts) else "words"

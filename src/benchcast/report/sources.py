@@ -24,7 +24,7 @@ def effect_of_sources(found: Comparison, texts: TextSet, seed: int) -> dict[str,
 
     Only the first fold is fitted: this is about texts, not about models.
     """
-    names, features = found.dataset.tokens.sources, found.dataset.features
+    names, features = found.dataset.reference_tokens.sources, found.dataset.features
     slow = features is not None and features.shape[0] * features.shape[1] > LARGEST
     methods = [m for m in FAST if m in found.methods and not (slow and m in NEED_FEATURES)]
     if len(names) < 2 or not methods:

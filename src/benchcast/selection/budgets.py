@@ -119,7 +119,7 @@ def pick(dataset: Dataset, objectives: Sequence[TaskObjective], way: str, texts:
     if way == RANDOM:
         return rng.choice(total, texts, replace=False)
     source = np.zeros(total, np.int64)
-    source[dataset.tokens.text] = dataset.tokens.source
+    source[dataset.reference_tokens.text] = dataset.reference_tokens.source
     turn = np.empty(total)
     for s in np.unique(source):  # the n-th text of every source comes before the n + 1st of any
         own = np.flatnonzero(source == s)

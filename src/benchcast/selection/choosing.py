@@ -91,8 +91,8 @@ def _slope(law: SigmoidLaw, capability: Floats) -> Floats:
 
 def parts_of_texts(dataset: Dataset, fit: TaskFit) -> Floats:
     """What each text adds to the capability of each model (M × S)."""
-    starts = np.flatnonzero(np.diff(dataset.tokens.text, prepend=-1))
-    number = dataset.tokens.text[starts]
+    starts = np.flatnonzero(np.diff(dataset.reference_tokens.text, prepend=-1))
+    number = dataset.reference_tokens.text[starts]
     total = np.zeros((len(dataset.models), number[-1] + 1))
     for name, weights in zip(fit.reads, fit.weights, strict=True):
         total[:, number] += np.add.reduceat(view(dataset.nats, name) * weights, starts, axis=1, dtype=np.float64)
@@ -145,7 +145,7 @@ def cut_fit(dataset: Dataset, fold: Fold, t: int, fit: TaskFit, wanted: Ints) ->
 
     Its honest errors are those of the whole fit, made larger by what the missing texts add to them.
     """
-    keep = np.isin(dataset.tokens.text, wanted)
+    keep = np.isin(dataset.reference_tokens.text, wanted)
     if not fit.reads_losses or keep.all():
         return fit if not fit.reads_losses else replace(fit, weights=fit.weights[:, keep])
     weights, observed = np.ascontiguousarray(fit.weights[:, keep]), dataset.accuracy[t]

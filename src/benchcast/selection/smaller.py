@@ -116,12 +116,12 @@ def smaller_fits(choice: TextSelection, texts: TextSet) -> list[Fit]:
     full_fits = choice.full_fits
     dataset, fold, cores = full_fits.dataset, full_fits.folds[0], full_fits.fits[0]
     whole = as_fits(choice.study, dataset, fold, choice.split, cores)
-    keep = np.isin(dataset.tokens.text, choice.wanted)
+    keep = np.isin(dataset.reference_tokens.text, choice.wanted)
     return [
         Fit(
             core=cut_fit(dataset, fold, t, fit.core, choice.wanted),
             salience=fit.salience[keep],
-            edges=_laid_out(dataset.tokens.edges, keep),
+            edges=_laid_out(dataset.reference_tokens.edges, keep),
             supported=fit.supported[keep],
             texts=texts,
             about={

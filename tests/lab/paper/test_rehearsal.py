@@ -108,7 +108,7 @@ def test_two_tokenizers_are_regrouped_onto_the_scorers(rehearsal: Rehearsal) -> 
     assert study.scorers() == ["internlm2_5-1_8b"]
     counts = {m: int(study.losses(m).counts.sum()) for m in ("Yi-6B", "Llama-2-7b-hf", "internlm2_5-1_8b")}
     assert counts["Yi-6B"] < counts["Llama-2-7b-hf"] == counts["internlm2_5-1_8b"]
-    assert study.dataset().tokens.supported.all()
+    assert study.dataset().reference_tokens.supported.all()
 
 
 def test_loss_falls_with_the_printed_scores(rehearsal: Rehearsal) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from benchcast.evaluate import Comparison, compare
 from benchcast.store import Study
-from lab.reproduce import desk as desk_module
-from lab.reproduce.desk import Desk
+from lab.reproduce import context as context_module
+from lab.reproduce.context import StudyContext
 from lab.synthetic import Plan, World, plant, write_study
 
 TWINS = {"family0": "twin-a", "family1": "twin-b"}
@@ -44,7 +44,7 @@ def compare_once() -> Iterator[None]:
         return shared[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(desk_module, "compare", once)
+        patch.setattr(context_module, "compare", once)
         yield
 
 
@@ -59,8 +59,8 @@ def study(world: World, tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 
 @pytest.fixture(scope="session")
-def desk(study: Study) -> Desk:
-    return Desk(study)
+def context(study: Study) -> StudyContext:
+    return StudyContext(study)
 
 
 @pytest.fixture(scope="session")

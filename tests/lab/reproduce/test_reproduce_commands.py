@@ -16,7 +16,7 @@ from benchcast.errors import BenchcastError
 from benchcast.store import Study
 from lab.commands import lab
 from lab.paper.tables import TASKS
-from lab.reproduce.desk import Desk
+from lab.reproduce.context import StudyContext
 from lab.reproduce.document import PARTS, as_markdown, paper_table, write_page, write_part
 from lab.reproduce.outcome import Table
 from lab.reproduce.png import SIGNATURE, _chunks, shrink
@@ -146,11 +146,11 @@ def pixels(png: bytes) -> np.ndarray[Any, Any]:
     return np.cumsum(rows.reshape(height, width, 4), axis=1, dtype=np.uint8)[..., :3]
 
 
-def test_the_page_of_results_holds_every_part(desk: Desk, tmp_path: Path) -> None:
-    quick = [work(desk) for name, _, work in PARTS if name in ("table1", "fig1", "fig2", "fig4")]
+def test_the_page_of_results_holds_every_part(context: StudyContext, tmp_path: Path) -> None:
+    quick = [work(context) for name, _, work in PARTS if name in ("table1", "fig1", "fig2", "fig4")]
     for made in quick:
         write_part(made, tmp_path)
-    write_page(desk, tmp_path)
+    write_page(context, tmp_path)
     page = (tmp_path / "results.md").read_text(encoding="utf-8")
     for made in quick:
         assert f"python -m lab {made.name}" in page

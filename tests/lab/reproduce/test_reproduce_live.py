@@ -13,7 +13,7 @@ import lab.reproduce.live as module
 from benchcast.errors import NotEnoughDataError
 from benchcast.methods import METHODS
 from benchcast.store import Study
-from lab.reproduce.desk import Desk
+from lab.reproduce.context import StudyContext
 from lab.reproduce.live import known_early, known_from, live
 
 
@@ -40,7 +40,7 @@ def test_runs_that_never_learned_a_task_do_not_count_as_known() -> None:
     assert found["width"] == pytest.approx(0.2)
 
 
-def test_nothing_of_the_runs_is_trained_on(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_of_the_runs_is_trained_on(context: StudyContext, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
     def spy(dataset: Any, folds: Any) -> Any:
@@ -48,20 +48,20 @@ def test_nothing_of_the_runs_is_trained_on(desk: Desk, monkeypatch: pytest.Monke
         return METHODS["label-token"](dataset, folds)
 
     monkeypatch.setitem(module.METHODS, "spy", spy)
-    made = live(desk, method="spy")
+    made = live(context, method="spy")
     assert seen
     assert not {"twin-a", "twin-b"} & {str(f) for f in seen}
     assert {p["family"] for p in made.numbers["points"]} == {"twin-a", "twin-b"}
 
 
-def test_numbers_follow_from_the_points(desk: Desk) -> None:
-    made = live(desk, method="label-token")
+def test_numbers_follow_from_the_points(context: StudyContext) -> None:
+    made = live(context, method="label-token")
     own = [p for p in made.numbers["points"] if (p["task"], p["family"]) == ("task0", "twin-a")]
-    scores = {s.model: s.accuracy for s in desk.study.scores() if s.task == "task0"}
+    scores = {s.model: s.accuracy for s in context.study.scores() if s.task == "task0"}
     assert [p["accuracy"] for p in own] == [scores[p["model"]] for p in own]
     expected = np.mean([(p["forecast"] - scores[p["model"]]) ** 2 for p in own])
     assert made.numbers["mse"]["task0"]["twin-a"] == pytest.approx(expected)
-    tokens = {m.model: (m.params, m.tokens) for m in desk.infos}
+    tokens = {m.model: (m.params, m.tokens) for m in context.infos}
     for p in own:
         last = max(t for m, (size, t) in tokens.items() if m.startswith("twin-a") and size == p["params"])
         assert p["share"] == tokens[p["model"]][1] / last
@@ -71,4 +71,4 @@ def test_numbers_follow_from_the_points(desk: Desk) -> None:
 
 def test_a_study_without_tokens_is_told_what_is_missing(bare: Path) -> None:
     with pytest.raises(NotEnoughDataError, match=r"live needs params and tokens of twin-a-.* in models\.csv"):
-        live(Desk(Study.open(bare)), "twina,twinb", "label-token")
+        live(StudyContext(Study.open(bare)), "twina,twinb", "label-token")

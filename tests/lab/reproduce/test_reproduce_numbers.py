@@ -18,11 +18,10 @@ from benchcast.folds import make_folds
 from benchcast.law import SigmoidLaw
 from benchcast.methods import BASELINES, METHODS
 from benchcast.methods.algorithm2.paper import paper
+from lab.reproduce.context import StudyContext, pick_runs
 from lab.reproduce.convergence import fig6
 from lab.reproduce.decisions import by_compute, decide, find_pairs
-from lab.reproduce.desk import Desk, pick_runs
 from lab.reproduce.diversity import ALL_TASKS, fig8
-from lab.reproduce.doubt import coverages, family_draws, gains
 from lab.reproduce.laws import fig4, fig7
 from lab.reproduce.learning import family_folds, model_folds, point
 from lab.reproduce.learning import means as learning_means
@@ -30,13 +29,14 @@ from lab.reproduce.outcome import geometric_mean, plain
 from lab.reproduce.scaling import fig1, fig2
 from lab.reproduce.series import early_checkpoints, fig5, series_folds
 from lab.reproduce.table import errors_of, table1
+from lab.reproduce.uncertainty import coverages, family_draws, gains
 from lab.reproduce.weights import fig9, lay_out
 from lab.synthetic import World
 
 
-def test_gains_of_table_1_are_ratios_of_errors(desk: Desk) -> None:
-    made = table1(desk)
-    found = desk.comparison()
+def test_gains_of_table_1_are_ratios_of_errors(context: StudyContext) -> None:
+    made = table1(context)
+    found = context.comparison()
     assert found.split == "size"
     by_size = made.numbers["splits"]["size"]
     tasks = found.tasks
@@ -53,15 +53,15 @@ def test_gains_of_table_1_are_ratios_of_errors(desk: Desk) -> None:
         assert by_size["r2_gain_over_all_token"][t]["paper"] == pytest.approx(gain)
 
 
-def test_table_1_has_families_never_seen_as_a_second_split(desk: Desk) -> None:
-    made = table1(desk)
+def test_table_1_has_families_never_seen_as_a_second_split(context: StudyContext) -> None:
+    made = table1(context)
     assert list(made.numbers["splits"]) == ["size", "family"]
-    assert made.numbers["splits"]["family"]["test_models"] == len(desk.dataset.models)
+    assert made.numbers["splits"]["family"]["test_models"] == len(context.dataset.models)
     assert set(made.figures) == {"", "-family"}
 
 
-def test_figure_1_shows_the_studys_own_rows(desk: Desk, world: World) -> None:
-    points = fig1(desk).numbers["points"]
+def test_figure_1_shows_the_studys_own_rows(context: StudyContext, world: World) -> None:
+    points = fig1(context).numbers["points"]
     info = {m.model: m for m in world.models}
     score = {(s.model, s.task): s.accuracy for s in world.scores}
     expected = {(m, t) for m, t in score if info[m].family in ("twin-a", "twin-b")}
@@ -71,8 +71,8 @@ def test_figure_1_shows_the_studys_own_rows(desk: Desk, world: World) -> None:
         assert p["flops"] == pytest.approx(6 * info[p["model"]].params * info[p["model"]].tokens)
 
 
-def test_gaps_of_figure_1_are_between_models_of_equal_size_and_compute(desk: Desk, world: World) -> None:
-    gaps = fig1(desk).numbers["gaps"]["task0"]
+def test_gaps_of_figure_1_are_between_models_of_equal_size_and_compute(context: StudyContext, world: World) -> None:
+    gaps = fig1(context).numbers["gaps"]["task0"]
     score = {s.model: s.accuracy for s in world.scores if s.task == "task0"}
     by_hand = [score[m] - score[m.replace("twin-a", "twin-b")] for m in score if m.startswith("twin-a")]
     assert gaps["pairs"] == len(by_hand)
@@ -80,8 +80,8 @@ def test_gaps_of_figure_1_are_between_models_of_equal_size_and_compute(desk: Des
     assert gaps["largest"] == pytest.approx(np.abs(by_hand).max())
 
 
-def test_losses_of_figure_2_are_per_character_of_the_tasks_texts(desk: Desk, world: World) -> None:
-    points = {p["model"]: p for p in fig2(desk).numbers["points"] if p["task"] == "task1"}
+def test_losses_of_figure_2_are_per_character_of_the_tasks_texts(context: StudyContext, world: World) -> None:
+    points = {p["model"]: p for p in fig2(context).numbers["points"] if p["task"] == "task1"}
     own = [i for i, t in enumerate(world.texts) if t.source == "source1"]
     characters = sum(len(world.texts.texts[i].text) for i in own)
     for losses in world.losses[::7]:
@@ -90,23 +90,23 @@ def test_losses_of_figure_2_are_per_character_of_the_tasks_texts(desk: Desk, wor
         assert points[losses.model]["loss"] == pytest.approx(nats / characters, rel=1e-4)
 
 
-def test_points_of_figure_4_lie_as_far_from_the_law_as_the_comparison_says(desk: Desk) -> None:
-    made = fig4(desk, "label-token")
+def test_points_of_figure_4_lie_as_far_from_the_law_as_the_comparison_says(context: StudyContext) -> None:
+    made = fig4(context, "label-token")
     for task in ("task0", "task1"):
         assert made.numbers["mse"][task]["test"] == pytest.approx(
-            desk.comparison().measures(task, "label-token")["mse"]
+            context.comparison().measures(task, "label-token")["mse"]
         )
     roles = {p["model"]: p["role"] for p in made.numbers["points"]}
     assert set(roles.values()) == {"train", "validation", "test"}
 
 
-def test_figure_5_trains_on_no_later_checkpoint_of_either_run(desk: Desk) -> None:
-    made = fig5(desk)
-    tokens = {m.model: m.tokens for m in desk.infos}
+def test_figure_5_trains_on_no_later_checkpoint_of_either_run(context: StudyContext) -> None:
+    made = fig5(context)
+    tokens = {m.model: m.tokens for m in context.infos}
     last = {}
-    for m in desk.infos:
+    for m in context.infos:
         last[m.family, m.params] = max(last.get((m.family, m.params), 0), m.tokens)
-    info = {m.model: m for m in desk.infos}
+    info = {m.model: m for m in context.infos}
     for tested, other in (("twin-b", "twin-a"), ("twin-a", "twin-b")):
         parts = made.numbers["models"][tested]
         assert parts["test"]
@@ -116,66 +116,66 @@ def test_figure_5_trains_on_no_later_checkpoint_of_either_run(desk: Desk) -> Non
             i = info[m]
             assert i.family not in ("twin-a", "twin-b") or tokens[m] <= last[i.family, i.params] / 3
         everyone = [*parts["train"], *parts["validation"], *parts["test"]]
-        assert len(everyone) == len(set(everyone)) == len(desk.dataset.models)
+        assert len(everyone) == len(set(everyone)) == len(context.dataset.models)
 
 
-def test_a_run_is_one_family_at_one_size(desk: Desk) -> None:
-    early = early_checkpoints(desk.infos)
-    assert early.sum() == len(desk.infos) * 2 / 3  # a run has 1, 3 and 9 units of tokens: two lie in its first third
-    folds = series_folds(desk.dataset.families, desk.infos, ("twin-a", "twin-b"))
+def test_a_run_is_one_family_at_one_size(context: StudyContext) -> None:
+    early = early_checkpoints(context.infos)
+    assert early.sum() == len(context.infos) * 2 / 3  # a run has 1, 3 and 9 units of tokens: two lie in its first third
+    folds = series_folds(context.dataset.families, context.infos, ("twin-a", "twin-b"))
     assert not (folds[0].test & folds[0].seen).any()
 
 
-def test_errors_of_figure_6_are_those_of_algorithm_2_at_its_first_and_last_step(desk: Desk) -> None:
-    made = fig6(desk, "task1")
+def test_errors_of_figure_6_are_those_of_algorithm_2_at_its_first_and_last_step(context: StudyContext) -> None:
+    made = fig6(context, "task1")
     assert made.numbers["shown_task"] == "task1"
     errors = {(r["task"], r["role"], r["step"]): r["mse"] for r in made.numbers["errors"]}
     assert {("task0", "train", 0), ("task0", "validation", 300), ("task0", "test", 300)} <= set(errors)
-    fits = paper(desk.dataset, [desk.fold])[0]
+    fits = paper(context.dataset, [context.fold])[0]
     fit = fits[1]
-    observed, test = desk.dataset.accuracy[1], desk.fold.test
+    observed, test = context.dataset.accuracy[1], context.fold.test
     for i, step in ((0, 0), (-1, 300)):
         law = SigmoidLaw(fit.history["slope"][i], fit.history["offset"][i], fit.task.chance)
         by_hand = np.mean((law.accuracy(fit.history["capability"][i])[test] - observed[test]) ** 2)
         assert errors["task1", "test", step] == pytest.approx(by_hand)
-        for role, rows in (("train", desk.fold.train), ("validation", desk.fold.validation)):
+        for role, rows in (("train", context.fold.train), ("validation", context.fold.validation)):
             by_hand = np.mean((law.accuracy(fit.history["capability"][i])[rows] - observed[rows]) ** 2)
             assert errors["task1", role, step] == pytest.approx(by_hand, rel=1e-3)
     assert made.numbers["tasks"]["task1"]["first"] == errors["task1", "test", 0]
-    assert made.numbers["tasks"]["task1"]["chosen"] == held_out_errors(desk.dataset, desk.fold, fits)[1]
+    assert made.numbers["tasks"]["task1"]["chosen"] == held_out_errors(context.dataset, context.fold, fits)[1]
 
 
-def test_figure_7_has_every_forecast_of_the_comparison(desk: Desk) -> None:
-    made = fig7(desk)
-    held = desk.comparison().held_out["task0", "salience"]
+def test_figure_7_has_every_forecast_of_the_comparison(context: StudyContext) -> None:
+    made = fig7(context)
+    held = context.comparison().held_out["task0", "salience"]
     shown = [p for p in made.numbers["points"] if (p["task"], p["method"]) == ("task0", "salience")]
     assert [p["forecast"] for p in shown] == held.forecast.tolist()
 
 
-def test_figure_8_with_all_sources_is_the_plain_fit(desk: Desk) -> None:
-    plain_errors = held_out_errors(desk.dataset, desk.fold, METHODS["paper"](desk.dataset, [desk.fold])[0])
-    sources = desk.dataset.tokens.sources
-    errors = source_errors(desk.dataset, desk.fold, desk.study.texts, "paper", sources)
+def test_figure_8_with_all_sources_is_the_plain_fit(context: StudyContext) -> None:
+    plain_errors = held_out_errors(context.dataset, context.fold, METHODS["paper"](context.dataset, [context.fold])[0])
+    sources = context.dataset.reference_tokens.sources
+    errors = source_errors(context.dataset, context.fold, context.study.texts, "paper", sources)
     assert errors == pytest.approx(plain_errors, rel=1e-6)
-    rows = [r for r in fig8(desk, ("paper",)).numbers["fits"] if r["sources"] == len(sources)]
+    rows = [r for r in fig8(context, ("paper",)).numbers["fits"] if r["sources"] == len(sources)]
     assert [r["mse"] for r in rows[:-1]] == pytest.approx(plain_errors.tolist(), rel=1e-6)
     assert rows[-1]["task"] == ALL_TASKS
     assert rows[-1]["mse"] == pytest.approx(geometric_mean(plain_errors.tolist()))
 
 
-def test_figure_8_passes_over_a_source_that_some_model_lacks(desk: Desk) -> None:
-    tokens = desk.dataset.tokens
+def test_figure_8_passes_over_a_source_that_some_model_lacks(context: StudyContext) -> None:
+    tokens = context.dataset.reference_tokens
     lacking = replace(tokens, supported=tokens.supported & ~tokens.of_sources(["source1"]))
-    dataset = replace(desk.dataset, tokens=lacking)
-    assert source_errors(dataset, desk.fold, desk.study.texts, "all-token", ["source1"]) is None
-    assert source_errors(dataset, desk.fold, desk.study.texts, "all-token", ["source0", "source1"]) is not None
+    dataset = replace(context.dataset, reference_tokens=lacking)
+    assert source_errors(dataset, context.fold, context.study.texts, "all-token", ["source1"]) is None
+    assert source_errors(dataset, context.fold, context.study.texts, "all-token", ["source0", "source1"]) is not None
 
 
-def test_figure_8_reads_no_token_of_other_sources(desk: Desk) -> None:
-    kept = restrict(desk.dataset, desk.dataset.tokens.of_sources(["source1"]), desk.study.texts)
-    others = ~desk.dataset.tokens.of_sources(["source1"])
+def test_figure_8_reads_no_token_of_other_sources(context: StudyContext) -> None:
+    kept = restrict(context.dataset, context.dataset.reference_tokens.of_sources(["source1"]), context.study.texts)
+    others = ~context.dataset.reference_tokens.of_sources(["source1"])
     assert not kept.nats[:, others].any()
-    assert kept.characters == sum(len(t.text) for t in desk.study.texts if t.source == "source1")
+    assert kept.characters == sum(len(t.text) for t in context.study.texts if t.source == "source1")
 
 
 def test_subsets_are_distinct_and_of_the_wanted_size() -> None:
@@ -197,18 +197,18 @@ def test_many_sources_are_sampled_not_listed() -> None:
     assert subsets(subjects, 57, 4, seed=0) == [tuple(subjects)]
 
 
-def test_mean_of_figure_8_is_over_its_subsets(desk: Desk) -> None:
-    made = fig8(desk, ("label-token",), draws=2)
+def test_mean_of_figure_8_is_over_its_subsets(context: StudyContext) -> None:
+    made = fig8(context, ("label-token",), draws=2)
     one = [r["mse"] for r in made.numbers["fits"] if r["sources"] == 3 and r["task"] == "task0"]
     mean = [m for m in made.numbers["mean"] if m["sources"] == 3 and m["task"] == "task0"]
     assert mean[0]["subsets"] == len(one) == 1
     assert mean[0]["mse"] == one[0]
 
 
-def test_figure_9_shows_the_whole_text_and_its_largest_weight_is_one(desk: Desk) -> None:
-    made = fig9(desk, "task0", "source0-3", "label-token")
+def test_figure_9_shows_the_whole_text_and_its_largest_weight_is_one(context: StudyContext) -> None:
+    made = fig9(context, "task0", "source0-3", "label-token")
     tokens = made.numbers["tokens"]
-    text = desk.study.texts.texts[desk.study.texts.index["source0-3"]].text
+    text = context.study.texts.texts[context.study.texts.index["source0-3"]].text
     assert "".join(t["token"] for t in tokens) == text
     assert [t["weight"] for t in tokens] == [float(t["answer"]) for t in tokens]
 
@@ -221,9 +221,9 @@ def test_tokens_of_figure_9_do_not_overlap() -> None:
 
 
 @pytest.mark.parametrize("folds", [model_folds, family_folds])
-def test_learning_curves_never_train_on_the_tested_family_and_grow(folds: Any, desk: Desk) -> None:
-    families = desk.dataset.families
-    made = folds(desk.dataset, "twin-b", np.random.default_rng(0))
+def test_learning_curves_never_train_on_the_tested_family_and_grow(folds: Any, context: StudyContext) -> None:
+    families = context.dataset.families
+    made = folds(context.dataset, "twin-b", np.random.default_rng(0))
     before = np.zeros(len(families), bool)
     for of, count, fold in made:
         trained = families[fold.train]
@@ -235,11 +235,11 @@ def test_learning_curves_never_train_on_the_tested_family_and_grow(folds: Any, d
     assert (families[~before] == "twin-b").all(), "the last set is everything else"
 
 
-def test_a_point_of_a_learning_curve_is_what_compare_measures(desk: Desk) -> None:
-    found = compare(desk.study, split="family", methods=["label-token"])
-    families = desk.dataset.families
+def test_a_point_of_a_learning_curve_is_what_compare_measures(context: StudyContext) -> None:
+    found = compare(context.study, split="family", methods=["label-token"])
+    families = context.dataset.families
     fold = Fold(families != "twin-a", np.zeros(len(families), bool), families == "twin-a")
-    row = next(r for r in point(desk.dataset, fold) if r["method"] == "label-token")
+    row = next(r for r in point(context.dataset, fold) if r["method"] == "label-token")
     held = [found.held_out[t, "label-token"] for t in found.tasks]
     own = [h.families == "twin-a" for h in held]
     errors = [float(np.mean((h.forecast[o] - h.observed[o]) ** 2)) for h, o in zip(held, own, strict=True)]
@@ -261,8 +261,8 @@ def test_means_of_draws_leave_out_what_could_not_be_fitted() -> None:
     )
 
 
-def test_two_mixtures_are_compared_at_like_size_and_compute_only(desk: Desk) -> None:
-    dataset = desk.dataset
+def test_two_mixtures_are_compared_at_like_size_and_compute_only(context: StudyContext) -> None:
+    dataset = context.dataset
     pairs = find_pairs(dataset)
     assert len(pairs) == 6, "every two of four families"
     for pair in pairs:
@@ -275,10 +275,10 @@ def test_two_mixtures_are_compared_at_like_size_and_compute_only(desk: Desk) -> 
         assert not set(pair.largest) & {m for both in pair.small for m in both}
 
 
-def test_decisions_agree_with_a_count_by_hand(desk: Desk) -> None:
-    rows = decide(desk.dataset, find_pairs(desk.dataset)[:1], desk)
-    pair = find_pairs(desk.dataset)[0]
-    accuracy, n = desk.dataset.accuracy, desk.dataset.n_items
+def test_decisions_agree_with_a_count_by_hand(context: StudyContext) -> None:
+    rows = decide(context.dataset, find_pairs(context.dataset)[:1], context)
+    pair = find_pairs(context.dataset)[0]
+    accuracy, n = context.dataset.accuracy, context.dataset.n_items
     expected = 0.0
     count = 0
     for t in range(2):
@@ -305,13 +305,13 @@ def test_decision_accuracy_has_an_interval_over_families() -> None:
     assert 10**15 <= found["flops"] <= 10**15.5
 
 
-def test_leaving_models_out_keeps_rows_together(desk: Desk) -> None:
-    keep = desk.dataset.families != "twin-a"
-    small = desk.dataset.of_models(keep)
+def test_leaving_models_out_keeps_rows_together(context: StudyContext) -> None:
+    keep = context.dataset.families != "twin-a"
+    small = context.dataset.of_models(keep)
     i = small.models.index("twin-b-1M@2B")
-    j = desk.dataset.models.index("twin-b-1M@2B")
-    assert np.array_equal(small.nats[i], desk.dataset.nats[j])
-    assert np.array_equal(small.accuracy[:, i], desk.dataset.accuracy[:, j])
+    j = context.dataset.models.index("twin-b-1M@2B")
+    assert np.array_equal(small.nats[i], context.dataset.nats[j])
+    assert np.array_equal(small.accuracy[:, i], context.dataset.accuracy[:, j])
 
 
 def test_twins_are_found_by_name_and_others_must_be_named() -> None:
@@ -333,10 +333,10 @@ def test_what_cannot_be_said_is_null() -> None:
     }
 
 
-def test_best_baseline_is_never_a_learned_method(desk: Desk) -> None:
-    errors = errors_of(desk.comparison())
+def test_best_baseline_is_never_a_learned_method(context: StudyContext) -> None:
+    errors = errors_of(context.comparison())
     assert all(errors.best(t, BASELINES) in BASELINES for t in errors.tasks)
-    assert make_folds(desk.infos, None)[0] == errors.split
+    assert make_folds(context.infos, None)[0] == errors.split
 
 
 def test_bootstrap_draws_whole_families() -> None:
@@ -347,8 +347,8 @@ def test_bootstrap_draws_whole_families() -> None:
     assert (draws[:, [0, 1, 3]].sum(axis=1) == 3).all()
 
 
-def test_gains_and_coverage_lie_in_their_bootstrap_intervals_and_agree_with_compare(desk: Desk) -> None:
-    found = desk.comparison("family")
+def test_gains_and_coverage_lie_in_their_bootstrap_intervals_and_agree_with_compare(context: StudyContext) -> None:
+    found = context.comparison("family")
     by_method = gains(found, seed=0)
     assert by_method["all-token"] == [1.0, 1.0, 1.0]
     for method, (value, low, high) in by_method.items():

@@ -24,7 +24,7 @@ def _silent(_: str) -> None:
 
 
 @dataclass(frozen=True)
-class Desk:
+class StudyContext:
     """A study laid out for reproduction."""
 
     study: Study

@@ -1,4 +1,4 @@
-"""`twins`: has a model seen the study's texts?"""
+"""`contamination`: has a model seen the study's texts?"""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from benchcast.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
     from benchcast.store import Study
-    from benchcast.texts.twins import TwinCheck
+    from benchcast.texts.contamination import ContaminationCheck
 
 
 @click.command()
 @STUDY
-@click.argument("twins", type=click.Path(path_type=Path))
+@click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--count", type=click.IntRange(min=1), default=50, show_default=True, help="How many texts get a twin.")
 @click.option(
     "--paraphrases",
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
     help="JSONL of texts in other words, each with the id of its original.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def twins(study: Path, twins: Path, count: int, paraphrases: Path | None, as_json: bool) -> None:
+def contamination(study: Path, folder: Path, count: int, paraphrases: Path | None, as_json: bool) -> None:
     """Compare the loss on texts with that on their twins, whose options stand in another order.
 
     The first call writes a small study of texts and twins; bring the models' losses on it in as for any
     study, then call again.
 
     \b
-    benchcast twins study study-twins
-    benchcast twins study study-twins       once it has losses
+    benchcast contamination study study-twins
+    benchcast contamination study study-twins    once it has losses
     """
     from benchcast.store import Study
 
-    if not (twins / "study.toml").exists():
-        Study.open(study).texts.require_texts("twins")
-        _make(Study.open(study), twins, count, paraphrases)
+    if not (folder / "study.toml").exists():
+        Study.open(study).texts.require_texts("contamination")
+        _make(Study.open(study), folder, count, paraphrases)
         return
-    opened = Study.open(twins)
+    opened = Study.open(folder)
     names = opened.models_with_losses()
     if not names:
-        say(f"{twins}: no losses yet; next: benchcast collect {twins} …, then this command again")
+        say(f"{folder}: no losses yet; next: benchcast collect {folder} …, then this command again")
         return
     _show([_check(opened, name) for name in names], as_json)
 
@@ -52,7 +52,7 @@ def twins(study: Path, twins: Path, count: int, paraphrases: Path | None, as_jso
 def _make(study: Study, folder: Path, count: int, paraphrases: Path | None) -> None:
     from benchcast.storage.tables import read_texts
     from benchcast.store import Study
-    from benchcast.texts.twins import make_twins
+    from benchcast.texts.contamination import make_twins
 
     said = read_texts(paraphrases).texts if paraphrases else ()
     pairs = make_twins(study.texts, count, seed=study.seed, paraphrases=said)
@@ -61,13 +61,13 @@ def _make(study: Study, folder: Path, count: int, paraphrases: Path | None) -> N
     say(f"next: benchcast collect {folder} …, then this command again")
 
 
-def _check(study: Study, name: str) -> TwinCheck:
-    from benchcast.texts.twins import check_twins
+def _check(study: Study, name: str) -> ContaminationCheck:
+    from benchcast.texts.contamination import check_contamination
 
-    return check_twins(study.losses(name), study.texts)
+    return check_contamination(study.losses(name), study.texts)
 
 
-def _show(checks: list[TwinCheck], as_json: bool) -> None:
+def _show(checks: list[ContaminationCheck], as_json: bool) -> None:
     from dataclasses import asdict
 
     if as_json:

@@ -24,7 +24,7 @@ OPTION = re.compile(r"^(?P<open>\(?)(?P<letter>[A-Z])(?P<close>\.|\)) (?P<body>.
 
 
 @dataclass(frozen=True, slots=True)
-class TwinCheck:
+class ContaminationCheck:
     """How much easier a model finds the texts as printed than their twins."""
 
     model: str
@@ -92,7 +92,7 @@ def make_twins(texts: TextSet, count: int, *, seed: int = 0, paraphrases: Sequen
     return TextSet.of(pairs)
 
 
-def check_twins(losses: TokenLosses, texts: TextSet) -> TwinCheck:
+def check_contamination(losses: TokenLosses, texts: TextSet) -> ContaminationCheck:
     """Compare the loss of every text with that of its twin."""
     totals = _totals(losses)
     pairs = [(i, texts.index[t.id + MARK]) for i, t in enumerate(texts) if t.id + MARK in texts.index]
@@ -104,7 +104,7 @@ def check_twins(losses: TokenLosses, texts: TextSet) -> TwinCheck:
             f"{losses.model}: {len(gaps)} pairs of text and twin have losses, a check needs at least 5"
         )
     mean = float(gaps.mean())
-    return TwinCheck(
+    return ContaminationCheck(
         losses.model,
         len(gaps),
         mean,

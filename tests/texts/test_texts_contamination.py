@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchcast.cli.twins import twins as command
-from benchcast.errors import InputError, NotEnoughDataError
+from benchcast.cli import cli
+from benchcast.cli.contamination import contamination as command
+from benchcast.errors import InputError, NotEnoughDataError, StudyError
 from benchcast.records import Text, TextSet, TokenLosses
 from benchcast.storage.loss_files import write_parquet
 from benchcast.store import Study
+from benchcast.texts.contamination import MARK, check_contamination, make_twins, with_options_moved
 from benchcast.texts.mix import build_mixture
-from benchcast.texts.twins import MARK, check_twins, make_twins, with_options_moved
 
 PROMPT = "Which?\nA. ant\nB. bee\nC. cat\nD. dog\nAnswer:"
 QUESTION = Text("q", "mmlu", PROMPT + " C", len(PROMPT))
@@ -59,8 +61,8 @@ def test_a_model_that_learned_the_texts_is_told_from_one_that_did_not(benchmarks
     texts = make_twins(build_mixture({"mmlu": 60}, benchmarks).texts, 40)
     noise = np.random.default_rng(1).normal(20, 1, len(texts))
     is_twin = np.array([t.id.endswith(MARK) for t in texts])
-    fresh = check_twins(losses_of(texts, list(noise)), texts)
-    learned = check_twins(losses_of(texts, list(noise + 2.0 * is_twin)), texts)
+    fresh = check_contamination(losses_of(texts, list(noise)), texts)
+    learned = check_contamination(losses_of(texts, list(noise + 2.0 * is_twin)), texts)
     assert fresh.pairs == learned.pairs == 40
     assert fresh.p_value > 0.05
     assert learned.p_value < 0.001
@@ -73,7 +75,7 @@ def test_paraphrases_are_twins_and_are_weighed_by_length() -> None:
     said = [Text(f"t{i}", "s", f"sentence {i}" * 2) for i in range(5)]
     pairs = make_twins(texts, 10, paraphrases=said)
     assert len(pairs) == 10
-    check = check_twins(losses_of(pairs, [3.0, 6.0] * 5), pairs)
+    check = check_contamination(losses_of(pairs, [3.0, 6.0] * 5), pairs)
     assert check.nats == 0
     with pytest.raises(InputError, match="no text of that id"):
         make_twins(texts, 10, paraphrases=[Text("zz", "s", "x")])
@@ -84,7 +86,7 @@ def test_paraphrases_are_twins_and_are_weighed_by_length() -> None:
 def test_too_few_pairs_are_no_check() -> None:
     pairs = make_twins(TextSet.of([QUESTION]), 5)
     with pytest.raises(NotEnoughDataError, match=r"1 pairs .* at least 5"):
-        check_twins(losses_of(pairs, [1.0, 2.0]), pairs)
+        check_contamination(losses_of(pairs, [1.0, 2.0]), pairs)
 
 
 def test_the_command_writes_twins_then_checks_them(benchmarks: Path, tmp_path: Path) -> None:
@@ -103,3 +105,12 @@ def test_the_command_writes_twins_then_checks_them(benchmarks: Path, tmp_path: P
     assert "+5.000" in again.output
     assert "100%" in again.output
     assert '"pairs": 20' in CliRunner().invoke(command, [*call, "--json"]).output
+
+
+def test_the_command_still_answers_to_its_former_name_which_help_does_not_list(tmp_path: Path) -> None:
+    ran = CliRunner().invoke(cli, ["twins", str(tmp_path / "none"), str(tmp_path / "t")])
+    assert isinstance(ran.exception, StudyError)
+    listed = CliRunner().invoke(cli, ["--help"]).output
+    assert "contamination" in listed
+    assert "twins " not in listed.replace("their twins", "")
+    assert "twins" not in cli.list_commands(click.Context(cli))

@@ -16,23 +16,25 @@ from benchcast.evaluate import Comparison, HeldOutForecasts
 from benchcast.intervals import LEVEL
 from benchcast.ranking import family_counts
 from benchcast.records import Floats
-from lab.reproduce.desk import Desk
+from lab.reproduce.context import StudyContext
 from lab.reproduce.outcome import Outcome, Table, cell
 
 OVER = "all-token"
 
 
-def doubt(desk: Desk) -> Outcome:
+def uncertainty(context: StudyContext) -> Outcome:
     """Gain over all-token and coverage of the intervals, each with a 90% interval over families."""
-    found = [desk.comparison("family")]
+    found = [context.comparison("family")]
     remarks = []
     try:
-        found.insert(0, desk.comparison("size"))
+        found.insert(0, context.comparison("size"))
     except NotEnoughDataError as why:
         remarks.append(f"no split by size: {why}")
-    numbers = {c.split: {"gain": gains(c, desk.study.seed), "coverage": coverages(c, desk.study.seed)} for c in found}
+    numbers = {
+        c.split: {"gain": gains(c, context.study.seed), "coverage": coverages(c, context.study.seed)} for c in found
+    }
     tables = [table for c in found for table in _tables(c, numbers[c.split])]
-    return Outcome("doubt", {**desk.about(), "splits": numbers}, tuple(tables), remarks=tuple(remarks))
+    return Outcome("doubt", {**context.about(), "splits": numbers}, tuple(tables), remarks=tuple(remarks))
 
 
 def family_draws(families: npt.NDArray[np.str_], seed: int) -> Floats:

@@ -1,6 +1,6 @@
 """Looking forward: which power law, and does the mean drift of known checkpoints foretell that of hidden ones?
 
-python -m lab.log.extrapolation
+python -m lab.log.forward
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Does the law bend where the truth is a plain sigmoid, and what does that cost?
 
-    python -m lab.log.calibration [WORLDS]
+    python -m lab.log.bends [WORLDS]
 
 Planted worlds of 1 to 8 families, size split. The first part says how much of the error of left-out families a
 bend seems to save by chance, times the number of families: the threshold
