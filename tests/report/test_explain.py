@@ -240,7 +240,8 @@ def test_a_fit_of_other_texts_is_made_again(study, cli):
     folder = study.fit_folder("task0")
     fit = load(folder)
     other = TextSet.of([replace(fit.texts.texts[0], id="renamed"), *fit.texts.texts[1:]])
-    replace(fit, texts=other).save(folder)
+    about = {**fit.about, "texts": other.digest, "annotated_texts": other.annotated_digest}
+    replace(fit, texts=other, about=about).save(folder)
     ran = cli("explain", study.root, "--task", "task0", "--text", "source0-0")
     assert ran.code == 0
     assert ran.err == "task0: the stored fit is of other texts; fitting again\n"
