@@ -27,6 +27,11 @@ from benchcast.store import Study
 from benchcast.watch import Event, Watch, WatchedRun
 from benchcast.watch.checkpoints import find_checkpoints, lacking, progress_of, step_of
 
+# What ignores interrupts (nohup, a background job of a script) hands that on to its children.
+INTERRUPTIBLE = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from benchcast.cli import main; main()"
+)
+
 
 def age(folder: Path) -> None:
     """As if nobody had written there for a minute."""
@@ -341,7 +346,7 @@ def test_a_model_without_bos_is_not_stored_and_the_way_out_is_named(
 def test_a_watch_that_is_killed_goes_on_and_ends_with_ctrl_c(study: Study, put: Any, tmp_path: Path) -> None:
     for step in (1, 2):
         put(step)
-    command = [sys.executable, "-c", "from benchcast.cli import main; main()", "watch", str(study.root)]
+    command = [sys.executable, "-c", INTERRUPTIBLE, "watch", str(study.root)]
     command += ["--checkpoints", str(tmp_path / "run"), "--interval", "0.2", "--device", "cpu"]
     first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert first.stdout is not None
