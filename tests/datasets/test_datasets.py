@@ -136,6 +136,7 @@ def test_a_copy_may_be_written_to(name, raw, cli, tmp_path):
     assert cli("init", tmp_path / "mine", "--from", name).code == 0
     mine = Study.open(tmp_path / "mine")
     mine.add_models([ModelInfo("x", "y")])
+    assert [m.family for m in Study.open(tmp_path / "mine").models() if m.model == "x"] == ["y"]
     assert len(mine.models_with_losses()) == DATASETS[name].models
 
 

@@ -156,7 +156,17 @@ def test_other_names_change_nothing(study, cli):
 
 def test_single_models_are_runs_too(study, cli):
     found = json.loads(cli("compare", study.root, "--runs", "family0-16M,family1-64M", "--json").out)
-    assert len(found["sizes"]) == 1
+    (met,) = found["sizes"]
+    assert found["runs"] == ["family0-16M", "family1-64M"]
+    assert met["params"] == pytest.approx((16e6 * 64e6) ** 0.5)
+    assert met["flops"] == pytest.approx(6 * 16e6 * 216e9), "where the first of them ends"
+    last = {s.task: s.accuracy for s in study.scores() if s.model == "family0-16M@216B"}
+    for task, accuracy in last.items():
+        said = met["tasks"][task]
+        assert said["observed"]["family0-16M"] == pytest.approx(accuracy)
+        assert said["order"] == sorted(said["forecast"], key=said["forecast"].get, reverse=True)
+        first, second = said["order"]
+        assert said["likely"] == said["above"][first][second] >= 0.5
 
 
 @pytest.mark.parametrize(
@@ -181,12 +191,20 @@ def test_a_mistake_is_one_line(runs_folder, cli, runs, line):
 
 
 def test_runs_and_splits_do_not_go_together(runs_folder, cli):
-    assert cli("compare", runs_folder, "--runs", "family0,family1", "--split", "size").code == 1
+    ran = cli("compare", runs_folder, "--runs", "family0,family1", "--split", "size")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith("error: --runs goes with one --method at most, no --split and no --executor ray")
 
 
 def test_what_was_said_is_held_against_scores(study):
     from benchcast.extrapolation.run_comparison import compare_runs
 
-    rows = pair_rows(compare_runs(study, ["family0", "family1"], method="all-token"))
+    found = compare_runs(study, ["family0", "family1"], method="all-token")
+    rows = pair_rows(found)
     assert {r["task"] for r in rows} == {"task0", "task1", "mean of tasks"}
-    assert all(0.5 <= r["said"] <= 1 and r["right"] in (0, 0.5, 1) for r in rows)
+    said = {(r["params"], r["task"]): (r["said"], r["right"]) for r in rows}
+    for ranking in found.rankings:
+        for t, task in enumerate(found.tasks):
+            first, second = (ranking.observed[t][i] for i in np.argsort(-ranking.forecast[t]))
+            assert said[ranking.params, task] == (ranking.likely[t], 1.0 if first > second else 0.0)
+            assert 0.5 <= ranking.likely[t] <= 1
