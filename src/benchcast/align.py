@@ -1,7 +1,7 @@
-"""Regroup nats from one tokenization onto another (Algorithm 1).
+"""Regroup losses from one tokenization onto another (Algorithm 1).
 
-A token's loss is spread evenly over its bytes, so a target token's loss is the rise of one cumulative
-curve between its two edges. The total is conserved, and no loop runs over characters, tokens or texts.
+A token's loss is spread evenly over its bytes, so the loss of a target token is the increase of the cumulative
+loss between its two edges. The total is conserved, and there is no loop over characters, tokens or texts.
 Axes: N source tokens, K target tokens, S texts, M models.
 """
 
@@ -18,30 +18,40 @@ from benchcast.records import Bools, Floats, Ints, TextSet, TokenLosses
 def regroup(
     nats: npt.ArrayLike, source: npt.ArrayLike, target: npt.ArrayLike, *, counts: npt.ArrayLike | None = None
 ) -> Floats:
-    """Move `nats`, one value per source token, onto the target tokens.
+    """Move losses from one tokenization of a text to another.
 
-    `source` and `target` are edges in bytes (or any other unit) of the same stretch. The total is
-    unchanged, so a text weighs the same under every tokenizer. A target token that touches a source
-    token without a loss (NaN), or reaches beyond the source, is NaN. When several texts lie end to end,
-    `counts` says how many source tokens each has, so that a zero-width token never hands its loss to
-    another text.
+    Parameters
+    ----------
+    nats : N floats, the loss of each source token; NaN where there is none
+    source, target : N + 1 and K + 1 non-decreasing edges of the tokens, in bytes (or another unit, the same for both)
+    counts : number of source tokens of each text, if several texts are concatenated. A zero-width token then never
+        passes its loss to another text.
+
+    Returns
+    -------
+    K floats with the same sum as `nats`. A target token that overlaps a source token without a loss, or that
+    extends beyond the source, is NaN.
+
+    >>> regroup([2.0, 4.0], [0, 2, 4], [0, 1, 4])
+    array([1., 5.])
     """
-    edges = np.asarray(source, np.float64)
-    wanted = np.asarray(target, np.float64)
-    tokens_of_texts = np.asarray([len(edges) - 1] if counts is None else counts, np.int64)
-    losses = settle_zero_width(np.asarray(nats, np.float64), np.diff(edges), tokens_of_texts)
+    source_edges = np.asarray(source, np.float64)
+    target_edges = np.asarray(target, np.float64)
+    tokens_per_text = np.asarray([len(source_edges) - 1] if counts is None else counts, np.int64)
+    widths = np.diff(source_edges)
+    losses = settle_zero_width(np.asarray(nats, np.float64), widths, tokens_per_text)
     missing = np.isnan(losses)
-    moved = np.diff(_rise(np.where(missing, 0.0, losses), edges, wanted))
+    regrouped = np.diff(_cumulative(np.where(missing, 0.0, losses), source_edges, target_edges))
     if not missing.any():
-        return moved
-    blank = np.diff(_rise(np.where(missing, np.diff(edges), 0.0), edges, wanted))
-    return np.where(blank > 1e-9, np.nan, moved)  # what lies beyond the source is NaN already
+        return regrouped
+    missing_width = np.diff(_cumulative(np.where(missing, widths, 0.0), source_edges, target_edges))
+    return np.where(missing_width > 1e-9, np.nan, regrouped)  # NaN beyond the source already
 
 
-def _rise(amounts: Floats, edges: Floats, at: Floats) -> Floats:
-    """The cumulative curve of `amounts` over `edges`, read off at `at`.
+def _cumulative(amounts: Floats, edges: Floats, at: Floats) -> Floats:
+    """Cumulative sum of `amounts` over `edges`, interpolated at `at`.
 
-    Tokens without width are dropped first: interpolation is undefined on repeated positions.
+    Zero-width tokens are dropped first: interpolation is undefined on repeated positions.
     """
     wide = np.diff(edges) > 0
     knots = np.concatenate([edges[:-1][wide], edges[-1:]])
@@ -50,11 +60,20 @@ def _rise(amounts: Floats, edges: Floats, at: Floats) -> Floats:
 
 
 def settle_zero_width(nats: Floats, widths: npt.NDArray[np.number], counts: Ints) -> Floats:
-    """Give the nats of zero-width tokens to the next token of the same text that has width.
+    """Add the loss of each zero-width token to the next token of the same text that has width.
 
-    Those after the text's last wide token go to that one. A text with no bytes at all has no token
-    that could take them. A zero-width token without a loss (a BOS, as a rule) has none to give: it covers
-    no byte, so no byte is left without a loss by it.
+    After the last such token of a text, the loss is added to that token. A text without bytes keeps no loss.
+    A zero-width token without a loss (usually a BOS) counts as 0: it covers no byte, so no byte lacks a loss.
+
+    Parameters
+    ----------
+    nats : N losses
+    widths : N token widths, in bytes
+    counts : number of tokens of each text (S)
+
+    Returns
+    -------
+    N losses, 0 for every zero-width token.
     """
     empty = widths <= 0
     if not empty.any():
@@ -64,20 +83,20 @@ def settle_zero_width(nats: Floats, widths: npt.NDArray[np.number], counts: Ints
     if not len(wide):
         return settled
     text_of = np.repeat(np.arange(len(counts)), counts)
-    lost = np.flatnonzero(empty)
-    after = np.searchsorted(wide, lost)
+    zero_width = np.flatnonzero(empty)
+    after = np.searchsorted(wide, zero_width)
     following = wide[np.minimum(after, len(wide) - 1)]
     preceding = wide[np.maximum(after - 1, 0)]
-    heir = np.where((after < len(wide)) & (text_of[following] == text_of[lost]), following, preceding)
-    kept = text_of[heir] == text_of[lost]
-    np.add.at(settled, heir[kept], np.nan_to_num(nats[lost[kept]], nan=0.0))
+    receiver = np.where((after < len(wide)) & (text_of[following] == text_of[zero_width]), following, preceding)
+    same_text = text_of[receiver] == text_of[zero_width]
+    np.add.at(settled, receiver[same_text], np.nan_to_num(nats[zero_width[same_text]], nan=0.0))
     return settled
 
 
 def in_characters(edges: npt.ArrayLike, utf8: npt.NDArray[np.uint8]) -> Floats:
-    """Byte edges as positions in characters; an edge inside a character is a fraction.
+    """Convert byte edges to positions in characters; an edge inside a character is a fraction.
 
-    Spreading over these instead of bytes is Algorithm 1 to the letter.
+    Algorithm 1 as printed spreads losses over characters instead of bytes.
     """
     first = np.flatnonzero((utf8 & 0xC0) != 0x80)
     lengths = np.diff(np.append(first, len(utf8)))
@@ -87,7 +106,19 @@ def in_characters(edges: npt.ArrayLike, utf8: npt.NDArray[np.uint8]) -> Floats:
 def align_models(
     models: Iterable[TokenLosses], reference: Ints, texts: TextSet, *, unit: str = "byte"
 ) -> npt.NDArray[np.float32]:
-    """Losses of all models on the reference tokens (M × K); NaN where a model has none."""
+    """Regroup the losses of all models onto the reference tokens.
+
+    Parameters
+    ----------
+    models : losses of each model on `texts`
+    reference : K + 1 edges of the reference tokens, in bytes
+    texts : the scored texts
+    unit : "byte" or "char", over which a token's loss is spread evenly
+
+    Returns
+    -------
+    M × K losses in nats; NaN where a model has none.
+    """
     target = in_characters(reference, texts.utf8) if unit == "char" else reference
     rows = []
     for losses in models:
@@ -105,5 +136,5 @@ def common_support(nats: npt.NDArray[np.floating]) -> Bools:
 
 
 def characters_per_token(edges: Ints, utf8: npt.NDArray[np.uint8]) -> Floats:
-    """How many characters each token spans; a split character counts in parts."""
+    """Number of characters of each token; a character split between tokens counts as fractions."""
     return np.diff(in_characters(edges, utf8))

@@ -1,4 +1,4 @@
-"""Records → dataset: put every model's losses on the reference tokens and line up the scores.
+"""Build a dataset from records: regroup all losses onto the reference tokens and align the scores.
 
 Axes: M models, N reference tokens, T tasks.
 """
@@ -21,12 +21,12 @@ from benchcast.metadata import ModelMetadata
 from benchcast.records import Bools, Floats, Ints, ModelInfo, NamedTexts, Score, Task, TextSet, TokenLosses
 from benchcast.support import Support, costly_models, describe_support
 
-# A word with the white space before it, a single character of a script without spaces, or a run of marks.
+# A word with its leading white space, one character of a script without spaces, or a run of punctuation.
 WORD = re.compile(r"\s*(?:[⺀-鿿豈-﫿぀-ヿ가-힯]|[^\W⺀-鿿豈-﫿぀-ヿ가-힯]+|[^\w\s]+)|\s+")
 
 
 def word_edges(texts: TextSet) -> Ints:
-    """Edges of the words of all texts: the reference tokens of a study without a scorer.
+    """Edges of the words of all texts, in bytes: the reference tokens of a study without a scorer.
 
     A text that is known by name only is one word.
     """
@@ -42,29 +42,42 @@ def word_edges(texts: TextSet) -> Ints:
 
 
 def reference_tokens(texts: TextSet, edges: Ints) -> tuple[ReferenceTokens, Ints]:
-    """Tokens between the given edges, cut again where an answer starts, so that the loss of an answer
-    is exact. Also returns which of the given tokens each one is a part of."""
+    """Reference tokens with the given edges, split where an answer starts so that the loss of an answer is exact.
+
+    Parameters
+    ----------
+    texts : the texts
+    edges : edges of the scorer's tokens or of the words, on the axis of all bytes
+
+    Returns
+    -------
+    The tokens, and for each the index of the unsplit token that it is part of.
+    """
     starts = texts.starts
     answers = np.array(
         [starts[i + 1] if t.answer_start is None else starts[i] + t.answer_start for i, t in enumerate(texts)],
         np.int64,
     )
-    cut = np.union1d(edges, np.concatenate([starts, answers]))
-    left = cut[:-1]
+    split_edges = np.union1d(edges, np.concatenate([starts, answers]))
+    left = split_edges[:-1]
     text = np.searchsorted(starts[1:], left, side="right")
     names = texts.sources
     source_of_text = np.array([names.index(t.source) for t in texts], np.int64)
     part_of = np.searchsorted(np.asarray(edges)[1:], left, side="right")
     ids = tuple(t.id for t in texts)
     supported = np.ones(len(left), bool)
-    tokens = ReferenceTokens(cut, text, source_of_text[text], left >= answers[text], names, supported, ids)
-    return tokens, part_of
+    return ReferenceTokens(
+        split_edges, text, source_of_text[text], left >= answers[text], names, supported, ids
+    ), part_of
 
 
 def reference_of(
     texts: TextSet, features: tuple[npt.NDArray[np.floating], Ints, str] | None
 ) -> tuple[ReferenceTokens, Ints]:
-    """The reference tokens of a study: its scorer's, or words where there is none (see `reference_tokens`)."""
+    """Reference tokens of a study, from its scorer's tokens or, without a scorer, from words.
+
+    `features` and the return value are as in `assemble` and `reference_tokens`.
+    """
     return reference_tokens(texts, word_edges(texts) if features is None else features[1])
 
 
@@ -80,18 +93,28 @@ def assemble(
     unit: str = "byte",
     guarded: Sequence[Task] | None = None,
 ) -> Dataset:
-    """Everything a fit may look at. `losses` and `models` are in the same order.
+    """Build the dataset of a fit.
 
-    `features` is (values, edges, scorer's name). A position counts only if every model has a loss there,
-    and only inside `support` where that is given. A model that would remove too much of the own text of
-    a task in `guarded` (by default `tasks`) is excluded, whatever `support` is.
+    A reference token is used only if every model has a loss there.
+
+    Parameters
+    ----------
+    texts : the texts of the study
+    losses, models : losses and rows of models.csv, in the same order
+    scores : rows of scores.csv, of other models and tasks too
+    tasks : tasks to forecast
+    features : hidden states of the scorer: (values, edges, name of the scorer)
+    support : mask of reference tokens; only these are used
+    unit : "byte" or "char", over which a token's loss is spread evenly
+    guarded : tasks whose own text is protected: a model that would remove too much of it is excluded, whatever
+        `support` is; by default `tasks`
     """
     _check_answers(texts, tasks)
     tokens, part_of = reference_of(texts, features)
     nats = align_models(losses, tokens.edges, texts, unit=unit)
-    common, stays = _support(nats, tokens, models, tasks if guarded is None else guarded)
-    if not stays.all():
-        nats, models = nats[stays], [m for m, on in zip(models, stays, strict=True) if on]
+    common, kept = _support(nats, tokens, models, tasks if guarded is None else guarded)
+    if not kept.all():
+        nats, models = nats[kept], [m for m, keep in zip(models, kept, strict=True) if keep]
     supported = common_support(nats) if support is None else support & common_support(nats)
     if not supported.any():
         raise NotEnoughDataError(
@@ -122,7 +145,7 @@ def assemble(
 
 
 def _check_answers(texts: TextSet, tasks: Sequence[Task]) -> None:
-    """Refuse answers that name no text."""
+    """Raise an error if the answers of a task name an unknown text."""
     for task in tasks:
         for name in task.answers:
             if name not in texts.index:
@@ -134,31 +157,36 @@ def _check_answers(texts: TextSet, tasks: Sequence[Task]) -> None:
 def _support(
     nats: npt.NDArray[np.float32], tokens: ReferenceTokens, models: Sequence[ModelInfo], guarded: Sequence[Task]
 ) -> tuple[Support, Bools]:
-    """What the models have in common, and which of them stay."""
+    """The common support, and a mask of the models that are kept."""
     lacking = {m.model: mask for m, row in zip(models, nats, strict=True) if (mask := np.isnan(row)).any()}
     common = shared_text(lacking, len(models), tokens, guarded)
     return common, np.array([m.model not in common.excluded for m in models])
 
 
 def shared_text(lacking: Mapping[str, Bools], count: int, tokens: ReferenceTokens, guarded: Sequence[Task]) -> Support:
-    """How much text `count` models share, and which of those that lack reference tokens are excluded.
+    """Measure the text that all models share, and choose the models to exclude.
 
-    No task in `guarded` may lose much of its own text; a task without texts of its own rests on all of them.
+    Parameters
+    ----------
+    lacking : model → mask of reference tokens without a loss (N); only models that lack some
+    count : number of all models
+    tokens : the reference tokens
+    guarded : tasks that may not lose much of their own text; a task without its own texts uses all texts
     """
     widths = np.diff(tokens.edges)
-    own = {t.name: mask if (mask := tokens.own(t)).any() else widths > 0 for t in guarded}
-    excluded = costly_models(lacking, count, own, widths) if lacking else {}
+    text_of_task = {t.name: mask if (mask := tokens.own(t)).any() else widths > 0 for t in guarded}
+    excluded = costly_models(lacking, count, text_of_task, widths) if lacking else {}
     return describe_support(lacking, count, tokens.source, tokens.sources, widths, excluded)
 
 
 def score_table(models: Sequence[ModelInfo], scores: Sequence[Score], tasks: Sequence[Task]) -> tuple[Floats, Floats]:
-    """Accuracy and number of items, tasks × models, NaN where unknown."""
-    at = {m.model: i for i, m in enumerate(models)}
+    """Accuracy (0..1) and number of items, both T × M; NaN where unknown."""
+    column = {m.model: i for i, m in enumerate(models)}
     row = {t.name: i for i, t in enumerate(tasks)}
     accuracy = np.full((len(tasks), len(models)), np.nan)
     n_items = accuracy.copy()
     for score in scores:
-        if score.model in at and score.task in row:
-            accuracy[row[score.task], at[score.model]] = score.accuracy
-            n_items[row[score.task], at[score.model]] = score.n_items
+        if score.model in column and score.task in row:
+            accuracy[row[score.task], column[score.model]] = score.accuracy
+            n_items[row[score.task], column[score.model]] = score.n_items
     return accuracy, n_items

@@ -1,4 +1,4 @@
-"""What a fit may look at.
+"""The data of a fit: losses and scores of models, reference tokens, features and folds.
 
 Axes: M models, N reference tokens, D features, T tasks.
 """
@@ -23,12 +23,12 @@ BLOCK_BYTES = 64 << 20  # features are read in blocks of about this size
 class Features:
     """Hidden states of the scorer, one row per reference token; may be memory-mapped.
 
-    `rows` says which stored row belongs to which reference token: where an answer starts inside a
-    scorer token, both halves share that token's row.
+    `rows` maps each reference token to its stored row: if an answer starts inside a scorer token, both
+    halves share that token's row.
     """
 
-    values: Array  # numpy, or a torch tensor that already lies on the dataset's device
-    rows: Ints | None = None
+    values: Array  # numpy, or a torch tensor on the dataset's device
+    rows: Ints | None = None  # None: the stored rows are the reference tokens, in order
     scorer: str = ""
 
     @property
@@ -37,7 +37,7 @@ class Features:
         return (len(self.values) if self.rows is None else len(self.rows), self.values.shape[1])
 
     def blocks(self, *, blown_up: int = 1) -> Iterator[tuple[slice, Array]]:
-        """Consecutive blocks of rows as they are stored, each with the tokens it belongs to."""
+        """Consecutive blocks of at most `blown_up` × `BLOCK_BYTES` bytes: (slice of reference tokens, their rows)."""
         n, d = self.shape
         step = max(1, blown_up * BLOCK_BYTES // (4 * d))
         for start in range(0, n, step):
@@ -45,40 +45,41 @@ class Features:
             yield part, self.values[part] if self.rows is None else self.values[self.rows[part]]
 
     def of_tokens(self, keep: Bools) -> Features:
-        """Those of some tokens, as a table of their own."""
+        """A copy of the features of some tokens."""
         rows = np.flatnonzero(keep) if self.rows is None else self.rows[keep]
-        used, at = np.unique(rows, return_inverse=True)
-        return Features(np.asarray(self.values[used]), at if len(used) < len(rows) else None, self.scorer)
+        stored, row_of_token = np.unique(rows, return_inverse=True)
+        shared = len(stored) < len(rows)
+        return Features(np.asarray(self.values[stored]), row_of_token if shared else None, self.scorer)
 
     def sample(self, size: int, rng: np.random.Generator) -> npt.NDArray[np.float32]:
-        """At most `size` rows, drawn without replacement, in order."""
+        """At most `size` stored rows, drawn without replacement, in stored order."""
         picked = np.sort(rng.choice(len(self.values), min(size, len(self.values)), replace=False))
         return to_numpy(self.values[picked]).astype(np.float32, copy=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ReferenceTokens:
-    """The reference tokens: where they lie and what they belong to."""
+    """The reference tokens: their positions, texts and sources."""
 
     edges: Ints  # on the axis of all bytes (N + 1)
     text: Ints  # index of each token's text
     source: Ints  # index of each token's source
-    answer: Bools  # whether the token lies in its text's answer
-    sources: tuple[str, ...]
+    answer: Bools  # whether the token is part of its text's answer
+    sources: tuple[str, ...]  # names
     supported: Bools  # whether every model has a loss here; elsewhere nats are 0
-    ids: tuple[str, ...] = ()  # of the texts
+    ids: tuple[str, ...] = ()  # ids of the texts
 
     def of_sources(self, names: Sequence[str]) -> Bools:
         """Tokens of the named sources."""
-        wanted = [i for i, name in enumerate(self.sources) if name in names]
-        return np.isin(self.source, wanted)
+        indices = [i for i, name in enumerate(self.sources) if name in names]
+        return np.isin(self.source, indices)
 
     def own(self, task: Task) -> Bools:
-        """Tokens of the texts that belong to a task: those of its sources, and its answers."""
+        """Tokens of the texts that belong to a task: texts of its sources, and texts that it names as answers."""
         return self.of_sources(task.sources) | self.of_texts(task.answers)
 
     def answers(self, task: Task) -> Bools:
-        """Tokens of the answers to a task: those inside its sources' texts, and whole texts that it names."""
+        """Tokens of the answers to a task: answers in texts of its sources, and texts that it names as answers."""
         return (self.of_sources(task.sources) & self.answer) | self.of_texts(task.answers)
 
     def of_texts(self, names: Sequence[str]) -> Bools:
@@ -91,37 +92,37 @@ class Dataset:
     """Losses and scores of models, on the same reference tokens and tasks."""
 
     models: tuple[str, ...]
-    families: npt.NDArray[np.str_]  # never empty: a model without a family is one of its own
-    nats: npt.NDArray[np.floating]  # M × N, 0 outside the common support; float32, or a mapped file of float16
+    families: npt.NDArray[np.str_]  # never empty: a model without a family forms its own
+    nats: npt.NDArray[np.floating]  # M × N, 0 outside the common support; float32, or a memory-mapped file of float16
     characters: float  # N_c of equation 1: characters of the common support
     tasks: tuple[Task, ...]
     accuracy: Floats  # T × M, NaN where unknown
     n_items: Floats  # T × M, NaN where unknown
-    flops: Floats  # M, NaN where unknown
+    flops: Floats  # M, training FLOPs, NaN where unknown
     reference_tokens: ReferenceTokens
     features: Features | None = None
-    params: Floats | None = None  # M; None: not known of any model
-    training_tokens: Floats | None = None  # M, tokens
-    scores: Floats | None = None  # M × benchmarks: all that the study knows, of other tasks too
-    benchmarks: tuple[str, ...] = ()
-    support: Support = field(default_factory=Support)  # how much text the models share; which were excluded
-    device: str = ""  # where the large arrays are worked on: a torch device, or numpy where empty
+    params: Floats | None = None  # M; None: unknown for all models
+    training_tokens: Floats | None = None  # M; None: unknown for all models
+    scores: Floats | None = None  # M × benchmarks: all scores of the study, of other tasks too
+    benchmarks: tuple[str, ...] = ()  # names of the columns of `scores`
+    support: Support = field(default_factory=Support)  # share of text that all models have; excluded models
+    device: str = ""  # torch device for the large arrays; empty for numpy
 
     @property
     def metadata(self) -> ModelMetadata:
-        """What is known of the models besides their losses."""
-        nothing = np.full(len(self.models), np.nan)
+        """Family, size, training data, compute and scores of the models."""
+        unknown = np.full(len(self.models), np.nan)
         return ModelMetadata(
             self.families,
             self.flops,
-            nothing if self.params is None else self.params,
-            nothing if self.training_tokens is None else self.training_tokens,
+            unknown if self.params is None else self.params,
+            unknown if self.training_tokens is None else self.training_tokens,
             np.empty((len(self.models), 0)) if self.scores is None else self.scores,
             self.benchmarks if self.scores is not None else (),
         )
 
     def of_models(self, rows: Bools | Ints) -> Dataset:
-        """The same dataset of some of the models: fits get cheaper, and cannot see the others."""
+        """The dataset of some of the models."""
         return replace(
             self,
             models=tuple(np.array(self.models, dtype=object)[rows]),
@@ -135,13 +136,13 @@ class Dataset:
             scores=None if self.scores is None else self.scores[rows],
         )
 
-    def for_texts(self, wanted: Ints) -> Dataset:
-        """The same dataset on some of the texts, by their numbers, as if the study had no others.
+    def for_texts(self, numbers: Ints) -> Dataset:
+        """The dataset of some of the texts, given by their indices.
 
-        The characters of a text are taken to be as many per byte as in all: a constant, which the law absorbs.
+        Characters are estimated from bytes, at the average of all texts: the law absorbs this constant.
         """
         tokens = self.reference_tokens
-        keep = np.isin(tokens.text, wanted)
+        keep = np.isin(tokens.text, numbers)
         width = np.diff(tokens.edges)
         part = ReferenceTokens(
             edges=np.concatenate([[0], np.cumsum(width[keep])]),
@@ -162,7 +163,7 @@ class Dataset:
         )
 
     def for_tasks(self, names: Sequence[str]) -> Dataset:
-        """The same dataset for some of the tasks."""
+        """The dataset of some of the tasks."""
         keep = [i for i, task in enumerate(self.tasks) if task.name in names]
         return replace(
             self,
@@ -179,7 +180,7 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Which models a fit may learn from, choose by, and is tested on; boolean over models."""
+    """Training, validation and test models of a fit, each a mask of models (M)."""
 
     train: Bools
     validation: Bools

@@ -1,6 +1,6 @@
-"""Where the large arrays lie: numpy in memory, or torch on a device. The same code works on both.
+"""Arrays on numpy or on a torch device; the same code works on both.
 
-A device is named as torch names it ("cuda", "cuda:1", "cpu"); the empty name is numpy.
+A device has torch's name ("cuda", "cuda:1", "cpu"); the empty name means numpy.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy.typing as npt
 from benchcast.errors import InputError
 
 Array = Any  # a numpy array or a torch tensor
-DROPPED = (1 << 13) - 1  # the digits of a float32 that tensor cores leave out
+DROPPED = (1 << 13) - 1  # mantissa bits of a float32 that TF32 drops
 
 
 def check_device(name: str) -> str:
-    """The name of a device that is really there."""
+    """Return the name of a device after checking that torch can use it."""
     if not name:
         return name
     try:
@@ -33,14 +33,21 @@ def check_device(name: str) -> str:
 
 
 def place(values: Array, device: str, dtype: str = "") -> Array:
-    """The values on the device, in the given precision or their own; no copy where none is needed."""
+    """Move values to a device, without a copy if none is needed.
+
+    Parameters
+    ----------
+    values : numpy array or torch tensor
+    device : name of the device; empty for numpy
+    dtype : name of the target dtype; empty keeps the present one
+    """
     if not device:
         return np.asarray(to_numpy(values), dtype or None)
     import torch
 
     if isinstance(values, np.ndarray):
         values = torch.from_numpy(values if values.flags.writeable else values.copy())
-    moved = values.to(device)  # in its own precision: half the bytes if it is float16
+    moved = values.to(device)  # before the conversion: float16 moves half the bytes
     return moved.to(getattr(torch, dtype)) if dtype else moved
 
 
@@ -50,7 +57,7 @@ def to_numpy(values: Array) -> npt.NDArray[Any]:
 
 
 def free_bytes(device: str) -> int | None:
-    """Free memory of a CUDA device; None where nobody says."""
+    """Free memory of a CUDA device in bytes; None for other devices."""
     if not device.startswith("cuda"):
         return None
     import torch
@@ -59,19 +66,19 @@ def free_bytes(device: str) -> int | None:
 
 
 def device_name(values: Array) -> str:
-    """The name of the device that the values lie on; empty for numpy."""
+    """Name of the device of the values; empty for numpy."""
     return "" if isinstance(values, np.ndarray) else str(values.device)
 
 
 def on_host(values: Array) -> bool:
-    """Whether single values can be looked at without waiting for a device."""
+    """Whether single values can be read without waiting for a device."""
     return isinstance(values, np.ndarray | np.generic) or values.device.type == "cpu"
 
 
 def fits_tf32(values: Array) -> bool:
-    """Whether a GPU's tensor cores read these float32 values without loss, as they do what was once float16.
+    """Whether these float32 values are exact in TF32, as converted float16 values are.
 
-    Tensor cores take ten bits after the leading one and leave out the other thirteen.
+    TF32 keeps ten mantissa bits and drops thirteen.
     """
     import torch
 
@@ -79,10 +86,15 @@ def fits_tf32(values: Array) -> bool:
 
 
 def tf32_split_matmul(product: Callable[[Array], Array], rows: Array) -> Array:
-    """A product with few rows on tensor cores, and no digit of the rows lost.
+    """Compute `product(rows)` on tensor cores without rounding the rows to TF32.
 
-    Each row goes in as two, the digits that tensor cores read and the rest of them: columns cost nothing there, where
-    the other factor has to come from memory.
+    Split each row into a TF32-exact part and a remainder. The extra rows are almost free, since the product
+    is limited by reading the other factor from memory.
+
+    Parameters
+    ----------
+    product : a linear function of rows
+    rows : float32 tensor of few rows
     """
     import torch
 
@@ -91,7 +103,7 @@ def tf32_split_matmul(product: Callable[[Array], Array], rows: Array) -> Array:
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = True
     try:
-        found = product(torch.cat([upper, whole - upper]))
+        parts = product(torch.cat([upper, whole - upper]))
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
-    return found[: len(rows)] + found[len(rows) :]
+    return parts[: len(rows)] + parts[len(rows) :]

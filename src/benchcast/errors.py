@@ -1,42 +1,42 @@
-"""One tree for every failure that a user can mend; the command line prints it as one line.
+"""Exceptions for errors that a user can fix; the command line prints each as one line.
 
 BenchcastError
-├── InputError          a file or value handed in: where, what was found, what was needed
-├── StudyError          the study folder: absent, damaged, of a newer version, in use
-├── NotEnoughDataError  the study is sound but holds too little for what was asked
-├── ClusterError        a cluster that is not there, or loses workers time and again
+├── InputError          a file or argument is invalid
+├── StudyError          the study folder is absent, damaged, in use, or of a newer version
+├── NotEnoughDataError  the study has too little data for a fit, comparison or forecast
+├── ClusterError        a cluster is not reachable, or loses workers repeatedly
 └── MissingExtraError   an optional dependency is not installed
 """
 
 
 class BenchcastError(Exception):
-    """Base of all deliberate failures; anything else that escapes is a bug."""
+    """Base class of all deliberate errors; any other exception is a bug."""
 
 
 class InputError(BenchcastError):
-    """A file or value that was handed in cannot be used."""
+    """A file or argument is invalid."""
 
 
 class StudyError(BenchcastError):
-    """The study folder is absent, damaged or made by a newer version."""
+    """The study folder is absent, damaged, in use, or written by a newer version."""
 
 
 class NotEnoughDataError(BenchcastError):
-    """The study is sound but lacks what a fit, comparison or forecast needs."""
+    """The study has too little data for a fit, comparison or forecast."""
 
 
-EvidenceError = NotEnoughDataError  # its name before
+EvidenceError = NotEnoughDataError  # former name
 
 
 class MissingExtraError(BenchcastError):
-    """An optional dependency is needed here and not installed."""
+    """An optional dependency is not installed."""
 
 
 class ClusterError(BenchcastError):
-    """A cluster is not there, or loses workers time and again."""
+    """A cluster is not reachable, or loses workers repeatedly."""
 
 
 def one_line(error: Exception) -> str:
-    """The first line of what a library has to say."""
+    """The first non-empty line of an exception's message, or the name of its type."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""Which models learn, choose and test: splits for evaluation, and folds inside the training models."""
+"""Splits into training, validation and test models, and cross-validation folds of the training models."""
 
 from __future__ import annotations
 
@@ -18,18 +18,28 @@ LEFT_OUT = "training families left out in turn"
 
 
 def family_names(models: Sequence[ModelInfo]) -> npt.NDArray[np.str_]:
-    """The family of each model; a model without one is a family of its own."""
+    """The family of each model; a model without a family forms its own."""
     return np.array([m.family or f"model {m.model}" for m in models])
 
 
 def family_balanced(families: npt.NDArray[np.str_]) -> Floats:
-    """Weights that give every family the same total, 1 in all."""
+    """Weights of models that sum to 1, with the same total for every family."""
     _, family, counts = np.unique(families, return_inverse=True, return_counts=True)
     return 1.0 / (counts[family] * len(counts))
 
 
 def make_folds(models: Sequence[ModelInfo], split: str | None) -> tuple[str, list[Fold]]:
-    """The split's name and its folds. Without a name: the split column if filled, else by size, else by family."""
+    """Assign models to training, validation and test sets for an evaluation.
+
+    Parameters
+    ----------
+    models : rows of models.csv
+    split : "column", "size" or "family"; None chooses as `default_split` does
+
+    Returns
+    -------
+    The name of the split, and its folds: one per family for "family", else one.
+    """
     name = split or default_split(models)
     if name == "family":
         return name, _leave_one_family_out(family_names(models))
@@ -42,7 +52,10 @@ def make_folds(models: Sequence[ModelInfo], split: str | None) -> tuple[str, lis
 
 
 def default_split(models: Sequence[ModelInfo]) -> str:
-    """The split column if filled; by family where no family has three sizes but there are several; else by size."""
+    """Choose a split: "column" if models.csv has one, "size" if some family has three sizes, else "family".
+
+    With a single family "size" is chosen, since no other family can be held out.
+    """
     if any(m.split for m in models):
         return "column"
     by_size = (split_by_size(models) == "test").any() or len(np.unique(family_names(models))) < 2
@@ -50,13 +63,16 @@ def default_split(models: Sequence[ModelInfo]) -> str:
 
 
 def training_fold(models: Sequence[ModelInfo], split: str | None) -> tuple[str, Fold]:
-    """The models that a stored fit learns from. By default the split column, or everything where it is empty."""
+    """The name of the split and the models that a stored fit is trained on.
+
+    With `split` "family", or None and no split column, all models are training models.
+    """
     everything = np.ones(len(models), bool)
-    nobody = ~everything
+    none = ~everything
     if split is not None and split not in SPLITS:
         raise InputError(f"unknown split {split!r}; known: {', '.join(SPLITS)}{did_you_mean(split, SPLITS)}")
     if split == "family" or (split is None and not any(m.split for m in models)):
-        return "everything", Fold(everything, nobody, nobody)
+        return "everything", Fold(everything, none, none)
     name, folds = make_folds(models, split)
     return name, folds[0]
 
@@ -65,14 +81,14 @@ def _leave_one_family_out(families: npt.NDArray[np.str_]) -> list[Fold]:
     names = np.unique(families)
     if len(names) < 2:
         raise NotEnoughDataError(f"split 'family' needs at least 2 families, found {len(names)}: {', '.join(names)}")
-    nobody = np.zeros(len(families), bool)
-    return [Fold(families != name, nobody, families == name) for name in names]
+    none = np.zeros(len(families), bool)
+    return [Fold(families != name, none, families == name) for name in names]
 
 
 def split_by_size(models: Sequence[ModelInfo]) -> npt.NDArray[np.str_]:
-    """Per family by parameters: largest tests, second largest validates, the rest train.
+    """The role of each model: per family, "test" for the largest size, "validation" for the second largest.
 
-    Fewer than three sizes: train only. All checkpoints of one size stay together.
+    All others are "train", as are families with fewer than three sizes. Checkpoints of one size share a role.
     """
     families = family_names(models)
     params = np.array([m.params for m in models], np.float64)
@@ -86,12 +102,21 @@ def split_by_size(models: Sequence[ModelInfo]) -> npt.NDArray[np.str_]:
 
 
 def inner_folds(families: npt.NDArray[np.str_], seen: Bools) -> list[Bools]:
-    """Sets of seen models to hide in turn, whole families together.
+    """Cross-validation folds of the seen models, with whole families in one fold.
 
-    Families are dealt out to at most ten sets, large ones first, so that sets are of like size. With a
-    single family there is nothing to hide but models, so models are dealt out instead.
+    Families are assigned to at most ten folds, largest family first, each to the smallest fold. With a single
+    family, models are assigned instead.
+
+    Parameters
+    ----------
+    families : family of each model (M)
+    seen : models to assign (M)
+
+    Returns
+    -------
+    For each fold, the models to hold out (M).
     """
-    units = np.arange(len(families)).astype(str) if _alone(families, seen) else families
+    units = np.arange(len(families)).astype(str) if _single_family(families, seen) else families
     names, counts = np.unique(units[seen], return_counts=True)
     sets: list[list[str]] = [[] for _ in range(min(len(names), MOST_INNER_FOLDS))]
     load = np.zeros(len(sets))
@@ -103,9 +128,9 @@ def inner_folds(families: npt.NDArray[np.str_], seen: Bools) -> list[Bools]:
 
 
 def left_out(families: npt.NDArray[np.str_], seen: Bools) -> str:
-    """What `inner_folds` hides in turn, in words."""
-    return "training models left out in turn, of one family" if _alone(families, seen) else LEFT_OUT
+    """Description of the groups that `inner_folds` holds out."""
+    return "training models left out in turn, of one family" if _single_family(families, seen) else LEFT_OUT
 
 
-def _alone(families: npt.NDArray[np.str_], seen: Bools) -> bool:
+def _single_family(families: npt.NDArray[np.str_], seen: Bools) -> bool:
     return len(np.unique(families[seen])) < 2

@@ -1,4 +1,4 @@
-"""Cells in and out: rows of CSV, checks of text, suggestions for mistyped words, numbers as text or null."""
+"""Read CSV rows, check names, suggest corrections for mistyped words, and format numbers."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from typing import Any
 from benchcast.errors import InputError
 
 LONGEST_NAME = 1000  # characters
-# C0 and C1 controls, line and paragraph separators, and the marks that turn the direction of writing.
+# C0 and C1 controls, line and paragraph separators, and bidirectional formatting characters.
 CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-FAR = 100.0  # times its middle: an end of an interval that says nothing
+FAR = 100.0  # an interval end beyond this multiple of the middle is shown as unbounded
 
 
 def need_file(path: Path) -> None:
-    """Refuse what is not a file, and tell a folder from nothing."""
+    """Raise an error if the path is not a file; the message distinguishes a folder from a missing path."""
     if not path.is_file():
         raise InputError(f"{path}: {'a folder; a file is needed' if path.is_dir() else 'no such file'}")
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
-    """Rows of a CSV with a header, all cells as text."""
+    """Rows of a CSV file with a header, all values as text."""
     need_file(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:
             reader = csv.DictReader(lines, strict=True)
             header = [h.strip() for h in reader.fieldnames or []]
-            twice = {h for h in header if header.count(h) > 1}
-            if twice:
-                raise InputError(f"{path}: column {', '.join(sorted(twice))} occurs twice")
+            repeated = {h for h in header if header.count(h) > 1}
+            if repeated:
+                raise InputError(f"{path}: column {', '.join(sorted(repeated))} occurs twice")
             reader.fieldnames = header
             rows = list(reader)
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: not a CSV file in UTF-8 ({error})") from error
     for number, row in enumerate(rows, start=2):
         if None in row or None in row.values():
-            raise InputError(f"{path}: line {number} has another number of cells than the header")
+            raise InputError(f"{path}: line {number} has a different number of cells than the header")
     return rows
 
 
 def is_unicode(text: str) -> bool:
-    """Whether a string can be written at all: JSON lets half a surrogate pair through."""
+    """Whether a string can be encoded as UTF-8; JSON permits unpaired surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -55,48 +55,53 @@ def is_unicode(text: str) -> bool:
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:
-    """`; did you mean …?` where something is near, else nothing."""
+    """`; did you mean …?` with the closest of `words`, or an empty string if none is similar."""
     match = get_close_matches(word, list(words), n=1)
     return f"; did you mean {match[0]!r}?" if match else ""
 
 
 def match_names(names: Sequence[str], patterns: Sequence[str], *, where: str, what: str) -> list[str]:
-    """Names that are given or match a shell-style pattern, each once, in the order of the patterns."""
-    found: dict[str, None] = {}
+    """Names that equal or match one of the shell-style patterns, without duplicates, in the order of the patterns.
+
+    A pattern without a match is an error; `where` and `what` name the place and the kind of name in its message.
+    """
+    matches: dict[str, None] = {}
     for pattern in patterns:
-        own = [pattern] if pattern in names else [n for n in names if fnmatchcase(n, pattern)]
-        if not own:
+        matching = [pattern] if pattern in names else [n for n in names if fnmatchcase(n, pattern)]
+        if not matching:
             raise InputError(f"{where}: no {what} {pattern!r}{did_you_mean(pattern, names)}")
-        found |= dict.fromkeys(own)
-    return list(found)
+        matches |= dict.fromkeys(matching)
+    return list(matches)
 
 
 def need_name(name: str, where: str) -> str:
-    """A name without white space around it; refused where it is empty or could not be shown or stored."""
-    kept = name.strip()
-    if not kept:
+    """The name without surrounding white space; an error if it is empty or cannot be displayed or stored."""
+    stripped = name.strip()
+    if not stripped:
         raise InputError(f"{where}: a name is needed")
-    if not is_unicode(kept):
-        raise InputError(f"{where}: {kept[:40]!r} holds half a surrogate pair, which is no Unicode text")
-    if has_controls(kept):
-        raise InputError(f"{where}: {kept!r} holds control characters; take them out of the name")
-    if len(kept) > LONGEST_NAME:
-        raise InputError(f"{where}: a name of {len(kept)} characters ({kept[:20]!r}…); {LONGEST_NAME} are allowed")
-    return kept
+    if not is_unicode(stripped):
+        raise InputError(f"{where}: {stripped[:40]!r} contains half a surrogate pair, which is not valid Unicode")
+    if has_controls(stripped):
+        raise InputError(f"{where}: {stripped!r} contains control characters; remove them from the name")
+    if len(stripped) > LONGEST_NAME:
+        raise InputError(
+            f"{where}: a name of {len(stripped)} characters ({stripped[:20]!r}…); at most {LONGEST_NAME} are allowed"
+        )
+    return stripped
 
 
 def has_controls(text: str) -> bool:
-    """Whether a text holds characters that steer a terminal or reorder what it shows."""
+    """Whether a text contains characters that control a terminal or reorder its display."""
     return CONTROLS.search(text) is not None
 
 
 def number(value: float, form: str = ".2e") -> str:
-    """A number as text, or a dash where there is none."""
+    """A number as text; a dash if it is NaN or infinite."""
     return format(value, form) if math.isfinite(value) else "–"
 
 
 def format_interval(low: float, high: float, form: str, *, around: float = math.nan) -> str:
-    """An interval as text: `unbounded` for an end that is infinite, or a hundred times the middle, `around`."""
+    """An interval as text, with `unbounded` for an end that is infinite or more than `FAR` times `around`."""
     if math.isnan(low) or math.isnan(high):
         return number(math.nan)
     ends = ["unbounded" if math.isinf(x) or abs(x) > FAR * abs(around) else format(x, form) for x in (low, high)]
@@ -104,12 +109,12 @@ def format_interval(low: float, high: float, form: str, *, around: float = math.
 
 
 def nan_to_none(value: Any) -> Any:
-    """The value as JSON can say it: a number that is none, NaN or infinite, is null."""
+    """The value, or None (JSON's null) if it is NaN or infinite."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def plain(value: Any) -> Any:
-    """The same in plain JSON values, arrays as lists; what cannot be said is null."""
+    """The value as JSON values: arrays become lists, NaN and infinity become None."""
     if isinstance(value, dict):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,11 +1,10 @@
-"""Prediction intervals from errors on families that a forecast was not shown.
+"""Prediction intervals from out-of-fold errors on held-out families.
 
-Errors of one family are alike, so a new model is a draw of a family first: with F families there are F
-independent observations, however many checkpoints each has. The scale is therefore the mean over
-families of their mean squared error, and the interval is Student's t with F − 1 degrees of freedom. Each error was
-made by a fit that lacked one family more than the final fit does, and errors of fits fall about as 1 / √F: hence the
-factor √(1 − 1/F). Split-conformal intervals over families would need at least nine families to promise 90%.
-Planted worlds are the judge (`lab/log/coverage.py`, LOG.md).
+Errors within a family are correlated, so F families give F independent observations, whatever their number of
+checkpoints. The scale is therefore the root of the mean over families of their mean squared error, and the interval
+is Student's t with F − 1 degrees of freedom. Each error comes from a fit with one family fewer than the final fit,
+and errors fall about as 1 / √F: hence the factor √(1 − 1/F). Split-conformal intervals over families would need at
+least nine families for 90%. Coverage is tested on synthetic studies (`lab/log/coverage.py`, LOG.md).
 """
 
 from __future__ import annotations
@@ -20,28 +19,28 @@ from benchcast.records import Floats
 from benchcast.task_fit import OutOfFoldErrors, TaskFit
 
 LEVEL = 0.90
-SAME = 1e-6  # capabilities that differ by less, relative to their size, are the same
-NEAR_CHANCE = 0.1  # of the way from chance to 1
-WIDER_AT_CHANCE = 0.25  # a model at chance may be just about to leave it, and its losses hardly tell
+SAME = 1e-6  # capabilities with a smaller relative difference count as equal
+NEAR_CHANCE = 0.1  # as a share of the range from chance to 1
+WIDER_AT_CHANCE = 0.25  # losses hardly show whether a model at chance is about to improve
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How far forecasts of unseen models miss."""
+    """Size of the forecast error on unseen families, in accuracy (0..1)."""
 
-    scale: float  # root mean squared error of an unseen family; NaN where it cannot be said
+    scale: float  # root mean squared error on an unseen family; NaN without errors
     families: int
-    half_width: float  # of the 90% interval inside the training range
+    half_width: float  # half the width of the interval inside the training range; NaN with fewer than two groups
 
 
 def spread_of(out_of_fold: OutOfFoldErrors) -> Spread:
-    """The spread that a set of honest errors supports."""
+    """Estimate the spread from out-of-fold errors."""
     if not len(out_of_fold.errors):
         return Spread(np.nan, 0, np.nan)
     names, index = np.unique(out_of_fold.families, return_inverse=True)
     squares = np.bincount(index, weights=out_of_fold.errors**2) / np.bincount(index)
     groups = len(names)
-    if groups == 1:  # nothing is known of other families: the models stand in for them
+    if groups == 1:  # with a single family, models take the place of families
         squares = out_of_fold.errors**2
         groups = len(squares)
     if groups < 2:
@@ -52,21 +51,28 @@ def spread_of(out_of_fold: OutOfFoldErrors) -> Spread:
 
 
 def out_of_fold_coverage(out_of_fold: OutOfFoldErrors) -> float:
-    """Share of honest errors inside the interval that the other families' errors give; NaN with fewer than three."""
+    """Share of out-of-fold errors inside the interval from the other families' errors; NaN below three families."""
+    errors, families = out_of_fold.errors, out_of_fold.families
     inside: list[bool] = []
-    for family in np.unique(out_of_fold.families):
-        own = out_of_fold.families == family
-        half = spread_of(
-            OutOfFoldErrors(out_of_fold.errors[~own], out_of_fold.families[~own], out_of_fold.kind)
-        ).half_width
-        inside += (
-            [*(np.abs(out_of_fold.errors[own]) <= half)] if len(np.unique(out_of_fold.families[~own])) >= 2 else []
-        )
+    for family in np.unique(families):
+        held_out = families == family
+        if len(np.unique(families[~held_out])) < 2:
+            continue
+        others = OutOfFoldErrors(errors[~held_out], families[~held_out], out_of_fold.kind)
+        inside += [*(np.abs(errors[held_out]) <= spread_of(others).half_width)]
     return float(np.mean(inside)) if inside else float("nan")
 
 
 def interval(fit: TaskFit, capability: npt.ArrayLike, accuracy: npt.ArrayLike) -> tuple[Floats, Floats]:
-    """Low and high end for forecasts; they widen with the distance from the training models, and near chance."""
+    """Lower and upper end of the prediction interval of each forecast, within 0..1.
+
+    Intervals are wider outside the capability range of the training models and near chance.
+
+    Parameters
+    ----------
+    fit : the fit, with its out-of-fold errors
+    capability, accuracy : capability and forecast accuracy of each model
+    """
     a = np.asarray(accuracy, np.float64)
     wider = widening(fit, capability, a)
     half = np.where(
@@ -76,14 +82,14 @@ def interval(fit: TaskFit, capability: npt.ArrayLike, accuracy: npt.ArrayLike) -
 
 
 def widening(fit: TaskFit, capability: npt.ArrayLike, accuracy: npt.ArrayLike) -> Floats:
-    """How many times wider than in the midst of the training models."""
+    """Factor by which an interval is wider than inside the training range and away from chance."""
     return (1 + distance(fit, capability)) * (1 + WIDER_AT_CHANCE * nearness_to_chance(fit, accuracy))
 
 
 def distance(fit: TaskFit, capability: npt.ArrayLike) -> Floats:
-    """How far outside the training models a capability lies, in units of their range; 0 inside.
+    """Distance of a capability from the range of the training models, in units of that range; 0 inside.
 
-    Where they all have the same capability, any other one is infinitely far outside.
+    If all training models have the same capability, the distance of any other is infinite.
     """
     c = np.asarray(capability, np.float64)
     low, high = fit.range
@@ -94,12 +100,12 @@ def distance(fit: TaskFit, capability: npt.ArrayLike) -> Floats:
 
 
 def has_range(fit: TaskFit) -> bool:
-    """Whether training models differ in capability by more than rounding does."""
+    """Whether the capabilities of the training models differ by more than rounding error."""
     low, high = fit.range
     return high - low > SAME * max(abs(low), abs(high))
 
 
 def nearness_to_chance(fit: TaskFit, accuracy: npt.ArrayLike) -> Floats:
-    """1 for a forecast at chance, falling to 0 where it has left chance behind."""
+    """1 for a forecast at chance, decreasing linearly to 0 at `NEAR_CHANCE` above it."""
     above = (np.asarray(accuracy, np.float64) - fit.task.chance) / (1 - fit.task.chance)
     return np.clip(1 - above / NEAR_CHANCE, 0.0, 1.0)

@@ -1,6 +1,6 @@
 """The sigmoid law from capability to accuracy (equation 2) and its Levenberg–Marquardt fit.
 
-One implementation fits any number of laws at once, on numpy arrays or torch tensors alike.
+One implementation fits any number of laws at once, on numpy arrays or torch tensors.
 Axes: … problems (tasks, folds, restarts), M models.
 """
 
@@ -16,10 +16,10 @@ from array_api_compat import array_namespace
 from benchcast.devices import Array, on_host
 from benchcast.records import Floats
 
-KNOTS = (-3.0, -1.5, 0.0, 1.5, 3.0)  # log-odds at which a bent law may change its slope
-SOFTNESS = 0.5  # of the corners there
-STEEPEST = 60.0  # log-odds per standard deviation of capability; a perfect step would be infinite
-HIGHEST = 30.0  # log-odds at the mean capability
+KNOTS = (-3.0, -1.5, 0.0, 1.5, 3.0)  # log-odds at which a calibrated law may change its slope
+SOFTNESS = 0.5  # width of the transitions at the knots, in log-odds
+STEEPEST = 60.0  # bound on log-odds per standard deviation of capability; a step function would be infinite
+HIGHEST = 30.0  # bound on log-odds at the mean capability
 
 
 def sigmoid(x: Array) -> Array:
@@ -28,9 +28,9 @@ def sigmoid(x: Array) -> Array:
 
 
 def ramps(log_odds: npt.ArrayLike) -> Floats:
-    """Rising functions, one for each stretch between knots, that add up to the log-odds themselves (… × stretches).
+    """Increasing basis functions, one for each segment between knots, that sum to the log-odds (… × segments).
 
-    Each rises by its own stretch and is level elsewhere, so any mix with positive factors rises.
+    Each increases over its own segment and is constant elsewhere, so any positive combination is increasing.
     """
     x = np.asarray(log_odds, np.float64)[..., None]
     soft = SOFTNESS * np.logaddexp(0.0, (x - np.array(KNOTS)) / SOFTNESS)
@@ -40,18 +40,18 @@ def ramps(log_odds: npt.ArrayLike) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class MonotoneCalibration:
-    """How log-odds depart from a straight line: another slope in each stretch, as far as models were seen.
+    """Increasing piecewise-linear map of log-odds, with one slope per segment between knots.
 
-    Beyond them the line's own slope goes on: what they show at their edge may not hold further out.
+    Outside the range of the training models the slope is 1: their pattern at the edge may not extrapolate.
     """
 
     shift: float
-    slopes: tuple[float, ...]  # logarithms; 0 is the line's own
-    low: float  # log-odds of the weakest model seen
-    high: float
+    slopes: tuple[float, ...]  # natural logarithms; 0 leaves the slope of the law unchanged
+    low: float  # lowest log-odds among the training models
+    high: float  # highest
 
     def __call__(self, log_odds: npt.ArrayLike) -> Floats:
-        """Bent log-odds; they rise with the straight ones."""
+        """Calibrated log-odds."""
         x = np.asarray(log_odds, np.float64)
         seen = np.clip(x, self.low, self.high)
         return self.shift + ramps(seen) @ np.exp(self.slopes) + (x - seen)
@@ -62,24 +62,24 @@ class SigmoidLaw:
     """Accuracy as a function of capability (equation 2).
 
     Capability is a weighted loss, so lower is better and `slope` is negative for any task that
-    improves with capability. `offset` is the log-odds at capability 0: unlike the midpoint it stays
+    improves with capability. `offset` is the log-odds at capability 0: unlike the midpoint it is
     finite when the slope is 0.
     """
 
     slope: float  # α
     offset: float  # −α β
-    chance: float  # γ: what guessing gets; 0 for open-ended tasks
-    failure: str = ""  # why there is no law, empty when there is one
-    ceiling: float = 1.0  # what the best model gets; other than 1 only where a method fits it
+    chance: float  # γ: accuracy of random guessing; 0 for open-ended tasks
+    failure: str = ""  # why the fit failed; empty if it succeeded
+    ceiling: float = 1.0  # upper asymptote of accuracy; other than 1 only where a method fits it
     calibration: MonotoneCalibration | None = None  # None for a plain sigmoid
 
     @property
     def midpoint(self) -> float:
-        """β: the capability halfway between chance and 1, before any bend."""
+        """β: the capability halfway between chance and the ceiling, before calibration."""
         return -self.offset / self.slope if self.slope else math.nan
 
     def accuracy(self, capability: npt.ArrayLike) -> Floats:
-        """Forecast; NaN everywhere if the fit failed."""
+        """Forecast accuracy (0..1) at each capability; NaN if the fit failed."""
         log_odds = self.slope * np.asarray(capability, np.float64) + self.offset
         return self.chance + (self.ceiling - self.chance) * sigmoid(
             self.calibration(log_odds) if self.calibration else log_odds
@@ -97,21 +97,27 @@ class Laws:
 
 
 def fit_monotone_calibration(log_odds: Floats, q: Floats, weight: Floats) -> MonotoneCalibration:
-    """The bend that makes these log-odds fit shares `q` best; slopes are drawn towards 1.
+    """Fit the calibration of log-odds to accuracies, with slopes shrunk towards 1.
 
-    Ridge regression on the logarithms of the slopes by damped Gauss–Newton steps. The pull is that of a prior of unit
-    spread: the error of the unbent log-odds over the number of models.
+    Ridge regression on the logarithms of the slopes by damped Gauss–Newton steps. The penalty corresponds to a prior
+    of unit variance: the mean error of the uncalibrated log-odds.
+
+    Parameters
+    ----------
+    log_odds : M log-odds of the law
+    q : M accuracies, rescaled so that chance is 0 and the ceiling is 1
+    weight : M weights of the squared errors
     """
     x = ramps(log_odds)
-    pull = float(weight @ (sigmoid(log_odds) - q) ** 2) / len(q)
+    penalty = float(weight @ (sigmoid(log_odds) - q) ** 2) / len(q)
     theta, damping = np.zeros(1 + x.shape[1]), 1e-3
-    prior = np.append(1e-9 * pull, np.full(x.shape[1], pull))
+    prior = np.append(1e-9 * penalty, np.full(x.shape[1], penalty))
     s = sigmoid(theta[0] + x @ np.exp(theta[1:]))
     error = float(weight @ (s - q) ** 2)
     for _ in range(40):
-        rise = (s * (1 - s))[:, None] * np.hstack([np.ones((len(x), 1)), x * np.exp(theta[1:])])
-        gradient = rise.T @ (weight * (s - q)) + prior * theta
-        curvature = (rise * weight[:, None]).T @ rise + np.diag(prior)
+        jacobian = (s * (1 - s))[:, None] * np.hstack([np.ones((len(x), 1)), x * np.exp(theta[1:])])
+        gradient = jacobian.T @ (weight * (s - q)) + prior * theta
+        curvature = (jacobian * weight[:, None]).T @ jacobian + np.diag(prior)
         step = np.linalg.solve(curvature + np.diag(damping * np.diag(curvature) + 1e-15), gradient)
         new = np.clip(theta - step, -6.0, 4.0)
         s_new = sigmoid(new[0] + x @ np.exp(new[1:]))
@@ -119,9 +125,9 @@ def fit_monotone_calibration(log_odds: Floats, q: Floats, weight: Floats) -> Mon
         if error_new > error:
             damping *= 6
             continue
-        settled = error - error_new <= 1e-9 * error
+        converged = error - error_new <= 1e-9 * error
         theta, s, error, damping = new, s_new, error_new, damping / 5
-        if settled:
+        if converged:
             break
     shift, *slopes = map(float, theta)
     return MonotoneCalibration(shift, tuple(slopes), float(log_odds.min()), float(log_odds.max()))
@@ -130,7 +136,22 @@ def fit_monotone_calibration(log_odds: Floats, q: Floats, weight: Floats) -> Mon
 def fit_law(
     capability: npt.ArrayLike, accuracy: npt.ArrayLike, chance: float, *, weight: npt.ArrayLike | None = None
 ) -> SigmoidLaw:
-    """One law; points with a NaN on either side are left out. A fit that fails says so in `failure`."""
+    """Fit one law by least squares in accuracy (equation 4).
+
+    Parameters
+    ----------
+    capability, accuracy : one value per model; accuracy in 0..1. Models with a NaN are ignored.
+    chance : accuracy of random guessing, 0..1
+    weight : weight of each model's squared error; by default 1
+
+    Returns
+    -------
+    The law. If the fit fails, its parameters are NaN and `failure` gives the reason.
+
+    >>> law = fit_law([3.0, 2.5, 2.0, 1.5], [0.25, 0.4, 0.7, 0.9], 0.2)
+    >>> law.slope < 0
+    True
+    """
     c = np.asarray(capability, np.float64)
     a = np.asarray(accuracy, np.float64)
     w = np.ones_like(a) if weight is None else np.asarray(weight, np.float64)
@@ -158,11 +179,17 @@ def fit_laws(
     start: Laws | None = None,
     steps: int = 200,
 ) -> Laws:
-    """Fit a law to every row by least squares in accuracy (equation 4), several starts each.
+    """Fit a law to every row by least squares in accuracy (equation 4), from several starting points each.
 
-    Models of weight 0 do not count and may hold NaN accuracy. With `start`, only that start is
-    tried: how Algorithm 2 follows its law from step to step. On a GPU all steps are made, needed or not:
-    looking whether they are would mean waiting.
+    On a GPU all steps are made: a test for convergence would wait for the device.
+
+    Parameters
+    ----------
+    capability, accuracy : … × M
+    chance : …, accuracy of random guessing in each problem
+    weight : … × M; models of weight 0 are ignored and may have NaN accuracy
+    start : laws to start from, instead of several starting points; Algorithm 2 passes the law of its last step
+    steps : most Levenberg–Marquardt steps
     """
     xp = array_namespace(capability)
     w = xp.ones_like(accuracy) if weight is None else weight
@@ -190,8 +217,8 @@ Point = tuple[Array, Array, Array, Array]
 
 
 def _starts(z: Array, a: Array, gamma: Array, w: Array) -> tuple[Array, Array]:
-    """Slopes and offsets to start from, on standardised capability: a regression of the clipped log-odds,
-    and falling and rising curves with their midpoint left, right and in the middle."""
+    """Starting slopes and offsets on standardised capability: a regression of the clipped log-odds, and
+    decreasing and increasing curves with midpoints at −1.5, 0 and 1.5."""
     xp = array_namespace(z)
     q = xp.clip((a - gamma) / (1 - gamma), 0.02, 0.98)
     log_odds = xp.log(q / (1 - q))
@@ -204,7 +231,7 @@ def _starts(z: Array, a: Array, gamma: Array, w: Array) -> tuple[Array, Array]:
 
 
 def _best_of(tried: Point) -> Point:
-    """The start with the least error, for every problem."""
+    """The result with the lowest error over starting points, for each problem."""
     xp = array_namespace(tried[0])
     best = tuple(x[0] for x in tried)
     for k in range(1, tried[0].shape[0]):
@@ -226,10 +253,10 @@ def _errors(u: Array, v: Array, data: Point) -> tuple[Array, Array, Array]:
 
 
 def _levenberg_marquardt(u: Array, v: Array, data: Point, steps: int) -> Point:
-    """Damped Gauss–Newton steps in slope and offset; each problem keeps a damping of its own."""
+    """Damped Gauss–Newton steps in slope and offset, with one damping factor per problem."""
     xp = array_namespace(u)
     z, _, _, w = data
-    powers = xp.stack([xp.ones_like(z), z, z * z], axis=-1)  # what gradient and curvature are sums of
+    powers = xp.stack([xp.ones_like(z), z, z * z], axis=-1)  # gradient and curvature are sums over these
     residual, rise, sse = _errors(u, v, data)
     damping = 1e-2 * xp.ones_like(sse)
     settled = sse < 0
@@ -247,7 +274,7 @@ def _levenberg_marquardt(u: Array, v: Array, data: Point, steps: int) -> Point:
         better = sse_new <= sse
         moved = xp.abs(u_new - u) + xp.abs(v_new - v)
         flat = better & (sse - sse_new <= 1e-10 * sse + 1e-18) & (damping < 1e3)
-        level = xp.abs(g_u) + xp.abs(g_v) <= 1e-13  # scores below chance: the curve hugs it, and is flat there
+        level = xp.abs(g_u) + xp.abs(g_v) <= 1e-13  # scores below chance: the best curve stays at chance, flat
         settled = settled | flat | level | (moved <= 1e-9 * (1 + xp.abs(u) + xp.abs(v)))
         u, v = xp.where(better, u_new, u), xp.where(better, v_new, v)
         residual, rise = xp.where(better, residual_new, residual), xp.where(better, rise_new, rise)
@@ -255,6 +282,6 @@ def _levenberg_marquardt(u: Array, v: Array, data: Point, steps: int) -> Point:
         damping = xp.where(better, damping / 8, damping * 6).clip(1e-12, 1e12)
         if on_host(settled) and bool(xp.all(settled)):
             break
-    # Along a bound, or towards a level that only an infinite log-odds reaches, steps go on for ever and gain nothing.
+    # At a bound, or if the optimum is at infinite log-odds, steps continue without reducing the error.
     steady = halfway - sse <= 1e-3 * sse + 1e-18
     return u, v, sse, (settled | steady) & xp.isfinite(sse)

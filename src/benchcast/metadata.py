@@ -1,4 +1,4 @@
-"""What is known of models besides their losses: size, data, compute and scores."""
+"""Model metadata: family, size, training data, compute and scores."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from benchcast.records import Bools, Floats, Ints, ModelInfo, Score, TokenLosses
 
 @dataclass(frozen=True, slots=True)
 class ModelMetadata:
-    """What is known of models besides their losses, one row a model; NaN where unknown."""
+    """Metadata of M models; NaN where unknown."""
 
     families: npt.NDArray[np.str_]
-    flops: Floats
+    flops: Floats  # training FLOPs
     params: Floats
     training_tokens: Floats
-    scores: Floats  # M × benchmarks
+    scores: Floats  # M × benchmarks, accuracy
     benchmarks: tuple[str, ...]
 
     @classmethod
     def of(cls, models: Sequence[ModelInfo], scores: Sequence[Score]) -> ModelMetadata:
-        """From the rows of models.csv and scores.csv; all benchmarks that any score names."""
+        """Build from rows of models.csv and scores.csv, with all benchmarks of the scores."""
         benchmarks = tuple(dict.fromkeys(s.task for s in scores))
-        table, at = np.full((len(models), len(benchmarks)), np.nan), {m.model: i for i, m in enumerate(models)}
+        table, row_of = np.full((len(models), len(benchmarks)), np.nan), {m.model: i for i, m in enumerate(models)}
         for score in scores:
-            if score.model in at:
-                table[at[score.model], benchmarks.index(score.task)] = score.accuracy
+            if score.model in row_of:
+                table[row_of[score.model], benchmarks.index(score.task)] = score.accuracy
         return cls(
             families=np.array([m.family for m in models], dtype=str),
             flops=np.array([m.compute for m in models], np.float64),
@@ -41,12 +41,12 @@ class ModelMetadata:
 
     @classmethod
     def of_losses(cls, losses: TokenLosses) -> ModelMetadata:
-        """Of the one model that these losses belong to: what they carry from their study."""
-        own = losses.info if losses.info is not None and losses.info.model == losses.model else ModelInfo(losses.model)
-        return cls.of([own], [s for s in losses.scores if s.model == losses.model])
+        """Metadata of one model, as stored with its losses."""
+        info = losses.info if losses.info is not None and losses.info.model == losses.model else ModelInfo(losses.model)
+        return cls.of([info], [s for s in losses.scores if s.model == losses.model])
 
     def take(self, rows: Bools | Ints) -> ModelMetadata:
-        """Those of some models."""
+        """Metadata of some of the models."""
         return replace(
             self,
             families=self.families[rows],
@@ -57,16 +57,23 @@ class ModelMetadata:
         )
 
     def score(self, benchmark: str) -> Floats:
-        """What each model scored on a benchmark."""
+        """Accuracy of each model on a benchmark; NaN where unknown."""
         if benchmark not in self.benchmarks:
             return np.full(len(self.flops), np.nan)
         return self.scores[:, self.benchmarks.index(benchmark)]
 
 
 def ladder_loss(reads: Sequence[str], rows: npt.NDArray[np.floating], metadata: ModelMetadata) -> Floats:
-    """Loss by parameters P and tokens D: E + A / P^a + B / D^b, the columns of `rows` being E, log A, a, log B, b."""
-    own = {name.removeprefix("ladder: "): i for i, name in enumerate(reads) if i}
-    E, log_a, a, log_b, b = np.asarray(rows, np.float64)[[own.get(str(f), 0) for f in metadata.families]].T
+    """Loss of each model predicted from parameters P and training tokens D: E + A / P^a + B / D^b.
+
+    Parameters
+    ----------
+    reads : "ladder", then "ladder: FAMILY" for each family with its own parameters
+    rows : one row for each entry of `reads`, with columns E, log A, a, log B, b
+    metadata : metadata of the models
+    """
+    row_of_family = {name.removeprefix("ladder: "): i for i, name in enumerate(reads) if i}
+    E, log_a, a, log_b, b = np.asarray(rows, np.float64)[[row_of_family.get(str(f), 0) for f in metadata.families]].T
     with np.errstate(divide="ignore", invalid="ignore"):
         by_size = np.exp(log_a - a * np.log(metadata.params))
         by_data = np.exp(log_b - b * np.log(metadata.training_tokens))

@@ -1,7 +1,7 @@
-"""The frozen records that cross module borders.
+"""Frozen records shared by all modules: texts, token losses, tasks, models and scores.
 
-Texts are laid end to end on one axis of UTF-8 bytes, and so are their tokens. A whole model is then
-one array of nats and one array of edges, and nothing downstream loops over texts.
+All texts are concatenated on one axis of UTF-8 bytes, and so are their tokens. The losses of a model are then
+one array of nats and one array of edges, and later code needs no loop over texts.
 Axes: S texts, N tokens.
 """
 
@@ -32,10 +32,10 @@ class Text:
     source: str
     text: str
     answer_start: int | None = None  # in bytes; the answer runs from here to the end
-    unit: str | None = None  # of the losses of a text that is known by name only; a label
+    unit: str | None = None  # label of the loss unit; set only for a text that is known by name only
 
     def as_row(self) -> dict[str, Any]:
-        """The line of texts.jsonl."""
+        """Return the text as a row of texts.jsonl."""
         if self.unit is not None:
             return {"id": self.id, "source": self.source, "unit": self.unit}
         row: dict[str, Any] = {"id": self.id, "source": self.source, "text": self.text}
@@ -50,20 +50,20 @@ class TextSet:
 
     @classmethod
     def of(cls, texts: Iterable[Text]) -> Self:
-        """Check that ids are distinct and answers lie inside their texts."""
-        made = cls(tuple(texts))
-        if not made.texts:
+        """Build a set after checking that ids are distinct and that each answer starts inside its text."""
+        text_set = cls(tuple(texts))
+        if not text_set.texts:
             raise InputError("texts: none found; a study needs at least one")
-        if len(made.index) < len(made.texts):
-            twice = next(t.id for i, t in enumerate(made.texts) if made.index[t.id] != i)
-            raise InputError(f"texts: id {twice!r} occurs twice; ids must be distinct")
-        for text, length in zip(made.texts, np.diff(made.starts), strict=True):
+        if len(text_set.index) < len(text_set.texts):
+            duplicate = next(t.id for i, t in enumerate(text_set.texts) if text_set.index[t.id] != i)
+            raise InputError(f"texts: id {duplicate!r} occurs twice; ids must be distinct")
+        for text, length in zip(text_set.texts, np.diff(text_set.starts), strict=True):
             if text.answer_start is not None and not 0 <= text.answer_start <= length:
                 raise InputError(
                     f"texts: {text.id!r} has answer_start {text.answer_start}, "
                     f"the text has {length} bytes (answer_start counts UTF-8 bytes)"
                 )
-        return made
+        return text_set
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -78,22 +78,22 @@ class TextSet:
 
     @cached_property
     def utf8(self) -> npt.NDArray[np.uint8]:
-        """All texts end to end, as bytes."""
+        """The bytes of all texts, concatenated."""
         return np.frombuffer(b"".join(t.text.encode() for t in self.texts), np.uint8)
 
     @cached_property
     def starts(self) -> Ints:
-        """Where each text starts on the axis of all bytes, and where the last one ends (S + 1)."""
+        """The first byte of each text on the axis of all bytes, and the end of the last text (S + 1)."""
         return np.cumsum([0] + [len(t.text.encode()) for t in self.texts], dtype=np.int64)
 
     @cached_property
     def digest(self) -> str:
-        """Hash of everything a loss depends on: ids and texts, in order."""
+        """Hash of the inputs of a loss: ids and texts, in order."""
         return _hash_rows([t.id, t.text] for t in self.texts)
 
     @cached_property
     def annotated_digest(self) -> str:
-        """Hash of everything a fit depends on: also the source and the answer of each text."""
+        """Hash of the inputs of a fit: `digest`, and the source and answer start of each text."""
         return _hash_rows([self.digest, *([t.id, t.source, t.answer_start] for t in self.texts)])
 
     @property
@@ -102,7 +102,7 @@ class TextSet:
         return tuple(dict.fromkeys(t.source for t in self.texts))
 
     def require_texts(self, what: str) -> None:
-        """Refuse work that needs the texts themselves where they are not here; `what` names the work."""
+        """Raise an error if only the names or lengths of the texts are known; `what` names the task at hand."""
 
 
 def _hash_rows(rows: Iterable[Any]) -> str:
@@ -112,28 +112,28 @@ def _hash_rows(rows: Iterable[Any]) -> str:
 
 @dataclass(frozen=True)
 class TextOutlines(TextSet):
-    """Ids, sources and lengths of texts that stay where they are: enough to read losses on them, not to make any."""
+    """Ids, sources and lengths of texts without their content: enough to read losses, not to compute them."""
 
     lengths: tuple[int, ...]  # in bytes
     known_digest: str
 
     @cached_property
     def starts(self) -> Ints:
-        """As of the texts themselves."""
+        """As in `TextSet`, from the stored lengths."""
         return np.cumsum([0, *self.lengths], dtype=np.int64)
 
     @cached_property
     def digest(self) -> str:
-        """As of the texts themselves."""
+        """As in `TextSet`, from the stored hash."""
         return self.known_digest
 
     @cached_property
     def utf8(self) -> npt.NDArray[np.uint8]:
-        """Not here."""
-        raise InputError("the texts themselves are not here: this fit was shared without them")
+        """Raise an error: the content is unknown."""
+        raise InputError("the texts are not available: this fit was shared without them")
 
     def require_texts(self, what: str) -> None:
-        """They are not here."""
+        """Raise an error that asks for the texts."""
         raise InputError(
             f"{what} needs the texts themselves, and the fit was shared without its texts; give them with texts=…"
         )
@@ -141,28 +141,28 @@ class TextOutlines(TextSet):
 
 @dataclass(frozen=True)
 class NamedTexts(TextSet):
-    """Columns of a table of losses: texts that are known by name only.
+    """Texts that are known by name only: the columns of a table of losses.
 
-    Each counts as one token of one character, so that all-token loss is the plain mean of the columns.
+    Each text counts as one token of one character, so all-token loss is the mean of the columns.
     """
 
     @cached_property
     def starts(self) -> Ints:
-        """One byte for each text."""
+        """As in `TextSet`, with one byte per text."""
         return np.arange(len(self.texts) + 1, dtype=np.int64)
 
     @cached_property
     def utf8(self) -> npt.NDArray[np.uint8]:
-        """One character in place of each text."""
+        """One placeholder character per text."""
         return np.full(len(self.texts), ord("?"), np.uint8)
 
     @cached_property
     def digest(self) -> str:
-        """Hash of the names, in order; the unit is a label."""
+        """Hash of the names, in order; the unit is a label and does not enter."""
         return _hash_rows([t.id] for t in self.texts)
 
     def require_texts(self, what: str) -> None:
-        """They are known by name only."""
+        """Raise an error that explains what a table of losses can do."""
         raise InputError(
             f"{what} needs the texts themselves; this study is a table of losses, whose texts are known by name only "
             "(`benchcast import losses STUDY FILE.csv` adds models)"
@@ -171,23 +171,26 @@ class NamedTexts(TextSet):
 
 @dataclass(frozen=True, slots=True)
 class TokenLosses:
-    """Losses of one model on every text of a set, tokens of all texts end to end."""
+    """Token losses of one model on every text of a set, concatenated over texts."""
 
     model: str
     counts: Ints  # tokens of each text (S)
     edges: Ints  # token edges on the axis of all bytes (N + 1)
-    nats: Floats  # −log p of each token; NaN where the model gave none (N)
+    nats: Floats  # −log p of each token; NaN where the model has no loss (N)
     about: dict[str, str] = field(default_factory=dict)  # tokenizer, backend, dtype, digest of the texts, …
-    info: ModelInfo | None = None  # the model's row of models.csv, where a study knows it
-    scores: tuple[Score, ...] = ()  # that the study has of the model
+    info: ModelInfo | None = None  # the model's row of models.csv, if it has one
+    scores: tuple[Score, ...] = ()  # the model's rows of scores.csv
 
     @property
     def texts_digest(self) -> str:
-        """`TextSet.digest` of the texts that were scored; empty where nobody said."""
+        """`TextSet.digest` of the scored texts; empty if it was not recorded."""
         return self.about.get("texts", "")
 
     def text_bounds(self, starts: Ints) -> list[Ints]:
-        """Each text's bounds, counted from its own first byte."""
+        """Bounds of the tokens of each text, in bytes from the start of that text.
+
+        `starts` is `TextSet.starts` of the scored texts.
+        """
         ends = np.cumsum(self.counts)
         return [
             self.edges[end - n : end + 1] - start for end, n, start in zip(ends, self.counts, starts[:-1], strict=True)
@@ -199,38 +202,38 @@ class Task:
     """A benchmark to forecast."""
 
     name: str
-    chance: float = 0.0  # what guessing gets; 0 for open-ended tasks
+    chance: float = 0.0  # accuracy of random guessing; 0 for open-ended tasks
     sources: tuple[str, ...] = ()  # sources of the texts that belong to the task
-    answers: tuple[str, ...] = ()  # ids of texts whose whole loss is measured on the task's right answers
+    answers: tuple[str, ...] = ()  # ids of texts that consist of correct answers to the task
 
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """One row of models.csv; NaN and empty where unknown."""
+    """One row of models.csv; unknown values are NaN or empty."""
 
     model: str
     family: str = ""
     params: float = float("nan")
-    tokens: float = float("nan")
-    flops: float = float("nan")
+    tokens: float = float("nan")  # training tokens
+    flops: float = float("nan")  # training FLOPs
     split: str = ""  # train, validation, test or empty
 
     @property
     def compute(self) -> float:
-        """Training FLOPs; 6 × params × tokens where only those are known."""
+        """Training FLOPs, estimated as 6 × params × tokens if they are not given."""
         return self.flops if np.isfinite(self.flops) else 6 * self.params * self.tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One row of scores.csv: what a model scored on a task."""
+    """One row of scores.csv: the accuracy of a model on a task."""
 
     model: str
     task: str
-    accuracy: float
-    n_items: float = float("nan")
+    accuracy: float  # 0..1
+    n_items: float = float("nan")  # number of test items
     harness: str = ""
     version: str = ""
     shots: str = ""
-    right_even: float = float("nan")  # right answers among the even-numbered items: the split-half noise
-    stderr: float = float("nan")  # of the accuracy, as the harness gives it
+    right_even: float = float("nan")  # correct answers among even-numbered items, for split-half noise
+    stderr: float = float("nan")  # standard error of the accuracy, as reported by the harness

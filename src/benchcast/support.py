@@ -1,6 +1,6 @@
-"""How much text all models have in common, which models reduce it, and which of them are excluded.
+"""The common support: text on which all models have losses, models that reduce it, and models that are excluded.
 
-A reference token counts only if every model has a loss there, so one model without losses on some texts removes
+A reference token is used only if every model has a loss there, so a model without losses on some texts removes
 these texts for all models.
 Axes: M models, N reference tokens.
 """
@@ -16,31 +16,31 @@ import numpy.typing as npt
 
 from benchcast.records import Bools, Ints
 
-MOST_LOST = 0.10  # of a task's own text: models that cost more are excluded
-NOTICED = 0.005  # of a source: less is not reported
-SHOWN = 4  # names in one line
+MOST_LOST = 0.10  # share of a task's own text; models that remove more are excluded
+NOTICED = 0.005  # share of a source; smaller losses are not reported
+SHOWN = 4  # most names in one line
 
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """What remains of the text when only positions count that every model has, and what each model costs."""
+    """The share of text that all models have, and the share that each model removes."""
 
     left: Mapping[str, float] = field(default_factory=dict)  # source → share of its bytes that remains
-    costs: Mapping[str, tuple[str, float]] = field(default_factory=dict)  # model → source it lacks most of, share
-    excluded: Mapping[str, tuple[str, float]] = field(default_factory=dict)  # model → task, share of its own text
+    costs: Mapping[str, tuple[str, float]] = field(default_factory=dict)  # model → (source it lacks most of, share)
+    excluded: Mapping[str, tuple[str, float]] = field(default_factory=dict)  # model → (task, share of its own text)
 
     def why(self, model: str) -> str:
-        """Why a model is excluded."""
+        """The reason why a model is excluded, as the end of a sentence."""
         task, share = self.excluded[model]
         return f"lacks {_percent(share)} of the text of task {task}"
 
     def hint(self) -> str:
-        """What to add to a message on too few models; empty where none is excluded."""
+        """Names of excluded models, to append to a message about too few models; empty if there are none."""
         excluded = [f"model {m} is left out: it {self.why(m)}" for m in self.excluded]
         return f"; {_few(excluded)} (--keep-all keeps it)" if excluded else ""
 
     def lines(self) -> list[str]:
-        """A few lines for people; none where all text remains."""
+        """Readable lines on the reduced sources and their models; empty if all text remains."""
         reduced = {s: share for s, share in self.left.items() if share < 1 - NOTICED}
         if not reduced:
             return []
@@ -55,22 +55,22 @@ class Support:
         return lines
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, as stored with a fit."""
-        costs, excluded = ({m: list(found) for m, found in x.items()} for x in (self.costs, self.excluded))
+        """JSON values, as stored with a fit."""
+        costs, excluded = ({m: list(pair) for m, pair in x.items()} for x in (self.costs, self.excluded))
         return {"text_left": dict(self.left), "models_lacking_text": costs, "excluded_models": excluded}
 
     @classmethod
     def of(cls, about: Mapping[str, Any]) -> Support:
-        """As stored with a fit; of an older fit nothing is known."""
+        """The inverse of `as_json`; empty for fits written before support was stored."""
         costs, excluded = (
-            {m: (found[0], found[1]) for m, found in about.get(key, {}).items()}
+            {m: (name, share) for m, (name, share) in about.get(key, {}).items()}
             for key in ("models_lacking_text", "excluded_models")
         )
         return cls(about.get("text_left", {}), costs, excluded)
 
 
 def _percent(share: float) -> str:
-    """A share in percent; what is not all or nothing is never printed as 100% or 0%."""
+    """A share in percent; 100% and 0% are printed only for exactly all and exactly nothing."""
     rounded = round(100 * share)
     if rounded == 100 and share < 1 - 1e-6:
         return "over 99%"
@@ -84,18 +84,22 @@ def _few(items: Sequence[str]) -> str:
 def costly_models(
     lacking: Mapping[str, Bools], count: int, own: Mapping[str, Bools], widths: npt.NDArray[np.integer]
 ) -> dict[str, tuple[str, float]]:
-    """Models to exclude, each with the task whose text it would cost and the share of that text.
+    """Choose the models to exclude.
+
+    Models are excluded, the one that removes most first, until no task loses more than `MOST_LOST` of its own text.
+    Text that more than half of the models lack is not counted. If this would exclude more than half of the models,
+    only models that remove more than `MOST_LOST` alone are excluded; if these are more than half as well, none is.
 
     Parameters
     ----------
-    lacking : model → reference tokens without a loss; only models that lack some
+    lacking : model → mask of reference tokens without a loss (N); only models that lack some
     count : number of all models
-    own : task → its own reference tokens
-    widths : bytes of each reference token
+    own : task → mask of its own reference tokens (N)
+    widths : bytes of each reference token (N)
 
-    Models are excluded, the costliest first, until no task loses more than `MOST_LOST` of its own text. Text that
-    more than half of the models lack is nobody's cost. If this would exclude more than half of the models, only
-    models that cost so much alone are excluded; if these are more than half as well, none is.
+    Returns
+    -------
+    model → (task whose text it would remove, share of that text)
     """
     common = ~_mostly_lacking(lacking, count, len(widths))
     bytes_of = {task: np.where(mask & common, widths, 0) for task, mask in own.items()}
@@ -104,8 +108,8 @@ def costly_models(
     jointly = _costliest_first(lacking, shares, bytes_of)
     if 2 * len(jointly) <= count:
         return jointly
-    alone = {m: max(of.items(), key=lambda item: item[1]) for m, of in shares.items() if of}
-    alone = {m: found for m, found in sorted(alone.items()) if found[1] > MOST_LOST}
+    alone = {m: max(by_task.items(), key=lambda item: item[1]) for m, by_task in shares.items() if by_task}
+    alone = {m: (task, share) for m, (task, share) in sorted(alone.items()) if share > MOST_LOST}
     return alone if 2 * len(alone) <= count else {}
 
 
@@ -113,7 +117,7 @@ def _costliest_first(
     lacking: Mapping[str, Bools], shares: Mapping[str, Mapping[str, float]], bytes_of: Mapping[str, Any]
 ) -> dict[str, tuple[str, float]]:
     def most_lost(models: Sequence[str]) -> tuple[str, float]:
-        """The task that loses the largest share of its text by these models."""
+        """The task that loses the largest share of its text to these models, and that share."""
         lost = np.logical_or.reduce([lacking[m] for m in models])
         return max(((t, float(w[lost].sum())) for t, w in bytes_of.items()), key=lambda item: item[1])
 
@@ -125,7 +129,7 @@ def _costliest_first(
         worst = max(staying, key=lambda m: shares[m][task])  # the first by name among equals
         staying.remove(worst)
         excluded[worst] = (task, shares[worst][task])
-    for model in reversed(list(excluded)):  # back in if what it lacks is lost anyway
+    for model in reversed(list(excluded)):  # a model returns if the remaining models lack its text anyway
         if most_lost([*staying, model])[1] <= MOST_LOST:
             staying.append(model)
             del excluded[model]
@@ -146,11 +150,20 @@ def describe_support(
     widths: npt.NDArray[np.integer],
     excluded: Mapping[str, tuple[str, float]],
 ) -> Support:
-    """What remains of each source without the excluded models; `source` numbers the source of each token.
+    """Measure the text that remains of each source without the excluded models.
 
-    Text that more than half of the `count` models lack is nobody's cost, but it is gone.
+    Text that more than half of the models lack is lost, but is not attributed to any model.
+
+    Parameters
+    ----------
+    lacking : model → mask of reference tokens without a loss (N)
+    count : number of all models
+    source : index in `sources` of the source of each token (N)
+    sources : names of the sources
+    widths : bytes of each reference token (N)
+    excluded : as `costly_models` returns it
     """
-    nobodys = _mostly_lacking(lacking, count, len(widths))
+    mostly_lacking = _mostly_lacking(lacking, count, len(widths))
     total = np.bincount(source, widths, len(sources))
     present = total > 0
 
@@ -162,7 +175,7 @@ def describe_support(
     left = {name: float(x) for name, x, here in zip(sources, 1 - share_lost(lost), present, strict=True) if here}
     costs = {}
     for model, mask in staying.items():
-        shares = share_lost(mask & ~nobodys)
+        shares = share_lost(mask & ~mostly_lacking)
         worst = int(np.argmax(shares))
         if shares[worst] >= NOTICED:
             costs[model] = (sources[worst], float(shares[worst]))

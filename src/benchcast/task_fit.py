@@ -1,7 +1,7 @@
-"""A method and what it gives back: forecasts of tasks.
+"""The result of a method: a fitted forecast for each task.
 
-A method is a function `(dataset, folds) → fits[fold][task]`. It gets all folds at once, so that it can
-share its passes over losses and features between them.
+A method is a function `(dataset, folds) → fits[fold][task]`. It receives all folds at once, so that they can
+share passes over losses and features.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from benchcast.law import SigmoidLaw
 from benchcast.metadata import ModelMetadata, ladder_loss
 from benchcast.records import Bools, Floats, Task
 
-TOKEN_BLOCK = 1 << 16  # losses are weighed this many tokens at a time
+TOKEN_BLOCK = 1 << 16  # tokens per block in weighted sums
 
 
 @dataclass(frozen=True, slots=True)
 class OutOfFoldErrors:
-    """Forecast minus accuracy of models that the forecast had not seen, and their families."""
+    """Forecast minus accuracy of held-out models, and their families."""
 
     errors: Floats
     families: npt.NDArray[np.str_]
-    kind: str  # where they come from, in words
+    kind: str  # description of the models that were held out
 
 
-SCORE = "score: "  # how `reads` names the score on a benchmark
-VIEWS = ("nats", "saturated")  # ways to read a loss; both rise with it, so more loss is never better
+SCORE = "score: "  # prefix of the score on a benchmark in `reads`
+VIEWS = ("nats", "saturated")  # transformations of a loss; both increase with it, so more loss is never better
 
 
 def view(nats: npt.NDArray[np.float32], name: str) -> npt.NDArray[np.float32]:
-    """Losses as a method reads them: as they are, or saturating at 1.
+    """Losses unchanged ("nats") or saturating at 1 ("saturated").
 
-    A saturated loss says whether a token is got right rather than how badly it is missed: 3 nats or 9 nats
-    on a token that decides an answer come to the same.
+    A saturated loss measures whether a token is predicted rather than how large the error is: 3 nats and 9 nats
+    give nearly the same value.
     """
     return nats if name == "nats" else nats / (1 + nats)
 
@@ -49,14 +49,14 @@ class TaskFit:
 
     task: Task
     method: str
-    reads: tuple[str, ...]  # what each row of weights applies to (see `capability`); () for nothing
+    reads: tuple[str, ...]  # the input of each row of weights (see `capability`); () for a constant forecast
     weights: npt.NDArray[np.float32]  # views × N; 1 × 1 for flops; benchmarks × 1; ladders × 5
-    unit: float  # what the weighted sum is divided by; N_c for losses
+    unit: float  # divisor of the weighted sum; N_c for losses
     law: SigmoidLaw
     out_of_fold: OutOfFoldErrors
-    range: tuple[float, float]  # capability of the models it learned from, lowest and highest
-    notes: dict[str, Any] = field(default_factory=dict)  # what was chosen, in plain values
-    history: dict[str, npt.NDArray[Any]] = field(default_factory=dict)  # step by step, for figure 6
+    range: tuple[float, float]  # lowest and highest capability of the training models
+    notes: dict[str, Any] = field(default_factory=dict)  # chosen settings, as JSON values
+    history: dict[str, npt.NDArray[Any]] = field(default_factory=dict)  # values per step, for figure 6
 
     @property
     def reads_losses(self) -> bool:
@@ -64,10 +64,16 @@ class TaskFit:
         return bool(set(self.reads) & set(VIEWS))
 
     def capability(self, nats: npt.NDArray[np.float32], metadata: ModelMetadata) -> Floats:
-        """One number per model (equation 1); `nats` is models × tokens. NaN where something it reads is not known.
+        """Capability of each model (equation 1); NaN where an input is unknown.
 
-        Read are views of the losses, the log10 of "flops", scores ("score: NAME"), or the loss that a "ladder"
-        of parameters and tokens predicts, the family's own ("ladder: FAMILY") where there is one.
+        `reads` lists the inputs: views of the losses, the log10 of "flops", scores ("score: NAME"), or the loss
+        that a "ladder" predicts from parameters and training tokens, by the family's ladder ("ladder: FAMILY")
+        if it has one.
+
+        Parameters
+        ----------
+        nats : M × N losses on the reference tokens
+        metadata : metadata of the same models
         """
         if self.reads == ("flops",):
             return np.log10(metadata.flops, where=metadata.flops > 0, out=np.full(len(metadata.flops), np.nan))
@@ -80,16 +86,16 @@ class TaskFit:
         return weighted_loss(nats, self.reads, self.weights) / self.unit
 
     def known(self, metadata: ModelMetadata) -> Bools:
-        """Which models have all that is read besides losses: FLOPs, size and tokens, or scores."""
+        """Mask of the models whose metadata has all inputs: FLOPs, size and training tokens, or scores."""
         if self.reads == ("flops",):
             return np.asarray(metadata.flops > 0)
         if self.reads[:1] == ("ladder",):
             return np.asarray((metadata.params > 0) & (metadata.training_tokens > 0))
-        read = [metadata.score(name.removeprefix(SCORE)) for name in self.reads if name.startswith(SCORE)]
-        return np.asarray(np.isfinite(read).all(axis=0)) if read else np.ones(len(metadata.flops), bool)
+        scores = [metadata.score(name.removeprefix(SCORE)) for name in self.reads if name.startswith(SCORE)]
+        return np.asarray(np.isfinite(scores).all(axis=0)) if scores else np.ones(len(metadata.flops), bool)
 
     def lacking(self, metadata: ModelMetadata) -> str:
-        """What a model's forecast lacks, in words; `metadata` of one model."""
+        """Description of the input that is missing; `metadata` is that of one model."""
         if self.reads == ("flops",):
             return "no training FLOPs known"
         if self.reads[:1] == ("ladder",):
@@ -98,11 +104,11 @@ class TaskFit:
         return f"no score known on {', '.join(n.removeprefix(SCORE) for n in unknown)}" if unknown else "no capability"
 
     def forecast(self, nats: npt.NDArray[np.float32], metadata: ModelMetadata) -> Floats:
-        """Accuracy of each model."""
+        """Forecast accuracy (0..1) of each model; arguments as for `capability`."""
         return self.law.accuracy(self.capability(nats, metadata))
 
     def salience(self, nats: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """The weight of every token: the derivative of capability by its nats, averaged over these models."""
+        """Weight of each token: the derivative of capability by its nats, averaged over the models of `nats`."""
         total = np.zeros(nats.shape[1])
         for name, weights in zip(self.reads, self.weights, strict=True):
             for part in token_blocks(len(weights)):
@@ -112,20 +118,31 @@ class TaskFit:
 
 
 def token_blocks(count: int) -> list[slice]:
-    """All tokens, some at a time."""
+    """Slices of at most `TOKEN_BLOCK` tokens that cover `count` tokens."""
     return [slice(start, min(count, start + TOKEN_BLOCK)) for start in range(0, count, TOKEN_BLOCK)]
 
 
 def losses_at(nats: npt.NDArray[np.floating], part: slice) -> npt.NDArray[Any]:
-    """Losses of all models on some tokens, in float32 or better; all of them may be a file in float16."""
-    found = np.asarray(nats[:, part])
-    return found.astype(np.float32) if found.dtype == np.float16 else found
+    """Losses of all models on some tokens, in float32 or better; `nats` may be a memory-mapped file in float16."""
+    losses = np.asarray(nats[:, part])
+    return losses.astype(np.float32) if losses.dtype == np.float16 else losses
 
 
 def weighted_loss(
     nats: npt.NDArray[np.float32], views: Sequence[str], weights: npt.NDArray[np.float32]
 ) -> npt.NDArray[np.float64]:
-    """Sum over views and tokens of weight times loss, for every model; no copy of all losses is made."""
+    """Sum over views and tokens of weight times loss, for every model, without a copy of all losses.
+
+    Parameters
+    ----------
+    nats : M × N losses
+    views : names of the views, as in `VIEWS`
+    weights : views × N
+
+    Returns
+    -------
+    M weighted sums.
+    """
     total = np.zeros(len(nats))
     for name, row in zip(views, weights, strict=True):
         for part in token_blocks(len(row)):
@@ -134,7 +151,7 @@ def weighted_loss(
 
 
 class Method(Protocol):
-    """How to get forecasts out of dataset."""
+    """A forecasting method."""
 
     def __call__(self, dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
         """One fit per fold and task."""

@@ -107,7 +107,7 @@ def test_half_precision_losses_stay_half(study, world):
         ("family0-1M", "new", "no model 'family0-1M'; did you mean"),
         (FAMILY, "new", "rename takes one model, not a pattern"),
         (ONE, "  ", "a name is needed"),
-        (ONE, "red\x1b[31m", "holds control characters"),
+        (ONE, "red\x1b[31m", "contains control characters"),
     ],
 )
 def test_a_rename_that_cannot_be_is_refused_before_anything_changes(study, cli, tree, old, new, said):

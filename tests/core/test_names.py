@@ -43,7 +43,7 @@ def test_an_import_of_such_names_is_one_line(study, cli, tmp_path):
     path.write_text(f"model,task,accuracy\n{RED},task0,0.5\n", encoding="utf-8")
     ran = cli("import", "scores", study.root, path)
     assert ran.code == 1
-    assert ran.err.endswith(": '\\x1b[31mred' holds control characters; take them out of the name\n")
+    assert ran.err.endswith(": '\\x1b[31mred' contains control characters; remove them from the name\n")
     assert (ran.err.count("\n"), ran.err.count("\x1b")) == (1, 0)
     texts = tmp_path / "texts.jsonl"
     texts.write_text(json.dumps({"id": RED, "text": "x"}) + "\n", encoding="utf-8")

@@ -58,7 +58,9 @@ def lay_out(rows: LossRows, texts: TextSet, about: dict[str, str]) -> TokenLosse
     if not name:
         raise InputError(f"{rows.where}: a model needs a name")
     if not is_unicode(name):
-        raise InputError(f"{rows.where}: model {rows.model!r} holds half a surrogate pair, which is no Unicode text")
+        raise InputError(
+            f"{rows.where}: model {rows.model!r} contains half a surrogate pair, which is not valid Unicode"
+        )
     order = _row_of_text(rows, texts)
     number = [texts.index[i] for i in rows.ids]
     _check_rows(rows, np.diff(texts.starts)[number])

@@ -64,7 +64,7 @@ def _text(line: str, where: str, default_id: str, default_source: str) -> Text:
     )
     for what in ("text", "id", "source"):
         if not is_unicode(getattr(text, what)):
-            raise InputError(f"{where}: the {what} holds half a surrogate pair, which is no Unicode text")
+            raise InputError(f"{where}: the {what} contains half a surrogate pair, which is not valid Unicode")
     return text
 
 

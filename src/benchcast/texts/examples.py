@@ -33,7 +33,9 @@ class Example:
         try:
             return Text(self.id, source, self.prompt + self.answer, len(self.prompt.encode()))
         except UnicodeEncodeError as error:
-            raise InputError(f"{self.id}: the text holds half a surrogate pair, which is no Unicode text") from error
+            raise InputError(
+                f"{self.id}: the text contains half a surrogate pair, which is not valid Unicode"
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)
