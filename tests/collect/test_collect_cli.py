@@ -141,7 +141,7 @@ def test_texts_that_a_normaliser_changes_are_refused_or_left_out(study: Path, tm
         ("x = 1", "a list of models is needed"),
         ("[[models]]\nname = 'a'", "model 1: no backend; add model = 'hf'"),
         ("[[models]]\nmodel = 'hf'\nmodl_args = ''", "unknown key 'modl_args'; did you mean 'model_args'"),
-        ("[[models]]\nmodel = 'hf'\nmodel_args = {api_key = 'x'}", "api_key must not be written down"),
+        ("[[models]]\nmodel = 'hf'\nmodel_args = {api_key = 'x'}", "api_key must not be a setting"),
         ("[[models", "not valid TOML"),
     ],
 )

@@ -181,7 +181,7 @@ def test_models_that_look_ahead_are_refused(tmp_path: Path, monkeypatch: pytest.
             {"pretrained": "x", "dtyp": "float32"},
             r"unknown setting 'dtyp'; did you mean 'dtype'\? .known: pretrained, revision, dtype, ",
         ),
-        ({"pretrained": "x", "api_key": "s3cret"}, "api_key must not be written down"),
+        ({"pretrained": "x", "api_key": "s3cret"}, "api_key must not be a setting"),
         ({"pretrained": "x", "max_length": "-3"}, "max_length=-3; a whole number from 1"),
         ({"pretrained": "x", "trust_remote_code": "maybe"}, "true or false is needed"),
     ],

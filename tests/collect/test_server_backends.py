@@ -172,7 +172,7 @@ def test_keys_come_from_the_environment_and_appear_nowhere(
         ({"base_url": "host:80", "model": "m"}, "http://HOST:PORT is needed"),
         ({"model": "m"}, "no base_url; add base_url=http://localhost:8000"),
         ({"base_url": "http://h"}, "no model; add model=NAME"),
-        ({"base_url": "http://h", "model": "m", "api_key": "x"}, "api_key must not be written down"),
+        ({"base_url": "http://h", "model": "m", "api_key": "x"}, "api_key must not be a setting"),
         ({"base_url": "http://h", "model": "m", "timeout": "-1"}, "timeout=-1; a number above 0"),
     ],
 )

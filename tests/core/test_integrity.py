@@ -218,8 +218,8 @@ def test_a_damaged_shard_is_removed_and_its_texts_are_done_again(tmp_path):
         found = {i: rows.tolist() for i, rows in shard_store.results()}
         assert (
             found == right
-            if shard_store.made == MADE and shard_store.done
-            else not shard_store.done or shard_store.made != MADE
+            if shard_store.backend_line == MADE and shard_store.done
+            else not shard_store.done or shard_store.backend_line != MADE
         )
         again += not shard_store.done
     assert again > 10

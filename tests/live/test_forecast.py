@@ -97,7 +97,7 @@ def test_any_module_that_makes_logits_will_do(fitted: Study, model: Any, tokeniz
 
 
 def test_logits_of_one_position_are_refused(fitted: Study, model: Any, tokenizer: Any) -> None:
-    with pytest.raises(InputError, match=r"HomeMade made \(\d+, 1, 320\) of ids .*every position are needed"):
+    with pytest.raises(InputError, match=r"HomeMade returned \(\d+, 1, 320\) for ids .*every position are needed"):
         forecast(HomeMade(model, last=True), tokenizer, fitted)
 
 
@@ -162,7 +162,7 @@ def test_texts_that_are_not_the_fits_own_are_refused(fitted: Study, model: Any, 
 
 
 def test_a_thing_that_is_no_tokenizer_is_named(fitted: Study, model: Any) -> None:
-    with pytest.raises(InputError, match="a list is no tokenizer"):
+    with pytest.raises(InputError, match="a list is not a tokenizer"):
         forecast(model, ["a"], fitted)
 
 

@@ -1,4 +1,4 @@
-"""Token ids → nats per token, from transformers, vLLM, SGLang, LMDeploy, llama.cpp and HTTP completions."""
+"""Backends that compute nats per token: transformers, vLLM, SGLang, LMDeploy, llama.cpp and HTTP completions."""
 
 from __future__ import annotations
 
@@ -24,24 +24,36 @@ BACKENDS: dict[str, Any] = {
 
 
 def open_backend(kind: str, settings: ModelSettings, *, device: str = "", batch_size: int = 0) -> Backend:
-    """A backend by name; nothing heavy is loaded before it is asked to score."""
+    """Open a backend by name; the model itself is loaded when it first scores.
+
+    Parameters
+    ----------
+    kind : a key of `BACKENDS`, for example "hf"
+    settings : the model's settings, as in `--model_args`; an unknown one is an InputError
+    device : for example "cuda:0"; empty: the backend's default
+    batch_size : sequences per call; 0: the backend's default
+
+    Returns
+    -------
+    the backend
+    """
     if kind not in BACKENDS:
         raise InputError(f"unknown backend {kind!r}; one of {', '.join(BACKENDS)}{did_you_mean(kind, BACKENDS)}")
-    made: Backend = BACKENDS[kind](settings, device=device, batch_size=batch_size)
+    backend: Backend = BACKENDS[kind](settings, device=device, batch_size=batch_size)
     settings.finish()
-    return made
+    return backend
 
 
 def open_scorer(source: str, settings: ModelSettings, *, device: str = "", batch_size: int = 0) -> HfBackend:
-    """A model of transformers whose hidden states are wanted."""
-    own = settings.having(pretrained=source)
-    made = HfBackend(own, device=device, batch_size=batch_size)
-    own.finish()
-    return made
+    """Open a transformers model for its hidden states; arguments as in `open_backend`, `source` a path or hub id."""
+    scorer_settings = settings.having(pretrained=source)
+    scorer = HfBackend(scorer_settings, device=device, batch_size=batch_size)
+    scorer_settings.finish()
+    return scorer
 
 
 def open_reference(settings: ModelSettings, *, device: str = "") -> HfBackend:
-    """The same model through transformers in float32, to compare another backend with."""
+    """Open the same model in transformers in float32, as the reference for another backend."""
     values = settings.values()
     source = values.get("pretrained") or values.get("tokenizer") or values.get("model", "")
     kept = {k: v for k, v in values.items() if k in ("revision", "gguf_file", "add_bos_token", "trust_remote_code")}

@@ -1,4 +1,4 @@
-"""Two backends on the same few sequences: how far apart their losses are."""
+"""Compare the losses of two backends on a few sequences."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import numpy as np
 from benchcast.backends.base import Backend, Nats
 from benchcast.errors import InputError
 
-LIMIT = 0.5  # nats on average; beyond it one of the two scores something else
+LIMIT = 0.5  # largest accepted mean difference in nats
 TEXTS = 4
-FEWEST = 8  # tokens of a text worth comparing
+FEWEST = 8  # tokens a compared text must have
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
     """Difference between the losses of two backends."""
 
-    against: str
-    dtype: str  # of the backend compared with
+    against: str  # name of the reference backend
+    dtype: str  # of the reference backend
     texts: int
     tokens: int
     mean_nats: float
     most_nats: float
 
     def as_json(self) -> dict[str, Any]:
-        """Stored with the losses."""
+        """The fields as a dict, as stored with the losses."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -39,24 +39,29 @@ class Agreement:
 
 
 def pick(ids: Sequence[Sequence[int]], room: int) -> list[int]:
-    """The shortest texts that have a few tokens and fit into one window."""
-    fit = [i for i, own in enumerate(ids) if FEWEST <= len(own) <= room]
-    if not fit:
+    """Indices of the shortest texts that have at least `FEWEST` tokens and fit into `room` tokens."""
+    fitting = [i for i, token_ids in enumerate(ids) if FEWEST <= len(token_ids) <= room]
+    if not fitting:
         raise InputError(f"no text has {FEWEST} to {room} tokens, which a comparison of backends needs")
-    return sorted(fit, key=lambda i: (len(ids[i]), i))[:TEXTS]
+    return sorted(fitting, key=lambda i: (len(ids[i]), i))[:TEXTS]
 
 
 def compare(ask: Callable[[Backend], list[Nats]], backend: Backend, reference: Backend, texts: int) -> Agreement:
-    """How far `backend` is from `reference` where `ask` gets both to score the same sequences."""
-    mine, other = (np.concatenate(ask(b)) for b in (backend, reference))
-    apart = np.abs(mine - other)
-    apart = apart[np.isfinite(apart)]
-    found = Agreement(
-        reference.name, reference.about()["dtype"], texts, len(apart), float(apart.mean()), float(apart.max())
+    """Difference between two backends on the sequences that `ask` sends to each; InputError if above `LIMIT`."""
+    losses, reference_losses = (np.concatenate(ask(b)) for b in (backend, reference))
+    differences = np.abs(losses - reference_losses)
+    differences = differences[np.isfinite(differences)]
+    agreement = Agreement(
+        reference.name,
+        reference.about()["dtype"],
+        texts,
+        len(differences),
+        float(differences.mean()),
+        float(differences.max()),
     )
-    if found.mean_nats > LIMIT:
+    if agreement.mean_nats > LIMIT:
         raise InputError(
-            f"model {backend.model!r}: {backend.name} is {found}; {LIMIT:g} on average is the limit, "
+            f"model {backend.model!r}: {backend.name} is {agreement}; {LIMIT:g} on average is the limit, "
             "so they do not score the same model, or not the same tokens"
         )
-    return found
+    return agreement

@@ -1,7 +1,7 @@
-"""What every backend offers, how its settings are read, and what its numbers must pass.
+"""The backend protocol, the parser of its settings, and the checks of its numbers.
 
-A backend turns sequences of token ids into nats per token, nothing else: texts, bounds, BOS and windows
-are settled before it is asked, the same way for all of them.
+A backend only turns sequences of token ids into nats per token. Texts, bounds, BOS and windows are handled before,
+in the same way for all backends.
 """
 
 from __future__ import annotations
@@ -19,59 +19,59 @@ from benchcast.errors import InputError, MissingExtraError
 from benchcast.formatting import did_you_mean
 
 Nats = npt.NDArray[np.float32]
-Row = TypeVar("Row")  # of one sequence: its nats, or its hidden states
+Row = TypeVar("Row")  # result of one sequence: nats or hidden states
 SECRETS = ("api_key", "token", "key", "password", "auth_token", "hf_token")
 DECISIVE = (
     *("pretrained", "model", "path", "revision", "gguf_file", "tokenizer", "dtype"),
     *("add_bos_token", "max_length", "engine"),
 )
-LARGEST = 1e30  # numbers beyond it are no losses and not for float32
+LARGEST = 1e30  # larger numbers are not losses and may overflow float32
 MINUS_INFINITY = -9998.0  # servers write −9999 where JSON has no −inf
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """A model's tokenizer, and what it puts in front of every text."""
+    """A model's tokenizer and its BOS policy."""
 
     tokenizer: Tokenizer
-    prefix: tuple[int, ...]  # ids before the text: one BOS, or nothing
-    bos: str  # the policy in words, stored with the losses
+    prefix: tuple[int, ...]  # ids put before every text: one BOS, or empty
+    bos: str  # description of the policy, stored with the losses
 
 
 class Backend(Protocol):
     """Scores sequences of token ids."""
 
     name: str
-    model: str  # what is loaded, for messages and as the default name
-    asked: str  # the settings that losses depend on, as they were given
-    batch_size: int  # sequences that fit into one call of `score`
+    model: str  # name of the model, for messages and as its default name in a study
+    asked: str  # the settings that losses depend on, as the user wrote them
+    batch_size: int  # maximum number of sequences in one call of `score`
 
     @property
     def batch_tokens(self) -> int:
-        """Padded tokens that fit into one call of `score`."""
+        """Maximum number of padded tokens in one call of `score`."""
         ...
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The tokenizer; cheap, so that texts are checked before the model is loaded."""
+        """The tokenizer; does not load the model, so that texts are checked first."""
         ...
 
     @property
     def context(self) -> int:
-        """The longest sequence it takes; loads the model where that is needed to know."""
+        """Longest sequence in tokens; may load the model."""
         ...
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:
-        """−log p of every id given those before it; the first of each sequence is NaN."""
+        """−log p of every id given the ids before it, one array per sequence; the first id has NaN."""
         ...
 
     def about(self) -> dict[str, str]:
-        """backend, backend_version and dtype, as stored with the losses."""
+        """Entries `backend`, `backend_version` and `dtype`, as stored with the losses."""
         ...
 
 
 class SequenceError(InputError):
-    """Something is wrong with one sequence of those that were sent."""
+    """An error in one sequence of a batch; `index` is its position in the batch."""
 
     def __init__(self, index: int, what: str) -> None:
         super().__init__(what)
@@ -79,17 +79,17 @@ class SequenceError(InputError):
 
 
 class DeviceFullError(InputError):
-    """The device has no room for so many sequences at a time."""
+    """The batch does not fit into the device's memory."""
 
 
 def in_halves(score: Callable[[Sequence[Sequence[int]]], list[Row]], sequences: Sequence[Sequence[int]]) -> list[Row]:
-    """What `score` makes of the sequences; what does not fit into memory together is tried in halves."""
+    """Score the sequences; a batch that does not fit into memory is halved, down to single sequences."""
     try:
         return score(sequences)
     except DeviceFullError:
         if len(sequences) == 1:
             raise
-    middle = len(sequences) // 2  # outside the handler: the error's frames hold on to memory
+    middle = len(sequences) // 2  # outside the handler, because the error's frames keep tensors alive
     first = in_halves(score, sequences[:middle])
     try:
         return first + in_halves(score, sequences[middle:])
@@ -97,16 +97,16 @@ def in_halves(score: Callable[[Sequence[Sequence[int]]], list[Row]], sequences: 
         raise SequenceError(middle + error.index, str(error)) from error
 
 
-def numbered(index: int, score_one: Callable[..., Nats], *given: Any) -> Nats:
-    """Score one sequence; what is wrong with it is raised with its number."""
+def numbered(index: int, score_one: Callable[..., Nats], *arguments: Any) -> Nats:
+    """Score one sequence; an InputError is raised again as a SequenceError with its index."""
     try:
-        return score_one(*given)
+        return score_one(*arguments)
     except InputError as error:
         raise SequenceError(index, str(error)) from error
 
 
 def library(name: str, extra: str) -> Any:
-    """An optional library, or a line that says how to get it."""
+    """Import an optional library; MissingExtraError with an install hint if it is missing."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -114,7 +114,7 @@ def library(name: str, extra: str) -> Any:
 
 
 class ModelSettings:
-    """`key=value` settings of one model; a key nobody asked for is an error."""
+    """`key=value` settings of one model; `finish` rejects keys that were never read."""
 
     def __init__(self, values: dict[str, str], where: str = "--model_args") -> None:
         self.where = where
@@ -123,12 +123,12 @@ class ModelSettings:
         for key in self._values:
             if key.lower() in SECRETS:
                 raise InputError(
-                    f"{where}: {key} must not be written down; set OPENAI_API_KEY or HF_TOKEN in the environment"
+                    f"{where}: {key} must not be a setting; set OPENAI_API_KEY or HF_TOKEN in the environment"
                 )
 
     @classmethod
     def parse(cls, line: str, where: str = "--model_args") -> ModelSettings:
-        """`pretrained=…,dtype=…`, as lm-eval writes it."""
+        """Parse `pretrained=…,dtype=…`, the notation of lm-eval."""
         values: dict[str, str] = {}
         for part in filter(None, (p.strip() for p in line.split(","))):
             key, sign, value = part.partition("=")
@@ -138,19 +138,19 @@ class ModelSettings:
         return cls(values, where)
 
     def text(self, key: str, default: str = "") -> str:
-        """A setting as text."""
+        """The setting as text, or `default`."""
         self._asked.append(key)
         return self._values.get(key, default)
 
     def needed(self, key: str, example: str) -> str:
-        """A setting that must be there."""
+        """A required setting; InputError if it is missing."""
         value = self.text(key)
         if not value:
             raise InputError(f"{self.where}: no {key}; add {key}={example}")
         return value
 
     def whole(self, key: str, default: int) -> int:
-        """A positive whole number."""
+        """The setting as a positive integer, or `default`."""
         value = self.text(key)
         if not value:
             return default
@@ -159,18 +159,18 @@ class ModelSettings:
         return int(value)
 
     def number(self, key: str, default: float) -> float:
-        """A positive number."""
+        """The setting as a positive number, or `default`."""
         value = self.text(key)
         try:
-            found = float(value) if value else default
+            number = float(value) if value else default
         except ValueError:
-            found = 0.0
-        if not 0 < found < float("inf"):
+            number = 0.0
+        if not 0 < number < float("inf"):
             raise InputError(f"{self.where}: {key}={value}; a number above 0 is needed")
-        return found
+        return number
 
     def flag(self, key: str, default: bool | None = None) -> bool | None:
-        """true or false, `default` where it is not set."""
+        """The setting as true or false, or `default`."""
         value = self.text(key).lower()
         if not value:
             return default
@@ -179,7 +179,7 @@ class ModelSettings:
         return value in ("true", "yes", "1")
 
     def finish(self) -> None:
-        """Refuse what was set and not asked for."""
+        """Raise InputError for a setting that nothing has read."""
         for key in self._values:
             if key not in self._asked:
                 known = ", ".join(dict.fromkeys(self._asked))
@@ -189,7 +189,7 @@ class ModelSettings:
 
     @property
     def line(self) -> str:
-        """The settings that losses depend on, in one line."""
+        """The settings that losses depend on, as one `key=value,…` line."""
         return ",".join(f"{key}={self._values[key]}" for key in DECISIVE if key in self._values)
 
     def values(self) -> dict[str, str]:
@@ -197,36 +197,47 @@ class ModelSettings:
         return dict(self._values)
 
     def having(self, **more: str) -> ModelSettings:
-        """The same settings and some more."""
+        """A copy with additional settings."""
         return ModelSettings({**self._values, **more}, self.where)
 
 
 def from_logprobs(values: Iterable[Any], ids: Sequence[int], where: str) -> Nats:
-    """Nats from what a server calls log-probabilities: one for each id, none for the first."""
-    found = list(values)
-    if len(found) != len(ids):
-        raise InputError(f"{where} gave {len(found)} log-probabilities for {len(ids)} tokens")
+    """Nats from a server's log-probabilities, one for each id; the first id has none (NaN).
+
+    Parameters
+    ----------
+    values : log-probabilities as the reply contains them; anything but finite numbers is an InputError
+    ids : the token ids that were sent
+    where : start of error messages
+
+    Returns
+    -------
+    array of nats, as long as `ids`
+    """
+    logprobs = list(values)
+    if len(logprobs) != len(ids):
+        raise InputError(f"{where} gave {len(logprobs)} log-probabilities for {len(ids)} tokens")
     nats = np.full(len(ids), np.nan, np.float32)
-    for position, value in enumerate(found[1:], start=1):
+    for position, value in enumerate(logprobs[1:], start=1):
         if value is None:
             raise InputError(f"{where} gave no log-probability for token {position} of {len(ids)}")
         if not is_number(value):
             raise InputError(f"{where} gave {shown(value)} for token {position}, a log-probability is needed")
         if value <= MINUS_INFINITY:
             raise InputError(
-                f"{where} gave {float(value):g} for token {position}: probability 0, which no loss can stand for"
+                f"{where} gave {float(value):g} for token {position}: probability 0, whose loss is infinite"
             )
         nats[position] = -float(value)
     return nats
 
 
 def is_number(value: Any) -> TypeGuard[float]:
-    """Whether a value of a reply is a finite number that a float32 can hold; true and false are none."""
+    """Whether a JSON value is a finite number in the range of float32; booleans are not."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST
 
 
 def shown(value: Any) -> str:
-    """A value of a reply for a message: short, printable, and whatever it is."""
+    """A JSON value as short printable text for a message."""
     if isinstance(value, list | dict):
         return f"{'a list' if isinstance(value, list) else 'an object'} of {len(value)}"
     if isinstance(value, int):
@@ -237,16 +248,16 @@ def shown(value: Any) -> str:
 
 
 def checked(nats: Nats, ids: Sequence[int], where: str) -> Nats:
-    """Nats that may be stored; anything a backend makes up instead is an error that names it."""
+    """The nats clipped at 0; InputError if they are too few, NaN, infinite, negative or all zero."""
     if len(nats) != len(ids):
         raise InputError(f"{where} gave {len(nats)} losses for {len(ids)} tokens")
-    given = nats[1:]
-    if np.isnan(given).any():
-        raise InputError(f"{where} gave NaN for token {int(np.argmax(np.isnan(given))) + 1} of {len(ids)}")
-    if np.isinf(given).any():
-        raise InputError(f"{where} gave an infinite loss for token {int(np.argmax(np.isinf(given))) + 1}")
-    if (given < -1e-4).any():
-        raise InputError(f"{where} gave a negative loss ({given.min():.4g}); a probability cannot exceed 1")
-    if len(given) > 1 and not given.any():
-        raise InputError(f"{where} gave 0 for all {len(given)} tokens; it does not score prompts")
+    losses = nats[1:]
+    if np.isnan(losses).any():
+        raise InputError(f"{where} gave NaN for token {int(np.argmax(np.isnan(losses))) + 1} of {len(ids)}")
+    if np.isinf(losses).any():
+        raise InputError(f"{where} gave an infinite loss for token {int(np.argmax(np.isinf(losses))) + 1}")
+    if (losses < -1e-4).any():
+        raise InputError(f"{where} gave a negative loss ({losses.min():.4g}); a probability cannot exceed 1")
+    if len(losses) > 1 and not losses.any():
+        raise InputError(f"{where} gave 0 for all {len(losses)} tokens; it does not score prompts")
     return np.maximum(nats, 0.0, dtype=np.float32)

@@ -1,7 +1,7 @@
-"""Does a server's `echo` score what it says it scores?
+"""Check that a server's `echo` returns correct log-probabilities.
 
-Some score token i with the row that has already read it, which looks like numbers and is noise. A token
-that the server generates itself has a log-probability that must come back when it is echoed.
+Some servers score token i with the logits computed after reading it, which gives plausible but meaningless numbers.
+The check: a token that the server generates must have the same log-probability when it is echoed.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from benchcast.backends.base import Vocabulary, is_number
 from benchcast.errors import InputError
 
 PROBES = ("The capital of France is", "1, 2, 3, 4, 5, 6,", "Once upon a time, there was a little")
-LIMIT = 0.5  # nats; batch noise of bfloat16 stays below it, another row of logits does not
+LIMIT = 0.5  # nats; numerical noise of bfloat16 stays below it, wrong logits exceed it
 
 
 def verify_echo(echo: Callable[[Sequence[int]], dict[str, Any]], vocabulary: Vocabulary) -> bool:
-    """Refuse a server whose echo disagrees with its own generation; True where it agrees."""
+    """True if the server's echo agrees with its generation; InputError if it does not."""
     compared = 0
     for text in PROBES:
         start = vocabulary.tokenizer.encode(text)
@@ -57,8 +57,8 @@ def _last(choice: dict[str, Any], sent: int) -> tuple[str, float]:
 
 
 def _logprobs(choice: dict[str, Any]) -> tuple[list[Any], list[Any]]:
-    """The tokens of a choice and their log-probabilities; empty where it has none."""
-    found = choice.get("logprobs")
-    lists = [found.get(key) if isinstance(found, dict) else None for key in ("tokens", "token_logprobs")]
+    """The tokens of a choice and their log-probabilities; empty lists if it has none."""
+    logprobs = choice.get("logprobs")
+    lists = [logprobs.get(key) if isinstance(logprobs, dict) else None for key in ("tokens", "token_logprobs")]
     tokens, values = (value if isinstance(value, list) else [] for value in lists)
     return tokens, values

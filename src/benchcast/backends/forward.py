@@ -1,8 +1,8 @@
-"""Nats and hidden states of a causal language model in memory, on CPU or CUDA.
+"""Compute nats and hidden states of a causal language model in memory, on CPU or CUDA.
 
-Sequences are padded on the right, where causal attention never looks, so a loss does not depend on its
-neighbours in the batch. The head runs on blocks of rows, on a CPU also of words, because a batch of full
-logits over a vocabulary of 262k words would be gigabytes; log-softmax is in float32 whatever the model's dtype.
+Sequences are padded on the right, which causal attention does not read, so a loss does not depend on the other
+sequences of the batch. The output head runs on blocks of rows, and on a CPU also on blocks of the vocabulary: full
+logits of a batch over 262k words would need gigabytes. Log-softmax is computed in float32 for every model dtype.
 """
 
 from __future__ import annotations
@@ -18,19 +18,22 @@ import numpy.typing as npt
 from benchcast.backends.base import DeviceFullError, Nats
 from benchcast.errors import InputError
 
-LOGIT_BYTES = {"cpu": 96 << 20, "cuda": 512 << 20}  # logits of one block of rows; twice that is in use at a time
-ROWS, WORDS = 512, 4096  # a block of logits on a CPU
-NO_LIMIT = 4096  # context of a model whose configuration names none
-WIDE = 1 << 18  # words of a vocabulary that is not known
-PROBE = ((1, 2, 3, 4, 5), (5, 4, 3))  # any ids do
+LOGIT_BYTES = {"cpu": 96 << 20, "cuda": 512 << 20}  # logits of one block of rows; the peak is twice that
+ROWS, WORDS = 512, 4096  # size of a block of logits on a CPU
+NO_LIMIT = 4096  # context of a model whose configuration states none
+WIDE = 1 << 18  # assumed vocabulary size where the configuration states none
+PROBE = ((1, 2, 3, 4, 5), (5, 4, 3))  # arbitrary ids
 
 
 class Forward:
-    """Runs a model: one of transformers, or any module that makes logits (B × T × words) of ids (B × T).
+    """Runs a transformers model, or any module that maps ids (B × T) to logits (B × T × words).
 
-    With `whole` only the model itself is called, never its parts: a model whose weights are spread over
-    processes puts them together when it is called. `training` leaves no trace in a model that goes on
-    training: what inference mode makes may not be used for gradients.
+    Parameters
+    ----------
+    model : the module
+    whole : call only the model itself, not its parts; needed for weights sharded over processes, which are gathered
+        when the model is called
+    training : do not use inference mode, whose tensors cannot be used for gradients later
     """
 
     def __init__(self, model: Any, *, whole: bool = False, training: bool = False) -> None:
@@ -39,28 +42,28 @@ class Forward:
 
     @cached_property
     def device(self) -> Any:
-        """Where the model lies."""
+        """Device of the model's weights."""
         return next(self._model.parameters()).device
 
     @property
     def context(self) -> int:
-        """What the configuration allows."""
+        """Longest sequence in tokens that the configuration allows."""
         return self._configured("max_position_embeddings", "n_positions", "block_size") or NO_LIMIT
 
     @cached_property
     def width(self) -> int:
-        """Words of the vocabulary."""
+        """Vocabulary size."""
         return self._configured("vocab_size") or WIDE
 
     def _configured(self, *names: str) -> int:
-        """The first of these numbers that the model's configuration has; 0 where it has none."""
+        """The first of these fields that the model's configuration sets; 0 if it sets none."""
         config: Any = getattr(self._model, "config", None)
         if hasattr(config, "get_text_config"):
             config = config.get_text_config()
         return int(next((n for n in (getattr(config, name, None) for name in names) if n), 0))
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:
-        """−log p of every id given those before it."""
+        """−log p of every id given the ids before it."""
         with self._careful():
             ids, inside = self._padded(sequences)
             scored = inside[:, 1:]
@@ -77,32 +80,34 @@ class Forward:
         return [states[i, : len(s)] for i, s in enumerate(sequences)]
 
     def sees_the_future(self) -> bool:
-        """Whether a token's logits change with what follows; padding on the right rests on that they do not."""
+        """Whether a token's logits depend on later tokens; padding on the right requires that they do not."""
         import torch
 
-        first, other = torch.tensor([PROBE[0]]), torch.tensor([(*PROBE[0][:3], *PROBE[1])])
+        first, changed = torch.tensor([PROBE[0]]), torch.tensor([(*PROBE[0][:3], *PROBE[1])])
         with self._careful():
-            a, b = (self._logits(x.to(self.device))[0, :3].float() for x in (first, other))
+            a, b = (self._logits(x.to(self.device))[0, :3].float() for x in (first, changed))
         return not torch.allclose(a, b, rtol=0.05, atol=0.5)
 
     @cached_property
     def plain_head(self) -> bool:
-        """Whether the head alone makes the model's logits; some models scale or cap them afterwards."""
+        """Whether the output head alone gives the model's logits; some models scale or cap them afterwards."""
         import torch
 
         if self._whole or not self._ours or self._head is None or self._base is self._model:
             return False
         with self._careful():
             ids = torch.tensor([PROBE[0]], device=self.device)
-            whole = self._logits(ids).float()
+            logits = self._logits(ids).float()
             states = self._base(input_ids=ids, use_cache=False)
             if getattr(states, "last_hidden_state", None) is None:
                 return False
-            parts = self._head(states.last_hidden_state).float()
-        return bool(parts.shape == whole.shape and (parts - whole).abs().max() <= 1e-3 * (1 + whole.abs().max()))
+            head_logits = self._head(states.last_hidden_state).float()
+        return bool(
+            head_logits.shape == logits.shape and (head_logits - logits).abs().max() <= 1e-3 * (1 + logits.abs().max())
+        )
 
     def _padded(self, sequences: Sequence[Sequence[int]]) -> tuple[Any, Any]:
-        """Ids on the device, and which of them are no padding: by length, never by id."""
+        """Padded ids and the mask of real tokens, both on the device; the mask follows from the lengths."""
         import torch
 
         lengths = torch.tensor([len(s) for s in sequences])
@@ -113,7 +118,7 @@ class Forward:
         return ids.to(self.device), inside.to(self.device)
 
     def _states(self, ids: Any) -> Any:
-        """What `_nats` reads: hidden states, or the logits themselves where the head is no plain one."""
+        """The input of `_nats`: hidden states, or logits if the head alone does not give them."""
         if self.plain_head:
             return self._base(input_ids=ids, use_cache=False).last_hidden_state
         return self._logits(ids)
@@ -121,15 +126,15 @@ class Forward:
     def _logits(self, ids: Any) -> Any:
         if self._ours:
             return self._model(input_ids=ids, use_cache=False).logits
-        made = self._model(ids)
-        made = made[0] if isinstance(made, tuple) else getattr(made, "logits", made)
-        shape = tuple(getattr(made, "shape", ()))
+        output = self._model(ids)
+        output = output[0] if isinstance(output, tuple) else getattr(output, "logits", output)
+        shape = tuple(getattr(output, "shape", ()))
         if len(shape) != 3 or shape[:2] != tuple(ids.shape):
             raise InputError(
-                f"{type(self._model).__name__} made {shape or type(made).__name__} of ids {tuple(ids.shape)}; "
+                f"{type(self._model).__name__} returned {shape or type(output).__name__} for ids {tuple(ids.shape)}; "
                 "logits of every position are needed (rows × positions × words)"
             )
-        return made
+        return output
 
     def _nats(self, rows: Any, targets: Any) -> Any:
         import torch
@@ -147,7 +152,7 @@ class Forward:
 
     @cached_property
     def _head_in_blocks(self) -> bool:
-        """Whether the head can be cut by words: logits of a few thousand words stay in a processor's cache."""
+        """Whether the head can run on blocks of the vocabulary, whose logits fit into a CPU's cache."""
         import torch
 
         if self.device.type != "cpu" or not self.plain_head:
@@ -155,19 +160,19 @@ class Forward:
         return type(self._head) is torch.nn.Linear and self._head.bias is None
 
     def _nats_by_words(self, rows: Any, targets: Any) -> Any:
-        """Blocks of the vocabulary one after the other; `whole` sums their probabilities, as a logarithm."""
+        """Nats computed over blocks of the vocabulary; `log_total` is the log-sum-exp of all blocks so far."""
         import torch
 
-        whole = torch.full((len(rows),), -torch.inf)
-        own = torch.zeros(len(rows))
+        log_total = torch.full((len(rows),), -torch.inf)
+        target_logits = torch.zeros(len(rows))
         for block, weight in enumerate(self._head.weight.split(WORDS)):
             logits = torch.nn.functional.linear(rows, weight).float()
-            part = logits[:, 0] - torch.log_softmax(logits, -1)[:, 0]  # log-sum-exp by a faster way
-            whole = torch.logaddexp(whole, part)
-            place = targets - block * WORDS
-            found = logits.gather(-1, place.clamp(0, len(weight) - 1)[:, None])[:, 0]
-            own = torch.where((place >= 0) & (place < len(weight)), found, own)
-        return whole - own
+            part = logits[:, 0] - torch.log_softmax(logits, -1)[:, 0]  # faster than torch.logsumexp
+            log_total = torch.logaddexp(log_total, part)
+            positions = targets - block * WORDS
+            block_logits = logits.gather(-1, positions.clamp(0, len(weight) - 1)[:, None])[:, 0]
+            target_logits = torch.where((positions >= 0) & (positions < len(weight)), block_logits, target_logits)
+        return log_total - target_logits
 
     @property
     def _base(self) -> Any:
@@ -179,13 +184,13 @@ class Forward:
 
     @contextmanager
     def _careful(self) -> Iterator[None]:
-        """No gradients, and a way out where memory ends."""
+        """Disable gradients and turn out-of-memory errors into DeviceFullError."""
         import torch
 
-        way_out = "give a smaller batch_tokens" if self._training else "use max_length=… or dtype=bfloat16"
+        advice = "give a smaller batch_tokens" if self._training else "use max_length=… or dtype=bfloat16"
         try:
-            # Inference mode is left where a caller is in it: its tensors could not be used for gradients later.
+            # While training, leave a caller's inference mode too: its tensors cannot be used for gradients later.
             with torch.inference_mode(not self._training), torch.no_grad():
                 yield
         except torch.OutOfMemoryError as error:
-            raise DeviceFullError(f"the device is out of memory; {way_out}") from error
+            raise DeviceFullError(f"the device is out of memory; {advice}") from error

@@ -1,4 +1,4 @@
-"""transformers: a model by its folder, GGUF file or hub id, and its losses and hidden states."""
+"""The transformers backend: losses and hidden states of a model from a folder, GGUF file or hub id."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from benchcast.backends.vocabulary import VocabularySource
 from benchcast.backends.weights import refuse_incomplete
 from benchcast.errors import InputError, MissingExtraError, one_line
 
-BUSY = {"cpu": 512, "cuda": 16384}  # tokens of a batch; more of them leave a processor's caches and need more padding
-BROKEN = (OSError, ValueError, KeyError, RuntimeError, EOFError, SafetensorError, UnpicklingError)  # files say it so
+BUSY = {"cpu": 512, "cuda": 16384}  # tokens of a batch; larger batches exceed CPU caches and need more padding
+BROKEN = (OSError, ValueError, KeyError, RuntimeError, EOFError, SafetensorError, UnpicklingError)  # of bad files
 DTYPES = ("float32", "float16", "bfloat16", "auto")
 
 
@@ -52,17 +52,17 @@ class HfBackend:
 
     @property
     def batch_tokens(self) -> int:
-        """No limit where a batch size was asked for; else what keeps the device busy."""
+        """Tokens that keep the device busy; unlimited if the user set a batch size."""
         return 1 << 30 if self._fixed_batch else BUSY.get(self._loaded.device.type, BUSY["cpu"])
 
     @property
     def context(self) -> int:
-        """What the configuration allows, or `max_length` where that is less."""
+        """The configuration's limit, or `max_length` if that is smaller."""
         limit = self._forward.context
         return min(limit, self._max_length or limit)
 
     def about(self) -> dict[str, str]:
-        """What the losses were made with."""
+        """Backend, versions, dtype and model metadata."""
         import torch
         import transformers
 
@@ -74,7 +74,7 @@ class HfBackend:
         }
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:
-        """−log p of every id given those before it."""
+        """−log p of every id given the ids before it."""
         return self._forward.score(sequences)
 
     def hidden(self, sequences: Sequence[Sequence[int]]) -> list[npt.NDArray[np.float32]]:
@@ -91,11 +91,11 @@ class HfBackend:
         transformers.utils.logging.disable_progress_bar()
         device = self._device or ("cuda" if torch.cuda.is_available() else "cpu")
         source, gguf = gguf_parts(self._source, self._gguf_file)
-        given: dict[str, Any] = {"gguf_file": gguf} if gguf else {}
+        options: dict[str, Any] = {"gguf_file": gguf} if gguf else {}
         dtype = "auto" if self._dtype == "auto" else getattr(torch, self._dtype)
-        given |= {"dtype": dtype, "revision": self._revision or "main", "trust_remote_code": self._trust}
+        options |= {"dtype": dtype, "revision": self._revision or "main", "trust_remote_code": self._trust}
         try:
-            model, info = transformers.AutoModelForCausalLM.from_pretrained(source, output_loading_info=True, **given)
+            model, info = transformers.AutoModelForCausalLM.from_pretrained(source, output_loading_info=True, **options)
             refuse_incomplete(model, info, self._source)
             model = model.to(device).eval()
         except ImportError as error:

@@ -1,7 +1,7 @@
-"""JSON over HTTP with retries: a server that dies, stalls or sends half a reply is asked again, up to a bound.
+"""JSON over HTTP with a bounded number of retries after lost connections, timeouts and incomplete replies.
 
-A key comes from the environment only and appears in no message. It is sent to the host of base_url alone, over https
-or to this machine; redirects are not followed.
+The API key comes only from the environment and never appears in a message. It is sent only to the host of base_url,
+over https or to this machine; redirects are not followed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PERMISSION = "send_key_over_http"
 
 
 class BusyError(Exception):
-    """The server may answer if asked again; carries how long it wants to be left alone, 0 where it did not say."""
+    """A failure that may pass; `wait` is the server's Retry-After in seconds, 0 if it gave none."""
 
     def __init__(self, what: str, wait: float = 0.0) -> None:
         super().__init__(what)
@@ -37,37 +37,37 @@ class BusyError(Exception):
 
 
 class SilentError(InputError):
-    """The server gave no whole reply, however often it was asked."""
+    """The server gave no complete reply in any of the tries."""
 
 
 class Client:
-    """One server."""
+    """Connection to one server."""
 
     def __init__(self, settings: ModelSettings) -> None:
-        """From base_url, timeout, max_retries, num_concurrent and send_key_over_http."""
+        """Read base_url, timeout, max_retries, num_concurrent and send_key_over_http."""
         url = settings.needed("base_url", "http://localhost:8000").rstrip("/")
         parts = _split(url, settings.where)
         for route in ROUTES:
             url = url.removesuffix(route)
         self.base_url = url
-        self.timeout = settings.number("timeout", 300.0)  # seconds for one whole reply
+        self.timeout = settings.number("timeout", 300.0)  # seconds for one complete reply
         self.tries = settings.whole("max_retries", 6)
         self.concurrent = settings.whole("num_concurrent", 4)  # requests at a time
         self._local = is_local(parts.hostname or "")
         self._may_send = parts.scheme == "https" or self._local or bool(settings.flag(PERMISSION, False))
 
     def post(self, route: str, body: dict[str, Any]) -> dict[str, Any]:
-        """The reply to a request, however often it takes."""
+        """The reply to a POST request, with retries."""
         return self._transport.run(self._patiently(route, json.dumps(body).encode()))
 
     def post_all(self, route: str, bodies: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The replies to several requests, in their order; the first that fails ends the others."""
+        """The replies to several POST requests, in order; the first failure cancels the others."""
         return self._transport.run(self._all(route, [json.dumps(body).encode() for body in bodies]))
 
     def get(self, route: str) -> dict[str, Any]:
-        """A small piece of information; empty where the server has none, an error where it is silent.
+        """The reply to a GET request; empty if the server refuses it, SilentError if it does not answer.
 
-        A server that is down must not be taken for one that has no version: what was scored is told by it.
+        A server that is down must not look like one without a version: the version is stored with the losses.
         """
         try:
             return self._transport.run(self._patiently(route, None))
@@ -85,7 +85,7 @@ class Client:
         headers = {"Content-Type": "application/json"}
         if self._key and self._may_send:
             headers["Authorization"] = f"Bearer {self._key}"
-        # a proxy of the environment is not for this machine, and would see the key
+        # no proxy for this machine: it could not reach it and would see the key
         return Transport(self.base_url, headers=headers, connections=self.concurrent, proxies=not self._local)
 
     async def _all(self, route: str, requests: Sequence[bytes]) -> list[dict[str, Any]]:
@@ -130,10 +130,10 @@ class Client:
         return self._parsed(route, reply.body)
 
     def _refuse(self, route: str, reply: Reply) -> None:
-        """Raise what a status other than success means."""
-        said = f"status {reply.status}: {self._hidden(_message(reply))}"
+        """Raise the error for a status other than success."""
+        status = f"status {reply.status}: {self._hidden(_message(reply))}"
         if reply.status in AGAIN:
-            raise BusyError(said, _seconds(reply.headers.get("Retry-After")))
+            raise BusyError(status, _seconds(reply.headers.get("Retry-After")))
         where = f"{self.base_url}{route}"
         if reply.status < 400:
             target = self._hidden(_printable(reply.headers.get("Location", "")))
@@ -142,29 +142,29 @@ class Client:
             )
         withheld = self._key and not self._may_send and reply.status in (401, 403)
         hint = f"; the key is not sent over plain http, use https or {PERMISSION}=true" if withheld else ""
-        raise InputError(f"{where}: {said}{hint}")
+        raise InputError(f"{where}: {status}{hint}")
 
     def _parsed(self, route: str, body: bytes) -> dict[str, Any]:
         try:
-            found = json.loads(body)
+            reply = json.loads(body)
         except ValueError:
-            raise BusyError("half a reply, or no JSON") from None
+            raise BusyError("the reply is not complete JSON") from None
         except RecursionError:
-            raise InputError(f"{self.base_url}{route}: a reply that is nested too deeply") from None
-        if not isinstance(found, dict):
-            raise BusyError(f"a reply that is no object but {type(found).__name__}")
-        return found
+            raise InputError(f"{self.base_url}{route}: the reply is nested too deeply") from None
+        if not isinstance(reply, dict):
+            raise BusyError(f"the reply is {type(reply).__name__}, not a JSON object")
+        return reply
 
     def _hidden(self, text: str) -> str:
         return text.replace(self._key, "…") if self._key else text
 
 
 def _split(url: str, where: str) -> SplitResult:
-    """The parts of a base_url that can be used."""
+    """The parts of a base_url; InputError if it is not usable."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port or an address in brackets that is none
+    except ValueError:  # invalid port or bracketed address
         usable = False
     if not usable:
         raise InputError(f"{where}: base_url={url}; http://HOST:PORT is needed")
@@ -182,7 +182,7 @@ def is_local(host: str) -> bool:
 
 
 def api_key() -> str:
-    """The key of the environment, empty where there is none."""
+    """The API key from the environment, empty if there is none."""
     name = next((name for name in KEYS if os.environ.get(name, "").strip()), "")
     key = os.environ[name].strip() if name else ""
     if not key.isascii() or not key.isprintable():
@@ -191,7 +191,7 @@ def api_key() -> str:
 
 
 def _message(reply: Reply) -> str:
-    """What the server says about its refusal, in one short line."""
+    """The server's error message in one short line."""
     return _printable(reply.body[:2000].decode(errors="replace")) or _printable(reply.reason)
 
 

@@ -1,8 +1,8 @@
-"""A list of models to collect, in TOML or YAML.
+"""Read a list of models to collect from TOML or YAML.
 
 [[models]]
 model = "hf"
-family = "pythia"            # with params, tokens, flops and split: goes to models.csv
+family = "pythia"            # this, params, tokens, flops and split are written to models.csv
 model_args = { pretrained = "EleutherAI/pythia-70m", revision = "step1000" }   # or the one-line form
 """
 
@@ -30,22 +30,22 @@ class ModelEntry:
 
     backend: str
     settings: ModelSettings
-    name: str = ""  # in the study; empty: the backend's own
+    name: str = ""  # in the study; empty: the backend's name for it
     metadata: ModelInfo = NOTHING_SAID  # for models.csv; its name is not used
-    batch_size: int = 0  # 0: the backend's choice
-    gpus: float | None = None  # of a worker on a cluster; None: as the command says
+    batch_size: int = 0  # 0: the backend's default
+    gpus: float | None = None  # for each worker on a cluster; None: the command's value
 
     @classmethod
     def of(cls, backend: str, model_args: str, *, name: str = "", family: str = "") -> ModelEntry:
-        """From the flags of the command line."""
+        """Build an entry from the flags of the command line."""
         return cls(backend, ModelSettings.parse(model_args), name, ModelInfo("", family))
 
 
 def read_models_list(path: Path) -> list[ModelEntry]:
-    """All models of a file; its ending says whether it is TOML or YAML."""
+    """All models of a file; the suffix decides between YAML and TOML."""
     need_file(path)
-    found = _yaml(path) if path.suffix.lower() in (".yaml", ".yml") else _toml(path)
-    rows = found.get("models") if isinstance(found, dict) else found
+    content = _yaml(path) if path.suffix.lower() in (".yaml", ".yml") else _toml(path)
+    rows = content.get("models") if isinstance(content, dict) else content
     if not isinstance(rows, list) or not rows or not all(isinstance(r, dict) for r in rows):
         raise InputError(f"{path}: a list of models is needed: one table [[models]] (or one item) each")
     return [_entry(row, f"{path}: model {number}") for number, row in enumerate(rows, start=1)]
@@ -69,7 +69,7 @@ def _entry(row: dict[str, Any], where: str) -> ModelEntry:
 
 
 def _metadata(row: dict[str, Any], where: str) -> ModelInfo:
-    """The columns of models.csv that a row of the list fills; numbers may be written as 7e9 or "7B"."""
+    """The values for models.csv in an entry; numbers may be written as 7e9 or "7B"."""
     role = str(row.get("split", ""))
     if role not in ROLES:
         raise InputError(f"{where}: split {role!r} is not train, validation or test{did_you_mean(role, ROLES[:3])}")

@@ -1,6 +1,7 @@
-"""llama.cpp in process, by `eval` and its rows of logits.
+"""The llama.cpp backend, in process: losses from the logits of `eval`.
 
-Its `echo` is wrong, in process and in its server, so it is never used. The vocabulary is llama.cpp's own.
+Its `echo` returns wrong log-probabilities, in process and in its server, so it is not used. The vocabulary is
+llama.cpp's own.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from benchcast.backends.vocabulary import VocabularySource
 from benchcast.bounds import PlainTokenizer
 from benchcast.errors import InputError
 
-SCORE_BYTES = 1 << 30  # rows of logits that llama.cpp keeps for a whole sequence
-FLOAT32 = 0  # ggml's number for it; the default float16 cache is off by 0.01 nats
+SCORE_BYTES = 1 << 30  # limit for the logits that llama.cpp keeps of a whole sequence
+FLOAT32 = 0  # ggml's type number; the default float16 cache changes losses by 0.01 nats
 LONGEST_PIECE = 512
 FILE_TYPES = {
     "0": "F32",
@@ -48,8 +49,8 @@ class LlamaCppBackend:
         self._max_length = settings.whole("max_length", 0)
         self._threads = settings.whole("n_threads", 0)
         self._layers = -1 if device.startswith("cuda") else 0
-        own = settings.text("tokenizer")
-        self._source = VocabularySource.of(settings, str(self._path)) if own else None
+        has_tokenizer = bool(settings.text("tokenizer"))
+        self._source = VocabularySource.of(settings, str(self._path)) if has_tokenizer else None
         self._bos = settings.flag("add_bos_token")
         self.model = self._path.stem
         if not self._path.is_file():
@@ -57,7 +58,7 @@ class LlamaCppBackend:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The vocabulary in the file, or the tokenizer that was named."""
+        """The file's vocabulary, or the tokenizer that the settings name."""
         if self._source:
             return self._source.load()
         library, inner = self._library, self._vocabulary_only
@@ -71,24 +72,24 @@ class LlamaCppBackend:
         def encode(text: str) -> list[int]:
             return list(inner.tokenize(text.encode(), add_bos=False, special=False)) if text else []
 
-        wanted = bool(library.llama_vocab_get_add_bos(handle)) if self._bos is None else self._bos
+        adds_bos = bool(library.llama_vocab_get_add_bos(handle)) if self._bos is None else self._bos
         bos = int(inner.token_bos())
-        if wanted and bos < 0:
+        if adds_bos and bos < 0:
             raise InputError(f"{self._path}: add_bos_token: the vocabulary has no BOS token; leave the setting out")
-        words = piece(bos).decode(errors="replace") if wanted else "none"
+        policy = piece(bos).decode(errors="replace") if adds_bos else "none"
         asked = "" if self._bos is None else ", as asked"
         tokenizer = PlainTokenizer(self._path.stem, encode, piece)
-        return Vocabulary(tokenizer, (bos,) if wanted else (), words + asked)
+        return Vocabulary(tokenizer, (bos,) if adds_bos else (), policy + asked)
 
     @cached_property
     def context(self) -> int:
-        """What the file allows, or `max_length`, as far as all rows of logits fit into memory."""
+        """`max_length`, else the file's limit as far as the logits of all tokens fit into memory."""
         trained = int(self._vocabulary_only.metadata.get(self._key("context_length"), 2048))
         fits = max(64, SCORE_BYTES // (4 * int(self._vocabulary_only.n_vocab())))
         return min(trained, self._max_length or min(trained, fits))
 
     def about(self) -> dict[str, str]:
-        """What the losses were made with."""
+        """Backend, version, dtype and number of parameters."""
         kind = str(self._vocabulary_only.metadata.get("general.file_type", ""))
         version = f"llama-cpp-python {self._library.__version__}"
         dtype, params = (
@@ -98,7 +99,7 @@ class LlamaCppBackend:
         return {"backend": self.name, "backend_version": version, "dtype": dtype, f"{PREFIX}params": str(params)}
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:
-        """−log p of every id given those before it."""
+        """−log p of every id given the ids before it."""
         return [numbered(i, self._one, list(ids)) for i, ids in enumerate(sequences)]
 
     def _one(self, ids: list[int]) -> Nats:
@@ -130,15 +131,15 @@ class LlamaCppBackend:
             n_threads=self._threads or None,
         )
 
-    def _open(self, **given: Any) -> Any:
+    def _open(self, **options: Any) -> Any:
         try:
-            return self._library.Llama(str(self._path), verbose=False, **given)
+            return self._library.Llama(str(self._path), verbose=False, **options)
         except ValueError as error:
             raise InputError(f"{self._path}: llama.cpp cannot load it ({error})") from error
 
 
 def nats_of_rows(logits: npt.NDArray[np.floating], ids: Sequence[int]) -> Nats:
-    """Row i of the logits speaks of token i + 1."""
+    """Nats from logits (tokens × words), whose row i predicts token i + 1; the first token has NaN."""
     nats = np.full(len(ids), np.nan, np.float32)
     for i in range(1, len(ids)):
         row = logits[i - 1].astype(np.float64)

@@ -1,9 +1,9 @@
-"""LMDeploy in process, by the logits of whole prompts.
+"""The LMDeploy backend, in process: losses from the logits of whole prompts.
 
-Its own perplexity is one mean per text, so the logits are taken; they are full rows over the vocabulary,
-which is why sequences go in small batches. The pipeline's documented call takes text only, so that its
-tokenizer would have a say; the engine's `async_get_logits`, on which the pipeline's own scores rest, takes
-ids. It asks for `output_logits='all'` with one new token (turbomind) or none (pytorch).
+LMDeploy's own perplexity is one mean per text, so the full logits are read, in small batches because each row covers
+the whole vocabulary. The pipeline's documented call takes only text and would use LMDeploy's tokenizer. The engine's
+`async_get_logits`, which the pipeline uses itself, takes ids; it requests `output_logits='all'` with one new token
+(turbomind) or none (pytorch).
 """
 
 from __future__ import annotations
@@ -50,35 +50,35 @@ class LmdeployBackend:
 
     @property
     def context(self) -> int:
-        """The session's length, less the one token it must generate."""
+        """The session's length less the one token it must generate."""
         return self._max_length - 1
 
     def about(self) -> dict[str, str]:
-        """What the losses were made with."""
+        """Backend, version, dtype and model metadata."""
         version = f"lmdeploy {library('lmdeploy', 'lmdeploy').__version__} {self._engine}"
         return {"backend": self.name, "backend_version": version, "dtype": self._dtype, **self._stated}
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:
-        """−log p of every id given those before it."""
+        """−log p of every id given the ids before it."""
         try:
             rows = self._logits([list(ids) for ids in sequences])
         except RuntimeError as error:
-            said = f"LMDeploy: {one_line(error)}"
+            message = f"LMDeploy: {one_line(error)}"
             if "out of memory" in str(error).lower():
-                raise DeviceFullError(f"{said}; lower max_length") from error
-            raise InputError(said) from error
-        if any(found is None for found in rows):  # its engine keeps errors to itself
+                raise DeviceFullError(f"{message}; lower max_length") from error
+            raise InputError(message) from error
+        if any(logits is None for logits in rows):  # the engine logs its errors and does not raise them
             raise DeviceFullError("LMDeploy gave no logits; out of memory? its log says why; lower max_length")
         if len(rows) != len(sequences):
             raise InputError(f"LMDeploy gave logits of {len(rows)} prompts, {len(sequences)} were sent")
         pairs = enumerate(zip(rows, sequences, strict=True))
-        return [numbered(i, read_logits, found, ids) for i, (found, ids) in pairs]
+        return [numbered(i, read_logits, logits, ids) for i, (logits, ids) in pairs]
 
     def _logits(self, sequences: list[list[int]]) -> list[Any]:
-        """Logits of all rows of each prompt."""
-        engine = getattr(self._pipeline, "async_engine", self._pipeline)  # older ones are one object
-        found = self._pipeline._run(coro=engine.async_get_logits(input_ids=sequences)).result()
-        return list(found)
+        """Logits of all tokens of each prompt."""
+        engine = getattr(self._pipeline, "async_engine", self._pipeline)  # older versions have no separate engine
+        logits = self._pipeline._run(coro=engine.async_get_logits(input_ids=sequences)).result()
+        return list(logits)
 
     @cached_property
     def _stated(self) -> dict[str, str]:
@@ -88,7 +88,7 @@ class LmdeployBackend:
     def _pipeline(self) -> Any:
         lmdeploy = library("lmdeploy", "lmdeploy")
         kind = lmdeploy.TurbomindEngineConfig if self._engine == ENGINES[0] else lmdeploy.PytorchEngineConfig
-        # with prefix caching the rows of a shared beginning would be missing
+        # with prefix caching the logits of a shared prefix would be missing
         config = kind(session_len=self._max_length, dtype=self._dtype, enable_prefix_caching=False)
         source = locate_source(self._source)
         try:
@@ -97,9 +97,9 @@ class LmdeployBackend:
             raise InputError(f"{self._source}: LMDeploy cannot load it: {one_line(error)}") from error
 
 
-def read_logits(found: Any, ids: Sequence[int]) -> Nats:
-    """Nats from one prompt's logits; rows after the prompt belong to what was generated."""
-    rows = np.asarray(found.float().cpu().numpy() if hasattr(found, "float") else found, np.float32)
+def read_logits(logits: Any, ids: Sequence[int]) -> Nats:
+    """Nats from one prompt's logits; rows after the prompt belong to generated tokens."""
+    rows = np.asarray(logits.float().cpu().numpy() if hasattr(logits, "float") else logits, np.float32)
     rows = rows.reshape(-1, rows.shape[-1])
     if len(rows) < len(ids):
         raise InputError(f"LMDeploy gave {len(rows)} rows of logits for {len(ids)} tokens")

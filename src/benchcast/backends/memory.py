@@ -1,4 +1,4 @@
-"""A model and its tokenizer that are in memory already, as in a training loop."""
+"""The backend for a model that is already in memory, as in a training loop."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from benchcast.backends.base import DeviceFullError, Nats, Vocabulary
 from benchcast.backends.forward import Forward
 from benchcast.errors import InputError
 
-BATCH_LOGITS = 2 << 30  # bytes of the logits of one batch, where they have to be made whole
+BATCH_LOGITS = 2 << 30  # bytes of one batch's logits, where they must be computed in full
 BUSY = {"cuda": 16384, "cpu": 2048}  # padded tokens that keep a device busy
 
 
 class MemoryBackend:
-    """Scores with a module that is there; it is neither moved nor changed."""
+    """Scores with an existing module, which is neither moved nor changed."""
 
     name = "memory"
     asked = ""
@@ -32,24 +32,24 @@ class MemoryBackend:
 
     @property
     def device(self) -> Any:
-        """Where the model lies."""
+        """Device of the model's weights."""
         return self._forward.device
 
     @property
     def context(self) -> int:
-        """As asked, or what the configuration allows."""
+        """The user's limit in tokens, else the configuration's."""
         return self._context or self._forward.context
 
     @cached_property
     def batch_tokens(self) -> int:
-        """The same on every rank: it rests on the size of the vocabulary and the kind of device alone."""
+        """Padded tokens of a batch; equal on every rank, because it depends only on vocabulary size and device type."""
         fitting = max(1, BATCH_LOGITS // (4 * self._forward.width))
         return self._batch_tokens or min(fitting, BUSY.get(self.device.type, BUSY["cuda"]))
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:
-        """−log p of every id given those before it.
+        """−log p of every id given the ids before it.
 
-        Ranks that share a model's weights must run the same batches, so none of them may halve its own.
+        With sharded weights all ranks must run the same batches, so a lack of memory is final there.
         """
         try:
             return self._forward.score(sequences)
@@ -59,7 +59,7 @@ class MemoryBackend:
             raise
 
     def about(self) -> dict[str, str]:
-        """What the losses were made with."""
+        """Backend, version and dtype."""
         import torch
 
         dtype = str(next(self._module.parameters()).dtype).removeprefix("torch.")
@@ -67,7 +67,7 @@ class MemoryBackend:
 
 
 def bare(module: Any) -> Any:
-    """The model inside the wrappers of `torch.compile` and data parallelism, which a lone forward pass can do without.
+    """The model without the wrappers of `torch.compile` and data parallelism, which a forward pass does not need.
 
     A compiled model would be compiled again for the shapes of the texts.
     """
@@ -84,7 +84,7 @@ def bare(module: Any) -> Any:
 
 
 def sharded(module: Any) -> bool:
-    """Whether ranks hold parts of the weights (FSDP, ZeRO-3, tensor parallelism), so that all must run together."""
+    """Whether each rank holds a part of the weights (FSDP, ZeRO-3, tensor parallelism), so that all run together."""
     from torch.distributed import is_available
 
     if any(hasattr(p, "ds_id") for p in module.parameters()):
@@ -94,5 +94,5 @@ def sharded(module: Any) -> bool:
     from torch.distributed.fsdp import FullyShardedDataParallel
     from torch.distributed.tensor import DTensor
 
-    whole = any(isinstance(m, FullyShardedDataParallel) for m in module.modules())
-    return whole or any(isinstance(p, DTensor) for p in module.parameters())
+    fully_sharded = any(isinstance(m, FullyShardedDataParallel) for m in module.modules())
+    return fully_sharded or any(isinstance(p, DTensor) for p in module.parameters())

@@ -1,6 +1,6 @@
-"""Servers that score prompts: vLLM, SGLang, and anything with an OpenAI-compatible echo.
+"""Backends for servers that score prompts: vLLM, SGLang, and OpenAI-compatible servers with `echo`.
 
-Token ids are sent and token ids are checked on the way back, so that no tokenizer but ours has a say.
+Requests contain token ids, and the ids in replies are checked, so that the server's tokenizer is not used.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Reply = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How one kind of server is asked and how it answers."""
+    """Requests and replies of one kind of server."""
 
     route: str
     ask: Callable[[str, Sequence[int]], Reply]
@@ -35,7 +35,7 @@ class Dialect:
 
 
 class ServerBackend:
-    """A model behind a server."""
+    """A model that a server holds."""
 
     def __init__(
         self, name: str, dialect: Dialect, settings: ModelSettings, *, device: str = "", batch_size: int = 0
@@ -57,7 +57,7 @@ class ServerBackend:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The tokenizer, loaded here: servers are sent ids."""
+        """The tokenizer, loaded in this process because requests contain ids."""
         try:
             return self._tokens.load()
         except InputError as error:
@@ -65,16 +65,16 @@ class ServerBackend:
 
     @cached_property
     def context(self) -> int:
-        """`max_length`, else what the server says, else a careful guess; one token is left for the reply."""
+        """`max_length`, else the server's limit, else `DEFAULT_CONTEXT`; less one token for the reply."""
         return (self._max_length or self._dialect.context(self._client) or DEFAULT_CONTEXT) - 1
 
     def about(self) -> dict[str, str]:
-        """What the losses were made with; a server's dtype is known only if it was said."""
+        """Backend, version and dtype; the dtype is unknown unless the settings give it."""
         version = self._dialect.version(self._client) or "unknown"
         return {"backend": self.name, "backend_version": version, "dtype": self._dtype}
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:
-        """−log p of every id given those before it; a few requests are under way at a time."""
+        """−log p of every id given the ids before it; sends several requests concurrently."""
         if self.name == "completions" and self._verify and not self._verified:
             self._verified = verify_echo(self._echo, self.vocabulary)
         dialect, tokenizer = self._dialect, self.vocabulary.tokenizer
@@ -87,7 +87,7 @@ class ServerBackend:
 
 
 def first_choice(reply: Reply) -> Reply:
-    """The one choice of a completion."""
+    """The only choice of a completion."""
     choices = reply.get("choices")
     if not isinstance(choices, list) or len(choices) != 1 or not isinstance(choices[0], dict):
         raise InputError("the server's reply has no single choice; is this a completions server?")
@@ -115,8 +115,8 @@ def _vllm_logprob(entry: Any, token: int, position: int) -> Any:
     """The log-probability in an entry {"token id": {"logprob": …}}."""
     scored = entry.get(str(token)) if isinstance(entry, dict) else None
     if scored is None:
-        found = next(iter(entry), "none") if isinstance(entry, dict) else entry
-        raise InputError(f"the server scored token id {shown(found)} at position {position}, {token} was sent")
+        scored_id = next(iter(entry), "none") if isinstance(entry, dict) else entry
+        raise InputError(f"the server scored token id {shown(scored_id)} at position {position}, {token} was sent")
     return scored.get("logprob") if isinstance(scored, dict) else scored
 
 
@@ -127,7 +127,7 @@ def _vllm_context(client: Client) -> int:
 
 
 def _length(name: str, value: Any) -> int:
-    """A context as a server gives it; 0 where it gives none."""
+    """A context length from a server's reply; 0 if it has none."""
     if not value:
         return 0
     if not isinstance(value, int) or isinstance(value, bool) or value < 2:
@@ -138,7 +138,7 @@ def _length(name: str, value: Any) -> int:
 
 
 def _version(info: Reply) -> str:
-    """A version as a server gives it; empty where it gives none that can be stored."""
+    """A version from a server's reply; empty if it has none that is printable."""
     version = info.get("version")
     return version[:100] if isinstance(version, str) and version.isprintable() else ""
 
@@ -170,13 +170,13 @@ def _sglang_info(client: Client) -> Reply:
 
 
 def _sglang_context(client: Client) -> int:
-    """The length that was set at its start, else the longest input."""
+    """The context length set at the server's start, else its longest input."""
     info = _sglang_info(client)
     name = "context_length" if info.get("context_length") else "max_req_input_len"
     return _length(name, info.get(name))
 
 
-# ---- anything that echoes
+# ---- OpenAI-compatible echo
 
 
 def _ask_echo(model: str, ids: Sequence[int]) -> Reply:
@@ -184,12 +184,14 @@ def _ask_echo(model: str, ids: Sequence[int]) -> Reply:
 
 
 def _read_echo(reply: Reply, ids: Sequence[int], tokenizer: Tokenizer) -> Nats:
-    found = first_choice(reply).get("logprobs")
-    values, tokens = (found.get("token_logprobs"), found.get("tokens")) if isinstance(found, dict) else (None, None)
+    logprobs = first_choice(reply).get("logprobs")
+    values, tokens = (
+        (logprobs.get("token_logprobs"), logprobs.get("tokens")) if isinstance(logprobs, dict) else (None, None)
+    )
     if not isinstance(values, list) or not isinstance(tokens, list) or len(values) < len(ids):
-        got = len(values) if isinstance(values, list) else 0
+        count = len(values) if isinstance(values, list) else 0
         raise InputError(
-            f"the server gave {got} log-probabilities for {len(ids)} prompt tokens; it does not echo the prompt "
+            f"the server gave {count} log-probabilities for {len(ids)} prompt tokens; it does not echo the prompt "
             "and cannot score it (llama.cpp's servers cannot: use --model llamacpp with the file)"
         )
     if len(values) != len(tokens):
@@ -204,7 +206,7 @@ def _read_echo(reply: Reply, ids: Sequence[int], tokenizer: Tokenizer) -> Nats:
 
 
 def _differs(word: str, token: int, piece: bytes) -> bool:
-    """Whether a token as the server writes it is certainly another one; most spellings cannot be compared."""
+    """Whether the server's spelling of a token is certainly another token; most spellings cannot be compared."""
     if word.startswith("token_id:"):
         return word != f"token_id:{token}"
     sent = piece.decode(errors="replace").strip()

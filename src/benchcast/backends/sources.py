@@ -1,4 +1,4 @@
-"""Where a model comes from: a local folder, a GGUF file or a hub id."""
+"""Resolve the source of a model: a local folder, a GGUF file or a hub id."""
 
 from __future__ import annotations
 

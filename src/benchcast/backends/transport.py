@@ -1,7 +1,7 @@
-"""One HTTP exchange with a pooled connection, a deadline for all of it and a limit on its size.
+"""HTTP requests over pooled connections, each with a deadline and a limit on the reply's size.
 
-The connections live in an event loop in a thread of their own, so that callers stay synchronous, inside a notebook
-too, and a deadline covers everything from the name lookup to the last byte of the reply.
+The connections live in an event loop in a separate thread. Callers stay synchronous, also inside a notebook, and the
+deadline covers everything from the name lookup to the last byte of the reply.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any, TypeVar
 from benchcast.backends.base import library
 from benchcast.errors import InputError
 
-MOST_BYTES = 128 << 20  # of a reply; a million tokens with their log-probabilities take about 80 MB
-IDLE_SECONDS = 30.0  # after which an unused connection is closed
+MOST_BYTES = 128 << 20  # largest reply; a million tokens with log-probabilities take about 80 MB
+IDLE_SECONDS = 30.0  # an unused connection is closed after this time
 Result = TypeVar("Result")
 
 
 class ExchangeError(Exception):
-    """A request that came to nothing: no connection, a broken one, or no whole reply in time."""
+    """A request failed: no connection, a broken connection, or no complete reply in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A whole reply."""
+    """A complete reply."""
 
     status: int
     reason: str
@@ -36,7 +36,7 @@ class Reply:
 
 
 class Transport:
-    """Connections to one server; they are closed when this object goes."""
+    """Connections to one server; closed when this object is garbage-collected."""
 
     def __init__(self, base_url: str, *, headers: Mapping[str, str], connections: int, proxies: bool) -> None:
         http = library("httpx2", "http")
@@ -44,8 +44,8 @@ class Transport:
         self._client = http.AsyncClient(
             headers={"Accept-Encoding": "identity", **headers},
             limits=http.Limits(max_connections=connections, keepalive_expiry=IDLE_SECONDS),
-            follow_redirects=False,  # a redirect would carry the key along
-            timeout=None,  # the deadline rules
+            follow_redirects=False,  # a redirect would send the key to another host
+            timeout=None,  # `exchange` sets the deadline
             trust_env=proxies,
         )
         self._loop = asyncio.new_event_loop()
@@ -53,7 +53,7 @@ class Transport:
         weakref.finalize(self, self._loop.call_soon_threadsafe, self._loop.stop)
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Do something in the event loop and wait for it; an interrupt cancels it."""
+        """Run a coroutine in the event loop and wait for its result; an interrupt cancels it."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -62,7 +62,7 @@ class Transport:
             raise
 
     async def exchange(self, route: str, data: bytes | None, *, seconds: float) -> Reply:
-        """The reply to a POST of `data`, or to a GET, within some seconds."""
+        """The reply to a POST of `data`, or to a GET if it is None; ExchangeError after `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._exchange(route, data)
@@ -85,7 +85,7 @@ class Transport:
 
 
 def _serve(loop: asyncio.AbstractEventLoop, client: Any) -> None:
-    """The thread of a transport: runs its loop until it is stopped, then closes the connections."""
+    """Run the event loop until it is stopped, then close the connections."""
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()

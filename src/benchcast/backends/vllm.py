@@ -1,4 +1,4 @@
-"""vLLM in process."""
+"""The vLLM backend, in process."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from benchcast.backends.stated import stated_by_config
 from benchcast.backends.vocabulary import VocabularySource
 from benchcast.errors import InputError, one_line
 
-STEP = 2048  # tokens of prompts read at a time; their log-probabilities over the whole vocabulary exist at once
+STEP = 2048  # prompt tokens per step; their log-probabilities over the whole vocabulary are in memory together
 SMALLEST_STEP = 128
 
 
 class VllmBackend:
-    """A model in a vLLM engine of its own.
+    """A model in its own vLLM engine.
 
-    vLLM sizes its cache without counting prompt log-probabilities, so it gets half the memory by default
-    and reads prompts in small steps. Where even that is too much its engine dies; then it is started
-    again with half the step, a few times.
+    vLLM does not count prompt log-probabilities when it sizes its cache. By default it therefore gets half the
+    memory and reads prompts in small steps. If the engine still runs out of memory, it is restarted with half the
+    step size, down to `SMALLEST_STEP`.
     """
 
     name = "vllm"
@@ -50,34 +50,36 @@ class VllmBackend:
 
     @cached_property
     def context(self) -> int:
-        """The engine's longest sequence, less the one token it must generate."""
+        """The engine's longest sequence less the one token it must generate."""
         return int(self._engine.llm_engine.model_config.max_model_len) - 1
 
     def about(self) -> dict[str, str]:
-        """What the losses were made with."""
+        """Backend, version, dtype and model metadata."""
         dtype = str(self._engine.llm_engine.model_config.dtype).removeprefix("torch.")
         version = f"vllm {self._library.__version__}"
         return {"backend": self.name, "backend_version": version, "dtype": dtype, **self._stated}
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:
-        """−log p of every id given those before it."""
-        asked = self._library.SamplingParams(prompt_logprobs=0, max_tokens=1, temperature=0, detokenize=False)
+        """−log p of every id given the ids before it."""
+        sampling = self._library.SamplingParams(prompt_logprobs=0, max_tokens=1, temperature=0, detokenize=False)
         prompts = [self._library.TokensPrompt(prompt_token_ids=list(ids)) for ids in sequences]
-        outputs = self._generate(prompts, asked)
+        outputs = self._generate(prompts, sampling)
         pairs = enumerate(zip(outputs, sequences, strict=True))
         return [numbered(i, read_output, output, ids) for i, (output, ids) in pairs]
 
-    def _generate(self, prompts: list[Any], asked: Any) -> list[Any]:
+    def _generate(self, prompts: list[Any], sampling: Any) -> list[Any]:
         while True:
             try:
-                return list(self._engine.generate(prompts, asked, use_tqdm=False))
+                return list(self._engine.generate(prompts, sampling, use_tqdm=False))
             except (RuntimeError, self._died) as error:
-                said = one_line(error)
-            if not self._shrink():  # outside the handler: the error's frames hold on to memory
-                raise DeviceFullError(f"vLLM failed: {said}; out of memory? lower gpu_memory_utilization or max_length")
+                message = one_line(error)
+            if not self._shrink():  # outside the handler, because the error's frames keep tensors alive
+                raise DeviceFullError(
+                    f"vLLM failed: {message}; out of memory? lower gpu_memory_utilization or max_length"
+                )
 
     def _shrink(self) -> bool:
-        """Let go of the engine; the next one reads prompts in steps of half the size. False where that is too small."""
+        """Delete the engine and halve the step of the next one; False if the step would be too small."""
         if self._step // 2 < SMALLEST_STEP:
             return False
         self._step //= 2
@@ -91,7 +93,7 @@ class VllmBackend:
 
     @property
     def _died(self) -> type[Exception]:
-        """What an engine that has died raises; the reason, mostly memory, stands in its own log."""
+        """The error of a dead engine; its cause, usually memory, is only in vLLM's log."""
         died: type[Exception] = library("vllm.v1.engine.exceptions", "vllm").EngineDeadError
         return died
 
@@ -123,7 +125,7 @@ class VllmBackend:
 
 
 def read_output(output: Any, ids: Sequence[int]) -> Nats:
-    """Nats of one request: entry 0 is None, the others hold the token that was sent."""
+    """Nats of one request; entry 0 must be None and the others must contain the token that was sent."""
     if list(output.prompt_token_ids or []) != list(ids):
         raise InputError("vLLM scored other token ids than were sent")
     entries = output.prompt_logprobs

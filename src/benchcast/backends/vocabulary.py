@@ -1,7 +1,7 @@
-"""A model's tokenizer through transformers, and its BOS policy.
+"""Load a model's tokenizer through transformers and determine its BOS policy.
 
-BOS decides everything for some models, so it is taken from the tokenizer (or the GGUF file, whose own
-word is lost when it is converted), put there once, and stored with the losses.
+The losses of some models depend strongly on BOS. The policy is read from the tokenizer, or from the GGUF file because
+its conversion loses the setting. BOS is added once, and the policy is stored with the losses.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from benchcast.errors import InputError, MissingExtraError, one_line
 
 @dataclass(frozen=True, slots=True)
 class VocabularySource:
-    """Where a tokenizer comes from, and whether it is to put a BOS in front."""
+    """Source of a tokenizer and the user's BOS setting."""
 
     source: str
     gguf_file: str
     revision: str
     trust_remote_code: bool
-    add_bos_token: bool | None  # None: as the tokenizer does
+    add_bos_token: bool | None  # None: the tokenizer's default
 
     @classmethod
     def of(cls, settings: ModelSettings, default: str) -> VocabularySource:
-        """The tokenizer named by `tokenizer`, else the model's own."""
-        own = settings.text("tokenizer")
+        """The source named by the setting `tokenizer`, else `default`, the model's own."""
+        named = settings.text("tokenizer")
         gguf, revision = settings.text("gguf_file"), settings.text("revision")
         trust, bos = bool(settings.flag("trust_remote_code", False)), settings.flag("add_bos_token")
-        return cls(own or default, "" if own else gguf, "" if own else revision, trust, bos)
+        return cls(named or default, "" if named else gguf, "" if named else revision, trust, bos)
 
     def load(self) -> Vocabulary:
         """The tokenizer with its BOS policy."""
@@ -43,7 +43,7 @@ class VocabularySource:
 
 
 def vocabulary_of(tokenizer: Any, *, add_bos_token: bool | None = None) -> Vocabulary:
-    """A tokenizer that is in memory: of transformers, `tokenizers` or tiktoken, or a vocabulary as it is."""
+    """The vocabulary of a tokenizer of transformers, tokenizers or tiktoken in memory; a Vocabulary stays as it is."""
     if isinstance(tokenizer, Vocabulary):
         return tokenizer
     if hasattr(tokenizer, "encode_ordinary"):
@@ -53,7 +53,7 @@ def vocabulary_of(tokenizer: Any, *, add_bos_token: bool | None = None) -> Vocab
 
         return vocabulary_of(PreTrainedTokenizerFast(tokenizer_object=tokenizer), add_bos_token=add_bos_token)
     if not callable(tokenizer) or not hasattr(tokenizer, "convert_ids_to_tokens"):
-        raise InputError(f"a {type(tokenizer).__name__} is no tokenizer of transformers, tokenizers or tiktoken")
+        raise InputError(f"a {type(tokenizer).__name__} is not a tokenizer of transformers, tokenizers or tiktoken")
     name = str(getattr(tokenizer, "name_or_path", "")) or type(tokenizer).__name__
     return Vocabulary(wrap(tokenizer, source_name(name)), *bos_policy(tokenizer, add_bos_token, None))
 
@@ -65,9 +65,9 @@ def _load(source: str, gguf: str, revision: str, trust: bool) -> Any:
     except ImportError as error:
         raise MissingExtraError("tokenizers need transformers: pip install 'benchcast[hf]'") from error
     logging.disable_progress_bar()
-    given = {"gguf_file": gguf} if gguf else {}
+    options = {"gguf_file": gguf} if gguf else {}
     try:
-        return AutoTokenizer.from_pretrained(source, revision=revision or "main", trust_remote_code=trust, **given)
+        return AutoTokenizer.from_pretrained(source, revision=revision or "main", trust_remote_code=trust, **options)
     except ImportError as error:
         raise MissingExtraError(f"{source}: {one_line(error)}") from error
     except (OSError, ValueError, KeyError) as error:
@@ -75,7 +75,7 @@ def _load(source: str, gguf: str, revision: str, trust: bool) -> Any:
 
 
 def wrap(inner: Any, name: str) -> Tokenizer:
-    """A transformers tokenizer as one that can say the bytes of its tokens."""
+    """Wrap a transformers tokenizer so that it gives the bytes of each token."""
     fast = getattr(inner, "backend_tokenizer", None) or getattr(inner, "_tokenizer", None)
     if fast is not None and hasattr(fast, "id_to_token"):
         return FastTokenizer(fast, name)
@@ -87,18 +87,18 @@ def wrap(inner: Any, name: str) -> Tokenizer:
             return list(inner.encode(text, add_special_tokens=False))
 
         def piece(token: int) -> bytes:
-            found = inner.convert_ids_to_tokens(token)
-            return found if isinstance(found, bytes) else str(found).encode()
+            token_text = inner.convert_ids_to_tokens(token)
+            return token_text if isinstance(token_text, bytes) else str(token_text).encode()
 
         return PlainTokenizer(name, encode, piece)
     raise InputError(
-        f"tokenizer {name!r}: {type(inner).__name__} does not say which bytes its tokens stand for; "
-        "give a tokenizer that does with tokenizer=…"
+        f"tokenizer {name!r}: {type(inner).__name__} does not give the bytes of its tokens; "
+        "name a tokenizer that does with tokenizer=…"
     )
 
 
 def from_sentencepiece(processor: Any, name: str) -> Tokenizer:
-    """A SentencePiece model read with its own library."""
+    """Wrap a SentencePiece model."""
 
     def piece(token: int) -> bytes:
         text = str(processor.id_to_piece(token))
@@ -108,32 +108,35 @@ def from_sentencepiece(processor: Any, name: str) -> Tokenizer:
             raise InputError(f"tokenizer {name!r}: its vocabulary lacks part of the text, which became {text!r}")
         return text.replace("▁", " ").encode()
 
-    made = PlainTokenizer(name, lambda text: processor.encode(text, out_type=int), piece)
-    made.marks_spaces = True
-    return made
+    tokenizer = PlainTokenizer(name, lambda text: processor.encode(text, out_type=int), piece)
+    tokenizer.marks_spaces = True
+    return tokenizer
 
 
 def from_tiktoken(encoding: Any, name: str) -> Tokenizer:
-    """A tiktoken encoding."""
+    """Wrap a tiktoken encoding."""
     return PlainTokenizer(name, encoding.encode_ordinary, encoding.decode_single_token_bytes)
 
 
 def bos_policy(inner: Any, wanted: bool | None, file_adds: bool | None) -> tuple[tuple[int, ...], str]:
-    """What goes before each text, and the policy in words. `wanted` overrides, then the file, then the tokenizer."""
-    own = _added_in_front(inner)
+    """The ids before each text, and a description of the policy.
+
+    `wanted`, the user's setting, overrides the GGUF file, which overrides the tokenizer.
+    """
+    added = _added_in_front(inner)
     bos = getattr(inner, "bos_token_id", None)
     if wanted is False or (wanted is None and file_adds is False):
         return (), "none, as asked" if wanted is False else "none"
     if wanted is None and not file_adds:
-        return own, " ".join(map(str, inner.convert_ids_to_tokens(list(own)))) if own else "none"
-    if not own and bos is None:
+        return added, " ".join(map(str, inner.convert_ids_to_tokens(list(added)))) if added else "none"
+    if not added and bos is None:
         raise InputError("add_bos_token: the tokenizer has no BOS token; leave the setting out")
-    prefix = own or (int(bos or 0),)
+    prefix = added or (int(bos or 0),)
     return prefix, " ".join(map(str, inner.convert_ids_to_tokens(list(prefix)))) + (", as asked" if wanted else "")
 
 
 def _added_in_front(inner: Any) -> tuple[int, ...]:
-    """The ids a tokenizer itself puts before a text; never twice the same."""
+    """The ids that a tokenizer puts before a text, without duplicates."""
     bare = list(inner("a", add_special_tokens=False)["input_ids"])
     full = list(inner("a", add_special_tokens=True)["input_ids"])
     at = next((i for i in range(len(full)) if full[i : i + len(bare)] == bare), 0)
@@ -141,7 +144,7 @@ def _added_in_front(inner: Any) -> tuple[int, ...]:
 
 
 def gguf_adds_bos(path: Path) -> bool:
-    """What a GGUF file says about BOS; where it is silent, llama.cpp adds one for SentencePiece vocabularies."""
+    """Whether a GGUF file asks for BOS; by default llama.cpp adds one for SentencePiece vocabularies."""
     from gguf import GGUFReader
 
     fields = GGUFReader(path).fields

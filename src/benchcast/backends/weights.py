@@ -1,4 +1,4 @@
-"""Are a checkpoint's weights those that its configuration needs? transformers fills gaps with random numbers."""
+"""Check that a checkpoint has the weights its configuration needs; transformers fills gaps with random numbers."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ BUFFERS = re.compile(r"rotary_emb\.(inv_freq|cos_cached|sin_cached)$|(^|\.)posit
 
 
 def refuse_incomplete(model: Any, info: dict[str, Any], source: str) -> None:
-    """Raise where weights are missing, unexpected or of another shape.
+    """Raise InputError if weights are missing, unexpected or of another shape.
 
     Parameters
     ----------
-    model : a model of transformers, loaded
-    info : what `from_pretrained(output_loading_info=True)` returned with it
+    model : the loaded transformers model
+    info : the loading info of `from_pretrained(output_loading_info=True)`
     source : path or hub id, for the message
     """
     name = type(model).__name__
     missing = _not_tied(model, set(info.get("missing_keys", ())))
     if missing:
         raise InputError(
-            f"{source}: the checkpoint lacks {len(missing)} of the weights of {name} ({_some(missing)}), and random "
-            "numbers would stand in for them; is the checkpoint whole, and is config.json its own?"
+            f"{source}: the checkpoint lacks {len(missing)} of the weights of {name} ({_some(missing)}), which "
+            "would be random numbers; is the checkpoint complete, and is config.json of the same model?"
         )
     unexpected = {key for key in info.get("unexpected_keys", ()) if not BUFFERS.search(key)}
     if unexpected:
@@ -44,7 +44,7 @@ def refuse_incomplete(model: Any, info: dict[str, Any], source: str) -> None:
 
 
 def _not_tied(model: Any, missing: set[str]) -> set[str]:
-    """Missing parameters that share no memory with a parameter that was loaded, as a tied output layer does."""
+    """Missing parameters except tied ones, which share memory with a loaded parameter."""
     if not missing:
         return missing
     tensors = {
@@ -56,6 +56,6 @@ def _not_tied(model: Any, missing: set[str]) -> set[str]:
 
 
 def _some(keys: set[str]) -> str:
-    """The first few names, in an order that does not change."""
+    """The first few names in sorted order."""
     first = sorted(keys)[:SHOWN]
     return ", ".join(first) + (", …" if len(keys) > SHOWN else "")

@@ -1,6 +1,6 @@
-"""Texts longer than a model's context, cut into windows that overlap.
+"""Cut texts longer than a model's context into overlapping windows.
 
-Every token is scored once. Each window starts with the model's BOS, and a token outside the first window
+Every token is scored once. Each window starts with the model's BOS, and every token scored outside the first window
 has at least `overlap` tokens of the text before it.
 """
 
@@ -14,16 +14,16 @@ from benchcast.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """One sequence to score, and which part of its text it speaks for."""
+    """One sequence to score and the part of its text that it covers."""
 
     text: int  # index of the text
-    ids: tuple[int, ...]  # with the prefix in front
-    skip: int  # leading ids that are prefix, or scored in the window before
-    first: int  # the token of the text that ids[skip] is
+    ids: tuple[int, ...]  # including the prefix
+    skip: int  # number of leading ids that are prefix or are scored in the previous window
+    first: int  # position in the text of the token ids[skip]
 
 
 def plan(text: int, ids: Sequence[int], prefix: Sequence[int], context: int) -> list[Window]:
-    """Windows of one text; none for a text without tokens."""
+    """Windows of one text with `context` tokens at most; empty for a text without tokens."""
     room = context - len(prefix)
     overlap = room // 2
     if room < 2:
@@ -42,7 +42,7 @@ def plan(text: int, ids: Sequence[int], prefix: Sequence[int], context: int) -> 
 def batches(windows: Iterable[Window], *, size: int, tokens: int) -> Iterator[list[Window]]:
     """Windows by length, longest first, in batches of at most `size` sequences and `tokens` padded tokens.
 
-    Longest first: what does not fit into memory fails at once, and the time left is never underrated.
+    With the longest first, a lack of memory shows at once and the estimated time left is not too low.
     """
     batch: list[Window] = []
     for window in sorted(windows, key=lambda w: (-len(w.ids), w.text, w.first)):

@@ -112,7 +112,7 @@ class Reader:
         if not vocabulary.prefix and any(fit.needs_first for fit in fits):
             raise InputError(f"{NO_BOS}: Reading(add_bos_token=True)")
         encoded = encode_texts(vocabulary.tokenizer, own)
-        encoded.insist("the model in training", "give a tokenizer that covers them with tokenizer=…")
+        encoded.require_all("the model in training", "give a tokenizer that covers them with tokenizer=…")
         return cls(fits, own, vocabulary, encoded, reading)
 
     def forecast(self, model: Any, info: ModelInfo = UNKNOWN) -> dict[str, Forecast]:

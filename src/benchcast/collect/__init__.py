@@ -1,7 +1,7 @@
-"""Models × texts → losses in the study; does only what is missing.
+"""Score the texts of a study with a model and store the losses; scores only the texts that are missing.
 
-Texts that are done go to shards in collecting/<model>/, each written whole. The same command after a
-kill reads them and goes on; when all texts are there the losses appear in one step and the shards go.
+Finished texts are written to shards in collecting/<model>/, each atomically. After a kill the same command reads the
+shards and continues. Once all texts are finished, the losses are stored in one step and the shards are deleted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from benchcast.storage.loss_rows import LossRows, lay_out
 from benchcast.storage.parquet import read_metadata
 from benchcast.store import Study
 
-Report = Callable[[int, int], None]  # texts and tokens just done
+Report = Callable[[int, int], None]  # called with the number of texts and of tokens just finished
 NOTHING = ModelInfo("")
 
 
@@ -41,42 +41,42 @@ class EncodedTexts:
 
     ids: list[list[int]]
     bounds: list[Ints]
-    refused: dict[int, str] = field(default_factory=dict)  # why a text has no tokens here, by its index
+    refused: dict[int, str] = field(default_factory=dict)  # reason why a text has no tokens, by text index
 
     @cached_property
     def digest(self) -> str:
-        """Hash of all ids: shards made under another tokenizer are told by it."""
+        """Hash of all ids; detects shards of another tokenizer."""
         return hashlib.sha256(json.dumps(self.ids).encode()).hexdigest()[:16]
 
     @property
     def counts(self) -> Ints:
-        """Tokens of each text."""
-        return np.array([len(own) for own in self.ids], np.int64)
+        """Number of tokens of each text."""
+        return np.array([len(token_ids) for token_ids in self.ids], np.int64)
 
-    def insist(self, who: str, way_out: str) -> None:
-        """Stop where texts are refused."""
+    def require_all(self, who: str, advice: str) -> None:
+        """Raise InputError if any text was refused."""
         if self.refused:
             first = next(iter(self.refused.values()))
-            raise InputError(f"{who}, {first} ({len(self.refused)} of {len(self.ids)} texts are refused; {way_out})")
+            raise InputError(f"{who}, {first} ({len(self.refused)} of {len(self.ids)} texts are refused; {advice})")
 
     def edges(self, texts: TextSet) -> Ints:
-        """Token edges on the axis of all bytes."""
+        """Token boundaries in bytes of all texts concatenated."""
         ends = [b[1:] + start for b, start in zip(self.bounds, texts.starts[:-1], strict=True)]
         return np.concatenate([np.zeros(1, np.int64), *ends])
 
 
 @dataclass(frozen=True, slots=True)
 class CollectResult:
-    """What a run did."""
+    """Summary of one `collect` run."""
 
     model: str
-    texts: int  # scored now
-    resumed: int  # found in shards of an earlier run
-    tokens: int  # scored now
+    texts: int  # scored in this run
+    resumed: int  # texts read from shards of an earlier run
+    tokens: int  # scored in this run
     seconds: float
-    refused: tuple[str, ...] = ()  # ids of the texts that were left out
+    refused: tuple[str, ...] = ()  # ids of texts without losses, because the tokenizer cannot cover them
     agreement: Agreement | None = None
-    remarks: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()  # one line for each conflict with models.csv
 
 
 @dataclass(frozen=True)
@@ -86,38 +86,38 @@ class CollectJob:
     study: Study
     backend: Backend
     model: str  # its name in the study
-    skip_refused: bool = False  # leave out texts that the tokenizer cannot cover, instead of stopping
-    metadata: ModelInfo = NOTHING  # what the user says of the model, for models.csv
+    skip_refused: bool = False  # skip texts that the tokenizer cannot cover, instead of raising an error
+    metadata: ModelInfo = NOTHING  # the user's values for models.csv
 
     @property
     def folder(self) -> Path:
-        """Where the shards lie."""
+        """Folder of the shards."""
         return self.study.root / "collecting" / file_name(self.model)
 
     @cached_property
     def encoded(self) -> EncodedTexts:
         """Ids and bounds of all texts."""
-        made = encode_texts(self.backend.vocabulary.tokenizer, self.study.texts)
-        none_left = len(made.refused) == len(made.ids)
+        texts = encode_texts(self.backend.vocabulary.tokenizer, self.study.texts)
+        none_left = len(texts.refused) == len(texts.ids)
         if none_left or not self.skip_refused:
-            way_out = "none is left to score" if none_left else "--skip-refused stores the model without them"
-            made.insist(f"model {self.model!r}", way_out)
-        return made
+            advice = "none is left to score" if none_left else "--skip-refused stores the model without them"
+            texts.require_all(f"model {self.model!r}", advice)
+        return texts
 
     @property
     def refused(self) -> tuple[str, ...]:
-        """Ids of the texts that are left out."""
+        """Ids of the texts that are skipped."""
         return tuple(self.study.texts.texts[i].id for i in self.encoded.refused)
 
-    def about(self, made: BackendInfo) -> dict[str, str]:
-        """What the losses depend on, as stored with them."""
+    def about(self, backend_info: BackendInfo) -> dict[str, str]:
+        """Provenance that is stored with the losses."""
         vocabulary = self.backend.vocabulary
         longest = int(self.encoded.counts.max(initial=0)) + len(vocabulary.prefix)
         return {
             "tokenizer": vocabulary.tokenizer.name,
             "bos": vocabulary.bos,
-            **without_metadata(made.about),
-            **({"context": str(made.context)} if longest > made.context else {}),
+            **without_metadata(backend_info.about),
+            **({"context": str(backend_info.context)} if longest > backend_info.context else {}),
             **({"refused": json.dumps(self.refused, ensure_ascii=False)} if self.refused else {}),
             "asked": self.backend.asked,
             "benchcast": benchcast.__version__,
@@ -125,7 +125,7 @@ class CollectJob:
 
     @property
     def settings(self) -> dict[str, str]:
-        """What decides, before the model is loaded, whether shards are of use."""
+        """Settings that shards must share to be reused; known before the model is loaded."""
         vocabulary = self.backend.vocabulary
         return {
             "tokenizer": vocabulary.tokenizer.name,
@@ -138,31 +138,31 @@ class CollectJob:
 
 
 def encode_texts(tokenizer: Tokenizer, texts: TextSet) -> EncodedTexts:
-    """Ids and bounds of all texts; those that cannot be covered exactly are refused and have no tokens."""
+    """Tokenize all texts; a text that the tokenizer cannot cover exactly is refused and has no tokens."""
     texts.require_texts("scoring a model")
-    made = EncodedTexts([], [])
+    encoded = EncodedTexts([], [])
     for i, text in enumerate(texts):
         try:
-            own, edges = locate(tokenizer, text.text)
+            token_ids, edges = locate(tokenizer, text.text)
         except InputError as error:
-            made.refused[i] = f"text {text.id!r}: {error}"
-            own, edges = [], np.zeros(1, np.int64)
-        made.ids.append(own)
-        made.bounds.append(edges)
-    return made
+            encoded.refused[i] = f"text {text.id!r}: {error}"
+            token_ids, edges = [], np.zeros(1, np.int64)
+        encoded.ids.append(token_ids)
+        encoded.bounds.append(edges)
+    return encoded
 
 
 def portions(model: str, texts: TextSet, encoded: EncodedTexts, done: set[int]) -> list[Portion]:
-    """What is left to do, cut as it always is."""
-    settled = done | encoded.refused.keys()
-    left = [indices for indices in cut(texts) if not settled >= set(indices)]
-    return [make_portion(model, texts, encoded, indices, settled) for indices in left]
+    """Portions that contain unfinished texts; the cut does not depend on what is done."""
+    finished = done | encoded.refused.keys()
+    open_portions = [indices for indices in cut(texts) if not finished >= set(indices)]
+    return [make_portion(model, texts, encoded, indices, finished) for indices in open_portions]
 
 
 def make_portion(
     model: str, texts: TextSet, encoded: EncodedTexts, indices: Sequence[int], done: Collection[int] = ()
 ) -> Portion:
-    """Some texts, ready to be scored anywhere."""
+    """Build the portion that holds the texts with the given indices."""
     names = {i: texts.texts[i].id for i in indices}
     return Portion(model, names, {i: tuple(encoded.ids[i]) for i in indices}, frozenset(done) & set(indices))
 
@@ -178,24 +178,36 @@ def collect(
     reference: Backend | None = None,
     report: Report | None = None,
 ) -> CollectResult | None:
-    """Score every text that is not scored yet and store the losses; None where they are there already.
+    """Score every text that has no stored loss yet and store the losses of the model.
 
-    With a `reference` backend a few texts are scored by both, and the difference is stored. `metadata` fills blank
-    cells of models.csv.
+    Parameters
+    ----------
+    study : the study whose texts are scored
+    backend : scores token ids, for example from `open_backend`
+    name : the model's name in the study; default: the backend's name for it
+    metadata : values for blank cells of models.csv; its `model` field is not used
+    force : replace losses that are already stored
+    skip_refused : skip texts that the tokenizer cannot cover, instead of raising InputError
+    reference : a second backend; a few texts are scored by both and the difference is stored with the losses
+    report : called with the number of texts and tokens just finished
+
+    Returns
+    -------
+    a summary of the run, or None if the losses were stored already
     """
     job = CollectJob(study, backend, (name or backend.model).strip(), skip_refused, metadata)
     with exclusive(job.folder, repr(job.model)):
         shard_store = begin(job, force=force)
         if shard_store is None:
             return None
-        made, began = BackendInfo.of(backend).line, time.monotonic()  # the clock runs from when the model is loaded
-        shard_store.keep_only(made)
+        backend_line, began = BackendInfo.of(backend).line, time.monotonic()  # time without loading the model
+        shard_store.keep_only(backend_line)
         if report:
             report(shard_store.resumed + len(job.refused), 0)
         agreement = _agreement(job, reference) if reference else None
         for portion in portions(job.model, study.texts, job.encoded, shard_store.done):
             for part in score(backend, portion):
-                shard_store.take(made, part.rows)
+                shard_store.take(backend_line, part.rows)
                 if report:
                     report(len(part.rows), part.tokens)
         remarks = store(job, shard_store, force=force, agreement=agreement)
@@ -212,9 +224,9 @@ def collect(
 
 
 def begin(job: CollectJob, *, force: bool = False) -> ShardStore | None:
-    """A ledger with what an earlier run has done; None where the losses are stored already."""
+    """Open the shard store with the results of earlier runs; None if the losses are stored already."""
     if job.study.losses_path(job.model).exists() and not force:
-        _refuse_other(job)
+        _require_same_settings(job)
         add_metadata(job.study, job.model, job.metadata, NOTHING)
         tidy(job.folder)
         return None
@@ -224,17 +236,24 @@ def begin(job: CollectJob, *, force: bool = False) -> ShardStore | None:
 def store(
     job: CollectJob, shard_store: ShardStore, *, force: bool = False, agreement: Agreement | None = None
 ) -> tuple[str, ...]:
-    """All texts are done: the losses appear in the study, the shards go. Returns what is to be said of models.csv."""
-    made = BackendInfo.parse(shard_store.made)
-    remarks = add_metadata(job.study, job.model, job.metadata, metadata_of(made.about))  # a kill after it is mended
-    losses = _losses(job, dict(shard_store.results()), made, agreement)
+    """Store the losses of a finished model and delete its shards.
+
+    Returns
+    -------
+    one line for each value of models.csv that contradicts the user's
+    """
+    backend_info = BackendInfo.parse(shard_store.backend_line)
+    remarks = add_metadata(
+        job.study, job.model, job.metadata, metadata_of(backend_info.about)
+    )  # first: safe to repeat after a kill
+    losses = _losses(job, dict(shard_store.results()), backend_info, agreement)
     job.study.add_losses([losses], force=force)
     shard_store.clear()
     return remarks
 
 
-def _refuse_other(job: CollectJob) -> None:
-    """Losses that are there must have been asked for in the same way; else this is another model."""
+def _require_same_settings(job: CollectJob) -> None:
+    """Raise InputError if the stored losses came from another backend or other settings."""
     stored = read_metadata(job.study.losses_path(job.model))
     was = (stored.get("backend", "elsewhere"), stored.get("asked", ""))
     now = (job.backend.name, job.backend.asked)
@@ -245,8 +264,10 @@ def _refuse_other(job: CollectJob) -> None:
         )
 
 
-def _losses(job: CollectJob, done: dict[int, Nats], made: BackendInfo, agreement: Agreement | None) -> TokenLosses:
-    about = job.about(made) | ({"check": json.dumps(agreement.as_json())} if agreement else {})
+def _losses(
+    job: CollectJob, done: dict[int, Nats], backend_info: BackendInfo, agreement: Agreement | None
+) -> TokenLosses:
+    about = job.about(backend_info) | ({"check": json.dumps(agreement.as_json())} if agreement else {})
     texts, kept = job.study.texts, [i for i in range(len(job.study.texts)) if i not in job.encoded.refused]
     nats, bounds = [done[i].astype(np.float64) for i in kept], [job.encoded.bounds[i] for i in kept]
     where = f"collected from {job.backend.name}"

@@ -1,7 +1,7 @@
-"""Models × texts on an executor: a job is one model and one portion of the texts.
+"""Collect losses on an executor: each job scores one portion of the texts with one model.
 
-The driver cuts, takes in and stores; it loads tokenizers and no model. A worker loads its model once, for all
-the portions it is given.
+The driver cuts the texts into portions and stores the results; it loads tokenizers but no model. A worker loads its
+model once for all its portions.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from benchcast.executor import Executor, Job
 from benchcast.records import ModelInfo
 from benchcast.store import Study
 
-OnDone = Callable[[str, CollectResult | None], None]  # a model, and what was done; None: it was there already
+OnDone = Callable[[str, CollectResult | None], None]  # called with a model and its summary; None: stored before
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """How a worker opens a model: plain data."""
+    """Everything a worker needs to open a model; plain data that can be sent to it."""
 
-    backend: str  # empty: as a scorer
+    backend: str  # empty: open as a scorer
     settings: tuple[tuple[str, str], ...]
     device: str = ""
-    batch_size: int = 0
-    gpus: float = 0.0  # of a worker
+    batch_size: int = 0  # 0: the backend's default
+    gpus: float = 0.0  # GPUs that each worker reserves
 
     def open(self) -> Any:
-        """The backend; nothing heavy is loaded before it is asked to score."""
+        """Open the backend; the model itself is loaded when it first scores."""
         settings = ModelSettings(dict(self.settings))
         if self.backend:
             return open_backend(self.backend, settings, device=self.device, batch_size=self.batch_size)
@@ -45,7 +45,7 @@ class ModelSpec:
         return open_scorer(source, settings, device=self.device, batch_size=self.batch_size)
 
 
-_loaded: dict[ModelSpec, Any] = {}  # of this process: the model in use, never two
+_loaded: dict[ModelSpec, Any] = {}  # the one model that this process holds
 
 
 def _open_once(spec: ModelSpec) -> Any:
@@ -55,9 +55,9 @@ def _open_once(spec: ModelSpec) -> Any:
     return _loaded[spec]
 
 
-def score_portion(shared: None, given: tuple[ModelSpec, Portion]) -> tuple[str, list[PortionResult]] | BenchcastError:
-    """Work of one job of `collect`: who made the nats, and the nats; or what is wrong with this model."""
-    spec, portion = given
+def score_portion(shared: None, work: tuple[ModelSpec, Portion]) -> tuple[str, list[PortionResult]] | BenchcastError:
+    """Run one job of `collect`: return the backend's description and the nats, or the error of this model."""
+    spec, portion = work
     try:
         backend = _open_once(spec)
         return BackendInfo.of(backend).line, list(score(backend, portion))
@@ -65,20 +65,20 @@ def score_portion(shared: None, given: tuple[ModelSpec, Portion]) -> tuple[str, 
         return InputError(str(error))
 
 
-def state_portion(dtype: str, given: tuple[ModelSpec, Portion]) -> tuple[str, list[PortionResult]]:
-    """Work of one job of `features`."""
-    spec, portion = given
+def state_portion(dtype: str, work: tuple[ModelSpec, Portion]) -> tuple[str, list[PortionResult]]:
+    """Run one job of `features`: return the backend's description and the hidden states."""
+    spec, portion = work
     scorer: Scorer = _open_once(spec)
     return BackendInfo.of(scorer).line, list(states(scorer, portion, dtype))
 
 
 def states_on_executor(executor: Executor, spec: ModelSpec) -> RemoteStates:
-    """How `make_features` has its work done by an executor."""
+    """The `remote` argument of `make_features` that computes hidden states on an executor."""
 
     def remote(work: Sequence[Portion], dtype: str) -> Iterator[tuple[str, PortionResult]]:
-        for _, (made, parts) in executor.run(state_portion, _jobs(spec, work), dtype):
+        for _, (backend_line, parts) in executor.run(state_portion, _jobs(spec, work), dtype):
             for part in parts:
-                yield made, part
+                yield backend_line, part
 
     return remote
 
@@ -114,39 +114,42 @@ class CollectRequest:
 
 @dataclass(slots=True)
 class _CollectRun:
-    """A model that is being collected."""
+    """State of a model that is being collected."""
 
     request: CollectRequest
     job: CollectJob
     shard_store: ShardStore
-    began: float
-    maker: str = ""  # of this run's results
+    began: float  # seconds of the monotonic clock
+    backend_line: str = ""  # the backend's description in this run's results
     failure: str = ""
     stored: bool = False
 
     @property
     def jobs(self) -> list[Job]:
-        """What is left of it."""
+        """Jobs for the unfinished portions."""
         texts = self.job.study.texts
         return _jobs(self.request.spec, portions(self.job.model, texts, self.job.encoded, self.shard_store.done))
 
     def take(self, answer: tuple[str, list[PortionResult]] | BenchcastError) -> Sequence[PortionResult]:
-        """Add a portion; workers that differ in what losses depend on must not be mixed."""
+        """Add a portion's results; the model fails if workers differ in backend, version or dtype."""
         if isinstance(answer, BenchcastError):
             self.failure = self.failure or str(answer)
             return ()
-        made, parts = answer
-        if self.maker and made != self.maker:
-            self.failure = f"model {self.job.model!r}: workers differ, {self.maker} and {made}; give all nodes the same"
-        self.maker = made
+        backend_line, parts = answer
+        if self.backend_line and backend_line != self.backend_line:
+            self.failure = (
+                f"model {self.job.model!r}: workers differ, {self.backend_line} and {backend_line}; "
+                "give all nodes the same"
+            )
+        self.backend_line = backend_line
         for part in parts:
-            self.shard_store.take(made, part.rows)
+            self.shard_store.take(backend_line, part.rows)
         return parts
 
     def store_if_whole(self, *, force: bool) -> CollectResult | None:
-        """Store the losses once all texts are done."""
-        settled = len(self.shard_store.done) + len(self.job.refused)
-        if self.stored or self.failure or settled < len(self.job.study.texts):
+        """Store the losses if all texts are finished."""
+        finished = len(self.shard_store.done) + len(self.job.refused)
+        if self.stored or self.failure or finished < len(self.job.study.texts):
             return None
         remarks = store(self.job, self.shard_store, force=force)
         self.stored = True
@@ -165,7 +168,21 @@ def collect_on(
     report: Report,
     on_done: OnDone,
 ) -> dict[str, str]:
-    """Collect several models side by side; returns those that could not be, and why. The others are stored."""
+    """Collect several models concurrently and store each as soon as all its texts are finished.
+
+    Parameters
+    ----------
+    executor : runs the jobs
+    study : the study whose texts are scored
+    requests : the models; their names must differ
+    force : replace losses that are already stored
+    report : called with the number of texts and tokens just finished
+    on_done : called with each model's name and summary, None where its losses were stored already
+
+    Returns
+    -------
+    the reason for each model that failed, by name
+    """
     with ExitStack() as stack:
         runs, failed = _begin_all(study, requests, stack, force=force, on_done=on_done)
         for run in runs:
@@ -187,7 +204,7 @@ def collect_on(
 def _begin_all(
     study: Study, requests: Sequence[CollectRequest], stack: ExitStack, *, force: bool, on_done: OnDone
 ) -> tuple[list[_CollectRun], dict[str, str]]:
-    """Runs of the models that have no losses yet, and those that cannot even begin, with the reason."""
+    """Start a run for each model without losses; return the runs, and the errors of models that cannot start."""
     titles, runs, failed = [request.title for request in requests], [], {}
     for title, request in zip(titles, requests, strict=True):
         if titles.count(title) > 1:
@@ -202,12 +219,12 @@ def _begin_all(
         else:
             runs.append(run)
     if runs:
-        study.add_models([ModelInfo(run.job.model) for run in runs])  # in the order of the list, whoever is first
+        study.add_models([ModelInfo(run.job.model) for run in runs])  # keeps the order of the list
     return runs, failed
 
 
 def _begin(study: Study, request: CollectRequest, stack: ExitStack, *, force: bool) -> _CollectRun | None:
-    """A model with what is known of it; None where its losses are stored. It is held until all are through."""
+    """Lock a model and open its shards; None if its losses are stored. The lock is held until `stack` closes."""
     job = CollectJob(study, request.spec.open(), request.title, request.skip_refused, request.metadata)
     stack.enter_context(exclusive(job.folder, repr(job.model)))
     shard_store = begin(job, force=force)

@@ -1,4 +1,4 @@
-"""Hidden states of the scorer for every reference token, whole or reduced to fewer dimensions.
+"""Compute the scorer's hidden states for every reference token, optionally reduced to fewer dimensions.
 
 Axes: N tokens, D dimensions of the scorer, K kept dimensions.
 """
@@ -25,17 +25,17 @@ from benchcast.storage.files import file_name
 from benchcast.store import Study
 
 BLOCK_BYTES = 64 << 20
-ROUNDS = 6  # of the subspace iteration; hidden states have few large directions, so few rounds do
-SPARE = 16  # extra directions that make the wanted ones exact sooner
+ROUNDS = 6  # subspace iterations; the spectrum of hidden states decays fast, so few are enough
+SPARE = 16  # oversampling: extra directions that speed up convergence
 DTYPES = ("float16", "float32")
 LARGEST_HALF = 65504.0
 
-# portions and the precision of states → who made them, and batches of states
+# called with portions and the dtype of the states; yields the backend's description with each batch of states
 RemoteStates = Callable[[Sequence[Portion], str], Iterator[tuple[str, PortionResult]]]
 
 
 class Scorer(Backend, Protocol):
-    """A backend that also shows its hidden states."""
+    """A backend that also returns its hidden states."""
 
     def hidden(self, sequences: Sequence[Sequence[int]]) -> list[npt.NDArray[np.float32]]:
         """Last hidden state at every id (tokens × dimensions)."""
@@ -52,19 +52,31 @@ def make_features(
     report: Report | None = None,
     remote: RemoteStates | None = None,
 ) -> dict[str, Any]:
-    """Store the scorer's last hidden states of all texts; returns what is said about them.
+    """Store the scorer's last hidden states of all texts as the study's features.
 
-    With `remote` the work is done elsewhere, and this process does not load the scorer.
+    Parameters
+    ----------
+    study : the study whose texts are read
+    scorer : the frozen language model
+    name : name of the features; default: the scorer's name
+    dims : number of principal components to keep; 0 keeps all dimensions
+    dtype : "float16" or "float32"
+    report : called with the number of texts and tokens just finished
+    remote : computes the states elsewhere; this process then does not load the scorer
+
+    Returns
+    -------
+    the provenance stored with the features, and their number of tokens
     """
     if dtype not in DTYPES:
         raise InputError(f"--dtype {dtype}; features are stored as {' or '.join(DTYPES)}")
     encoded = encode_texts(scorer.vocabulary.tokenizer, study.texts)
-    encoded.insist(f"scorer {scorer.model!r}", "every text needs reference tokens: take another scorer")
+    encoded.require_all(f"scorer {scorer.model!r}", "every text needs reference tokens: take another scorer")
     if not encoded.counts.any():
         raise InputError(f"scorer {scorer.model!r}: all texts are empty, there is nothing to make features of")
-    label, kind = name or scorer.model, "float32" if dims else dtype
+    label, states_dtype = name or scorer.model, "float32" if dims else dtype
     folder = study.root / "collecting" / f"{file_name(label)}%states"  # `%s` is in no escaped name
-    settings = {"asked": scorer.asked, "texts": study.texts.digest, "ids": encoded.digest, "dtype": kind}
+    settings = {"asked": scorer.asked, "texts": study.texts.digest, "ids": encoded.digest, "dtype": states_dtype}
     with exclusive(folder, f"the states of {label!r}"):
         shard_store = ShardStore(folder, settings, encoded.counts)
         if remote is None:
@@ -72,12 +84,12 @@ def make_features(
         if report:
             report(shard_store.resumed, 0)
         work = [p for p in portions(label, study.texts, encoded, shard_store.done) if p.left]
-        for made, part in (remote or partial(_here, scorer))(work, kind):
-            shard_store.take(made, part.rows)
+        for backend_line, part in (remote or partial(_here, scorer))(work, states_dtype):
+            shard_store.take(backend_line, part.rows)
             if report:
                 report(len(part.rows), part.tokens)
         values = _lay_out(shard_store, encoded, folder / "states.npy")
-        about = _about(scorer, BackendInfo.parse(shard_store.made)) | {"dims": values.shape[1]}
+        about = _about(scorer, BackendInfo.parse(shard_store.backend_line)) | {"dims": values.shape[1]}
         if dims:
             values, kept = reduce(values, dims, seed=study.seed)
             about |= {"reduced_to": dims, "kept_variance": round(kept, 6)}
@@ -86,32 +98,30 @@ def make_features(
     return {**about, "tokens": len(values)}
 
 
-def _about(scorer: Scorer, made: BackendInfo) -> dict[str, Any]:
+def _about(scorer: Scorer, backend_info: BackendInfo) -> dict[str, Any]:
     vocabulary = scorer.vocabulary
-    own = {f"scorer_{key}" if key == "dtype" else key: value for key, value in without_metadata(made.about).items()}
-    return {"tokenizer": vocabulary.tokenizer.name, "bos": vocabulary.bos, "layer": "last", **own}
+    stated = without_metadata(backend_info.about)
+    renamed = {f"scorer_{key}" if key == "dtype" else key: value for key, value in stated.items()}
+    return {"tokenizer": vocabulary.tokenizer.name, "bos": vocabulary.bos, "layer": "last", **renamed}
 
 
 def _here(scorer: Scorer, work: Sequence[Portion], dtype: str) -> Iterator[tuple[str, PortionResult]]:
-    """The states of all portions, one after the other."""
-    made = BackendInfo.of(scorer).line
+    """Compute the states of all portions in this process."""
+    backend_line = BackendInfo.of(scorer).line
     for portion in work:
         for part in states(scorer, portion, dtype):
-            yield made, part
+            yield backend_line, part
 
 
 def states(scorer: Scorer, portion: Portion, dtype: str) -> Iterator[PortionResult]:
-    """Hidden states of the portion's texts, batch by batch.
-
-    The state of a token is the one at its own position, when the model has just read it.
-    """
+    """Hidden states of the portion's texts, batch by batch; a token's state is the one at its own position."""
 
     def answer(batch: Sequence[Window]) -> list[PerToken]:
-        found = in_halves(scorer.hidden, [w.ids for w in batch])
-        for window, rows in zip(batch, found, strict=True):
+        hidden_states = in_halves(scorer.hidden, [w.ids for w in batch])
+        for window, rows in zip(batch, hidden_states, strict=True):
             if len(rows) != len(window.ids) or not np.isfinite(rows).all():
                 raise InputError(f"scorer {scorer.model!r}: hidden states are missing or not finite; try dtype=float32")
-        return [narrow(rows, dtype) for rows in found]
+        return [narrow(rows, dtype) for rows in hidden_states]
 
     return walk(scorer, portion, answer)
 
@@ -130,7 +140,7 @@ def _lay_out(shard_store: ShardStore, encoded: EncodedTexts, path: Path) -> PerT
 
 
 def narrow(values: PerToken, dtype: str) -> PerToken:
-    """Values in the wanted precision; float16 ends at 65504, and what lies beyond is an error."""
+    """Cast values to `dtype`; InputError if one exceeds 65504, the largest float16."""
     if str(values.dtype) == dtype:
         return values
     if dtype == "float16" and values.size and float(np.abs(values).max()) > LARGEST_HALF:
@@ -144,9 +154,20 @@ def _blocks(values: PerToken) -> list[PerToken]:
 
 
 def reduce(values: PerToken, dims: int, *, seed: int = 0) -> tuple[npt.NDArray[np.float32], float]:
-    """Scores on the first `dims` principal components (N × K), and the share of variance they keep.
+    """Project values onto their first principal components by randomised subspace iteration.
 
-    Randomised subspace iteration: a few passes over blocks, and never a D × D matrix.
+    It needs a few passes over blocks of rows and no D × D matrix.
+
+    Parameters
+    ----------
+    values : array of N × D floats
+    dims : number K of components, from 1 to min(N, D)
+    seed : of the random start
+
+    Returns
+    -------
+    scores : array of N × K floats
+    kept : fraction of the variance that the components keep, 0 to 1
     """
     n, width = values.shape
     if not 1 <= dims <= min(width, n):

@@ -1,4 +1,4 @@
-"""What `collect` adds to models.csv; what the file says already stays as it is."""
+"""Fill blank cells of models.csv with metadata of a collected model; existing values are kept."""
 
 from __future__ import annotations
 
@@ -11,36 +11,40 @@ from benchcast.store import Study
 COLUMNS = tuple(f.name for f in fields(ModelInfo) if f.name != "model")
 
 
-def add_metadata(study: Study, model: str, given: ModelInfo, measured: ModelInfo) -> tuple[str, ...]:
-    """Fill the blank cells of a model's row, making the row where there is none.
+def add_metadata(study: Study, model: str, user_info: ModelInfo, measured: ModelInfo) -> tuple[str, ...]:
+    """Fill the blank cells of a model's row; the row is added if it is missing.
 
     Parameters
     ----------
-    given : what the user says with the command or in a list of models; its name is not used
-    measured : what the loaded model says of itself, used where the user says nothing
+    study : the study whose models.csv is edited
+    model : the model's name
+    user_info : values from the command line or the list of models; its name is not used
+    measured : values read from the loaded model, used where the user gives none
 
     Returns
     -------
-    one line for each cell that says something other than `given`
+    one line for each existing value that differs from the user's
     """
-    rows = {row.model: row for row in study.models()}
-    listed = rows.get(model, ModelInfo(model))
+    by_model = {row.model: row for row in study.models()}
+    listed = by_model.get(model, ModelInfo(model))
     cells: dict[str, Any] = {}
     remarks = []
     for column in COLUMNS:
-        known, said = getattr(listed, column), getattr(given, column)
-        if _blank(known):
-            cells[column] = getattr(measured, column) if _blank(said) else said
-        elif not _blank(said) and said != known:
-            remarks.append(f"models.csv says {column} {_shown(known)} and is left so, {_shown(said)} was given")
-    if model not in rows or not all(map(_blank, cells.values())):
+        listed_value, user_value = getattr(listed, column), getattr(user_info, column)
+        if _blank(listed_value):
+            cells[column] = getattr(measured, column) if _blank(user_value) else user_value
+        elif not _blank(user_value) and user_value != listed_value:
+            remarks.append(
+                f"models.csv says {column} {_shown(listed_value)} and is left so, {_shown(user_value)} was given"
+            )
+    if model not in by_model or not all(map(_blank, cells.values())):
         study.add_models([ModelInfo(model, **cells)])
     return tuple(remarks)
 
 
-def _blank(cell: Any) -> bool:
-    return bool(cell == "" or cell != cell)
+def _blank(value: Any) -> bool:
+    return bool(value == "" or value != value)
 
 
-def _shown(cell: Any) -> str:
-    return f"{cell:g}" if isinstance(cell, float) else repr(cell)
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else repr(value)

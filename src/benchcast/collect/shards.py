@@ -1,4 +1,4 @@
-"""Shards: what an unfinished run has done so far, in files that are whole or not there."""
+"""Shards: the results of an unfinished run, in files that are written atomically."""
 
 from __future__ import annotations
 
@@ -21,47 +21,53 @@ from benchcast.storage.files import write_text, write_whole
 
 PerToken = npt.NDArray[Any]
 MARK = "settings.json"
-SHARD_SECONDS = 5.0  # about this much work is lost to a kill
-SHARD_BYTES = 256 << 20  # results are not held in memory beyond this
+SHARD_SECONDS = 5.0  # interval between shards; a kill loses about this much work
+SHARD_BYTES = 256 << 20  # limit of the results held in memory
 
 
 class ShardStore:
-    """Results by text as they come in; every few seconds what is new goes into a shard.
+    """Finished texts of a run; new results are written to a shard every few seconds.
 
-    `counts` are the tokens of each text. `made` is what the maker of the results says of itself. Results are kept only
-    as long as settings and maker stay the same; a damaged shard is removed, and its texts are done again. `force`
-    starts anew, but goes on with what a forced run before it had done.
+    Results are reused only while the settings and the backend's description stay the same. A damaged shard is
+    removed and its texts are scored again.
+
+    Parameters
+    ----------
+    folder : where the shards are written
+    settings : everything the results depend on that is known before the model is loaded
+    counts : number of tokens of each text
+    force : discard earlier results, except those of an interrupted forced run
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, str], counts: Ints, *, force: bool = False) -> None:
         self.folder, self.settings, self.counts, self.forced = folder, dict(settings), counts, force
-        self.done: set[int] = set()  # indices of texts
-        self.made = ""
-        self.rows = 0  # taken in by this run
+        self.done: set[int] = set()  # indices of finished texts
+        self.backend_line = ""  # description of the backend that made the results
+        self.rows = 0  # tokens added by this run
         self._fresh: dict[int, PerToken] = {}
         self._bytes, self._wrote = 0, time.monotonic()
         self._open()
         self.resumed = len(self.done)
 
     def _open(self) -> None:
-        was = _settings(self.folder)
-        forced = bool(was.pop("forced", False))
-        if was == self.settings and (forced or not self.forced):
-            heads = [found for shard in self._shards() if (found := self._head(shard))]
-            if len({(made, width) for made, width, _ in heads}) == 1:
-                self.made, self.done = heads[0][0], {i for *_, own in heads for i in own}
+        stored = _settings(self.folder)
+        forced = bool(stored.pop("forced", False))
+        if stored == self.settings and (forced or not self.forced):
+            headers = [header for shard in self._shards() if (header := self._header(shard))]
+            if len({(backend_line, width) for backend_line, width, _ in headers}) == 1:
+                self.backend_line, self.done = headers[0][0], {i for *_, texts in headers for i in texts}
                 self.forced = forced
                 return
-        self._start_anew()
+        self._restart()
 
-    def _start_anew(self) -> None:
+    def _restart(self) -> None:
         self.clear()
         text = json.dumps({**self.settings, "forced": self.forced}, sort_keys=True)
         write_text(self.folder / MARK, text)
 
-    def take(self, made: str, results: Mapping[int, PerToken]) -> None:
-        """Add finished texts; what another maker did before is forgotten."""
-        self.keep_only(made)
+    def take(self, backend_line: str, results: Mapping[int, PerToken]) -> None:
+        """Add finished texts; results of a different backend are discarded first."""
+        self.keep_only(backend_line)
         self.done.update(results)
         self._fresh.update(results)
         self.rows += sum(map(len, results.values()))
@@ -69,21 +75,21 @@ class ShardStore:
         if time.monotonic() - self._wrote > SHARD_SECONDS or self._bytes > SHARD_BYTES:
             self.flush()
 
-    def keep_only(self, made: str) -> None:
-        """Forget what was made in another way, such as by an older version of a library."""
-        if self.made != made and self.done:
-            self._start_anew()
+    def keep_only(self, backend_line: str) -> None:
+        """Discard all results if another backend, or another version of it, made them."""
+        if self.backend_line != backend_line and self.done:
+            self._restart()
             self.done, self._fresh, self.resumed, self.rows = set(), {}, 0, 0
-        self.made = made
+        self.backend_line = backend_line
 
     def flush(self) -> None:
-        """Put what is new into a shard."""
+        """Write the results that are only in memory to a shard."""
         if self._fresh:
-            _write(self.folder, self.made, self._fresh)
+            _write(self.folder, self.backend_line, self._fresh)
         self._fresh, self._bytes, self._wrote = {}, 0, time.monotonic()
 
     def results(self) -> Iterator[tuple[int, PerToken]]:
-        """Every finished text once, from the files; one shard is in memory at a time."""
+        """Read every finished text once; one shard is in memory at a time."""
         self.flush()
         seen: set[int] = set()
         for shard in self._shards():
@@ -96,81 +102,81 @@ class ShardStore:
         """Remove all files."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _head(self, shard: Path) -> tuple[str, tuple[int, ...], list[int]] | None:
-        """Who made a shard, how wide its rows are, and its texts; a damaged one is removed."""
+    def _header(self, path: Path) -> tuple[str, tuple[int, ...], list[int]] | None:
+        """A shard's backend description, row shape and texts; a damaged shard is removed."""
         try:
-            found = _read(shard, self.counts)
+            shard = _read(path, self.counts)
         except InputError:
-            shard.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
             return None
-        return found.made, next(iter(found.rows.values())).shape[1:], [*found.rows]
+        return shard.backend_line, next(iter(shard.rows.values())).shape[1:], [*shard.rows]
 
     def _shards(self) -> list[Path]:
         return sorted(self.folder.glob("*.npz"))
 
 
 def tidy(folder: Path) -> None:
-    """Remove shards whose results are stored; a forced run that was killed is still to be finished."""
+    """Remove shards whose results are stored; those of an interrupted forced run are kept."""
     if not _settings(folder).get("forced"):
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _settings(folder: Path) -> dict[str, Any]:
-    """What the shards of a folder depend on; nothing where that cannot be read."""
+    """The settings that the shards of a folder depend on; empty if they cannot be read."""
     try:
-        found = json.loads((folder / MARK).read_text(encoding="utf-8"))
+        settings = json.loads((folder / MARK).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return settings if isinstance(settings, dict) else {}
 
 
 class Shard(NamedTuple):
-    """The content of one file."""
+    """Content of one file."""
 
-    made: str
-    rows: dict[int, PerToken]  # by the index of the text
+    backend_line: str
+    rows: dict[int, PerToken]  # by text index
 
 
 def _read(shard: Path, counts: Ints) -> Shard:
-    """A shard whose texts have as many tokens as they should; InputError where it is damaged."""
+    """Read a shard; InputError if it is damaged or its texts have other token counts."""
     total = int(counts.sum())
     with Npz(shard) as file:
-        made = file.read("made", most=1)
-        texts, own = (file.read(name, most=len(counts)) for name in ("texts", "counts"))
+        backend_line = file.read("made", most=1)
+        texts, lengths = (file.read(name, most=len(counts)) for name in ("texts", "counts"))
         rows = file.read("rows", most=total * MOST_DIMENSIONS)
     sound = (
-        made.dtype.kind == "U"
-        and texts.dtype.kind == own.dtype.kind == "i"
-        and texts.ndim == own.ndim == 1
-        and len(set(texts.tolist())) == len(own) > 0
+        backend_line.dtype.kind == "U"
+        and texts.dtype.kind == lengths.dtype.kind == "i"
+        and texts.ndim == lengths.ndim == 1
+        and len(set(texts.tolist())) == len(lengths) > 0
         and set(texts.tolist()) <= set(range(len(counts)))
-        and np.array_equal(own, counts[texts.astype(np.int64)])
+        and np.array_equal(lengths, counts[texts.astype(np.int64)])
         and rows.dtype.kind == "f"
         and 1 <= rows.ndim <= 2
-        and len(rows) == own.sum()
-        and not np.isinf(rows).any()  # NaN: a first token without BOS has no loss
+        and len(rows) == lengths.sum()
+        and not np.isinf(rows).any()  # NaN is allowed: the first token has no loss without BOS
     )
     if not sound:
         raise InputError(f"{shard}: not a shard of these texts")
-    parts = np.split(rows, np.cumsum(own)[:-1])
-    return Shard(str(made), dict(zip(texts.tolist(), parts, strict=True)))
+    parts = np.split(rows, np.cumsum(lengths)[:-1])
+    return Shard(str(backend_line), dict(zip(texts.tolist(), parts, strict=True)))
 
 
-def _write(folder: Path, made: str, results: Mapping[int, PerToken]) -> None:
+def _write(folder: Path, backend_line: str, results: Mapping[int, PerToken]) -> None:
     order = sorted(results)
     counts = np.array([len(results[i]) for i in order], np.int64)
     rows = np.concatenate([results[i] for i in order])
 
     def write(path: Path) -> None:
         with path.open("wb") as file:
-            np.savez(file, texts=np.array(order), counts=counts, rows=rows, made=np.array(made))
+            np.savez(file, texts=np.array(order), counts=counts, rows=rows, made=np.array(backend_line))
 
     write_whole(folder / f"{order[0]}-{order[-1]}-{len(order)}-{time.time_ns()}.npz", write)
 
 
 @contextmanager
 def exclusive(folder: Path, what: str) -> Iterator[None]:
-    """Hold a folder of unfinished work; a second process is told so at once."""
+    """Lock a folder of unfinished work; a second process gets a StudyError at once."""
     from filelock import FileLock, Timeout
 
     folder.parent.mkdir(exist_ok=True)
