@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import benchcast
+from benchcast.choices import Split
 from benchcast.dataset import Dataset, Fold
 from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.evaluate import Comparison, compare
@@ -42,7 +43,7 @@ class StudyContext:
         return self.study.infos(self.dataset.models)
 
     @property
-    def split(self) -> str:
+    def split(self) -> Split:
         """The study's own split: its column if filled, else by size, as in the paper; never by family."""
         return "column" if any(m.split for m in self.infos) else "size"
 
@@ -51,7 +52,7 @@ class StudyContext:
         """The models of the study's own split."""
         return make_folds(self.infos, self.split)[1][0]
 
-    def comparison(self, split: str | None = None) -> Comparison:
+    def comparison(self, split: Split | None = None) -> Comparison:
         """Every method on held-out models, of the study's own split by default; computed once per split."""
         split = split or self.split
         if split not in self._compared:

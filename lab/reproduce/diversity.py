@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from benchcast.diversity import numbers_of_sources, source_errors, subsets
-from benchcast.errors import InputError, NotEnoughDataError
-from benchcast.formatting import did_you_mean
-from benchcast.methods import METHODS, NEED_FEATURES
+from benchcast.errors import NotEnoughDataError
+from benchcast.methods import NEED_FEATURES, check_methods
 from lab.reproduce.context import StudyContext, need_features
 from lab.reproduce.curves import count_figure
 from lab.reproduce.outcome import Outcome, Table, cell, geometric_mean, grouped
@@ -23,9 +22,8 @@ ALL_TASKS = "geometric mean of tasks"
 def fig8(context: StudyContext, methods: Sequence[str] = ("paper", "salience"), draws: int | None = None) -> Outcome:
     """Test error when only texts of some sources are used, by how many there are."""
     dataset, fold = context.dataset, context.fold
+    check_methods(methods)
     for method in methods:
-        if method not in METHODS:
-            raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{did_you_mean(method, METHODS)}")
         if method in NEED_FEATURES:
             need_features(dataset, f"fig8 with {method}")
     sources = dataset.reference_tokens.sources

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from benchcast.dataset import Dataset
 from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.formatting import did_you_mean
-from benchcast.methods import METHODS, NEED_FEATURES
+from benchcast.methods import METHODS, NEED_FEATURES, check_methods
 from benchcast.records import Task, TextSet
 from lab.reproduce.context import StudyContext, need_features
 from lab.reproduce.figures import strip_figure
@@ -32,8 +32,7 @@ class Weighed:
 
 def fig9(context: StudyContext, task: str | None = None, text: str | None = None, method: str = "salience") -> Outcome:
     """Weights of one task on the tokens of one text, from a fit to the study's training models."""
-    if method not in METHODS:
-        raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{did_you_mean(method, METHODS)}")
+    check_methods([method])
     if method in NEED_FEATURES:
         need_features(context.dataset, f"fig9 with {method}")
     texts = context.study.texts

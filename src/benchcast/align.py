@@ -12,6 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from benchcast.choices import RegroupUnit
 from benchcast.records import Bools, Floats, Ints, TextSet, TokenLosses
 
 
@@ -104,7 +105,7 @@ def in_characters(edges: npt.ArrayLike, utf8: npt.NDArray[np.uint8]) -> Floats:
 
 
 def align_models(
-    models: Iterable[TokenLosses], reference: Ints, texts: TextSet, *, unit: str = "byte"
+    models: Iterable[TokenLosses], reference: Ints, texts: TextSet, *, unit: RegroupUnit = "byte"
 ) -> npt.NDArray[np.float32]:
     """Regroup the losses of all models onto the reference tokens.
 

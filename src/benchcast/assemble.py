@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.align import align_models, characters_per_token, common_support
+from benchcast.choices import RegroupUnit
 from benchcast.dataset import Dataset, Features, ReferenceTokens
 from benchcast.errors import NotEnoughDataError
 from benchcast.folds import family_names
@@ -90,7 +91,7 @@ def assemble(
     *,
     features: tuple[npt.NDArray[np.floating], Ints, str] | None = None,
     support: Bools | None = None,
-    unit: str = "byte",
+    unit: RegroupUnit = "byte",
     guarded: Sequence[Task] | None = None,
 ) -> Dataset:
     """Build the dataset of a fit.

@@ -7,29 +7,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
+from benchcast.choices import METHOD_NAMES, MethodName, Split
 from benchcast.dataset import Dataset, Fold
-from benchcast.errors import InputError, NotEnoughDataError
+from benchcast.devices import check_device
+from benchcast.errors import NotEnoughDataError
 from benchcast.executor import Executor, Job
 from benchcast.fitting import without_weak_tasks
 from benchcast.folds import make_folds
-from benchcast.formatting import did_you_mean, nan_to_none
+from benchcast.formatting import nan_to_none
 from benchcast.intervals import interval
-from benchcast.methods import METHODS, NEED_FEATURES, TOGETHER
+from benchcast.methods import NEED_FEATURES, TOGETHER, check_methods, fit_method
+from benchcast.methods.algorithm2.descent import DescentSettings
 from benchcast.records import Floats, Score
-from benchcast.store import Study
+from benchcast.store import Study, StudyLike
 from benchcast.task_fit import TaskFit
 
 MEASURES = ("mse", "mae", "r2", "spearman", "pairs", "coverage", "width", "n_test")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class HeldOutForecasts:
     """Forecasts of held-out models by one method on one task."""
 
@@ -41,12 +44,15 @@ class HeldOutForecasts:
     high: Floats
     capability: Floats
 
+    def __repr__(self) -> str:
+        return f"<HeldOutForecasts of {len(self.models)} models>"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
     """What every method makes of the held-out models."""
 
-    split: str
+    split: Split
     methods: tuple[str, ...]
     tasks: tuple[str, ...]
     held_out: dict[tuple[str, str], HeldOutForecasts]  # by task and method
@@ -55,6 +61,13 @@ class Comparison:
     noise: dict[str, float]  # expected squared error of a perfect forecast, by task
     dataset: Dataset
     left_out: dict[str, str]  # method, task or model → why it could not be tried
+
+    def __repr__(self) -> str:
+        tasks, held = len(self.tasks), {m for h in self.held_out.values() for m in h.models}
+        return (
+            f"<Comparison of {len(self.methods)} methods on {tasks} task{'s' * (tasks != 1)}, "
+            f"{len(held)} models held out by {self.split}>"
+        )
 
     def measures(self, task: str, method: str) -> dict[str, float]:
         """The numbers of one cell."""
@@ -80,32 +93,55 @@ class Comparison:
 
 
 def compare(
-    study: Study,
+    study: StudyLike,
     tasks: Sequence[str] = (),
     *,
-    split: str | None = None,
-    methods: Sequence[str] = (),
+    split: Split | None = None,
+    methods: Sequence[MethodName] = (),
+    device: str = "",
+    settings: DescentSettings | None = None,
     on_method: Callable[[str], None] | None = None,
     executor: Executor | None = None,
 ) -> Comparison:
     """Fit every method on the training models of every fold and forecast the models held out.
 
-    With an executor, methods and folds are fitted side by side, with the same outcome.
+    Parameters
+    ----------
+    study : an opened study or its folder
+    tasks : tasks of study.toml; none given: all
+    split : which models are held out. None: those of the split column where it is filled, else the largest sizes,
+        else each family in turn
+    methods : names of methods; none given: all
+    device : where methods that learn token weights are worked out: a torch device such as "cuda"; "" is numpy
+    settings : of the method "paper"
+    on_method : is called with the name of each method when it begins or, with an executor, is done
+    executor : fits methods and folds side by side, with the same result
+
+    Returns
+    -------
+    a comparison: `.to_pandas()`, `.to_arrow()`, `.plot()`, `.measures(task, method)`
+
+    >>> import benchcast as bc
+    >>> result = bc.compare(bc.datasets.load_zoo(), ["code"], split="size", methods=["label-token", "constant"])
+    >>> result
+    <Comparison of 2 methods on 1 task, 45 models held out by size>
+    >>> result.measures("code", "label-token")["mae"] < result.measures("code", "constant")["mae"]
+    True
     """
-    dataset = study.dataset(tasks)
-    name, folds = make_folds(study.infos(dataset.models), split)
+    wanted = tuple(methods) or METHOD_NAMES
+    check_methods(wanted, settings)
+    opened = Study.of(study)
+    dataset = replace(opened.dataset(tasks), device=check_device(device))
+    name, folds = make_folds(opened.infos(dataset.models), split)
     if not all(fold.test.any() for fold in folds):
         hint = "mark some in models.csv" if name == "column" else "a family needs three sizes (params in models.csv)"
         raise NotEnoughDataError(f"split {name!r}: no test models; {hint}, or take --split family")
     dataset, weak = without_weak_tasks(dataset, folds, asked_for=bool(tasks))
-    wanted = tuple(methods) or tuple(METHODS)
-    for method in wanted:
-        if method not in METHODS:
-            raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{did_you_mean(method, METHODS)}")
     left_out = weak | {f"model {m}": dataset.support.why(m) for m in dataset.support.excluded}
     left_out |= {m: "needs features of a scorer" for m in wanted if m in NEED_FEATURES and dataset.features is None}
+    work = FoldFits(dataset, tuple(folds), settings)
     held, fits = {}, {}
-    fitted = fit_methods(dataset, folds, [m for m in wanted if m not in left_out], executor, on_method or _silent)
+    fitted = fit_methods(work, [m for m in wanted if m not in left_out], executor, on_method or _silent)
     for method, by_fold in fitted.items():
         if isinstance(by_fold, str):
             left_out[method] = by_fold.removeprefix(f"method {method!r} ")
@@ -118,7 +154,7 @@ def compare(
     if not tried:
         raise NotEnoughDataError("; ".join(f"method {m!r} {why}" for m, why in left_out.items()))
     names = tuple(t.name for t in dataset.tasks)
-    noise = noise_floor(dataset, study.scores(), folds)
+    noise = noise_floor(dataset, opened.scores(), folds)
     return Comparison(name, tried, names, held, fits, tuple(folds), noise, dataset, left_out)
 
 
@@ -126,24 +162,32 @@ def _silent(method: str) -> None:
     """Nobody asked to be told."""
 
 
-def fit_part(shared: tuple[Dataset, Sequence[Fold]], given: tuple[str, Sequence[int]]) -> list[list[TaskFit]] | str:
+@dataclass(frozen=True, slots=True)
+class FoldFits:
+    """What every job of a comparison shares."""
+
+    dataset: Dataset
+    folds: tuple[Fold, ...]
+    settings: DescentSettings | None = None
+
+
+def fit_part(shared: FoldFits, given: tuple[str, Sequence[int]]) -> list[list[TaskFit]] | str:
     """One method on some of the folds, or why it cannot be had: the work of one job."""
-    (dataset, folds), (method, picked) = shared, given
+    method, picked = given
     try:
-        return METHODS[method](dataset, [folds[i] for i in picked])
+        return fit_method(method, shared.dataset, [shared.folds[i] for i in picked], shared.settings)
     except NotEnoughDataError as error:
         return str(error)
 
 
 def fit_methods(
-    dataset: Dataset,
-    folds: Sequence[Fold],
+    shared: FoldFits,
     methods: Sequence[str],
     executor: Executor | None,
     on_method: Callable[[str], None],
 ) -> dict[str, list[list[TaskFit]] | str]:
     """Fits of every method by fold and task; told of are methods that begin or, with an executor, are done."""
-    shared, everything = (dataset, tuple(folds)), range(len(folds))
+    folds, everything = shared.folds, range(len(shared.folds))
     fitted: dict[str, list[list[TaskFit]] | str] = {}
     if executor is None:
         for method in methods:

@@ -7,67 +7,93 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 import benchcast
 from benchcast.align import align_models
 from benchcast.assemble import reference_of
+from benchcast.choices import MethodName, Split
 from benchcast.dataset import Dataset, Fold
-from benchcast.errors import InputError, NotEnoughDataError, StudyError
+from benchcast.devices import check_device
+from benchcast.errors import NotEnoughDataError, StudyError
 from benchcast.fits import Fit, load
 from benchcast.fits.inputs import StudyTables, changed_inputs, hash_inputs
 from benchcast.folds import training_fold
-from benchcast.formatting import did_you_mean
 from benchcast.intervals import LEVEL, has_range, spread_of
-from benchcast.methods import METHODS
+from benchcast.methods import check_methods, fit_method, stored_settings
+from benchcast.methods.algorithm2.descent import DescentSettings
 from benchcast.records import Bools, TokenLosses
 from benchcast.storage.files import locked
-from benchcast.store import Study
+from benchcast.store import Study, StudyLike
 from benchcast.task_fit import TaskFit
 
 FEWEST_MODELS = 4
 
 
 def fit(
-    study: Study,
+    study: StudyLike,
     task: str,
     *,
-    method: str = "salience",
-    split: str | None = None,
+    method: MethodName = "salience",
+    split: Split | None = None,
+    device: str = "",
+    settings: DescentSettings | None = None,
     restrict: TokenLosses | None = None,
 ) -> Fit:
-    """Fit one task on the study's training models (see `fit_tasks`)."""
-    return fit_tasks(study, [task], method=method, split=split, restrict=restrict)[0]
+    """Learn to forecast one task from the study's training models.
+
+    Parameters
+    ----------
+    study : an opened study or its folder
+    task : a task of study.toml
+    method : how to forecast; `benchcast.compare` lists and compares all methods
+    split : whose test models stay unseen. None: those of the split column where it is filled, else none
+    device : where the method "salience", "paper" or "ridge" is worked out: a torch device such as "cuda"; "" is numpy
+    settings : of the method "paper"; other methods have none
+    restrict : losses of a model; the fit rests only on tokens where this model has a loss, too
+
+    Returns
+    -------
+    the fit; it is not stored in the study (`fit.save(study.fit_folder(task))` does that)
+
+    >>> import benchcast as bc
+    >>> fit = bc.fit(bc.datasets.load_zoo(), task="code", method="label-token", split="size")
+    >>> fit
+    <Fit of 'code' by label-token on 135 models>
+    """
+    return fit_tasks(study, [task], method=method, split=split, device=device, settings=settings, restrict=restrict)[0]
 
 
 def fit_tasks(
-    study: Study,
+    study: StudyLike,
     tasks: Sequence[str] = (),
     *,
-    method: str = "salience",
-    split: str | None = None,
+    method: MethodName = "salience",
+    split: Split | None = None,
+    device: str = "",
+    settings: DescentSettings | None = None,
     restrict: TokenLosses | None = None,
     on_left_out: Callable[[str], None] | None = None,
 ) -> list[Fit]:
-    """Fit several tasks in one go, on shared passes over losses and features.
+    """Fit several tasks, by default all, in shared passes over losses and features (see `fit`).
 
-    With a split, its test models stay unseen. Without one, or by family, every model with losses and
-    scores is learned from. `restrict` confines the fit to tokens on which that model has a loss too.
+    `on_left_out` is called with one line for each task and model that is left out, and why.
     """
-    if method not in METHODS:
-        raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{did_you_mean(method, METHODS)}")
-    dataset = study.dataset(tasks, support=None if restrict is None else _support_of(study, restrict))
-    name, fold = training_fold(study.infos(dataset.models), split)
+    check_methods([method], settings)
+    opened = Study.of(study)
+    dataset = opened.dataset(tasks, support=None if restrict is None else _support_of(opened, restrict))
+    dataset = replace(dataset, device=check_device(device))
+    name, fold = training_fold(opened.infos(dataset.models), split)
     dataset, weak = without_weak_tasks(dataset, [fold], asked_for=bool(tasks))
     if on_left_out is not None:
         for task, why in weak.items():
             on_left_out(f"{task}: {why}")
         for model in dataset.support.excluded:
             on_left_out(f"model {model} {dataset.support.why(model)} (--keep-all keeps it)")
-    made = as_fits(study, dataset, fold, name, METHODS[method](dataset, [fold])[0])
-    return with_inputs(study, _enough(made, asked_for=bool(tasks), on_left_out=on_left_out))
+    made = as_fits(opened, dataset, fold, name, fit_method(method, dataset, [fold], settings)[0])
+    return with_inputs(opened, _enough(made, asked_for=bool(tasks), on_left_out=on_left_out))
 
 
 def with_inputs(study: Study, fits: Sequence[Fit]) -> list[Fit]:
@@ -170,7 +196,7 @@ def fits_like_stored(study: Study, dataset: Dataset, method: str) -> dict[str, F
     the stored fit learned from, or that `benchcast fit` would learn from; nothing is stored.
     """
     kept: dict[str, Fit] = {}
-    to_fit: dict[str | None, list[str]] = {}
+    to_fit: dict[Split | None, list[str]] = {}
     for task in (t.name for t in dataset.tasks):
         stored = fits_for_new_models(study, [task])[0] if task in study.fitted_tasks() else None
         if stored is not None and _serves(study, stored, dataset, method):
@@ -180,7 +206,7 @@ def fits_like_stored(study: Study, dataset: Dataset, method: str) -> dict[str, F
     for split, tasks in to_fit.items():
         part = dataset.for_tasks(tasks)
         name, fold = training_fold(study.infos(part.models), split)
-        kept |= {fit.task: fit for fit in as_fits(study, part, fold, name, METHODS[method](part, [fold])[0])}
+        kept |= {fit.task: fit for fit in as_fits(study, part, fold, name, fit_method(method, part, [fold])[0])}
     return kept
 
 
@@ -191,9 +217,9 @@ def _serves(study: Study, stored: Fit, dataset: Dataset, method: str) -> bool:
     return stored.core.method == method and same and not changed_inputs(study, stored)
 
 
-def _split_of(fit: Fit) -> str:
+def _split_of(fit: Fit) -> Split:
     """The split to fit again with; `family` holds no model out."""
-    return "family" if fit.about["split"] == "everything" else str(fit.about["split"])
+    return "family" if fit.about["split"] == "everything" else cast(Split, fit.about["split"])
 
 
 def _support_of(study: Study, losses: TokenLosses) -> Bools:
@@ -203,19 +229,20 @@ def _support_of(study: Study, losses: TokenLosses) -> Bools:
 
 
 def refit(study: Study, stored: Sequence[Fit], restrict: TokenLosses | None = None) -> list[Fit]:
-    """The same fits again, with the split and the method they had; with `restrict`, on the tokens it has losses for.
+    """The same fits again, with the split, method and settings they had; `restrict` as in `fit`.
 
-    Fits of one method and split share their passes over the losses.
+    Fits of one method, split and settings share their passes over the losses.
     """
-    alike: dict[tuple[str, str, bool], list[str]] = {}
+    alike: dict[tuple[MethodName, Split, DescentSettings | None, bool], list[str]] = {}
     for old in stored:
-        kept = bool(old.about.get("keep_all", False))
-        alike.setdefault((old.core.method, _split_of(old), kept), []).append(old.task)
+        method = cast(MethodName, old.core.method)
+        key = (method, _split_of(old), stored_settings(old.core), bool(old.about.get("keep_all", False)))
+        alike.setdefault(key, []).append(old.task)
     again: dict[str, Fit] = {}
-    for (method, split, keep_all), tasks in alike.items():
+    for (method, split, settings, keep_all), tasks in alike.items():
         models = replace(study, keep_all=keep_all)
-        made = fit_tasks(models, tasks, method=method, split=split, restrict=restrict)
-        again |= {x.task: x for x in made}
+        fits = fit_tasks(models, tasks, method=method, split=split, settings=settings, restrict=restrict)
+        again |= {fit.task: fit for fit in fits}
     return [again[old.task] for old in stored]
 
 

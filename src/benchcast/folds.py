@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 
+from benchcast.choices import SPLITS, Split, check_choice
 from benchcast.dataset import Fold
-from benchcast.errors import InputError, NotEnoughDataError
-from benchcast.formatting import did_you_mean
+from benchcast.errors import NotEnoughDataError
 from benchcast.records import Bools, Floats, ModelInfo
 
-SPLITS = ("column", "size", "family")
 MOST_INNER_FOLDS = 10
 LEFT_OUT = "training families left out in turn"
 
@@ -28,30 +28,31 @@ def family_balanced(families: npt.NDArray[np.str_]) -> Floats:
     return 1.0 / (counts[family] * len(counts))
 
 
-def make_folds(models: Sequence[ModelInfo], split: str | None) -> tuple[str, list[Fold]]:
+def make_folds(models: Sequence[ModelInfo], split: str | None) -> tuple[Split, list[Fold]]:
     """Assign models to training, validation and test sets for an evaluation.
 
     Parameters
     ----------
     models : rows of models.csv
-    split : "column", "size" or "family"; None chooses as `default_split` does
+    split : "column", "size" or "family". None means the same here and in `training_fold`: hold out what the split
+        column of models.csv says; where it is empty, hold out only what is needed: nothing for a fit; for a test, as
+        `default_split` chooses
 
     Returns
     -------
     The name of the split, and its folds: one per family for "family", else one.
     """
-    name = split or default_split(models)
+    check_choice("split", split or SPLITS[0], SPLITS)
+    name = cast(Split, split) if split else default_split(models)
     if name == "family":
         return name, _leave_one_family_out(family_names(models))
     role = np.array([m.split for m in models]) if name == "column" else split_by_size(models)
-    if name not in SPLITS:
-        raise NotEnoughDataError(f"split {name!r} is not known; take one of {', '.join(SPLITS)}")
     if name == "column" and not any(role):
         raise NotEnoughDataError("split 'column': no model has a split in models.csv; fill it or take --split size")
     return name, [Fold(role == "train", role == "validation", role == "test")]
 
 
-def default_split(models: Sequence[ModelInfo]) -> str:
+def default_split(models: Sequence[ModelInfo]) -> Split:
     """Choose a split: "column" if models.csv has one, "size" if some family has three sizes, else "family".
 
     With a single family "size" is chosen, since no other family can be held out.
@@ -63,14 +64,14 @@ def default_split(models: Sequence[ModelInfo]) -> str:
 
 
 def training_fold(models: Sequence[ModelInfo], split: str | None) -> tuple[str, Fold]:
-    """The name of the split and the models that a stored fit is trained on.
+    """The name of the split and the models that a stored fit is trained on: all but its test models.
 
     With `split` "family", or None and no split column, all models are training models.
     """
     everything = np.ones(len(models), bool)
     none = ~everything
-    if split is not None and split not in SPLITS:
-        raise InputError(f"unknown split {split!r}; known: {', '.join(SPLITS)}{did_you_mean(split, SPLITS)}")
+    if split is not None:
+        check_choice("split", split, SPLITS)
     if split == "family" or (split is None and not any(m.split for m in models)):
         return "everything", Fold(everything, none, none)
     name, folds = make_folds(models, split)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.assemble import assemble
+from benchcast.choices import RegroupUnit
 from benchcast.dataset import Dataset
 from benchcast.errors import InputError, NotEnoughDataError, StudyError
 from benchcast.formatting import did_you_mean
@@ -49,7 +51,6 @@ class Study:
     seed: int
     scorer: str  # which features to use; empty where there is no choice
     tasks: tuple[Task, ...]
-    device: str = ""  # where fits are worked out: a torch device, or numpy where empty
     keep_all: bool = False  # learn from every model, even if it removes much of a task's own text
 
     @classmethod
@@ -77,6 +78,11 @@ class Study:
         path = Path(root)
         settings = read_settings(path / "study.toml")
         return cls(path, settings.seed, settings.scorer, settings.tasks, keep_all=keep_all)
+
+    @classmethod
+    def of(cls, study: Study | str | PathLike[str]) -> Study:
+        """The study itself, or the one at this path: what every public function accepts."""
+        return study if isinstance(study, Study) else cls.open(Path(study))
 
     # ---- reading
 
@@ -144,7 +150,9 @@ class Study:
         folder = self.root / "features" / file_name(name)
         return *feature_files.read_folder(folder, self.texts), name
 
-    def dataset(self, tasks: Sequence[str] = (), *, support: Bools | None = None, unit: str = "byte") -> Dataset:
+    def dataset(
+        self, tasks: Sequence[str] = (), *, support: Bools | None = None, unit: RegroupUnit = "byte"
+    ) -> Dataset:
         """Losses and scores of every model that has both, for the named tasks or all of them.
 
         Its `support` says which models were excluded because they lack too much text, and what the others share.
@@ -163,8 +171,7 @@ class Study:
             )
         losses = (self.losses(m.model) for m in models)  # one at a time: a model's tokens may be many
         arrays, guarded = (self.texts, losses, models, scores, wanted), () if self.keep_all else self.tasks
-        found = assemble(*arrays, features=self.features(), support=support, unit=unit, guarded=guarded)
-        return replace(found, device=self.device)
+        return assemble(*arrays, features=self.features(), support=support, unit=unit, guarded=guarded)
 
     def infos(self, names: Sequence[str]) -> list[ModelInfo]:
         """What is known of the named models, in that order."""
@@ -276,6 +283,9 @@ class Study:
     def fitted_tasks(self) -> list[str]:
         """Tasks that have a fit, in the order of study.toml."""
         return [t.name for t in self.tasks if (present(self.fit_folder(t.name)) / "fit.json").is_file()]
+
+
+StudyLike = Study | str | PathLike[str]  # an opened study, or its folder
 
 
 def _own_leftover(path: Path, texts: TextSet) -> bool:

@@ -293,7 +293,7 @@ def test_a_wide_csv_must_say_its_unit(study, world, cli, tmp_path):
     table = write_table(tmp_path / "wide.csv", ["model", world.texts.texts[0].id], [["m", 1.0]])
     ran = cli("import", "losses", study.root, table)
     assert ran.code == 1
-    assert "--unit bits-per-byte or --unit nats" in ran.err
+    assert "--unit nats or --unit bits-per-byte" in ran.err
 
 
 # ---- names

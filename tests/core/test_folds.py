@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchcast.errors import NotEnoughDataError
-from benchcast.folds import MOST_INNER_FOLDS, family_names, inner_folds, make_folds, split_by_size
+from benchcast.errors import InputError, NotEnoughDataError
+from benchcast.folds import MOST_INNER_FOLDS, family_names, inner_folds, make_folds, split_by_size, training_fold
 from benchcast.records import ModelInfo
 
 
@@ -69,7 +69,6 @@ def test_without_a_split_column_the_split_is_by_size():
     [
         (models(("a", 1), ("a", 2)), "column", "no model has a split in models.csv"),
         (models(("a", 1), ("a", 2)), "family", "needs at least 2 families, found 1: a"),
-        (models(("a", 1), ("a", 2)), "colour", "'colour' is not known"),
     ],
 )
 def test_a_split_that_cannot_be_made_says_why(infos, split, says):
@@ -99,3 +98,11 @@ def test_inner_folds_of_many_families_are_of_like_size():
     assert len(sizes) == MOST_INNER_FOLDS
     assert max(sizes) == 9
     assert min(sizes) >= 3
+
+
+def test_an_unknown_split_is_refused_with_a_suggestion():
+    for make in (make_folds, training_fold):
+        with pytest.raises(
+            InputError, match=r"unknown split 'colunm'; known: column, size, family; did you mean 'column'"
+        ):
+            make([ModelInfo("a")], "colunm")

@@ -21,6 +21,7 @@ LAYERS = [
     "errors",
     "records",
     "formatting",
+    "choices",
     "devices",
     "align",
     "support",

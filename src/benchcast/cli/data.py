@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from benchcast.choices import LOSS_UNITS
 from benchcast.cli.arguments import FILE, FILES
 from benchcast.cli.arguments import FORCE as FORCE
 from benchcast.cli.arguments import STUDY as STUDY
@@ -163,7 +164,7 @@ def import_group() -> None:
 @STUDY
 @FILES
 @click.option("--family", default="", help="Family of these models.")
-@click.option("--unit", type=click.Choice(["bits-per-byte", "nats"]), help="What a wide CSV holds.")
+@click.option("--unit", type=click.Choice(LOSS_UNITS), help="What a wide CSV holds.")
 @click.option("--allow-implausible", is_flag=True, help="Store losses that no softmax can give.")
 @FORCE
 def import_losses(

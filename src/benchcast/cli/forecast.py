@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from benchcast.choices import SPLITS
 from benchcast.cli.arguments import ADDRESS, EXECUTOR
 from benchcast.cli.comparison import print_comparison
 from benchcast.cli.data import STUDY
@@ -17,6 +17,7 @@ from benchcast.cli.groups import WithMethods
 from benchcast.cli.output import print_json, progress, say, workers
 
 if TYPE_CHECKING:
+    from benchcast.choices import MethodName, Split
     from benchcast.evaluate import Comparison
     from benchcast.store import Study
     from benchcast.support import Support
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 TASKS = click.option("--task", "tasks", multiple=True, help="A task of study.toml; may be given again. Default: all.")
 SPLIT = click.option(
     "--split",
-    type=click.Choice(["column", "size", "family"]),
+    type=click.Choice(SPLITS),
     help="How models are held out. Default: the split column if filled, else size, else family.",
 )
 KEEP_ALL = click.option(
@@ -44,12 +45,14 @@ DEVICE = click.option(
 @click.option("--method", default="salience", show_default=True, help="A row of `benchcast compare`.")
 @click.option(
     "--split",
-    type=click.Choice(["column", "size", "family"]),
+    type=click.Choice(SPLITS),
     help="Keep this split's test models unseen (family: none). Default: the split column if filled, else none.",
 )
 @KEEP_ALL
 @DEVICE
-def fit(study: Path, tasks: tuple[str, ...], method: str, split: str | None, keep_all: bool, device: str) -> None:
+def fit(
+    study: Path, tasks: tuple[str, ...], method: MethodName, split: Split | None, keep_all: bool, device: str
+) -> None:
     """Learn salience and law, and store them in the study.
 
     \b
@@ -58,13 +61,14 @@ def fit(study: Path, tasks: tuple[str, ...], method: str, split: str | None, kee
     """
     from benchcast.fitting import describe, fit_tasks, store_fits
     from benchcast.storage.files import require_writable
+    from benchcast.store import Study
     from benchcast.support import Support
 
     require_writable(study)
-    opened = _open(study, device, keep_all=keep_all)
+    opened = Study.open(study, keep_all=keep_all)
     weak: list[str] = []
     with progress(f"fitting {method}"):
-        fits = fit_tasks(opened, tasks, method=method, split=split, on_left_out=weak.append)
+        fits = fit_tasks(opened, tasks, method=method, split=split, device=device, on_left_out=weak.append)
     store_fits(opened, fits)
     for made in fits:
         say(describe(made))
@@ -92,8 +96,8 @@ def fit(study: Path, tasks: tuple[str, ...], method: str, split: str | None, kee
 def compare(
     study: Path,
     tasks: tuple[str, ...],
-    split: str | None,
-    methods: tuple[str, ...],
+    split: Split | None,
+    methods: tuple[MethodName, ...],
     runs: str | None,
     keep_all: bool,
     device: str,
@@ -110,22 +114,25 @@ def compare(
     benchcast compare study --runs oak-a,oak-b          by forecast at equal compute
     benchcast compare study --split family --executor ray
     """
+    from benchcast.store import Study
+
     if runs is not None:
         from benchcast.cli.runs import show_runs
 
         if split is not None or len(methods) > 1 or executor != "local":
             raise click.UsageError("--runs goes with one --method at most, no --split and no --executor ray")
-        show_runs(_open(study, device, keep_all=keep_all), runs, tasks, *methods, as_json=as_json)
+        opened = Study.open(study, keep_all=keep_all)
+        show_runs(opened, runs, tasks, methods[0] if methods else "salience", device=device, as_json=as_json)
         return
     from benchcast.evaluate import compare as run
     from benchcast.methods import METHODS
 
     if device and executor != "local":
         raise click.UsageError("--device is for this process; leave it out, or --executor ray")
-    opened = _open(study, device, keep_all=keep_all)
+    opened = Study.open(study, keep_all=keep_all)
     with workers(executor, address) as pool, progress("comparing", len(methods) or len(METHODS)) as advance:
         told = partial(_tell, advance)
-        found = run(opened, tasks, split=split, methods=methods, on_method=told, executor=pool)
+        found = run(opened, tasks, split=split, methods=methods, device=device, on_method=told, executor=pool)
     say_split(split, found)
     if as_json:
         print_json(found.as_json())
@@ -139,14 +146,6 @@ def say_split(asked: str | None, found: Comparison) -> None:
     """Say that families are held out where nobody asked for it."""
     if asked is None and found.split == "family":
         say("split by family: no split column, and no family has models of three sizes", err=True)
-
-
-def _open(study: Path, device: str, *, keep_all: bool = False) -> Study:
-    """The study, its fits to be worked out on a device that is there."""
-    from benchcast.devices import check_device
-    from benchcast.store import Study
-
-    return replace(Study.open(study, keep_all=keep_all), device=check_device(device))
 
 
 def _tell_support(support: Support) -> None:

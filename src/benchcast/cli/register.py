@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from benchcast.choices import SCORE_UNITS
 from benchcast.cli.arguments import FILE
 from benchcast.cli.forecast import JSON
 from benchcast.cli.output import number, print_json, print_table, say
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="A study, or score files of any kind that `import scores` reads.",
 )
-@click.option("--unit", type=click.Choice(["fraction", "percent"]), help="What a wide table holds.")
+@click.option("--unit", type=click.Choice(SCORE_UNITS), help="What a wide table holds.")
 @JSON
 def verify(file: Path, source: Path, unit: str | None, as_json: bool) -> None:
     """Check that a registered forecast is unaltered, and score it.

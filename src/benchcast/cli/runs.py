@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING, Any
 from benchcast.cli.output import number, print_json, print_table, progress, say
 
 if TYPE_CHECKING:
+    from benchcast.choices import MethodName
     from benchcast.extrapolation.run_comparison import RunComparison, RunRanking
     from benchcast.store import Study
 
 
-def show_runs(study: Study, runs: str, tasks: tuple[str, ...], method: str = "salience", *, as_json: bool) -> None:
+def show_runs(
+    study: Study, runs: str, tasks: tuple[str, ...], method: MethodName, *, device: str, as_json: bool
+) -> None:
     """Compare the named runs and print the result."""
     from benchcast.extrapolation.run_comparison import compare_runs
 
     names = [name.strip() for name in runs.split(",") if name.strip()]
     with progress("reading the study") as advance:
-        found = compare_runs(study, names, tasks=tasks, method=method, tell=lambda what: advance(what))
+        found = compare_runs(study, names, tasks=tasks, method=method, device=device, tell=lambda what: advance(what))
     if as_json:
         print_json(_document(found))
     else:

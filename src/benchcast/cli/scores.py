@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from benchcast.choices import SCORE_UNITS
 from benchcast.cli.arguments import FILES, FORCE, STUDY
 from benchcast.cli.output import say
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 @click.option("--metric", "metrics", multiple=True, metavar="TASK=METRIC", help="Take this metric for a task.")
 @click.option(
     "--unit",
-    type=click.Choice(["fraction", "percent"]),
+    type=click.Choice(SCORE_UNITS),
     help="What a table holds, where its kind does not say or says otherwise.",
 )
 @click.option("--rename", type=click.Path(path_type=Path), help="CSV from,to: names in the files, names in the study.")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from benchcast.cli.data import STUDY
 from benchcast.cli.forecast import SPLIT, say_split
 from benchcast.cli.output import progress, say
+
+if TYPE_CHECKING:
+    from benchcast.choices import Split
 
 
 @click.command()
@@ -20,7 +24,7 @@ from benchcast.cli.output import progress, say
     help="Where to write it. Default: report.html in the study.",
 )
 @SPLIT
-def report(study: Path, output: Path | None, split: str | None) -> None:
+def report(study: Path, output: Path | None, split: Split | None) -> None:
     """Write one self-contained HTML file with tables and figures.
 
     \b

@@ -9,14 +9,13 @@ from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from benchcast.choices import LOSS_UNITS
 from benchcast.errors import InputError, StudyError
 from benchcast.formatting import need_name, read_csv
 from benchcast.records import NamedTexts, Text
 from benchcast.storage.folders import write_folder
 from benchcast.storage.loss_files import read_wide
 from benchcast.store import Study
-
-UNITS = ("nats", "bits-per-byte")
 
 
 def create_table_study(root: str | Path, file: Path, *, units: Sequence[str] = (), seed: int = 0) -> Study:
@@ -70,8 +69,10 @@ def _units(columns: Sequence[str], options: Sequence[str]) -> list[str]:
     units = [""] * len(columns)
     for option in options:
         pattern, _, unit = option.rpartition("=")
-        if unit not in UNITS:
-            raise InputError(f"--unit {option}: the unit must be {' or '.join(UNITS)}, for all columns or PATTERN=UNIT")
+        if unit not in LOSS_UNITS:
+            raise InputError(
+                f"--unit {option}: the unit must be {' or '.join(LOSS_UNITS)}, for all columns or PATTERN=UNIT"
+            )
         matched = [i for i, column in enumerate(columns) if fnmatchcase(column, pattern or "*")]
         if not matched:
             raise InputError(f"--unit {option}: no column matches {pattern!r}; columns: {', '.join(columns[:4])}, …")

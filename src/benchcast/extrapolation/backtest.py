@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from benchcast.align import align_models
 from benchcast.dataset import Dataset, Fold
-from benchcast.errors import InputError, NotEnoughDataError
+from benchcast.devices import check_device
+from benchcast.errors import NotEnoughDataError
 from benchcast.extrapolation.family_law import (
     FEWEST,
     FORMS,
@@ -24,9 +25,8 @@ from benchcast.extrapolation.family_law import (
 from benchcast.extrapolation.task_forecast import extrapolate_task
 from benchcast.fitting import without_weak_tasks
 from benchcast.folds import family_names
-from benchcast.formatting import did_you_mean
 from benchcast.metadata import ModelMetadata
-from benchcast.methods import METHODS
+from benchcast.methods import check_methods, fit_method
 from benchcast.records import Bools, Floats
 from benchcast.store import Study
 from benchcast.task_fit import TaskFit
@@ -83,7 +83,7 @@ class StudyModels:
         """One fit a task, learned from the scored models among these."""
         dataset = self.dataset.of_models(seen[: self.scored])
         everyone = np.ones(len(dataset.models), bool)
-        return METHODS[self.method](dataset, [Fold(everyone, ~everyone, ~everyone)])[0]
+        return fit_method(self.method, dataset, [Fold(everyone, ~everyone, ~everyone)])[0]
 
     def log_capability(self, fit: TaskFit) -> Floats:
         """Of every model."""
@@ -96,11 +96,12 @@ class StudyModels:
         return np.log(capability)
 
 
-def read_study_models(study: Study, tasks: Sequence[str] = (), *, method: str = "salience") -> StudyModels:
+def read_study_models(
+    study: Study, tasks: Sequence[str] = (), *, method: str = "salience", device: str = ""
+) -> StudyModels:
     """Losses, scores and sizes of a study's models; those whose losses lack part of the support are left out."""
-    if method not in METHODS:
-        raise InputError(f"unknown method {method!r}; known: {', '.join(METHODS)}{did_you_mean(method, METHODS)}")
-    dataset = study.dataset(tasks)
+    check_methods([method])
+    dataset = replace(study.dataset(tasks), device=check_device(device))
     everyone = np.ones(len(dataset.models), bool)
     dataset, _ = without_weak_tasks(dataset, [Fold(everyone, ~everyone, ~everyone)], asked_for=bool(tasks))
     others = [m for m in study.models_with_losses() if m not in set(dataset.models)]

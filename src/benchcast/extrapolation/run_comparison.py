@@ -18,6 +18,7 @@ import numpy.typing as npt
 from scipy.optimize import nnls
 from scipy.stats import t as student
 
+from benchcast.choices import MethodName
 from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.extrapolation.backtest import StudyModels, read_study_models, silent
 from benchcast.extrapolation.family_law import ScalePoints
@@ -26,7 +27,7 @@ from benchcast.folds import inner_folds
 from benchcast.formatting import did_you_mean
 from benchcast.intervals import spread_of
 from benchcast.records import Bools, Floats, Ints
-from benchcast.store import Study
+from benchcast.store import Study, StudyLike
 from benchcast.task_fit import TaskFit
 
 SAME_SIZE = 1.5  # runs of sizes within this factor are compared
@@ -155,17 +156,32 @@ def at_compute(points: ScalePoints, values: Floats, rows: Ints, flops: float) ->
 
 
 def compare_runs(
-    study: Study,
+    study: StudyLike,
     names: Sequence[str],
     *,
     tasks: Sequence[str] = (),
-    method: str = "salience",
+    method: MethodName = "salience",
+    device: str = "",
     tell: Callable[[str], None] = silent,
 ) -> RunComparison:
-    """Order runs by forecast at every size they share."""
+    """Order training runs by their forecasts at every size that they share.
+
+    Parameters
+    ----------
+    study : an opened study or its folder
+    names : runs: families, or names of models without their @tokens
+    tasks : tasks of study.toml; none given: all
+    method : how capability is measured; one that reads losses
+    device : where it is worked out: a torch device; "" is numpy
+    tell : is called with one line on each step
+
+    Returns
+    -------
+    the order at every size with how likely it is; scores of these runs are not used
+    """
     if len(set(names)) < 2 or len(set(names)) < len(names):
         raise InputError(f"--runs {','.join(names)}: two or more different runs wanted, as in --runs A,B")
-    known = read_study_models(study, tasks, method=method)
+    known = read_study_models(Study.of(study), tasks, method=method, device=device)
     runs = [find_run(name, known.models, known.families) for name in names]
     taken = np.concatenate([run.rows for run in runs])
     if len(np.unique(taken)) < len(taken):

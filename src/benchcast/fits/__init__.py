@@ -46,7 +46,7 @@ class Forecast:
     remark: str = ""  # where not to trust it, in words
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Fit:
     """A fitted forecast of one task with all it needs to read a new model's losses."""
 
@@ -56,6 +56,10 @@ class Fit:
     supported: Bools
     texts: TextSet  # those it reads losses on
     about: dict[str, Any]  # where it came from: versions, models, split, hashes
+
+    def __repr__(self) -> str:
+        count = self.about.get("n_train", {}).get(self.task)
+        return f"<Fit of {self.task!r} by {self.core.method}{'' if count is None else f' on {count} models'}>"
 
     @property
     def task(self) -> str:

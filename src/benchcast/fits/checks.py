@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from benchcast.choices import METHOD_NAMES, REGROUP_UNITS
 from benchcast.law import KNOTS, MonotoneCalibration, SigmoidLaw
-from benchcast.methods import METHODS
 from benchcast.records import Bools, Ints, Task, TextOutlines, TextSet
 from benchcast.task_fit import SCORE, VIEWS, TaskFit
 
@@ -62,7 +62,7 @@ def check_parts(parts: FitParts) -> None:
     _check_law(core.law)
     _check_about(parts.about)
     _check_texts(parts.texts, parts.about)
-    need(core.method in METHODS, f"unknown method {core.method!r}")
+    need(core.method in METHOD_NAMES, f"unknown method {core.method!r}")
     need(is_number(core.unit) and core.unit > 0, f"unit {core.unit!r} is not a positive number")
     need(isinstance(core.notes, dict), "notes are not a table")
     _check_range(core.range)
@@ -144,7 +144,7 @@ def _check_about(about: object) -> None:
     assert isinstance(about, dict)
     for key, kind in ABOUT.items():
         need(key not in about or isinstance(about[key], kind), f"about: {key} is {about.get(key)!r}")
-    need(about.get("unit", "byte") in ("byte", "char"), f"about: unit {about.get('unit')!r}")
+    need(about.get("unit", "byte") in REGROUP_UNITS, f"about: unit {about.get('unit')!r}")
     models = [*about.get("train", ()), *about.get("validation", ())]
     need(all(isinstance(m, str) for m in models), "about: models are not names")
     need(all(map(is_number, about.get("n_train", {}).values())), "about: n_train are not numbers")

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.align import align_models
+from benchcast.choices import RegroupUnit
 from benchcast.errors import InputError
 from benchcast.records import Ints, TextSet, TokenLosses
 
@@ -23,7 +24,7 @@ def require_texts(texts: TextSet, found: str, *, task: str, whose: str) -> None:
 
 
 def align_checked(
-    losses: Iterable[TokenLosses], texts: TextSet, edges: Ints, *, task: str, unit: str
+    losses: Iterable[TokenLosses], texts: TextSet, edges: Ints, *, task: str, unit: RegroupUnit
 ) -> npt.NDArray[np.float32]:
     """Losses of models on a fit's reference tokens (M × K); NaN where a model has none."""
     checked = (_checked(x, texts, task) for x in losses)

@@ -1,13 +1,20 @@
 """Every way to forecast, by name: ours, the paper's, those of other papers, and the baselines."""
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from benchcast.choices import check_choice
+from benchcast.dataset import Dataset, Fold
+from benchcast.errors import InputError
 from benchcast.methods import baselines, ridge, salience
 from benchcast.methods.algorithm2 import paper
+from benchcast.methods.algorithm2.descent import DescentSettings
 from benchcast.methods.correlations import perplexity_correlations
 from benchcast.methods.logistic import logistic4
 from benchcast.methods.observational import observational
 from benchcast.methods.pls import pls
 from benchcast.methods.twostep import two_step
-from benchcast.task_fit import Method
+from benchcast.task_fit import Method, TaskFit
 
 METHODS: dict[str, Method] = {
     "salience": salience.salience,
@@ -24,6 +31,7 @@ METHODS: dict[str, Method] = {
     "compute": baselines.compute,
     "constant": baselines.constant,
 }
+SETTINGS: dict[str, type[DescentSettings]] = {"paper": DescentSettings}  # of the methods that have any
 NEED_FEATURES = ("paper", "ridge")
 TOGETHER = ("paper", "ridge")  # all folds share their passes over the features, and their rounding
 PEERS = ("pls", "perplexity-correlations", "logistic-4", "two-step", "observational")
@@ -43,3 +51,33 @@ ABOUT = {  # what each method does, in one line
     "compute": "training FLOPs; reads no losses",
     "constant": "the mean score of the training models",
 }
+
+
+def check_methods(names: Iterable[str], settings: DescentSettings | None = None) -> None:
+    """Refuse unknown methods, and settings that none of the methods takes."""
+    methods = list(names)
+    for name in methods:
+        check_choice("method", name, METHODS)
+    if settings is not None and not any(isinstance(settings, SETTINGS.get(name, ())) for name in methods):
+        raise InputError(
+            f"settings of type {type(settings).__name__} are for method {', '.join(SETTINGS)}, not for "
+            f"{', '.join(methods)}"
+        )
+
+
+def fit_method(
+    name: str, dataset: Dataset, folds: Sequence[Fold], settings: DescentSettings | None = None
+) -> list[list[TaskFit]]:
+    """Fits of a method by fold and task; a method that takes no such settings runs without them."""
+    check_choice("method", name, METHODS)
+    if name == "paper":
+        return paper.paper(dataset, folds, settings=settings)
+    return METHODS[name](dataset, folds)
+
+
+def stored_settings(fit: TaskFit) -> DescentSettings | None:
+    """The settings that a fit was made with; None where its method has none."""
+    if fit.method not in SETTINGS:
+        return None
+    known: dict[str, Any] = {k: v for k, v in fit.notes.items() if k in DescentSettings.__dataclass_fields__}
+    return DescentSettings(**known | {"rates": tuple(known.get("rates", DescentSettings().rates))})

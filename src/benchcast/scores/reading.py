@@ -6,11 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from benchcast.choices import SCORE_UNITS
 from benchcast.errors import InputError
 from benchcast.records import Score
 
 FRACTION, PERCENT = 1.0, 100.0  # what a perfect score is written as
-UNITS = {"fraction": FRACTION, "percent": PERCENT}
+UNITS: dict[str, float] = dict(zip(SCORE_UNITS, (FRACTION, PERCENT), strict=True))
 ABSENT = ("", "-", "–", "n/a", "nan", "none", "null")
 
 

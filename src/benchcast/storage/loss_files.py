@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from benchcast.choices import LOSS_UNITS
 from benchcast.errors import InputError, StudyError
 from benchcast.formatting import need_file, read_csv
 from benchcast.records import Ints, NamedTexts, TextSet, TokenLosses
@@ -23,7 +24,6 @@ from benchcast.storage.loss_rows import LossRows, lay_out, most_tokens
 from benchcast.storage.parquet import column_names, decoded, read_metadata, read_schema, read_table, write_table
 
 COLUMNS = ("text_id", "bounds", "nats")
-UNITS = ("bits-per-byte", "nats")
 ABOUT = (
     *("model", "tokenizer", "bos", "backend", "backend_version", "dtype", "texts"),
     *("check", "context", "asked", "refused", "benchcast"),
@@ -192,8 +192,8 @@ def read_wide(path: Path, texts: TextSet, unit: str | None) -> list[TokenLosses]
     Where texts are known by name only, values are stored as they are, and a unit that is given must be the columns'.
     """
     named = isinstance(texts, NamedTexts)
-    if unit not in UNITS and not named:
-        raise InputError(f"{path}: a wide CSV does not say its unit; add --unit {' or --unit '.join(UNITS)}")
+    if unit not in LOSS_UNITS and not named:
+        raise InputError(f"{path}: a wide CSV does not say its unit; add --unit {' or --unit '.join(LOSS_UNITS)}")
     rows = read_csv(path)
     if not rows or "model" not in rows[0]:
         raise InputError(f"{path}: a wide CSV of losses needs a column 'model' and one column a text")

@@ -1,0 +1,65 @@
+"""The named choices of the package, each defined once: a type for checkers, a tuple for messages and options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, get_args
+
+from benchcast.errors import InputError
+from benchcast.formatting import did_you_mean
+
+Split = Literal["column", "size", "family"]
+MethodName = Literal[
+    "salience",
+    "paper",
+    "ridge",
+    "pls",
+    "perplexity-correlations",
+    "logistic-4",
+    "two-step",
+    "observational",
+    "label-token",
+    "source-token",
+    "all-token",
+    "compute",
+    "constant",
+]
+RegroupUnit = Literal["byte", "char"]  # over which a token's loss is spread
+LossUnit = Literal["nats", "bits-per-byte"]  # of a column in a table of losses
+ScoreUnit = Literal["fraction", "percent"]  # of a table of scores
+
+SPLITS: tuple[Split, ...] = get_args(Split)
+METHOD_NAMES: tuple[MethodName, ...] = get_args(MethodName)
+REGROUP_UNITS: tuple[RegroupUnit, ...] = get_args(RegroupUnit)
+LOSS_UNITS: tuple[LossUnit, ...] = get_args(LossUnit)
+SCORE_UNITS: tuple[ScoreUnit, ...] = get_args(ScoreUnit)
+
+DEFAULT_LEVEL = 0.90  # share of scores of unseen models that a prediction interval is to hold
+
+
+def check_choice(what: str, value: str, known: Iterable[str]) -> None:
+    """Refuse a value that is not among the known ones.
+
+    >>> check_choice("split", "familly", SPLITS)
+    Traceback (most recent call last):
+    benchcast.errors.InputError: unknown split 'familly'; known: column, size, family; did you mean 'family'?
+    """
+    names = list(known)
+    if value not in names:
+        raise InputError(f"unknown {what} {value!r}; known: {', '.join(names)}{did_you_mean(value, names)}")
+
+
+def check_level(level: float) -> float:
+    """The level of a prediction interval, refused unless it lies between 0 and 1."""
+    if not 0 < level < 1:
+        raise InputError(f"level {level:g}: a share between 0 and 1 is needed, as in 0.9")
+    return float(level)
+
+
+def level_text(level: float = DEFAULT_LEVEL) -> str:
+    """A level in percent, as messages and headings show it.
+
+    >>> level_text(0.9), level_text(0.975)
+    ('90%', '97.5%')
+    """
+    return f"{round(100 * level, 6):g}%"

@@ -1,0 +1,109 @@
+"""What the Python functions accept, and that they do what the command line does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import benchcast as bc
+from benchcast import choices
+from benchcast.errors import InputError
+from benchcast.evaluate import compare
+from benchcast.extrapolation.backtest import read_study_models
+from benchcast.fitting import fit_tasks, refit
+from benchcast.methods import METHODS, fit_method, stored_settings
+from benchcast.methods.algorithm2.descent import DescentSettings
+
+SHORT = DescentSettings(steps=3, rates=(1e-2,))
+
+
+def test_a_path_serves_as_well_as_a_study(planted_folder):
+    opened = bc.Study.open(planted_folder)
+    for study in (opened, planted_folder, str(planted_folder)):
+        assert bc.fit(study, "task0", method="all-token").digest == bc.fit(opened, "task0", method="all-token").digest
+    asked = {"split": "size", "methods": ["all-token"]}
+    assert bc.compare(str(planted_folder), **asked).as_json() == bc.compare(opened, **asked).as_json()
+
+
+def test_a_study_has_no_device(planted_folder):
+    assert not hasattr(bc.Study.open(planted_folder), "device")
+
+
+def test_fit_and_compare_work_on_a_device(planted_folder):
+    here, there = (bc.fit(planted_folder, "task0", method="ridge", device=device) for device in ("", "cpu"))
+    assert there.core.weights == pytest.approx(here.core.weights, rel=1e-3, abs=1e-6)
+    found = bc.compare(planted_folder, ["task0"], methods=["ridge"], device="cpu", split="size")
+    assert found.dataset.device == "cpu"
+    with pytest.raises(InputError, match="torch cannot use it here"):
+        bc.fit(planted_folder, "task0", device="nonsense")
+
+
+def test_settings_reach_algorithm_2_and_survive_a_refit(planted_folder):
+    fit = bc.fit(planted_folder, "task0", method="paper", settings=SHORT)
+    assert len(fit.core.history["train_mse"]) == SHORT.steps + 1
+    assert stored_settings(fit.core) == SHORT
+    found = bc.compare(planted_folder, ["task0"], split="size", methods=["paper", "constant"], settings=SHORT)
+    assert found.fits["task0", "paper"][0].notes["steps"] == SHORT.steps
+    again = refit(bc.Study.open(planted_folder), [fit])[0]
+    assert again.core.notes == fit.core.notes
+
+
+def test_settings_read_back_from_a_file_are_the_same(planted_folder, tmp_path):
+    fit = bc.fit(planted_folder, "task0", method="paper", settings=SHORT)
+    assert stored_settings(bc.load(fit.save(tmp_path / "fit")).core) == SHORT
+
+
+def test_settings_that_no_method_takes_are_refused(planted_folder):
+    for run in (
+        lambda: bc.fit(planted_folder, "task0", method="all-token", settings=SHORT),
+        lambda: bc.compare(planted_folder, methods=["all-token", "ridge"], settings=SHORT),
+    ):
+        with pytest.raises(InputError, match="settings of type DescentSettings are for method paper, not for all-tok"):
+            run()
+
+
+def test_an_unknown_method_is_the_same_error_everywhere(study, dataset, cli):
+    expected = r"unknown method 'salient'; known: salience, .*; did you mean 'salience'\?"
+    for run in (
+        lambda: bc.fit(study, "task0", method="salient"),
+        lambda: compare(study, methods=("salient",)),
+        lambda: read_study_models(study, method="salient"),
+        lambda: fit_method("salient", dataset, []),
+    ):
+        with pytest.raises(InputError, match=expected):
+            run()
+    assert "did you mean 'salience'?" in cli("fit", study.root, "--method", "salient").err
+
+
+def test_every_choice_is_listed_once():
+    assert tuple(METHODS) == choices.METHOD_NAMES
+
+
+def test_without_a_split_the_column_says_what_is_held_out_in_fits_and_comparisons(study):
+    rows = (study.root / "models.csv").read_text(encoding="utf-8").splitlines()
+    column = rows[0].split(",").index("split")
+    marked = [rows[0]]
+    for number, row in enumerate(rows[1:]):
+        cells = row.split(",")
+        cells[column] = "test" if number % 5 == 0 else "train"
+        marked.append(",".join(cells))
+    (study.root / "models.csv").write_text("\n".join(marked) + "\n", encoding="utf-8")
+    fit = fit_tasks(study, ["task0"], method="all-token")[0]
+    found = bc.compare(study, ["task0"], methods=["all-token"])
+    assert fit.about["split"] == found.split == "column"
+    assert not set(fit.about["train"]) & set(found.held_out["task0", "all-token"].models)
+
+
+def test_a_study_without_a_split_column_hides_no_model_from_a_fit(planted_folder: Path):
+    fit = bc.fit(planted_folder, "task0", method="all-token")
+    assert fit.about["split"] == "everything"
+    assert bc.compare(planted_folder, ["task0"], methods=["all-token"]).split == "size"
+
+
+def test_results_have_short_representations(planted_folder):
+    fit = bc.fit(planted_folder, "task0", method="all-token")
+    assert repr(fit) == "<Fit of 'task0' by all-token on 20 models>"
+    found = bc.compare(planted_folder, methods=["all-token", "constant"], split="size")
+    assert repr(found) == "<Comparison of 2 methods on 2 tasks, 5 models held out by size>"
+    assert repr(found.held_out["task0", "constant"]) == "<HeldOutForecasts of 5 models>"
