@@ -9,7 +9,6 @@ import pytest
 
 from benchcast.law import sigmoid
 from benchcast.methods.stacking import OutOfFoldLogOdds, stack
-from benchcast.records import Bools
 
 FAMILIES, MODELS = 8, 15
 
@@ -23,19 +22,17 @@ def judged(*, floor: float = 0.0, seed: int = 0, validation: int = 0) -> OutOfFo
     q = floor + (1 - floor) * sigmoid(true) + rng.normal(0, 0.005, len(families))
     kept = np.arange(len(families)) % MODELS < validation
     rows = np.concatenate([np.arange(len(families)), np.flatnonzero(kept)])
+    family = np.repeat(np.arange(FAMILIES), MODELS)[rows]
+    hidden_set = np.where(np.arange(len(rows)) < len(families), family, FAMILIES)
     return OutOfFoldLogOdds(
-        (true[:, None] + noise)[rows], np.clip(q, 0, 1)[rows], families[rows], np.arange(len(rows)) >= len(families)
+        (true[:, None] + noise)[rows], np.clip(q, 0, 1)[rows], families[rows], rows, hidden_set, FAMILIES
     )
-
-
-def hidden(seen: OutOfFoldLogOdds) -> list[Bools]:
-    return [seen.families == f for f in np.unique(seen.families)]
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_where_a_sigmoid_is_the_truth_nothing_is_bent(seed: int) -> None:
     seen = judged(seed=seed)
-    made = stack(seen, hidden(seen))
+    made = stack(seen, line=True)
     assert made.calibration.curve is None
     assert made.calibration.slope == pytest.approx(1.0, abs=0.15)
 
@@ -43,7 +40,7 @@ def test_where_a_sigmoid_is_the_truth_nothing_is_bent(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_where_weak_models_score_by_luck_of_form_the_law_bends(seed: int) -> None:
     seen = judged(floor=0.12, seed=seed)
-    made = stack(seen, hidden(seen))
+    made = stack(seen, line=True)
     assert made.calibration.curve is not None
     assert made.saved > 0.1
     assert made.calibration.curve.slopes[0] < -0.5, "level where models are weak"
@@ -54,40 +51,66 @@ def test_a_hidden_family_has_no_say_in_its_own_nested_forecasts(validation: int)
     seen = judged(floor=0.12, validation=validation)
     own = seen.families == "f3"
     other = replace(seen, q=np.where(own, np.clip(seen.q + 0.03, 0, 1), seen.q))
-    before, after = (stack(x, hidden(x)).nested for x in (seen, other))
+    before, after = (stack(x, line=True).nested for x in (seen, other))
+    own &= seen.of_families  # among stronger models, a model is forecast without these models, not without its family
     np.testing.assert_array_equal(before[own], after[own])
     assert not np.array_equal(before[~own], after[~own])
 
 
 def some(seen: OutOfFoldLogOdds, families: list[str]) -> OutOfFoldLogOdds:
     rows = np.isin(seen.families, families)
-    return OutOfFoldLogOdds(seen.log_odds[rows], seen.q[rows], seen.families[rows], seen.validation[rows])
+    sets = np.unique(seen.hidden_set[rows], return_inverse=True)[1]
+    parts = (seen.log_odds[rows], seen.q[rows], seen.families[rows], seen.model[rows])
+    return OutOfFoldLogOdds(*parts, sets, len(families))
 
 
 @pytest.mark.parametrize("floor", [0.0, 0.12])
 def test_two_families_are_enough_for_a_forecast_but_not_for_a_bend(floor: float) -> None:
     two = some(judged(floor=floor), ["f0", "f1"])
-    made = stack(two, hidden(two))
+    made = stack(two, line=True)
     assert made.calibration.curve is None
     assert np.isfinite(made.nested).all()
 
 
 def test_a_single_family_is_cut_into_handfuls_and_does_not_bend() -> None:
-    one = some(judged(floor=0.12), ["f0"])
-    sets = [np.arange(MODELS) % 5 == i for i in range(5)]
-    made = stack(one, sets)
+    one = replace(some(judged(floor=0.12), ["f0"]), hidden_set=np.arange(MODELS) % 5, family_sets=5)
+    made = stack(one, line=True)
     assert made.calibration.curve is None
     assert np.isfinite(made.nested).all()
 
 
 def test_scores_that_are_all_the_same_are_not_bent() -> None:
     flat = replace(judged(), q=np.zeros(FAMILIES * MODELS))
-    made = stack(flat, hidden(flat))
+    made = stack(flat, line=True)
     assert np.isfinite(made.share).all()
     assert made.calibration.curve is None
 
 
 def test_weights_are_one_in_all_where_only_the_hidden_family_has_validation_models() -> None:
     seen = judged(validation=4)
-    only = OutOfFoldLogOdds(seen.log_odds, seen.q, np.where(seen.validation, "f3", seen.families), seen.validation)
+    only = replace(seen, families=np.where(seen.of_families, seen.families, "f3"))
     assert only.weight(only.families == "f3").sum() == pytest.approx(1.0)
+
+
+def test_families_and_stronger_models_weigh_half_each_however_many_sets_are_stronger() -> None:
+    seen = judged(validation=6)
+    stronger = np.flatnonzero(~seen.of_families)
+    hidden_set = seen.hidden_set.copy()
+    hidden_set[stronger[::3]] = FAMILIES + 1  # a second set, half as large as the first
+    weight = replace(seen, hidden_set=hidden_set).weight()
+    assert weight[seen.of_families].sum() == pytest.approx(0.5)
+    assert weight[hidden_set == FAMILIES].sum() == pytest.approx(0.25)
+    assert weight[hidden_set == FAMILIES + 1].sum() == pytest.approx(0.25)
+
+
+def test_a_hidden_model_is_hidden_in_every_set_it_belongs_to() -> None:
+    seen = judged(validation=4)
+    rows = seen.of_models_in(3)
+    assert set(seen.model[rows]) == set(seen.model[seen.hidden_set == 3])
+    assert (rows & ~seen.of_families).sum() == 4
+
+
+def test_without_a_line_only_a_curve_that_pays_changes_the_average() -> None:
+    plain = stack(judged(), line=False)
+    assert (plain.calibration.slope, plain.calibration.offset, plain.calibration.curve) == (1.0, 0.0, None)
+    assert stack(judged(floor=0.12), line=False).calibration.curve is not None

@@ -13,11 +13,13 @@ from benchcast.methods.correlations import perplexity_correlations
 from benchcast.methods.logistic import logistic4
 from benchcast.methods.observational import observational
 from benchcast.methods.pls import pls
+from benchcast.methods.stack import stack
 from benchcast.methods.twostep import two_step
 from benchcast.task_fit import Method, TaskFit
 
 METHODS: dict[str, Method] = {
     "salience": salience.salience,
+    "stack": stack,
     "paper": paper.paper,
     "ridge": ridge.ridge,
     "pls": pls,
@@ -38,6 +40,7 @@ PEERS = ("pls", "perplexity-correlations", "logistic-4", "two-step", "observatio
 BASELINES = ("label-token", "source-token", "all-token", "compute", "constant")
 ABOUT = {  # what each method does, in one line
     "salience": "learned token weights, never negative; several forms averaged by their error on left-out families",
+    "stack": "non-negative and signed weights, averaged by their errors on left-out families and stronger models",
     "paper": "Algorithm 2 of Ge et al. 2025: token weights from a scorer's hidden states, by gradient descent",
     "ridge": "signed token weights from a scorer's hidden states, in closed form",
     "pls": "partial least squares from the loss of each text",

@@ -6,7 +6,6 @@ Axes: R judged models, C candidates, S sets of weights.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy.typing as npt
 
 from benchcast.folds import family_balanced
 from benchcast.law import MonotoneCalibration, fit_laws, fit_monotone_calibration, sigmoid
-from benchcast.records import Bools, Floats
+from benchcast.records import Bools, Floats, Ints
 
 SHARE_STEPS = 300
 LEAST_ERROR = 1e-12  # squared; below this there is only rounding
@@ -25,30 +24,48 @@ MIN_CALIBRATION_GAIN = 0.1
 
 @dataclass(frozen=True, slots=True)
 class OutOfFoldLogOdds:
-    """Log-odds of models under candidates that had not seen them, with what they really scored."""
+    """Log-odds of hidden models under candidates that did not see them, with the scores of these models.
+
+    A model may be hidden several times, and has one row for each: with its family, and among stronger models.
+    """
 
     log_odds: Floats  # R × C
     q: Floats  # accuracy above chance, 0 to 1
     families: npt.NDArray[np.str_]
-    validation: Bools  # whether a row is of a model kept for validation; the others are of families left out in turn
+    model: Ints  # index of the row's model
+    hidden_set: Ints  # index of the set that the model was hidden with
+    family_sets: int  # the first so many sets are left-out families, the rest are stronger models
+
+    @property
+    def of_families(self) -> Bools:
+        """Rows of models that were hidden with their family."""
+        return np.asarray(self.hidden_set < self.family_sets)
 
     def weight(self, hidden: Bools | None = None) -> Floats:
-        """Weights of the rows, 1 in all: every family the same, left-out and validation models half each."""
+        """Weight of each row, 1 in all: families and stronger models half each, sets and families alike within."""
         out = np.zeros(len(self.q))
         shown = np.ones(len(self.q), bool) if hidden is None else ~hidden
-        parts = [rows for rows in (shown & ~self.validation, shown & self.validation) if rows.any()]
-        for rows in parts:
-            out[rows] = family_balanced(self.families[rows]) / len(parts)
+        stronger = [shown & (self.hidden_set == k) for k in np.unique(self.hidden_set[~self.of_families])]
+        kinds = [[shown & self.of_families], stronger]
+        filled = [[rows for rows in kind if rows.any()] for kind in kinds]
+        filled = [kind for kind in filled if kind]
+        for kind in filled:
+            for rows in kind:
+                out[rows] = family_balanced(self.families[rows]) / len(kind) / len(filled)
         return out
 
+    def of_models_in(self, hidden_set: int) -> Bools:
+        """All rows of the models of one hidden set, those of other sets included."""
+        return np.isin(self.model, self.model[self.hidden_set == hidden_set])
 
-def choose_shares(unseen_odds: OutOfFoldLogOdds, weight: Floats) -> Floats:
+
+def choose_shares(unseen: OutOfFoldLogOdds, weight: Floats) -> Floats:
     """Share of each candidate: the mix of log-odds that errs least on models it was not shown (S × C).
 
     Once for every row of weights (S × R). Exponentiated gradient steps from shares that already favour good
     candidates. Stopping early keeps shares spread where the data cannot tell candidates apart.
     """
-    log_odds, q = unseen_odds.log_odds, unseen_odds.q
+    log_odds, q = unseen.log_odds, unseen.q
     error = np.maximum(weight @ (sigmoid(log_odds) - q[:, None]) ** 2, LEAST_ERROR)
     share = (error / error.min(axis=1, keepdims=True)) ** -2.0
     share /= share.sum(axis=1, keepdims=True)
@@ -88,46 +105,46 @@ class Stack:
     nested: Floats  # R: log-odds of hidden rows; of three sets or more, averaged and calibrated without their own
 
 
-def stack(unseen_odds: OutOfFoldLogOdds, hidden: Sequence[Bools]) -> Stack:
-    """Average and calibrate on all judged models, and once more without each hidden set of them.
+def stack(unseen: OutOfFoldLogOdds, *, line: bool) -> Stack:
+    """Average and calibrate on all out-of-fold rows, and once more without the models of each hidden set.
 
-    Errors of models that had a say in the choice would be too small, the more so the fewer models there are.
+    Errors of models that took part in the selection would be too small, the more so the fewer models there are.
+    `line` fits slope and offset of the averaged log-odds, too: averages of penalised fits are a little too flat.
     """
-    everyone = unseen_odds.weight()
-    others = [
-        unseen_odds.weight(own) if len(hidden) > 2 else everyone for own in hidden
-    ]  # of two, one alone cannot choose
-    share, *shares = choose_shares(unseen_odds, np.stack([everyone, *others]))
-    straight, curved = (np.full(len(unseen_odds.q), np.nan) for _ in range(2))
-    for own, other_share, weight in zip(hidden, shares, others, strict=True):
-        without = _calibrate(unseen_odds, other_share, weight)
-        straight[own] = without.straight(unseen_odds.log_odds[own] @ other_share)
-        curved[own] = without.curved(unseen_odds.log_odds[own] @ other_share)
-    calibration, saved = _calibrate(unseen_odds, share, everyone), _saved(unseen_odds, straight, curved)
-    families = len(np.unique(unseen_odds.families[~unseen_odds.validation]))
+    everyone = unseen.weight()
+    sets = np.unique(unseen.hidden_set)
+    alone = len(sets) < 3  # of two sets, one alone cannot select
+    others = [everyone if alone else unseen.weight(unseen.of_models_in(k)) for k in sets]
+    others = [weight if weight.any() else everyone for weight in others]
+    share, *shares = choose_shares(unseen, np.stack([everyone, *others]))
+    straight, curved = (np.full(len(unseen.q), np.nan) for _ in range(2))
+    for k, other_share, weight in zip(sets, shares, others, strict=True):
+        rows = unseen.hidden_set == k
+        without = _calibrate(unseen, other_share, weight, line=line)
+        straight[rows] = without.straight(unseen.log_odds[rows] @ other_share)
+        curved[rows] = without.curved(unseen.log_odds[rows] @ other_share)
+    calibration = _calibrate(unseen, share, everyone, line=line)
+    saved = _saved(unseen.q, everyone, straight, curved)
+    families = len(np.unique(unseen.families[unseen.of_families]))
     if families > 2 and saved > MIN_CALIBRATION_GAIN / families:
         return Stack(share, calibration, saved, curved)
-    return Stack(share, replace(calibration, curve=None), saved, straight)  # a bend would follow noise, and carry badly
+    return Stack(share, replace(calibration, curve=None), saved, straight)  # a curve would follow noise
 
 
-def _calibrate(unseen_odds: OutOfFoldLogOdds, share: Floats, weight: Floats) -> Calibration:
-    """Line and bend from unseen models.
-
-    Averages of penalised fits are a little too flat; and real scores seldom follow a sigmoid to its ends: weak models
-    get a few items by luck of form, strong ones trip over a few for ever.
-    """
+def _calibrate(unseen: OutOfFoldLogOdds, share: Floats, weight: Floats, *, line: bool) -> Calibration:
+    """Line and monotone curve from hidden models: scores plateau above chance and below 1, a sigmoid does not."""
     rows = weight > 0
-    log_odds, q, weight = unseen_odds.log_odds[rows] @ share, unseen_odds.q[rows], weight[rows]
-    law = fit_laws(log_odds, q, np.asarray(0.0), weight=weight)
-    if not bool(law.converged) or not 0 < float(law.slope) < np.inf:
-        return Calibration(1.0, 0.0)
-    line = Calibration(float(law.slope), float(law.offset))
-    return replace(line, curve=fit_monotone_calibration(line.straight(log_odds), q, weight))
+    log_odds, q, weight = unseen.log_odds[rows] @ share, unseen.q[rows], weight[rows]
+    straight = Calibration(1.0, 0.0)
+    if line:
+        law = fit_laws(log_odds, q, np.asarray(0.0), weight=weight)
+        if not bool(law.converged) or not 0 < float(law.slope) < np.inf:
+            return straight
+        straight = Calibration(float(law.slope), float(law.offset))
+    return replace(straight, curve=fit_monotone_calibration(straight.straight(log_odds), q, weight))
 
 
-def _saved(unseen_odds: OutOfFoldLogOdds, straight: Floats, curved: Floats) -> float:
-    """Share of the squared error on families left out in turn that a bend saves, every family counting the same."""
-    rows = ~unseen_odds.validation & np.isfinite(straight)
-    weight = family_balanced(unseen_odds.families[rows])
-    plain, with_curve = (float(weight @ (sigmoid(x[rows]) - unseen_odds.q[rows]) ** 2) for x in (straight, curved))
+def _saved(q: Floats, weight: Floats, straight: Floats, curved: Floats) -> float:
+    """Share of the squared out-of-fold error that the curve saves."""
+    plain, with_curve = (float(weight @ (sigmoid(log_odds) - q) ** 2) for log_odds in (straight, curved))
     return 1 - with_curve / plain if plain > LEAST_ERROR else np.nan

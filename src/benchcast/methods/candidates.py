@@ -1,0 +1,130 @@
+"""Candidates of a weighted loss: weights on groups of tokens, fitted with and without each hidden set of models.
+
+Two kinds. Non-negative mixes of groups, free or shrunk towards an anchor (all tokens, the task's own texts, their
+answers), at several strengths. Signed directions of partial least squares, one to eight of them. Both read losses as
+they are and saturated losses, and both are linear, so that an average of their log-odds is again one weighted loss.
+Axes: M models, K groups, C candidates, L learning sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from benchcast.devices import place, to_numpy
+from benchcast.folds import family_balanced
+from benchcast.methods.basis import Basis
+from benchcast.methods.nonnegative import fit_nonnegative
+from benchcast.methods.pls import COMPONENTS, regress
+from benchcast.methods.problem import Problem
+from benchcast.records import Bools, Floats, Task
+
+ANCHORS = ("all", "source", "answer")  # groups that are not penalised
+# Groups of like tokens (see `basis`), the anchors to shrink towards ("" for none), and the strengths of the penalty
+# relative to the total variance of the groups.
+MIXES = (
+    ("cluster", ("", "source", "answer"), (1e-7, 1e-5, 1e-3)),
+    ("kind", ("", "answer"), (1e-6, 1e-4)),
+)
+LOWEST_SHARE = 0.01  # scores above chance are clipped to 0.01 – 0.99 before their log-odds are taken
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One form of non-negative weights: a free anchor, and penalised groups of like tokens around it."""
+
+    view: str
+    anchor: str  # "" for none
+    groups: str = ""  # "cluster", "kind" or "" for none
+    strength: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """For notes and messages."""
+        groups = self.groups and f"{self.groups}s at {self.strength:g}"
+        return f"{self.view}: {' + '.join(filter(None, (self.anchor, groups)))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """Candidates of one view: log-odds = offset − group losses · mix."""
+
+    view: str
+    names: list[str]
+    mix: Floats  # K × C, learned from all known models
+    offset: Floats  # C
+    log_odds: Floats  # M × L × C
+
+
+def forms(basis: Basis, task: Task, sources: Sequence[str], view: str) -> list[Candidate]:
+    """Every non-negative form for which the study has tokens."""
+    tried = [Candidate(view, anchor) for anchor in ANCHORS]
+    for groups, anchors, strengths in MIXES:
+        if groups in basis.kinds:
+            tried += [Candidate(view, anchor, groups, strength) for anchor, strength in product(anchors, strengths)]
+    return [c for c in tried if not c.anchor or _anchor(basis, task, sources, c.anchor).any()]
+
+
+def _anchor(basis: Basis, task: Task, sources: Sequence[str], kind: str) -> Bools:
+    """The anchor's groups: all tokens, or those of the task's own sources and answers."""
+    of_task = np.isin(basis.source, [i for i, s in enumerate(sources) if s in task.sources])
+    of_task |= basis.task == task.name
+    return np.asarray((basis.kinds == kind) & (of_task | (kind == "all")) & (basis.size > 0))
+
+
+def penalties(basis: Basis, z: Floats, task: Task, sources: Sequence[str], tried: Sequence[Candidate]) -> Floats:
+    """Penalty of each group under each candidate (K × C); infinite where the candidate may not use the group."""
+    out = np.full((z.shape[1], len(tried)), np.inf)
+    for c, form in enumerate(tried):
+        if form.groups:
+            groups = (basis.kinds == form.groups) & (basis.size > 0)
+            out[groups, c] = form.strength * float(z[:, groups].var(axis=0).sum())
+        if form.anchor:
+            out[_anchor(basis, task, sources, form.anchor), c] = 0.0
+    return out
+
+
+def nonnegative_candidates(problem: Problem, basis: Basis, view: str, x: Floats) -> Fitted:
+    """All non-negative forms of one view on all learning sets, in one solve. `x` is the loss on each group (M × K)."""
+    dataset, task, known = problem.dataset, problem.task, problem.known
+    tried = forms(basis, task, dataset.reference_tokens.sources, view)
+    centre, scale = x[known].mean(axis=0), np.sqrt(np.maximum(basis.size, 1))  # so that tokens are penalised alike
+    z = (x - centre) / scale
+    penalty = penalties(basis, z[known], task, dataset.reference_tokens.sources, tried)
+    learning = problem.learning
+    omega = np.zeros((len(learning), len(z)))
+    for weight, rows in zip(omega, learning, strict=True):
+        weight[rows] = family_balanced(dataset.families[rows])
+    wide = np.repeat(omega, len(tried), axis=0).T.astype(np.float32)
+    target = np.broadcast_to(problem.q[:, None], wide.shape).astype(np.float32)
+    arrays = (z, target, wide, np.tile(penalty, len(learning)))
+    theta, b = map(to_numpy, fit_nonnegative(*(place(x, dataset.device, "float32") for x in arrays)))
+    log_odds = (b - z @ theta).reshape(len(z), len(learning), len(tried))
+    mix = theta[:, : len(tried)].astype(np.float64) / scale[:, None]
+    return Fitted(view, [c.name for c in tried], mix, b[: len(tried)] + centre @ mix, log_odds)
+
+
+def signed_candidates(problem: Problem, basis: Basis, view: str, x: Floats) -> Fitted:
+    """Partial least squares on the clusters of one view, with 1 to 8 components, on all learning sets.
+
+    A set that yields fewer components repeats its last one; a set whose scores do not vary forecasts their mean.
+    """
+    share = np.clip(problem.q, LOWEST_SHARE, 1 - LOWEST_SHARE)
+    target = np.log(share / (1 - share))
+    columns = np.flatnonzero((basis.kinds == "cluster") & (basis.size > 0))
+    learning = problem.learning
+    log_odds = np.empty((len(x), len(learning), COMPONENTS))
+    mix, offset = np.zeros((x.shape[1], COMPONENTS)), np.zeros(COMPONENTS)
+    for i, rows in enumerate(learning):
+        weights, intercepts = regress(x[np.ix_(rows, columns)], target[rows], COMPONENTS)
+        if not len(weights):
+            weights, intercepts = np.zeros((1, len(columns))), target[rows].mean(keepdims=True)
+        picked = np.minimum(np.arange(COMPONENTS), len(weights) - 1)
+        log_odds[:, i] = x[:, columns] @ weights[picked].T + intercepts[picked]
+        if i == 0:
+            mix[columns], offset = -weights[picked].T, intercepts[picked]
+    names = [f"{view}: {k + 1} signed direction{'s' * (k > 0)}" for k in range(COMPONENTS)]
+    return Fitted(view, names, mix, offset, log_odds)
