@@ -126,7 +126,7 @@ def descents(table: Table, size: Size, dataset: Dataset, fold: Fold, a_pass: flo
 
 def part_reduced(size: Size) -> None:
     """What fewer or coarser features cost `paper` in error, on the embedded study, and save in time."""
-    from benchcast.collect.features import reduce
+    from benchcast.collection.features import reduce
     from benchcast.demo import open_embedded
     from benchcast.folds import make_folds
 

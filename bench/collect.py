@@ -32,7 +32,7 @@ import loops
 from benchcast.backends.base import ModelSettings
 from benchcast.backends.hf import HfBackend
 from benchcast.bounds import locate
-from benchcast.collect.portions import Portion, score
+from benchcast.collection.portions import Portion, score
 
 SENTENCE = "The committee met on Tuesday, and after a long debate it chose the second of the three plans. "
 CHINESE = "委员会星期二开会，经过长时间的讨论，选择了三个方案中的第二个。"
@@ -107,7 +107,7 @@ def through_portions(backend: HfBackend, chosen: list[str]) -> dict[int, Any]:
 
 def to_study(backend: HfBackend, chosen: list[str]) -> None:
     """All of collect, to a file of losses."""
-    from benchcast.collect import collect
+    from benchcast.collection import collect
     from benchcast.records import Text, TextSet
     from benchcast.store import Study
 

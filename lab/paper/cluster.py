@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from benchcast.collect.portions import PORTION_BYTES
+from benchcast.collection.portions import PORTION_BYTES
 from benchcast.errors import InputError
 from benchcast.executor.jobs import Job
 from benchcast.executor.schedule import Schedule

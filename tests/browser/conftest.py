@@ -15,7 +15,7 @@ import pytest
 
 from benchcast.evaluate import compare
 from benchcast.records import Text, TextSet
-from benchcast.report import write_report
+from benchcast.reports import write_report
 from lab.synthetic import Plan, World, plant, write_study
 
 SCREENSHOTS = Path(__file__).parent / "screenshots"

@@ -14,7 +14,7 @@ from playwright.sync_api import sync_playwright
 
 from benchcast.demo import copy_embedded
 from benchcast.evaluate import compare
-from benchcast.report import write_report
+from benchcast.reports import write_report
 from conftest import PROGRAMS
 from lab.reproduce.png import shrink
 

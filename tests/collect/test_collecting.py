@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from benchcast.backends.base import DeviceFullError, Nats, SequenceError, in_halves
 from benchcast.backends.windows import batches, plan
-from benchcast.collect import CollectJob, collect
-from benchcast.collect.portions import BackendInfo
-from benchcast.collect.shards import ShardStore
+from benchcast.collection import CollectJob, collect
+from benchcast.collection.portions import BackendInfo
+from benchcast.collection.shards import ShardStore
 from benchcast.errors import InputError, StudyError
 from benchcast.records import ModelInfo, Text, TextSet
 from benchcast.store import Study
@@ -178,7 +178,7 @@ import sys
 sys.path.insert(0, {here!r})
 from fake import FakeBackend
 from benchcast import collect
-from benchcast.collect import shards
+from benchcast.collection import shards
 from benchcast.store import Study
 shards.SHARD_SECONDS = 0.0
 collect.collect(Study.open({root!r}), FakeBackend(batch_size=1, pause=0.004), force={force})

@@ -21,7 +21,7 @@ from benchcast.backends.base import ModelSettings
 from benchcast.backends.hf import HfBackend
 from benchcast.backends.windows import plan
 from benchcast.bounds import locate
-from benchcast.collect import collect
+from benchcast.collection import collect
 from benchcast.errors import InputError
 from benchcast.records import Text, TextSet
 from benchcast.store import Study

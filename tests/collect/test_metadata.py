@@ -12,7 +12,7 @@ import pytest
 from fake import FakeBackend
 
 from benchcast.backends.lists import read_models_list
-from benchcast.collect import collect
+from benchcast.collection import collect
 from benchcast.errors import InputError
 from benchcast.records import ModelInfo, Text, TextSet
 from benchcast.store import Study

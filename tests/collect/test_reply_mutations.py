@@ -22,7 +22,7 @@ from replies import FakeServer, serving
 
 from benchcast.backends import open_backend
 from benchcast.backends.base import ModelSettings
-from benchcast.collect.portions import BackendInfo, Portion, score
+from benchcast.collection.portions import BackendInfo, Portion, score
 from benchcast.errors import InputError
 
 TEXTS = ["one two", "vier 五"]

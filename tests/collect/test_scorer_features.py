@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 from fake import BOS, FakeBackend
 
-from benchcast.collect.features import make_features, narrow, reduce
+from benchcast.collection.features import make_features, narrow, reduce
 from benchcast.errors import InputError
 from benchcast.records import Text, TextSet
 from benchcast.store import Study
@@ -52,7 +52,7 @@ def test_what_features_were_made_with_is_stored(study: Study) -> None:
 
 @pytest.mark.parametrize(("n", "width", "dims"), [(400, 30, 5), (50, 80, 10), (60, 8, 8)])
 def test_reduction_is_the_principal_components(n: int, width: int, dims: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchcast.collect.features.BLOCK_BYTES", 4 * width * 17)
+    monkeypatch.setattr("benchcast.collection.features.BLOCK_BYTES", 4 * width * 17)
     rng = np.random.default_rng(5)
     values = (rng.standard_normal((n, width)) * 0.8 ** np.arange(width) + 3).astype(np.float32)
     scores, kept = reduce(values, dims, seed=1)
@@ -90,7 +90,7 @@ def test_an_unknown_precision_is_an_error(study: Study) -> None:
 
 
 def test_states_that_were_made_before_a_kill_are_not_made_again(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchcast.collect.shards.SHARD_SECONDS", 0.0)
+    monkeypatch.setattr("benchcast.collection.shards.SHARD_SECONDS", 0.0)
 
     class Killed(FakeBackend):
         def hidden(self, sequences: Sequence[Sequence[int]]) -> list[npt.NDArray[np.float32]]:

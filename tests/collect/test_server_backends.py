@@ -12,7 +12,7 @@ from replies import FakeServer, serving
 
 from benchcast.backends import BACKENDS, open_backend
 from benchcast.backends.base import ModelSettings
-from benchcast.collect import collect
+from benchcast.collection import collect
 from benchcast.errors import InputError
 from benchcast.records import Text, TextSet
 from benchcast.store import Study
@@ -76,7 +76,7 @@ def test_what_was_scored_before_the_server_died_is_not_asked_again(server: FakeS
     backend.batch_size = 1
     server.faults = ["", "503"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("benchcast.collect.shards.SHARD_SECONDS", 0.0)
+        patch.setattr("benchcast.collection.shards.SHARD_SECONDS", 0.0)
         with pytest.raises(InputError, match="model 'fake', backend vllm-server, text"):
             collect(study, backend)
     before = len(server.requests)

@@ -18,7 +18,7 @@ pytest.importorskip("transformers")
 from benchcast.backends import open_backend
 from benchcast.backends.base import ModelSettings
 from benchcast.backends.hf import HfBackend
-from benchcast.collect import collect
+from benchcast.collection import collect
 from benchcast.errors import InputError
 from benchcast.records import Text, TextSet
 from benchcast.store import Study
@@ -112,7 +112,7 @@ def test_a_process_that_is_killed_leaves_an_error_and_what_was_scored(
     study: Study, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("benchcast.backends.http.FIRST_PAUSE", 0.01)
-    monkeypatch.setattr("benchcast.collect.shards.SHARD_SECONDS", 0.0)
+    monkeypatch.setattr("benchcast.collection.shards.SHARD_SECONDS", 0.0)
     with serving() as other:
         backend = open_backend("sglang", settings(other, max_retries="2"), batch_size=1)
         assert backend.context == 249

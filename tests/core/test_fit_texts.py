@@ -14,7 +14,7 @@ import benchcast as bc
 from benchcast.align import regroup
 from benchcast.errors import InputError
 from benchcast.records import ModelInfo, TextSet, TokenLosses
-from benchcast.register import digest, document, read, write
+from benchcast.registration import digest, document, read, write
 from benchcast.store import Study
 from lab.synthetic import Plan, World, plant, write_study
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchcast.collect.shards import ShardStore
+from benchcast.collection.shards import ShardStore
 from benchcast.errors import BenchcastError, InputError, StudyError
 from benchcast.storage import features as feature_files
 from benchcast.storage.loss_files import read_parquet

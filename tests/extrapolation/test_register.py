@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchcast.register import digest, losses_digest, read
+from benchcast.registration import digest, losses_digest, read
 
 MODEL = "family1-64M@432B"
 

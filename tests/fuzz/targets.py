@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 import benchcast as bc
 from benchcast import register
 from benchcast.backends.lists import read_models_list as read_list
-from benchcast.collect.shards import ShardStore
+from benchcast.collection.shards import ShardStore
 from benchcast.fitting import fit_tasks
 from benchcast.scores.gather import ImportOptions, gather
 from benchcast.status import inspect

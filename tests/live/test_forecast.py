@@ -17,7 +17,7 @@ from torch import nn
 from benchcast.backends import open_backend
 from benchcast.backends.base import ModelSettings
 from benchcast.callbacks import Reading, forecast, read_fits
-from benchcast.collect import collect
+from benchcast.collection import collect
 from benchcast.errors import InputError, StudyError
 from benchcast.store import Study
 from lab.synthetic import Plan, plant

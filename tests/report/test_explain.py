@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from benchcast.cli.heatmap import MARKS, Shade, level_of, lines_of, print_heat_map
-from benchcast.explain import explain, family_losses, make_units
+from benchcast.explanation import explain, family_losses, make_units
 from benchcast.graphemes import NUMBER, TOKEN_KINDS
 from benchcast.records import Text, TextSet
 

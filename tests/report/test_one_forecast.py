@@ -13,8 +13,8 @@ import pytest
 from benchcast.backends.base import ModelSettings
 from benchcast.evaluate import compare
 from benchcast.records import ModelInfo, Score, TokenLosses
-from benchcast.report import report_data
-from benchcast.report.heat import STEPS
+from benchcast.reports import report_data
+from benchcast.reports.heat import STEPS
 from benchcast.store import Study
 from benchcast.watch import Watch, WatchedRun
 

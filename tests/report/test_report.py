@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from benchcast.evaluate import compare
-from benchcast.explain import explain, make_units
+from benchcast.explanation import explain, make_units
 from benchcast.fitting import fit
 from benchcast.page import embed
 from benchcast.records import ModelInfo, Text, TextSet
-from benchcast.report import report_data, write_report
-from benchcast.report.data import rounded, show_models
-from benchcast.report.heat import STEPS, choose_texts, heat_data
-from benchcast.report.sources import effect_of_sources
+from benchcast.reports import report_data, write_report
+from benchcast.reports.data import rounded, show_models
+from benchcast.reports.heat import STEPS, choose_texts, heat_data
+from benchcast.reports.sources import effect_of_sources
 from benchcast.store import Study
 from lab.synthetic import Plan, plant, write_study
 

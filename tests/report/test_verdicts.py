@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchcast.evaluate import Comparison, HeldOutForecasts, compare
-from benchcast.report.verdicts import points, verdict_on
+from benchcast.reports.verdicts import points, verdict_on
 from lab.synthetic import Plan, plant, write_study
 
 

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer
 
 from benchcast.backends import open_backend
 from benchcast.backends.base import ModelSettings
-from benchcast.collect import collect
+from benchcast.collection import collect
 from benchcast.demo import open_embedded
 from benchcast.store import Study
 

@@ -17,8 +17,8 @@ from benchcast.backends.vocabulary import vocabulary_of
 from benchcast.backends.windows import Window, batches
 from benchcast.callbacks.ranks import Ranks
 from benchcast.callbacks.untouched import untouched
-from benchcast.collect import EncodedTexts, encode_texts, make_portion
-from benchcast.collect.portions import Portion, ask
+from benchcast.collection import EncodedTexts, encode_texts, make_portion
+from benchcast.collection.portions import Portion, ask
 from benchcast.errors import InputError
 from benchcast.fits import NO_BOS, Fit, Forecast, hub
 from benchcast.fits.inputs import stale_line

@@ -17,8 +17,8 @@ from benchcast.errors import BenchcastError, InputError
 
 if TYPE_CHECKING:
     from benchcast.backends.lists import ModelEntry
-    from benchcast.collect import CollectResult, Report
-    from benchcast.collect.distributed import ModelSpec
+    from benchcast.collection import CollectResult, Report
+    from benchcast.collection.distributed import ModelSpec
     from benchcast.executor import Executor
     from benchcast.store import Study
 
@@ -125,7 +125,7 @@ def _attempt(study: Study, entry: ModelEntry, options: CollectOptions, *, alone:
 
 def _collect_one(study: Study, entry: ModelEntry, options: CollectOptions) -> None:
     from benchcast.backends import open_backend, open_reference
-    from benchcast.collect import collect
+    from benchcast.collection import collect
 
     size, device = entry.batch_size or options.batch_size, options.device
     backend = open_backend(entry.backend, entry.settings, device=device, batch_size=size)
@@ -147,7 +147,7 @@ def _collect_one(study: Study, entry: ModelEntry, options: CollectOptions) -> No
 
 def _model_spec(pool: Executor, entry: ModelEntry, *, gpus: float | None, device: str, batch_size: int) -> ModelSpec:
     """How workers open a model; GPUs as the list says, else the command, else the model's own settings."""
-    from benchcast.collect.distributed import ModelSpec
+    from benchcast.collection.distributed import ModelSpec
 
     values = entry.settings.values()
     parallel = values.get("tensor_parallel_size", "1")
@@ -160,7 +160,7 @@ def _model_spec(pool: Executor, entry: ModelEntry, *, gpus: float | None, device
 def _collect_on(
     pool: Executor, study: Study, entries: Sequence[ModelEntry], options: CollectOptions, *, gpus: float | None
 ) -> None:
-    from benchcast.collect.distributed import CollectRequest, collect_on
+    from benchcast.collection.distributed import CollectRequest, collect_on
 
     size, device = options.batch_size, options.device
     specs = [_model_spec(pool, entry, gpus=gpus, device=device, batch_size=size) for entry in entries]
@@ -253,8 +253,8 @@ def features(
     from benchcast.backends import open_scorer
     from benchcast.backends.base import ModelSettings
     from benchcast.backends.lists import ModelEntry
-    from benchcast.collect.distributed import states_on_executor
-    from benchcast.collect.features import make_features
+    from benchcast.collection.distributed import states_on_executor
+    from benchcast.collection.features import make_features
     from benchcast.store import Study
 
     opened = Study.open(study)

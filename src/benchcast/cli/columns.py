@@ -46,7 +46,7 @@ def column_rows(study: Study, fit: Fit) -> list[dict[str, Any]]:
 
     import numpy as np
 
-    from benchcast.explain import weigh_columns
+    from benchcast.explanation import weigh_columns
 
     nats = fit.align(study.losses(m) for m in study.models_with_losses())
     losses = [float(column[np.isfinite(column)].mean()) if np.isfinite(column).any() else np.nan for column in nats.T]

@@ -111,7 +111,7 @@ def _write(out: Path, study: Study, found: Comparison, targets: list[TargetForec
     from dataclasses import asdict
 
     from benchcast.plots import targets_figure, write_chart
-    from benchcast.report import STEPS, write_report
+    from benchcast.reports import STEPS, write_report
 
     with progress("report", STEPS) as advance:
         write_report(out / "report.html", study, found, on_step=lambda what: advance(what))

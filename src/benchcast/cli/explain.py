@@ -13,7 +13,7 @@ from benchcast.cli.output import number, print_json, print_table, progress, say
 from benchcast.cli.show import page_path
 
 if TYPE_CHECKING:
-    from benchcast.explain import Explanation
+    from benchcast.explanation import Explanation
     from benchcast.fits import Fit
     from benchcast.records import Floats
     from benchcast.store import Study
@@ -38,7 +38,7 @@ def explain(study: Path, task_name: str, text_id: str | None, html: Path | None,
     benchcast explain study --task mmlu
     benchcast explain study --task mmlu --text mmlu-17 --html mmlu.html
     """
-    from benchcast.explain import find_text
+    from benchcast.explanation import find_text
     from benchcast.records import NamedTexts
     from benchcast.store import Study
 
@@ -91,8 +91,8 @@ def _stored_or_new(study: Study, task: str, advance: Any) -> Fit:
 
 def _explain(study: Study, fit: Fit, advance: Any) -> tuple[Explanation, dict[str, Floats]]:
     """The fit's salience on tokens as they are shown, and each family's mean losses there."""
-    from benchcast.explain import explain as weigh
-    from benchcast.explain import family_losses, make_units
+    from benchcast.explanation import explain as weigh
+    from benchcast.explanation import family_losses, make_units
     from benchcast.folds import family_names
 
     advance("reading losses")
@@ -104,7 +104,7 @@ def _explain(study: Study, fit: Fit, advance: Any) -> tuple[Explanation, dict[st
 
 
 def _write(path: Path, study: Study, explained: Explanation, nats: dict[str, Floats], index: int) -> None:
-    from benchcast.report import write_heat_map
+    from benchcast.reports import write_heat_map
 
     write_heat_map(path, study, explained, nats, open_at=index)
 

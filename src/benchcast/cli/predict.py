@@ -172,7 +172,7 @@ def _from_files(folder: Path, file: Path) -> Predicted:
 
 
 def _register(path: Path, made: Predicted) -> str:
-    from benchcast.register import document, write
+    from benchcast.registration import document, write
 
     registered = document(*made)
     write(path, registered)

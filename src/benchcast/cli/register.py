@@ -15,7 +15,7 @@ from benchcast.cli.output import number, print_json, print_table, say
 
 if TYPE_CHECKING:
     from benchcast.records import Score
-    from benchcast.register import VerifiedForecast
+    from benchcast.registration import VerifiedForecast
 
 
 @click.command()
@@ -36,7 +36,7 @@ def verify(file: Path, source: Path, unit: str | None, as_json: bool) -> None:
     benchcast predict study --model my-7b --register my-7b.json
     benchcast verify my-7b.json --scores results/
     """
-    from benchcast.register import read, verify
+    from benchcast.registration import read, verify
 
     made = read(file)
     verdicts = verify(made, _scores(source, made, unit))
@@ -52,7 +52,7 @@ def _scores(source: Path, made: dict[str, Any], unit: str | None) -> list[Score]
     """Scores of the registered model."""
     from benchcast.errors import InputError
     from benchcast.formatting import did_you_mean
-    from benchcast.register import tasks_of
+    from benchcast.registration import tasks_of
     from benchcast.scores.gather import ImportOptions, gather
     from benchcast.store import Study
 

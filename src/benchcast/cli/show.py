@@ -34,7 +34,7 @@ def report(study: Path, output: Path | None, split: Split | None) -> None:
     from benchcast.evaluate import compare
     from benchcast.fitting import fits_for_new_models
     from benchcast.methods import METHODS
-    from benchcast.report import STEPS, write_report
+    from benchcast.reports import STEPS, write_report
     from benchcast.storage.files import require_writable
     from benchcast.store import Study
 

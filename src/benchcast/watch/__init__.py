@@ -16,8 +16,8 @@ from typing import Any
 
 from benchcast.backends import open_backend
 from benchcast.backends.base import ModelSettings
-from benchcast.collect import NOTHING, Report, collect
-from benchcast.collect.metadata import add_metadata
+from benchcast.collection import NOTHING, Report, collect
+from benchcast.collection.metadata import add_metadata
 from benchcast.errors import BenchcastError, InputError, StudyError
 from benchcast.fits import NO_BOS, Fit, Forecast
 from benchcast.fitting import fits_for_new_models

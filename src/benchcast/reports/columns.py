@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from benchcast.evaluate import Comparison
-from benchcast.explain import weigh_columns
+from benchcast.explanation import weigh_columns
 from benchcast.records import NamedTexts, TextSet
-from benchcast.report.data import ReportModels, rounded
+from benchcast.reports.data import ReportModels, rounded
 
 MOST = 6  # columns of each task that are listed
 LEAST = 0.005  # share of a column that is listed

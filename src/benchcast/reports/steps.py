@@ -9,7 +9,7 @@ import numpy as np
 from benchcast.evaluate import Comparison
 from benchcast.law import SigmoidLaw
 from benchcast.records import Floats
-from benchcast.report.data import rounded
+from benchcast.reports.data import rounded
 
 METHOD = "paper"
 CURVE = 32

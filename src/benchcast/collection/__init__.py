@@ -21,9 +21,9 @@ from benchcast.backends.agreement import Agreement, compare, pick
 from benchcast.backends.base import Backend, Nats
 from benchcast.backends.stated import metadata_of, without_metadata
 from benchcast.bounds import Tokenizer, locate
-from benchcast.collect.metadata import add_metadata
-from benchcast.collect.portions import BackendInfo, Portion, ask, cut, score
-from benchcast.collect.shards import ShardStore, exclusive, tidy
+from benchcast.collection.metadata import add_metadata
+from benchcast.collection.portions import BackendInfo, Portion, ask, cut, score
+from benchcast.collection.shards import ShardStore, exclusive, tidy
 from benchcast.errors import InputError
 from benchcast.records import Ints, ModelInfo, TextSet, TokenLosses
 from benchcast.storage.files import file_name

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.evaluate import Comparison
-from benchcast.explain import Explanation, Units, explain, family_losses, make_units
+from benchcast.explanation import Explanation, Units, explain, family_losses, make_units
 from benchcast.graphemes import TOKEN_KINDS
 from benchcast.records import Bools, Floats, NamedTexts, TextSet
-from benchcast.report.data import ReportModels, rounded
+from benchcast.reports.data import ReportModels, rounded
 
 MOST_NUMBERS = 2_500_000  # of 16 bits: about 6.5 MB of the page
 LIST = 14  # most and least salient tokens that are listed

@@ -12,7 +12,7 @@ from benchcast.diversity import numbers_of_sources, source_errors, subsets
 from benchcast.evaluate import Comparison
 from benchcast.methods import NEED_FEATURES
 from benchcast.records import TextSet
-from benchcast.report.data import rounded
+from benchcast.reports.data import rounded
 
 FAST = ("ridge", "all-token")
 DRAWS = 4  # sets of sources per number of them

@@ -15,7 +15,7 @@ import numpy as np
 
 from benchcast.backends.base import Backend, Nats, SequenceError, checked, in_halves
 from benchcast.backends.windows import Window, batches, plan
-from benchcast.collect.shards import PerToken
+from benchcast.collection.shards import PerToken
 from benchcast.errors import InputError, StudyError
 from benchcast.records import TextSet
 

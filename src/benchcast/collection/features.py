@@ -16,9 +16,9 @@ import numpy.typing as npt
 from benchcast.backends.base import Backend, in_halves
 from benchcast.backends.stated import without_metadata
 from benchcast.backends.windows import Window
-from benchcast.collect import EncodedTexts, Report, encode_texts, portions
-from benchcast.collect.portions import BackendInfo, Portion, PortionResult, walk
-from benchcast.collect.shards import PerToken, ShardStore, exclusive
+from benchcast.collection import EncodedTexts, Report, encode_texts, portions
+from benchcast.collection.portions import BackendInfo, Portion, PortionResult, walk
+from benchcast.collection.shards import PerToken, ShardStore, exclusive
 from benchcast.errors import InputError
 from benchcast.records import Floats
 from benchcast.storage.files import file_name

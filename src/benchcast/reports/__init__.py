@@ -8,20 +8,20 @@ from typing import Any
 
 import benchcast
 from benchcast.evaluate import Comparison
-from benchcast.explain import Explanation
+from benchcast.explanation import Explanation
 from benchcast.methods import ABOUT
 from benchcast.page import HEAT_SCRIPTS, SCRIPTS, render
 from benchcast.plots import COLOURS
 from benchcast.ranking import headline
 from benchcast.records import Floats
-from benchcast.report.columns import column_data
-from benchcast.report.data import comparison_data, show_models
-from benchcast.report.figures import DARK_COLOURS, forecast_figure, law_figure, sources_figure, steps_figure
-from benchcast.report.heat import explanations, heat_data, mean_losses
-from benchcast.report.provenance import provenance
-from benchcast.report.sources import effect_of_sources
-from benchcast.report.steps import convergence
-from benchcast.report.verdicts import verdict_on
+from benchcast.reports.columns import column_data
+from benchcast.reports.data import comparison_data, show_models
+from benchcast.reports.figures import DARK_COLOURS, forecast_figure, law_figure, sources_figure, steps_figure
+from benchcast.reports.heat import explanations, heat_data, mean_losses
+from benchcast.reports.provenance import provenance
+from benchcast.reports.sources import effect_of_sources
+from benchcast.reports.steps import convergence
+from benchcast.reports.verdicts import verdict_on
 from benchcast.storage.files import write_text
 from benchcast.store import Study
 

@@ -15,7 +15,7 @@ import numpy as np
 import benchcast
 from benchcast.evaluate import Comparison
 from benchcast.records import NamedTexts
-from benchcast.report.data import ReportModels
+from benchcast.reports.data import ReportModels
 from benchcast.store import Study
 
 LIBRARIES = ("numpy", "scipy", "pyarrow", "altair")

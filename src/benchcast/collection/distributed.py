@@ -14,10 +14,10 @@ from typing import Any
 
 from benchcast.backends import open_backend, open_scorer
 from benchcast.backends.base import ModelSettings
-from benchcast.collect import NOTHING, CollectJob, CollectResult, Report, begin, portions, store
-from benchcast.collect.features import RemoteStates, Scorer, states
-from benchcast.collect.portions import BackendInfo, Portion, PortionResult, score
-from benchcast.collect.shards import ShardStore, exclusive
+from benchcast.collection import NOTHING, CollectJob, CollectResult, Report, begin, portions, store
+from benchcast.collection.features import RemoteStates, Scorer, states
+from benchcast.collection.portions import BackendInfo, Portion, PortionResult, score
+from benchcast.collection.shards import ShardStore, exclusive
 from benchcast.errors import BenchcastError, InputError
 from benchcast.executor import Executor, Job
 from benchcast.records import ModelInfo
