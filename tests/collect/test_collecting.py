@@ -177,11 +177,11 @@ KILLED = """
 import sys
 sys.path.insert(0, {here!r})
 from fake import FakeBackend
-from benchcast import collect
+from benchcast import collection
 from benchcast.collection import shards
 from benchcast.store import Study
 shards.SHARD_SECONDS = 0.0
-collect.collect(Study.open({root!r}), FakeBackend(batch_size=1, pause=0.004), force={force})
+collection.collect(Study.open({root!r}), FakeBackend(batch_size=1, pause=0.004), force={force})
 """
 
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import benchcast as bc
-from benchcast import register
+from benchcast import registration
 from benchcast.backends.lists import read_models_list as read_list
 from benchcast.collection.shards import ShardStore
 from benchcast.fitting import fit_tasks
@@ -131,7 +131,9 @@ class Sandbox:
         shard.rename(shard.with_name("shard.npz"))
         fits = [bc.load(study.fit_folder("task0"))]
         losses = study.losses(self.model)
-        register.write(self.folder / "said.json", register.document(fits, losses, [f.predict(losses) for f in fits]))
+        registration.write(
+            self.folder / "said.json", registration.document(fits, losses, [f.predict(losses) for f in fits])
+        )
         listed = '[[models]]\nmodel = "hf"\nname = "a"\nfamily = "f"\n[models.model_args]\npretrained = "x"\n'
         (self.folder / "models.toml").write_text(listed)
 
@@ -257,7 +259,11 @@ class Sandbox:
             Target("shard made by hand", "collecting/shard.npz", self.shards, [m.npz_array]),
             Target("mark of shards", "collecting/settings.json", self.shards, [*text, m.json_value]),
             Target(
-                "registered forecast", "said.json", lambda here: register.read(here / "said.json"), text, protected=True
+                "registered forecast",
+                "said.json",
+                lambda here: registration.read(here / "said.json"),
+                text,
+                protected=True,
             ),
         ]
 
