@@ -81,7 +81,9 @@ def test_a_table_that_somebody_else_changed_is_not_overwritten(store: Path, tmp_
     Study.open(store).add_models([ModelInfo("theirs")])
     Study.open(tmp_path / "near").add_models([ModelInfo("mine")])
     (tmp_path / "near" / "losses" / "new.parquet").write_bytes(b"losses")
-    with pytest.raises(StudyError, match=r"models\.csv: was changed by another command meanwhile; run this one again"):
+    with pytest.raises(
+        StudyError, match=r"models\.csv: another command changed it in the meantime; run this one again"
+    ):
         mirror.send()
     assert "theirs" in (store / "models.csv").read_text()
     assert (store / "losses" / "new.parquet").exists(), "all else was sent"
@@ -93,7 +95,7 @@ def test_a_second_command_is_told_where_its_work_lies(store: Path) -> None:
             Study.open(near).add_models([ModelInfo("mine")])
             Study.open(store).add_models([ModelInfo("theirs")])
 
-    with pytest.raises(StudyError, match="what was done lies in") as told:
+    with pytest.raises(StudyError, match="the local results are in") as told:
         clash()
     kept = Path(str(told.value).rpartition(" ")[2])
     assert "mine" in (kept / "models.csv").read_text(encoding="utf-8")

@@ -190,11 +190,11 @@ def test_losses_of_another_version_of_the_texts_are_refused(study, world, tmp_pa
         ("a.jsonl", b"[1, 2]\n", "a row needs text_id, bounds and nats"),
         ("a.jsonl", b'{"text_id": "x", "nats": []}\n', "a row needs text_id, bounds and nats"),
         ("a.jsonl", b"[" * 100_000, "not JSON"),
-        ("a.parquet", b"text_id,bounds,nats\n", "not a whole Parquet file"),
-        ("a.parquet", b"", "not a whole Parquet file"),
+        ("a.parquet", b"text_id,bounds,nats\n", "not a complete Parquet file"),
+        ("a.parquet", b"", "not a complete Parquet file"),
         ("a.csv", b"\x89PNG\r\n\x1a\n\x00\xff\xfe", "not a CSV file in UTF-8"),
         ("a.csv", b"", "needs a column 'model'"),
-        ("a.csv", b"model,nowhere\nm,1\n", "column 'nowhere' is no text of the study"),
+        ("a.csv", b"model,nowhere\nm,1\n", "column 'nowhere' is not a text of the study"),
         ("a.csv", b"model,source0-0\nm,much\n", "'much' is not a number"),
         ("a.csv", b"model,source0-0\nm,inf\n", "leave the cell empty"),
         ("a.csv", b"model,source0-0\nm,-1\n", "negative nats"),
@@ -243,7 +243,7 @@ def test_a_truncated_parquet_file_is_refused_wherever_it_is_cut(rows, study, tmp
     whole = write(tmp_path / "a.parquet", rows).read_bytes()
     for share in (0.1, 0.5, 0.9, 0.999):
         (tmp_path / "a.parquet").write_bytes(whole[: int(len(whole) * share)])
-        refused(["import", "losses", study.root, tmp_path / "a.parquet"], "not a whole Parquet file")
+        refused(["import", "losses", study.root, tmp_path / "a.parquet"], "not a complete Parquet file")
 
 
 def test_parquet_of_another_shape_is_refused(rows, study, tmp_path, refused):
@@ -339,10 +339,10 @@ def test_features_that_do_not_fit_the_texts_are_refused(study, world, tmp_path, 
         np.savez(file, **{**sound, **changes})
 
     file.write_text("these are no arrays")
-    refused(import_it, "not a whole npz file")
+    refused(import_it, "not a complete npz file")
     spoiled()
     file.write_bytes(file.read_bytes()[:-300])
-    refused(import_it, "not a whole npz file")
+    refused(import_it, "not a complete npz file")
     np.savez(file, features=world.features)
     refused(import_it, "no array bounds, counts")
     with file.open("wb") as single:
@@ -359,13 +359,13 @@ def test_features_that_do_not_fit_the_texts_are_refused(study, world, tmp_path, 
     spoiled(bounds=np.stack([bounds, bounds], axis=1))
     refused(import_it, "so features need")
     spoiled(bounds=bounds + 1)
-    refused(import_it, f"bounds of text {world.texts.texts[0].id!r} must rise from 0")
+    refused(import_it, f"bounds of text {world.texts.texts[0].id!r} must increase from 0")
     spoiled(features=np.where(np.arange(24) == 3, np.nan, world.features))
-    refused(import_it, "features hold NaN or infinity")
+    refused(import_it, "features contain NaN or infinity")
     spoiled(features=world.features.astype(np.float64) * 1e300)
-    refused(import_it, "features hold NaN or infinity")
+    refused(import_it, "features contain NaN or infinity")
     np.savez(file, features=np.array([object()], dtype=object), counts=counts, bounds=bounds)
-    refused(import_it, "not a whole npz file")
+    refused(import_it, "not a complete npz file")
 
 
 @pytest.mark.parametrize(

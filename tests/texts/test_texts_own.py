@@ -53,7 +53,7 @@ def test_a_parquet_column_keeps_ids_sources_and_answers(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="row 2: text must be text, found None"):
         read_own(path)
     path.write_bytes(b"PAR1 and no more")
-    with pytest.raises(InputError, match="not a whole Parquet file"):
+    with pytest.raises(InputError, match="not a complete Parquet file"):
         read_own(path)
 
 

@@ -1,1 +1,1 @@
-"""What lies on disk: files that are whole or absent, the formats inside them, and studies at a URL."""
+"""Storage: files that appear complete or not at all, file formats, and studies at a URL."""

@@ -1,4 +1,4 @@
-"""Arrays in .npy and .npz files: what a file claims is compared with its size before anything is read."""
+"""Read .npy and .npz files; the shape in a header is compared with the file's size before values are read."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ import numpy.typing as npt
 
 from benchcast.errors import InputError, one_line
 
-# what numpy, zipfile and zlib raise on files that are not whole, or not what they claim to be
+# Exceptions that numpy, zipfile and zlib raise on damaged files.
 DAMAGE = (
     *(ValueError, TypeError, LookupError, OSError, EOFError, OverflowError, MemoryError, RecursionError),
     *(NotImplementedError, RuntimeError, SyntaxError, zipfile.BadZipFile, zlib.error, struct.error),
 )
-DTYPE_KINDS = "fiubU"  # of numbers, truth values and text; never objects
+DTYPE_KINDS = "fiubU"  # numbers, booleans and text; never objects
 
 
 class Header(NamedTuple):
-    """What a .npy file says of its array."""
+    """The header of a .npy file."""
 
     shape: tuple[int, ...]
     fortran: bool
     dtype: np.dtype[np.generic]
-    offset: int  # of the first value, in bytes
+    offset: int  # position of the first value, in bytes
 
     @property
     def size(self) -> int:
-        """Bytes of the values."""
+        """Size of the values, in bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
 def read_header(file: BinaryIO) -> Header:
-    """The header at the start of a .npy file; ValueError where it is none."""
+    """Read the header at the start of a .npy file; ValueError if it is invalid."""
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"array format {version}")
@@ -50,13 +50,13 @@ def read_header(file: BinaryIO) -> Header:
 
 
 def read_array(file: BinaryIO, size: int) -> npt.NDArray[np.generic]:
-    """The array of a .npy file of `size` bytes."""
+    """Read the array of a .npy file of `size` bytes."""
     header = _checked(read_header(file), size)
     return _shaped(np.frombuffer(file.read(header.size), header.dtype), header)
 
 
 def map_array(file: BinaryIO) -> npt.NDArray[np.generic]:
-    """The same without reading it: mapped from the disk."""
+    """Memory-map the array of a .npy file."""
     size = file.seek(0, io.SEEK_END)
     file.seek(0)
     header = _checked(read_header(file), size)
@@ -75,7 +75,7 @@ def _shaped(values: npt.NDArray[np.generic], header: Header) -> npt.NDArray[np.g
 
 
 class Npz:
-    """An .npz file; failures are an InputError that names it."""
+    """An open .npz file; failures raise an InputError with its path."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -95,19 +95,19 @@ class Npz:
         self._zip.close()
 
     def read(self, name: str, *, most: int) -> npt.NDArray[np.generic]:
-        """An array of at most `most` values."""
+        """Read an array by name; an error if it has more than `most` values."""
         try:
             info = self._zip.getinfo(f"{name}.npy")
             if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise ValueError(f"{name} is compressed in another way than numpy does")
+                raise ValueError(f"{name} has a compression that numpy does not use")
             with self._zip.open(info) as file:
                 header = _checked(read_header(file), info.file_size)  # type: ignore[arg-type]
                 if math.prod(header.shape) > most:
                     raise ValueError(f"{name} claims {math.prod(header.shape)} values, at most {most} can be needed")
-                blob = file.read()  # to the end: its checksum is compared there
+                blob = file.read()  # zipfile compares the checksum at the end
             return _shaped(np.frombuffer(blob, header.dtype), header)
         except DAMAGE as error:
             raise self._damaged(error) from error
 
     def _damaged(self, error: Exception) -> InputError:
-        return InputError(f"{self.path}: not a whole npz file ({one_line(error)})")
+        return InputError(f"{self.path}: not a complete npz file ({one_line(error)})")

@@ -1,4 +1,4 @@
-"""Features of the reference tokens: an npz made elsewhere, and the study's own folder of a scorer."""
+"""Features of the reference tokens: read an npz made elsewhere, read and write the study's folder of a scorer."""
 
 from __future__ import annotations
 
@@ -22,16 +22,26 @@ from benchcast.storage.loss_rows import most_tokens
 ARRAYS = ("features.npy", "edges.npy")
 MOST_FEATURE = 1e9  # hidden states are far smaller
 MOST_DIMENSIONS = 1 << 17
-SPARE = 1000  # entries more than there are texts are read, to say how many they are
+SPARE = 1000  # most excess entries that are read, so that the message can state their number
 
 
 def read_folder(folder: Path, texts: TextSet) -> tuple[npt.NDArray[np.floating], Ints]:
-    """A scorer's features, memory-mapped, and their edges."""
+    """Read a scorer's features from a study.
+
+    Parameters
+    ----------
+    folder : folder of the features
+    texts : texts of the study; features of other texts raise an error
+
+    Returns
+    -------
+    The features, memory-mapped, one row per token of the scorer, and the edges of these tokens in bytes.
+    """
     try:
         meta, values, edges = from_folder(folder, _read_all)
         if meta["texts"] != texts.digest:
             raise StudyError(
-                f"{folder}: made for texts {meta['texts']}, the study's texts are {texts.digest}; make them again"
+                f"{folder}: made for texts {meta['texts']}, the study's texts are {texts.digest}; compute them again"
             )
         _check(values, edges, texts)
     except DAMAGE as error:
@@ -40,12 +50,12 @@ def read_folder(folder: Path, texts: TextSet) -> tuple[npt.NDArray[np.floating],
 
 
 def _read_all(opened: Open) -> tuple[dict[str, Any], npt.NDArray[Any], npt.NDArray[Any]]:
-    """The files of a folder, compared with the hashes that lie beside them."""
+    """Read the files of a folder and compare them with the stored hashes."""
     meta = _meta(opened)
     for name in ARRAYS if "files" in meta else ():  # an older folder has no hashes
         with opened(name) as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != meta["files"][name]:
-                raise ValueError(f"{name} is not what its hash says")
+                raise ValueError(f"{name} does not match its hash")
     with opened("features.npy") as file:
         values = map_array(file)
     with opened("edges.npy") as file:
@@ -53,14 +63,14 @@ def _read_all(opened: Open) -> tuple[dict[str, Any], npt.NDArray[Any], npt.NDArr
 
 
 def _check(values: npt.NDArray[Any], edges: npt.NDArray[Any], texts: TextSet) -> None:
-    """Refuse arrays that no features of these texts can be."""
+    """Raise an error if the shapes, types or edges cannot belong to features of these texts."""
     if values.ndim != 2 or values.dtype.kind != "f" or edges.ndim != 1 or edges.dtype.kind not in "iu":
         raise ValueError(f"features {values.shape} of {values.dtype}, edges {edges.shape} of {edges.dtype}")
     if len(edges) != len(values) + 1 or not values.shape[1]:
         raise ValueError(f"{len(values)} rows of features and {len(edges)} edges")
-    whole = edges.astype(np.int64)
-    if (np.diff(whole) < 0).any() or not np.isin(texts.starts, whole).all() or whole[-1] != texts.starts[-1]:
-        raise ValueError("edges do not follow the texts")
+    edges = edges.astype(np.int64)
+    if (np.diff(edges) < 0).any() or not np.isin(texts.starts, edges).all() or edges[-1] != texts.starts[-1]:
+        raise ValueError("edges do not match the texts")
 
 
 def fill_folder(folder: Path, values: npt.NDArray[np.floating], edges: Ints, meta: dict[str, Any]) -> None:
@@ -68,8 +78,8 @@ def fill_folder(folder: Path, values: npt.NDArray[np.floating], edges: Ints, met
     np.save(folder / "features.npy", values)
     np.save(folder / "edges.npy", edges)
     files = {name: _file_digest(folder / name) for name in ARRAYS}
-    made = {"shape": values.shape, "dtype": str(values.dtype), "benchcast": benchcast.__version__, "files": files}
-    (folder / "meta.json").write_text(json.dumps(hashed({**made, **meta}), indent=1), encoding="utf-8")
+    origin = {"shape": values.shape, "dtype": str(values.dtype), "benchcast": benchcast.__version__, "files": files}
+    (folder / "meta.json").write_text(json.dumps(hashed({**origin, **meta}), indent=1), encoding="utf-8")
 
 
 def _file_digest(path: Path) -> str:
@@ -89,22 +99,32 @@ def _meta(opened: Open) -> dict[str, Any]:
     with opened("meta.json") as file:
         meta = json.loads(file.read().decode())
     if not (isinstance(meta["scorer"], str) and isinstance(meta["texts"], str) and hash_holds(meta)):
-        raise ValueError("meta.json is not what its hash says, or was edited")
+        raise ValueError("meta.json does not match its hash")
     return dict(meta)
 
 
 def _damaged(folder: Path, error: Exception) -> StudyError:
-    return StudyError(f"{folder}: damaged; make or import these features again ({one_line(error)})")
+    return StudyError(f"{folder}: damaged; compute or import these features again ({one_line(error)})")
 
 
 def read_features(path: Path, texts: TextSet) -> tuple[npt.NDArray[np.floating], Ints]:
-    """An npz with `features`, `bounds` and `counts` → (features, edges on the axis of all bytes)."""
+    """Read features from an npz with the arrays `features`, `bounds` and `counts`.
+
+    Parameters
+    ----------
+    path : the npz file; docs/formats.md describes its arrays
+    texts : texts of the study, in the order of the arrays
+
+    Returns
+    -------
+    The features, one row per token, and the edges of the tokens on the axis of all bytes.
+    """
     need_file(path)
     features, bounds, counts = _read_npz(path, texts)
     for name, array, kinds in (("features", features, "fiu"), ("bounds", bounds, "iu"), ("counts", counts, "iu")):
         if array.dtype.kind not in kinds:
-            wanted = "whole numbers" if kinds == "iu" else "numbers"
-            raise InputError(f"{path}: {name} must hold {wanted}, found {array.dtype}")
+            needed = "whole numbers" if kinds == "iu" else "numbers"
+            raise InputError(f"{path}: {name} must hold {needed}, found {array.dtype}")
     if counts.min(initial=0) < 0:
         raise InputError(f"{path}: counts are negative ({counts.min()})")
     if counts.shape != (len(texts),):
@@ -122,7 +142,7 @@ def read_features(path: Path, texts: TextSet) -> tuple[npt.NDArray[np.floating],
 
 
 def _read_npz(path: Path, texts: TextSet) -> list[npt.NDArray[Any]]:
-    """The arrays of an npz file, none larger than the texts can need."""
+    """Features, bounds and counts of an npz file; an error if one is larger than the texts permit."""
     names = ("features", "bounds", "counts")
     with Npz(path) as file:
         absent = set(names) - set(file.names)
@@ -138,20 +158,21 @@ def _check_values(path: Path, features: npt.NDArray[np.floating]) -> None:
     if not features.shape[1]:
         raise InputError(f"{path}: features have no columns")
     if not np.isfinite(features).all():
-        raise InputError(f"{path}: features hold NaN or infinity")
+        raise InputError(f"{path}: features contain NaN or infinity")
     if float(np.abs(features).max(initial=0)) > MOST_FEATURE:
-        raise InputError(f"{path}: features hold numbers beyond {MOST_FEATURE:g}, which no hidden state is")
+        raise InputError(f"{path}: features contain values beyond {MOST_FEATURE:g}; hidden states are far smaller")
 
 
 def _edges(path: Path, bounds: Ints, counts: Ints, texts: TextSet) -> Ints:
     edges = [np.zeros(1, np.int64)]
     at = 0
     for text, count, start, stop in zip(texts, counts, texts.starts[:-1], texts.starts[1:], strict=True):
-        own = bounds[at : at + count + 1]
-        if own[0] != 0 or own[-1] != stop - start or (np.diff(own) < 0).any():
+        of_text = bounds[at : at + count + 1]
+        if of_text[0] != 0 or of_text[-1] != stop - start or (np.diff(of_text) < 0).any():
             raise InputError(
-                f"{path}: bounds of text {text.id!r} must rise from 0 to {stop - start}, found {own[0]}..{own[-1]}"
+                f"{path}: bounds of text {text.id!r} must increase from 0 to {stop - start}, "
+                f"found {of_text[0]}..{of_text[-1]}"
             )
-        edges.append(own[1:] + start)
+        edges.append(of_text[1:] + start)
         at += count + 1
     return np.concatenate(edges)

@@ -1,4 +1,4 @@
-"""Files that are whole or absent, and names that stay inside the study."""
+"""Atomic file writes, safe file names, and the study's lock."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from pathlib import Path
 from benchcast.errors import BenchcastError, StudyError, one_line
 
 LOCK_SECONDS = 60.0
-READ_ONLY = "READ-ONLY"  # a file in a study that is not to be changed; it holds the name of the public study
-LONGEST_NAME = 120  # bytes; room for an ending and a temporary mark on any file system
-PLAIN = "-_.@+=,()[] "  # beside letters and digits of any script
+READ_ONLY = "READ-ONLY"  # name of a file that marks a read-only study; it contains the name of the public study
+LONGEST_NAME = 120  # bytes; leaves space for a suffix and a temporary mark on any file system
+PLAIN = "-_.@+=,()[] "  # allowed in file names, besides letters and digits of any script
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<pid>[1-9][0-9]{0,9})-[0-9a-f]{8}\.(?P<kind>tmp|old)", re.DOTALL)
-_in_use: set[str] = set()  # names of temporaries that this process is writing
+_in_use: set[str] = set()  # names of temporary files that this process is writing
 
 
 def file_name(name: str) -> str:
-    """A file name for any model or task: the name itself where that is safe, else an escaped form.
+    """A file name for any model or task: the name itself if it is safe, else an escaped form.
 
-    Different names give different file names; none can leave its folder, hide or grow too long.
+    Different names give different file names. None leaves its folder, is hidden, or exceeds `LONGEST_NAME`.
     """
-    ends = len(name) - len(name.strip(" ."))  # a leading dot hides a file, an ending space or dot may vanish
+    ends = len(name) - len(name.strip(" ."))  # a leading dot hides a file; some systems drop a final space or dot
     escaped = "".join(_escape(c) if (ends and c in " .") or not (c.isalnum() or c in PLAIN) else c for c in name)
     if len(escaped.encode()) <= LONGEST_NAME:
         return escaped
     digest = hashlib.sha256(name.encode()).hexdigest()[:16]
     short = escaped.encode()[: LONGEST_NAME - 18].decode(errors="ignore")
-    return f"{short}%-{digest}"  # `%-` is in no escaped name
+    return f"{short}%-{digest}"  # no escaped name contains `%-`
 
 
 def _escape(character: str) -> str:
@@ -40,8 +40,8 @@ def _escape(character: str) -> str:
 
 
 def _temporary(path: Path, kind: str = "tmp") -> Path:
-    """A name beside `path` that no other process takes; `leftovers` and `sweep` know it again."""
-    name = _short(path.name) if kind == "tmp" else path.name  # what is set aside must find its way back
+    """A unique temporary path beside `path`, in the form that `leftovers` and `sweep` recognise."""
+    name = _short(path.name) if kind == "tmp" else path.name  # `sweep` restores an "old" path to its full name
     return path.with_name(f".{name}.{os.getpid()}-{secrets.token_hex(4)}.{kind}")
 
 
@@ -50,7 +50,7 @@ def _short(name: str) -> str:
 
 
 def sync(path: Path) -> None:
-    """Make sure that a file or folder is on the disk."""
+    """Flush a file or folder to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -60,7 +60,7 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def in_place_of(path: Path, kind: str = "tmp") -> Iterator[Path]:
-    """A temporary name beside `path`; whatever has that name in the end is removed. Failures name `path`."""
+    """Yield a temporary path beside `path` and remove it at the end; errors name `path`."""
     temporary = _temporary(path, kind)
     _in_use.add(temporary.name)
     try:
@@ -74,7 +74,7 @@ def in_place_of(path: Path, kind: str = "tmp") -> Iterator[Path]:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a folder as far as that is possible; of a symbolic link, the link."""
+    """Remove a file, folder or symbolic link (not its target), ignoring errors."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -83,9 +83,13 @@ def remove(path: Path) -> None:
 
 
 def write_whole(path: Path, write: Callable[[Path], object], *, check: Callable[[Path], object] | None = None) -> None:
-    """Let `write` fill a temporary file, then put it in place in one step.
+    """Write a file atomically: the old or the new content is complete at any moment.
 
-    `check` reads the new file before that; where it fails, the old file stays.
+    Parameters
+    ----------
+    path : the file
+    write : writes the content to the temporary path that it receives
+    check : reads the temporary file before it replaces `path`; if it raises an error, the old file is kept
     """
     with in_place_of(path) as temporary:
         write(temporary)
@@ -100,12 +104,12 @@ def _check(path: Path, temporary: Path, check: Callable[[Path], object]) -> None
     try:
         check(temporary)
     except BenchcastError as error:
-        said = str(error).replace(str(temporary), path.name)
-        raise StudyError(f"{path}: not changed, since the new one could not be read back: {said}") from error
+        message = str(error).replace(str(temporary), path.name)
+        raise StudyError(f"{path}: not changed, since the new one could not be read back: {message}") from error
 
 
 def write_text(path: Path, text: str, *, check: Callable[[Path], object] | None = None) -> None:
-    """Write a small text file whole (see `write_whole`)."""
+    """Write a text file atomically (see `write_whole`)."""
 
     def write(temporary: Path) -> None:
         temporary.write_text(text, encoding="utf-8", newline="")
@@ -114,30 +118,33 @@ def write_text(path: Path, text: str, *, check: Callable[[Path], object] | None 
 
 
 def write_new(path: Path, text: str) -> None:
-    """Write a small text file whole where there is none yet; FileExistsError where there is, nothing lost."""
-    taken = False
+    """Write a new text file atomically; FileExistsError if the path exists, which is then unchanged."""
+    exists = False
     with in_place_of(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="")
         sync(temporary)
         try:
             os.link(temporary, path)
         except FileExistsError:
-            taken = True
+            exists = True
         sync(path.parent)
-    if taken:
+    if exists:
         raise FileExistsError(path)
 
 
 def leftovers(folder: Path, *, kind: str, name: str | None = None) -> list[Path]:
-    """Temporary files and folders of our own making, by their exact names, newest first; never symbolic links."""
-    found = []
+    """Temporary files and folders written by benchcast, newest first; never symbolic links.
+
+    `kind` is "tmp" (unfinished) or "old" (set aside); with `name`, only those made for that file name.
+    """
+    paths = []
     for path in folder.iterdir() if folder.is_dir() else ():
         match = TEMPORARY.fullmatch(path.name)
         if match is None or match["kind"] != kind or path.is_symlink():
             continue
         if name is None or match["name"] in (name, _short(name)):
-            found.append(path)
-    return sorted(found, key=_changed, reverse=True)
+            paths.append(path)
+    return sorted(paths, key=_changed, reverse=True)
 
 
 def _changed(path: Path) -> float:
@@ -148,14 +155,14 @@ def _changed(path: Path) -> float:
 
 
 def place_of(temporary: Path) -> Path:
-    """The path that a temporary name was made for."""
+    """The path that a temporary path was made for."""
     match = TEMPORARY.fullmatch(temporary.name)
     assert match is not None
     return temporary.with_name(match["name"])
 
 
 def _abandoned(temporary: Path) -> bool:
-    """Whether the process that names itself in a temporary name is gone."""
+    """Whether the process whose id is in a temporary name has ended."""
     match = TEMPORARY.fullmatch(temporary.name)
     assert match is not None
     if int(match["pid"]) == os.getpid():
@@ -170,10 +177,9 @@ def _abandoned(temporary: Path) -> bool:
 
 
 def sweep(folder: Path, *, name: str | None = None) -> None:
-    """Remove what killed processes left unfinished, and put back what they had set aside; call it with the lock held.
+    """Remove unfinished files of killed processes and restore files that they set aside; requires the lock.
 
-    With `name`, only what was meant for that file. Nothing but our own temporary names is touched, and no symbolic
-    link is followed.
+    With `name`, only those made for that file name. Only paths that `leftovers` lists are touched.
     """
     for old in filter(_abandoned, leftovers(folder, kind="old", name=name)):
         if os.path.lexists(place_of(old)):
@@ -185,7 +191,7 @@ def sweep(folder: Path, *, name: str | None = None) -> None:
 
 
 def require_writable(root: Path) -> None:
-    """Refuse a study that is only to be read, and name the command that makes a copy of it."""
+    """Raise an error for a read-only study that names the command to copy it."""
     mark = root / READ_ONLY
     if mark.is_file():
         name = mark.read_text(encoding="utf-8").strip()
@@ -197,7 +203,7 @@ def require_writable(root: Path) -> None:
 
 @contextmanager
 def locked(root: Path) -> Iterator[None]:
-    """Hold the study's lock: one writer at a time, others wait their turn."""
+    """Hold the study's lock; other writers wait up to `LOCK_SECONDS`."""
     from filelock import FileLock, Timeout
 
     require_writable(root)

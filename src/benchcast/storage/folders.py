@@ -1,4 +1,4 @@
-"""Folders that are replaced in one step, and read whole while somebody replaces them."""
+"""Replace folders atomically, and read one version of a folder while another process replaces it."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from benchcast.storage.files import in_place_of, leftovers, place_of, sweep, syn
 T = TypeVar("T")
 Open = Callable[[str], BufferedReader]
 
-TRIES = 1000  # of a reader; each fails only where a writer replaced the folder at that very moment
+TRIES = 1000  # attempts to read; one fails only if a writer replaces the folder during it
 AT_WORKING_FOLDER = -100  # AT_FDCWD of Linux
 EXCHANGE = 2  # RENAME_EXCHANGE of Linux, RENAME_SWAP of macOS
-CANNOT = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP)  # system or file system knows no exchange
-TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)  # what `rename` says where something is in the way
+CANNOT = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP)  # exchange is not supported
+TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)  # errors of `rename` if the target exists
 
 
 def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
-    """Let `fill` make a temporary folder, then put it in place of whatever was there.
+    """Write or replace a folder atomically; `fill` writes the files into the empty folder that it receives.
 
-    Killed at any moment, the old or the new folder is in place, or, where the file system cannot exchange two
-    folders, the old one is set aside under a name from which `from_folder` reads it and `sweep` puts it back.
+    If the process is killed, the old or the new folder is in place. If the file system cannot exchange two
+    folders, the old one may be set aside; `from_folder` still reads it and `sweep` restores it.
     """
     sweep(path.parent, name=path.name)
     with in_place_of(path) as temporary:
@@ -49,7 +49,7 @@ def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
 
 
 def _replace(temporary: Path, path: Path) -> None:
-    """Put a folder in place of another; in the end the old one has the temporary name, or is gone."""
+    """Replace a folder by another; the old one then has the temporary name, or is removed."""
     try:
         exchange(temporary, path)
     except OSError as error:
@@ -59,7 +59,7 @@ def _replace(temporary: Path, path: Path) -> None:
 
 
 def exchange(one: Path, two: Path) -> None:
-    """Let two paths change places in one step; OSError where system or file system cannot."""
+    """Exchange two paths atomically; OSError if the system or file system does not support it."""
     library = ctypes.CDLL(None, use_errno=True)
     if sys.platform == "darwin" and hasattr(library, "renamex_np"):
         failed = library.renamex_np(os.fsencode(one), os.fsencode(two), EXCHANGE)
@@ -74,7 +74,7 @@ def exchange(one: Path, two: Path) -> None:
 
 
 def replace_in_two_steps(temporary: Path, path: Path) -> None:
-    """Set the old folder aside, then put the new one in place."""
+    """Rename the old folder to a temporary name, then move the new one into place."""
     with in_place_of(path, "old") as old:
         path.rename(old)
         try:
@@ -85,7 +85,7 @@ def replace_in_two_steps(temporary: Path, path: Path) -> None:
 
 
 def present(path: Path) -> Path:
-    """The folder, or the one that was set aside for it while another takes its place."""
+    """The folder, or its old version that is set aside during a replacement."""
     if not path.exists():
         for old in leftovers(path.parent, kind="old", name=path.name):
             return old
@@ -93,15 +93,22 @@ def present(path: Path) -> Path:
 
 
 def stored_folders(parent: Path) -> list[Path]:
-    """Every visible folder, and those that are set aside at this moment, by the path they belong to."""
+    """Paths of all visible folders, including those whose old version is set aside during a replacement."""
     visible = [p for p in parent.iterdir() if p.is_dir() and not p.name.startswith(".")] if parent.is_dir() else []
     return sorted({*visible, *map(place_of, leftovers(parent, kind="old"))})
 
 
 def from_folder(path: Path, read: Callable[[Open], T]) -> T:
-    """What `read` makes of a folder's files, all of the same version of it; it gets a function to open them by name.
+    """Read files of one version of a folder, even while another process replaces it.
 
-    FileNotFoundError where there is no such folder, or no such file in it.
+    Parameters
+    ----------
+    path : the folder
+    read : receives a function that opens a file of the folder by name; called again if the folder was replaced
+
+    Returns
+    -------
+    The result of `read`. FileNotFoundError if the folder, or a file in it, does not exist.
     """
     for _ in range(TRIES):
         handle = -1
@@ -114,18 +121,18 @@ def from_folder(path: Path, read: Callable[[Open], T]) -> T:
         finally:
             if handle >= 0:
                 os.close(handle)
-    raise StudyError(f"{path}: replaced over and over by another process; try again")
+    raise StudyError(f"{path}: replaced repeatedly by another process; try again")
 
 
 def read_files(path: Path, names: Sequence[str]) -> list[bytes]:
     """The content of some files of a folder (see `from_folder`)."""
 
     def read(opened: Open) -> list[bytes]:
-        found = []
+        contents = []
         for name in names:
             with opened(name) as file:
-                found.append(file.read())
-        return found
+                contents.append(file.read())
+        return contents
 
     return from_folder(path, read)
 
@@ -135,7 +142,7 @@ def _open(folder: int, name: str) -> BufferedReader:
 
 
 def _same(handle: int, path: Path) -> bool:
-    """Whether an open folder is still the one in place."""
+    """Whether an open folder is still the current version."""
     try:
         return os.path.samestat(os.fstat(handle), present(path).stat())
     except FileNotFoundError:
@@ -143,7 +150,7 @@ def _same(handle: int, path: Path) -> bool:
 
 
 def _gone(path: Path) -> bool:
-    """Whether a folder is absent for longer than it takes to replace one."""
+    """Whether a folder is absent for longer than a replacement takes."""
     for _ in range(5):
         if present(path).exists():
             return False

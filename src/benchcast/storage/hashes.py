@@ -1,4 +1,4 @@
-"""JSON documents that carry a hash of their own content."""
+"""JSON documents with a hash of their content."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ HASH = "sha256"
 
 
 def content_digest(document: Mapping[str, Any]) -> str:
-    """SHA-256 of a document without its own hash: keys sorted, no white space, UTF-8."""
+    """SHA-256 of a document without its hash field: JSON with sorted keys, no white space, UTF-8."""
     rest = {k: v for k, v in document.items() if k != HASH}
     plain = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(plain.encode()).hexdigest()
 
 
 def hashed(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with its hash."""
+    """The document with its hash added."""
     return {**document, HASH: content_digest(document)}
 
 
 def hash_holds(document: Mapping[str, Any]) -> bool:
-    """Whether the content is what its hash says; a document of an older version has none."""
+    """Whether the content matches its hash; true without one, as in documents of older versions."""
     return bool(document.get(HASH, "") in ("", content_digest(document)))

@@ -1,4 +1,4 @@
-"""What models.csv and scores.csv say of one model; each file is parsed once for as long as it stays the same."""
+"""Rows of models.csv and scores.csv for one model; a file is parsed again only after it changed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Stamp = tuple[int, int, int]
 
 
 def known_info(path: Path, model: str) -> ModelInfo:
-    """The model's row of models.csv, or one with nothing in it."""
+    """The model's row of models.csv, or an empty row."""
     return _models(path, _stamp(path)).get(model, ModelInfo(model)) if path.exists() else ModelInfo(model)
 
 
@@ -22,7 +22,7 @@ def known_scores(path: Path, tasks: tuple[Task, ...], model: str) -> tuple[Score
 
 
 def _stamp(path: Path) -> Stamp:
-    """Changes whenever the file does: files are replaced whole, never written in place."""
+    """A value that changes with the file: files are replaced, never written in place."""
     state = path.stat()
     return state.st_ino, state.st_mtime_ns, state.st_size
 
@@ -34,7 +34,7 @@ def _models(path: Path, _: Stamp) -> dict[str, ModelInfo]:
 
 @lru_cache(maxsize=4)
 def _scores(path: Path, _: Stamp, tasks: tuple[Task, ...]) -> dict[str, tuple[Score, ...]]:
-    found: dict[str, tuple[Score, ...]] = {}
+    by_model: dict[str, tuple[Score, ...]] = {}
     for score in read_scores(path, tasks):
-        found[score.model] = (*found.get(score.model, ()), score)
-    return found
+        by_model[score.model] = (*by_model.get(score.model, ()), score)
+    return by_model

@@ -1,6 +1,6 @@
-"""Losses made elsewhere → `TokenLosses`: JSONL, Parquet, or a wide CSV of models × texts.
+"""Read and write loss files: JSONL, Parquet, or a wide CSV of models × texts.
 
-Whatever is wrong is said with the file, the text and the position; nothing is repaired in silence.
+Errors name the file and the text; nothing is repaired silently.
 """
 
 from __future__ import annotations
@@ -31,7 +31,18 @@ ABOUT = (
 
 
 def read_losses(path: Path, texts: TextSet, *, unit: str | None = None) -> list[TokenLosses]:
-    """All models in one file; the ending says what kind it is."""
+    """Read the losses of all models in a file.
+
+    Parameters
+    ----------
+    path : .jsonl, .parquet or .csv file; docs/formats.md describes them
+    texts : the texts that were scored
+    unit : unit of a wide CSV, "bits-per-byte" or "nats"
+
+    Returns
+    -------
+    The losses of each model, in nats, checked against the texts.
+    """
     kind = path.suffix.lower()
     need_file(path)
     if kind == ".csv":
@@ -44,9 +55,11 @@ def read_losses(path: Path, texts: TextSet, *, unit: str | None = None) -> list[
 
 
 def read_growing(path: Path, texts: TextSet) -> tuple[list[TokenLosses], dict[str, str]]:
-    """Models of a JSONL file that somebody is still writing: those with all texts, and what the others wait for.
+    """Read a JSONL file that another process is still writing; an unfinished last line is ignored.
 
-    A last line without its end is not there yet.
+    Returns
+    -------
+    The losses of models with all texts, and for each other model a description of its missing texts.
     """
     rows, tail = [], ""
     with path.open(encoding="utf-8", errors="replace") as lines:
@@ -61,8 +74,8 @@ def read_growing(path: Path, texts: TextSet) -> tuple[list[TokenLosses], dict[st
     growing = {m: f"{n} of {len(texts)} texts{tail}" for m, n in counts.items() if n < len(texts)}
     if not counts:
         return [], {path.stem: f"no whole line{tail}"}
-    whole = [row for row in rows if _model_of(row, path) not in growing]
-    return (list(_by_model(path, iter(whole), texts, {})) if whole else []), growing
+    complete = [row for row in rows if _model_of(row, path) not in growing]
+    return (list(_by_model(path, iter(complete), texts, {})) if complete else []), growing
 
 
 def _jsonl_rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -81,8 +94,8 @@ def _jsonl_row(line: str, where: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not JSON ({error})") from error
     if not isinstance(row, dict) or not {"text_id", "bounds", "nats"} <= row.keys():
-        found = ", ".join(row) if isinstance(row, dict) else type(row).__name__
-        raise InputError(f"{where}: a row needs text_id, bounds and nats, found {found}")
+        present = ", ".join(row) if isinstance(row, dict) else type(row).__name__
+        raise InputError(f"{where}: a row needs text_id, bounds and nats, found {present}")
     return row
 
 
@@ -93,41 +106,41 @@ def _model_of(row: dict[str, Any], path: Path) -> str:
 def _by_model(
     path: Path, rows: Iterator[dict[str, Any]], texts: TextSet, about: dict[str, str]
 ) -> Iterator[TokenLosses]:
-    """Rows grouped by their `model` column, else the file's name without its last ending."""
+    """Losses of each model; rows without a `model` belong to the model named by the file's stem."""
     grouped: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         grouped.setdefault(_model_of(row, path), []).append(row)
     if not grouped:
         raise InputError(f"{path}: no rows")
-    for model, own in grouped.items():
-        ids = [str(r["text_id"]) for r in own]
-        bounds = [_numbers(r["bounds"], np.int64, path, r["text_id"], "bounds") for r in own]
-        nats = [_numbers(r["nats"], np.float64, path, r["text_id"], "nats") for r in own]
+    for model, model_rows in grouped.items():
+        ids = [str(r["text_id"]) for r in model_rows]
+        bounds = [_numbers(r["bounds"], np.int64, path, r["text_id"], "bounds") for r in model_rows]
+        nats = [_numbers(r["nats"], np.float64, path, r["text_id"], "nats") for r in model_rows]
         yield lay_out(LossRows.of(path, model, ids, bounds, nats), texts, about)
 
 
 def _numbers(values: Any, dtype: type, path: Path, text_id: str, what: str) -> npt.NDArray[Any]:
-    """A list as an array; null becomes NaN, a written NaN or infinity is refused."""
+    """A list as an array; null becomes NaN, an explicit NaN or infinity is an error."""
     try:
-        whole = isinstance(values, list) and None not in values
-        array = np.array(values if whole else [0.0 if v is None else v for v in values])
+        without_null = isinstance(values, list) and None not in values
+        array = np.array(values if without_null else [0.0 if v is None else v for v in values])
         if array.ndim != 1 or array.dtype.kind not in "iuf":
             raise ValueError(f"found {str(values)[:40]}")
         if what == "bounds":
-            if not whole or not np.array_equal(array, np.floor(array)) or (np.abs(array) > 2**53).any():
+            if not without_null or not np.array_equal(array, np.floor(array)) or (np.abs(array) > 2**53).any():
                 raise ValueError("not whole numbers of bytes")
             return array.astype(dtype)
         if not np.isfinite(array).all():
             raise InputError(
                 f"{path}: text {text_id!r} has nats that are NaN or infinite; write null where there is no loss"
             )
-        return array.astype(dtype) if whole else np.where([v is None for v in values], math.nan, array)
+        return array.astype(dtype) if without_null else np.where([v is None for v in values], math.nan, array)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{path}: text {text_id!r}: {what} must be a list of numbers ({error})") from error
 
 
 def read_parquet(path: Path, texts: TextSet) -> TokenLosses:
-    """One model's losses as the study stores them, or as anyone wrote them in that shape."""
+    """Read one model's losses from Parquet, as the study stores them or as written elsewhere with these columns."""
     table = read_table(
         path, (*COLUMNS, "model"), rows=8 * len(texts) + 100, values=8 * (most_tokens(texts) + len(texts))
     )
@@ -136,15 +149,15 @@ def read_parquet(path: Path, texts: TextSet) -> TokenLosses:
         raise InputError(f"{path}: no column {', '.join(sorted(missing))}; found {', '.join(column_names(path))}")
     if not table.num_rows:
         raise InputError(f"{path}: no rows")
-    found = decoded(table.schema.metadata)
-    about = {key: found[key] for key in ABOUT if key in found}
+    metadata = decoded(table.schema.metadata)
+    about = {key: metadata[key] for key in ABOUT if key in metadata}
     if about.get("texts", texts.digest) != texts.digest:
         raise InputError(
             f"{path}: scored on texts {about['texts']}, the study's texts are {texts.digest}; "
             "was another version of the texts scored? (collect the losses again)"
         )
-    named = about.pop("model", path.stem)
-    names = {m or named for m in table["model"].to_pylist()} if "model" in table.column_names else {named}
+    default_name = about.pop("model", path.stem)
+    names = {m or default_name for m in table["model"].to_pylist()} if "model" in table.column_names else {default_name}
     if len(names) != 1:
         raise InputError(f"{path}: a Parquet file holds one model, found {len(names)}")
     ids = [str(i) for i in table["text_id"].to_pylist()]
@@ -155,7 +168,7 @@ def read_parquet(path: Path, texts: TextSet) -> TokenLosses:
 
 
 def stored_name(path: Path) -> str:
-    """The model that a file of the study belongs to, from its metadata; the file must be named after it."""
+    """The model of a loss file of the study, from its metadata; an error if the file has another model's name."""
     try:
         name = read_metadata(path).get("model", path.stem)
     except InputError as error:
@@ -166,7 +179,7 @@ def stored_name(path: Path) -> str:
 
 
 def _flat(path: Path, column: pa.ChunkedArray, ids: Sequence[str], what: str) -> tuple[npt.NDArray[Any], Ints]:
-    """A list column end to end and each row's length; null in a list of nats becomes NaN."""
+    """The concatenated values of a list column, and the length of each row; null in nats becomes NaN."""
     array = column.combine_chunks()
     if not (pa.types.is_list(array.type) or pa.types.is_large_list(array.type)) or array.null_count:
         raise InputError(f"{path}: column {what} must hold a list of numbers for every text, found {array.type}")
@@ -187,37 +200,37 @@ def _flat(path: Path, column: pa.ChunkedArray, ids: Sequence[str], what: str) ->
 
 
 def read_wide(path: Path, texts: TextSet, unit: str | None) -> list[TokenLosses]:
-    """A CSV with a column `model` and one column a text; each text is then one token.
+    """Read a CSV with a column `model` and one column for each text; each text is then one token.
 
-    Where texts are known by name only, values are stored as they are, and a unit that is given must be the columns'.
+    For texts that are known by name only, values are stored unchanged, and `unit` must be None or the columns' unit.
     """
     named = isinstance(texts, NamedTexts)
     if unit not in LOSS_UNITS and not named:
-        raise InputError(f"{path}: a wide CSV does not say its unit; add --unit {' or --unit '.join(LOSS_UNITS)}")
+        raise InputError(f"{path}: a wide CSV needs a unit; add --unit {' or --unit '.join(LOSS_UNITS)}")
     rows = read_csv(path)
     if not rows or "model" not in rows[0]:
-        raise InputError(f"{path}: a wide CSV of losses needs a column 'model' and one column a text")
+        raise InputError(f"{path}: a wide CSV of losses needs a column 'model' and one column for each text")
     columns = [c for c in rows[0] if c != "model"]
     lengths = np.diff(texts.starts)
     if named and unit is not None:
         _check_unit(path, columns, texts, unit)
-    out = []
+    losses = []
     for row in rows:
         bounds, nats = [], []
         for text_id in columns:
             if text_id not in texts.index:
-                raise InputError(f"{path}: column {text_id!r} is no text of the study")
+                raise InputError(f"{path}: column {text_id!r} is not a text of the study")
             length = int(lengths[texts.index[text_id]])
             value = _cell(path, row["model"], text_id, row[text_id])
             nats.append(np.array([value * length * math.log(2) if unit == "bits-per-byte" and not named else value]))
             bounds.append(np.array([0, length]))
-        made = LossRows.of(path, row["model"], columns, bounds, nats)
-        out.append(lay_out(made, texts, {"backend": "table" if named else f"wide CSV, {unit}"}))
-    return out
+        loss_rows = LossRows.of(path, row["model"], columns, bounds, nats)
+        losses.append(lay_out(loss_rows, texts, {"backend": "table" if named else f"wide CSV, {unit}"}))
+    return losses
 
 
 def _check_unit(path: Path, columns: Sequence[str], texts: TextSet, unit: str) -> None:
-    """Refuse a unit that is not the one of the study's columns."""
+    """Raise an error if a column of the study has another unit."""
     for text in texts:
         if text.id in columns and text.unit not in ("", unit):
             raise InputError(f"{path}: --unit {unit}, but column {text.id!r} of the study is in {text.unit}")
@@ -238,7 +251,7 @@ def _cell(path: Path, model: str, text_id: str, cell: str) -> float:
 
 
 def write_parquet(path: Path, losses: TokenLosses, texts: TextSet, *, half: bool = False) -> None:
-    """The study's own form: one row a text, nats as float32, or as float16 where space counts."""
+    """Write a loss file of the study: one row for each text, nats as float32, or as float16 with `half`."""
     bounds = np.concatenate(losses.text_bounds(texts.starts)).astype(np.int32)
     nats = losses.nats.astype(np.float16 if half else np.float32)
     table = pa.table(
@@ -248,7 +261,7 @@ def write_parquet(path: Path, losses: TokenLosses, texts: TextSet, *, half: bool
             "nats": _lists(losses.counts, pa.array(nats, from_pandas=True)),
         }
     )
-    # Bounds rise in small steps and ids share their beginnings: their differences take a third less room.
+    # Bounds increase in small steps and ids share prefixes: delta encoding saves a third of the space.
     delta = {"text_id": "DELTA_BYTE_ARRAY", "bounds.list.element": "DELTA_BINARY_PACKED"}
     write_table(path, table, {**losses.about, "model": losses.model, "texts": texts.digest}, delta=delta)
 
@@ -259,6 +272,6 @@ def _lists(counts: Ints, values: pa.Array) -> pa.ListArray:
 
 
 def is_half(path: Path) -> bool:
-    """Whether stored losses take two bytes each."""
+    """Whether the losses are stored as float16."""
     kind = read_schema(path).field("nats").type
     return bool(pa.types.is_list(kind) and kind.value_type == pa.float16())

@@ -1,4 +1,4 @@
-"""One model's losses, a row a text, checked against the texts and laid end to end."""
+"""Check one model's losses against the texts and concatenate them in the order of the texts."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from benchcast.errors import InputError
 from benchcast.formatting import is_unicode
 from benchcast.records import Floats, Ints, TextSet, TokenLosses
 
-MOST_NATS = 1e9  # of one token; more is no loss of a language model
+MOST_NATS = 1e9  # for one token; a larger value cannot be a loss
 
 
 @dataclass(frozen=True, slots=True)
 class LossRows:
-    """One model's losses as they come: a row a text, in any order, laid end to end; not yet checked."""
+    """Unchecked losses of one model: rows in any order, one for each text, concatenated."""
 
-    where: Path | str  # they come from, for messages
+    where: Path | str  # origin, for messages
     model: str
-    ids: Sequence[str]  # of the texts
-    bounds: Ints
-    bound_counts: Ints  # in each row: one more than tokens
+    ids: Sequence[str]  # text id of each row
+    bounds: Ints  # in bytes
+    bound_counts: Ints  # number of bounds in each row: number of tokens + 1
     nats: Floats
-    counts: Ints  # tokens in each row
+    counts: Ints  # number of tokens in each row
 
     @classmethod
     def of(
         cls, where: Path | str, model: str, ids: Sequence[str], bounds: Sequence[Ints], nats: Sequence[Floats]
     ) -> LossRows:
-        """Of lists with an entry a text."""
+        """Build from lists with one entry for each text."""
         if not ids:
             raise InputError(f"{where}: no texts")
         bound_counts, counts = (np.array([*map(len, parts)], np.int64) for parts in (bounds, nats))
@@ -39,19 +39,27 @@ class LossRows:
 
     @property
     def first(self) -> Ints:
-        """Where each row's bounds start."""
+        """Index of the first bound of each row."""
         return np.concatenate([[0], np.cumsum(self.bound_counts)[:-1]])
 
 
 def most_tokens(texts: TextSet) -> int:
-    """More tokens than any tokenizer makes of the texts, zero-width ones counted; files that claim more are refused."""
+    """Upper limit on the tokens of the texts under any tokenizer, including zero-width tokens."""
     return 8 * int(texts.starts[-1]) + 64 * len(texts) + 1000
 
 
 def lay_out(rows: LossRows, texts: TextSet, about: dict[str, str]) -> TokenLosses:
-    """Rows, checked against the texts, as losses in the order of the texts.
+    """Check rows against the texts and put them in the order of the texts.
 
-    Texts without a row become one token without a loss, and so leave the common support.
+    Parameters
+    ----------
+    rows : the losses of one model
+    texts : the texts that were scored
+    about : tokenizer, backend and other metadata of the losses
+
+    Returns
+    -------
+    The losses. A text without a row is one token without a loss, so it is outside the common support.
     """
     counts, nats = rows.counts, rows.nats
     name = rows.model.strip()  # as in models.csv and scores.csv
@@ -83,7 +91,7 @@ def lay_out(rows: LossRows, texts: TextSet, about: dict[str, str]) -> TokenLosse
 
 
 def _row_of_text(rows: LossRows, texts: TextSet) -> Ints:
-    """Which row holds each text; −1 where none does."""
+    """Index of the row of each text; −1 without a row."""
     if len(rows.ids) == len(texts) and all(i == t.id for i, t in zip(rows.ids, texts, strict=True)):
         return np.arange(len(texts))
     order = np.full(len(texts), -1)
@@ -98,7 +106,7 @@ def _row_of_text(rows: LossRows, texts: TextSet) -> Ints:
 
 
 def _check_rows(rows: LossRows, length: Ints) -> None:
-    """Refuse bounds that do not rise from 0 to the text's length, and nats that cannot be."""
+    """Raise an error for bounds that do not increase from 0 to the text's length, and for impossible nats."""
     bounds, nats = rows.bounds, rows.nats
     row_of_bound = np.repeat(np.arange(len(rows.ids)), rows.bound_counts)
     row_of_token = np.repeat(np.arange(len(rows.ids)), rows.counts)
@@ -109,8 +117,8 @@ def _check_rows(rows: LossRows, length: Ints) -> None:
     uneven = rows.bound_counts != rows.counts + 1
     if uneven.any():
         row = int(np.argmax(uneven))
-        tokens, found = rows.counts[row], rows.bound_counts[row]
-        raise InputError(f"{where(row)}: {tokens} nats need {tokens + 1} bounds, found {found}")
+        tokens, bound_count = rows.counts[row], rows.bound_counts[row]
+        raise InputError(f"{where(row)}: {tokens} nats need {tokens + 1} bounds, found {bound_count}")
     begin, end = bounds[rows.first], bounds[rows.first + rows.counts]
     if (begin != 0).any():
         row = int(np.argmax(begin != 0))

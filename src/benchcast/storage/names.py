@@ -1,6 +1,6 @@
-"""Names on their way into a study: no control characters, which steer a terminal, and no name without an end.
+"""Check names before they are stored: no control characters, which affect terminals, and no overlong names.
 
-What is stored already is read as it is.
+Names that are already stored are read without a check.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from benchcast.records import ModelInfo, Score, Task, TextSet
 
 
 def check_rows(rows: Iterable[ModelInfo | Score]) -> None:
-    """Refuse rows of models.csv or scores.csv with a name that may not be stored."""
+    """Raise an error for rows of models.csv or scores.csv with an invalid name."""
     for row in rows:
         for part in fields(row):
             value = getattr(row, part.name)
@@ -22,7 +22,7 @@ def check_rows(rows: Iterable[ModelInfo | Score]) -> None:
 
 
 def check_texts(texts: TextSet) -> None:
-    """Refuse texts whose ids or sources may not be stored."""
+    """Raise an error for texts with an invalid id or source."""
     for source in texts.sources:
         need_name(source, "source of a text")
     for text in texts:
@@ -30,6 +30,6 @@ def check_texts(texts: TextSet) -> None:
 
 
 def check_tasks(tasks: Iterable[Task]) -> None:
-    """Refuse tasks whose names may not be stored."""
+    """Raise an error for tasks with an invalid name."""
     for task in tasks:
         need_name(task.name, "task")

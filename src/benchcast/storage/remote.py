@@ -1,8 +1,8 @@
-"""A study at a URL (s3://, gs://, file://, whatever fsspec opens): worked on in a local copy that is sent back.
+"""A study at a URL of fsspec (s3://, gs://, file://, …): a local copy whose changes are uploaded.
 
-Files are whole when they appear, so each can be sent as it is. What is new goes out every few seconds and at the
-end: a machine that is lost takes no more than that with it, and the same command goes on from the URL elsewhere.
-Several commands may add different models at a time; a table that two of them changed is an error for the second.
+Changed files are uploaded every few seconds and at the end. If a machine is lost, the same command continues from
+the URL on another machine. Several commands may add different models at once; if two of them change the same
+table, the second raises an error.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import Any
 from benchcast.errors import InputError, MissingExtraError, StudyError
 
 SEND_SECONDS = 10.0
-OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss", "r2", "memory"}  # a put appears whole there
-Stamp = tuple[int, int]  # size and time of a local file
+OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss", "r2", "memory"}  # a put is atomic there
+Stamp = tuple[int, int]  # size and modification time of a local file
 
 
 @contextmanager
 def local_copy(url: str) -> Iterator[Path]:
-    """The folder to work in; what changes in it is sent to the URL."""
+    """Yield a local copy of the study at a URL and upload its changes."""
     system, root = _open(url)
     holder = Path(tempfile.mkdtemp(prefix="benchcast-"))
     mirror = Mirror(system, root, holder / (PurePosixPath(root).name or "study"))
@@ -46,9 +46,9 @@ def local_copy(url: str) -> Iterator[Path]:
         try:
             mirror.send()
         except OSError as error:
-            raise StudyError(f"{url}: cannot be written ({error}); what was done lies in {mirror.folder}") from error
+            raise StudyError(f"{url}: cannot be written ({error}); the local results are in {mirror.folder}") from error
         except StudyError as error:
-            raise StudyError(f"{error}; what was done lies in {mirror.folder}") from error
+            raise StudyError(f"{error}; the local results are in {mirror.folder}") from error
         shutil.rmtree(holder, ignore_errors=True)
 
 
@@ -68,20 +68,20 @@ def _open(url: str) -> tuple[Any, str]:
 
 def _keep_sending(mirror: Mirror, stop: threading.Event) -> None:
     while not stop.wait(SEND_SECONDS):
-        with suppress(OSError, StudyError):  # the last sending tells
+        with suppress(OSError, StudyError):  # the final upload raises it
             mirror.send()
 
 
 class Mirror:
-    """A local folder and its place at a file system of fsspec."""
+    """A local folder and its copy on a file system of fsspec."""
 
     def __init__(self, system: Any, root: str, folder: Path) -> None:
         self.system, self.root, self.folder = system, root, folder
-        self._sent: dict[str, Stamp] = {}  # local files as the other side has them
-        self._theirs: dict[str, str] = {}  # what the other side's files were when last seen
+        self._sent: dict[str, Stamp] = {}  # stamp of each local file at its last transfer
+        self._theirs: dict[str, str] = {}  # key of each remote file at its last transfer
 
     def fetch(self) -> None:
-        """Bring everything here."""
+        """Download all files."""
         self.system.invalidate_cache()
         for path in self.system.find(self.root) if self.system.exists(self.root) else []:
             name = str(PurePosixPath(path).relative_to(self.root))
@@ -93,12 +93,12 @@ class Mirror:
             self._sent[name], self._theirs[name] = _stamp(target), self.system.ukey(path)
 
     def send(self) -> None:
-        """Put what is new or changed there, and remove there what was removed here, unless the study itself is gone."""
+        """Upload new and changed files and remove deleted ones, unless the whole local study was deleted."""
         self.system.invalidate_cache()
         for name in sorted(self._local(), key=lambda n: ("/" not in n, n)):  # tables last
             with suppress(FileNotFoundError):  # a shard that is no longer needed
                 self._send_one(name)
-        if not (self.folder / "study.toml").is_file():  # no command removes it: somebody cleaned up here
+        if not (self.folder / "study.toml").is_file():  # no command removes it: the local copy was deleted
             return
         for name in set(self._sent) - set(self._local()):
             with suppress(FileNotFoundError):
@@ -115,7 +115,7 @@ class Mirror:
         if self._sent.get(name) == stamp:
             return
         if "/" not in name and self.system.exists(target) and self.system.ukey(target) != self._theirs.get(name):
-            raise StudyError(f"{target}: was changed by another command meanwhile; run this one again")
+            raise StudyError(f"{target}: another command changed it in the meantime; run this one again")
         self.system.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH120
         protocols = {self.system.protocol} if isinstance(self.system.protocol, str) else set(self.system.protocol)
         if protocols & OBJECT_STORES:

@@ -1,4 +1,4 @@
-"""study.toml: what a study is about. Users edit it by hand, so every key is checked and nothing is rewritten."""
+"""Read and create study.toml. Users edit it by hand, so every key is checked and existing text is kept."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class StudySettings:
     """The content of study.toml."""
 
     seed: int
-    scorer: str  # which features to use; empty where there is no choice
+    scorer: str  # name of the features to use; empty to use the only ones
     tasks: tuple[Task, ...]
 
 
 def read_settings(settings: Path) -> StudySettings:
-    """Read study.toml and check that this version understands it."""
+    """Read study.toml and check its format version and keys."""
     if not settings.is_file():
         raise StudyError(f"{settings.parent}: no study here (no study.toml); make one with `benchcast init`")
     try:
         table = tomllib.loads(settings.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # also of a number with thousands of digits
+    except (ValueError, RecursionError) as error:  # a number with thousands of digits is a ValueError too
         raise StudyError(f"{settings}: not valid TOML ({one_line(error)})") from error
     if table.get("format") != FORMAT:
         newer = isinstance(table.get("format"), int) and table["format"] > FORMAT
@@ -44,8 +44,8 @@ def read_settings(settings: Path) -> StudySettings:
         if key in table and not isinstance(table[key], kind):
             raise StudyError(f"{settings}: {key} must be a {kind.__name__}, found {table[key]!r}")
     if not 0 <= table.get("seed", 0) < LARGEST_SEED:
-        found = str(table["seed"])
-        raise StudyError(f"{settings}: seed must be from 0 to below 2^63, found {found[:40]}{'…' * (len(found) > 40)}")
+        seed = str(table["seed"])
+        raise StudyError(f"{settings}: seed must be from 0 to below 2^63, found {seed[:40]}{'…' * (len(seed) > 40)}")
     tasks = tuple(_task(settings, name, body) for name, body in table.get("tasks", {}).items())
     return StudySettings(table.get("seed", 0), table.get("scorer", ""), tasks)
 
@@ -75,26 +75,26 @@ def _task(path: Path, name: str, body: Any) -> Task:
 
 
 def _quoted(text: str) -> str:
-    """A TOML string. JSON's is the same but for its surrogate pairs, and for the delete character."""
+    """A TOML string: a JSON string without surrogate escapes and with the delete character escaped."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def settings_toml(texts: TextSet, tasks: Sequence[Task], seed: int) -> str:
-    """A new study.toml; without tasks it holds a sketch of them to fill in."""
+    """The content of a new study.toml; without tasks it contains commented examples."""
     head = f"format = {FORMAT}\nseed = {seed}\n\n"
     if tasks:
         return head + tasks_toml(tasks)
     what = "the sources of the texts that belong to it"
-    sketched = [Task(source, 0.0, (source,)) for source in texts.sources]
+    examples = [Task(source, 0.0, (source,)) for source in texts.sources]
     if isinstance(texts, NamedTexts):
-        what = "the columns that are losses of its own right answers (none: answers = [])"
-        sketched = [Task("benchmark", 0.25, (), (texts.texts[0].id,))]
-    lines = [f"# {line}" if line else "" for line in tasks_toml(sketched).split("\n")]
-    return head + f"# One table a task: what guessing gets, and {what}.\n\n" + "\n".join(lines)
+        what = "the columns that are losses of its correct answers (none: answers = [])"
+        examples = [Task("benchmark", 0.25, (), (texts.texts[0].id,))]
+    lines = [f"# {line}" if line else "" for line in tasks_toml(examples).split("\n")]
+    return head + f"# One table for each task: the accuracy of random guessing, and {what}.\n\n" + "\n".join(lines)
 
 
 def tasks_toml(tasks: Sequence[Task]) -> str:
-    """One table a task."""
+    """TOML tables of tasks."""
     return "\n".join(
         f"[tasks.{_quoted(task.name)}]\nchance = {task.chance}\nsources = {_listed(task.sources)}\n"
         + (f"answers = {_listed(task.answers)}\n" if task.answers else "")

@@ -1,4 +1,4 @@
-"""texts.jsonl, models.csv and scores.csv ↔ records, with every cell checked."""
+"""Read and write texts.jsonl, models.csv and scores.csv, with a check of every value."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ SUFFIXES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 
 
 def read_texts(path: Path) -> TextSet:
-    """texts.jsonl, or any JSONL with a `text`; ids and sources are made up where they are missing."""
+    """Read texts.jsonl, or any JSONL file with a key `text`.
+
+    Missing ids are the file's stem and the line number, missing sources the stem.
+    """
     need_file(path)
     texts = []
     try:
@@ -74,7 +77,7 @@ def texts_jsonl(texts: TextSet) -> str:
 
 
 def read_models(path: Path) -> list[ModelInfo]:
-    """models.csv; only the column `model` is required."""
+    """Read models.csv; only the column `model` is required."""
     rows = _checked_columns(path, MODEL_COLUMNS, required=("model",))
     models = []
     for number, row in enumerate(rows, start=2):
@@ -89,9 +92,14 @@ def read_models(path: Path) -> list[ModelInfo]:
 
 
 def read_scores(path: Path, tasks: Sequence[Task], *, also: Container[str] = (), perfect: float = 1.0) -> list[Score]:
-    """scores.csv; model, task and accuracy are required. Tasks named in `also` may occur beside the study's.
+    """Read scores.csv; model, task and accuracy are required.
 
-    `perfect` is what a perfect score is written as: 100 where accuracies are percentages.
+    Parameters
+    ----------
+    path : the file
+    tasks : tasks of the study; another task raises an error
+    also : names of other tasks that may occur
+    perfect : the value of a perfect score: 1, or 100 for percentages
     """
     rows = _checked_columns(path, SCORE_COLUMNS, required=SCORE_COLUMNS[:3])
     names = [t.name for t in tasks]
@@ -184,31 +192,31 @@ def quantity(where: str, column: str, cell: str) -> float:
 
 
 def write_models(path: Path, models: Iterable[ModelInfo]) -> None:
-    """models.csv; the old one stays where the new one would not read back."""
+    """Write models.csv; the old file is kept if the new one does not read back unchanged."""
     rows = list(models)
     write_text(path, as_csv(MODEL_COLUMNS, rows), check=lambda new: _same(read_models(new), rows, "model"))
 
 
 def write_scores(path: Path, scores: Iterable[Score], tasks: Sequence[Task]) -> None:
-    """scores.csv; the old one stays where the new one would not read back."""
+    """Write scores.csv; the old file is kept if the new one does not read back unchanged."""
     rows = list(scores)
     keys = ("model", "task", "accuracy")
     write_text(path, as_csv(SCORE_COLUMNS, rows), check=lambda new: _same(read_scores(new, tasks), rows, *keys))
 
 
-def _same(found: Sequence[Any], wanted: Sequence[Any], *columns: str) -> None:
-    """Refuse rows that are not those that were written."""
+def _same(read_back: Sequence[Any], written: Sequence[Any], *columns: str) -> None:
+    """Raise an error if the rows read back differ from those written."""
     for column in columns:
-        for one, other in zip(found, wanted, strict=True):
-            if getattr(one, column) != getattr(other, column):
-                raise InputError(f"{column} {getattr(other, column)!r} reads back as {getattr(one, column)!r}")
+        for new, old in zip(read_back, written, strict=True):
+            if getattr(new, column) != getattr(old, column):
+                raise InputError(f"{column} {getattr(old, column)!r} reads back as {getattr(new, column)!r}")
 
 
 def as_csv(columns: Sequence[str], records: Iterable[Any]) -> str:
-    """Records as CSV text; NaN is an empty cell, numbers are written so that they read back the same.
+    """Records as CSV text; NaN is an empty cell, and all values read back unchanged.
 
-    This is for a study's own tables, whose cells must read back unchanged: a name that starts with = stays as it
-    is. CSV files that are made for spreadsheets, those of the report, put an apostrophe before such a cell.
+    Use it for the tables of a study: a name that starts with = is not escaped. CSV files of the report, which are
+    for spreadsheets, put an apostrophe before it.
     """
     lines = [_csv_line(columns)]
     for record in records:
@@ -218,7 +226,7 @@ def as_csv(columns: Sequence[str], records: Iterable[Any]) -> str:
 
 
 def _csv_line(cells: Sequence[Any]) -> str:
-    """One row. Cells are quoted for what their line could end with, so a carriage return in a name is safe."""
+    """One row. The writer's CRLF makes it quote a carriage return in a name; the row itself ends with LF."""
     out = io.StringIO()
     csv.writer(out, lineterminator="\r\n").writerow(cells)
     return out.getvalue().removesuffix("\r\n") + "\n"
@@ -229,7 +237,10 @@ def _plain(cell: Any) -> Any:
 
 
 def merge_scores(old: Score, new: Score, *, force: bool) -> Score:
-    """The same score with what both rows say of it; counts of other items do not mix."""
+    """Merge two rows of the same score; rows with different numbers of items raise an error unless `force`.
+
+    With `force`, per-item statistics of the old row are dropped.
+    """
     if old.n_items == new.n_items or new.n_items != new.n_items or old.n_items != old.n_items:
         return merge(old, new)
     if not force:
@@ -241,7 +252,7 @@ def merge_scores(old: Score, new: Score, *, force: bool) -> Score:
 
 
 def merge(old: Row, new: Row) -> Row:
-    """What the new row says, and what the old one said where the new one is silent."""
+    """The new row, with its empty values filled from the old row."""
 
     def blank(value: Any) -> bool:
         return value == "" or value != value
