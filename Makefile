@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help demo test fuzz test-browser picture test-backends lint format bench bench-gpu bench-collect results clean
+.PHONY: help demo test fuzz test-browser picture test-backends lint format bench bench-gpu bench-collect quality results clean
 
 help:
 	@echo "make demo    run everything once on the embedded study, without torch and without network"
@@ -14,6 +14,7 @@ help:
 	@echo "make test-backends   vLLM, llama.cpp and lm-eval for real, each in an environment of its own"
 	@echo "make lint    check style and types"
 	@echo "make bench   print the tables of docs/performance.md; make bench-gpu: on a GPU; make bench-collect: only those of collect"
+	@echo "make quality every method on the zoo and on the public studies whose files are here"
 	@echo "make results write docs/results.md and its figures again"
 	@echo "make picture take the README's picture of the report again"
 	@echo "make format  let ruff rewrite the code"
@@ -71,6 +72,9 @@ bench-gpu: $(VENV)/.dev
 
 bench-collect: $(VENV)/.dev
 	$(BIN)/python bench/collect.py
+
+quality: $(VENV)/.dev
+	OMP_NUM_THREADS=2 $(BIN)/python -m lab quality
 
 results: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m lab results docs

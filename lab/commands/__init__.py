@@ -7,6 +7,7 @@ import click
 from benchcast.cli import run
 from benchcast.cli.groups import Sections
 from lab.commands import figures, paper
+from lab.commands.quality import quality
 
 
 @click.group(cls=Sections, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -29,7 +30,7 @@ lab.add_sections(
         ),
         "Ours": (
             figures.ablation, figures.uncertainty, figures.live, figures.extrapolate, figures.order, figures.learning,
-            figures.decisions, figures.select,
+            figures.decisions, figures.select, quality,
         ),
         "The paper's 59 models": (paper.plan, paper.cluster, paper.baselines),
         "Pages": (figures.results,),

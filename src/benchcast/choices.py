@@ -11,6 +11,7 @@ from benchcast.formatting import did_you_mean
 Split = Literal["column", "size", "family"]
 MethodName = Literal[
     "salience",
+    "stack",
     "paper",
     "ridge",
     "pls",

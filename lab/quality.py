@@ -1,0 +1,187 @@
+"""How good each method is on the studies at hand: the table that `make quality` prints.
+
+    python -m lab quality                      the zoo and every public study whose files are here
+    python -m lab quality my-study other       and studies of your own
+
+Every number is about held-out models. Gain is the squared error of all-token over that of the method, geometric mean
+over tasks. Regret is the squared error of the method over that of the best single method, geometric mean over tasks;
+`worst` is the largest such ratio of a task. The interval score (Winkler) is the width of the 90% interval plus 20 times
+the distance of a score outside it, in points. The bracket behind coverage is a 90% bootstrap interval over families.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from benchcast import datasets
+from benchcast.choices import SPLITS as SPLIT_NAMES
+from benchcast.choices import MethodName, Split
+from benchcast.errors import BenchcastError
+from benchcast.evaluate import HeldOutForecasts, compare, geometric_mean
+from benchcast.records import Floats
+from benchcast.store import Study
+
+SINGLE: tuple[MethodName, ...] = ("salience", "pls", "logistic-4", "ridge", "label-token", "source-token", "all-token")
+METHODS: tuple[MethodName, ...] = ("stack", *SINGLE)
+AVERAGES = {"salience + pls": ("salience", "pls"), "… + logistic-4": ("salience", "pls", "logistic-4")}
+SPLITS: dict[str, tuple[Split, ...]] = {
+    "zoo": ("size", "family"),
+    "olmo-ladder": ("column",),
+    "dclm": ("column", "family"),
+    "public-llms": ("family",),
+}
+LEVEL = 0.90
+DRAWS = 1000
+
+Forecasts = dict[str, HeldOutForecasts]  # by task
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """One row of the table."""
+
+    study: str
+    split: str
+    method: str
+    gain: float
+    regret: float
+    worst: float
+    coverage: float
+    covered: tuple[float, float]  # bootstrap interval of the coverage
+    width: float  # points
+    interval_score: float  # points
+    seconds: float
+
+
+def studies_at_hand(folders: Sequence[Path]) -> Iterator[tuple[str, Split, Study]]:
+    """Name, split and study of everything to be measured; public studies whose files are missing are passed over."""
+    for name, splits in SPLITS.items():
+        if name == "zoo" or datasets.find(name).cached:
+            study = datasets.load_zoo() if name == "zoo" else datasets.fetch(name)
+            for split in splits:
+                yield name, split, study
+    for folder in folders:
+        study = Study.open(folder)
+        for split in SPLIT_NAMES:
+            yield folder.name, split, study
+
+
+def measure_study(name: str, split: Split, study: Study) -> list[Quality]:
+    """All methods that can be fitted on one study and split; none where the split has no test models."""
+    held_out: dict[str, Forecasts] = {}
+    seconds: dict[str, float] = {}
+    for method in METHODS:
+        start = time.perf_counter()
+        try:
+            comparison = compare(study, split=split, methods=[method])
+        except BenchcastError:
+            continue  # needs features, answers or another split
+        if comparison.split != split:
+            continue
+        by_task = {task: comparison.held_out[task, method] for task in comparison.tasks}
+        if all(np.isfinite(h.forecast).all() for h in by_task.values()):
+            held_out[method], seconds[method] = by_task, time.perf_counter() - start
+    for label, members in AVERAGES.items():
+        if all(m in held_out for m in members):
+            held_out[label] = averaged([held_out[m] for m in members])
+            seconds[label] = float("nan")
+    return [_row(name, split, method, held_out, seconds[method]) for method in held_out] if held_out else []
+
+
+def averaged(members: Sequence[Forecasts]) -> Forecasts:
+    """The plain mean of the members' log-odds; it has no interval."""
+    out = {}
+    for task, first in members[0].items():
+        shares = np.clip([m[task].forecast for m in members], 1e-4, 1 - 1e-4)
+        forecast = 1 / (1 + np.exp(-np.log(shares / (1 - shares)).mean(axis=0)))
+        nothing = np.full(len(forecast), np.nan)
+        out[task] = replace(first, forecast=forecast, low=nothing, high=nothing)
+    return out
+
+
+def _errors(forecasts: Forecasts) -> Floats:
+    """Mean squared error of each task."""
+    return np.array([float(np.mean((h.forecast - h.observed) ** 2)) for h in forecasts.values()])
+
+
+def _row(name: str, split: str, method: str, held_out: dict[str, Forecasts], seconds: float) -> Quality:
+    errors = _errors(held_out[method])
+    singles = [_errors(held_out[m]) for m in SINGLE if m in held_out]
+    best = singles[int(np.argmin([geometric_mean(list(e)) for e in singles]))]
+    inside, families, width, score = _intervals(held_out[method])
+    return Quality(
+        study=name,
+        split=split,
+        method=method,
+        gain=geometric_mean(list(_errors(held_out["all-token"]) / errors)) if "all-token" in held_out else float("nan"),
+        regret=geometric_mean(list(errors / best)),
+        worst=float(np.max(errors / np.min(singles, axis=0))),
+        coverage=float(inside.mean()),
+        covered=_bootstrap(inside, families),
+        width=100 * float(width.mean()),
+        interval_score=100 * float(score.mean()),
+        seconds=seconds,
+    )
+
+
+def _intervals(forecasts: Forecasts) -> tuple[Floats, np.ndarray, Floats, Floats]:
+    """Whether each score lies inside its interval, its family, the width and the interval score; tasks end to end."""
+    observed, low, high = (
+        np.concatenate([getattr(h, key) for h in forecasts.values()]) for key in ("observed", "low", "high")
+    )
+    families = np.concatenate([h.families for h in forecasts.values()])
+    outside = np.maximum(low - observed, 0) + np.maximum(observed - high, 0)
+    inside = np.where(np.isfinite(low), outside == 0, np.nan)
+    return inside, families, high - low, high - low + 2 / (1 - LEVEL) * outside
+
+
+def _bootstrap(inside: Floats, families: np.ndarray) -> tuple[float, float]:
+    """90% interval of the coverage when whole families are drawn again."""
+    names, index = np.unique(families, return_inverse=True)
+    hits, counts = np.bincount(index, weights=inside), np.bincount(index)
+    drawn = np.random.default_rng(0).integers(len(names), size=(DRAWS, len(names)))
+    coverage = hits[drawn].sum(axis=1) / counts[drawn].sum(axis=1)
+    return float(np.quantile(coverage, 0.05)), float(np.quantile(coverage, 0.95))
+
+
+HEADER = ("study", "held out", "method", "gain", "regret", "worst", "coverage", "width", "score", "s")
+
+
+def cells(row: Quality) -> tuple[str, ...]:
+    """One row of the printed table; what cannot be said is a dash."""
+
+    def number(value: float, form: str) -> str:
+        return format(value, form) if value == value else "–"
+
+    low, high = row.covered
+    coverage = f"{row.coverage:.2f} ({low:.2f}–{high:.2f})" if row.coverage == row.coverage else "–"
+    return (
+        row.study,
+        row.split,
+        row.method,
+        number(row.gain, ".2f"),
+        number(row.regret, ".2f"),
+        number(row.worst, ".1f"),
+        coverage,
+        number(row.width, ".1f"),
+        number(row.interval_score, ".1f"),
+        number(row.seconds, ".0f"),
+    )
+
+
+def summary(rows: Sequence[Quality]) -> list[tuple[str, float, float, float]]:
+    """For every method: geometric mean of its gains and regrets over studies and splits, and its largest regret."""
+    methods = dict.fromkeys(row.method for row in rows)
+    settings = len({(row.study, row.split) for row in rows})
+    out = []
+    for method in methods:
+        of_method = [row for row in rows if row.method == method]
+        if len(of_method) == settings:
+            regrets = [row.regret for row in of_method]
+            out.append((method, geometric_mean([r.gain for r in of_method]), geometric_mean(regrets), max(regrets)))
+    return out
