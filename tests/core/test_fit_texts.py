@@ -51,7 +51,7 @@ def test_losses_that_do_not_cover_the_texts_are_refused_without_a_digest(fit, wo
         "tokens": replace(whole, nats=whole.nats[:-1]),
         "edge": replace(whole, edges=np.append(whole.edges[:-1], whole.edges[-1] - 1)),
     }[drop]
-    with pytest.raises(InputError, match="do not fit the texts of the fit of 'task0'"):
+    with pytest.raises(InputError, match="do not match the texts of the fit of 'task0'"):
         fit.predict(cut)
 
 

@@ -80,7 +80,7 @@ def test_a_model_without_a_score_makes_no_fit_stale(study, world):
         ("family", "metadata of {} changed"),
         ("answers", "texts changed"),
         ("chance", "chance, sources or answers of the task changed"),
-        ("gone", "fitted on 19 of now 19 models and 1 that is gone"),
+        ("gone", "fitted on 19 of now 19 models and 1 that is no longer there"),
     ],
 )
 def test_each_input_that_changes_is_named(study, world, what, said):

@@ -113,7 +113,7 @@ def test_a_forecast_of_a_model_that_was_learned_from_says_so(study, world, cli):
         m: [f["remark"] for f in json.loads(cli("predict", study.root, "--model", m, "--json").out)]
         for m in (world.models[0].model, tests[0])
     }
-    assert all("seen: the fit rests on this model's own score" in r for r in said[world.models[0].model])
+    assert all("seen: the fit was trained on this model's score" in r for r in said[world.models[0].model])
     assert not any("seen" in r for r in said[tests[0]])
 
 

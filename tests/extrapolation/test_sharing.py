@@ -61,7 +61,7 @@ def test_a_folder_with_other_files_is_never_replaced(fit, tmp_path, save):
     getattr(fit, save)(folder)
     (folder / "notes.txt").write_text("mine", encoding="utf-8")
     for place in (folder, folder / "notes.txt"):
-        with pytest.raises(InputError, match=r"notes.txt.* no part of a fit"):
+        with pytest.raises(InputError, match=r"notes.txt.* not part of a fit"):
             getattr(fit, save)(place)
     assert (folder / "notes.txt").read_text(encoding="utf-8") == "mine"
     assert bc.load(folder).digest == fit.digest
@@ -111,7 +111,7 @@ def test_the_card_states_what_was_learned_and_how_far_it_misses(fit, tmp_path):
     )
     for said in (
         f"root mean squared error {rmse:.1f} points",
-        f"Intervals made without a family held {out_of_fold_coverage(fit.core.out_of_fold):.0%}",
+        f"Intervals from the other families contain {out_of_fold_coverage(fit.core.out_of_fold):.0%}",
         f"training models ({len(fit.about['train'])}): {fit.about['train'][0]}",
         f"hash `{fit.texts.digest}`, not included",
         "split: size",
@@ -156,7 +156,7 @@ def test_a_fit_goes_to_the_hub_and_comes_back(fit, losses, tmp_path):
         fetched = run_with_hub(back, hub, tmp_path / "other-home", token=None)
         assert fetched.returncode == 0, fetched.stderr
     assert bc.load(tmp_path / "back").predict(losses) == fit.predict(losses)
-    assert "me/absent: neither a folder here nor a fit on the hub that can be read" in fetched.stdout
+    assert "me/absent: neither a local folder nor a readable fit on the hub" in fetched.stdout
     assert fetched.stdout.count("\n") == 1
 
 
@@ -169,13 +169,13 @@ def test_without_a_token_the_hub_refuses_in_one_line(fit, tmp_path):
     )
     with small_hub() as hub:
         ran = run_with_hub(code, hub, tmp_path / "home", token=None)
-    assert "me/task0-fit: the hub did not take it" in ran.stdout, ran.stderr
+    assert "me/task0-fit: the upload to the hub failed" in ran.stdout, ran.stderr
     assert "HF_TOKEN" in ran.stdout
     assert hub.repositories == {}
 
 
 def test_names_that_are_neither(fit, tmp_path):
-    with pytest.raises(InputError, match="no name for the hub"):
+    with pytest.raises(InputError, match="not a repository of the hub"):
         fit.push_to_hub("just-a-name")
     with pytest.raises(StudyError, match="no fit here"):
         bc.Fit.from_pretrained(tmp_path / "nothing")

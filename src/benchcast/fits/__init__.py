@@ -1,4 +1,4 @@
-"""A fit: what is needed to forecast a new model, kept in a folder that needs nothing else.
+"""A fit: a self-contained forecast of one task that can be saved, loaded and shared.
 
 fit.predict(losses);  fit.save(folder);  benchcast.load(folder)
 fit.push_to_hub("me/mmlu-fit");  benchcast.Fit.from_pretrained("me/mmlu-fit")
@@ -28,34 +28,34 @@ from benchcast.storage.folders import write_folder
 from benchcast.task_fit import TaskFit
 
 NO_BOS = (
-    "the tokenizer puts no BOS before a text, and the fits rest on losses of first tokens; "
-    "if the model is trained with a BOS, say so"
+    "the tokenizer adds no BOS before a text, and the fits use losses of first tokens; "
+    "if the model is trained with a BOS, set it"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a model will score, and how sure that is."""
+    """Forecast accuracy of a model on a task, with a prediction interval."""
 
     task: str
     model: str
-    accuracy: float
-    low: float  # ends of the 90% prediction interval for a model of a family never seen
+    accuracy: float  # 0..1
+    low: float  # ends of the 90% prediction interval for a model of an unseen family
     high: float
-    capability: float
-    remark: str = ""  # where not to trust it, in words
+    capability: float  # salience-weighted loss per character; lower is better
+    remark: str = ""  # reason to distrust the forecast; empty without one
 
 
 @dataclass(frozen=True, repr=False)
 class Fit:
-    """A fitted forecast of one task with all it needs to read a new model's losses."""
+    """A fitted forecast of one task, with the texts and reference tokens on which it reads losses."""
 
     core: TaskFit
-    salience: npt.NDArray[np.float32]  # of every reference token (see TaskFit.salience)
-    edges: Ints  # of the reference tokens
-    supported: Bools
-    texts: TextSet  # those it reads losses on
-    about: dict[str, Any]  # where it came from: versions, models, split, hashes
+    salience: npt.NDArray[np.float32]  # weight of each reference token (N, see TaskFit.salience)
+    edges: Ints  # of the reference tokens, in bytes (N + 1)
+    supported: Bools  # mask of the reference tokens that are used (N)
+    texts: TextSet  # texts on which losses are read
+    about: dict[str, Any]  # provenance: versions, models, split, hashes
 
     def __repr__(self) -> str:
         count = self.about.get("n_train", {}).get(self.task)
@@ -68,26 +68,30 @@ class Fit:
 
     @property
     def needs_first(self) -> bool:
-        """Whether it rests on the first token of some text, which has a loss only where a BOS stands before it."""
+        """Whether the first token of some text is used; it has a loss only after a BOS."""
         first = np.searchsorted(self.edges, self.texts.starts[:-1])
         return self.core.reads_losses and bool(self.supported[first[first < len(self.supported)]].any())
 
-    def require_texts(self, found: str, *, whose: str) -> None:
-        """Refuse texts, by their digest, that are not the fit's own."""
-        require_texts(self.texts, found, task=self.task, whose=whose)
+    def require_texts(self, digest: str, *, whose: str) -> None:
+        """Raise an error unless `digest` is that of the fit's texts; `whose` starts the message."""
+        require_texts(self.texts, digest, task=self.task, whose=whose)
 
     def align(self, losses: Iterable[TokenLosses]) -> npt.NDArray[np.float32]:
-        """Losses of models on the reference tokens, NaN where there is none; losses on other texts are refused."""
+        """Losses of models on the reference tokens (M × N, nats), NaN where missing; an error for other texts."""
         return align_checked(losses, self.texts, self.edges, task=self.task, unit=self.about.get("unit", "byte"))
 
     def predict(self, losses: TokenLosses, *, metadata: ModelMetadata | None = None) -> Forecast:
-        """Forecast of one model.
+        """Forecast the accuracy of one model.
 
         Parameters
         ----------
-        losses : the model's losses on the fit's own texts; losses on other texts are refused
-        metadata : FLOPs, size and scores of the model, which some methods read; by default those that the
-            losses carry, as `Study.losses` gives them
+        losses : the model's losses on the fit's texts; losses on other texts raise an error
+        metadata : FLOPs, size and scores of the model, which some methods read; by default those stored in
+            `losses`, as `Study.losses` returns them
+
+        Returns
+        -------
+        Accuracy and interval in 0..1, with a remark where the forecast is doubtful.
         """
         known = ModelMetadata.of_losses(losses) if metadata is None else metadata
         nats = np.zeros((1, len(self.supported)), np.float32)
@@ -98,7 +102,7 @@ class Fit:
                 share = lacking.sum() / self.supported.sum()
                 raise InputError(
                     f"model {losses.model!r} has no loss on {share:.1%} of the tokens "
-                    f"that the fit of {self.task!r} rests on; --restrict fits again on what both have"
+                    f"that the fit of {self.task!r} uses; --restrict fits again on the tokens that both have"
                 )
             nats[:, ~self.supported] = 0.0
         capability = self.core.capability(nats, known)
@@ -120,43 +124,54 @@ class Fit:
         if not np.isfinite(capability[0]):
             return self.core.lacking(metadata)
         if model in self.about.get("train", ()) or model in self.about.get("validation", ()):
-            return "seen: the fit rests on this model's own score"
+            return "seen: the fit was trained on this model's score"
         far = float(distance(self.core, capability)[0])
         if far <= 0:
             near = float(nearness_to_chance(self.core, self.core.law.accuracy(capability))[0]) > 0
-            return "near chance: losses hardly tell how far such a model is from better" if near else ""
+            return "near chance: losses hardly show whether such a model is about to improve" if near else ""
         if np.isinf(far):
-            return "extrapolation: all training models have the same capability, and this one has another"
+            return "extrapolation: all training models have the same capability, and this model has a different one"
         below = bool(capability[0] < self.core.range[0])
         side = "stronger" if below == (self.core.law.slope < 0) else "weaker"
         return f"extrapolation: {side} than every training model, by {far:.0%} of their range"
 
     def save(self, folder: str | Path) -> Path:
-        """Write salience.safetensors and fit.json; they replace an older fit in one step."""
+        """Write salience.safetensors and fit.json atomically, replacing an older fit; returns the folder."""
         path = own_folder(folder)
         write_folder(path, partial(write_parts, parts=self._parts()))
         return path
 
     def save_pretrained(self, folder: str | Path, *, include_texts: bool = False) -> Path:
-        """The same with a model card, to be handed on; the texts go along only where that is asked for."""
+        """Write the fit with a model card, for sharing; the texts are included only with `include_texts`."""
         path = own_folder(folder)
         write_folder(path, partial(write_parts, parts=self._parts(), include_texts=include_texts, with_card=True))
         return path
 
     @classmethod
     def from_pretrained(cls, name: str | Path, *, revision: str | None = None) -> Fit:
-        """A fit from a folder, or from the Hugging Face hub by its id."""
+        """Load a fit from a folder, or from the Hugging Face hub by its id (user/name) and `revision`."""
         return load(name if Path(name).exists() or not hub.is_id(str(name)) else hub.fetch(str(name), revision))
 
     def push_to_hub(self, repo_id: str, *, include_texts: bool = False, private: bool | None = None) -> str:
-        """Put it on the hub with its card and return its address; the token comes from the environment."""
+        """Upload the fit with a model card to the Hugging Face hub; the token comes from the environment.
+
+        Parameters
+        ----------
+        repo_id : user/name
+        include_texts : whether to upload the texts
+        private : whether a new repository is private; None uses the default of the hub
+
+        Returns
+        -------
+        The address of the repository.
+        """
         with tempfile.TemporaryDirectory() as parent:
-            made = self.save_pretrained(Path(parent) / "fit", include_texts=include_texts)
-            return hub.push(made, repo_id, private=private)
+            folder = self.save_pretrained(Path(parent) / "fit", include_texts=include_texts)
+            return hub.push(folder, repo_id, private=private)
 
     @property
     def digest(self) -> str:
-        """Hash of everything a forecast rests on; the same with or without the texts themselves."""
+        """Hash of everything that affects a forecast; the same with or without the content of the texts."""
         return files.digest(self._parts())
 
     def _parts(self) -> FitParts:
@@ -164,5 +179,5 @@ class Fit:
 
 
 def load(folder: str | Path) -> Fit:
-    """Read a fit back; it predicts the same, bit for bit."""
+    """Load a fit that was saved in a folder; its forecasts are bit-identical."""
     return Fit(*read_parts(Path(folder)))

@@ -1,4 +1,4 @@
-"""The model card of a fit: what it learned from, how far it misses, how to use it, what it cannot do."""
+"""The model card of a fit: error, training data, usage and limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ MOST_NAMES = 400
 
 
 def fit_card(core: TaskFit, about: dict[str, Any], *, texts: int, include_texts: bool) -> str:
-    """README.md with the front matter that the hub reads."""
+    """README.md of a shared fit, with the front matter of the Hugging Face hub.
+
+    Parameters
+    ----------
+    core : the fit
+    about : provenance of the fit
+    texts : number of texts
+    include_texts : whether the texts are shared with the fit
+    """
     task = core.task.name
     families = sorted(set(map(str, core.out_of_fold.families)))
     lines = [
@@ -28,11 +36,11 @@ def fit_card(core: TaskFit, about: dict[str, Any], *, texts: int, include_texts:
         "---",
         f"# Forecasts of {task} from token losses",
         f"Made by benchcast {about['benchcast']} with the method `{core.method}`: a weight for each token of "
-        f"{texts} texts and a sigmoid law turn a language model's losses on these texts into the score it will get "
-        f"on **{task}** (chance {core.task.chance:.3g}).",
-        "## How far it misses",
-        _misses(core),
-        "## What it learned from",
+        f"{texts} texts and a sigmoid law map a language model's losses on these texts to its score on **{task}** "
+        f"(chance {core.task.chance:.3g}).",
+        "## Error",
+        _error(core),
+        "## Training data",
         f"- training models ({len(about.get('train', ()))}): {_names(about.get('train', ()))}",
         f"- validation models ({len(about.get('validation', ()))}): {_names(about.get('validation', ()))}",
         f"- families ({len(families)}): {_names(families)}",
@@ -45,30 +53,31 @@ def fit_card(core: TaskFit, about: dict[str, Any], *, texts: int, include_texts:
         "```python\nimport benchcast as bc\n\n"
         'fit = bc.Fit.from_pretrained("this/repository")\nforecast = fit.predict(losses)\n```',
         "or `benchcast predict --fit this/repository --losses my-model.jsonl`. Losses are those of your model on the "
-        "very texts of the hash above"
-        + (", which come with it." if include_texts else "; ask whoever made the fit for them."),
+        "texts with the hash above"
+        + (", which are included." if include_texts else "; ask the author of the fit for them."),
         "## Limits",
-        "Forecasts hold for models like those it learned from. Beyond their range the interval widens, and it "
-        "says so. Scores of another harness, prompt or number of shots than the training scores are another task. A "
-        "model trained on the texts themselves looks better than it is.",
+        "Forecasts are valid for models similar to the training models. Outside their range the interval is wider, and "
+        "a remark says so. Scores from another harness, prompt or number of shots than the training scores are another "
+        "task. A model that was trained on these texts gets too high a forecast.",
     ]
     head, body = "\n".join(lines[:7]), "\n\n".join(lines[7:])
     return f"{head}\n\n{body}\n".replace("\n\n- ", "\n- ")
 
 
-def _misses(core: TaskFit) -> str:
-    unseen = core.out_of_fold
-    spread, covered = spread_of(unseen), out_of_fold_coverage(unseen)
+def _error(core: TaskFit) -> str:
+    """Out-of-fold error and coverage, as sentences."""
+    out_of_fold = core.out_of_fold
+    spread, coverage = spread_of(out_of_fold), out_of_fold_coverage(out_of_fold)
     if not np.isfinite(spread.half_width):
-        return "Too few unseen models to say."
-    said = (
-        f"On {len(unseen.errors)} models it had not seen ({unseen.kind}): root mean squared error "
-        f"{100 * spread.scale:.1f} points, mean absolute error {100 * float(np.abs(unseen.errors).mean()):.1f} "
+        return "Unknown: too few models were held out."
+    sentence = (
+        f"On {len(out_of_fold.errors)} held-out models ({out_of_fold.kind}): root mean squared error "
+        f"{100 * spread.scale:.1f} points, mean absolute error {100 * float(np.abs(out_of_fold.errors).mean()):.1f} "
         f"points; the {LEVEL:.0%} interval is ±{100 * min(1.0, spread.half_width):.1f} points"
     )
-    if not np.isfinite(covered):
-        return said + "."
-    return f"{said}. Intervals made without a family held {covered:.0%} of that family's scores."
+    if not np.isfinite(coverage):
+        return sentence + "."
+    return f"{sentence}. Intervals from the other families contain {coverage:.0%} of a held-out family's scores."
 
 
 def _names(names: Sequence[str]) -> str:

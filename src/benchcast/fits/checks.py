@@ -1,6 +1,6 @@
-"""What must hold of a fit that was read from files: sizes that agree, numbers that are numbers, words that are known.
+"""Checks of a fit that was read from files: consistent shapes, finite numbers, known names.
 
-Hashes find damage; these checks find files that somebody made. Every failure is a ValueError that says what is wrong.
+Hashes detect damage; these checks detect invalid files with valid hashes. Each failure is a ValueError.
 Axes: N reference tokens.
 """
 
@@ -17,7 +17,7 @@ from benchcast.law import KNOTS, MonotoneCalibration, SigmoidLaw
 from benchcast.records import Bools, Ints, Task, TextOutlines, TextSet
 from benchcast.task_fit import SCORE, VIEWS, TaskFit
 
-LADDER = 5  # numbers in a row of weights of a ladder
+LADDER = 5  # columns of the weights of a ladder
 ABOUT: dict[str, type | tuple[type, ...]] = {
     "benchcast": str,
     "texts": str,
@@ -34,7 +34,7 @@ ABOUT: dict[str, type | tuple[type, ...]] = {
 
 
 class FitParts(NamedTuple):
-    """What a fit consists of and its folder holds; the fields are those of `Fit`."""
+    """The content of a fit's folder; the fields are those of `Fit`."""
 
     core: TaskFit
     salience: npt.NDArray[np.float32]
@@ -51,12 +51,12 @@ def need(condition: object, what: str) -> None:
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is a finite number, and no bool."""
+    """Whether a value is a finite number and not a bool."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def check_parts(parts: FitParts) -> None:
-    """Refuse what no fit can be."""
+    """Raise a ValueError if the parts do not form a valid fit."""
     core = parts.core
     _check_task(core.task)
     _check_law(core.law)
@@ -66,7 +66,7 @@ def check_parts(parts: FitParts) -> None:
     need(is_number(core.unit) and core.unit > 0, f"unit {core.unit!r} is not a positive number")
     need(isinstance(core.notes, dict), "notes are not a table")
     _check_range(core.range)
-    _check_honest(core)
+    _check_out_of_fold(core)
     _check_edges(parts.edges, parts.texts)
     _check_weights(core, len(parts.edges) - 1)
     _check_array("salience", parts.salience, (len(parts.edges) - 1,), "f")
@@ -89,39 +89,39 @@ def _check_law(law: SigmoidLaw) -> None:
     need(isinstance(law.failure, str), "law: failure is not text")
     numbers = (law.chance, law.ceiling) if law.failure else (law.chance, law.ceiling, law.slope, law.offset)
     need(all(map(is_number, numbers)), f"law: {numbers} are not all finite numbers")
-    need(0 <= law.chance <= law.ceiling <= 1, f"law: from {law.chance} to {law.ceiling}, which no accuracy is")
+    need(0 <= law.chance <= law.ceiling <= 1, f"law: chance {law.chance} and ceiling {law.ceiling} are not in 0..1")
     if law.calibration is not None:
         _check_calibration(law.calibration)
 
 
 def _check_calibration(calibration: MonotoneCalibration) -> None:
     numbers = (calibration.shift, calibration.low, calibration.high, *calibration.slopes)
-    need(all(map(is_number, numbers)), "law: the bend is not made of finite numbers")
+    need(all(map(is_number, numbers)), "law: the calibration has values that are not finite numbers")
     need(
         len(calibration.slopes) == len(KNOTS) + 1,
-        f"law: a bend has {len(KNOTS) + 1} slopes, found {len(calibration.slopes)}",
+        f"law: a calibration has {len(KNOTS) + 1} slopes, found {len(calibration.slopes)}",
     )
-    need(calibration.low <= calibration.high, f"law: the bend reaches from {calibration.low} to {calibration.high}")
-    need(max(map(abs, calibration.slopes)) < 100, "law: a slope of the bend beyond e^100")
+    need(calibration.low <= calibration.high, f"law: calibration range {calibration.low}..{calibration.high}")
+    need(max(map(abs, calibration.slopes)) < 100, "law: a slope of the calibration is beyond e^100")
 
 
 def _check_range(ends: tuple[float, float]) -> None:
     known = all(map(is_number, ends)) and ends[0] <= ends[1]
-    need(known or all(isinstance(x, float) and math.isnan(x) for x in ends), f"range {ends} is no range")
+    need(known or all(isinstance(x, float) and math.isnan(x) for x in ends), f"range {ends} is not a range")
 
 
-def _check_honest(core: TaskFit) -> None:
+def _check_out_of_fold(core: TaskFit) -> None:
     out_of_fold = core.out_of_fold
-    need(isinstance(out_of_fold.kind, str), "honest errors: kind is not text")
+    need(isinstance(out_of_fold.kind, str), "out-of-fold errors: kind is not text")
     _check_array("honest_errors", out_of_fold.errors, (len(out_of_fold.families),), "f")
-    need((np.abs(out_of_fold.errors) <= 1).all(), "honest_errors hold more than two accuracies can differ by")
+    need((np.abs(out_of_fold.errors) <= 1).all(), "honest_errors are outside −1..1")
 
 
 def _check_edges(edges: Ints, texts: TextSet) -> None:
     need(edges.ndim == 1 and edges.dtype.kind in "iu" and len(edges) > 1, f"edges have shape {edges.shape}")
     need((np.diff(edges.astype(np.int64)) >= 0).all(), "edges decrease")
     need(edges[0] == 0 and edges[-1] == texts.starts[-1], f"edges end at {edges[-1]}, the texts at {texts.starts[-1]}")
-    need(np.isin(texts.starts, edges).all(), "a reference token lies across two texts")
+    need(np.isin(texts.starts, edges).all(), "a reference token spans two texts")
 
 
 def _check_weights(core: TaskFit, tokens: int) -> None:
@@ -152,10 +152,12 @@ def _check_about(about: object) -> None:
 
 def _check_texts(texts: TextSet, about: dict[str, Any]) -> None:
     for t in texts:
-        need(all(isinstance(x, str) for x in (t.id, t.source, t.text)), f"text {t.id!r} is not made of words")
+        need(
+            all(isinstance(x, str) for x in (t.id, t.source, t.text)), f"text {t.id!r}: id, source or text is no string"
+        )
         need(t.answer_start is None or type(t.answer_start) is int, f"text {t.id!r}: answer_start {t.answer_start!r}")
     if isinstance(texts, TextOutlines):
         need(len(texts.index) == len(texts), "two texts have the same id")
         need(all(type(n) is int and n >= 0 for n in texts.lengths), "lengths of texts are not whole numbers of bytes")
     else:
-        need(about.get("texts", texts.digest) == texts.digest, "the texts are not those of its digest")
+        need(about.get("texts", texts.digest) == texts.digest, "the texts do not match their digest")

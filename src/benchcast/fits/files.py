@@ -1,4 +1,4 @@
-"""The files of a fit: the arrays in salience.safetensors, all the rest in fit.json; no pickle."""
+"""Read and write the files of a fit: arrays in salience.safetensors, all other values in fit.json; no pickle."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ FORMAT = 1
 
 
 def digest(parts: FitParts) -> str:
-    """Hash of everything a forecast rests on; the same with or without the texts themselves."""
+    """Hash of everything that affects a forecast; the same with or without the content of the texts."""
     blob, text = _contents(parts)
     rest = {k: v for k, v in text.items() if k != "texts"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True, allow_nan=False).encode() + blob).hexdigest()
 
 
 def write_parts(folder: Path, parts: FitParts, *, include_texts: bool = True, with_card: bool = False) -> None:
-    """Fill an empty folder; with `with_card`, also with a model card."""
+    """Write a fit into an empty folder; with `with_card`, with a model card."""
     blob, text = _contents(parts)
     text["texts"] = _text_rows(parts.texts, include_texts=include_texts)
     (folder / "salience.safetensors").write_bytes(blob)
     document = json.dumps(hashed(text), indent=1, ensure_ascii=False, allow_nan=False)
     (folder / "fit.json").write_text(document, encoding="utf-8")
     if with_card:
-        shown = "text" in text["texts"][0]
-        card = fit_card(parts.core, parts.about, texts=len(parts.texts), include_texts=shown)
+        included = "text" in text["texts"][0]
+        card = fit_card(parts.core, parts.about, texts=len(parts.texts), include_texts=included)
         (folder / "README.md").write_text(card, encoding="utf-8")
 
 
 def _contents(parts: FitParts) -> tuple[bytes, dict[str, Any]]:
-    """The arrays, and all the rest as plain values."""
+    """The arrays as safetensors bytes, and all other values as JSON values."""
     from safetensors.numpy import save
 
     core = parts.core
@@ -76,7 +76,7 @@ def _contents(parts: FitParts) -> tuple[bytes, dict[str, Any]]:
 
 
 def _text_rows(texts: TextSet, *, include_texts: bool) -> list[dict[str, Any]]:
-    """Texts, or their outlines where they are not to be handed on or are not here."""
+    """Rows of the texts, or of their outlines if the content is excluded or unknown."""
     if isinstance(texts, NamedTexts) or (include_texts and not isinstance(texts, TextOutlines)):
         return [t.as_row() for t in texts]
     lengths = np.diff(texts.starts).tolist()
@@ -86,19 +86,19 @@ def _text_rows(texts: TextSet, *, include_texts: bool) -> list[dict[str, Any]]:
 
 
 def own_folder(folder: str | Path) -> Path:
-    """A folder that may be replaced: none is there yet, or it holds a fit and nothing else."""
+    """The folder, after a check that it does not exist or contains only a fit, so that it may be replaced."""
     path = Path(folder)
     if path.exists():
         others = {p.name for p in path.iterdir()} - set(FILES) if path.is_dir() else {path.name}
         if others:
             raise InputError(
-                f"{path}: holds {min(others)!r}, which is no part of a fit; give a folder for the fit alone"
+                f"{path}: contains {min(others)!r}, which is not part of a fit; give a folder for the fit alone"
             )
     return path
 
 
 def _read_texts(rows: list[dict[str, Any]], about: dict[str, Any]) -> TextSet:
-    """The fit's texts, or what it says of them."""
+    """The texts of a fit, or their outlines."""
     if "unit" in rows[0]:
         return NamedTexts.of(Text(text="", **row) for row in rows)
     if "bytes" not in rows[0]:
@@ -123,13 +123,13 @@ def _law(stored: dict[str, Any]) -> SigmoidLaw:
 
 
 def read_parts(path: Path) -> FitParts:
-    """A fit as it was written; damage and what no fit can be is refused."""
+    """Read a fit from a folder; a damaged or invalid fit raises a StudyError."""
     from safetensors import SafetensorError
 
     try:
         document, blob = read_files(path, ("fit.json", "salience.safetensors"))
         text = json.loads(document.decode())
-        _check_whole(path, text, blob)
+        _check_hashes(path, text, blob)
         parts = _parts(text, blob)
         check_parts(parts)
         return parts
@@ -143,12 +143,12 @@ def read_parts(path: Path) -> FitParts:
         raise StudyError(f"{path}: damaged fit ({one_line(error)}); fit again") from error
 
 
-def _check_whole(path: Path, text: dict[str, Any], blob: bytes) -> None:
-    """Refuse a fit of a newer version, and one whose content is not what its hashes say."""
+def _check_hashes(path: Path, text: dict[str, Any], blob: bytes) -> None:
+    """Raise an error for a fit of a newer version, or one that does not match its hashes."""
     if text["format"] > FORMAT:
         raise StudyError(f"{path}: a fit of format {text['format']}, this version reads {FORMAT}; upgrade benchcast")
     if not hash_holds(text):
-        raise StudyError(f"{path}: damaged fit (fit.json is not what its hash says, or was edited); fit again")
+        raise StudyError(f"{path}: damaged fit (fit.json does not match its hash); fit again")
     if hashlib.sha256(blob).hexdigest() != text["arrays_sha256"]:
         raise StudyError(f"{path}: salience.safetensors does not belong to fit.json; fit again")
 
@@ -158,7 +158,7 @@ def _parts(text: dict[str, Any], blob: bytes) -> FitParts:
 
     arrays = load_arrays(blob)
     supported = arrays["supported"]
-    need(supported.dtype == np.uint8 and (supported <= 1).all(), "supported is neither 0 nor 1 somewhere")
+    need(supported.dtype == np.uint8 and (supported <= 1).all(), "supported has values other than 0 and 1")
     families = np.array(text["honest"]["families"], dtype=str)
     core = TaskFit(
         _task(text["task"]),

@@ -1,7 +1,7 @@
-"""What a fit was made from, as hashes, and what has changed in the study since.
+"""Hashes of the inputs of a fit, and the changes in the study since the fit was made.
 
-Only what the fit depends on counts: models it learned from, their scores on the task and on benchmarks that it
-reads, families, and of size and compute what its split or its method uses.
+Inputs are those that the fit depends on: its training and validation models, their scores on the task and on
+benchmarks that it reads, families, and size and compute if its split or method uses them.
 """
 
 from __future__ import annotations
@@ -30,24 +30,34 @@ MOST_NAMES = 3
 
 
 class StudyTables(NamedTuple):
-    """The study's tables, read once: models with losses and scores, and all scores."""
+    """Models with losses and scores, and all scores, read once from a study."""
 
     infos: list[ModelInfo]
     scores: list[Score]
 
     @classmethod
     def of(cls, study: Study) -> StudyTables:
-        """As they are now."""
-        scores, there = study.scores(), set(study.models_with_losses())
+        """Read the tables of a study."""
+        scores, with_losses = study.scores(), set(study.models_with_losses())
         tasks = {t.name for t in study.tasks}
-        usable = {s.model for s in scores if s.task in tasks} & there
+        usable = {s.model for s in scores if s.task in tasks} & with_losses
         return cls([m for m in study.models() if m.model in usable], scores)
 
 
 def hash_inputs(study: Study, core: TaskFit, split: str, tables: StudyTables | None = None) -> dict[str, Any]:
-    """Hashes of everything in the study that a fit of this task, method and split depends on.
+    """Hash the inputs of a fit of this task, method and split.
 
-    `models` has for every model that is learned from the hashes of its losses, scores and metadata.
+    Parameters
+    ----------
+    study : the study
+    core : the fit
+    split : name of its split
+    tables : tables of the study; read if None
+
+    Returns
+    -------
+    Hashes by key: "task", "features", and "models", which maps each training and validation model to the hashes of
+    its losses, scores and metadata.
     """
     return {
         "task": _hash(_of_task(core.task)),
@@ -57,55 +67,55 @@ def hash_inputs(study: Study, core: TaskFit, split: str, tables: StudyTables | N
 
 
 def changed_inputs(study: Study, fit: Fit, tables: StudyTables | None = None) -> list[str]:
-    """What changed in the study since the fit was made, in words; empty where nothing did or nothing is known."""
-    told = [] if fit.texts.annotated_digest == study.texts.annotated_digest else ["texts changed"]
+    """Descriptions of the changes in the study since the fit was made; empty if there are none, or no hashes."""
+    changes = [] if fit.texts.annotated_digest == study.texts.annotated_digest else ["texts changed"]
     then = fit.about.get("inputs")
-    if then is None:  # made by a version that kept no hashes
-        return told
-    if not _whole(then) or not isinstance(fit.about.get("split"), str):
+    if then is None:  # made by a version that stored no hashes
+        return changes
+    if not _valid(then) or not isinstance(fit.about.get("split"), str):
         raise StudyError(f"{study.fit_folder(fit.task)}: damaged fit (hashes of its inputs); fit again")
     core, split, task = fit.core, fit.about["split"], _task(study, fit.core)
     if _hash(_of_task(task)) != then["task"]:
-        told.append("chance, sources or answers of the task changed")
+        changes.append("chance, sources or answers of the task changed")
     if _features(study) != then["features"]:
-        told.append("features changed")
-    return told + _changed_models(then["models"], _models(study, core, split, tables or StudyTables.of(study)))
+        changes.append("features changed")
+    return changes + _changed_models(then["models"], _models(study, core, split, tables or StudyTables.of(study)))
 
 
 def stale_line(study: Study, fits: Sequence[Fit]) -> str:
-    """One line on the fits that are older than the study; empty where none is."""
+    """One line that names the outdated fits and the changes in the study; empty if there are none."""
     by_change: dict[str, list[str]] = {}
     tables = StudyTables.of(study)
     for fit in fits:
-        why = "; ".join(changed_inputs(study, fit, tables))
-        if why:
-            by_change.setdefault(why, []).append(fit.task)
-    told = [f"{_few(tasks)}: {why}" for why, tasks in by_change.items()]
-    return f"the study has changed since these fits were made: {' | '.join(told)}" if told else ""
+        change = "; ".join(changed_inputs(study, fit, tables))
+        if change:
+            by_change.setdefault(change, []).append(fit.task)
+    outdated = [f"{_few(tasks)}: {change}" for change, tasks in by_change.items()]
+    return f"the study has changed since these fits were made: {' | '.join(outdated)}" if outdated else ""
 
 
-def _whole(then: Any) -> bool:
-    """Whether stored hashes are as `hash_inputs` makes them."""
+def _valid(then: Any) -> bool:
+    """Whether stored hashes have the form that `hash_inputs` returns."""
     return (
         isinstance(then, dict)
         and {"task", "features", "models"} <= then.keys()
         and isinstance(then["models"], dict)
-        and all(isinstance(own, list) and len(own) == 3 for own in then["models"].values())
+        and all(isinstance(hashes, list) and len(hashes) == 3 for hashes in then["models"].values())
     )
 
 
 def _changed_models(then: dict[str, list[str]], now: dict[str, list[str]]) -> list[str]:
     both = [m for m in then if m in now]
-    told = []
+    changes = []
     if len(both) < max(len(then), len(now)):
-        gone = len(then) - len(both)
-        rest = f" and {gone} that {'is' if gone == 1 else 'are'} gone" if gone else ""
-        told.append(f"fitted on {len(both)} of now {len(now)} models{rest}")
+        removed = len(then) - len(both)
+        rest = f" and {removed} that {'is' if removed == 1 else 'are'} no longer there" if removed else ""
+        changes.append(f"fitted on {len(both)} of now {len(now)} models{rest}")
     for i, what in enumerate(("losses", "scores", "metadata")):
-        other = [m for m in both if then[m][i] != now[m][i]]
-        if other:
-            told.append(f"{what} of {_few(other)} changed")
-    return told
+        changed = [m for m in both if then[m][i] != now[m][i]]
+        if changed:
+            changes.append(f"{what} of {_few(changed)} changed")
+    return changes
 
 
 def _few(names: Sequence[str]) -> str:
@@ -122,30 +132,30 @@ def _task(study: Study, core: TaskFit) -> Task:
 
 
 def _models(study: Study, core: TaskFit, split: str, tables: StudyTables) -> dict[str, list[str]]:
-    """Hashes of the losses, the scores and the metadata of every model that such a fit learns from."""
+    """Hashes of the losses, scores and metadata of each training and validation model of such a fit."""
     infos, scores = tables
     if not infos or (split == "column" and not any(m.split for m in infos)):
         return {}
     seen = training_fold(infos, "family" if split == "everything" else split)[1].seen
     known = core.known(ModelMetadata.of(infos, scores))
-    wanted = {core.task.name, *(name.removeprefix(SCORE) for name in core.reads if name.startswith(SCORE))}
-    own: dict[str, list[Score]] = {}
+    tasks = {core.task.name, *(name.removeprefix(SCORE) for name in core.reads if name.startswith(SCORE))}
+    scores_of: dict[str, list[Score]] = {}
     for s in scores:
-        if s.task in wanted:
-            own.setdefault(s.model, []).append(s)
+        if s.task in tasks:
+            scores_of.setdefault(s.model, []).append(s)
     return {
         m.model: [
             _file(study.losses_path(m.model)) if core.reads_losses else "",
-            _hash(sorted([s.task, s.accuracy, str(s.n_items)] for s in own[m.model])),
+            _hash(sorted([s.task, s.accuracy, str(s.n_items)] for s in scores_of[m.model])),
             _hash(_metadata(m, core, split)),
         ]
-        for m, on in zip(infos, seen & known, strict=True)
-        if on and any(s.task == core.task.name for s in own.get(m.model, ()))
+        for m, used in zip(infos, seen & known, strict=True)
+        if used and any(s.task == core.task.name for s in scores_of.get(m.model, ()))
     }
 
 
 def _metadata(info: ModelInfo, core: TaskFit, split: str) -> list[str]:
-    """What a fit of this method and split reads of a model's row."""
+    """The values of a model's row that a fit of this method and split uses."""
     row = [info.model, info.family]
     row += [info.split] if split == "column" else []
     row += [str(info.params)] if split == "size" else []
@@ -157,14 +167,15 @@ def _metadata(info: ModelInfo, core: TaskFit, split: str) -> list[str]:
 def _features(study: Study) -> str:
     """Hash of the scorer's name and its tokens; empty without features."""
     try:
-        found = study.features()
-    except StudyError as error:  # of other texts, or damaged
+        features = study.features()
+    except StudyError as error:  # features of other texts, or damaged
         return str(error)
-    if found is None:
+    if features is None:
         return ""
-    meta = json.loads((study.root / "features" / file_name(found[2]) / "meta.json").read_text(encoding="utf-8"))
-    edges = hashlib.sha256(np.asarray(found[1], "<i8").tobytes()).hexdigest()
-    return _hash([found[2], edges, {k: v for k, v in meta.items() if k != "benchcast"}])
+    _, edges, scorer = features
+    meta = json.loads((study.root / "features" / file_name(scorer) / "meta.json").read_text(encoding="utf-8"))
+    edges_hash = hashlib.sha256(np.asarray(edges, "<i8").tobytes()).hexdigest()
+    return _hash([scorer, edges_hash, {k: v for k, v in meta.items() if k != "benchcast"}])
 
 
 def _hash(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The one place where losses are checked to be on a fit's own texts, before they are read."""
+"""Check that losses are on the texts of a fit, and align them with its reference tokens."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ from benchcast.errors import InputError
 from benchcast.records import Ints, TextSet, TokenLosses
 
 
-def require_texts(texts: TextSet, found: str, *, task: str, whose: str) -> None:
-    """Refuse what was made of other texts than a fit's; `found` is their digest, empty where it is not known."""
-    if found and found != texts.digest:
+def require_texts(texts: TextSet, digest: str, *, task: str, whose: str) -> None:
+    """Raise an error unless `digest` is empty (unknown) or that of `texts`.
+
+    `task` names the fit's task, and `whose` starts the message.
+    """
+    if digest and digest != texts.digest:
         raise InputError(
-            f"{whose} are on texts {found}, the fit of {task!r} is on texts {texts.digest}; "
-            "fit again on the study's texts (`benchcast fit STUDY`), or take losses on the fit's texts"
+            f"{whose} are on texts {digest}, the fit of {task!r} is on texts {texts.digest}; "
+            "fit again on the study's texts (`benchcast fit STUDY`), or use losses on the fit's texts"
         )
 
 
 def align_checked(
     losses: Iterable[TokenLosses], texts: TextSet, edges: Ints, *, task: str, unit: RegroupUnit
 ) -> npt.NDArray[np.float32]:
-    """Losses of models on a fit's reference tokens (M × K); NaN where a model has none."""
+    """Losses of models on a fit's reference tokens (M × N, nats), NaN where missing; an error for other texts."""
     checked = (_checked(x, texts, task) for x in losses)
     return align_models(checked, edges, texts, unit=unit)
 
@@ -34,14 +37,14 @@ def align_checked(
 def _checked(losses: TokenLosses, texts: TextSet, task: str) -> TokenLosses:
     whose = f"losses of model {losses.model!r}"
     require_texts(texts, losses.texts_digest, task=task, whose=whose)
-    wrong = _misfit(losses, texts)
-    if wrong:
-        raise InputError(f"{whose} do not fit the texts of the fit of {task!r}: {wrong}")
+    mismatch = _mismatch(losses, texts)
+    if mismatch:
+        raise InputError(f"{whose} do not match the texts of the fit of {task!r}: {mismatch}")
     return losses
 
 
-def _misfit(losses: TokenLosses, texts: TextSet) -> str:
-    """Where tokens and texts part, in words; empty where every text is covered from end to end."""
+def _mismatch(losses: TokenLosses, texts: TextSet) -> str:
+    """Description of the first text that the tokens do not cover exactly; empty if all texts are covered."""
     counts, edges = losses.counts, losses.edges
     if len(counts) != len(texts):
         return f"they are on {len(counts)} texts, the fit is on {len(texts)}"
