@@ -93,7 +93,7 @@ class _Simulation:
                 self.free[worker.node] += worker.gpus
                 self.held_out += worker.gpus * (now - worker.began)
             else:
-                self._later(now + self.schedule.jobs[number].given, worker)
+                self._later(now + self.schedule.jobs[number].arguments, worker)
             self._hire(now)
         return Outcome(gpus, now / 3600, self.started, self.held_out / (gpus * now), self.loaded / self.held_out)
 

@@ -157,7 +157,7 @@ def test_without_bos_the_way_out_is_named(fitted: Study, model: Any) -> None:
 
 def test_texts_that_are_not_the_fits_own_are_refused(fitted: Study, model: Any, tokenizer: Any) -> None:
     other = plant(Plan(seed=9, families=2, sizes=2, checkpoints=1, tasks=1, texts_per_source=2)).texts
-    with pytest.raises(InputError, match="the losses to be made are on texts"):
+    with pytest.raises(InputError, match="the new losses are on texts"):
         forecast(model, tokenizer, fitted, other)
 
 

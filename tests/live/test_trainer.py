@@ -159,7 +159,9 @@ def test_a_forecast_that_fails_is_said_once_and_training_goes_on(
     with caplog.at_level(logging.WARNING, "benchcast"):
         trainer = train(tmp_path, tokenizer, Damage(), TransformersForecast(fitted.root, every=1))
     said = [r.getMessage() for r in caplog.records if r.name == "benchcast"]
-    assert said == ["no forecast: RuntimeError: this layer only trains (training goes on; this is said once)"]
+    assert said == [
+        "no forecast: RuntimeError: this layer only trains (training continues; this warning is shown once)"
+    ]
     assert trainer.state.global_step == 6
     assert not forecasts(trainer)
     assert all(m.training for m in trainer.model.modules())

@@ -89,10 +89,10 @@ def cut(path: Path, keep: float) -> None:
     ("damage", "says"),
     [
         (lambda c: (c / "config.json").unlink(), "no config.json yet"),
-        (lambda c: cut(c / "config.json", 0.5), "config.json is not whole yet"),
+        (lambda c: cut(c / "config.json", 0.5), "config.json is incomplete"),
         (lambda c: (c / "model.safetensors").unlink(), "no weights yet"),
         (lambda c: cut(c / "model.safetensors", 0.7), r"model.safetensors has [\d,]+ of [\d,]+ bytes"),
-        (lambda c: (c / "model.safetensors").write_bytes(b"\x00" * 5), "model.safetensors is not whole yet"),
+        (lambda c: (c / "model.safetensors").write_bytes(b"\x00" * 5), "model.safetensors is incomplete"),
         (lambda c: (c / "trainer_state.json").unlink(), "no trainer_state.json yet"),
         (lambda c: [p.unlink() for p in c.glob("token*")], "no tokenizer yet; give --tokenizer PATH"),
         (lambda c: (c / "config.json").touch(), "still changing"),
@@ -264,9 +264,7 @@ def test_losses_of_other_texts_are_reported_once_and_passed_over(study: Study, t
 def test_fits_of_other_texts_are_refused(study: Study, tmp_path: Path) -> None:
     texts = (study.root / "texts.jsonl").read_text(encoding="utf-8")
     (study.root / "texts.jsonl").write_text(texts.replace("source0-0", "renamed"), encoding="utf-8")
-    with pytest.raises(
-        InputError, match=r"losses to be made are on texts .*the fit of 'task0' is on texts .*`benchcast fit"
-    ):
+    with pytest.raises(InputError, match=r"new losses are on texts .*the fit of 'task0' is on texts .*`benchcast fit"):
         watching(Study.open(study.root), tmp_path).fits  # noqa: B018
 
 
@@ -396,7 +394,7 @@ def test_the_table_shows_the_last_forecast_and_the_way_there(study: Study, put: 
 def test_a_file_that_is_no_tensor_file_is_refused(put: Any) -> None:
     checkpoint = put(5)
     (checkpoint / "model.safetensors").write_bytes(b"\xff" * 64)
-    with pytest.raises(InputError, match="no safetensors file"):
+    with pytest.raises(InputError, match="not a safetensors file"):
         lacking(checkpoint)
     (checkpoint / "trainer_state.json").write_text("[]")
     shutil.copy(checkpoint / "config.json", checkpoint / "model.safetensors.index.json")
@@ -407,9 +405,9 @@ def test_a_file_that_is_no_tensor_file_is_refused(put: Any) -> None:
 @pytest.mark.parametrize(
     ("index", "says"),
     [
-        ([], "no index of weights"),
-        ({"weight_map": ["a"]}, "no index of weights"),
-        ({"weight_map": {"a": 1}}, "no index of weights"),
+        ([], "not an index of weights"),
+        ({"weight_map": ["a"]}, "not an index of weights"),
+        ({"weight_map": {"a": 1}}, "not an index of weights"),
         ({"weight_map": {"a": "../other.safetensors"}}, "names files outside its folder"),
     ],
 )
@@ -428,5 +426,5 @@ def test_a_header_that_describes_no_tensors_is_refused(put: Any, header: Any) ->
     checkpoint = put(5)
     blob = json.dumps(header).encode()
     (checkpoint / "model.safetensors").write_bytes(len(blob).to_bytes(8, "little") + blob)
-    with pytest.raises(InputError, match="no safetensors file"):
+    with pytest.raises(InputError, match="not a safetensors file"):
         lacking(checkpoint)

@@ -1,4 +1,4 @@
-"""Forecasts inside a training run.
+"""Forecast benchmark scores inside a training run.
 
 Hugging Face Trainer:   Trainer(…, callbacks=[TransformersForecast("study", every=500)])
 Lightning:              Trainer(…, callbacks=[LightningForecast("study", tokenizer=tokenizer, every=500)])
@@ -22,7 +22,7 @@ _FRAMEWORKS = {"TransformersForecast": ("trainer", "transformers"), "LightningFo
 
 
 def __getattr__(name: str) -> Any:
-    """Import a framework only for its own callback."""
+    """Import a callback's framework when the callback is first used."""
     if name not in _FRAMEWORKS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, library = _FRAMEWORKS[name]

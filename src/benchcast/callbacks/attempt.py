@@ -1,4 +1,4 @@
-"""Forecasts that never stop a training run: what fails is said once, and the run goes on."""
+"""Make forecasts without stopping the training run; a failure is logged once and training continues."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from benchcast.records import ModelInfo
 
 
 class Attempts:
-    """Forecasts of one training run, one after the other."""
+    """Makes the forecasts of one training run."""
 
     def __init__(self, fits: Fits, reading: Reading = DEFAULT) -> None:
         self._fits, self._reading = read_fits(fits), reading
         self._ready: tuple[Any, Reader] | None = None
         self._warned = False
-        self._remarks: dict[str, str] = {}  # the kind that was last told, by task
+        self._remarks: dict[str, str] = {}  # kind of the last logged remark, by task
 
     def make(self, model: Any, tokenizer: Any, info: ModelInfo) -> dict[str, float]:
-        """What to log: forecasts with their intervals, capabilities, and the seconds it took.
+        """Scalars for the logger: forecasts, intervals, capabilities and the seconds they took.
 
-        `info` is the model's name and what is known of its training.
+        `info` holds the model's name and its training tokens and FLOPs, if known.
         """
         began = time.monotonic()
         ranks = Ranks.here(spread=self._reading.spread)
         reader = ranks.together(lambda: self._reader(tokenizer))
-        found = reader.forecast(model, info)
+        forecasts = reader.forecast(model, info)
         if ranks.rank == 0:
-            self._tell(found, info.model)
-        return {**scalars(found), "forecast/seconds": time.monotonic() - began}
+            self._tell(forecasts, info.model)
+        return {**scalars(forecasts), "forecast/seconds": time.monotonic() - began}
 
     def _reader(self, tokenizer: Any) -> Reader:
-        """Texts are tokenized once for each tokenizer."""
+        """The reader of a tokenizer; texts are tokenized once for each tokenizer."""
         if tokenizer is None:
             raise InputError("no tokenizer; give it to the callback with tokenizer=…")
         if self._ready is None or self._ready[0] is not tokenizer:
             self._ready = (tokenizer, Reader.of(tokenizer, self._fits, reading=self._reading))
         return self._ready[1]
 
-    def _tell(self, found: dict[str, Forecast], name: str) -> None:
-        """Log each forecast's remark when it is new or of another kind than before."""
-        for task, forecast in found.items():
+    def _tell(self, forecasts: dict[str, Forecast], name: str) -> None:
+        """Log each forecast's remark if its kind differs from the last one."""
+        for task, forecast in forecasts.items():
             kind = forecast.remark.partition(":")[0]
             if kind and kind != self._remarks.get(task):
                 what = "forecast" if math.isfinite(forecast.accuracy) else "no forecast"
@@ -54,27 +54,27 @@ class Attempts:
             self._remarks[task] = kind
 
     def survive(self, work: Callable[[], None]) -> None:
-        """Do it; a failure is a warning the first time and nothing after that."""
+        """Run `work`; log a warning on the first failure and ignore later ones."""
         try:
             work()
-        except Exception as error:  # noqa: BLE001 - a training run outlives its forecasts, whatever they die of
+        except Exception as error:  # noqa: BLE001 - no error of a forecast may stop training
             if not self._warned:
                 what = "" if isinstance(error, BenchcastError) else f"{type(error).__name__}: "
-                LOG.warning("no forecast: %s%s (training goes on; this is said once)", what, one_line(error))
+                LOG.warning("no forecast: %s%s (training continues; this warning is shown once)", what, one_line(error))
             self._warned = True
 
 
 def interval_of(every: int) -> int:
-    """Steps between forecasts as asked for."""
+    """Check the number of steps between forecasts."""
     if every < 0:
         raise InputError(f"every={every}; a number of steps is needed, or 0 for each evaluation")
     return every
 
 
-def scalars(found: dict[str, Forecast]) -> dict[str, float]:
-    """Names and values for a logger; what cannot be said is left out."""
+def scalars(forecasts: dict[str, Forecast]) -> dict[str, float]:
+    """Names and values for a logger, without NaN."""
     values: dict[str, float] = {}
-    for task, forecast in found.items():
+    for task, forecast in forecasts.items():
         values[f"forecast/{task}"] = forecast.accuracy
         values[f"forecast/{task}_low"] = forecast.low
         values[f"forecast/{task}_high"] = forecast.high

@@ -1,4 +1,4 @@
-"""Forecasts in a run of Lightning (`lightning` or `pytorch_lightning`).
+"""Callback for Lightning (`lightning` or `pytorch_lightning`) that logs forecasts.
 
 Trainer(…, callbacks=[LightningForecast("study", tokenizer=tokenizer, every=500)])
 """
@@ -16,7 +16,7 @@ from benchcast.records import ModelInfo
 
 
 def _base() -> Any:
-    """The `Callback` of whichever Lightning the script has imported, else of the one that is installed."""
+    """The `Callback` class of the Lightning package that is imported, else of the one that is installed."""
     names = ("lightning.pytorch", "pytorch_lightning")
     for name in sorted(names, key=lambda n: n not in sys.modules):
         try:
@@ -27,11 +27,16 @@ def _base() -> Any:
 
 
 class LightningForecast(_base()):  # type: ignore[misc]
-    """Logs `forecast/<task>` with its interval, and `capability/<task>`, to all loggers of the run.
+    """Logs `forecast/<task>`, its interval and `capability/<task>` to all loggers of the run.
 
-    Every `every` steps, or after each validation where `every` is 0. `model` names the language model
-    inside the module (`model`, `net.lm`, …); where it is empty and there is no attribute `model`, it is
-    the module itself. The tokenizer is the module's attribute `tokenizer` unless one is given.
+    Parameters
+    ----------
+    fits : a study or its folder, a fit's folder or hub id, or fits
+    every : optimizer steps between forecasts; 0: after each validation
+    tokenizer : the model's tokenizer; default: the module's attribute `tokenizer`
+    model : attribute path of the language model in the module (`model`, `net.lm`, …); default: `model` if the module
+        has it, else the module itself
+    reading : how the texts are scored
     """
 
     def __init__(
@@ -43,12 +48,12 @@ class LightningForecast(_base()):  # type: ignore[misc]
         self._last = -1  # step of the last forecast
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
-        """Every so many optimizer steps; accumulated batches count once."""
+        """Forecast every `every` optimizer steps; accumulated batches count once."""
         if self._every and trainer.global_step and trainer.global_step % self._every == 0:
             self._forecast(trainer, pl_module)
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """After each validation but the one that only tries it out."""
+        """Forecast after each validation except the sanity check."""
         if not self._every and not trainer.sanity_checking:
             self._forecast(trainer, pl_module)
 

@@ -1,4 +1,4 @@
-"""Forecasts of a model in memory: read the fits' texts with it, spread over the ranks, and predict."""
+"""Forecast the scores of a model in memory: score the fits' texts, shared among the ranks, and predict."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ Fits = str | Path | Study | Fit | Iterable[Fit] | Mapping[str, Fit]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How texts are read."""
+    """Options for scoring the texts."""
 
-    add_bos_token: bool | None = None  # None: as the tokenizer does
-    context: int = 0  # longest sequence; 0: as the model's configuration says
-    batch_tokens: int = 0  # padded tokens of a batch; 0: chosen
-    spread: bool = True  # over the ranks of a distributed run; else each process that calls reads all texts
+    add_bos_token: bool | None = None  # None: the tokenizer's default
+    context: int = 0  # longest sequence in tokens; 0: the configuration's limit
+    batch_tokens: int = 0  # padded tokens of a batch; 0: automatic
+    spread: bool = True  # share the texts among the ranks of a distributed run; else each process scores all
 
 
 DEFAULT = Reading()
@@ -54,23 +54,44 @@ def forecast(
     flops: float = nan,
     reading: Reading = DEFAULT,
 ) -> dict[str, Forecast]:
-    """Forecasts of a model by task; the model, its gradients and all random states are left as they are.
+    """Forecast a model's scores without changing the model, its gradients or any random state.
 
-    `fits` are those of a study, by its folder, or fits themselves; `texts` are theirs where none are given.
-    In a distributed run every rank calls this and gets the same forecasts.
+    In a distributed run every rank must call this and gets the same forecasts.
+
+    Parameters
+    ----------
+    model : a transformers model, or a module that maps ids (B × T) to logits (B × T × words)
+    tokenizer : of transformers, tokenizers or tiktoken
+    fits : a study or its folder, a fit's folder or hub id, or fits
+    texts : the texts to score; default: those of the fits
+    flops : training compute so far in FLOPs, for methods that use it
+    reading : options for scoring the texts
+
+    Returns
+    -------
+    the forecast of each task
     """
     reader = Reader.of(tokenizer, read_fits(fits), texts, reading=reading)
     return reader.forecast(model, replace(UNKNOWN, flops=flops))
 
 
 def read_fits(fits: Fits) -> tuple[Fit, ...]:
-    """Fits from a study, a fit's folder or hub id, or as they are; all on the same texts."""
-    found = _fits(fits)
-    if not found:
+    """Load fits from a study, a fit's folder or a hub id; InputError if their texts differ.
+
+    Parameters
+    ----------
+    fits : a study or its folder, a fit's folder or hub id, or fits, which are returned as they are
+
+    Returns
+    -------
+    the fits, at least one
+    """
+    loaded = _fits(fits)
+    if not loaded:
         raise InputError("no fits; make some with `benchcast fit STUDY`")
-    for fit in found:
-        fit.require_texts(found[0].texts.digest, whose=f"losses for the fit of {found[0].task!r}")
-    return found
+    for fit in loaded:
+        fit.require_texts(loaded[0].texts.digest, whose=f"losses for the fit of {loaded[0].task!r}")
+    return loaded
 
 
 def _fits(fits: Fits) -> tuple[Fit, ...]:
@@ -91,7 +112,7 @@ def _fits(fits: Fits) -> tuple[Fit, ...]:
 
 @dataclass(frozen=True)
 class Reader:
-    """The texts of some fits under one tokenizer, ready for any number of models."""
+    """The fits' texts under one tokenizer; scores any number of models."""
 
     fits: tuple[Fit, ...]
     texts: TextSet
@@ -103,20 +124,20 @@ class Reader:
     def of(
         cls, tokenizer: Any, fits: tuple[Fit, ...], texts: TextSet | None = None, *, reading: Reading = DEFAULT
     ) -> Reader:
-        """Tokenize the texts; a tokenizer that cannot cover them is an error that names the first."""
-        own = fits[0].texts if texts is None else texts
+        """Tokenize the texts; InputError names the first text that the tokenizer cannot cover."""
+        scored_texts = fits[0].texts if texts is None else texts
         for fit in fits:
-            fit.require_texts(own.digest, whose="the losses to be made")
-        own.require_texts("a forecast in a training run")
+            fit.require_texts(scored_texts.digest, whose="the new losses")
+        scored_texts.require_texts("a forecast in a training run")
         vocabulary = vocabulary_of(tokenizer, add_bos_token=reading.add_bos_token)
         if not vocabulary.prefix and any(fit.needs_first for fit in fits):
             raise InputError(f"{NO_BOS}: Reading(add_bos_token=True)")
-        encoded = encode_texts(vocabulary.tokenizer, own)
+        encoded = encode_texts(vocabulary.tokenizer, scored_texts)
         encoded.require_all("the model in training", "give a tokenizer that covers them with tokenizer=…")
-        return cls(fits, own, vocabulary, encoded, reading)
+        return cls(fits, scored_texts, vocabulary, encoded, reading)
 
     def forecast(self, model: Any, info: ModelInfo = UNKNOWN) -> dict[str, Forecast]:
-        """Forecasts by task; `info` is what is known of the model, whose parameters are counted here."""
+        """Forecasts by task; `info` holds the model's metadata, and its parameters are counted if missing."""
         module = bare(model)
         if not info.params > 0 and not sharded(module):
             info = replace(info, params=float(sum(p.numel() for p in module.parameters())))
@@ -124,15 +145,15 @@ class Reader:
         return {fit.task: fit.predict(losses) for fit in self.fits}
 
     def losses(self, model: Any, *, name: str = "model") -> TokenLosses:
-        """The model's losses on all texts; each rank reads its part and gets the whole."""
+        """The model's losses on all texts; each rank scores its share and gets all losses."""
         ranks = Ranks.here(spread=self.reading.spread)
         module = bare(model)
         with untouched(module):
             backend = self._backend(module, name)
             portion = make_portion(name, self.texts, self.encoded, range(len(self.texts)))
             windows = ranks.together(lambda: portion.windows(self.vocabulary.prefix, backend.context))
-            made = ranks.together(lambda: _score(backend, portion, windows, ranks))
-            flat = ranks.merged(made, backend.device)
+            nats = ranks.together(lambda: _score(backend, portion, windows, ranks))
+            flat = ranks.merged(nats, backend.device)
         return self._laid_out(backend, windows, flat)
 
     def _backend(self, module: Any, name: str) -> MemoryBackend:
@@ -142,7 +163,7 @@ class Reader:
         )
 
     def _laid_out(self, backend: MemoryBackend, windows: list[Window], flat: Any) -> TokenLosses:
-        nats = [np.full(len(own), np.nan) for own in self.encoded.ids]
+        nats = [np.full(len(token_ids), np.nan) for token_ids in self.encoded.ids]
         at = 0
         for window in windows:
             part = flat[at + window.skip : at + len(window.ids)]
@@ -155,12 +176,12 @@ class Reader:
 
 
 def _score(backend: MemoryBackend, portion: Portion, windows: list[Window], ranks: Ranks) -> Any:
-    """Nats of this rank's windows on the axis of all windows' ids, scored as `collect` does; NaN elsewhere."""
+    """Nats of all windows' ids end to end, scored as `collect` does; NaN for windows of other ranks."""
     ends = np.cumsum([0, *(len(w.ids) for w in windows)])
     starts = {(w.text, w.first): int(start) for w, start in zip(windows, ends[:-1], strict=True)}
     flat = np.full(ends[-1], np.nan, np.float32)
-    everything = list(batches(windows, size=backend.batch_size, tokens=backend.batch_tokens))
-    for batch in ranks.own(everything) if everything else []:
+    all_batches = list(batches(windows, size=backend.batch_size, tokens=backend.batch_tokens))
+    for batch in ranks.own(all_batches) if all_batches else []:
         for window, nats in zip(batch, ask(backend, portion, batch), strict=True):
             flat[starts[window.text, window.first] :][: len(nats)] = nats
     return flat

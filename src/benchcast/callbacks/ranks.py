@@ -1,7 +1,6 @@
-"""The processes of a distributed run: who does what, and one word for all when somebody fails.
+"""Share work among the ranks of a distributed run and raise a failure of one rank on all of them.
 
-Every rank takes its turn in the same collective calls whatever happens to it, so that a failure is told to
-all of them and nobody waits for ever.
+Every rank makes the same collective calls even if it fails, so that no rank waits forever.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """This process among those that share the work."""
+    """The rank of this process and the number of processes that share the work."""
 
     rank: int = 0
     count: int = 1
 
     @classmethod
     def here(cls, *, spread: bool) -> Ranks:
-        """All ranks of the run, or this process alone."""
+        """All ranks of the run, or this process alone if not `spread` or not distributed."""
         from torch import distributed
 
         if not spread or not distributed.is_available() or not distributed.is_initialized():
@@ -35,21 +34,21 @@ class Ranks:
         return cls(distributed.get_rank(), distributed.get_world_size())
 
     def own(self, jobs: Sequence[T]) -> list[T]:
-        """This rank's part: every rank gets as many, because a sharded model runs on all of them or on none.
+        """This rank's jobs; every rank gets equally many, because a sharded model runs on all ranks at once.
 
-        Where jobs run out, the last one is done again; doing one twice changes nothing.
+        If the jobs do not divide evenly, some ranks repeat the last one, which does not change the result.
         """
         most = -(-len(jobs) // self.count)
         return [jobs[min(self.rank + turn * self.count, len(jobs) - 1)] for turn in range(most)]
 
     def together(self, work: Callable[[], T]) -> T:
-        """What `work` gives here, once it is known that no rank failed; else an error on all of them."""
+        """The result of `work` on this rank; if it fails on any rank, all ranks raise an error."""
         if self.count == 1:
             return work()
         failure: Exception | None = None
         try:
-            made = work()
-        except Exception as error:  # noqa: BLE001 - the others wait for this rank's word; raised below
+            result = work()
+        except Exception as error:  # noqa: BLE001 - the other ranks wait for the message; raised below
             failure = error
         reasons = self._gather("" if failure is None else f"{type(failure).__name__}: {one_line(failure)}")
         if failure is not None:
@@ -57,17 +56,17 @@ class Ranks:
         for rank, reason in enumerate(reasons):
             if reason:
                 raise InputError(f"rank {rank}: {reason}")
-        return made
+        return result
 
-    def _gather(self, word: str) -> list[str]:
+    def _gather(self, message: str) -> list[str]:
         from torch import distributed
 
-        words: list[Any] = [None] * self.count
-        distributed.all_gather_object(words, word)
-        return [str(w) for w in words]
+        messages: list[Any] = [None] * self.count
+        distributed.all_gather_object(messages, message)
+        return [str(w) for w in messages]
 
     def merged(self, values: npt.NDArray[np.float32], device: Any) -> npt.NDArray[np.float32]:
-        """One array of what every rank filled in; NaN where this rank has nothing."""
+        """Combine the arrays of all ranks; each rank has NaN at the positions it did not score."""
         if self.count == 1:
             return values
         import torch
@@ -75,5 +74,5 @@ class Ranks:
 
         filled = torch.from_numpy(np.where(np.isnan(values), np.float32(-np.inf), values)).to(device)
         distributed.all_reduce(filled, op=distributed.ReduceOp.MAX)
-        found = filled.cpu().numpy()
-        return np.where(np.isneginf(found), np.float32(np.nan), found)
+        merged = filled.cpu().numpy()
+        return np.where(np.isneginf(merged), np.float32(np.nan), merged)

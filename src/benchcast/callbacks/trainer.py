@@ -1,4 +1,4 @@
-"""Forecasts in a run of the Hugging Face Trainer.
+"""Callback for the Hugging Face Trainer that logs forecasts.
 
 Trainer(…, callbacks=[TransformersForecast("study", every=500)])
 """
@@ -19,10 +19,16 @@ from benchcast.records import ModelInfo
 
 
 class TransformersForecast(TrainerCallback):  # type: ignore[misc]
-    """Logs `forecast/<task>` with its interval, and `capability/<task>`, through the Trainer's own loggers.
+    """Logs `forecast/<task>`, its interval and `capability/<task>` through the Trainer's loggers.
 
-    Every `every` steps and at the last one, or at each evaluation where `every` is 0. A study without
-    fits is an error here, before training starts; whatever fails later is a warning.
+    A study without fits raises InputError here, before training starts; later failures are logged as a warning.
+
+    Parameters
+    ----------
+    fits : a study or its folder, a fit's folder or hub id, or fits
+    every : steps between forecasts, with one more at the last step; 0: at each evaluation
+    tokenizer : the model's tokenizer; default: the Trainer's
+    reading : how the texts are scored
     """
 
     def __init__(self, fits: Fits, *, every: int = 0, tokenizer: Any = None, reading: Reading = DEFAULT) -> None:
@@ -30,49 +36,49 @@ class TransformersForecast(TrainerCallback):  # type: ignore[misc]
         self._every, self._tokenizer = interval_of(every), tokenizer
         self._last = -1  # step of the last forecast
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Every so many steps."""
+    def on_step_end(self, args: Any, state: Any, control: Any, **event: Any) -> None:
+        """Forecast every `every` steps and at the last step."""
         if self._every and (state.global_step % self._every == 0 or state.global_step >= state.max_steps):
-            self._forecast(state, control, given)
+            self._forecast(state, control, event)
 
-    def on_evaluate(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """With each evaluation; one of several data sets is enough."""
+    def on_evaluate(self, args: Any, state: Any, control: Any, **event: Any) -> None:
+        """Forecast at each evaluation, once for several evaluation sets."""
         if not self._every:
-            self._forecast(state, control, given)
+            self._forecast(state, control, event)
 
-    def _forecast(self, state: Any, control: Any, given: dict[str, Any]) -> None:
+    def _forecast(self, state: Any, control: Any, event: dict[str, Any]) -> None:
         if state.global_step == self._last:
             return
         self._last = state.global_step
-        self._attempts.survive(lambda: self._log(state, control, given))
+        self._attempts.survive(lambda: self._log(state, control, event))
 
-    def _log(self, state: Any, control: Any, given: dict[str, Any]) -> None:
+    def _log(self, state: Any, control: Any, event: dict[str, Any]) -> None:
         trainer = _trainer_above()
-        tokenizer = self._tokenizer or given.get("processing_class") or given.get("tokenizer")
-        tokenizer = getattr(tokenizer, "tokenizer", tokenizer)  # of a processor for several kinds of data
+        tokenizer = self._tokenizer or event.get("processing_class") or event.get("tokenizer")
+        tokenizer = getattr(tokenizer, "tokenizer", tokenizer)  # a multimodal processor holds the tokenizer
         with nullcontext() if trainer is None else trainer.accelerator.autocast():
-            values = self._attempts.make(given["model"], tokenizer, _known(state, trainer))
+            values = self._attempts.make(event["model"], tokenizer, _known(state, trainer))
         if trainer is None:
             state.log_history.append({**values, "step": state.global_step})
             return
-        due = control.should_log
+        should_log = control.should_log
         try:
             trainer.log(values)
         finally:
-            control.should_log = due  # logging clears it, and the Trainer's own line may still be due
+            control.should_log = should_log  # trainer.log clears it, but the Trainer may still have to log
 
 
 def _known(state: Any, trainer: Any) -> ModelInfo:
-    """The step's name, and the FLOPs and tokens of the run so far where the Trainer counts them."""
+    """The step as a name, and the run's FLOPs and tokens so far if the Trainer counts them."""
     flops = state.total_flos
-    if trainer is not None:  # counted since the last line was logged
+    if trainer is not None:  # FLOPs since the last logged line
         flops += trainer.current_flos * trainer.args.world_size
     tokens = state.num_input_tokens_seen
     return ModelInfo(f"step-{state.global_step}", tokens=tokens or math.nan, flops=flops or math.nan)
 
 
 def _trainer_above() -> Any:
-    """The Trainer whose event this is. Events do not carry it, and nothing else knows the run's loggers."""
+    """The Trainer that called the callback, found on the stack: events do not carry it, and it holds the loggers."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not isinstance(frame.f_locals.get("self"), Trainer):
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""Look at a model in training without leaving a trace: modes and random generators are as before."""
+"""Restore a model's modes and all random generators after an evaluation during training."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 @contextmanager
 def untouched(model: Any) -> Iterator[None]:
-    """The model in evaluation mode; afterwards every module is in its mode and no generator has moved."""
+    """Set the model to evaluation mode; on exit, restore the mode of every module and all random generators."""
     import torch
 
     modes = [(module, module.training) for module in model.modules()]
@@ -20,14 +20,14 @@ def untouched(model: Any) -> Iterator[None]:
     device = next(model.parameters()).device
     with ExitStack() as stack:
         stack.enter_context(_generators(device))
-        if torch.is_autocast_enabled(device.type):  # weights cast here, without gradients, must not stay in its cache
+        if torch.is_autocast_enabled(device.type):  # do not cache weights that are cast without gradients
             dtype = torch.get_autocast_dtype(device.type)
             stack.enter_context(torch.autocast(device.type, dtype=dtype, cache_enabled=False))
         try:
             model.eval()
             yield
         finally:
-            model.train(modes[0][1])  # some modules do more than note their mode
+            model.train(modes[0][1])  # some modules override train()
             for module, mode in modes:
                 if module.training != mode:
                     module.training = mode
@@ -36,7 +36,7 @@ def untouched(model: Any) -> Iterator[None]:
 
 
 def _generators(device: Any) -> Any:
-    """Holds torch's generators of the CPU and of the model's device."""
+    """Context that restores torch's generators of the CPU and of the model's device."""
     import torch
 
     if device.type == "cpu":

@@ -1,4 +1,4 @@
-"""Where jobs are done: in this process or on a Ray cluster."""
+"""Executors: run jobs in this process or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,18 @@ EXECUTORS = ("local", "ray")
 
 
 def open_executor(kind: str, *, address: str = "", note: Note | None = None) -> AbstractContextManager[Executor]:
-    """An executor by name, to be used in a `with` block."""
+    """Open an executor, to be used in a `with` block.
+
+    Parameters
+    ----------
+    kind : "local" or "ray"
+    address : HOST:PORT of a Ray cluster, or "auto"; empty: RAY_ADDRESS, else a new cluster on this machine
+    note : called with one line for each event of the cluster, such as a lost worker
+
+    Returns
+    -------
+    a context manager that gives the executor
+    """
     if kind not in EXECUTORS:
         raise InputError(f"unknown executor {kind!r}; one of {', '.join(EXECUTORS)}")
     if kind == "local":

@@ -1,7 +1,7 @@
-"""Jobs on a Ray cluster: workers that load once, and jobs that outlive their workers.
+"""Run jobs on a Ray cluster, with workers that keep loaded models and jobs that survive the loss of a worker.
 
-The driver hands every job to one worker and takes every result once. A worker that is lost, with its node or
-for lack of memory, gives its job back, and another worker begins it again, a bounded number of times.
+The driver gives every job to one worker and accepts every result once. If a worker is lost, with its node or for lack
+of memory, another worker starts its job again, a bounded number of times.
 """
 
 from __future__ import annotations
@@ -17,62 +17,62 @@ from benchcast.executor.connection import connect, ray_library
 from benchcast.executor.jobs import Call, Executor, Job, Note
 from benchcast.executor.schedule import Schedule
 
-ATTEMPTS = 4  # of a job; each on a new worker
-PAUSE_SECONDS = 1.0  # before the second attempt, then doubled: a lost node is not noticed at once
+ATTEMPTS = 4  # for each job, each on a new worker
+PAUSE_SECONDS = 1.0  # before the second attempt, then doubled: Ray notices a lost node with a delay
 POLL_SECONDS = 0.2
-WAIT_SECONDS = 900.0  # for a first worker: nodes may have to be started
-SIGNS = {  # what Ray says of a worker that is gone → what it comes to
+WAIT_SECONDS = 900.0  # for the first worker, because nodes may have to be started
+SIGNS = {  # text in Ray's error about a lost worker → reason for the user
     "low on memory": "its node ran out of memory",
     "memory monitor": "its node ran out of memory",
     "node has died": "its node is gone",
     "node died": "its node is gone",
     "process has died": "its process was killed (for lack of memory?) or crashed",
 }
-STARTING = 4  # workers that may be waiting for room at a time, or as many as are at work
+STARTING = 4  # limit of workers that wait for resources; the number of active workers if that is larger
 
 
 @contextmanager
 def connected(address: str, note: Note) -> Iterator[Executor]:
-    """An executor on the cluster at `address`, else at RAY_ADDRESS, else on one of this machine for this run alone."""
+    """Executor on the cluster at `address`, else at RAY_ADDRESS, else on a temporary cluster on this machine."""
     ray = ray_library()
-    mine = not ray.is_initialized()
-    if mine:
+    connected_here = not ray.is_initialized()
+    if connected_here:
         connect(ray, address)
     try:
         yield RayExecutor(ray, note)
     finally:
-        if mine:
+        if connected_here:
             ray.shutdown()
 
 
 class _Body:
-    """What runs in a worker's process."""
+    """The actor in a worker's process."""
 
     def ready(self) -> bool:
-        """Answers as soon as the worker is up."""
+        """True once the worker has started."""
         return True
 
-    def run(self, call: Call, shared: Any, given: Any) -> tuple[BenchcastError | None, Any]:
-        """The result, or the mistake of a user that stopped it."""
+    def run(self, call: Call, shared: Any, arguments: Any) -> tuple[BenchcastError | None, Any]:
+        """The user error that stopped the job, or None, and the result."""
         try:
-            return None, call(shared, given)
+            return None, call(shared, arguments)
         except BenchcastError as error:
             return InputError(str(error)), None
 
 
 @dataclass(eq=False, slots=True)
 class _Worker:
-    """A worker as the driver sees it."""
+    """The driver's record of a worker."""
 
     group: str
     actor: Any
-    asked: Any  # reference to its next answer; None while it has nothing to do
+    pending: Any  # reference to its next answer; None while it is idle
     job: int | None = None
     started: bool = False
 
 
 class RayExecutor:
-    """Hands jobs to workers of a cluster."""
+    """Runs jobs on workers of a cluster."""
 
     def __init__(self, ray: Any, note: Note) -> None:
         self._ray, self._note = ray, note
@@ -80,18 +80,18 @@ class RayExecutor:
 
     @property
     def has_gpus(self) -> bool:
-        """Whether any node has one now; nodes that are yet to be started are not known."""
+        """Whether any running node has a GPU; nodes that are not started yet are unknown."""
         return bool(self._ray.cluster_resources().get("GPU", 0.0) > 0)
 
     def run(self, call: Call, jobs: Sequence[Job], shared: Any = None) -> Iterator[tuple[int, Any]]:
-        """Results as they are finished; what a job's function refuses is raised, with no more than its line."""
+        """Yield the number and result of each job as it finishes; a user error is raised without traceback."""
         pool = _Pool(self._ray, self._body, self._note, Schedule.of(jobs))
-        sent = self._ray.put(shared)
+        shared_ref = self._ray.put(shared)
         left = len(jobs)
         try:
             while left:
                 pool.hire()
-                pool.employ(call, sent)
+                pool.employ(call, shared_ref)
                 for number, result in pool.answers():
                     left -= 1
                     yield number, result
@@ -106,10 +106,10 @@ class _Pool:
         self._ray, self._actor, self._note, self._schedule = ray, body, note, schedule
         self._workers: list[_Worker] = []
         self._failed_starts = 0
-        self._alive = time.monotonic()  # when a worker was last up
+        self._alive = time.monotonic()  # time at which a worker was last running
 
     def hire(self) -> None:
-        """Ask for workers while jobs wait; Ray starts them where and when there is room."""
+        """Request workers while jobs wait; Ray starts each as soon as its resources are free."""
         while True:
             starting = [w.group for w in self._workers if not w.started]
             working = [w.group for w in self._workers if w.started]
@@ -125,32 +125,32 @@ class _Pool:
             raise ClusterError(f"no worker could be started in {WAIT_SECONDS / 60:.0f} minutes; {self._room()}")
 
     def _room(self) -> str:
-        wanted = max(self._schedule.gpus(w.group) for w in self._workers)
+        gpus = max(self._schedule.gpus(w.group) for w in self._workers)
         nodes = [n["Resources"].get("GPU", 0.0) for n in self._ray.nodes() if n["Alive"]]
-        most = max(nodes, default=0.0)
-        return f"a worker wants 1 CPU and {wanted:g} GPUs, {len(nodes)} nodes have at most {most:g} GPUs each"
+        most_gpus = max(nodes, default=0.0)
+        return f"a worker needs 1 CPU and {gpus:g} GPUs, {len(nodes)} nodes have at most {most_gpus:g} GPUs each"
 
     def employ(self, call: Call, shared: Any) -> None:
-        """Give every free worker a job of its group; where none is left the worker goes, and what it holds with it."""
-        for worker in [w for w in self._workers if w.asked is None]:
+        """Give every idle worker a job of its group; if none is left, stop the worker and free its memory."""
+        for worker in [w for w in self._workers if w.pending is None]:
             number = self._schedule.take(worker.group, time.monotonic())
             if number is not None:
                 worker.job = number
-                worker.asked = worker.actor.run.remote(call, shared, self._schedule.jobs[number].given)
+                worker.pending = worker.actor.run.remote(call, shared, self._schedule.jobs[number].arguments)
             elif not self._schedule.waiting[worker.group]:
                 self._dismiss(worker)
 
     def answers(self) -> Iterator[tuple[int, Any]]:
-        """What has been finished, after a short wait."""
-        asked = {w.asked: w for w in self._workers if w.asked is not None}
-        if not asked:
+        """Wait up to `POLL_SECONDS` and yield the number and result of each finished job."""
+        pending = {w.pending: w for w in self._workers if w.pending is not None}
+        if not pending:
             time.sleep(POLL_SECONDS)
             return
-        ready, _ = self._ray.wait(list(asked), timeout=POLL_SECONDS)
+        ready, _ = self._ray.wait(list(pending), timeout=POLL_SECONDS)
         for reference in ready:
-            worker = asked[reference]
+            worker = pending[reference]
             try:
-                found = self._ray.get(reference)
+                answer = self._ray.get(reference)
             except self._ray.exceptions.RayTaskError as error:
                 if not isinstance(error.cause, MemoryError):
                     raise
@@ -159,16 +159,16 @@ class _Pool:
             except self._ray.exceptions.RayError as error:
                 self._lost(worker, _reason(error))
                 continue
-            number, worker.asked, worker.job, worker.started = worker.job, None, None, True
+            number, worker.pending, worker.job, worker.started = worker.job, None, None, True
             if number is None:
                 continue
-            mistake, result = found
+            mistake, result = answer
             if mistake is not None:
                 raise mistake
             yield number, result
 
     def _lost(self, worker: _Worker, why: str) -> None:
-        """A worker is gone: its job waits for another one, if it was not tried too often."""
+        """Remove a lost worker and queue its job again; ClusterError after too many attempts."""
         number = worker.job
         self._dismiss(worker)
         if number is None:
@@ -180,7 +180,7 @@ class _Pool:
         if tries >= ATTEMPTS:
             raise ClusterError(
                 f"{job.name}: tried {tries} times, and each time its worker was lost; the last: {why} "
-                "(what is done is kept; run it again with more memory for a worker, or less work at a time)"
+                "(finished work is kept; run it again with more memory per worker, or with smaller batches)"
             )
         self._note(f"{job.name}: its worker was lost: {why}; attempt {tries + 1} of {ATTEMPTS}")
         self._schedule.give_back(number, time.monotonic() + PAUSE_SECONDS * 2 ** (tries - 1))
@@ -190,15 +190,15 @@ class _Pool:
         self._ray.kill(worker.actor, no_restart=True)
 
     def close(self) -> None:
-        """Let all workers go."""
+        """Stop all workers."""
         for worker in list(self._workers):
             self._dismiss(worker)
 
 
 def _reason(error: Exception) -> str:
-    """What Ray says of a lost worker, in a few words."""
+    """A short reason from Ray's error about a lost worker."""
     text = " ".join(str(error).split())
-    for sign, words in SIGNS.items():
+    for sign, reason in SIGNS.items():
         if sign in text.lower():
-            return words
+            return reason
     return f"{type(error).__name__}: {text[:300]}"

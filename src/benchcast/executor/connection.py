@@ -1,4 +1,4 @@
-"""Connect to a Ray cluster, or say in one line why that is not possible."""
+"""Connect to a Ray cluster, or raise ClusterError with the reason in one line."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 from benchcast.errors import ClusterError, InputError, MissingExtraError
 
 ANSWER_SECONDS = 5.0
-TRIES = ("RAY_gcs_server_port_wait_time_s", "5")  # of Ray, a second each; it would try for 20 s
-REFUSED = ("Unauthenticated", "AuthenticationError", "InvalidAuthToken")  # what Ray says where a token is wrong
+TRIES = ("RAY_gcs_server_port_wait_time_s", "5")  # seconds that Ray tries to connect; its default is 20
+REFUSED = ("Unauthenticated", "AuthenticationError", "InvalidAuthToken")  # in Ray's errors about a wrong token
 
 
 def ray_library() -> Any:
-    """Ray, with settings that have to be made before it is imported."""
+    """Import Ray after setting the environment variables that it reads at import."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # a worker without GPUs keeps its environment
     try:
@@ -29,62 +29,62 @@ def ray_library() -> Any:
 
 
 def connect(ray: Any, address: str) -> None:
-    """To the cluster at `address`, else at RAY_ADDRESS, else to a new one on this machine."""
-    known = address or os.environ.get("RAY_ADDRESS", "") or "local"
-    given: dict[str, Any] = {"address": known}
-    if known == "local":
-        given["include_dashboard"] = False
+    """Connect to the cluster at `address`, else at RAY_ADDRESS, else to a new one on this machine."""
+    target = address or os.environ.get("RAY_ADDRESS", "") or "local"
+    options: dict[str, Any] = {"address": target}
+    if target == "local":
+        options["include_dashboard"] = False
     else:
-        need_answer(known)
+        need_answer(target)
     try:
-        with nullcontext() if known == "local" else _few_quiet_tries():
-            ray.init(**given, log_to_driver=False, logging_level="ERROR")
+        with nullcontext() if target == "local" else _few_quiet_tries():
+            ray.init(**options, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, ValueError, RuntimeError, OSError, ray.exceptions.RayError) as error:
         if any(sign in _whole_text(error) for sign in REFUSED):
-            raise ClusterError(_refusal(known)) from error
-        said = str(error).strip().splitlines() or [type(error).__name__]
-        raise ClusterError(f"no Ray cluster at {known}: {said[0]}") from error
+            raise ClusterError(_refusal(target)) from error
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise ClusterError(f"no Ray cluster at {target}: {lines[0]}") from error
 
 
 def _refusal(address: str) -> str:
     mode, path = os.environ.get("RAY_AUTH_MODE", ""), os.environ.get("RAY_AUTH_TOKEN_PATH", "~/.ray/auth_token")
-    given = bool(os.environ.get("RAY_AUTH_TOKEN")) or Path(path).expanduser().is_file()
-    token = "the token here is not the cluster's" if given else "there is no token here"
-    found = token if mode.lower() == "token" else f"RAY_AUTH_MODE is {mode or 'not set'}, so no token was sent"
+    has_token = bool(os.environ.get("RAY_AUTH_TOKEN")) or Path(path).expanduser().is_file()
+    token = "the token here is not the cluster's" if has_token else "there is no token here"
+    problem = token if mode.lower() == "token" else f"RAY_AUTH_MODE is {mode or 'not set'}, so no token was sent"
     return (
-        f"the Ray cluster at {address} asks for a token (authentication), and {found}; set RAY_AUTH_MODE=token, and "
+        f"the Ray cluster at {address} asks for a token (authentication), and {problem}; set RAY_AUTH_MODE=token, and "
         "RAY_AUTH_TOKEN or the file ~/.ray/auth_token to what `ray get-auth-token` prints on the head node"
     )
 
 
 def _whole_text(error: BaseException | None) -> str:
-    """An error's type and message, and those of what caused it."""
+    """Type and message of an error and of its causes."""
     return "" if error is None else f"{type(error).__name__} {error} {_whole_text(error.__cause__)}"
 
 
 @contextmanager
 def _few_quiet_tries() -> Iterator[None]:
-    """Ray tries a few times only, and its C++ part does not write each refusal of a token to stderr."""
+    """Limit Ray's connection attempts, and drop its C++ messages about refused tokens from stderr."""
     name, value = TRIES
-    was = os.environ.get(name)
-    os.environ[name] = was or value
+    previous = os.environ.get(name)
+    os.environ[name] = previous or value
     stderr = os.dup(2)
-    with tempfile.TemporaryFile() as kept:
-        os.dup2(kept.fileno(), 2)
+    with tempfile.TemporaryFile() as captured:
+        os.dup2(captured.fileno(), 2)
         try:
             yield
         finally:
             os.dup2(stderr, 2)
-            if was is None:
+            if previous is None:
                 del os.environ[name]
-            kept.seek(0)
-            other = [line for line in kept if not any(sign.encode() in line for sign in REFUSED)]
-            os.write(stderr, b"".join(other))
+            captured.seek(0)
+            kept_lines = [line for line in captured if not any(sign.encode() in line for sign in REFUSED)]
+            os.write(stderr, b"".join(kept_lines))
             os.close(stderr)
 
 
 def need_answer(address: str) -> None:
-    """Make sure that somebody answers at an address: Ray itself would try for minutes."""
+    """Raise ClusterError if nothing answers at an address; Ray itself would try for minutes."""
     if address.startswith(("http://", "https://", "ray://")):
         raise InputError(
             f"--address {address} is not for a driver; HOST:6379 is needed, or auto on a node of the cluster"

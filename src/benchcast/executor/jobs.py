@@ -1,7 +1,7 @@
-"""Jobs in, results out, here or on a Ray cluster; nothing is known here of the work.
+"""The executor protocol: run a function on many jobs, in this process or on a Ray cluster.
 
-A job is plain data for a function that stands at the top of a module. `Local` calls it for one job after the
-other and is the reference: any other executor gives the same results, in another order perhaps.
+A job is plain data for a module-level function. `Local` runs the jobs one after the other and is the reference: every
+other executor gives the same results, possibly in another order.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-Call = Callable[[Any, Any], Any]  # (shared, given) → result
-Note = Callable[[str], None]  # something a person may want to know, in one line
+Call = Callable[[Any, Any], Any]  # (shared, arguments) → result
+Note = Callable[[str], None]  # called with one line for the user
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +19,10 @@ class Job:
     """One call of a function."""
 
     name: str  # for messages
-    given: Any  # plain data, for this job alone
-    group: str = ""  # jobs of a group follow each other on the same workers, so what they load is loaded once
-    cost: float = 1.0  # dearest first; only the order of size matters
-    gpus: float = 0.0  # of its worker
+    arguments: Any  # plain data of this job
+    group: str = ""  # jobs of a group run on the same workers, so that a model is loaded once
+    cost: float = 1.0  # relative cost; the most expensive jobs start first
+    gpus: float = 0.0  # GPUs that its worker needs
 
 
 class Executor(Protocol):
@@ -34,16 +34,23 @@ class Executor(Protocol):
         ...
 
     def run(self, call: Call, jobs: Sequence[Job], shared: Any = None) -> Iterator[tuple[int, Any]]:
-        """The number and the result of every job, once each, as they are finished."""
+        """Yield the number and result of every job, once each, as they finish.
+
+        Parameters
+        ----------
+        call : module-level function of (shared, arguments of a job)
+        jobs : the jobs; a number is an index into them
+        shared : plain data that is sent once and passed to every call
+        """
         ...
 
 
 class Local:
-    """One job after the other, in this process, which needs nothing to be set aside for it."""
+    """Runs the jobs one after the other in this process."""
 
     has_gpus = False
 
     def run(self, call: Call, jobs: Sequence[Job], shared: Any = None) -> Iterator[tuple[int, Any]]:
         """Results in the order of the jobs."""
         for number, job in enumerate(jobs):
-            yield number, call(shared, job.given)
+            yield number, call(shared, job.arguments)

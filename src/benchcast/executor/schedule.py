@@ -1,4 +1,4 @@
-"""Which job comes next, and which group of jobs gets the next worker; pure."""
+"""Decide which job runs next and which group of jobs gets the next worker, without side effects."""
 
 from __future__ import annotations
 
@@ -11,55 +11,55 @@ from benchcast.executor.jobs import Job
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Jobs that wait, by group, and how often each was begun."""
+    """Waiting jobs by group and the number of attempts of each job."""
 
     jobs: Sequence[Job]
-    waiting: dict[str, list[int]]  # dearest last
+    waiting: dict[str, list[int]]  # job numbers by group, the most expensive last
     attempts: list[int]
-    not_before: list[float]
-    cost: dict[str, float]  # of what waits in each group
+    not_before: list[float]  # earliest start of each job, seconds of the monotonic clock
+    cost: dict[str, float]  # total cost of the waiting jobs of each group
     needs: dict[str, float]  # GPUs that a worker of each group needs
 
     @classmethod
     def of(cls, jobs: Sequence[Job]) -> Schedule:
-        """Nothing has been begun."""
+        """A schedule in which all jobs wait."""
         waiting: dict[str, list[int]] = {}
         for number in sorted(range(len(jobs)), key=lambda i: jobs[i].cost):
             waiting.setdefault(jobs[number].group, []).append(number)
-        cost = {group: sum(jobs[i].cost for i in own) for group, own in waiting.items()}
-        needs = {group: max(jobs[i].gpus for i in own) for group, own in waiting.items()}
+        cost = {group: sum(jobs[i].cost for i in numbers) for group, numbers in waiting.items()}
+        needs = {group: max(jobs[i].gpus for i in numbers) for group, numbers in waiting.items()}
         return cls(jobs, waiting, [0] * len(jobs), [0.0] * len(jobs), cost, needs)
 
     def take(self, group: str, now: float) -> int | None:
-        """Begin the dearest job of a group that may be begun now."""
-        own = self.waiting[group]
-        for place in reversed(range(len(own))):
-            if self.not_before[own[place]] <= now:
-                number = own.pop(place)
+        """Start the most expensive job of a group that may start now; None if there is none."""
+        numbers = self.waiting[group]
+        for position in reversed(range(len(numbers))):
+            if self.not_before[numbers[position]] <= now:
+                number = numbers.pop(position)
                 self.attempts[number] += 1
                 self.cost[group] -= self.jobs[number].cost
                 return number
         return None
 
     def give_back(self, number: int, not_before: float) -> None:
-        """A job that was begun and came to nothing waits again."""
+        """Queue a failed job again, to start at `not_before` or later."""
         job = self.jobs[number]
         self.waiting[job.group].append(number)
         self.cost[job.group] += job.cost
         self.not_before[number] = not_before
 
     def gpus(self, group: str) -> float:
-        """What a worker of the group needs."""
+        """Number of GPUs that a worker of the group needs."""
         return self.needs[group]
 
     def next_group(self, working: Iterable[str], starting: Iterable[str]) -> str | None:
-        """The group to get the next worker: one that has none before all others, then the one with most to do for each.
+        """The group that gets the next worker: one without workers first, then the one with most cost per worker.
 
-        `working` and `starting` name the group of every worker there is. A group gets no more workers than jobs.
+        `working` and `starting` contain the group of every worker. A group gets at most as many workers as jobs.
         """
-        coming, there = Counter(starting), Counter(working)
-        there.update(coming)
-        short = [group for group, own in self.waiting.items() if len(own) > coming[group]]
-        if not short:
+        starting_count, worker_count = Counter(starting), Counter(working)
+        worker_count.update(starting_count)
+        unserved = [group for group, numbers in self.waiting.items() if len(numbers) > starting_count[group]]
+        if not unserved:
             return None
-        return max(short, key=lambda group: (not there[group], self.cost[group] / (there[group] + 1)))
+        return max(unserved, key=lambda group: (not worker_count[group], self.cost[group] / (worker_count[group] + 1)))

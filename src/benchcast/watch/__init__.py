@@ -1,7 +1,7 @@
-"""Follow a training run: score each new checkpoint, keep its losses in the study, forecast its scores.
+"""Follow a training run: score each new checkpoint, store its losses in the study and forecast its scores.
 
-What is done lies in the study, so a watch that was stopped or killed goes on where it was. A checkpoint that
-is still being written is waited for; one that cannot be read is reported once and passed over.
+All results are in the study, so a watch that was stopped or killed continues where it was. It waits for a checkpoint
+that is still being written; one that cannot be read is reported once and skipped.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from benchcast.watch.checkpoints import (
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something to tell: a forecast, or why there is none."""
+    """The forecasts of a checkpoint, or the reason why there are none."""
 
     kind: str  # forecast, waiting or skipped
     model: str
     step: int | None
     why: str = ""
     forecasts: tuple[Forecast, ...] = ()
-    seconds: float = 0.0  # scoring took
-    new: bool = False  # scored now, not found in the study
+    seconds: float = 0.0  # time that scoring took
+    new: bool = False  # scored now, not read from the study
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedRun:
-    """What is followed, and under which names it goes into the study."""
+    """The run to follow and its names in the study."""
 
-    checkpoints: Path | None
-    losses: Path | None  # a folder of JSONL files that the job writes itself
+    checkpoints: Path | None  # folder of checkpoints
+    losses: Path | None  # folder of JSONL files that the training job writes
     name: str
     family: str
     settings: ModelSettings  # of the model, without `pretrained`
@@ -66,25 +66,25 @@ def _quiet(_: str) -> Report | None:
 
 @dataclass
 class Watch:
-    """A run that is followed; what was said once is not said again."""
+    """Follows a run; each message is emitted once."""
 
     study: Study
     run: WatchedRun
-    on_model: Callable[[str], Report | None] = _quiet  # hears what is scored; may give something to report texts to
-    _said: dict[str, str] = field(default_factory=dict)
-    _refused: dict[str, object] = field(default_factory=dict)  # by what their files looked like
-    _told: set[str] = field(default_factory=set)
+    on_model: Callable[[str], Report | None] = _quiet  # called before scoring; may return a progress callback
+    _messages: dict[str, str] = field(default_factory=dict)  # last message of each model
+    _refused: dict[str, object] = field(default_factory=dict)  # signature of each file or checkpoint that failed
+    _finished: set[str] = field(default_factory=set)  # models whose forecasts were emitted
 
     @cached_property
     def fits(self) -> list[Fit]:
-        """The study's fits; they must be of the texts that will be scored."""
-        found = fits_for_new_models(self.study)
-        for fit in found:
-            fit.require_texts(self.study.texts.digest, whose=f"{self.study.root}: the losses to be made")
-        return found
+        """The study's fits; InputError if they are on other texts than the study's."""
+        fits = fits_for_new_models(self.study)
+        for fit in fits:
+            fit.require_texts(self.study.texts.digest, whose=f"{self.study.root}: the new losses")
+        return fits
 
     def look(self) -> Iterator[Event]:
-        """One look at everything: scores what is new and whole, tells what is not."""
+        """Score all new complete checkpoints once and yield their forecasts, and a message for each other one."""
         sources = ((self.run.checkpoints, self._look_at_checkpoints), (self.run.losses, self._look_at_losses))
         for folder, look_at in sources:
             if folder is not None and folder.is_dir():
@@ -93,24 +93,24 @@ class Watch:
                 yield from self._wait(str(folder), None, "no such folder yet")
 
     def _look_at_checkpoints(self, folder: Path) -> Iterator[Event]:
-        found = find_checkpoints(folder)
-        if not found:
-            yield from self._wait(str(folder), None, "no checkpoints yet; folders named like checkpoint-500 are wanted")
-        for path in found:
+        checkpoints = find_checkpoints(folder)
+        if not checkpoints:
+            yield from self._wait(str(folder), None, "no checkpoints yet; folders named like checkpoint-500 are needed")
+        for path in checkpoints:
             step = step_of(path.name)
             model = f"{self.run.name}@{step}"
-            if model in self._told:
+            if model in self._finished:
                 continue
             try:
                 yield from self._one(path, model, step)
-            except StudyError as error:  # another process is at it
+            except StudyError as error:  # another process is collecting it
                 yield from self._wait(model, step, str(error))
             except (BenchcastError, OSError) as error:
                 yield from self._refuse(path, model, step, str(error))
 
     def _one(self, path: Path, model: str, step: int | None) -> Iterator[Event]:
         if self.study.losses_path(model).is_file():
-            with suppress(BenchcastError, OSError):  # it may be going away by now
+            with suppress(BenchcastError, OSError):  # the run may be deleting the checkpoint
                 add_metadata(self.study, model, self._metadata(path), NOTHING)
             yield self._forecast(model, step)
             return
@@ -131,36 +131,36 @@ class Watch:
         yield self._forecast(model, step, seconds=time.monotonic() - began)
 
     def _metadata(self, path: Path) -> ModelInfo:
-        """Size and training of a checkpoint."""
-        known = progress_of(path)
-        return ModelInfo("", self.run.family, known.params, known.tokens, known.flops)
+        """Parameters, tokens and FLOPs of a checkpoint."""
+        progress = progress_of(path)
+        return ModelInfo("", self.run.family, progress.params, progress.tokens, progress.flops)
 
     def _tokenizer(self, path: Path) -> str:
-        """Where the tokenizer lies if not in the checkpoint: as asked, or beside the checkpoints."""
-        asked = self.run.settings.values().get("tokenizer", "")
-        if asked or has_tokenizer(path):
-            return asked
+        """Path of the tokenizer the settings name, or of one beside the checkpoints; empty: in the checkpoint."""
+        named = self.run.settings.values().get("tokenizer", "")
+        if named or has_tokenizer(path):
+            return named
         return str(path.parent) if has_tokenizer(path.parent) else ""
 
     def _look_at_losses(self, folder: Path) -> Iterator[Event]:
         for path in sorted(folder.glob("*.jsonl"), key=lambda p: (step_of(p.stem) or 0, p.name)):
-            looks: object = None
+            signature_now: object = None
             try:
                 state = path.stat()
-                looks = (state.st_size, state.st_mtime_ns)
-                if self._refused.get(path.name) != looks:
+                signature_now = (state.st_size, state.st_mtime_ns)
+                if self._refused.get(path.name) != signature_now:
                     yield from self._imported(path)
-            except FileNotFoundError:  # gone since the folder was read
+            except FileNotFoundError:  # deleted since the folder was read
                 continue
             except (BenchcastError, OSError) as error:
-                self._refused[path.name] = looks
+                self._refused[path.name] = signature_now
                 yield Event("skipped", path.stem, step_of(path.stem), str(error))
 
     def _imported(self, path: Path) -> Iterator[Event]:
-        """Models of one file whose texts are all there; it may go on growing."""
-        whole, growing = read_growing(path, self.study.texts)
-        for losses in whole:
-            if losses.model not in self._told:
+        """Forecasts of the models in a file that have all texts; the file may still grow."""
+        complete, growing = read_growing(path, self.study.texts)
+        for losses in complete:
+            if losses.model not in self._finished:
                 new = not self.study.losses_path(losses.model).is_file()
                 self.study.add_losses([losses], family=self.run.family)
                 yield self._forecast(losses.model, step_of(losses.model), new=new)
@@ -169,41 +169,41 @@ class Watch:
 
     def _forecast(self, model: str, step: int | None, *, seconds: float = 0.0, new: bool | None = None) -> Event:
         losses = self.study.losses(model)
-        made = tuple(fit.predict(losses) for fit in self.fits)
-        self._told.add(model)
-        return Event("forecast", model, step, "", made, seconds, seconds > 0 if new is None else new)
+        forecasts = tuple(fit.predict(losses) for fit in self.fits)
+        self._finished.add(model)
+        return Event("forecast", model, step, "", forecasts, seconds, seconds > 0 if new is None else new)
 
     def _wait(self, model: str, step: int | None, why: str) -> Iterator[Event]:
-        if self._said.get(model) != why:
-            self._said[model] = why
+        if self._messages.get(model) != why:
+            self._messages[model] = why
             yield Event("waiting", model, step, why)
 
     def _refuse(self, path: Path, model: str, step: int | None, why: str) -> Iterator[Event]:
         try:
             self._refused[path.name] = signature(path)
-        except OSError:  # gone: the run keeps only so many checkpoints
-            self._told.add(model)
+        except OSError:  # deleted: the run keeps a limited number of checkpoints
+            self._finished.add(model)
         yield Event("skipped", model, step, why)
 
 
-def run_name(checkpoints: Path | None, losses: Path | None, asked: str) -> str:
-    """The run's name in the study: as asked, else that of the folder."""
+def run_name(checkpoints: Path | None, losses: Path | None, name: str) -> str:
+    """The run's name in the study: `name`, else the folder's name."""
     folder = checkpoints or losses
     if folder is None:
         raise InputError("give --checkpoints DIR, --losses DIR or both")
-    return asked or folder.resolve().name
+    return name or folder.resolve().name
 
 
 def as_json(event: Event) -> dict[str, Any]:
-    """Plain values for one line of JSON."""
+    """The event as plain values for one line of JSON."""
     from benchcast.formatting import nan_to_none
 
     row: dict[str, Any] = {"event": event.kind, "model": event.model, "step": event.step}
     if event.kind != "forecast":
         return {**row, "why": event.why}
     fields = ("accuracy", "low", "high", "capability")
-    made = {
+    forecasts = {
         f.task: {**{name: nan_to_none(getattr(f, name)) for name in fields}, "remark": f.remark}
         for f in event.forecasts
     }
-    return {**row, "new": event.new, "seconds": round(event.seconds, 3), "forecasts": made}
+    return {**row, "new": event.new, "seconds": round(event.seconds, 3), "forecasts": forecasts}

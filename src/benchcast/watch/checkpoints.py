@@ -1,7 +1,7 @@
-"""Checkpoints of a training run on disk: which there are, and whether they are whole.
+"""Find the checkpoints of a training run on disk and check whether they are complete.
 
-A checkpoint counts once everything a forecast needs is complete by its own account: a tensor file as long as
-its header says, every shard that the index names, JSON that can be read to its end.
+A checkpoint is complete if every file that a forecast needs is: tensor files are as long as their headers state, all
+shards of the index exist, and JSON files can be parsed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.mo
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 SINGLE = ("model.safetensors", "pytorch_model.bin")
 LONGEST_HEADER = 100 << 20
-SETTLED = 1.0  # seconds without a change
+SETTLED = 1.0  # seconds without a change after which a checkpoint counts as written
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a run had come at a checkpoint; NaN where nothing says so."""
+    """Parameters, training tokens and FLOPs of a checkpoint; NaN if unknown."""
 
     params: float = math.nan
     tokens: float = math.nan
@@ -36,33 +36,33 @@ class Progress:
 
 
 def step_of(name: str) -> int | None:
-    """The number at the end of a name: `checkpoint-500`, `step_500`, `run@500`; None where there is none."""
-    found = STEP.search(name)
-    return int(found[1]) if found else None
+    """The number at the end of a name: `checkpoint-500`, `step_500`, `run@500`; None if there is none."""
+    match = STEP.search(name)
+    return int(match[1]) if match else None
 
 
 def find_checkpoints(folder: Path) -> list[Path]:
-    """Folders named by their step, in the order of steps."""
+    """Folders whose names end in a step, sorted by step."""
     named = [(step_of(p.name), p) for p in folder.iterdir() if p.is_dir() and not p.name.startswith((".", "tmp"))]
     return [p for _, p in sorted((step, p) for step, p in named if step is not None)]
 
 
 def signature(checkpoint: Path) -> tuple[tuple[str, int, int], ...]:
-    """Names, sizes and times of all files: two looks that differ mean that it was written to."""
+    """Names, sizes and modification times of all files; it changes when the checkpoint is written to."""
     stats = [(p.name, p.stat()) for p in sorted(checkpoint.iterdir()) if p.is_file()]
     return tuple((name, s.st_size, s.st_mtime_ns) for name, s in stats)
 
 
 def lacking(checkpoint: Path, *, own_tokenizer: bool = True) -> str:
-    """What is not there yet, in words; empty for a checkpoint that is whole."""
-    told = _json_lacking(checkpoint / "config.json") or _weights_lacking(checkpoint)
-    if told:
-        return told
+    """The missing part of a checkpoint as a message; empty if it is complete."""
+    missing = _json_lacking(checkpoint / "config.json") or _weights_lacking(checkpoint)
+    if missing:
+        return missing
     if own_tokenizer and not has_tokenizer(checkpoint):
-        return "no tokenizer yet; give --tokenizer PATH if it lies elsewhere"
+        return "no tokenizer yet; give --tokenizer PATH if it is elsewhere"
     if (checkpoint / "training_args.bin").exists():  # the Trainer writes its state last
-        told = _json_lacking(checkpoint / "trainer_state.json")
-    return told or _unsettled(checkpoint)
+        missing = _json_lacking(checkpoint / "trainer_state.json")
+    return missing or _unsettled(checkpoint)
 
 
 def has_tokenizer(folder: Path) -> bool:
@@ -71,7 +71,7 @@ def has_tokenizer(folder: Path) -> bool:
 
 
 def progress_of(checkpoint: Path) -> Progress:
-    """Parameters from the tensors' shapes; tokens and FLOPs from the Trainer's state, where it counted them."""
+    """Parameters from the tensors' shapes; tokens and FLOPs from the Trainer's state if it counts them."""
     sizes = [_parameters(p) for p in checkpoint.glob("*.safetensors")]
     state: dict[str, Any] = {}
     path = checkpoint / "trainer_state.json"
@@ -91,7 +91,7 @@ def _json_lacking(path: Path) -> str:
     try:
         json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
-        return f"{path.name} is not whole yet"
+        return f"{path.name} is incomplete"
     return ""
 
 
@@ -100,20 +100,20 @@ def _weights_lacking(checkpoint: Path) -> str:
     for index in (checkpoint / name for name in INDEXES):
         if not files and index.is_file():
             if _json_lacking(index):
-                return f"{index.name} is not whole yet"
+                return f"{index.name} is incomplete"
             files = [checkpoint / name for name in _shards(index)]
     if not files:
         return "no weights yet"
-    return next((told for told in map(_file_lacking, files) if told), "")
+    return next((missing for missing in map(_file_lacking, files) if missing), "")
 
 
 def _shards(index: Path) -> list[str]:
-    """The files that an index of weights names; they lie beside it."""
+    """The files that an index of weights names; InputError if one is outside its folder."""
     try:
         names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
         beside = all(Path(name).name == name for name in names)
     except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{index}: no index of weights: it has no weight_map with names of files") from error
+        raise InputError(f"{index}: not an index of weights: it has no weight_map with file names") from error
     if not beside:
         raise InputError(f"{index}: names files outside its folder")
     return names
@@ -123,32 +123,32 @@ def _file_lacking(path: Path) -> str:
     if not path.is_file():
         return f"no {path.name} yet"
     if path.suffix != ".safetensors":
-        return "" if zipfile.is_zipfile(path) else f"{path.name} is not whole yet"
+        return "" if zipfile.is_zipfile(path) else f"{path.name} is incomplete"
     header, start = _header(path)
     if header is None:
-        return f"{path.name} is not whole yet"
+        return f"{path.name} is incomplete"
     ends = [t["data_offsets"][1] for t in header.values()]
     size, needed = path.stat().st_size, start + max(ends, default=0)
     return "" if size >= needed else f"{path.name} has {size:,} of {needed:,} bytes"
 
 
 def _header(path: Path) -> tuple[dict[str, Any] | None, int]:
-    """The tensors of a file by name and where its data starts; None while the file is too short to tell."""
+    """The tensors of a file by name and the offset of its data; None while the header is incomplete."""
     with path.open("rb") as file:
         first = file.read(8)
         length = int.from_bytes(first, "little")
         if len(first) == 8 and length > LONGEST_HEADER:
-            raise InputError(f"{path}: no safetensors file: its header would be {length:,} bytes long")
+            raise InputError(f"{path}: not a safetensors file: its header would be {length:,} bytes long")
         blob = file.read(length)
     if len(first) < 8 or len(blob) < length:
         return None, 0
     try:
         tensors = {name: t for name, t in json.loads(blob).items() if name != "__metadata__"}
-        whole = all(isinstance(n, int) for t in tensors.values() for n in (*t["shape"], t["data_offsets"][1]))
+        valid = all(isinstance(n, int) for t in tensors.values() for n in (*t["shape"], t["data_offsets"][1]))
     except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
-        raise InputError(f"{path}: no safetensors file: its header describes no tensors") from error
-    if not whole:
-        raise InputError(f"{path}: no safetensors file: its header has sizes that are no whole numbers")
+        raise InputError(f"{path}: not a safetensors file: its header describes no tensors") from error
+    if not valid:
+        raise InputError(f"{path}: not a safetensors file: its header has sizes that are not integers")
     return tensors, 8 + length
 
 
