@@ -65,10 +65,10 @@ def test_a_real_model_goes_all_the_way(
     assert found is not None
     assert found[0].shape == (len(losses.nats), 8)
     np.testing.assert_array_equal(found[1], losses.edges)
-    assert "losses are there already" in run(
+    assert "losses are stored already" in run(
         "collect", study, "--model", "hf", "--model_args", f"pretrained={folder}", "--name", "m"
     )
-    assert "features are there already" in run("features", study, "--scorer", states, "--name", "m")
+    assert "features are stored already" in run("features", study, "--scorer", states, "--name", "m")
 
 
 def test_batch_size_does_not_change_what_is_stored(study: Path, stories: Path) -> None:
@@ -132,7 +132,7 @@ def test_texts_that_a_normaliser_changes_are_refused_or_left_out(study: Path, tm
     with pytest.raises(InputError, match=r"text 'en': .*normaliser \(Lowercase.*2 of 6 texts are refused; --skip-ref"):
         run(*args)
     assert "nfc: 4 texts" in (said := run(*args, "--skip-refused"))
-    assert "2 refused and left out: en, long" in said
+    assert "2 refused and skipped: en, long" in said
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`collect` and `features`: from a model's name to stored losses and hidden states."""
+"""`collect` and `features`: store a model's losses or a scorer's hidden states."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from benchcast.executor import Executor
     from benchcast.store import Study
 
-DEVICE = click.option("--device", default="", help="cpu, cuda, cuda:1, … Default: cuda where there is one.")
+DEVICE = click.option("--device", default="", help="cpu, cuda, cuda:1, … Default: cuda if available.")
 
 
 def _size(context: click.Context, option: click.Parameter, value: str) -> int:
@@ -48,7 +48,7 @@ BATCH = click.option(
 @BATCH
 @DEVICE
 @click.option("--check-against", "reference", type=click.Choice(["hf"]), help="Compare a few texts with this backend.")
-@click.option("--skip-refused", is_flag=True, help="Leave out texts that the tokenizer cannot cover exactly.")
+@click.option("--skip-refused", is_flag=True, help="Skip texts that the tokenizer cannot cover exactly.")
 @EXECUTOR
 @ADDRESS
 @GPUS
@@ -69,7 +69,7 @@ def collect(
     gpus: float | None,
     force: bool,
 ) -> None:
-    """Score the texts with a model and store its losses; run it again to finish what was stopped.
+    """Score the texts with a model and store its losses; run it again to continue an interrupted run.
 
     \b
     benchcast collect study --model hf --model_args pretrained=HuggingFaceTB/SmolLM2-135M
@@ -102,7 +102,7 @@ def collect(
 
 @dataclass(frozen=True, slots=True)
 class CollectOptions:
-    """What the flags say for all models of a run."""
+    """The flags that apply to all models of a run."""
 
     batch_size: int
     device: str
@@ -112,7 +112,7 @@ class CollectOptions:
 
 
 def _attempt(study: Study, entry: ModelEntry, options: CollectOptions, *, alone: bool) -> str:
-    """Collect one model; in a list one that fails is named at once and returned, and the rest goes on."""
+    """Collect one model; returns its name if it fails as one of several, so that the others continue."""
     try:
         _collect_one(study, entry, options)
     except BenchcastError as error:
@@ -129,7 +129,7 @@ def _collect_one(study: Study, entry: ModelEntry, options: CollectOptions) -> No
 
     size, device = entry.batch_size or options.batch_size, options.device
     backend = open_backend(entry.backend, entry.settings, device=device, batch_size=size)
-    other = open_reference(entry.settings, device=device) if options.reference else None
+    reference = open_reference(entry.settings, device=device) if options.reference else None
     name = entry.name or backend.model
     with progress(name, len(study.texts)) as advance:
         done = collect(
@@ -139,22 +139,22 @@ def _collect_one(study: Study, entry: ModelEntry, options: CollectOptions) -> No
             metadata=entry.metadata,
             force=options.force,
             skip_refused=options.skip_refused,
-            reference=other,
+            reference=reference,
             report=rate(name, advance),
         )
     _tell(study, name, done)
 
 
 def _model_spec(pool: Executor, entry: ModelEntry, *, gpus: float | None, device: str, batch_size: int) -> ModelSpec:
-    """How workers open a model; GPUs as the list says, else the command, else the model's own settings."""
+    """The spec of a model for workers; its GPUs come from the list, else the command, else the model's settings."""
     from benchcast.collection.distributed import ModelSpec
 
     values = entry.settings.values()
     parallel = values.get("tensor_parallel_size", "1")
-    usual = float(parallel) if parallel.isdigit() else 1.0
-    wanted = next((g for g in (entry.gpus, gpus) if g is not None), usual if pool.has_gpus else 0.0)
+    default_gpus = float(parallel) if parallel.isdigit() else 1.0
+    worker_gpus = next((g for g in (entry.gpus, gpus) if g is not None), default_gpus if pool.has_gpus else 0.0)
     size = entry.batch_size or batch_size
-    return ModelSpec(entry.backend, tuple(values.items()), device=device, batch_size=size, gpus=wanted)
+    return ModelSpec(entry.backend, tuple(values.items()), device=device, batch_size=size, gpus=worker_gpus)
 
 
 def _collect_on(
@@ -183,12 +183,12 @@ def _collect_on(
 
 
 def rate(label: str, advance: Any) -> Report:
-    """Something to call when texts are done: moves the bar and says how many tokens go by in a second."""
+    """A callback for finished texts that advances the progress bar and shows tokens per second."""
     done, began = 0, 0.0
 
     def report(texts: int, tokens: int) -> None:
         nonlocal done, began
-        began = began or time.monotonic()  # the first call comes when the model is loaded
+        began = began or time.monotonic()  # the first call comes after the model is loaded
         done += tokens
         speed = done / max(time.monotonic() - began, 1e-9)
         advance(f"{label}: {speed:,.0f} tokens/s" if done else label, by=texts)
@@ -197,7 +197,7 @@ def rate(label: str, advance: Any) -> Report:
 
 
 def _tell(study: Study, name: str, done: CollectResult | None) -> None:
-    """Say what a run did, and warn of losses that do not look like the other models'."""
+    """Print the summary of a run, and warn of losses that are implausible beside those of other models."""
     from benchcast.loss_check import suspicious_losses
 
     say(describe(name, done))
@@ -206,13 +206,13 @@ def _tell(study: Study, name: str, done: CollectResult | None) -> None:
 
 
 def describe(name: str, done: CollectResult | None) -> str:
-    """What a run did, in one line."""
+    """Summary of a run in one line."""
     if done is None:
-        return f"{name}: losses are there already (--force scores it again)"
-    resumed = f", {done.resumed} were done before" if done.resumed else ""
+        return f"{name}: losses are stored already (--force scores it again)"
+    resumed = f", {done.resumed} from an earlier run" if done.resumed else ""
     rate = f", {done.tokens / done.seconds:,.0f} tokens/s" if done.tokens and done.seconds else ""
     agreement = f"; {done.agreement}" if done.agreement else ""
-    refused = f"; {len(done.refused)} refused and left out: {', '.join(done.refused)}" if done.refused else ""
+    refused = f"; {len(done.refused)} refused and skipped: {', '.join(done.refused)}" if done.refused else ""
     remarks = "".join(f"; {remark}" for remark in done.remarks)
     return f"{name}: {done.texts} texts, {done.tokens} tokens{resumed}{rate}{agreement}{refused}{remarks}"
 
@@ -262,7 +262,7 @@ def features(
     backend = open_scorer(scorer, ModelSettings.parse(model_args), device=device, batch_size=batch_size)
     label = name or backend.model
     if label in opened.scorers() and not force:
-        say(f"{label}: features are there already (--force makes them again)")
+        say(f"{label}: features are stored already (--force computes them again)")
         return
     with workers(executor, address) as pool, progress(label, len(opened.texts)) as advance:
         remote = None
@@ -270,7 +270,7 @@ def features(
             entry = ModelEntry("", ModelSettings({**ModelSettings.parse(model_args).values(), "pretrained": scorer}))
             remote = states_on_executor(pool, _model_spec(pool, entry, gpus=gpus, device=device, batch_size=batch_size))
         report = rate(label, advance)
-        made = make_features(opened, backend, name=label, dims=dims, dtype=dtype, report=report, remote=remote)
-    kept = f", reduced to {dims} that keep {made['kept_variance']:.1%} of the variance" if dims else ""
-    say(f"{label}: {made['tokens']} tokens × {made['dims']} dimensions{kept}")
+        about = make_features(opened, backend, name=label, dims=dims, dtype=dtype, report=report, remote=remote)
+    kept = f", reduced to {dims} that keep {about['kept_variance']:.1%} of the variance" if dims else ""
+    say(f"{label}: {about['tokens']} tokens × {about['dims']} dimensions{kept}")
     say(f"next: benchcast fit {study}")

@@ -1,4 +1,4 @@
-"""`watch`: forecasts of a run while it trains."""
+"""`watch`: forecast the scores of a run while it trains."""
 
 from __future__ import annotations
 
@@ -29,18 +29,20 @@ SHOWN_LINES = 6
 @click.command()
 @STUDY
 @click.option("--checkpoints", type=click.Path(path_type=Path), help="Folder with checkpoint-500, checkpoint-1000, …")
-@click.option("--losses", type=click.Path(path_type=Path), help="Folder where the job writes losses as JSONL itself.")
+@click.option(
+    "--losses", type=click.Path(path_type=Path), help="Folder of JSONL files of losses that the training job writes."
+)
 @click.option("--name", default="", help="The run's name; checkpoints are NAME@STEP. Default: the folder's name.")
 @click.option("--family", default="", help="The run's family. Default: its name.")
-@click.option("--tokenizer", default="", help="Where the tokenizer lies, if not in the checkpoints or beside them.")
+@click.option("--tokenizer", default="", help="Path of the tokenizer, if not in the checkpoints or beside them.")
 @click.option("--model_args", default="", help="More settings of the models: dtype=…,add_bos_token=true")
 @BATCH
 @DEVICE
 @click.option(
-    "--interval", type=click.FloatRange(min=0.1), default=30.0, show_default=True, help="Seconds between looks."
+    "--interval", type=click.FloatRange(min=0.1), default=30.0, show_default=True, help="Seconds between checks."
 )
-@click.option("--once", is_flag=True, help="Do what is there and leave.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@click.option("--once", is_flag=True, help="Forecast the existing checkpoints and exit.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def watch(
     study: Path,
     checkpoints: Path | None,
@@ -57,7 +59,7 @@ def watch(
 ) -> None:
     """Follow a folder of checkpoints: score each new one, add it to the study, forecast its scores.
 
-    A checkpoint that is still being written is waited for. Stop with Ctrl-C; the same command goes on.
+    Waits for a checkpoint that is still being written. Stop with Ctrl-C; the same command continues.
 
     \b
     benchcast watch study --checkpoints runs/my-7b
@@ -77,7 +79,7 @@ def watch(
     if checkpoints is not None:
         opened.texts.require_texts("watch --checkpoints")
     watched = Watch(opened, run)
-    fits = watched.fits  # a study without fits is told now, not at the first checkpoint
+    fits = watched.fits  # raises for a study without fits before the first checkpoint
     warn_if_stale(watched.study, fits, f"`benchcast fit {study}` fits again")
     with _screen(label, as_json=as_json) as screen:
         watched.on_model = screen.scoring
@@ -95,7 +97,7 @@ def _follow(watched: Watch, screen: Any, *, once: bool, interval: float) -> None
             time.sleep(interval)
         elif looked_again or all(e.why != "still changing" for e in events):
             return
-        else:  # written a moment ago: worth one more look
+        else:  # written a moment ago: check once more
             looked_again = True
             time.sleep(SETTLED + 0.1)
 
@@ -108,7 +110,7 @@ def _shown(watched: Watch, screen: Any) -> Iterator[Event]:
 
 @contextmanager
 def _screen(name: str, *, as_json: bool) -> Iterator[Any]:
-    """JSON lines, a live table on a terminal, or plain lines."""
+    """The output: JSON lines, a live table on a terminal, or plain lines."""
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -124,14 +126,14 @@ def _screen(name: str, *, as_json: bool) -> Iterator[Any]:
 
 
 class _PlainLines:
-    """One line an event."""
+    """Prints one line for each event."""
 
     def scoring(self, model: str) -> None:
-        """Say what takes a while."""
+        """Print that scoring starts."""
         say(f"{model}: scoring", err=True)
 
     def show(self, event: Event) -> None:
-        """Forecasts on stdout, the rest on stderr."""
+        """Print forecasts to stdout and other events to stderr."""
         if event.kind == "forecast":
             parts = ", ".join(f"{f.task} {_cell(f)}" for f in event.forecasts)
             took = f" ({event.seconds:.1f} s)" if event.seconds else ""
@@ -140,33 +142,33 @@ class _PlainLines:
             say(f"{event.model}: {event.kind}: {event.why}", err=True)
 
     def idle(self) -> None:
-        """Nothing to do."""
+        """Print nothing."""
 
 
 class _JsonLines(_PlainLines):
-    """One JSON object an event, on stdout."""
+    """Prints one JSON object for each event to stdout."""
 
     def scoring(self, model: str) -> None:
-        """Nothing: forecasts follow."""
+        """Print nothing."""
 
     def show(self, event: Event) -> None:
-        """The event as it is."""
+        """Print the event as JSON."""
         from benchcast.watch import as_json
 
         say_json(as_json(event))
 
 
 class _Table:
-    """A table on the terminal: a row a task, its last forecast and the curve so far; below, what was said last."""
+    """Live table on the terminal: for each task the last forecast and the curve so far; below, the last messages."""
 
     def __init__(self, name: str, live: Any) -> None:
         self.name, self.live = name, live
-        self.points: dict[str, tuple[tuple[int, str], Event]] = {}  # by model, with their order
+        self.points: dict[str, tuple[tuple[int, str], Event]] = {}  # sort key and event, by model
         self.lines: list[str] = []
         self.doing = ""
 
     def scoring(self, model: str) -> Any:
-        """Shows how far scoring has come."""
+        """A progress callback that shows the number of scored texts."""
         done = 0
 
         def report(texts: int, _: int) -> None:
@@ -178,7 +180,7 @@ class _Table:
         return report
 
     def show(self, event: Event) -> None:
-        """Take an event into the table."""
+        """Add an event to the table."""
         if event.kind == "forecast":
             self.points[event.model] = ((event.step or 0, event.model), event)
         else:
@@ -186,21 +188,21 @@ class _Table:
         self._draw("")
 
     def idle(self) -> None:
-        """Say that it waits."""
+        """Show that it waits."""
         self._draw("waiting for the next checkpoint (Ctrl-C ends)")
 
     def _draw(self, doing: str) -> None:
         from rich.console import Group
         from rich.text import Text
 
-        said = [Text(visible(line), style="dim") for line in (*self.lines, doing) if line]
+        lines = [Text(visible(line), style="dim") for line in (*self.lines, doing) if line]
         table = draw_table(self.name, [e for _, e in sorted(self.points.values())], room=self.live.console.width)
-        self.live.update(Group(table, *said))
+        self.live.update(Group(table, *lines))
         self.live.refresh()
 
 
 def draw_table(name: str, events: list[Event], *, room: int) -> Any:
-    """Forecasts of a run so far: a row a task."""
+    """Table of a run's forecasts so far, one row for each task."""
     from rich.console import Group
     from rich.text import Text
 
@@ -218,14 +220,14 @@ def draw_table(name: str, events: list[Event], *, room: int) -> Any:
 
 
 def curve(values: list[float]) -> str:
-    """The values as a line of bars between the least and the greatest, which stand beside it; a long run is thinned.
+    """The values as a line of bars between their minimum and maximum; a long run is thinned to `WIDEST_CURVE` bars.
 
-    The height of the bars spans at least LEAST_SPAN, so that a flat series looks flat.
+    The height of the bars spans at least `LEAST_SPAN`, so that a flat series looks flat.
     """
-    known = [v for v in values if v == v]
-    if not known:
+    finite = [v for v in values if v == v]
+    if not finite:
         return ""
-    low, high = min(known), max(known)
+    low, high = min(finite), max(finite)
     top = (len(BARS) - 1) / max(high - low, LEAST_SPAN)
     n, last = min(len(values), WIDEST_CURVE), len(values) - 1
     shown = [values[round(i * last / max(1, n - 1))] for i in range(n)]
