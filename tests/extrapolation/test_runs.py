@@ -12,19 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from benchcast.extrapolation.backtest import read_study_models
+from benchcast.extrapolation.comparison_points import TrainingRun, at_compute, comparison_points, find_run
 from benchcast.extrapolation.family_law import ScalePoints
-from benchcast.extrapolation.run_comparison import (
-    DifferenceUncertainty,
-    TrainingRun,
-    _variance,
-    at_compute,
-    comparison_points,
-    find_run,
-    honest_errors,
-    leverage,
-    likely_order,
-    probability_above,
-)
+from benchcast.extrapolation.run_comparison import likely_order, probability_above
+from benchcast.extrapolation.run_uncertainty import DifferenceUncertainty, _variance, errors_by_model, leverage
 from lab.reproduce.order import pair_rows
 
 FORECASTS = arrays.arrays(np.float64, (2, 3), elements=st.floats(0, 1))
@@ -115,12 +106,12 @@ def test_a_run_is_a_family_or_a_model_without_its_tokens(world):
     ]
 
 
-def test_honest_errors_go_to_the_models_they_are_of(study):
+def test_out_of_fold_errors_belong_to_their_models(study):
     """They are told apart by family alone, so the order must be the one in which methods list them."""
     known = read_study_models(study, method="all-token")
     everyone = np.ones(len(known.models), bool)
     fits = known.fits(everyone)
-    errors = honest_errors(known, fits, everyone)
+    errors = errors_by_model(known, fits, everyone)
     own = known.families == "family2"
     without = known.fits(~own)
     expected = without[0].forecast(known.nats[own], known.metadata.take(own)) - known.dataset.accuracy[0][own]
@@ -172,15 +163,15 @@ def test_single_models_are_runs_too(study, cli):
 @pytest.mark.parametrize(
     ("runs", "line"),
     [
-        ("family0", "two or more different runs wanted"),
-        ("family0,family0", "two or more different runs wanted"),
+        ("family0", "two or more different runs are needed"),
+        ("family0,family0", "two or more different runs are needed"),
         (
             "family0,famly1",
             "unknown run 'famly1'; families are family0, family1, family2, family3; did you mean 'family1'?",
         ),
         ("family0,family0-4M", "one of them is part of another"),
         ("family0,family1,family2,family3", "fewer than 4 models with scores are left"),
-        ("family0-1M,family1-64M", "no compute that all of them passed"),
+        ("family0-1M,family1-64M", "they share no compute"),
     ],
 )
 def test_a_mistake_is_one_line(runs_folder, cli, runs, line):

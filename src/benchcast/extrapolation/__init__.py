@@ -1,1 +1,1 @@
-"""Forecasts of models that do not exist yet: larger ones, longer runs, runs in the order they will end in."""
+"""Forecast models that do not exist yet: larger models, longer training, and the final order of training runs."""

@@ -1,4 +1,4 @@
-"""All models of a study, their families' laws, and the check: hide some, do everything again, forecast them."""
+"""Read all models of a study, fit the families' laws, and backtest: hide some models, refit, and forecast them."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from benchcast.task_fit import TaskFit
 
 
 def silent(_: str) -> None:
-    """Where nobody listens."""
+    """Ignore progress messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class HiddenModel:
-    """A model that was hidden, what was forecast of it and what it scored."""
+    """A hidden model with its forecast and its observed score."""
 
     kind: str  # largest or latest
     family: str
@@ -48,19 +48,19 @@ class HiddenModel:
     forecast: float
     low: float
     high: float
-    unchanged: float  # the score of the nearest model of the family that was not hidden
+    unchanged: float  # score of the family's visible model nearest in compute: the baseline
 
     @property
     def inside(self) -> bool:
-        """Whether the interval held."""
+        """Whether the interval covers the observed score."""
         return self.low <= self.observed <= self.high
 
 
 @dataclass(frozen=True)
 class StudyModels:
-    """Every model of a study that has losses, those without scores too."""
+    """All models of a study that have losses, with or without scores."""
 
-    dataset: Dataset  # of the scored ones; they come first
+    dataset: Dataset  # of the scored models, which come first in `models`
     models: tuple[str, ...]
     families: npt.NDArray[np.str_]
     points: ScalePoints
@@ -70,28 +70,28 @@ class StudyModels:
 
     @property
     def scored(self) -> int:
-        """How many have scores."""
+        """Number of models with scores."""
         return len(self.dataset.models)
 
     @property
     def observed(self) -> Floats:
-        """Scores, tasks × models, NaN where unknown."""
+        """Observed accuracies (tasks × models); NaN if unknown."""
         accuracy = self.dataset.accuracy
         return np.pad(accuracy, ((0, 0), (0, len(self.models) - self.scored)), constant_values=np.nan)
 
     def fits(self, seen: Bools) -> list[TaskFit]:
-        """One fit a task, learned from the scored models among these."""
+        """One fit for each task, from the scored models in `seen`."""
         dataset = self.dataset.of_models(seen[: self.scored])
         everyone = np.ones(len(dataset.models), bool)
         return fit_method(self.method, dataset, [Fold(everyone, ~everyone, ~everyone)])[0]
 
     def log_capability(self, fit: TaskFit) -> Floats:
-        """Of every model."""
+        """Log capability of every model."""
         capability = fit.capability(self.nats, self.metadata)
         if not (capability > 0).all():
             raise NotEnoughDataError(
                 f"{fit.task.name}: method {self.method!r} gives some models no positive capability, "
-                "so there is no power law of it; take --method salience"
+                "which a power law needs; use --method salience"
             )
         return np.log(capability)
 
@@ -99,7 +99,19 @@ class StudyModels:
 def read_study_models(
     study: Study, tasks: Sequence[str] = (), *, method: str = "salience", device: str = ""
 ) -> StudyModels:
-    """Losses, scores and sizes of a study's models; those whose losses lack part of the support are left out."""
+    """Losses, scores and sizes of a study's models; models whose losses lack part of the support are left out.
+
+    Parameters
+    ----------
+    study : the study
+    tasks : names of tasks; empty: all that can be fitted
+    method : name of the method that measures capability
+    device : torch device for the fits; empty: numpy
+
+    Returns
+    -------
+    the models, those with scores first
+    """
     check_methods([method])
     dataset = replace(study.dataset(tasks), device=check_device(device))
     everyone = np.ones(len(dataset.models), bool)
@@ -107,10 +119,10 @@ def read_study_models(
     others = [m for m in study.models_with_losses() if m not in set(dataset.models)]
     nats = dataset.nats
     if others:
-        added = align_models([study.losses(m) for m in others], dataset.reference_tokens.edges, study.texts)
-        whole = np.flatnonzero(np.isfinite(added[:, dataset.reference_tokens.supported]).all(axis=1))
-        others = [others[i] for i in whole]
-        nats = np.concatenate([nats, np.where(dataset.reference_tokens.supported, added[whole], np.float32(0))])
+        other_nats = align_models([study.losses(m) for m in others], dataset.reference_tokens.edges, study.texts)
+        complete = np.flatnonzero(np.isfinite(other_nats[:, dataset.reference_tokens.supported]).all(axis=1))
+        others = [others[i] for i in complete]
+        nats = np.concatenate([nats, np.where(dataset.reference_tokens.supported, other_nats[complete], np.float32(0))])
     models = (*dataset.models, *others)
     infos = study.infos(models)
     metadata = ModelMetadata.of(infos, study.scores())
@@ -119,66 +131,79 @@ def read_study_models(
 
 
 def family_laws(
-    known: StudyModels, log_capability: Floats, seen: Bools, *, allowed: Sequence[str] = FORMS
+    models: StudyModels, log_capability: Floats, seen: Bools, *, allowed: Sequence[str] = FORMS
 ) -> dict[str, FamilyLaw]:
-    """The law of every family that has points enough, from the models seen."""
+    """The law of every family with enough points, fitted to the models in `seen`."""
     laws = {}
-    placed = seen & np.isfinite(known.points.flops)
-    for family in map(str, np.unique(known.families)):
-        rows = placed & (known.families == family)
-        made = fit_family(known.points.take(rows), log_capability[rows], allowed=allowed)
-        if made is not None:
-            laws[family] = made
+    placed = seen & np.isfinite(models.points.flops)
+    for family in map(str, np.unique(models.families)):
+        rows = placed & (models.families == family)
+        law = fit_family(models.points.take(rows), log_capability[rows], allowed=allowed)
+        if law is not None:
+            laws[family] = law
     return laws
 
 
-def backtest(known: StudyModels, kind: str, *, tell: Callable[[str], None] = silent) -> list[HiddenModel]:
-    """Hide some models of every family, do everything again without them, and forecast them."""
+def backtest(models: StudyModels, kind: str, *, tell: Callable[[str], None] = silent) -> list[HiddenModel]:
+    """Hide some models of every family, refit everything without them, and forecast them.
+
+    Parameters
+    ----------
+    models : the models of a study
+    kind : "largest" or "latest", the models to hide
+    tell : called with a line at each step
+
+    Returns
+    -------
+    one entry for each hidden model and task with a score
+    """
     tell(f"hiding the {kind}")
-    hidden = np.zeros(len(known.models), bool)
-    for family in np.unique(known.families):
-        own = (known.families == family) & np.isfinite(known.points.flops)
-        if any(known.points.take(own).supports(form) for form in FORMS):
-            hidden[own] = HOLDOUT_RULES[kind](known.points.take(own))
-    left = ~hidden[: known.scored]
-    if not hidden.any() or left.sum() < FEWEST[FORMS[1]]:
+    hidden = np.zeros(len(models.models), bool)
+    for family in np.unique(models.families):
+        in_family = (models.families == family) & np.isfinite(models.points.flops)
+        if any(models.points.take(in_family).supports(form) for form in FORMS):
+            hidden[in_family] = HOLDOUT_RULES[kind](models.points.take(in_family))
+    remaining = ~hidden[: models.scored]
+    if not hidden.any() or remaining.sum() < FEWEST[FORMS[1]]:
         return []
     rows = []
-    everyone = np.ones(int(left.sum()), bool)
-    kept, _ = without_weak_tasks(known.dataset.of_models(left), [Fold(everyone, ~everyone, ~everyone)], asked_for=False)
-    able = replace(known, dataset=known.dataset.for_tasks([t.name for t in kept.tasks]))
-    for t, fit in enumerate(able.fits(~hidden)):
-        laws = family_laws(able, able.log_capability(fit), ~hidden)
-        rows += _judge(able, t, fit, laws, hidden, kind)
+    everyone = np.ones(int(remaining.sum()), bool)
+    kept, _ = without_weak_tasks(
+        models.dataset.of_models(remaining), [Fold(everyone, ~everyone, ~everyone)], asked_for=False
+    )
+    forecastable = replace(models, dataset=models.dataset.for_tasks([t.name for t in kept.tasks]))
+    for t, fit in enumerate(forecastable.fits(~hidden)):
+        laws = family_laws(forecastable, forecastable.log_capability(fit), ~hidden)
+        rows += _forecast_hidden(forecastable, t, fit, laws, hidden, kind)
     return rows
 
 
-def _judge(
-    known: StudyModels, t: int, fit: TaskFit, laws: Mapping[str, FamilyLaw], hidden: Bools, kind: str
+def _forecast_hidden(
+    models: StudyModels, t: int, fit: TaskFit, laws: Mapping[str, FamilyLaw], hidden: Bools, kind: str
 ) -> list[HiddenModel]:
-    """Forecasts of the hidden models of one task that have a score."""
-    observed, drift = known.observed[t], estimate_drift([*laws.values()])
+    """Forecasts of the hidden models that have a score on one task."""
+    observed, drift = models.observed[t], estimate_drift([*laws.values()])
     rows = []
     for family, law in laws.items():
-        own = (known.families == family) & np.isfinite(observed)
-        at = np.flatnonzero(own & hidden)
-        if not len(at):
+        in_family = (models.families == family) & np.isfinite(observed)
+        targets = np.flatnonzero(in_family & hidden)
+        if not len(targets):
             continue
-        said = extrapolate_task(fit, law, drift, known.points.take(own & hidden))
-        rest = np.flatnonzero(own & ~hidden)
-        for i, model in enumerate(at):
-            gap = np.abs(np.log(known.points.flops[rest] / known.points.flops[model]))
-            unchanged = float(observed[rest[gap.argmin()]]) if len(rest) else math.nan
+        forecasts = extrapolate_task(fit, law, drift, models.points.take(in_family & hidden))
+        visible = np.flatnonzero(in_family & ~hidden)
+        for i, row in enumerate(targets):
+            distance = np.abs(np.log(models.points.flops[visible] / models.points.flops[row]))
+            unchanged = float(observed[visible[distance.argmin()]]) if len(visible) else math.nan
             rows.append(
                 HiddenModel(
                     kind=kind,
                     family=family,
                     task=fit.task.name,
-                    model=known.models[model],
-                    observed=float(observed[model]),
-                    forecast=float(said.accuracy[i]),
-                    low=float(said.low[i]),
-                    high=float(said.high[i]),
+                    model=models.models[row],
+                    observed=float(observed[row]),
+                    forecast=float(forecasts.accuracy[i]),
+                    low=float(forecasts.low[i]),
+                    high=float(forecasts.high[i]),
                     unchanged=unchanged,
                 )
             )

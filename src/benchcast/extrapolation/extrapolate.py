@@ -1,9 +1,9 @@
-"""Forecasts of models that do not exist yet: compute → capability → accuracy, and a check of both steps.
+"""Forecast models that do not exist yet: compute → capability → accuracy, with a backtest of both steps.
 
 extrapolate(study, "oak-a", Target(params=2e8, tokens=1e8))
 
-The check hides the largest models, then the latest checkpoints, of every family at once, does all of it again
-without them, and forecasts them.
+The backtest hides the largest models of every family, then the latest checkpoints, refits everything without them and
+forecasts them.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from benchcast.formatting import did_you_mean
 from benchcast.records import Floats
 from benchcast.store import Study
 
-WAY = 25  # points on the way to the target, for the figure
-FAR = 10.0  # times the compute of the largest known model
+WAY = 25  # points between the largest known model and the target, for the figure
+FAR = 10.0  # ratio to the compute of the largest known model above which a remark is added
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The model to forecast; NaN where not given."""
+    """The model to forecast; NaN if not given."""
 
     params: float = math.nan
-    tokens: float = math.nan
-    flops: float = math.nan
+    tokens: float = math.nan  # training tokens
+    flops: float = math.nan  # training compute
 
     def as_points(self, family: ScalePoints) -> ScalePoints:
-        """As a point of a family: FLOPs follow the family's own ratio to 6 × params × tokens."""
+        """The target as a point; missing FLOPs follow the family's median ratio to 6 × params × tokens."""
         flops = self.flops
         if math.isnan(flops):
             ratio = family.flops / (6 * family.params * family.tokens)
@@ -54,11 +54,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class TaskExtrapolation:
-    """The target's forecast on one task with what it rests on."""
+    """The target's forecast on one task and the law behind it."""
 
     task: str
     forecast: ExtrapolatedForecast
-    path: ExtrapolatedForecast  # on the way there
+    path: ExtrapolatedForecast  # at the points between the largest model and the target
     form: str
     floor: float  # irreducible capability
     exponents: tuple[float, ...]
@@ -67,13 +67,13 @@ class TaskExtrapolation:
 
 @dataclass(frozen=True, slots=True)
 class Extrapolation:
-    """What is said of the target, and how the same did on hidden models of all families."""
+    """Forecasts of the target, and the backtest on hidden models of all families."""
 
     family: str
     target: ScalePoints
     way: ScalePoints  # from the family's largest model to the target
     known: ScalePoints  # the family's models
-    observed: dict[str, Floats]  # their scores by task, NaN where unknown
+    observed: dict[str, Floats]  # accuracies of the family's models by task; NaN if unknown
     tasks: tuple[TaskExtrapolation, ...]
     hidden: tuple[HiddenModel, ...]
     remarks: tuple[str, ...]
@@ -98,7 +98,7 @@ def extrapolate(
     tell("fitting")
     fits = known.fits(np.ones(len(known.models), bool))
     if not fits[0].reads_losses:
-        raise InputError(f"method {method!r} does not read losses; take one that does, such as salience")
+        raise InputError(f"method {method!r} does not read losses; use one that does, such as salience")
     family_points = known.points.take(own)
     at = target.as_points(family_points)
     if not np.isfinite(family_points.flops).any():
@@ -124,10 +124,10 @@ def extrapolate(
 def _way(known: ScalePoints, target: ScalePoints) -> ScalePoints:
     """Points between the family's largest model and the target, evenly spaced in logs."""
     last = int(np.nanargmax(known.flops))
-    share = np.linspace(0, 1, WAY)
+    fraction = np.linspace(0, 1, WAY)
 
     def between(a: Floats, b: Floats) -> Floats:
-        return np.asarray(a[last] ** (1 - share) * b[0] ** share)
+        return np.asarray(a[last] ** (1 - fraction) * b[0] ** fraction)
 
     return ScalePoints(
         between(known.params, target.params), between(known.tokens, target.tokens), between(known.flops, target.flops)
@@ -139,8 +139,8 @@ def _allowed(target: Target) -> tuple[str, ...]:
     if not both and math.isnan(target.flops):
         absent = "tokens" if math.isnan(target.tokens) else "params"
         raise InputError(f"the target has no {absent}; give both params and tokens, or flops")
-    given = [x for x in (target.params, target.tokens, target.flops) if not math.isnan(x)]
-    if not all(0 < x < math.inf for x in given):
+    values = [x for x in (target.params, target.tokens, target.flops) if not math.isnan(x)]
+    if not all(0 < x < math.inf for x in values):
         raise InputError("the target's params, tokens and flops must be positive numbers")
     return FORMS if both else FORMS[1:]
 
@@ -148,24 +148,24 @@ def _allowed(target: Target) -> tuple[str, ...]:
 def _too_few(family: str, points: ScalePoints, allowed: Sequence[str]) -> str:
     placed = points.take(np.isfinite(points.flops))
     both = placed.take(np.isfinite(placed.params * placed.tokens))
-    wanted = f"{FEWEST[FORMS[1]]} models of {FEWEST_VALUES} different values of compute"
+    needed = f"{FEWEST[FORMS[1]]} models of {FEWEST_VALUES} different values of compute"
     also = f", or {FEWEST[FORMS[0]]} of {FEWEST_VALUES} sizes and lengths of training" if FORMS[0] in allowed else ""
     return (
         f"family {family!r} has too few points for a power law: {len(points)} models with losses, {len(placed)} with "
-        f"known compute, {len(both)} with params and tokens; needed are {wanted}{also} (see models.csv)"
+        f"known compute, {len(both)} with params and tokens; a law needs {needed}{also} (see models.csv)"
     )
 
 
-def _remarks(said: Sequence[TaskExtrapolation], target: ScalePoints, known: ScalePoints) -> tuple[str, ...]:
+def _remarks(tasks: Sequence[TaskExtrapolation], target: ScalePoints, known: ScalePoints) -> tuple[str, ...]:
     remarks = []
     ratio = float(target.flops[0] / np.nanmax(known.flops))
     if ratio > FAR:
-        rest = known.flops[~hide_largest(known)]
-        reach = float(np.nanmax(known.flops) / np.nanmax(rest)) if np.isfinite(rest).any() else 1.0
+        smaller = known.flops[~hide_largest(known)]
+        reach = float(np.nanmax(known.flops) / np.nanmax(smaller)) if np.isfinite(smaller).any() else 1.0
         remarks.append(
-            f"far outside: {ratio:,.3g} times the compute of the family's largest model, where the check below reaches "
-            f"{reach:.2g} times; take the interval as a lower bound of the doubt"
+            f"far outside: {ratio:,.3g} times the compute of the family's largest model, while the check below covers "
+            f"{reach:.2g} times; the true uncertainty may be larger than the interval"
         )
-    if min(t.drift.groups for t in said) < 2:
-        remarks.append("fewer than two families have models enough to hide some: how wide the interval is, is a guess")
+    if min(t.drift.groups for t in tasks) < 2:
+        remarks.append("fewer than two families have enough models to hide some: the interval's width is a guess")
     return tuple(remarks)

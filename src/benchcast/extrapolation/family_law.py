@@ -1,9 +1,8 @@
-"""Capability of models that are larger or trained longer than those known, family by family.
+"""Fit each family's capability as a power law and estimate how its error grows with extrapolation distance.
 
-Each family gets a power law, in params and tokens where its points tell them apart, else in FLOPs; which of the
-two is chosen by hiding the largest models and the latest checkpoints. The same hidden points, pooled over
-families, say how fast the error grows with the distance: what the law's own uncertainty leaves unexplained is
-put down to a drift per unit of log distance, one towards larger models and one towards longer training. Pure.
+A law reads params and tokens, or FLOPs; the form with the smaller error on hidden models (the largest, and the latest
+checkpoints) is used. The same hidden models, pooled over families, give the drift: the error per unit of log distance
+that the law's own uncertainty does not explain, one value for larger models and one for longer training. Pure.
 Axes: P points (models of one family), J inputs.
 """
 
@@ -18,15 +17,15 @@ from benchcast.extrapolation.powerlaw import PowerLaw, fit_power_law
 from benchcast.records import Bools, Floats
 
 FORMS = ("params and tokens", "compute")
-FEWEST = {"params and tokens": 7, "compute": 4}  # points; a law has five parameters, or three
-FEWEST_VALUES = 3  # of each input
+FEWEST = {"params and tokens": 7, "compute": 4}  # points that a law needs; it has five or three parameters
+FEWEST_VALUES = 3  # distinct values that a law needs of each input
 HOLDOUT_KINDS = ("largest", "latest")
-NEAR = 0.05  # in logs: a hidden point nearer than this tells nothing of distance
+NEAR = 0.05  # log distance below which a hidden point is not used for the drift
 
 
 @dataclass(frozen=True, slots=True)
 class ScalePoints:
-    """Where models stand; NaN where unknown."""
+    """Sizes, training tokens and training compute of models; NaN if unknown."""
 
     params: Floats
     tokens: Floats
@@ -36,39 +35,39 @@ class ScalePoints:
         return len(self.flops)
 
     def take(self, rows: Bools) -> ScalePoints:
-        """Some of the points."""
+        """The points with true entries in `rows`."""
         return ScalePoints(self.params[rows], self.tokens[rows], self.flops[rows])
 
     def inputs(self, form: str) -> Floats:
-        """Logs of what a form of law reads (P × J)."""
+        """Logs of the inputs of a form of law (P × J)."""
         x = np.column_stack([self.params, self.tokens] if form == FORMS[0] else [self.flops])
         return np.log(x, where=x > 0, out=np.full(x.shape, np.nan))
 
     def known(self, form: str) -> Bools:
-        """Which points have all that a form of law reads."""
+        """Mask of points that have all inputs of a form of law."""
         return np.asarray(np.isfinite(self.inputs(form)).all(axis=1))
 
     def supports(self, form: str) -> bool:
-        """Whether there are enough points, and enough distinct values, for a form of law."""
+        """Whether there are enough points and distinct values for a form of law."""
         x = self.inputs(form)
         known = bool(len(x)) and bool(np.isfinite(x).all())
         return known and len(x) >= FEWEST[form] and all(len(np.unique(c)) >= FEWEST_VALUES for c in x.T)
 
 
 def hide_largest(points: ScalePoints) -> Bools:
-    """The largest models: all of the largest size, or the one with most compute where sizes are not known."""
-    by = points.params if np.isfinite(points.params).all() and np.ptp(points.params) > 0 else points.flops
-    return np.asarray(by == np.nanmax(by))
+    """Mask of the models of the largest size, or of the most compute if sizes are unknown or all equal."""
+    size = points.params if np.isfinite(points.params).all() and np.ptp(points.params) > 0 else points.flops
+    return np.asarray(size == np.nanmax(size))
 
 
 def hide_latest(points: ScalePoints) -> Bools:
-    """The last checkpoint of each size that has at least three."""
+    """Mask of the last checkpoint of each size that has at least three."""
     out = np.zeros(len(points), bool)
     for size in np.unique(points.params):
-        own = np.flatnonzero(points.params == size)
-        tokens = points.tokens[own]
+        in_size = np.flatnonzero(points.params == size)
+        tokens = points.tokens[in_size]
         if len(np.unique(tokens)) >= FEWEST_VALUES:
-            out[own[tokens == tokens.max()]] = True
+            out[in_size[tokens == tokens.max()]] = True
     return out
 
 
@@ -76,10 +75,10 @@ HOLDOUT_RULES = {"largest": hide_largest, "latest": hide_latest}
 
 
 def distances(known: ScalePoints, target: ScalePoints, form: str) -> Floats:
-    """How far targets lie beyond the known points, in logs: in size, and in training (P × 2).
+    """Log distances of targets beyond the known points, in size and in training length (P × 2).
 
-    Training is measured against the longest run of the nearest known size. A law of compute has one
-    direction only.
+    Training length is compared with the longest run of the nearest known size. A law of compute has only the first
+    distance.
     """
     out = np.zeros((len(target), 2))
     if form == FORMS[1]:
@@ -95,20 +94,20 @@ def distances(known: ScalePoints, target: ScalePoints, form: str) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class HoldoutErrors:
-    """What a law of one family said of hidden points, and what was there."""
+    """Errors of a family's law on hidden points."""
 
-    error: Floats  # of the log loss
-    spread: Floats  # what the law itself admits
-    distance: Floats  # P × 2
+    error: Floats  # of log capability
+    spread: Floats  # standard deviation that the law itself predicts
+    distance: Floats  # log distances (P × 2)
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Error per unit of log distance that laws do not admit themselves, over all families of a study."""
+    """Error per unit of log distance beyond the laws' own uncertainty, over all families of a study."""
 
-    size: float  # root mean square over families; NaN where nothing could be hidden
+    size: float  # root mean square over families; NaN if no model could be hidden
     training: float
-    groups: int  # independent observations behind it
+    groups: int  # number of independent observations
 
     @property
     def freedom(self) -> int:
@@ -117,7 +116,7 @@ class Drift:
 
     @property
     def both(self) -> Floats:
-        """Size and training; where one is not known the other stands in."""
+        """Drift in size and in training length; an unknown one is replaced by the other."""
         pair = np.array([self.size, self.training])
         pair = np.where(np.isfinite(pair), pair, pair[::-1])
         return np.where(np.isfinite(pair), pair, 0.0)
@@ -125,7 +124,7 @@ class Drift:
 
 @dataclass(frozen=True, slots=True)
 class FamilyLaw:
-    """The law of one family's capability, and how it did on its own hidden points."""
+    """The power law of one family's capability and its errors on hidden points."""
 
     form: str
     law: PowerLaw
@@ -133,37 +132,50 @@ class FamilyLaw:
     holdout: Mapping[str, HoldoutErrors]  # by kind
 
     def log_loss(self, target: ScalePoints) -> Floats:
-        """What it says of other points."""
+        """Log capability that the law predicts at the targets."""
         return self.law.log_loss(target.inputs(self.form))
 
     def uncertainty(self, target: ScalePoints, drift: Drift) -> tuple[Floats, Floats]:
-        """Standard deviation of that in logs, and its degrees of freedom.
+        """Standard deviation of the predicted log capability, and its degrees of freedom.
 
-        Variances of the law's own doubt and of the drift with distance add up; so do, after Welch and
-        Satterthwaite, their degrees of freedom: many points stand behind the one, families behind the other.
+        The variance is the sum of the law's own and of the drift with distance. The degrees of freedom are combined
+        by the Welch–Satterthwaite equation: the first rests on many points, the second on few families.
         """
-        own = self.law.spread(target.inputs(self.form)) ** 2
-        away = ((distances(self.points, target, self.form) * drift.both) ** 2).sum(axis=1)
-        away *= 1 + 1 / max(drift.groups, 1)  # a new draw, around a mean that is not exactly known
-        freedom = (own + away) ** 2 / (own**2 / self.law.freedom + away**2 / drift.freedom)
-        return np.sqrt(own + away), freedom
+        law_variance = self.law.spread(target.inputs(self.form)) ** 2
+        drift_variance = ((distances(self.points, target, self.form) * drift.both) ** 2).sum(axis=1)
+        drift_variance *= 1 + 1 / max(drift.groups, 1)  # prediction variance: the drift is itself an estimate
+        freedom = (law_variance + drift_variance) ** 2 / (
+            law_variance**2 / self.law.freedom + drift_variance**2 / drift.freedom
+        )
+        return np.sqrt(law_variance + drift_variance), freedom
 
 
 def fit_family(points: ScalePoints, log_loss: Floats, *, allowed: Sequence[str] = FORMS) -> FamilyLaw | None:
-    """The family's law in the form that misses hidden points least; None where there are too few points."""
+    """The family's law in the form with the smallest error on hidden points; None if there are too few points.
+
+    Parameters
+    ----------
+    points : the family's models
+    log_loss : log capability of each (P)
+    allowed : forms of law to try
+
+    Returns
+    -------
+    the law with its errors on hidden points, or None
+    """
     best: tuple[float, str, dict[str, HoldoutErrors]] | None = None
     for form in allowed:
         rows = points.known(form)
-        own, loss = points.take(rows), log_loss[rows]
-        if not own.supports(form):
+        usable, loss = points.take(rows), log_loss[rows]
+        if not usable.supports(form):
             continue
-        tried = {
+        errors = {
             kind: m
             for kind in HOLDOUT_KINDS
-            if (m := holdout_errors(own, loss, form, HOLDOUT_RULES[kind](own))) is not None
+            if (m := holdout_errors(usable, loss, form, HOLDOUT_RULES[kind](usable))) is not None
         }
-        if best is None or _total(tried) < best[0]:
-            best = (_total(tried), form, tried)
+        if best is None or _total(errors) < best[0]:
+            best = (_total(errors), form, errors)
     if best is None:
         return None
     _, form, holdout = best
@@ -172,7 +184,7 @@ def fit_family(points: ScalePoints, log_loss: Floats, *, allowed: Sequence[str] 
 
 
 def holdout_errors(points: ScalePoints, log_loss: Floats, form: str, hidden: Bools) -> HoldoutErrors | None:
-    """What a law without the hidden points says of them; None where too little is left or nothing hidden."""
+    """Errors on the hidden points of a law fitted without them; None if too few points remain or none is hidden."""
     known = points.take(~hidden)
     if not hidden.any() or not known.supports(form):
         return None
@@ -183,13 +195,13 @@ def holdout_errors(points: ScalePoints, log_loss: Floats, form: str, hidden: Boo
 
 
 def _total(holdout: Mapping[str, HoldoutErrors]) -> float:
-    """Mean squared error over the kinds; infinite where nothing could be hidden, so the first form stays."""
+    """Mean squared error over the kinds; infinite if no point could be hidden, so that the first form is kept."""
     squares = [float(np.mean(m.error**2)) for m in holdout.values()]
     return float(np.mean(squares)) if squares else np.inf
 
 
 def estimate_drift(laws: Sequence[FamilyLaw]) -> Drift:
-    """Pool the families' misses: every family counts the same, however many checkpoints it has."""
+    """Estimate the drift from the families' errors on hidden points; every family has the same weight."""
     excess: list[list[float]] = [[], []]
     for law in laws:
         for axis, kind in enumerate(HOLDOUT_KINDS):
@@ -202,7 +214,7 @@ def estimate_drift(laws: Sequence[FamilyLaw]) -> Drift:
 
 
 def _excess(m: HoldoutErrors | None, axis: int) -> Floats:
-    """Squared error beyond the admitted one, per squared distance."""
+    """Squared error minus the law's own variance, per squared distance."""
     if m is None:
         return np.empty(0)
     far = m.distance[:, axis] > NEAR

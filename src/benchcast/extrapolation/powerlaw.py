@@ -1,9 +1,8 @@
-"""Loss as a falling power law with an irreducible term, and how well the points pin it down.
+"""Fit a decreasing power law with an irreducible term, and the covariance of its parameters.
 
-L = E + Σ_j A_j / x_j^a_j, with x = (params, tokens) as in Chinchilla's law, or x = (FLOPs,). Fitted in logs, so
-that an error is a share of the loss, with a robust loss and starts from a grid of exponents; with exponents
-given, the amplitudes are a non-negative least-squares problem. Weak priors stand in for what few points leave
-open. Pure: arrays in, a law out.
+L = E + Σ_j A_j / x_j^a_j, with x = (params, tokens) as in Chinchilla's law, or x = (FLOPs,). The fit minimises a robust
+loss of relative errors (differences of logs), from starting points on a grid of exponents: for fixed exponents the
+amplitudes solve a non-negative least-squares problem. Weak priors determine what few points leave open. Pure.
 Axes: P points, J inputs, 1 + 2J parameters (log E, then log A_j and log a_j of each input, at the points' centre).
 """
 
@@ -18,47 +17,57 @@ from scipy.optimize import least_squares, nnls
 
 from benchcast.records import Floats
 
-EXPONENTS = np.geomspace(0.05, 2.0, 8)  # of the grid to start from
+EXPONENTS = np.geomspace(0.05, 2.0, 8)  # grid of starting points
 STARTS = 2
 USUAL_EXPONENT, EXPONENT_SPREAD = 0.35, 1.0  # prior, in logs: a factor of e either way
-FLOOR_BELOW, FLOOR_SPREAD = 1.0, 3.0  # prior of log E: this far below the least loss, widely spread
+FLOOR_BELOW, FLOOR_SPREAD = 1.0, 3.0  # prior of log E: distance below the least log loss, and a wide spread
 SIZE_SPREAD = 5.0  # prior of log A, around the mean log loss
-ERROR, ERROR_WEIGHT = 0.05, 2.0  # points scatter by about 5%: worth two points of dataset
+ERROR, ERROR_WEIGHT = 0.05, 2.0  # prior of the scatter: 5%, with the weight of two points
 
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """A fitted law; `x` below is always points × inputs in logs."""
+    """A fitted law; `x` below always holds logs of inputs (points × inputs)."""
 
-    centre: Floats  # of the points in logs (J)
+    centre: Floats  # mean of the points' log inputs (J)
     parameters: Floats
     covariance: Floats  # of the parameters
     scatter: float  # standard deviation of a point around the law, in logs
     freedom: float  # degrees of freedom behind the scatter
 
     def log_loss(self, x: Floats) -> Floats:
-        """What the law says; it never rises with an input."""
+        """Log loss that the law predicts; it never increases with an input."""
         return np.asarray(np.logaddexp.reduce(_terms(self.parameters, x - self.centre), axis=0))
 
     def spread(self, x: Floats) -> Floats:
-        """Standard deviation of a new point: of the parameters (delta method), and of a point around the law."""
+        """Standard deviation of a new point: parameter uncertainty (delta method) plus scatter around the law."""
         slopes = _slopes(self.parameters, x - self.centre)
         of_parameters = np.einsum("pi,ij,pj->p", slopes, self.covariance, slopes)
         return np.sqrt(of_parameters + self.scatter**2)
 
     @cached_property
     def floor(self) -> float:
-        """E, the loss that no amount of compute takes away."""
+        """E, the irreducible loss."""
         return float(np.exp(self.parameters[0]))
 
     @cached_property
     def exponents(self) -> Floats:
-        """How fast the loss falls with each input."""
+        """Exponent a_j of each input."""
         return np.exp(self.parameters[2::2])
 
 
 def fit_power_law(x: Floats, log_loss: Floats) -> PowerLaw:
-    """The law of points with inputs `x` (P × J, in logs)."""
+    """Fit the law to points.
+
+    Parameters
+    ----------
+    x : logs of the inputs (P × J)
+    log_loss : log of the loss of each point (P)
+
+    Returns
+    -------
+    the law with the covariance of its parameters
+    """
     centre = x.mean(axis=0)
     z = x - centre
     means, spreads = _priors(log_loss, x.shape[1])
@@ -70,24 +79,24 @@ def fit_power_law(x: Floats, log_loss: Floats) -> PowerLaw:
     def slopes(p: Floats) -> Floats:
         return np.concatenate([_slopes(p, z) / ERROR, np.diag(1 / spreads)])
 
-    tried = [least_squares(residuals, p, jac=slopes, loss="soft_l1", max_nfev=200) for p in _starts(z, log_loss)]
-    best = min(tried, key=lambda found: found.cost).x
+    solutions = [least_squares(residuals, p, jac=slopes, loss="soft_l1", max_nfev=200) for p in _starts(z, log_loss)]
+    best = min(solutions, key=lambda solution: solution.cost).x
     misfit = np.logaddexp.reduce(_terms(best, z), axis=0) - log_loss
     free = max(len(misfit) - len(best), 0)
     variance = (float(misfit @ misfit) + ERROR_WEIGHT * ERROR**2) / (free + ERROR_WEIGHT)
-    own = _slopes(best, z)
-    covariance = np.linalg.inv(own.T @ own / variance + np.diag(spreads**-2.0))
+    jacobian = _slopes(best, z)
+    covariance = np.linalg.inv(jacobian.T @ jacobian / variance + np.diag(spreads**-2.0))
     return PowerLaw(centre, best, np.asarray(covariance, np.float64), float(np.sqrt(variance)), free + ERROR_WEIGHT)
 
 
 def _terms(parameters: Floats, z: Floats) -> Floats:
-    """Logs of E and of each falling term ((1 + J) × P)."""
+    """Logs of E and of each power-law term ((1 + J) × P)."""
     falling = parameters[1::2, None] - np.exp(parameters[2::2, None]) * z.T
     return np.concatenate([np.full((1, len(z)), parameters[0]), falling])
 
 
 def _slopes(parameters: Floats, z: Floats) -> Floats:
-    """Derivative of the log loss by each parameter (P × parameters)."""
+    """Derivative of the log loss with respect to each parameter (P × parameters)."""
     terms = _terms(parameters, z)
     share = np.exp(terms - np.logaddexp.reduce(terms, axis=0))
     out = np.empty((len(z), len(parameters)))
@@ -98,13 +107,13 @@ def _slopes(parameters: Floats, z: Floats) -> Floats:
 
 
 def _priors(log_loss: Floats, inputs: int) -> tuple[Floats, Floats]:
-    """Means and standard deviations of the parameters before any point is seen."""
+    """Prior means and standard deviations of the parameters."""
     means = [log_loss.min() - FLOOR_BELOW, *([log_loss.mean(), np.log(USUAL_EXPONENT)] * inputs)]
     return np.array(means), np.array([FLOOR_SPREAD, *([SIZE_SPREAD, EXPONENT_SPREAD] * inputs)])
 
 
 def _starts(z: Floats, log_loss: Floats) -> list[Floats]:
-    """The best few of a grid of exponents, each with the amplitudes that suit it."""
+    """The best few exponents of the grid, each with its least-squares amplitudes."""
     loss = np.exp(log_loss)
     tried = []
     for exponents in product(EXPONENTS, repeat=z.shape[1]):

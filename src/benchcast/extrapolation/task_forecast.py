@@ -1,4 +1,4 @@
-"""Compute → capability → accuracy: a family's law, then the task's fit, with an interval that carries both. Pure.
+"""Forecast accuracy from compute: a family's law, then the task's fit, with an interval for both errors. Pure.
 
 Axes: P targets, K nodes of the distribution of capability.
 """
@@ -21,7 +21,7 @@ NODES = 201
 
 @dataclass(frozen=True, slots=True)
 class ExtrapolatedForecast:
-    """Forecasts of one task by one family's law, one entry a target; ends of 90% intervals."""
+    """Forecasts of one task by one family's law, one entry for each target, with 90% intervals."""
 
     accuracy: Floats
     low: Floats
@@ -32,17 +32,28 @@ class ExtrapolatedForecast:
 
 
 def extrapolate_task(fit: TaskFit, law: FamilyLaw, drift: Drift, target: ScalePoints) -> ExtrapolatedForecast:
-    """Forecasts at points with intervals that carry both steps.
+    """Forecast accuracy at targets, with intervals that include the errors of both steps.
 
-    Capability is Student-t around the law in logs; each value of it has its own accuracy and, around that, the
-    error of forecasts of unseen families. The interval holds 90% of the mixture. The two errors are taken as
-    independent: one is about losses of larger models, the other about what a given loss means for the score.
+    Log capability has a Student-t distribution around the law. Each capability gives an accuracy, with the error of
+    forecasts of unseen families around it. The interval covers 90% of the mixture. The two errors are assumed to be
+    independent: the first concerns the losses of larger models, the second the score at a given loss.
+
+    Parameters
+    ----------
+    fit : the task's fit
+    law : the family's law of capability
+    drift : growth of the law's error with distance
+    target : the P points to forecast
+
+    Returns
+    -------
+    forecasts of accuracy and capability with the ends of their 90% intervals, each an array of P floats
     """
     middle = law.log_loss(target)
     deviation, freedom = law.uncertainty(target, drift)
-    shares = (np.arange(NODES) + 0.5) / NODES
-    draws = student.ppf(shares, freedom[:, None])
-    capability = np.exp(middle[:, None] + deviation[:, None] * draws)
+    quantiles = (np.arange(NODES) + 0.5) / NODES
+    nodes = student.ppf(quantiles, freedom[:, None])
+    capability = np.exp(middle[:, None] + deviation[:, None] * nodes)
     low, high = (mixture_quantile(fit, capability, p) for p in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
     reach = deviation * student.ppf((1 + LEVEL) / 2, freedom)
     ends = (np.exp(middle + sign * reach) for sign in (-1, 1))
@@ -50,7 +61,7 @@ def extrapolate_task(fit: TaskFit, law: FamilyLaw, drift: Drift, target: ScalePo
 
 
 def mixture_quantile(fit: TaskFit, capability: Floats, share: float) -> Floats:
-    """Quantile of accuracy when capability is one of these (targets × nodes), with the forecast's own error."""
+    """Quantile of accuracy for equally likely capabilities (targets × nodes), with the forecast's error around each."""
     accuracy = fit.law.accuracy(capability)
     normal = float(student.ppf((1 + LEVEL) / 2, np.inf))
     scale = spread_of(fit.out_of_fold).half_width / normal * widening(fit, capability, accuracy)

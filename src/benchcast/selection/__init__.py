@@ -1,1 +1,1 @@
-"""Fewer texts: which of them carry the forecasts, and what leaving the others out costs."""
+"""Select the texts that a forecast depends on most, and measure the cost of using only these."""

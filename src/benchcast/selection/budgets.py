@@ -1,7 +1,7 @@
-"""What a choice of texts costs: error on held-out models against the number of texts.
+"""Measure the cost of a selection of texts: error on held-out models against the number of texts.
 
-The choice is made inside each fold, from models that the fold has seen; the fit on the chosen texts then forecasts
-models that neither the choice nor the fit has met. Axes: T tasks, M models, S texts.
+Texts are selected inside each fold from its training models; the fit on the selected texts then forecasts models that
+neither the selection nor the fit has used. Axes: T tasks, M models, S texts.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from benchcast.task_fit import TaskFit
 METHOD = "salience"
 CHOSEN, RANDOM, SPREAD = "chosen", "at random", "at random from each source"
 WAYS = (CHOSEN, SPREAD, RANDOM)
-DRAWS = 2  # of the random ways
+DRAWS = 2  # repetitions of the random selections
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetResult:
-    """Forecasts of held-out models from some of the texts, task by task."""
+    """Errors of forecasts of held-out models from some of the texts."""
 
-    way: str
+    way: str  # how the texts were selected, one of `WAYS`
     texts: int
     draw: int
-    mse: dict[str, float]
-    coverage: dict[str, float]  # of the 90% interval
+    mse: dict[str, float]  # by task
+    coverage: dict[str, float]  # of the 90% interval, by task
 
     def ratio(self, full: BudgetResult) -> float:
-        """Error ÷ error with all texts, geometric mean over tasks; NaN where a task has none."""
+        """Error ÷ error with all texts, geometric mean over tasks; NaN if a task has no error."""
         parts = [self.mse[t] / full.mse[t] if full.mse[t] > 0 else math.nan for t in full.mse]
         return geometric_mean(parts)
 
     def as_row(self, full: BudgetResult, split: str) -> dict[str, Any]:
-        """For tables and JSON; numbers that cannot be said are NaN."""
+        """The result as a row for tables and JSON; undefined numbers are NaN."""
         return {
             "split": split,
             "texts": self.texts,
@@ -58,7 +58,7 @@ class BudgetResult:
 
 @dataclass(frozen=True)
 class FullTextFits:
-    """Fits on all texts in every fold, and what the chosen texts are to do."""
+    """Fits on all texts in every fold, and the objectives of the selection."""
 
     dataset: Dataset
     folds: tuple[Fold, ...]
@@ -67,29 +67,51 @@ class FullTextFits:
 
     @property
     def texts(self) -> int:
-        """How many texts there are."""
+        """Number of texts."""
         return int(self.objectives[0][0].parts.shape[1])
 
 
 def prepare(dataset: Dataset, folds: Sequence[Fold]) -> FullTextFits:
-    """Fit all texts in every fold."""
+    """Fit all texts in every fold.
+
+    Parameters
+    ----------
+    dataset : losses and scores of the models
+    folds : which models are trained on and tested
+
+    Returns
+    -------
+    the fits and the objectives of the selection, by fold
+    """
     fits = tuple(METHODS[METHOD](dataset, folds))
     objectives = tuple(task_objectives(dataset, fold, row) for fold, row in zip(folds, fits, strict=True))
     if not all(objectives):
-        raise NotEnoughDataError("no task has a law to choose texts for; see `benchcast compare`")
+        raise NotEnoughDataError("no task has a law to select texts for; see `benchcast compare`")
     return FullTextFits(dataset, tuple(folds), fits, objectives)
 
 
 def cost(full_fits: FullTextFits, way: str, texts: int, *, draw: int = 0) -> BudgetResult:
-    """Choose so many texts in every fold and forecast the fold's test models from them."""
+    """Select texts in every fold and forecast the fold's test models from them.
+
+    Parameters
+    ----------
+    full_fits : the fits on all texts
+    way : how to select, one of `WAYS`
+    texts : number of texts to select
+    draw : number of the repetition, the seed of random selections
+
+    Returns
+    -------
+    errors and coverage by task
+    """
     dataset, held = full_fits.dataset, []
     for k, (fold, row, objectives) in enumerate(
         zip(full_fits.folds, full_fits.fits, full_fits.objectives, strict=True)
     ):
-        wanted = np.sort(pick(dataset, objectives, way, texts, np.random.default_rng([draw, k])))
-        small = dataset.for_texts(wanted)
-        cut = [cut_fit(dataset, fold, t, fit, wanted) for t, fit in enumerate(row)]
-        held.append([hold(small, [fold], [fit], t) for t, fit in enumerate(cut)])
+        chosen = np.sort(pick(dataset, objectives, way, texts, np.random.default_rng([draw, k])))
+        small = dataset.for_texts(chosen)
+        small_fits = [cut_fit(dataset, fold, t, fit, chosen) for t, fit in enumerate(row)]
+        held.append([hold(small, [fold], [fit], t) for t, fit in enumerate(small_fits)])
     cells = [_measured(parts) for parts in zip(*held, strict=True)]
     names = [t.name for t in dataset.tasks]
     mse, coverage = ({n: c[what] for n, c in zip(names, cells, strict=True)} for what in ("mse", "coverage"))
@@ -97,9 +119,9 @@ def cost(full_fits: FullTextFits, way: str, texts: int, *, draw: int = 0) -> Bud
 
 
 def costs(full_fits: FullTextFits, texts: int, full: BudgetResult, split: str) -> list[dict[str, Any]]:
-    """One row for the choice, and one for each draw of as many texts at random."""
-    tried = [(way, draw) for way in WAYS for draw in range(1 if way == CHOSEN else DRAWS)]
-    return [cost(full_fits, way, texts, draw=draw).as_row(full, split) for way, draw in tried]
+    """One row for the selection, and one for each random draw of equally many texts."""
+    draws = [(way, draw) for way in WAYS for draw in range(1 if way == CHOSEN else DRAWS)]
+    return [cost(full_fits, way, texts, draw=draw).as_row(full, split) for way, draw in draws]
 
 
 def _measured(parts: Sequence[HeldOutForecasts]) -> dict[str, float]:
@@ -110,7 +132,7 @@ def _measured(parts: Sequence[HeldOutForecasts]) -> dict[str, float]:
 
 
 def pick(dataset: Dataset, objectives: Sequence[TaskObjective], way: str, texts: int, rng: np.random.Generator) -> Ints:
-    """Numbers of texts, chosen one way or another."""
+    """Indices of texts selected in the given way."""
     total = objectives[0].parts.shape[1]
     if texts >= total:
         return np.arange(total)
@@ -120,8 +142,8 @@ def pick(dataset: Dataset, objectives: Sequence[TaskObjective], way: str, texts:
         return rng.choice(total, texts, replace=False)
     source = np.zeros(total, np.int64)
     source[dataset.reference_tokens.text] = dataset.reference_tokens.source
-    turn = np.empty(total)
-    for s in np.unique(source):  # the n-th text of every source comes before the n + 1st of any
-        own = np.flatnonzero(source == s)
-        turn[own] = rng.permutation(len(own)) + rng.random(len(own))
-    return np.argsort(turn)[:texts]
+    rank = np.empty(total)
+    for s in np.unique(source):  # the n-th text of every source precedes the n + 1st of any source
+        in_source = np.flatnonzero(source == s)
+        rank[in_source] = rng.permutation(len(in_source)) + rng.random(len(in_source))
+    return np.argsort(rank)[:texts]

@@ -1,4 +1,4 @@
-"""A study cut down to the texts that carry its forecasts: losses, features, scores and fits come along.
+"""Write a smaller study with only the selected texts, and their losses, features, scores and fits.
 
 New models then need losses on those texts only.
 """
@@ -28,32 +28,32 @@ from benchcast.store import Study
 
 @dataclass(frozen=True)
 class TextSelection:
-    """The texts chosen for a study, by their numbers, and the fits that chose them."""
+    """The texts selected for a study and the fits on all texts."""
 
     study: Study
     split: str
-    full_fits: FullTextFits  # one fold: the models that a fit of the study learns from
-    wanted: Ints  # in the order of the study
-    asked: tuple[str, ...]  # tasks
+    full_fits: FullTextFits  # one fold: the training models of a fit of the study
+    wanted: Ints  # indices of the selected texts, in the order of the study
+    asked: tuple[str, ...]  # names of the tasks
 
     @property
     def silent(self) -> list[str]:
-        """Tasks that had no say: scored at chance by all, or forecast without regard to losses."""
-        heard = [fit.task.name for fit in self.full_fits.fits[0] if depends_on_losses(self.full_fits.dataset, fit)]
-        return [name for name in self.asked if name not in heard]
+        """Tasks that did not influence the selection, because their forecasts do not depend on the losses."""
+        used = [fit.task.name for fit in self.full_fits.fits[0] if depends_on_losses(self.full_fits.dataset, fit)]
+        return [name for name in self.asked if name not in used]
 
     @property
     def fitted(self) -> list[str]:
-        """Tasks that have a fit."""
+        """Names of the tasks that have a fit."""
         return [fit.task.name for fit in self.full_fits.fits[0]]
 
     @property
     def ids(self) -> list[str]:
-        """Of the chosen texts."""
+        """Ids of the selected texts."""
         return [self.study.texts.texts[i].id for i in self.wanted]
 
     def by_source(self) -> dict[str, int]:
-        """How many texts were chosen of each source."""
+        """Number of selected texts of each source."""
         sources = [self.study.texts.texts[i].source for i in self.wanted]
         return {s: sources.count(s) for s in self.study.texts.sources if s in sources}
 
@@ -71,23 +71,23 @@ def choose(study: Study, budget: int, tasks: Sequence[str] = ()) -> TextSelectio
 
 
 def write_texts(choice: TextSelection, path: Path) -> None:
-    """The chosen texts as JSONL."""
+    """Write the selected texts as JSONL."""
     write_text(path, texts_jsonl(some_texts(choice.study.texts, choice.wanted)))
 
 
 def is_written(choice: TextSelection, path: Path) -> bool:
-    """Whether the chosen texts, or a study of them with its fits, are there already."""
+    """Whether `path` already contains the selected texts, or a study of them with its fits."""
     texts = some_texts(choice.study.texts, choice.wanted)
     if path.suffix == ".jsonl":
         return path.is_file() and path.read_bytes() == texts_jsonl(texts).encode()
     if not (path / "study.toml").is_file():
         return False
-    made = Study.open(path)
-    return made.texts == texts and set(choice.fitted) <= set(made.fitted_tasks())
+    existing = Study.open(path)
+    return existing.texts == texts and set(choice.fitted) <= set(existing.fitted_tasks())
 
 
 def write_smaller(choice: TextSelection, root: Path) -> Study:
-    """A new study with the chosen texts and fits on them, ready to predict; it appears whole or not at all."""
+    """Write a new study with the selected texts and fits on them, atomically, and open it."""
     write_folder(root, partial(_fill, choice))
     return Study.open(root)
 
@@ -96,26 +96,28 @@ def _fill(choice: TextSelection, root: Path) -> None:
     study, order = choice.study, choice.wanted
     kept = set(choice.ids)
     tasks = [replace(t, answers=tuple(a for a in t.answers if a in kept)) for t in study.tasks]
-    made = Study.create(root, some_texts(study.texts, order), tasks=tasks, seed=study.seed)
-    made.add_models(study.models())
-    made.add_scores(study.scores())
-    made.add_losses(
+    smaller = Study.create(root, some_texts(study.texts, order), tasks=tasks, seed=study.seed)
+    smaller.add_models(study.models())
+    smaller.add_scores(study.scores())
+    smaller.add_losses(
         [cut_losses(study.losses(m), study.texts, order) for m in study.models_with_losses()], allow_implausible=True
     )
     features = study.features()
     if features is not None:
         values, edges, scorer = features
         text = np.searchsorted(study.texts.starts[1:], edges[:-1], side="right")
-        made.add_features(scorer, np.asarray(values[np.isin(text, order)]), _laid_out(edges, np.isin(text, order)))
-    fits = [replace(fit, core=replace(fit.core, task=made.task(fit.task))) for fit in smaller_fits(choice, made.texts)]
-    store_fits(made, with_inputs(made, fits))
+        smaller.add_features(scorer, np.asarray(values[np.isin(text, order)]), _laid_out(edges, np.isin(text, order)))
+    fits = [
+        replace(fit, core=replace(fit.core, task=smaller.task(fit.task))) for fit in smaller_fits(choice, smaller.texts)
+    ]
+    store_fits(smaller, with_inputs(smaller, fits))
 
 
 def smaller_fits(choice: TextSelection, texts: TextSet) -> list[Fit]:
-    """The study's fits on the chosen texts alone."""
+    """The study's fits restricted to the selected texts."""
     full_fits = choice.full_fits
     dataset, fold, cores = full_fits.dataset, full_fits.folds[0], full_fits.fits[0]
-    whole = as_fits(choice.study, dataset, fold, choice.split, cores)
+    full = as_fits(choice.study, dataset, fold, choice.split, cores)
     keep = np.isin(dataset.reference_tokens.text, choice.wanted)
     return [
         Fit(
@@ -131,17 +133,17 @@ def smaller_fits(choice: TextSelection, texts: TextSet) -> list[Fit]:
                 "chosen_from": choice.study.texts.digest,
             },
         )
-        for t, fit in enumerate(whole)
+        for t, fit in enumerate(full)
     ]
 
 
 def some_texts(texts: TextSet, order: Ints) -> TextSet:
-    """Some texts of a set, in this order."""
+    """The texts with the given indices, in this order."""
     return type(texts).of(texts.texts[i] for i in order)
 
 
 def cut_losses(losses: TokenLosses, texts: TextSet, order: Ints) -> TokenLosses:
-    """A model's losses on some of the texts."""
+    """A model's losses on the texts with the given indices."""
     keep = np.repeat(np.isin(np.arange(len(texts)), order), losses.counts)
     about = {k: v for k, v in losses.about.items() if k not in ("texts", "refused")}
     kept = {texts.texts[i].id for i in order}
@@ -153,14 +155,14 @@ def cut_losses(losses: TokenLosses, texts: TextSet, order: Ints) -> TokenLosses:
 
 
 def _listed(line: str) -> list[str]:
-    """Names in a JSON list; none where it is no list of names."""
+    """The strings in a JSON list; empty if it is not a list."""
     try:
-        found = json.loads(line)
+        names = json.loads(line)
     except (ValueError, RecursionError):
         return []
-    return [x for x in found if isinstance(x, str)] if isinstance(found, list) else []
+    return [x for x in names if isinstance(x, str)] if isinstance(names, list) else []
 
 
 def _laid_out(edges: Ints, keep: Bools) -> Ints:
-    """Edges of the kept tokens on the axis of the kept texts' bytes."""
+    """Boundaries of the kept tokens in bytes of the kept texts concatenated."""
     return np.concatenate([[0], np.cumsum(np.diff(edges)[keep])]).astype(np.int64)

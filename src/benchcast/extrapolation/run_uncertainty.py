@@ -1,0 +1,137 @@
+"""Variance of the difference between two forecasts, estimated from pairs of other families at equal compute.
+
+Axes: T tasks, followed by their mean; R runs; M models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from scipy.optimize import nnls
+
+from benchcast.extrapolation.backtest import StudyModels
+from benchcast.extrapolation.comparison_points import ComparisonPoint, TrainingRun, at_compute, comparison_points
+from benchcast.extrapolation.family_law import ScalePoints
+from benchcast.folds import inner_folds
+from benchcast.intervals import spread_of
+from benchcast.records import Bools, Floats
+from benchcast.task_fit import TaskFit
+
+FEWEST_PAIRS = 6  # differences between other families that an estimate of the variance needs
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceUncertainty:
+    """Variance of the difference of two forecasts, for each task and for their mean.
+
+    It is `base` plus `rise` times the leverage of the two forecasts: near chance and near 1 an error of capability
+    hardly changes the score.
+    """
+
+    base: Floats
+    rise: Floats
+    families: int
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom of the differences."""
+        return max(self.families - 1, 1)
+
+    def of_runs(self, leverage: Floats) -> Floats:
+        """Variance that each run contributes to a difference ((T + 1) × R)."""
+        per_run = (self.base[:, None] + self.rise[:, None] * leverage) / 2
+        return per_run * (1 + 1 / max(self.families, 1))
+
+
+def difference_uncertainty(
+    models: StudyModels, fits: Sequence[TaskFit], capability: Floats, seen: Bools
+) -> DifferenceUncertainty:
+    """Estimate the variance from differences between other families at equal compute.
+
+    Every pair of families has the same weight. With fewer than `FEWEST_PAIRS` differences, the errors of two forecasts
+    are taken as independent.
+    """
+    errors = errors_by_model(models, fits, seen)
+    families = [str(f) for f in np.unique(models.families[: models.scored][seen[: models.scored]])]
+    squares: list[Floats] = []
+    levers: list[Floats] = []
+    weights: list[float] = []
+    for pair in combinations(families, 2):
+        if errors is None:
+            break
+        runs = [
+            TrainingRun(f, np.flatnonzero((models.families == f) & seen & np.isfinite(models.points.flops)))
+            for f in pair
+        ]
+        points = [
+            m
+            for m in comparison_points(models.points, runs)
+            if np.isfinite(_difference(models.points, errors, m)).all()
+        ]
+        for m in points:
+            forecast = forecast_at(models, fits, capability, m)[0][:-1]
+            squares.append(_difference(models.points, errors, m) ** 2)
+            levers.append(leverage(forecast, models.dataset.chance).mean(axis=1))
+            weights.append(1 / len(points))
+    if len(squares) >= FEWEST_PAIRS:
+        parts = [_variance(*x, np.array(weights)) for x in zip(np.array(squares).T, np.array(levers).T, strict=True)]
+        base, rise = np.array(parts).T
+        return DifferenceUncertainty(base, rise, len(families))
+    independent = 2 * np.array([spread_of(fit.out_of_fold).scale for fit in fits]) ** 2
+    return DifferenceUncertainty(np.append(independent, independent.mean()), np.zeros(len(fits) + 1), len(families))
+
+
+def _variance(squares: Floats, levers: Floats, weights: Floats) -> Floats:
+    """Non-negative base and rise of the variance, by weighted least squares."""
+    root = np.sqrt(weights)
+    columns = np.column_stack([np.ones_like(levers), levers]) * root[:, None]
+    return np.asarray(nnls(columns, squares * root)[0])
+
+
+def _difference(points: ScalePoints, errors: Floats, point: ComparisonPoint) -> Floats:
+    """Error of the first run minus that of the second, for each task and for the mean."""
+    first, second = ([at_compute(points, e, rows, point.flops) for e in errors] for rows in point.rows)
+    return with_mean(np.array(first) - np.array(second))
+
+
+def errors_by_model(models: StudyModels, fits: Sequence[TaskFit], seen: Bools) -> Floats | None:
+    """Out-of-fold errors by model (T × M); None if they do not match the families left out.
+
+    Methods list the errors family after family, in the order in which families are left out.
+    """
+    out = np.full((len(fits), len(models.models)), np.nan)
+    for t, fit in enumerate(fits):
+        scored = seen[: models.scored] & np.isfinite(models.dataset.accuracy[t])
+        families = models.dataset.families[seen[: models.scored]]
+        sets = inner_folds(families, scored[seen[: models.scored]])
+        order = np.flatnonzero(seen[: models.scored])[np.concatenate([np.flatnonzero(s) for s in sets])]
+        if not np.array_equal(models.families[order], fit.out_of_fold.families):
+            return None
+        out[t, order] = fit.out_of_fold.errors
+    return out
+
+
+def with_mean(values: Floats) -> Floats:
+    """The values by task followed by their mean over tasks."""
+    return np.concatenate([values, values.mean(axis=0, keepdims=True)])
+
+
+def forecast_at(
+    models: StudyModels, fits: Sequence[TaskFit], capability: Floats, point: ComparisonPoint
+) -> tuple[Floats, Floats]:
+    """Forecasts and scores of the runs at a point, with the mean of tasks ((T + 1) × R each)."""
+    forecasts = [
+        [float(fit.law.accuracy(np.exp(at_compute(models.points, c, r, point.flops)))) for r in point.rows]
+        for fit, c in zip(fits, capability, strict=True)
+    ]
+    observed = [[at_compute(models.points, a, r, point.flops) for r in point.rows] for a in models.observed]
+    return with_mean(np.array(forecasts)), with_mean(np.array(observed))
+
+
+def leverage(forecast: Floats, chance: Floats) -> Floats:
+    """Slope of the sigmoid relative to its midpoint, for each task and their mean ((T + 1) × R)."""
+    share = np.clip((forecast - chance[:, None]) / (1 - chance[:, None]), 0, 1)
+    return with_mean(4 * share * (1 - share))
