@@ -77,7 +77,7 @@ def test_paraphrases_are_twins_and_are_weighed_by_length() -> None:
     assert len(pairs) == 10
     check = check_contamination(losses_of(pairs, [3.0, 6.0] * 5), pairs)
     assert check.nats == 0
-    with pytest.raises(InputError, match="no text of that id"):
+    with pytest.raises(InputError, match="no text with that id"):
         make_twins(texts, 10, paraphrases=[Text("zz", "s", "x")])
     with pytest.raises(NotEnoughDataError, match="lettered options"):
         make_twins(texts, 10)

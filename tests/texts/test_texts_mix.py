@@ -104,7 +104,7 @@ def test_empty_and_repeated_examples_are_passed_over_and_counted(written: Path, 
     assert len(drawn.examples) == 20
     code, _, err = run("init", tmp_path / "s", "--mix", "gsm8k=21", "--data", data)
     assert code == 1
-    assert "21 examples asked for, 20 usable of 27 found (2 empty, 5 repeat another)" in err
+    assert "21 examples requested, 20 usable of 27 found (2 empty, 5 repeat another)" in err
     assert not (tmp_path / "s").exists()
 
 
@@ -135,7 +135,7 @@ def _gsm8k(content: bytes) -> Callable[[Path], object]:
         ("gsm8k=1", _gsm8k(b'{"question":"\\ud800","answer":"1"}'), "surrogate"),
         ("bbh=5", lambda d: (d / "bbh" / "word_sorting.json").write_bytes(b"[]"), "a BBH task needs a list 'examples'"),
         ("cmmlu=5", lambda d: (d / "cmmlu" / "x.csv").write_bytes(b"Question,A\n1,2,3\n"), "3 cells, the header has 2"),
-        ("hellaswag=500", lambda d: None, "500 examples asked for"),
+        ("hellaswag=500", lambda d: None, "500 examples requested"),
     ],
 )  # fmt: skip
 def test_benchmark_files_that_do_not_fit_are_one_clear_line(

@@ -1,1 +1,1 @@
-"""Validation texts: the paper's mixture of benchmarks, or any text of the user's own."""
+"""Validation texts: the paper's mixture of benchmarks, or the user's texts."""

@@ -1,8 +1,8 @@
-"""Has a model seen these very texts? Twins tell: the same question with its options in another order.
+"""Test whether a model was trained on the validation texts.
 
-To a model that never saw a text, the order in which its options were once printed means nothing, so
-text and twin are equally likely to be the easier one. A model that learned the text by heart finds the
-printed order easier. The loss of both is compared over many pairs (a sign-flip test).
+Each text with lettered options is compared with its twin, the same question with its options in another order. For a
+model that was not trained on the text, either is equally likely to have the lower loss. A model that memorised the
+text has a lower loss on the original order. A sign-flip test compares the losses of many pairs.
 """
 
 from __future__ import annotations
@@ -19,81 +19,96 @@ from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.records import Floats, Text, TextSet, TokenLosses
 
 MARK = "~twin"
-FLIPS = 20_000
+FLIPS = 20_000  # random sign changes of the test
 OPTION = re.compile(r"^(?P<open>\(?)(?P<letter>[A-Z])(?P<close>\.|\)) (?P<body>.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class ContaminationCheck:
-    """How much easier a model finds the texts as printed than their twins."""
+    """Difference of a model's losses between the original texts and their twins."""
 
     model: str
     pairs: int
-    nats: float  # mean of twin − text over all pairs; above 0: the printed text is easier
-    stderr: float
-    easier: float  # share of pairs in which the printed text has the lower loss
-    p_value: float  # chance of such a mean or a larger one, were the order of options unknown to the model
+    nats: float  # mean of twin − original over all pairs; positive: the original has the lower loss
+    stderr: float  # of that mean
+    easier: float  # share of pairs in which the original has the lower loss
+    p_value: float  # probability of a mean at least as large for a model that was not trained on the texts
 
 
 def with_options_moved(text: Text, *, seed: int = 0) -> Text | None:
-    """The text with its options in another order and the answer renamed; None where it has no options."""
+    """The text with its options in another order and the answer's letter adapted; None without lettered options."""
     if text.answer_start is None:
         return None
     raw = text.text.encode()
     prompt, answer = raw[: text.answer_start].decode(), raw[text.answer_start :].decode()
     options = list(OPTION.finditer(prompt))
     letters = [m["letter"] for m in options]
-    right = answer.strip(" ().")
-    if len(options) < 2 or letters != sorted(set(letters)) or right not in letters or not _adjoin(prompt, options):
+    correct = answer.strip(" ().")
+    if len(options) < 2 or letters != sorted(set(letters)) or correct not in letters or not _adjoin(prompt, options):
         return None
-    order = _other_order(len(options), letters.index(right), f"{seed}\n{text.id}")
-    moved = prompt
-    for place in reversed(range(len(options))):
-        start, stop = options[place].span("body")
-        moved = moved[:start] + options[order[place]]["body"] + moved[stop:]
-    now = letters[order.index(letters.index(right))]
-    return Text(f"{text.id}{MARK}", text.source, moved + answer.replace(right, now), len(moved.encode()))
+    order = _other_order(len(options), letters.index(correct), f"{seed}\n{text.id}")
+    new_prompt = prompt
+    for position in reversed(range(len(options))):
+        start, stop = options[position].span("body")
+        new_prompt = new_prompt[:start] + options[order[position]]["body"] + new_prompt[stop:]
+    new_letter = letters[order.index(letters.index(correct))]
+    new_text = new_prompt + answer.replace(correct, new_letter)
+    return Text(f"{text.id}{MARK}", text.source, new_text, len(new_prompt.encode()))
 
 
 def _adjoin(prompt: str, options: Sequence[re.Match[str]]) -> bool:
-    """Whether options stand on a line each, one after the other, with one line after them."""
+    """Whether the options are on consecutive lines, followed by one line."""
     gaps = [prompt[a.end() : b.start()] for a, b in pairwise(options)]
     return set(gaps) == {"\n"} and prompt[options[-1].end() :].count("\n") == 1
 
 
-def _other_order(n: int, right: int, key: str) -> list[int]:
-    """A permutation that moves the right option, the same for the same key."""
+def _other_order(n: int, correct: int, key: str) -> list[int]:
+    """A permutation of n options, determined by `key`, that moves the correct one."""
     digest = hashlib.sha256(key.encode()).digest()
     order = sorted(range(n), key=lambda i: hashlib.sha256(digest + bytes([i])).digest())
-    return order if order[right] != right else [*order[1:], order[0]]
+    return order if order[correct] != correct else [*order[1:], order[0]]
 
 
 def make_twins(texts: TextSet, count: int, *, seed: int = 0, paraphrases: Sequence[Text] = ()) -> TextSet:
-    """Up to `count` texts that have options, each followed by its twin; then texts with their paraphrases.
+    """Build pairs of texts and twins for a contamination check.
 
-    A paraphrase carries the id of the text it says in other words.
+    Parameters
+    ----------
+    texts : the texts of a study
+    count : most texts with lettered options to take
+    seed : seed of the choice of texts and of the new order of options
+    paraphrases : further twins; each has the id of the text that it paraphrases
+
+    Returns
+    -------
+    The pairs, each text followed by its twin, whose id ends in `MARK`.
     """
     pairs: list[Text] = []
-    by_place = sorted(texts, key=lambda t: hashlib.sha256(f"{seed}\n{t.id}".encode()).digest())
-    for text in by_place:
+    shuffled = sorted(texts, key=lambda t: hashlib.sha256(f"{seed}\n{t.id}".encode()).digest())
+    for text in shuffled:
         twin = with_options_moved(text, seed=seed) if len(pairs) < 2 * count else None
         if twin is not None:
             pairs += [text, twin]
-    for said in paraphrases:
-        if said.id not in texts.index:
-            raise InputError(f"paraphrase of {said.id!r}: the study has no text of that id")
-        if f"{said.id}{MARK}" not in {t.id for t in pairs}:
-            original = texts.texts[texts.index[said.id]]
-            pairs += [original, Text(f"{said.id}{MARK}", original.source, said.text, said.answer_start)]
+    for paraphrase in paraphrases:
+        if paraphrase.id not in texts.index:
+            raise InputError(f"paraphrase of {paraphrase.id!r}: the study has no text with that id")
+        twin_id = f"{paraphrase.id}{MARK}"
+        if twin_id not in {t.id for t in pairs}:
+            original = texts.texts[texts.index[paraphrase.id]]
+            pairs += [original, Text(twin_id, original.source, paraphrase.text, paraphrase.answer_start)]
     if not pairs:
-        raise NotEnoughDataError(
-            "no text has lettered options and an answer; give twins of your own with --paraphrases"
-        )
+        raise NotEnoughDataError("no text has lettered options and an answer; give paraphrases with --paraphrases")
     return TextSet.of(pairs)
 
 
 def check_contamination(losses: TokenLosses, texts: TextSet) -> ContaminationCheck:
-    """Compare the loss of every text with that of its twin."""
+    """Compare the losses of texts and their twins.
+
+    Parameters
+    ----------
+    losses : the model's losses on `texts`
+    texts : pairs from `make_twins`
+    """
     totals = _totals(losses)
     pairs = [(i, texts.index[t.id + MARK]) for i, t in enumerate(texts) if t.id + MARK in texts.index]
     lengths = np.diff(texts.starts)
@@ -115,9 +130,9 @@ def check_contamination(losses: TokenLosses, texts: TextSet) -> ContaminationChe
 
 
 def _totals(losses: TokenLosses) -> Floats:
-    """Nats of each text; positions without a loss are left out, a text without any is NaN.
+    """Total nats of each text over tokens with a loss; NaN for a text without any.
 
-    A first token without a loss is missing from both texts of a pair, so it takes nothing from either.
+    A first token without a loss is missing from both texts of a pair, so the comparison is unaffected.
     """
     text = np.repeat(np.arange(len(losses.counts)), losses.counts)
     known = np.isfinite(losses.nats)
@@ -126,6 +141,6 @@ def _totals(losses: TokenLosses) -> Floats:
 
 
 def _sign_flip(gaps: Floats) -> float:
-    """Share of random sign changes that give a mean as large; the observed signs count as one of them."""
+    """p-value: the share of random sign changes with a mean at least as large, the observed signs included."""
     signs = np.random.default_rng(0).choice([-1.0, 1.0], (FLIPS, len(gaps)))
     return float((1 + np.sum(signs @ gaps >= gaps.sum() - 1e-12)) / (FLIPS + 1))

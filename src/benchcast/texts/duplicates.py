@@ -1,7 +1,7 @@
-"""Texts that say nearly the same as one already kept.
+"""Detection of near-duplicate texts.
 
-Two texts are near-duplicates when at least nine tenths of their runs of three words are common to
-both. One changed number in a short question is a different question; one changed comma is not.
+Two texts are near-duplicates if the Jaccard index of their word trigrams is at least 0.9. A short question with one
+changed number is a different question; with one changed comma it is not.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 
-ALIKE = 0.9  # common share of all runs of words (Jaccard index)
-RUN = 3
+ALIKE = 0.9  # Jaccard index of two sets of word runs
+RUN = 3  # words in a run
 WORD = re.compile(r"[぀-ヿ㐀-鿿가-힯]|[^\W぀-ヿ㐀-鿿가-힯]+|[^\w\s.,;:!?'\"]")
 
 
@@ -24,7 +24,7 @@ class NearDuplicates:
         self._sizes: list[int] = []
 
     def add(self, text: str) -> bool:
-        """Keep a text unless it repeats one that was kept; says whether it was kept."""
+        """Keep a text unless it is a near-duplicate of a kept one; returns whether it was kept."""
         runs = word_runs(text)
         if self._repeats(runs):
             return False
@@ -39,12 +39,12 @@ class NearDuplicates:
 
 
 def word_runs(text: str) -> set[tuple[str, ...]]:
-    """Runs of three words, letter case and plain punctuation aside; a short text is one run."""
+    """Word trigrams, ignoring case and common punctuation; a text of fewer words is one run."""
     words = WORD.findall(unicodedata.normalize("NFKC", text).casefold())
     return {tuple(words[i : i + RUN]) for i in range(max(1, len(words) - RUN + 1))}
 
 
 def count_repeats(texts: Iterable[str]) -> int:
-    """How many texts repeat an earlier one."""
+    """Number of texts that are near-duplicates of an earlier one."""
     seen = NearDuplicates()
     return sum(not seen.add(text) for text in texts)

@@ -9,9 +9,9 @@ from typing import Any
 from benchcast.errors import InputError, MissingExtraError
 from benchcast.texts.examples import Row
 
-# Repository, split, and the one configuration that holds everything (None: one configuration a subject).
+# Repository, split, and the configuration with all subjects (None: each subject has its own configuration).
 # A folder of that name below the working directory is read instead of the hub. BBH comes from a copy without a
-# loading script, which `datasets` 4 and later refuses to run.
+# loading script, since `datasets` 4 and later do not run loading scripts.
 SETS: dict[str, tuple[str, str, str | None]] = {
     "mmlu": ("cais/mmlu", "validation", "all"),
     "bbh": ("SaylorTwift/bbh", "test", None),
@@ -23,12 +23,12 @@ SETS: dict[str, tuple[str, str, str | None]] = {
 
 
 def refuse_absent(benchmarks: Iterable[str]) -> None:
-    """Say at once, before anything is downloaded, which part the hub does not have."""
+    """Raise an error, before any download, for a benchmark that the hub does not have."""
     for benchmark in benchmarks:
         if benchmark not in SETS:
             raise InputError(
                 f"{benchmark}: the hub has no data set of the chain-of-thought prompts; "
-                "give their folder with --data, or leave this part out of --mix"
+                "give their folder with --data, or remove this part from --mix"
             )
 
 

@@ -1,4 +1,4 @@
-"""Benchmark files in the layouts their authors publish → rows.
+"""Read benchmark files in the layouts that their authors publish.
 
 mmlu/val/<subject>.jsonl, or <subject>_val.csv without a header
 bbh/<task>.json                     with "examples"
@@ -25,9 +25,9 @@ WORKED = re.compile(r"^Q: (?P<question>.*?)\nA: (?P<steps>.*?)(?=\n\nQ: |\Z)", r
 
 
 def read_rows(benchmark: str, data: Path) -> Iterator[Row]:
-    """All items of one benchmark below the data folder."""
+    """All items of one benchmark in the folder `data`, which has one subfolder for each benchmark."""
     if not data.is_dir():
-        raise InputError(f"{data}: no such folder; --data wants a folder with one folder a benchmark")
+        raise InputError(f"{data}: no such folder; --data needs a folder with one subfolder for each benchmark")
     return _READERS[benchmark](data)
 
 
@@ -62,7 +62,7 @@ def _bbh_items(path: Path) -> list[dict[str, Any]]:
 
 
 def _bbh_cot(data: Path) -> Iterator[Row]:
-    """Worked examples first; then each of them before other items of its task, for when they do not suffice."""
+    """Worked examples; then, as spares, items of each task preceded by one of its worked examples."""
     bbh = _folder(data, "bbh")
     beside = data / "cot-prompts"
     prompts = beside if beside.is_dir() else _split(data, "bbh", "cot-prompts")
@@ -123,40 +123,40 @@ _READERS = {
 def _folder(data: Path, benchmark: str) -> Path:
     folder = data / benchmark
     if not folder.is_dir():
-        found = ", ".join(sorted(p.name for p in data.iterdir() if p.is_dir())) or "none"
-        raise InputError(f"{data}: no folder {benchmark!r}; found {found}")
+        folders = ", ".join(sorted(p.name for p in data.iterdir() if p.is_dir())) or "none"
+        raise InputError(f"{data}: no folder {benchmark!r}; found {folders}")
     return folder
 
 
 def _split(data: Path, benchmark: str, split: str) -> Path:
     folder = _folder(data, benchmark) / split
     if not folder.is_dir():
-        found = ", ".join(sorted(p.name for p in folder.parent.iterdir())[:6]) or "nothing"
-        raise InputError(f"{folder}: no such folder; {benchmark} is read from its {split!r}, found {found}")
+        names = ", ".join(sorted(p.name for p in folder.parent.iterdir())[:6]) or "nothing"
+        raise InputError(f"{folder}: no such folder; {benchmark} is read from its {split!r}, found {names}")
     return folder
 
 
 def _present(path: Path) -> Path:
     if not path.is_file():
-        found = ", ".join(sorted(p.name for p in path.parent.iterdir())[:6]) or "nothing"
-        raise InputError(f"{path}: no such file; the texts are drawn from it, found {found}")
+        names = ", ".join(sorted(p.name for p in path.parent.iterdir())[:6]) or "nothing"
+        raise InputError(f"{path}: no such file; the texts are drawn from it, found {names}")
     return path
 
 
 def _files(folder: Path, *patterns: str) -> list[Path]:
-    found = sorted(p for pattern in patterns for p in folder.glob(pattern) if p.is_file())
-    if not found:
+    paths = sorted(p for pattern in patterns for p in folder.glob(pattern) if p.is_file())
+    if not paths:
         raise InputError(f"{folder}: no file {' or '.join(patterns)}")
-    return found
+    return paths
 
 
 def read_utf8(path: Path) -> str:
-    """A text file as it is, its line ends kept."""
+    """The content of a UTF-8 file, with unchanged line ends and without a BOM."""
     try:
         return path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{path}: not UTF-8 text ({error.reason} at byte {error.start}); write it again as UTF-8"
+            f"{path}: not UTF-8 text ({error.reason} at byte {error.start}); convert it to UTF-8"
         ) from error
 
 

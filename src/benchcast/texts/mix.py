@@ -1,8 +1,7 @@
-"""The mixed validation set of section 4.1: so many examples of each benchmark, drawn by a seed.
+"""The mixed validation set of section 4.1: a random sample of examples from each benchmark.
 
-An example's place in the draw is a hash of the seed and its id. The same seed gives the same bytes on
-every machine and with every version of every library, and a subject more or less leaves the rest of
-the draw as it was.
+Examples are drawn in the order of a hash of the seed and their id. The same seed gives the same texts on every
+machine and with every library version, and an added or removed subject does not change the order of the others.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from benchcast.texts.layouts import read_rows
 
 PAPER_MIX = {"mmlu": 100, "bbh": 100, "gsm8k": 100, "hellaswag": 100, "cmmlu": 100, "bbh-cot": 50}
 
-# Task → chance and the benchmarks whose texts belong to it. C-Eval and CMMLU ask for the same
-# capability, so each takes the texts of both. BBH mixes two to eighteen options and free answers; its
-# authors give 25.7% as the mean over the tasks of what guessing gets.
+# Task → chance and the benchmarks whose texts belong to it. C-Eval and CMMLU measure the same
+# capability, so each uses the texts of both. BBH mixes two to eighteen options and free answers; its
+# authors give 25.7% as the mean accuracy of random guessing over the tasks.
 BBH_CHANCE = 0.257
 TASKS: dict[str, tuple[float, tuple[str, ...]]] = {
     "mmlu": (0.25, ("mmlu",)),
@@ -38,16 +37,16 @@ TASKS: dict[str, tuple[float, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class SampledExamples:
-    """Examples of one benchmark that went into the mixture, and those passed over on the way."""
+    """Examples of one benchmark in the mixture, and the numbers of examples that were skipped."""
 
     examples: tuple[Example, ...]
-    empty: int  # no question or no answer
-    repeated: int  # near-duplicates of an example already taken, of any benchmark
+    empty: int  # without question or answer
+    repeated: int  # near-duplicates of an example already drawn, from any benchmark
 
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """A validation set with the tasks it was made for."""
+    """A validation set with its tasks."""
 
     texts: TextSet
     tasks: tuple[Task, ...]
@@ -55,7 +54,7 @@ class Mixture:
 
 
 def parse_mix(text: str) -> dict[str, int]:
-    """`mmlu=100,bbh=50` → how many of each."""
+    """Parse `mmlu=100,bbh=50` into the number of examples of each benchmark."""
     mix: dict[str, int] = {}
     for part in text.split(","):
         name, _, count = (x.strip() for x in part.partition("="))
@@ -72,7 +71,14 @@ def parse_mix(text: str) -> dict[str, int]:
 
 
 def build_mixture(mix: Mapping[str, int], data: Path | None, *, seed: int = 0) -> Mixture:
-    """Draw the mixture from benchmark files below `data`, or from the hub without it."""
+    """Draw a validation set from benchmarks.
+
+    Parameters
+    ----------
+    mix : number of examples of each benchmark
+    data : folder with the benchmarks' files; None reads them from the Hugging Face hub
+    seed : seed of the sample
+    """
     if data is None:
         refuse_absent(mix)
     seen = NearDuplicates()
@@ -88,38 +94,38 @@ def build_mixture(mix: Mapping[str, int], data: Path | None, *, seed: int = 0) -
 def draw(
     benchmark: str, examples: Iterable[Example], count: int, *, seed: int, seen: NearDuplicates
 ) -> SampledExamples:
-    """So many examples at random, none empty, none that repeats what was `seen`, in the order of the files."""
+    """Draw `count` examples, skipping empty ones and near-duplicates of `seen`; they keep the order of the files."""
     listed = list(examples)
-    order = sorted(range(len(listed)), key=lambda i: (listed[i].spare, _place(seed, listed[i].id)))
-    taken: list[int] = []
+    order = sorted(range(len(listed)), key=lambda i: (listed[i].spare, _draw_key(seed, listed[i].id)))
+    drawn: list[int] = []
     empty = repeated = 0
     for i in order:
-        if len(taken) == count:
+        if len(drawn) == count:
             break
-        if not (listed[i].own.strip() and listed[i].answer.strip()):
+        if not (listed[i].content.strip() and listed[i].answer.strip()):
             empty += 1
-        elif not seen.add(listed[i].own):
+        elif not seen.add(listed[i].content):
             repeated += 1
         else:
-            taken.append(i)
-    if len(taken) < count:
+            drawn.append(i)
+    if len(drawn) < count:
         raise InputError(
-            f"{benchmark}: {count} examples asked for, {len(taken)} usable of {len(listed)} found "
-            f"({empty} empty, {repeated} repeat another); ask for {benchmark}={len(taken)} or give more files"
+            f"{benchmark}: {count} examples requested, {len(drawn)} usable of {len(listed)} found "
+            f"({empty} empty, {repeated} repeat another); request {benchmark}={len(drawn)} or give more files"
         )
-    return SampledExamples(tuple(listed[i] for i in sorted(taken)), empty, repeated)
+    return SampledExamples(tuple(listed[i] for i in sorted(drawn)), empty, repeated)
 
 
-def _place(seed: int, name: str) -> str:
+def _draw_key(seed: int, name: str) -> str:
     return hashlib.sha256(f"{seed}\n{name}".encode(errors="surrogatepass")).hexdigest()
 
 
 def tasks_of(mix: Iterable[str]) -> tuple[Task, ...]:
-    """The tasks that a mixture of these benchmarks speaks of."""
-    there = set(mix)
-    made = []
+    """The tasks that have texts in a mixture of these benchmarks."""
+    mixed = set(mix)
+    tasks = []
     for name, (chance, benchmarks) in TASKS.items():
-        sources = tuple(b for b in benchmarks if b in there)
+        sources = tuple(b for b in benchmarks if b in mixed)
         if sources:
-            made.append(Task(name, chance, sources))
-    return tuple(made)
+            tasks.append(Task(name, chance, sources))
+    return tuple(tasks)

@@ -1,4 +1,4 @@
-"""Texts of the user's own: JSONL, a folder of files, or a column of a Parquet file. Every one is kept."""
+"""Read the user's texts: JSONL, a folder of files, or a column of a Parquet file. All are kept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchcast.texts.layouts import read_utf8
 
 
 def read_own(path: Path, *, column: str = "text") -> TextSet:
-    """All texts at a path; the kind of file decides how they are read."""
+    """Read all texts at a path: a folder, a Parquet file (`column` has the texts), or a JSONL file."""
     if path.is_dir():
         return read_folder(path)
     if path.suffix.lower() == ".parquet":
@@ -22,29 +22,29 @@ def read_own(path: Path, *, column: str = "text") -> TextSet:
 
 
 def read_folder(folder: Path) -> TextSet:
-    """One text a file, hidden files aside; the source is the subfolder, or the folder itself."""
+    """Read each file of a folder, except hidden ones, as a text; its source is the subfolder, or the folder."""
     texts = []
     for path in sorted(folder.rglob("*")):
-        place = path.relative_to(folder)
-        if path.is_file() and not any(part.startswith(".") for part in place.parts):
-            source = place.parts[0] if len(place.parts) > 1 else folder.resolve().name
-            texts.append(Text(place.as_posix(), source, read_utf8(path)))
+        relative = path.relative_to(folder)
+        if path.is_file() and not any(part.startswith(".") for part in relative.parts):
+            source = relative.parts[0] if len(relative.parts) > 1 else folder.resolve().name
+            texts.append(Text(relative.as_posix(), source, read_utf8(path)))
     if not texts:
         raise InputError(f"{folder}: no files; a study needs at least one text")
     return TextSet.of(texts)
 
 
 def read_column(path: Path, column: str) -> TextSet:
-    """One text a row; columns id, source and answer_start are used where they are there."""
+    """Read each row of a Parquet file as a text, with its id, source and answer_start if there are such columns."""
     from benchcast.storage.parquet import column_names, read_table
 
     need_file(path)
     names = column_names(path)
     if column not in names:
-        found = f"found {', '.join(names)}; choose one with --column"
-        raise InputError(f"{path}: no column {column!r}{did_you_mean(column, names)} ({found})")
-    wanted = [n for n in ("id", "source", "answer_start") if n in names and n != column]
-    rows: list[dict[str, Any]] = read_table(path, [column, *wanted]).to_pylist()
+        hint = f"found {', '.join(names)}; choose one with --column"
+        raise InputError(f"{path}: no column {column!r}{did_you_mean(column, names)} ({hint})")
+    optional = [n for n in ("id", "source", "answer_start") if n in names and n != column]
+    rows: list[dict[str, Any]] = read_table(path, [column, *optional]).to_pylist()
     return TextSet.of(_row(path, i, row, column) for i, row in enumerate(rows, start=1))
 
 

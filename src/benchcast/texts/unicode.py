@@ -1,7 +1,7 @@
-"""Texts that are not in Unicode normal form C, and their normal form.
+"""Find texts that are not in Unicode normal form C (NFC), and normalise them.
 
-Some tokenizers (Qwen, Command-R) normalise a text before they cut it. Their tokens do not cover the bytes of a text
-that is not in this form, so `collect` refuses it.
+Some tokenizers (Qwen, Command-R) normalise a text first. Their tokens do not cover the bytes of a text that is not in
+NFC, so `collect` raises an error for it.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ def normalize(texts: TextSet) -> TextSet:
 
 
 def _normal(text: Text) -> Text:
-    whole = unicodedata.normalize("NFC", text.text)
-    if text.answer_start is None or whole == text.text:
-        return replace(text, text=whole)
+    normalized = unicodedata.normalize("NFC", text.text)
+    if text.answer_start is None or normalized == text.text:
+        return replace(text, text=normalized)
     prompt = text.text.encode()[: text.answer_start].decode(errors="ignore")
     cut = len(prompt)
-    # A mark at the start of the answer joins the letter before it: then the answer starts with that letter.
-    while not _separable(text.text, cut, whole):
+    # A combining mark at the start of the answer joins the previous letter: then the answer starts with that letter.
+    while not _separable(text.text, cut, normalized):
         cut -= 1
-    return replace(text, text=whole, answer_start=len(unicodedata.normalize("NFC", text.text[:cut]).encode()))
+    return replace(text, text=normalized, answer_start=len(unicodedata.normalize("NFC", text.text[:cut]).encode()))
 
 
-def _separable(text: str, cut: int, whole: str) -> bool:
-    """Whether both sides of a cut can be normalised on their own."""
-    return unicodedata.normalize("NFC", text[:cut]) + unicodedata.normalize("NFC", text[cut:]) == whole
+def _separable(text: str, cut: int, normalized: str) -> bool:
+    """Whether the normal forms of both sides of a cut join to that of the text."""
+    return unicodedata.normalize("NFC", text[:cut]) + unicodedata.normalize("NFC", text[cut:]) == normalized
