@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from benchcast.choices import DEFAULT_LEVEL
 from benchcast.errors import NotEnoughDataError
 from benchcast.evaluate import Comparison, HeldOutForecasts
-from benchcast.intervals import LEVEL
 from benchcast.ranking import family_counts
 from benchcast.records import Floats
 from lab.reproduce.context import StudyContext
@@ -45,7 +45,7 @@ def family_draws(families: npt.NDArray[np.str_], seed: int) -> Floats:
 
 def bounds_of(values: Floats) -> tuple[float, float]:
     """Ends of the 90% interval of bootstrap values."""
-    low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    low, high = np.quantile(values, [(1 - DEFAULT_LEVEL) / 2, (1 + DEFAULT_LEVEL) / 2])
     return float(low), float(high)
 
 

@@ -14,14 +14,14 @@ import numpy as np
 import benchcast
 from benchcast.align import align_models
 from benchcast.assemble import reference_of
-from benchcast.choices import MethodName, Split
+from benchcast.choices import DEFAULT_LEVEL, MethodName, Split, level_text
 from benchcast.dataset import Dataset, Fold
 from benchcast.devices import check_device
 from benchcast.errors import NotEnoughDataError, StudyError
 from benchcast.fits import Fit, load
 from benchcast.fits.inputs import StudyTables, changed_inputs, hash_inputs
 from benchcast.folds import training_fold
-from benchcast.intervals import LEVEL, has_range, spread_of
+from benchcast.intervals import has_range, spread_of
 from benchcast.methods import check_methods, fit_method, stored_settings
 from benchcast.methods.algorithm2.descent import DescentSettings
 from benchcast.records import Bools, TokenLosses
@@ -137,7 +137,7 @@ def as_fits(study: Study, dataset: Dataset, fold: Fold, split: str, cores: Seque
         "scorer": dataset.features.scorer if dataset.features else "",
         "split": split,
         "unit": "byte",
-        "level": LEVEL,
+        "level": DEFAULT_LEVEL,
         "seed": study.seed,
         "keep_all": study.keep_all,
         **dataset.support.as_json(),
@@ -287,5 +287,5 @@ def describe(fit: Fit) -> str:
         return f"{known}; too few unseen models to say how far it misses"
     return (
         f"{known}; misses by {100 * spread.scale:.1f} points (root mean square over {fit.core.out_of_fold.kind}), "
-        f"90% interval ±{100 * min(1.0, spread.half_width):.1f}"
+        f"{level_text()} interval ±{100 * min(1.0, spread.half_width):.1f}"
     )

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import t as student
 
+from benchcast.choices import DEFAULT_LEVEL
 from benchcast.records import Floats
 from benchcast.task_fit import OutOfFoldErrors, TaskFit
 
-LEVEL = 0.90
 SAME = 1e-6  # capabilities with a smaller relative difference count as equal
 NEAR_CHANCE = 0.1  # as a share of the range from chance to 1
 WIDER_AT_CHANCE = 0.25  # losses hardly show whether a model at chance is about to improve
@@ -33,8 +33,8 @@ class Spread:
     half_width: float  # half the width of the interval inside the training range; NaN with fewer than two groups
 
 
-def spread_of(out_of_fold: OutOfFoldErrors) -> Spread:
-    """Estimate the spread from out-of-fold errors."""
+def spread_of(out_of_fold: OutOfFoldErrors, level: float = DEFAULT_LEVEL) -> Spread:
+    """Estimate the spread from out-of-fold errors; the half width is that of an interval of this level."""
     if not len(out_of_fold.errors):
         return Spread(np.nan, 0, np.nan)
     names, index = np.unique(out_of_fold.families, return_inverse=True)
@@ -46,7 +46,7 @@ def spread_of(out_of_fold: OutOfFoldErrors) -> Spread:
     if groups < 2:
         return Spread(float(np.sqrt(squares.mean())), len(names), np.nan)
     scale = float(np.sqrt(squares.mean()))
-    reach = float(student.ppf(0.5 + LEVEL / 2, groups - 1)) * np.sqrt(1 - 1 / groups)
+    reach = float(student.ppf(0.5 + level / 2, groups - 1)) * np.sqrt(1 - 1 / groups)
     return Spread(scale, len(names), scale * reach)
 
 
@@ -63,7 +63,9 @@ def out_of_fold_coverage(out_of_fold: OutOfFoldErrors) -> float:
     return float(np.mean(inside)) if inside else float("nan")
 
 
-def interval(fit: TaskFit, capability: npt.ArrayLike, accuracy: npt.ArrayLike) -> tuple[Floats, Floats]:
+def interval(
+    fit: TaskFit, capability: npt.ArrayLike, accuracy: npt.ArrayLike, level: float = DEFAULT_LEVEL
+) -> tuple[Floats, Floats]:
     """Lower and upper end of the prediction interval of each forecast, within 0..1.
 
     Intervals are wider outside the capability range of the training models and near chance.
@@ -72,11 +74,12 @@ def interval(fit: TaskFit, capability: npt.ArrayLike, accuracy: npt.ArrayLike) -
     ----------
     fit : the fit, with its out-of-fold errors
     capability, accuracy : capability and forecast accuracy of each model
+    level : share of scores of unseen models that the interval is to hold, between 0 and 1
     """
     a = np.asarray(accuracy, np.float64)
     wider = widening(fit, capability, a)
     half = np.where(
-        np.isinf(wider), np.inf, spread_of(fit.out_of_fold).half_width * np.where(np.isinf(wider), 0.0, wider)
+        np.isinf(wider), np.inf, spread_of(fit.out_of_fold, level).half_width * np.where(np.isinf(wider), 0.0, wider)
     )
     return np.clip(a - half, 0, 1), np.clip(a + half, 0, 1)
 

@@ -11,6 +11,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 
+from benchcast.choices import level_text
 from benchcast.errors import InputError
 from benchcast.extrapolation.extrapolate import Extrapolation, TaskExtrapolation
 from benchcast.formatting import nan_to_none, plain
@@ -130,7 +131,7 @@ def targets_figure(rows: Rows) -> Figure:
         )
 
     made = alt.concat(*map(panel, models), columns=2, spacing=20).resolve_scale(color="shared", shape="shared")
-    title = alt.TitleParams("Forecasts of held-out models", subtitle="line: 90% interval of the forecast")
+    title = alt.TitleParams("Forecasts of held-out models", subtitle=f"line: {level_text()} interval of the forecast")
     return finish(made.properties(title=title))
 
 
@@ -144,7 +145,9 @@ def ahead_figure(found: Extrapolation) -> Figure:
     title = alt.TitleParams(
         f"{found.family}: forecast at "
         + (f"{_count(params)} parameters, {_count(tokens)} tokens" if sized else f"{flops:.3g} FLOPs"),
-        subtitle=["line and band: forecast with its 90% interval, from the largest known model to the target"],
+        subtitle=[
+            f"line and band: forecast with its {level_text()} interval, from the largest known model to the target"
+        ],
         anchor="start",
     )
     made = alt.concat(*panels, columns=3).resolve_scale(color="shared").properties(title=title)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from benchcast.choices import DEFAULT_LEVEL, level_text
 from benchcast.evaluate import Comparison
-from benchcast.intervals import LEVEL
 from benchcast.records import Floats
 
 DRAWS = 2000
@@ -23,7 +23,7 @@ LEAST_ERROR = 1e-12  # a squared error of zero has no logarithm
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Squared error of one method divided by that of another, geometric mean over tasks, with a 90% interval."""
+    """Squared error of one method divided by that of another, geometric mean over tasks, with an interval."""
 
     value: float
     low: float
@@ -84,7 +84,7 @@ def _log_errors(found: Comparison, method: str, families: npt.NDArray[np.str_], 
 
 def _ratio(logs: Floats) -> Ratio:
     """The ratio from its logarithm: of all families first, then of every draw."""
-    low, high = np.nanquantile(logs[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    low, high = np.nanquantile(logs[1:], [(1 - DEFAULT_LEVEL) / 2, (1 + DEFAULT_LEVEL) / 2])
     return Ratio(float(np.exp(logs[0])), float(np.exp(low)), float(np.exp(high)))
 
 
@@ -110,7 +110,7 @@ def _lead(ranked: MethodRanking, other: str) -> str:
     ratio = ranked.ratios[other]
     parts = [f"squared error {ratio.value:.2f} times that of {other}"]
     parts += [f"geometric mean over {ranked.tasks} tasks"] * (ranked.tasks > 1)
-    sure = f"; 90% interval over families {ratio.low:.2f} – {ratio.high:.2f}"
+    sure = f"; {level_text()} interval over families {ratio.low:.2f} – {ratio.high:.2f}"
     return ", ".join(parts) + sure * (ranked.families >= FEWEST_FAMILIES)
 
 

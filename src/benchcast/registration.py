@@ -57,7 +57,7 @@ class VerifiedForecast:
 def document(fits: Sequence[Fit], losses: TokenLosses, forecasts: Sequence[Forecast]) -> dict[str, Any]:
     """Forecasts of one model with all they rest on, dated now and hashed."""
     rows = [
-        {k: nan_to_none(v) for k, v in asdict(said).items() if k != "model"}
+        {k: nan_to_none(v) for k, v in asdict(said).items() if k not in ("model", "level")}
         | {"chance": fit.core.task.chance, "constant": fit.about.get("mean_accuracy"), "method": fit.core.method}
         | {"fit_sha256": fit.digest}
         for fit, said in zip(fits, forecasts, strict=True)
@@ -67,7 +67,7 @@ def document(fits: Sequence[Fit], losses: TokenLosses, forecasts: Sequence[Forec
         "kind": "benchcast forecast",
         "registered": datetime.now(UTC).isoformat(timespec="seconds"),
         "model": losses.model,
-        "level": fits[0].about["level"],
+        "level": forecasts[0].level,
         "texts": losses.texts_digest or fits[0].texts.digest,
         "annotated_texts": fits[0].texts.annotated_digest,
         "losses_sha256": losses_digest(losses),

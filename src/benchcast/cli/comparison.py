@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from benchcast.choices import level_text
 from benchcast.cli.output import number, print_table, say, say_wrapped
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ DETAILS = {  # measures of one method: heading and format
     "r2": ("R²", ".3f"),
     "spearman": ("Spearman", ".3f"),
     "pairs": ("pairs in order", ".3f"),
-    "coverage": ("90% interval covers", ".2f"),
+    "coverage": (f"{level_text()} interval covers", ".2f"),
     "width": ("its width", ".3f"),
 }
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from benchcast.choices import level_text
 from benchcast.cli.comparison import print_comparison
 from benchcast.cli.output import number, print_table, progress, say
 
@@ -99,7 +100,7 @@ def _print_targets(targets: list[TargetForecast], method: str) -> None:
             )
             for t in own
         ]
-        header = ("task", "forecast", "90% interval", "observed", "error, points")
+        header = ("task", "forecast", f"{level_text()} interval", "observed", "error, points")
         say()
         print_table(header, rows, title=f"{model}, held out, by {method}")
         mean = sum(abs(t.forecast - t.observed) for t in own) / len(own)

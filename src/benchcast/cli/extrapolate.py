@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from benchcast.choices import level_text
 from benchcast.cli.arguments import STUDY
 from benchcast.cli.forecast import JSON, TASKS
 from benchcast.cli.output import format_interval, number, print_json, print_table, progress, say
@@ -87,7 +88,7 @@ def _print(found: Extrapolation) -> None:
         reach = format_interval(at["capability_low"], at["capability_high"], ".3f", around=at["capability"])
         sure = format_interval(at["low"], at["high"], ".3f")
         rows.append((said.task, number(at["accuracy"], ".3f"), sure, number(at["capability"], ".3f"), reach))
-    print_table(("task", "forecast", "90% interval", "capability", "its interval"), rows, title=title)
+    print_table(("task", "forecast", f"{level_text()} interval", "capability", "its interval"), rows, title=title)
     for form in dict.fromkeys(said.form for said in found.tasks):
         own = [said.task for said in found.tasks if said.form == form]
         say(f"capability by a law of {form}" + f": {', '.join(own)}" * (len(own) < len(found.tasks)))
@@ -111,7 +112,7 @@ def _print_check(found: Extrapolation) -> None:
             rows.append((task, *_said(own), *_said(every)))
         what = "the largest models" if kind == "largest" else "the latest checkpoints"
         n = len({h.family for h in found.hidden})
-        head = ("error", "if unchanged", "inside 90%")
+        head = ("error", "if unchanged", f"inside {level_text()}")
         header = ("task", *(f"{found.family}: {head[0]}", *head[1:]), *(f"{n} families: {head[0]}", *head[1:]))
         print_table(header, rows, title=f"check: {what} hidden and forecast; mean absolute error")
         say()

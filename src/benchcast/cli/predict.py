@@ -5,25 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
+from benchcast.choices import DEFAULT_LEVEL, level_text
 from benchcast.cli.forecast import JSON, TASKS
 from benchcast.cli.output import number, print_json, print_table, progress, say
+from benchcast.errors import InputError
 
 if TYPE_CHECKING:
-    from benchcast.fits import Fit, Forecast
-    from benchcast.records import TokenLosses
+    from benchcast.fits import Fit
+    from benchcast.forecasting import ModelForecasts
     from benchcast.store import Study
-
-
-class Predicted(NamedTuple):
-    """Forecasts of one model, and what they rest on."""
-
-    fits: list[Fit]
-    losses: TokenLosses
-    forecasts: list[Forecast]
 
 
 @click.command()
@@ -51,6 +45,13 @@ class Predicted(NamedTuple):
     type=click.Path(path_type=Path),
     help="Put it down, dated and hashed, in a new file; for one model at a time.",
 )
+@click.option(
+    "--level",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=DEFAULT_LEVEL,
+    show_default=True,
+    help="Share of scores of unseen models that an interval is to hold.",
+)
 @TASKS
 @JSON
 def predict(
@@ -62,29 +63,35 @@ def predict(
     again: bool,
     restrict: bool,
     register: Path | None,
+    level: float,
     tasks: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Forecast models' scores, with 90% intervals.
+    """Forecast models' scores, with prediction intervals.
 
     \b
     benchcast predict study --model my-7b
     benchcast predict study --model my-7b --model 'other-*'
+    benchcast predict study --all --level 0.8
     benchcast predict --fit study/fits/mmlu --losses my-7b.jsonl
     benchcast predict study --model my-7b --register my-7b.json        benchcast verify scores it later
     """
-    failed: list[str] = []
+    failed: dict[str, str] = {}
     by_study = study is not None and (patterns or everything) and fit_folder is None and losses_file is None
     if by_study and study is not None:
+        from benchcast.forecasting import predict_models
+
         opened, names = _models(study, patterns, everything=everything, one=register is not None)
         fits = _fits(opened, tasks, again=again)
-        made = _of_models(opened, names, fits, restrict=restrict, failed=failed)
+        made, failed = predict_models(opened, names, fits, level=level, restrict=restrict)
     elif study is None and not patterns and not everything and fit_folder is not None and losses_file is not None:
         if restrict or again or tasks:
             raise click.UsageError("--refit, --restrict and --task need a study to fit on again")
-        made = [_from_files(fit_folder, losses_file)]
+        made = [_from_files(fit_folder, losses_file, level)]
     else:
         raise click.UsageError("give STUDY and --model, or --fit and --losses")
+    if failed and not made:
+        raise InputError("; ".join(failed.values()))
     note = _register(register, made[0]) if register is not None else ""
     if as_json:
         from benchcast.formatting import nan_to_none
@@ -95,9 +102,7 @@ def predict(
         if note:
             say(note)
     if failed:
-        from benchcast.errors import InputError
-
-        raise InputError("; ".join(failed))
+        raise InputError("; ".join(failed.values()))
 
 
 def warn_if_stale(study: Study, fits: Sequence[Fit], remedy: str) -> None:
@@ -111,75 +116,52 @@ def warn_if_stale(study: Study, fits: Sequence[Fit], remedy: str) -> None:
 
 def _models(study: Path, patterns: Sequence[str], *, everything: bool, one: bool) -> tuple[Study, list[str]]:
     """The study, and its models that are meant."""
-    from benchcast.formatting import match_names
+    from benchcast.forecasting import find_models
     from benchcast.store import Study
 
     opened = Study.open(study)
-    names = opened.models_with_losses()
-    found = names if everything else match_names(names, patterns, where=str(study), what="losses of model")
-    if one and len(found) != 1:
-        raise click.UsageError(f"--register takes one model, found {len(found)}: {', '.join(found[:4])}, …")
-    return opened, found
+    names = find_models(opened, None if everything else patterns)
+    if one and len(names) != 1:
+        raise click.UsageError(f"--register takes one model, found {len(names)}: {', '.join(names[:4])}, …")
+    return opened, names
 
 
 def _fits(study: Study, tasks: tuple[str, ...], *, again: bool) -> list[Fit]:
     """The stored fits, made again first if that is asked for."""
-    from benchcast.fitting import fits_for_new_models, refit, store_fits
+    from benchcast.forecasting import stored_fits
 
-    fits = fits_for_new_models(study, tasks)
-    if not again:
-        warn_if_stale(study, fits, "--refit fits again")
-        return fits
-    with progress("fitting again"):
-        fits = refit(study, fits)
-    store_fits(study, fits)
+    if again:
+        with progress("fitting again"):
+            return stored_fits(study, tasks, again=True)
+    fits = stored_fits(study, tasks)
+    warn_if_stale(study, fits, "--refit fits again")
     return fits
 
 
-def _of_models(
-    study: Study, names: Sequence[str], fits: list[Fit], *, restrict: bool, failed: list[str]
-) -> list[Predicted]:
-    """Forecasts of all models; of several, one that cannot be forecast does not keep the others back."""
-    from benchcast.errors import BenchcastError
-    from benchcast.fitting import refit
-
-    made = []
-    for name in names:
-        try:
-            losses = study.losses(name)
-            own = refit(study, fits, losses) if restrict else fits
-            made.append(Predicted(own, losses, [fit.predict(losses) for fit in own]))
-        except BenchcastError as error:
-            if len(names) == 1:
-                raise
-            failed.append(str(error))
-    return made
-
-
-def _from_files(folder: Path, file: Path) -> Predicted:
-    from benchcast.errors import InputError
+def _from_files(folder: Path, file: Path, level: float) -> ModelForecasts:
     from benchcast.fits import Fit
+    from benchcast.forecasting import ModelForecasts
     from benchcast.records import NamedTexts
     from benchcast.storage.loss_files import read_losses
 
     fit = Fit.from_pretrained(folder)
     if file.suffix == ".csv" and not isinstance(fit.texts, NamedTexts):
         raise InputError(f"{file}: losses for a forecast come as .jsonl or .parquet, one model a file")
-    read: list[TokenLosses] = read_losses(file, fit.texts)
+    read = read_losses(file, fit.texts)
     if len(read) != 1:
         raise InputError(f"{file}: losses of one model wanted, found {len(read)}")
-    return Predicted([fit], read[0], [fit.predict(read[0])])
+    return ModelForecasts([fit], read[0], [fit.predict(read[0], level=level)])
 
 
-def _register(path: Path, made: Predicted) -> str:
+def _register(path: Path, made: ModelForecasts) -> str:
     from benchcast.registration import document, write
 
-    registered = document(*made)
+    registered = document(made.fits, made.losses, made.forecasts)
     write(path, registered)
     return f"registered: {path}, sha256 {registered['sha256']} (publish this hash; `benchcast verify` scores it later)"
 
 
-def _print(made: Sequence[Predicted]) -> None:
+def _print(made: Sequence[ModelForecasts]) -> None:
     for i, one in enumerate(made):
         rows = [
             (
@@ -193,4 +175,5 @@ def _print(made: Sequence[Predicted]) -> None:
         ]
         if i:
             say()
-        print_table(("task", "forecast", "90% interval", "capability", ""), rows, title=one.losses.model)
+        header = ("task", "forecast", f"{level_text(one.forecasts[0].level)} interval", "capability", "")
+        print_table(header, rows, title=one.losses.model)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchcast.choices import SCORE_UNITS
+from benchcast.choices import SCORE_UNITS, level_text
 from benchcast.cli.arguments import FILE
 from benchcast.cli.forecast import JSON
 from benchcast.cli.output import number, print_json, print_table, say
@@ -110,7 +110,17 @@ def _print(made: dict[str, Any], verdicts: list[VerifiedForecast], waiting: list
         )
         for v in verdicts
     ]
-    header = ("task", "forecast", "90% interval", "scored", "error", "inside", "error of the mean", "of chance", "")
+    header = (
+        "task",
+        "forecast",
+        f"{level_text(made['level'])} interval",
+        "scored",
+        "error",
+        "inside",
+        "error of the mean",
+        "of chance",
+        "",
+    )
     print_table(header, rows, title=made["model"])
     said = _summary(verdicts)
     held = sum(v.inside for v in verdicts)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from benchcast.choices import level_text
 from benchcast.cli.arguments import STUDY
 from benchcast.cli.forecast import JSON, TASKS
 from benchcast.cli.output import number, print_json, print_table, progress, say
@@ -146,7 +147,7 @@ def _print(found: dict[str, Any], written: str) -> None:
         rows.append((f"{texts} texts", *cells, number(own[0]["coverage"] or float("nan"), ".2f")))
     if rows:
         title = f"error ÷ error with all {found['texts']} texts, split by {found['split']} (geometric mean over tasks)"
-        print_table(("", *WAYS, "90% interval covers"), rows, title=title)
+        print_table(("", *WAYS, f"{level_text()} interval covers"), rows, title=title)
     if found.get("remark"):
         say(found["remark"])
     if found["no_say"]:

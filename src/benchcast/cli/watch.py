@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from benchcast.choices import level_text
 from benchcast.cli.arguments import STUDY
 from benchcast.cli.collect import BATCH, DEVICE
 from benchcast.cli.output import number, say, say_json
@@ -214,7 +215,7 @@ def draw_table(name: str, events: list[Event], *, room: int) -> Any:
         values = [e.forecasts[i].accuracy for e in events]
         interval = f"{number(last.low, '.3f')} – {number(last.high, '.3f')}"
         rows.append((last.task, number(last.accuracy, ".3f"), interval, number(last.capability, ".4f"), curve(values)))
-    header = ("task", "forecast", "90% interval", "capability", "so far")
+    header = ("task", "forecast", f"{level_text()} interval", "capability", "so far")
     lines = table_lines(header, rows, left=(0, len(header) - 1), room=room)
     return Group(*(Text(line, style="bold") for line in wrap_text(visible(title), room)), *lines)
 

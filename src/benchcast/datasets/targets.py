@@ -17,7 +17,7 @@ class TargetForecast:
     model: str
     task: str
     forecast: float
-    low: float  # ends of the 90% interval
+    low: float  # ends of the prediction interval
     high: float
     observed: float
 

@@ -11,8 +11,9 @@ import numpy as np
 from scipy.special import ndtr
 from scipy.stats import t as student
 
+from benchcast.choices import DEFAULT_LEVEL
 from benchcast.extrapolation.family_law import Drift, FamilyLaw, ScalePoints
-from benchcast.intervals import LEVEL, spread_of, widening
+from benchcast.intervals import spread_of, widening
 from benchcast.records import Floats
 from benchcast.task_fit import TaskFit
 
@@ -21,7 +22,7 @@ NODES = 201
 
 @dataclass(frozen=True, slots=True)
 class ExtrapolatedForecast:
-    """Forecasts of one task by one family's law, one entry for each target, with 90% intervals."""
+    """Forecasts of one task by one family's law, one entry for each target, with prediction intervals."""
 
     accuracy: Floats
     low: Floats
@@ -35,7 +36,7 @@ def extrapolate_task(fit: TaskFit, law: FamilyLaw, drift: Drift, target: ScalePo
     """Forecast accuracy at targets, with intervals that include the errors of both steps.
 
     Log capability has a Student-t distribution around the law. Each capability gives an accuracy, with the error of
-    forecasts of unseen families around it. The interval covers 90% of the mixture. The two errors are assumed to be
+    forecasts of unseen families around it. The interval covers `DEFAULT_LEVEL` of it. The errors are assumed to be
     independent: the first concerns the losses of larger models, the second the score at a given loss.
 
     Parameters
@@ -47,15 +48,15 @@ def extrapolate_task(fit: TaskFit, law: FamilyLaw, drift: Drift, target: ScalePo
 
     Returns
     -------
-    forecasts of accuracy and capability with the ends of their 90% intervals, each an array of P floats
+    forecasts of accuracy and capability with the ends of their prediction intervals, each an array of P floats
     """
     middle = law.log_loss(target)
     deviation, freedom = law.uncertainty(target, drift)
     quantiles = (np.arange(NODES) + 0.5) / NODES
     nodes = student.ppf(quantiles, freedom[:, None])
     capability = np.exp(middle[:, None] + deviation[:, None] * nodes)
-    low, high = (mixture_quantile(fit, capability, p) for p in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
-    reach = deviation * student.ppf((1 + LEVEL) / 2, freedom)
+    low, high = (mixture_quantile(fit, capability, p) for p in ((1 - DEFAULT_LEVEL) / 2, (1 + DEFAULT_LEVEL) / 2))
+    reach = deviation * student.ppf((1 + DEFAULT_LEVEL) / 2, freedom)
     ends = (np.exp(middle + sign * reach) for sign in (-1, 1))
     return ExtrapolatedForecast(fit.law.accuracy(np.exp(middle)), low, high, np.exp(middle), *ends)
 
@@ -63,7 +64,7 @@ def extrapolate_task(fit: TaskFit, law: FamilyLaw, drift: Drift, target: ScalePo
 def mixture_quantile(fit: TaskFit, capability: Floats, share: float) -> Floats:
     """Quantile of accuracy for equally likely capabilities (targets × nodes), with the forecast's error around each."""
     accuracy = fit.law.accuracy(capability)
-    normal = float(student.ppf((1 + LEVEL) / 2, np.inf))
+    normal = float(student.ppf((1 + DEFAULT_LEVEL) / 2, np.inf))
     scale = spread_of(fit.out_of_fold).half_width / normal * widening(fit, capability, accuracy)
     if not np.isfinite(scale).all():
         return np.full(len(capability), np.nan)

@@ -7,43 +7,36 @@ fit.push_to_hub("me/mmlu-fit");  benchcast.Fit.from_pretrained("me/mmlu-fit")
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
+from benchcast.choices import DEFAULT_LEVEL, check_level
 from benchcast.errors import InputError
 from benchcast.fits import files, hub
 from benchcast.fits.checks import FitParts
 from benchcast.fits.files import own_folder, read_parts, write_parts
+from benchcast.fits.forecasts import Forecast as Forecast
+from benchcast.fits.forecasts import Forecasts as Forecasts
 from benchcast.fits.reading import align_checked, require_texts
+from benchcast.formatting import match_names
 from benchcast.intervals import distance, interval, nearness_to_chance
 from benchcast.metadata import ModelMetadata
 from benchcast.records import Bools, Ints, TextSet, TokenLosses
 from benchcast.storage.folders import write_folder
+from benchcast.store import Study, StudyLike
 from benchcast.task_fit import TaskFit
 
 NO_BOS = (
     "the tokenizer adds no BOS before a text, and the fits use losses of first tokens; "
     "if the model is trained with a BOS, set it"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """Forecast accuracy of a model on a task, with a prediction interval."""
-
-    task: str
-    model: str
-    accuracy: float  # 0..1
-    low: float  # ends of the 90% prediction interval for a model of an unseen family
-    high: float
-    capability: float  # salience-weighted loss per character; lower is better
-    remark: str = ""  # reason to distrust the forecast; empty without one
+NO_INTERVAL = "no interval: forecasts of fewer than two unseen models could be tested"
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,20 +73,65 @@ class Fit:
         """Losses of models on the reference tokens (M × N, nats), NaN where missing; an error for other texts."""
         return align_checked(losses, self.texts, self.edges, task=self.task, unit=self.about.get("unit", "byte"))
 
-    def predict(self, losses: TokenLosses, *, metadata: ModelMetadata | None = None) -> Forecast:
-        """Forecast the accuracy of one model.
+    @overload
+    def predict(
+        self, losses: TokenLosses, *, metadata: ModelMetadata | None = None, level: float = DEFAULT_LEVEL
+    ) -> Forecast: ...
+
+    @overload
+    def predict(
+        self, losses: StudyLike, *, models: Sequence[str] | None = None, level: float = DEFAULT_LEVEL
+    ) -> Forecasts: ...
+
+    def predict(
+        self,
+        losses: TokenLosses | StudyLike,
+        *,
+        models: Sequence[str] | None = None,
+        metadata: ModelMetadata | None = None,
+        level: float = DEFAULT_LEVEL,
+    ) -> Forecast | Forecasts:
+        """Forecast one model from its token losses, or many models of a study.
 
         Parameters
         ----------
-        losses : the model's losses on the fit's texts; losses on other texts raise an error
-        metadata : FLOPs, size and scores of the model, which some methods read; by default those stored in
-            `losses`, as `Study.losses` returns them
+        losses : losses of one model on the fit's own texts, as `Study.losses` gives them; or a study or its folder
+        models : names of the study's models, or patterns such as "my-7b@*"; None: all that have losses
+        metadata : FLOPs, size and scores of the one model, which some methods read; None: those that the losses carry
+        level : share of scores of unseen models that the interval is to hold, between 0 and 1
 
         Returns
         -------
-        Accuracy and interval in 0..1, with a remark where the forecast is doubtful.
+        of one model a `Forecast`: accuracy, low and high (0 to 1), and a remark. Of a study `Forecasts`, with
+        `.to_pandas()` and `.to_arrow()`; a model that lacks losses which the fit reads has nulls and the reason there.
+
+        >>> import benchcast as bc
+        >>> study = bc.datasets.load_zoo()
+        >>> fit = bc.fit(study, task="code", method="label-token", split="size")
+        >>> forecast = fit.predict(study.losses("oak-a-50M@36.0M"), level=0.8)
+        >>> forecast.low < forecast.accuracy < forecast.high
+        True
+        >>> fit.predict(study, models=["oak-a-50M@*"])
+        <Forecasts of 5 models on code>
         """
-        known = ModelMetadata.of_losses(losses) if metadata is None else metadata
+        check_level(level)
+        if isinstance(losses, TokenLosses):
+            return self._forecast(losses, ModelMetadata.of_losses(losses) if metadata is None else metadata, level)
+        study = Study.of(losses)
+        if self.core.reads_losses:
+            self.require_texts(study.texts.digest, whose=f"study {study.root}")
+        known = study.models_with_losses()
+        names = known if models is None else match_names(known, models, where=str(study.root), what="losses of model")
+        rows, failed = [], {}
+        for name in names:
+            try:
+                rows.append(self.predict(study.losses(name), level=level))
+            except InputError as error:
+                failed[name] = str(error)
+                rows.append(Forecast.missing(self.task, name, str(error), level))
+        return Forecasts(tuple(rows), failed)
+
+    def _forecast(self, losses: TokenLosses, metadata: ModelMetadata, level: float) -> Forecast:
         nats = np.zeros((1, len(self.supported)), np.float32)
         if self.core.reads_losses:
             nats = self.align([losses])
@@ -105,18 +143,14 @@ class Fit:
                     f"that the fit of {self.task!r} uses; --restrict fits again on the tokens that both have"
                 )
             nats[:, ~self.supported] = 0.0
-        capability = self.core.capability(nats, known)
+        capability = self.core.capability(nats, metadata)
         accuracy = self.core.law.accuracy(capability)
-        low, high = interval(self.core, capability, accuracy)
-        return Forecast(
-            self.task,
-            losses.model,
-            float(accuracy[0]),
-            float(low[0]),
-            float(high[0]),
-            float(capability[0]),
-            self._remark(capability, known, losses.model),
-        )
+        low, high = interval(self.core, capability, accuracy, level)
+        remark = self._remark(capability, metadata, losses.model)
+        if np.isfinite(accuracy[0]) and not np.isfinite(low[0]):
+            remark = "; ".join(filter(None, (remark, NO_INTERVAL)))
+        ends = float(low[0]), float(high[0])
+        return Forecast(self.task, losses.model, float(accuracy[0]), *ends, float(capability[0]), remark, level)
 
     def _remark(self, capability: npt.NDArray[np.float64], metadata: ModelMetadata, model: str) -> str:
         if self.core.law.failure:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.intervals import LEVEL, out_of_fold_coverage, spread_of
+from benchcast.choices import level_text
+from benchcast.intervals import out_of_fold_coverage, spread_of
 from benchcast.task_fit import TaskFit
 
 MOST_NAMES = 400
@@ -73,7 +74,7 @@ def _error(core: TaskFit) -> str:
     sentence = (
         f"On {len(out_of_fold.errors)} held-out models ({out_of_fold.kind}): root mean squared error "
         f"{100 * spread.scale:.1f} points, mean absolute error {100 * float(np.abs(out_of_fold.errors).mean()):.1f} "
-        f"points; the {LEVEL:.0%} interval is ±{100 * min(1.0, spread.half_width):.1f} points"
+        f"points; the {level_text()} interval is ±{100 * min(1.0, spread.half_width):.1f} points"
     )
     if not np.isfinite(coverage):
         return sentence + "."

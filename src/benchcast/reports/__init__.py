@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import benchcast
+from benchcast.choices import DEFAULT_LEVEL, level_text
 from benchcast.evaluate import Comparison
 from benchcast.explanation import Explanation
 from benchcast.methods import ABOUT
@@ -79,6 +80,8 @@ def report_data(study: Study, found: Comparison, on_step: Callable[[str], None] 
         "about": {m: ABOUT.get(m, "") for m in found.methods},
         "counts": _counts(study, found),
         "folds": len(found.folds),
+        "level": DEFAULT_LEVEL,
+        "level_text": level_text(),
         "verdicts": {m: [verdict_on(found, task, m).sentence for task in found.tasks] for m in found.methods},
         "steps": steps if all(steps) else None,
         "sources": sources,

@@ -10,6 +10,7 @@ from typing import Any
 
 import altair as alt
 
+from benchcast.choices import level_text
 from benchcast.plots import COLOURS, ROLES, WHOLE
 
 # The same hues, lighter where they would drown in a dark page.
@@ -82,7 +83,7 @@ def _tips(*extra: Any) -> list[Any]:
         *extra,
         alt.Tooltip("observed:Q", title="observed", format=".1%"),
         alt.Tooltip("forecast:Q", title="forecast", format=".1%"),
-        alt.Tooltip("interval:N", title="90% interval"),
+        alt.Tooltip("interval:N", title=f"{level_text()} interval"),
     ]
 
 

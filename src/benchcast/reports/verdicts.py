@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchcast.choices import DEFAULT_LEVEL, level_text
 from benchcast.evaluate import Comparison, HeldOutForecasts
-from benchcast.intervals import LEVEL, distance
+from benchcast.intervals import distance
 from benchcast.methods import BASELINES
 from benchcast.records import Bools
 
@@ -100,9 +101,9 @@ def _intervals(found: Comparison, task: str, method: str) -> str:
     mine = found.measures(task, method)
     if not math.isfinite(mine["coverage"]):
         return "no intervals: too few families to tell how far a new one misses"
-    covered = f"the {LEVEL:.0%} intervals held {mine['coverage']:.0%} of the scores"
+    covered = f"the {level_text()} intervals held {mine['coverage']:.0%} of the scores"
     n = mine["n_test"]
-    lowest = LEVEL - 2 * math.sqrt(LEVEL * (1 - LEVEL) / n)
+    lowest = DEFAULT_LEVEL - 2 * math.sqrt(DEFAULT_LEVEL * (1 - DEFAULT_LEVEL) / n)
     return f"do not trust the intervals: {covered}" if mine["coverage"] < lowest else covered
 
 

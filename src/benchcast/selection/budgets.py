@@ -35,7 +35,7 @@ class BudgetResult:
     texts: int
     draw: int
     mse: dict[str, float]  # by task
-    coverage: dict[str, float]  # of the 90% interval, by task
+    coverage: dict[str, float]  # of the prediction interval, by task
 
     def ratio(self, full: BudgetResult) -> float:
         """Error ÷ error with all texts, geometric mean over tasks; NaN if a task has no error."""

@@ -47,8 +47,8 @@ function words(task, i, f) {
     f.low[i] === null
       ? "There are too few families for an interval."
       : f.low[i] <= 0 && f.high[i] >= 1
-        ? "The 90% interval holds every score from 0% to 100%: nothing is known of this model."
-        : `With 90% confidence between ${percent(f.low[i])} and ${percent(f.high[i])}.`;
+        ? `The ${data.level_text} interval holds every score from 0% to 100%: nothing is known of this model.`
+        : `With ${data.level_text} confidence between ${percent(f.low[i])} and ${percent(f.high[i])}.`;
   said.push(span);
   if (observed !== null) {
     const off = f.forecast[i] - observed,
@@ -115,7 +115,7 @@ function answer() {
   const head = make(
     "thead",
     {},
-    make("tr", {}, ...["task", "forecast", "90% interval", "observed"].map((h) => make("th", { scope: "col" }, h))),
+    make("tr", {}, ...["task", "forecast", `${data.level_text} interval`, "observed"].map((h) => make("th", { scope: "col" }, h))),
   );
   $("#answers").replaceChildren(
     make("caption", {}, `${name}: all tasks by ${method}`),

@@ -12,9 +12,9 @@ const MEASURES = {
     better: (a, b) => a > b,
   },
   coverage: {
-    says: "Share of scores inside the 90% interval: nearest to 90% is best.",
+    says: `Share of scores inside the ${data.level_text} interval: nearest to ${data.level_text} is best.`,
     show: (x) => percent(x, 0),
-    better: (a, b) => Math.abs(a - 0.9) < Math.abs(b - 0.9),
+    better: (a, b) => Math.abs(a - data.level) < Math.abs(b - data.level),
   },
 };
 const comparison = { measure: "mse", column: null, rising: true };

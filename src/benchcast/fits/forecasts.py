@@ -1,0 +1,71 @@
+"""What a fit says of models: one forecast, or those of many models as a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchcast.choices import DEFAULT_LEVEL
+from benchcast.frames import arrow_table, pandas_frame
+
+COLUMNS = {
+    "model": "string",
+    "task": "string",
+    "accuracy": "double",
+    "low": "double",
+    "high": "double",
+    "remark": "string",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The forecast score of one model on one task.
+
+    `accuracy`, `low` and `high` are shares from 0 to 1. Where one of them is NaN, `remark` says why.
+    """
+
+    task: str
+    model: str
+    accuracy: float  # 0..1
+    low: float  # ends of the prediction interval for a model of an unseen family
+    high: float
+    capability: float  # salience-weighted loss per character; lower is better
+    remark: str = ""  # why the forecast is missing or not to be trusted
+    level: float = DEFAULT_LEVEL  # share of scores of unseen models that the interval is to hold
+
+    @classmethod
+    def missing(cls, task: str, model: str, why: str, level: float = DEFAULT_LEVEL) -> Forecast:
+        """The place of a forecast that cannot be made, with the reason."""
+        return cls(task, model, math.nan, math.nan, math.nan, math.nan, why, level)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Forecasts:
+    """Forecasts of several models, one row for each model and task."""
+
+    rows: tuple[Forecast, ...]
+    failed: dict[str, str] = field(default_factory=dict)  # model → why it cannot be forecast; its rows are null
+
+    def __iter__(self) -> Iterator[Forecast]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Forecast:
+        return self.rows[index]
+
+    def __repr__(self) -> str:
+        models, tasks = (list(dict.fromkeys(getattr(row, k) for row in self.rows)) for k in ("model", "task"))
+        return f"<Forecasts of {len(models)} model{'s' * (len(models) != 1)} on {', '.join(tasks) or 'no task'}>"
+
+    def to_arrow(self) -> Any:
+        """A pyarrow.Table: model, task, accuracy, low, high, remark; what cannot be said is null, with a remark."""
+        return arrow_table([{k: getattr(row, k) for k in COLUMNS} for row in self.rows], COLUMNS)
+
+    def to_pandas(self) -> Any:
+        """The same as a pandas.DataFrame; needs pandas."""
+        return pandas_frame(self.to_arrow())

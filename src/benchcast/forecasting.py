@@ -1,0 +1,91 @@
+"""Forecasts of a study's models by its stored fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchcast.choices import DEFAULT_LEVEL, check_level
+from benchcast.errors import BenchcastError
+from benchcast.fits import Fit, Forecast, Forecasts
+from benchcast.fitting import fits_for_new_models, refit, store_fits
+from benchcast.formatting import match_names
+from benchcast.records import TokenLosses
+from benchcast.store import Study, StudyLike
+
+
+@dataclass(frozen=True, slots=True)
+class ModelForecasts:
+    """Forecasts of one model with the fits and losses that they rest on."""
+
+    fits: list[Fit]
+    losses: TokenLosses
+    forecasts: list[Forecast]
+
+
+def predict(
+    study: StudyLike,
+    models: Sequence[str] | None = None,
+    *,
+    tasks: Sequence[str] = (),
+    level: float = DEFAULT_LEVEL,
+    restrict: bool = False,
+) -> Forecasts:
+    """Forecast models of a study by the fits that are stored in it, as `benchcast predict` does.
+
+    Parameters
+    ----------
+    study : an opened study or its folder
+    models : names of models that have losses, or patterns such as "my-7b@*"; None: all
+    tasks : tasks that have a fit; none given: all of them
+    level : share of scores of unseen models that the interval is to hold, between 0 and 1
+    restrict : fit again for each model, on the tokens that it has losses for; nothing is stored
+
+    Returns
+    -------
+    one row for each model and task: `.to_pandas()`, `.to_arrow()`. A model that cannot be forecast has nulls and the
+    reason in its remark
+
+    >>> import benchcast as bc
+    >>> study = bc.datasets.load_zoo()
+    >>> bc.predict(study, ["oak-a-50M@36.0M"], tasks=["code"])  # doctest: +SKIP
+    <Forecasts of 1 model on code>
+    """
+    opened = Study.of(study)
+    fits = fits_for_new_models(opened, tasks)
+    names = find_models(opened, models)
+    found, failed = predict_models(opened, names, fits, level=level, restrict=restrict)
+    rows = [row for one in found for row in one.forecasts]
+    rows += [Forecast.missing(fit.task, name, why, level) for name, why in failed.items() for fit in fits]
+    return Forecasts(tuple(sorted(rows, key=lambda row: names.index(row.model))), failed)
+
+
+def find_models(study: Study, patterns: Sequence[str] | None) -> list[str]:
+    """Models with losses that the patterns name; None: all."""
+    names = study.models_with_losses()
+    return names if patterns is None else match_names(names, patterns, where=str(study.root), what="losses of model")
+
+
+def stored_fits(study: Study, tasks: Sequence[str] = (), *, again: bool = False) -> list[Fit]:
+    """The fits of a study; with `again` they are made again from its present data, and stored."""
+    fits = fits_for_new_models(study, tasks)
+    if again:
+        fits = refit(study, fits)
+        store_fits(study, fits)
+    return fits
+
+
+def predict_models(
+    study: Study, names: Sequence[str], fits: list[Fit], *, level: float = DEFAULT_LEVEL, restrict: bool = False
+) -> tuple[list[ModelForecasts], dict[str, str]]:
+    """Forecasts of models, and for those that cannot be forecast the reason."""
+    check_level(level)
+    found, failed = [], {}
+    for name in names:
+        try:
+            losses = study.losses(name)
+            used = refit(study, fits, losses) if restrict else fits
+            found.append(ModelForecasts(used, losses, [fit.predict(losses, level=level) for fit in used]))
+        except BenchcastError as error:
+            failed[name] = str(error)
+    return found, failed
