@@ -121,7 +121,7 @@ def test_the_metric_is_stated_and_can_be_chosen(run: Run, study: Study, write: W
     assert "no metric 'f1'; found acc, acc_norm" in run(path, "--metric", "hellaswag=f1")[2]
     assert "no scores of task 'helaswag' in these files; did you mean" in run(path, "--metric", "helaswag=acc")[2]
     two = write("two.json", old(gsm8k={"f1,a": 0.5, "f1,b": 0.7}))
-    assert "gsm8k: which metric? found f1,a, f1,b; say --metric gsm8k=f1,a" in run(two)[2]
+    assert "gsm8k: which metric? found f1,a, f1,b; choose one with --metric gsm8k=f1,a" in run(two)[2]
 
 
 def test_a_task_without_a_usable_metric_is_said(run: Run, study: Study, write: Write) -> None:
@@ -277,7 +277,7 @@ def test_wide_tables_say_their_unit_or_are_asked(run: Run, study: Study, write: 
     plain = write("wide.csv", "model,family,params_b,MMLU,GSM8K\nqwen-7b,Qwen,7.7,0.62,\nother,O,13,0.5,0.1\n")
     code, _, err = run(plain)
     assert code == 1
-    assert "does not say whether a perfect score is 1 or 100" in err
+    assert "does not state whether a perfect score is 1 or 100" in err
     assert run(plain, "--unit", "fraction")[0] == 0
     assert found(study)["qwen-7b", "mmlu"].accuracy == 0.62
     assert ("qwen-7b", "gsm8k") not in found(study)
@@ -304,7 +304,7 @@ def test_helm_tables_are_fractions_with_their_metric(run: Run, study: Study, wri
 def test_lists_of_scores_with_other_headings_are_read(run: Run, study: Study, write: Write) -> None:
     text = "model,scenario,metric,mean,run\nqwen-7b,mmlu,exact_match,0.61,1\nqwen-7b,mmlu,latency,,1\n"
     path = write("helm.csv", text)
-    assert "column 'mean' does not say whether a perfect score is 1 or 100" in run(path)[2]
+    assert "column 'mean' does not state whether a perfect score is 1 or 100" in run(path)[2]
     assert run(path, "--unit", "fraction")[0] == 0
     assert found(study)["qwen-7b", "mmlu"].accuracy == 0.61
     percent = write("pc.csv", "model,task,percent,shots\nqwen-7b,gsm8k,54.5,8\n")
@@ -350,16 +350,16 @@ def test_the_long_form_takes_new_tasks_and_other_spellings(run: Run, study: Stud
         ("a.json", "{", "not JSON"),
         ("a.json", "[1]", "no 'results' object"),
         ("a.json", '{"results": {"mmlu": 3}, "model_name": "x"}', "must be an object"),
-        ("a.json", '{"results": {"mmlu": {"acc": 0.5}}}', "does not say which model"),
-        ("a.json", '{"results": {}, "model_name": "x"}', "no results in it"),
+        ("a.json", '{"results": {"mmlu": {"acc": 0.5}}}', "does not name its model"),
+        ("a.json", '{"results": {}, "model_name": "x"}', "contains no results"),
         ("a.json", '{"results": {"harness|gsm8k|5": 3}, "config": {"model_name": "x"}}', "must be an object"),
         ("a.json", '{"results": {"mmlu": {"acc": 0.5}}, "config": {"limit": "5"}}', "made with limit = 5"),
         ("a.txt", "x", "scores come as .json, .csv or .parquet, not '.txt'"),
-        ("a.csv", "x,y\n1,2\n", "not a score file that is known"),
+        ("a.csv", "x,y\n1,2\n", "unknown format of a score file"),
         ("a.csv", "model,mmlu\n", "no rows"),
         ("a.csv", "model,mmlu (%)\nx,lots\n", "'lots' is not a number"),
         ("summary_a.csv", "dataset,version,metric,mode,m\nmmlu,1,acc,gen,150\n", "150 is not between 0 and 100"),
-        ("a.csv", "fullname,BBH Raw\n<a href=1>x</a>,0.3\n", "is no model name"),
+        ("a.csv", "fullname,BBH Raw\n<a href=1>x</a>,0.3\n", "is not a model name"),
     ],
 )
 def test_files_that_cannot_be_used_are_one_line_and_change_nothing(
@@ -420,7 +420,7 @@ def test_a_local_path_is_named_as_collect_names_it(
     assert {m for m, _ in found(study)} == {"step-9", "step-8", "org/step-7"}
     assert "/disk/out/step-8 is step-8" in out
     both = write("both.csv", "model,task,accuracy\n/a/x/step-1,mmlu,0.5\n/a/y/step-1,mmlu,0.6\n")
-    assert "are both model 'step-1'; name them apart with --rename" in run(both)[2]
+    assert "are both model 'step-1'; give them different names with --rename" in run(both)[2]
 
 
 def test_tasks_are_renamed_by_the_same_file(run: Run, study: Study, write: Write) -> None:
@@ -445,7 +445,7 @@ def test_subtasks_become_tasks_of_their_own(run: Run, study: Study, write: Write
     assert found(again)["Llama-2-7b-hf", "mmlu_anatomy"].accuracy == 0.4
     assert (study.root / "study.toml").read_text(encoding="utf-8").startswith(text.rstrip("\n"))
     odd = write("odd.json", old(riddles={"acc": 0.5}))
-    assert "what guessing gets on it is not known here" in run(odd, "--add-tasks", "*")[2]
+    assert "its chance (the accuracy of random guessing) is unknown" in run(odd, "--add-tasks", "*")[2]
 
 
 def test_a_changed_score_leaves_tasks_and_scores_alone(run: Run, study: Study, write: Write) -> None:
@@ -458,6 +458,6 @@ def test_a_changed_score_leaves_tasks_and_scores_alone(run: Run, study: Study, w
 
 def test_two_different_results_of_one_model_are_a_question(run: Run, study: Study, write: Write) -> None:
     a, b = write("1.json", old(mmlu={"acc": 0.5})), write("2.json", old(mmlu={"acc": 0.6}))
-    assert "leave one of them out" in run(a, b)[2]
+    assert "remove one of them" in run(a, b)[2]
     assert run(a, write("3.json", old(mmlu={"acc": 0.5})))[0] == 0
     assert math.isnan(found(study)["Llama-2-7b-hf", "mmlu"].n_items)

@@ -1,1 +1,1 @@
-"""Score files people have → score rows: lm-evaluation-harness, OpenCompass, leaderboards, plain CSV."""
+"""Import score files: lm-evaluation-harness, OpenCompass, leaderboards, plain CSV."""

@@ -1,4 +1,4 @@
-"""What guessing gets on subtasks that harnesses report by name."""
+"""Accuracy of random guessing on subtasks that harnesses report by name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from benchcast.errors import InputError
 
-# One over the number of options, averaged where questions differ in it; 0 where the answer is written freely.
+# One over the number of options, averaged over questions with different numbers; 0 for free answers.
 BBH_TASKS: dict[str, float] = {
     "boolean_expressions": 1 / 2,
     "causal_judgement": 1 / 2,
@@ -40,13 +40,13 @@ FOUR_OPTIONS = re.compile(r"(^|[_-])(mmlu|cmmlu|ceval)(?![_-]?pro)", re.IGNORECA
 
 
 def chance_of(task: str) -> float:
-    """The chance of a subtask by its name in a score file."""
+    """Chance (0..1) of a subtask, by its name in a score file; an error if it is unknown."""
     for name, chance in BBH_TASKS.items():
         if task.endswith(name) and ("bbh" in task or task == name):
             return round(chance, 4)
     if FOUR_OPTIONS.search(task):
         return 0.25
     raise InputError(
-        f"task {task!r}: what guessing gets on it is not known here; add it to study.toml with its chance, "
+        f"task {task!r}: its chance (the accuracy of random guessing) is unknown; add the task to study.toml, "
         "then import again"
     )

@@ -1,4 +1,4 @@
-"""A path → readings: what kind of score file it is, by its content, and the reader for it."""
+"""Detect the format of a score file by its content and read it."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from benchcast.scores.plain import is_listed, is_long, read_listed, read_long, r
 from benchcast.scores.reading import ScoreEntry
 from benchcast.texts.layouts import read_utf8
 
-MOST_ROWS = 1_000_000  # of a table of scores
+MOST_ROWS = 1_000_000  # in a table of scores
 PATTERNS = ("results_*.json", "summary_*.csv")
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderOptions:
-    """What the readers must know of the study and of what the user said."""
+    """Tasks of the study and options of the user that readers need."""
 
-    tasks: Sequence[Task]  # the study's
-    pick: Callable[[list[str]], set[str]]  # which of a table's tasks matter: the study's under any name, and new ones
-    unit: str | None = None
-    allow_limit: bool = False
+    tasks: Sequence[Task]  # of the study
+    pick: Callable[[list[str]], set[str]]  # chooses, from a file's tasks, those of the study and those to add
+    unit: str | None = None  # "fraction" or "percent"
+    allow_limit: bool = False  # whether to accept lm-eval results of a part of each task
 
 
 def expand(paths: Sequence[Path]) -> list[Path]:
-    """Folders become the result and summary files below them."""
+    """Replace each folder by the result and summary files in it."""
     files: list[Path] = []
     for path in paths:
         if not path.is_dir():
@@ -47,20 +47,25 @@ def expand(paths: Sequence[Path]) -> list[Path]:
     return files
 
 
-def read_score_file(path: Path, wanted: ReaderOptions) -> tuple[str, list[ScoreEntry]]:
-    """The kind of file, in words, and all it says of the tasks."""
+def read_score_file(path: Path, options: ReaderOptions) -> tuple[str, list[ScoreEntry]]:
+    """Read a score file.
+
+    Returns
+    -------
+    The name of its format, and its scores with the names used in the file.
+    """
     need_file(path)
     kind = path.suffix.lower()
     if kind == ".json":
-        return _json(path, wanted)
+        return _json(path, options)
     if kind == ".parquet":
-        return _table(path, _parquet_rows(path), wanted)
+        return _table(path, _parquet_rows(path), options)
     if kind == ".csv":
-        return _csv(path, wanted)
+        return _csv(path, options)
     raise InputError(f"{path}: scores come as .json, .csv or .parquet, not {kind or 'a file without ending'!r}")
 
 
-def _json(path: Path, wanted: ReaderOptions) -> tuple[str, list[ScoreEntry]]:
+def _json(path: Path, options: ReaderOptions) -> tuple[str, list[ScoreEntry]]:
     try:
         document = json.loads(read_utf8(path))
     except (ValueError, RecursionError) as error:
@@ -70,34 +75,34 @@ def _json(path: Path, wanted: ReaderOptions) -> tuple[str, list[ScoreEntry]]:
         raise InputError(
             f"{path}: not a results file of lm-evaluation-harness or the leaderboard (no 'results' object)"
         )
-    if wanted.unit == "percent":
+    if options.unit == "percent":
         raise InputError(f"{path}: results files in JSON hold fractions; leave out --unit percent")
     if any("|" in key for key in results):
         return "Open LLM Leaderboard v1 results", read_v1_results(path, document)
-    return "lm-evaluation-harness results", read_results(path, document, allow_limit=wanted.allow_limit)
+    return "lm-evaluation-harness results", read_results(path, document, allow_limit=options.allow_limit)
 
 
-def _csv(path: Path, wanted: ReaderOptions) -> tuple[str, list[ScoreEntry]]:
+def _csv(path: Path, options: ReaderOptions) -> tuple[str, list[ScoreEntry]]:
     lines = read_utf8(path).splitlines()
     header = [h.strip() for h in next(csv.reader(lines), [])]
     if is_summary(header):
-        return "OpenCompass summary", read_summary(path, lines, unit=wanted.unit)
+        return "OpenCompass summary", read_summary(path, lines, unit=options.unit)
     if is_long(header):
-        return "long CSV", read_long(path, wanted.tasks, wanted.pick, unit=wanted.unit)
-    return _table(path, read_csv(path), wanted)
+        return "long CSV", read_long(path, options.tasks, options.pick, unit=options.unit)
+    return _table(path, read_csv(path), options)
 
 
-def _table(path: Path, rows: Sequence[Mapping[str, Any]], wanted: ReaderOptions) -> tuple[str, list[ScoreEntry]]:
+def _table(path: Path, rows: Sequence[Mapping[str, Any]], options: ReaderOptions) -> tuple[str, list[ScoreEntry]]:
     if not rows:
         raise InputError(f"{path}: no rows")
     header = list(rows[0])
     if is_v2(header):
-        return "Open LLM Leaderboard v2 table", read_v2(path, rows, unit=wanted.unit)
+        return "Open LLM Leaderboard v2 table", read_v2(path, rows, unit=options.unit)
     if is_v1(header):
-        return "Open LLM Leaderboard v1 table", read_v1(path, rows, unit=wanted.unit)
+        return "Open LLM Leaderboard v1 table", read_v1(path, rows, unit=options.unit)
     if is_listed(header):
-        return "list of scores", read_listed(path, rows, unit=wanted.unit)
-    return "wide table", read_wide(path, rows, unit=wanted.unit, wanted=wanted.pick)
+        return "list of scores", read_listed(path, rows, unit=options.unit)
+    return "wide table", read_wide(path, rows, unit=options.unit, pick=options.pick)
 
 
 def _parquet_rows(path: Path) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
-"""Open LLM Leaderboard: tables of version 2 and version 1, and result files of version 1.
+"""Read the Open LLM Leaderboard: tables of version 2 and version 1, and result files of version 1.
 
-Version 2 rescales what it shows, so that guessing is 0; its `… Raw` columns are the accuracies.
-Version 1 shows percentages; its result files hold fractions, and MMLU as 57 subjects.
+Version 2 shows scores rescaled so that chance is 0; its `… Raw` columns are accuracies.
+Version 1 shows percentages; its result files contain fractions, and MMLU as 57 subjects.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ NAMES = ("fullname", "model_name_for_query", "Model", "model")
 
 
 def is_v2(header: Sequence[str]) -> bool:
-    """A table of version 2, with its raw columns or without."""
+    """Whether a header is that of a version 2 table, with or without raw columns."""
     return any(h.endswith(RAW) for h in header) or {"IFEval", "MUSR"} <= set(header)
 
 
 def is_v1(header: Sequence[str]) -> bool:
-    """A table of version 1."""
+    """Whether a header is that of a version 1 table."""
     return any(h.startswith("Average") for h in header) and len(set(header) & set(V1_SHOTS)) >= 3
 
 
 def read_v2(path: Path, rows: Sequence[Mapping[str, Any]], *, unit: str | None = None) -> list[ScoreEntry]:
-    """The raw columns, which are fractions unless `unit` says otherwise."""
+    """Read the raw columns of a version 2 table; `unit` is "fraction" by default."""
     columns = [c for c in rows[0] if c.endswith(RAW)]
     if not columns:
         raise InputError(
-            f"{path}: only the rescaled columns of the leaderboard; the accuracies are in its '… Raw' columns"
+            f"{path}: has only the rescaled columns of the leaderboard; the accuracies are in its '… Raw' columns"
         )
     return _table(
         path, rows, {c: c.removesuffix(RAW) for c in columns}, V2_SHOTS, V2, UNITS[unit] if unit else FRACTION
@@ -50,7 +50,7 @@ def read_v2(path: Path, rows: Sequence[Mapping[str, Any]], *, unit: str | None =
 
 
 def read_v1(path: Path, rows: Sequence[Mapping[str, Any]], *, unit: str | None = None) -> list[ScoreEntry]:
-    """The six columns, which are percentages unless `unit` says otherwise."""
+    """Read the six columns of a version 1 table; `unit` is "percent" by default."""
     perfect = UNITS[unit] if unit else PERCENT
     return _table(path, rows, {c: c for c in rows[0] if c in V1_SHOTS}, V1_SHOTS, V1, perfect)
 
@@ -71,7 +71,7 @@ def _table(
         model = str(row[name]).strip()
         if not model or model.startswith("<"):
             raise InputError(
-                f"{path}: line {number}: {name} {model[:20]!r} is no model name; keep the column 'fullname'"
+                f"{path}: line {number}: {name} {model[:20]!r} is not a model name; keep the column 'fullname'"
             )
         for column, task in columns.items():
             where = f"{path}: line {number}: {column}"
@@ -82,12 +82,15 @@ def _table(
 
 
 def read_v1_results(path: Path, document: Mapping[str, Any]) -> list[ScoreEntry]:
-    """`harness|hellaswag|10` and the like; MMLU is the mean of its 57 subjects, which are kept as well."""
+    """Read a version 1 result file with keys such as `harness|hellaswag|10`.
+
+    MMLU is the mean of its 57 subjects, which are returned as well.
+    """
     model = _model(path, document)
     if any(_at(document, "versions", key) == 0 for key in document["results"] if SUBJECT in key):
         raise InputError(
-            f"{path}: its MMLU was scored by the version that the leaderboard itself leaves out (version 0); "
-            "take a later results file"
+            f"{path}: its MMLU was scored by a version that the leaderboard itself leaves out (version 0); "
+            "use a later results file"
         )
     entries, subjects = [], []
     for key, metrics in document["results"].items():
@@ -116,7 +119,7 @@ def _model(path: Path, document: Mapping[str, Any]) -> str:
     general = document.get("config_general") or document.get("config") or {}
     model = general.get("model_name") or general.get("model_args") if isinstance(general, Mapping) else None
     if not isinstance(model, str):
-        raise InputError(f"{path}: does not say which model it is of (no config_general.model_name)")
+        raise InputError(f"{path}: does not name its model (no config_general.model_name)")
     named = PRETRAINED.search(model)
     return named.group(1).strip() if named else model
 

@@ -1,7 +1,7 @@
-"""results_*.json of lm-evaluation-harness: 0.4, and older files whose metrics have no filter.
+"""Read results_*.json of lm-evaluation-harness: version 0.4, and older files whose metrics have no filter.
 
-Its scores are fractions. Metrics are named as in its own table: `acc`, or `exact_match,strict-match`
-where a filter other than `none` was at work.
+Scores are fractions. Metrics have the names of its own table: `acc`, or `exact_match,strict-match` with a filter
+other than `none`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,14 @@ NOT_METRICS = ("alias", "name", "sample_len", "sample_count")
 
 
 def read_results(path: Path, document: Mapping[str, Any], *, allow_limit: bool) -> list[ScoreEntry]:
-    """Every metric of every task that could be an accuracy."""
+    """All metrics of all tasks that can be accuracies.
+
+    Parameters
+    ----------
+    path : the file, for messages
+    document : its content
+    allow_limit : whether to accept results of a part of each task (`--limit` of the harness)
+    """
     config = document.get("config")
     config = config if isinstance(config, Mapping) else {}
     limit = config.get("limit")
@@ -31,7 +38,7 @@ def read_results(path: Path, document: Mapping[str, Any], *, allow_limit: bool) 
         limit = int(limit) if isinstance(limit, float) and limit.is_integer() else limit
         raise InputError(
             f"{path}: made with limit = {limit}, so it covers only a part of each task; "
-            "run it without --limit, or take it as it is with --allow-limit"
+            "run it without --limit, or accept it with --allow-limit"
         )
     model = _model(path, document, config)
     entries: list[ScoreEntry] = []
@@ -39,12 +46,12 @@ def read_results(path: Path, document: Mapping[str, Any], *, allow_limit: bool) 
         if not isinstance(metrics, Mapping):
             raise InputError(f"{path}: results of {task!r} must be an object, found {metrics!r}")
         score = replace(_about(path, document, task, metrics), model=model, task=task.strip())
-        own = list(_metrics(path, metrics, score, _at(document, "higher_is_better", task, {})))
-        if not own and any(isinstance(v, (int, float)) for k, v in metrics.items() if k not in NOT_METRICS):
-            own = [ScoreEntry(f"{path}: {task}", score)]
-        entries += own
+        of_task = list(_metrics(path, metrics, score, _at(document, "higher_is_better", task, {})))
+        if not of_task and any(isinstance(v, (int, float)) for k, v in metrics.items() if k not in NOT_METRICS):
+            of_task = [ScoreEntry(f"{path}: {task}", score)]
+        entries += of_task
     if not entries:
-        raise InputError(f"{path}: no results in it")
+        raise InputError(f"{path}: contains no results")
     return entries
 
 
@@ -53,21 +60,21 @@ def _model(path: Path, document: Mapping[str, Any], config: Mapping[str, Any]) -
     named = (arguments[k] for k in ("pretrained", "model", "path", "engine") if arguments.get(k))
     name = arguments.get("gguf_file") or document.get("model_name") or next(named, None) or config.get("model_name")
     if not isinstance(name, str) or not name.strip():
-        raise InputError(f"{path}: does not say which model it is of (no model_name, no pretrained= in model_args)")
+        raise InputError(f"{path}: does not name its model (no model_name, no pretrained= in model_args)")
     revision = str(arguments.get("revision") or "main")
     return name.strip().rstrip("/") + (f"@{revision}" if revision != "main" else "")  # as `collect` names it
 
 
-def _arguments(given: Any) -> dict[str, Any]:
-    """`model_args` as a table; the harness writes one, or the line `pretrained=…,dtype=…` of its command."""
-    if isinstance(given, Mapping):
-        return {str(k): v for k, v in given.items()}
-    pairs = (part.partition("=") for part in str(given or "").split(","))
+def _arguments(model_args: Any) -> dict[str, Any]:
+    """`model_args` as a dictionary; the harness writes an object, or the string `pretrained=…,dtype=…`."""
+    if isinstance(model_args, Mapping):
+        return {str(k): v for k, v in model_args.items()}
+    pairs = (part.partition("=") for part in str(model_args or "").split(","))
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 def _about(path: Path, document: Mapping[str, Any], task: str, metrics: Mapping[str, Any]) -> Score:
-    """Everything but names and number."""
+    """Number of items, harness, version and shots of a score; names and accuracy are empty."""
     where = f"{path}: {task}"
     items = _items(where, document, task)
     if math.isnan(items):
@@ -75,8 +82,8 @@ def _about(path: Path, document: Mapping[str, Any], task: str, metrics: Mapping[
     if math.isnan(items):
         items = _items_of_subtasks(where, document, task)
     config = document.get("config")
-    before = config.get("num_fewshot") if isinstance(config, Mapping) else None  # of the whole run, in older files
-    shots = _at(document, "n-shot", task, before)
+    of_run = config.get("num_fewshot") if isinstance(config, Mapping) else None  # older files: one value for the run
+    shots = _at(document, "n-shot", task, of_run)
     version = _at(document, "versions", task, None)
     return Score(
         "",
@@ -98,7 +105,7 @@ def _items_of_subtasks(where: str, document: Mapping[str, Any], group: str) -> f
     members = _at(document, "group_subtasks", group, [])
     if not isinstance(members, list) or not members or not all(isinstance(m, str) for m in members):
         return math.nan
-    return float(sum(_items(where, document, m) for m in members))  # NaN where that of one is not known
+    return float(sum(_items(where, document, m) for m in members))  # NaN if one is unknown
 
 
 def _at(document: Mapping[str, Any], part: str, task: str, default: Any) -> Any:
@@ -115,15 +122,15 @@ def _numeric(value: Any) -> bool:
 
 
 def _metrics(path: Path, metrics: Mapping[str, Any], score: Score, higher: Any) -> Iterator[ScoreEntry]:
-    """Numbers in 0..1 of which more is better."""
+    """Metrics in 0..1 for which higher is better."""
     for key, value in metrics.items():
-        metric, _, chosen_by = str(key).partition(",")
+        metric, _, filter_name = str(key).partition(",")
         if key in NOT_METRICS or metric.endswith("_stderr") or not math.isfinite(number(value)):
             continue
         if (isinstance(higher, Mapping) and higher.get(metric) is False) or not 0 <= value <= 1:
             continue
-        error = metrics.get(f"{metric}_stderr,{chosen_by}" if chosen_by else f"{metric}_stderr")
-        name = metric if chosen_by in ("", "none") else key
+        error = metrics.get(f"{metric}_stderr,{filter_name}" if filter_name else f"{metric}_stderr")
+        name = metric if filter_name in ("", "none") else key
         where = f"{path}: {score.task}"
         stderr = quantity(where, f"{metric}_stderr", error)
         yield ScoreEntry(where, replace(score, accuracy=float(value)), name, stderr)

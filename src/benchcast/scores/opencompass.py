@@ -1,4 +1,4 @@
-"""summary_*.csv of OpenCompass: a row a data set, a column a model, 0 to 100, `-` where there is none."""
+"""Read summary_*.csv of OpenCompass: rows are data sets, columns are models, scores are 0 to 100 or `-`."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def is_summary(header: Sequence[str]) -> bool:
 
 
 def read_summary(path: Path, lines: Sequence[str], *, unit: str | None = None) -> list[ScoreEntry]:
-    """Every number; rows of dashes only divide the table. Percentages, unless `unit` says otherwise."""
+    """Read all scores of a summary; rows of dashes are separators. `unit` is "percent" by default."""
     perfect = UNITS[unit] if unit else PERCENT
     rows = [row for row in csv.reader(lines) if row]
     models = [m.strip() for m in rows[0][4:]]
     for model in models:
         if models.count(model) > 1:
-            raise InputError(f"{path}: two columns of model {model!r}; take one out, or name them apart")
+            raise InputError(f"{path}: two columns of model {model!r}; remove or rename one")
     entries = []
     for row in rows[1:]:
         task = row[0].strip()

@@ -1,7 +1,7 @@
-"""CSV that people write: long (a row a score), wide (models × tasks, either way round), and HELM's tables.
+"""Read plain CSV: long (one row per score), wide (models × tasks or tasks × models), and HELM's tables.
 
-A wide file does not say whether 1 or 100 is perfect, so the user does, or its headings do: `mmlu (%)`.
-HELM's headings read `MMLU - EM`, and its scores are fractions.
+The unit of a wide file, fraction or percent, comes from the user or from its headings: `mmlu (%)`.
+HELM's headings have the form `MMLU - EM`, and its scores are fractions.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ MODEL = ("model", "Model", "model_name", "fullname", "Model/adapter", "name")
 TASK = ("task", "dataset", "benchmark", "scenario")
 METRIC = ("metric", "metric_name")
 VALUE = ("accuracy", "percent", "score", "value", "mean")
-SAYS = {"accuracy": FRACTION, "percent": PERCENT}  # columns whose name tells what a perfect score is
-UNSAID = "does not say whether a perfect score is 1 or 100; add --unit fraction or --unit percent"
+PERFECT_OF_COLUMN = {"accuracy": FRACTION, "percent": PERCENT}  # columns whose name implies the unit
+NO_UNIT = "does not state whether a perfect score is 1 or 100; add --unit fraction or --unit percent"
 PERCENT_MARK = re.compile(r"\s*\(?%\)?\s*$")
 
 
 def is_long(header: Sequence[str]) -> bool:
-    """One row a score, in the form of scores.csv."""
+    """Whether a header is that of a table with one row per score, as scores.csv."""
     return {"model", "task"} <= set(header) and not set(header) & {*METRIC, *VALUE[1:]}
 
 
 def is_listed(header: Sequence[str]) -> bool:
-    """One row a score, with names, metrics and values in columns of other names, as HELM exports them."""
+    """Whether a header is that of a table with one row per score and other column names, as HELM exports it."""
     return all(any(c in header for c in names) for names in (MODEL, TASK, VALUE))
 
 
 def read_listed(path: Path, rows: Sequence[Mapping[str, str]], *, unit: str | None) -> list[ScoreEntry]:
-    """Every row; columns that are not known are not looked at."""
+    """Read a table with one row per score, ignoring unknown columns."""
     model, task, value = (next(c for c in names if c in rows[0]) for names in (MODEL, TASK, VALUE))
     metric = next((c for c in METRIC if c in rows[0]), "")
-    perfect = UNITS[unit] if unit else SAYS.get(value)
+    perfect = UNITS[unit] if unit else PERFECT_OF_COLUMN.get(value)
     if perfect is None:
-        raise InputError(f"{path}: column {value!r} {UNSAID}")
+        raise InputError(f"{path}: column {value!r} {NO_UNIT}")
     entries = []
     for number, row in enumerate(rows, start=2):
         where = f"{path}: line {number}"
@@ -60,7 +60,7 @@ def read_listed(path: Path, rows: Sequence[Mapping[str, str]], *, unit: str | No
 
 
 def _about(where: str, row: Mapping[str, str]) -> Score:
-    """What a row says beside the number itself, where it has columns for it."""
+    """Number of items, harness, version and shots of a row; names and accuracy are empty."""
     harness, version, shots, items = (row.get(c, "").strip() for c in ("harness", "version", "shots", "n_items"))
     if items and not items.isdecimal():
         raise InputError(f"{where}: n_items {items!r} is not a whole number")
@@ -69,29 +69,29 @@ def _about(where: str, row: Mapping[str, str]) -> Score:
 
 
 def read_long(
-    path: Path, tasks: Sequence[Task], wanted: Callable[[list[str]], set[str]], *, unit: str | None = None
+    path: Path, tasks: Sequence[Task], pick: Callable[[list[str]], set[str]], *, unit: str | None = None
 ) -> list[ScoreEntry]:
-    """The form of scores.csv; a task that is neither the study's nor picked by `wanted` is taken for a typing error."""
-    found = [row.get("task", "").strip() for row in read_csv(path)]
-    scores = read_scores(path, tasks, also=wanted(found), perfect=UNITS[unit or "fraction"])
+    """Read a file in the form of scores.csv; a task that is neither in `tasks` nor chosen by `pick` is an error."""
+    names = [row.get("task", "").strip() for row in read_csv(path)]
+    scores = read_scores(path, tasks, also=pick(names), perfect=UNITS[unit or "fraction"])
     return [ScoreEntry(f"{path}: {s.model} on {s.task}", s) for s in scores]
 
 
 def read_wide(
-    path: Path, rows: Sequence[Mapping[str, str]], *, unit: str | None, wanted: Callable[[list[str]], set[str]]
+    path: Path, rows: Sequence[Mapping[str, str]], *, unit: str | None, pick: Callable[[list[str]], set[str]]
 ) -> list[ScoreEntry]:
-    """The scores of the wanted tasks; `wanted` picks them from the names of tasks in the file."""
+    """Read a wide table; `pick` chooses the tasks to read from those in the file."""
     header = list(rows[0])
     names = next((c for c in (*MODEL, *TASK) if c in header), None)
     if names is None:
         raise InputError(
-            f"{path}: not a score file that is known; a CSV needs a column 'model' (then one column a task) "
-            f"or 'task' (then one column a model), found {', '.join(header[:6])}"
+            f"{path}: unknown format of a score file; a CSV needs a column 'model' (then one column for each task) "
+            f"or 'task' (then one column for each model), found {', '.join(header[:6])}"
         )
     columns = [c for c in header if c != names]
     by_model = names in MODEL
     tasks = [_task(c) for c in columns] if by_model else [row[names].strip() for row in rows]
-    chosen = wanted(tasks)
+    chosen = pick(tasks)
     if not chosen:
         raise InputError(f"{path}: no task of study.toml in it; found {', '.join(dict.fromkeys(tasks)) or 'none'}")
     entries = []
@@ -112,7 +112,7 @@ def _cell(where: str, score: Score, cell: str, unit: str | None) -> list[ScoreEn
     _, dash, metric = column.partition(" - ")
     perfect = UNITS[unit] if unit else PERCENT if PERCENT_MARK.search(column) else FRACTION if dash else None
     if perfect is None:
-        raise InputError(f"{where}: a wide table {UNSAID}")
+        raise InputError(f"{where}: a wide table {NO_UNIT}")
     value = fraction(where, cell, perfect)
     if value is None:
         return []

@@ -1,4 +1,4 @@
-"""What every reader of score files returns, and numbers as files write them."""
+"""The record that all readers of score files return, and parsing of numbers."""
 
 from __future__ import annotations
 
@@ -10,23 +10,34 @@ from benchcast.choices import SCORE_UNITS
 from benchcast.errors import InputError
 from benchcast.records import Score
 
-FRACTION, PERCENT = 1.0, 100.0  # what a perfect score is written as
+FRACTION, PERCENT = 1.0, 100.0  # value of a perfect score
 UNITS: dict[str, float] = dict(zip(SCORE_UNITS, (FRACTION, PERCENT), strict=True))
 ABSENT = ("", "-", "–", "n/a", "nan", "none", "null")
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreEntry:
-    """One number of a file. Its score carries the names as the file has them."""
+    """One score of a file, with the names used in the file."""
 
-    where: str
+    where: str  # origin, for messages
     score: Score
     metric: str = ""
     stderr: float = math.nan
 
 
 def fraction(where: str, cell: Any, perfect: float) -> float | None:
-    """An accuracy in 0..1; None where the file has none. The file's convention is given, never guessed."""
+    """Parse an accuracy.
+
+    Parameters
+    ----------
+    where : origin of the cell, for messages
+    cell : value of the cell
+    perfect : value of a perfect score in the file, 1 or 100
+
+    Returns
+    -------
+    The accuracy in 0..1; None for an empty cell.
+    """
     if cell is None or isinstance(cell, bool):
         return None
     if isinstance(cell, str) and cell.strip().casefold() in ABSENT:
@@ -44,7 +55,7 @@ def fraction(where: str, cell: Any, perfect: float) -> float | None:
 
 
 def number(value: Any) -> float:
-    """A number that may be absent or a word such as "N/A"; NaN then."""
+    """The value as a float; NaN if it is not a number."""
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return math.nan
     try:
@@ -54,8 +65,8 @@ def number(value: Any) -> float:
 
 
 def quantity(where: str, what: str, value: Any) -> float:
-    """The same of what can be neither negative nor infinite."""
-    found = number(value)
-    if found < 0 or math.isinf(found):
+    """The value as a non-negative finite float; NaN if it is not a number."""
+    parsed = number(value)
+    if parsed < 0 or math.isinf(parsed):
         raise InputError(f"{where}: {what} is {str(value)[:20]}; a finite number from 0 is needed")
-    return found
+    return parsed
