@@ -40,8 +40,9 @@ $(VENV)/.browser: $(VENV)/.core
 demo: $(VENV)/.core
 	$(BIN)/benchcast demo --out benchcast-demo
 
+# Two processes of one thread each, a file of tests at a time; PYTEST_ADDOPTS=-n0 for one process.
 test: $(VENV)/.dev
-	$(BIN)/pytest
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 fuzz: $(VENV)/.dev
 	PYTHONPATH=. $(BIN)/python tests/fuzz/fuzz.py --count 5000 --kills 200
