@@ -8,8 +8,10 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 import work
 from ray_nodes import Nodes, here
 
@@ -82,13 +84,16 @@ def test_jobs_of_a_node_that_is_lost_are_begun_again(nodes: Nodes, tmp_path: Pat
 
 
 @pytest.fixture(scope="module")
-def collected(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Losses of two models and features of a third, made without Ray."""
+def collected(tmp_path_factory: pytest.TempPathFactory, cli: Callable[..., Any]) -> Path:
+    """Losses of two models and features of a third, made without Ray, on one thread as there."""
     root = tmp_path_factory.mktemp("here") / "study"
     make(root)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     for command in commands(root):
-        ran = here(*command)
-        assert ran.returncode == 0, ran.stderr
+        ran = cli(*command)
+        assert ran.code == 0, ran.err
+    torch.set_num_threads(threads)
     return root
 
 

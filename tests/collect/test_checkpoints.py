@@ -106,8 +106,9 @@ def test_a_checkpoint_saved_without_the_name_of_its_body_is_whole(tmp_path: Path
     np.testing.assert_array_equal(backend(tmp_path / "gpt2").score([[1, 2, 3]])[0], before)
 
 
-def test_shipped_and_converted_models_are_whole(stories: Path, smollm2_gguf: Path) -> None:
-    for folder in (*sorted(ZOO.iterdir()), stories, smollm2_gguf):
+def test_shipped_and_converted_models_are_whole(stories: Path) -> None:
+    """Of a GGUF file test_collect_cli.py says so: its losses are collected."""
+    for folder in (*sorted(ZOO.iterdir()), stories):
         assert backend(folder).about()["backend"] == "hf"
 
 
