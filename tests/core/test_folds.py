@@ -8,7 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchcast.errors import InputError, NotEnoughDataError
-from benchcast.folds import MOST_INNER_FOLDS, family_names, inner_folds, make_folds, split_by_size, training_fold
+from benchcast.folds import (
+    LEFT_OUT,
+    MOST_INNER_FOLDS,
+    default_split,
+    family_balanced,
+    family_names,
+    inner_folds,
+    left_out,
+    make_folds,
+    split_by_size,
+    training_fold,
+)
 from benchcast.records import ModelInfo
 
 
@@ -62,6 +73,47 @@ def test_the_split_column_is_taken_at_its_word():
 
 def test_without_a_split_column_the_split_is_by_size():
     assert make_folds(models(("a", 1), ("a", 2), ("a", 3)), None)[0] == "size"
+
+
+def test_a_split_is_by_size_where_a_family_has_three_sizes_or_stands_alone_and_else_by_family():
+    assert default_split(models(("a", 1), ("b", 1), ("b", 2), ("b", 3))) == "size"
+    assert default_split(models(("a", 1), ("a", 2))) == "size", "no other family could be held out"
+    assert default_split(models(("a", 1), ("a", 2), ("b", 1))) == "family"
+    assert default_split([*models(("a", 1), ("b", 1)), ModelInfo("m", "a", split="test")]) == "column"
+
+
+@pytest.mark.parametrize("split", [None, "family"])
+def test_a_stored_fit_is_trained_on_everything_where_nothing_is_set_aside(split):
+    name, fold = training_fold(models(("a", 1), ("a", 2), ("a", 3), ("b", 1)), split)
+    assert name == "everything"
+    assert (fold.train.all(), fold.validation.any(), fold.test.any()) == (True, False, False)
+
+
+@pytest.mark.parametrize("split", [None, "column"])
+def test_a_stored_fit_never_sees_the_test_models_of_the_split_column(split):
+    infos = [ModelInfo(f"m{i}", "f", split=s) for i, s in enumerate(["train", "test", "", "validation"])]
+    name, fold = training_fold(infos, split)
+    assert (name, fold.test.tolist()) == ("column", [False, True, False, False])
+    assert fold.seen.tolist() == [True, False, False, True]
+    name, fold = training_fold(infos, "family")
+    assert (name, fold.train.all()) == ("everything", True)
+
+
+def test_a_stored_fit_by_size_never_sees_the_largest():
+    name, fold = training_fold(models(("a", 1), ("a", 3), ("a", 2)), "size")
+    assert (name, fold.test.tolist(), fold.validation.tolist()) == ("size", [False, True, False], [False, False, True])
+
+
+def test_families_weigh_the_same_however_many_models_they_have():
+    assert family_balanced(np.array(["a", "b", "a", "a", "c"])).tolist() == pytest.approx(
+        [1 / 9, 1 / 3, 1 / 9, 1 / 9, 1 / 3]
+    )
+
+
+def test_what_is_left_out_in_turn_is_said():
+    families = np.array(["a", "a", "b"])
+    assert left_out(families, np.array([True, True, True])) == LEFT_OUT
+    assert left_out(families, np.array([True, True, False])) == "training models left out in turn, of one family"
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
-from scipy.optimize import least_squares
+from scipy.optimize import least_squares, minimize
 
 from benchcast.law import (
     Laws,
     MonotoneCalibration,
     SigmoidLaw,
+    _best_of,
+    _starts,
     fit_law,
     fit_laws,
     fit_monotone_calibration,
@@ -199,6 +201,30 @@ def test_a_law_followed_from_a_near_start_ends_where_a_fresh_fit_does():
     assert_allclose(followed.mse, fresh.mse, rtol=1e-6)
 
 
+def test_the_first_start_is_the_law_itself_where_scores_have_no_noise():
+    z = np.linspace(-1.5, 1.5, 12)
+    z /= z.std()
+    u, v = _starts(z, curve(z, -1.2, 0.3, 0.25), np.array([0.25]), np.full(12, 1 / 12))
+    assert_allclose([u[0, 0], v[0, 0]], [-1.2, 0.36], rtol=1e-9)
+    assert_allclose([u[1, 0], v[1, 0]], [-3.6, 1.08], rtol=1e-9)
+    assert sorted(zip(u[2:, 0], -v[2:, 0] / u[2:, 0], strict=True)) == [
+        (slope, at) for slope in (-3.0, 3.0) for at in (-1.5, 0.0, 1.5)
+    ]
+
+
+@pytest.mark.parametrize("best", range(3))
+def test_of_several_ends_the_one_of_least_error_is_taken_whole(best):
+    error = np.full((3, 2, 1), 0.5)
+    error[best, 0], error[(best + 1) % 3, 1] = 0.1, 0.2
+    numbers = np.arange(6.0).reshape(3, 2, 1)
+    u, v, sse, converged = _best_of((numbers, 10 + numbers, error, numbers > 2))
+    expected = np.array([[2.0 * best], [2.0 * ((best + 1) % 3) + 1]])
+    assert_allclose(u, expected)
+    assert_allclose(v, 10 + expected)
+    assert_allclose(sse, [[0.1], [0.2]])
+    assert converged.tolist() == (expected > 2).tolist()
+
+
 def test_accuracy_lies_between_chance_and_one_at_any_capability():
     law = SigmoidLaw(-3.0, 2.0, 0.25)
     assert law.accuracy([-1e9, 1e9]).tolist() == [1.0, 0.25]
@@ -211,6 +237,14 @@ def test_ramps_add_up_to_the_log_odds():
     assert_allclose(ramps(x).sum(axis=1), x, atol=1e-12)
     plain = MonotoneCalibration(0.0, (0.0,) * ramps(x).shape[1], -2.0, 2.0)
     assert_allclose(plain(x), x, atol=1e-12)
+
+
+def test_a_ramp_is_half_as_steep_at_each_end_of_its_stretch():
+    knots = np.array([-3.0, -1.5, 0.0, 1.5, 3.0])
+    steep = (ramps(knots + 1e-6) - ramps(knots - 1e-6)) / 2e-6
+    for i in range(5):
+        assert_allclose(steep[i, i : i + 2], [0.5, 0.5], atol=0.05)
+    assert_allclose((ramps([-6.0, 6.0]) - ramps([-7.0, 7.0]))[[0, 1], [0, 5]], [1, -1], atol=0.01)
 
 
 @given(st.lists(st.floats(-6, 4), min_size=7, max_size=7))
@@ -231,6 +265,23 @@ def test_a_planted_bend_is_found():
     grid = np.linspace(-4.5, 4.5, 50)
     assert_allclose(sigmoid(found(grid)), sigmoid(planted(grid)), atol=0.03)
     assert np.mean((sigmoid(x) - q) ** 2) > 5 * np.mean((sigmoid(found(x)) - q) ** 2)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_bend_has_the_least_penalised_error(seed):
+    rng = np.random.default_rng(seed)
+    x, weight = rng.uniform(-4, 4, 30), rng.dirichlet(np.ones(30))
+    q = np.clip(sigmoid(1.5 * x - 0.5) + rng.normal(0, 0.05, 30), 0, 1)
+    shrink = weight @ (sigmoid(x) - q) ** 2 / 30
+
+    def penalised(theta):
+        error = weight @ (sigmoid(theta[0] + ramps(x) @ np.exp(theta[1:])) - q) ** 2
+        return error + shrink * (theta[1:] @ theta[1:])
+
+    found = fit_monotone_calibration(x, q, weight)
+    least = minimize(penalised, np.zeros(7), options={"gtol": 1e-10}).fun
+    assert penalised(np.array([found.shift, *found.slopes])) <= least * (1 + 1e-4)
+    assert least < 0.9 * penalised(np.zeros(7)), "there is something to bend"
 
 
 def test_beyond_the_models_that_were_seen_the_line_goes_on():
