@@ -42,6 +42,7 @@ LAYERS = [
     "editing",
     "fitting",
     "forecasting",
+    "forecaster",
     "registration",
     "executor",
     "evaluate",
@@ -68,7 +69,18 @@ LAYERS = [
     "__main__",
 ]
 IN_A_FRAMEWORK = ("callbacks.trainer",)  # a subclass of what it imports; asked for by name only
-HEAVY = ("huggingface_hub", "torch", "transformers", "vllm", "lmdeploy", "llama_cpp", "ray", "datasets")
+HEAVY = (
+    "huggingface_hub",
+    "torch",
+    "transformers",
+    "vllm",
+    "lmdeploy",
+    "llama_cpp",
+    "ray",
+    "datasets",
+    "sklearn",
+    "pandas",
+)
 
 
 def path_of(module: str) -> Path:
