@@ -79,7 +79,6 @@ HEAVY = (
     "ray",
     "datasets",
     "sklearn",
-    "pandas",
 )
 
 
