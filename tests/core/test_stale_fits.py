@@ -155,7 +155,7 @@ def test_explain_and_report_tell_of_stale_fits_too(study, cli, world, tmp_path, 
     ran = cli("explain", study.root, "--task", "task0")
     assert "warning: the study has changed" in ran.err
     assert ran.err.count("\n") == 1
-    for method in set(METHODS) - {"all-token", "constant"}:  # the others only take time
+    for method in set(METHODS) - {"salience", "all-token"}:  # the others only take time
         monkeypatch.delitem(METHODS, method)
     ran = cli("report", study.root, "-o", tmp_path / "report.html", "--split", "size")
     assert (ran.code, (tmp_path / "report.html").is_file()) == (0, True)
