@@ -8,88 +8,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from scipy.stats import rankdata
 
 from benchcast.choices import METHOD_NAMES, MethodName, Split
+from benchcast.comparison import MEASURES as MEASURES
+from benchcast.comparison import Comparison as Comparison
+from benchcast.comparison import HeldOutForecasts as HeldOutForecasts
+from benchcast.comparison import geometric_mean as geometric_mean
+from benchcast.comparison import measure as measure
 from benchcast.dataset import Dataset, Fold
 from benchcast.devices import check_device
 from benchcast.errors import NotEnoughDataError
 from benchcast.executor import Executor, Job
 from benchcast.fitting import without_weak_tasks
 from benchcast.folds import make_folds
-from benchcast.formatting import nan_to_none
 from benchcast.intervals import interval
 from benchcast.methods import NEED_FEATURES, TOGETHER, check_methods, fit_method
 from benchcast.methods.algorithm2.descent import DescentSettings
-from benchcast.records import Floats, Score
+from benchcast.records import Score
 from benchcast.store import Study, StudyLike
 from benchcast.task_fit import TaskFit
-
-MEASURES = ("mse", "mae", "r2", "spearman", "pairs", "coverage", "width", "n_test")
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class HeldOutForecasts:
-    """Forecasts of held-out models by one method on one task."""
-
-    models: tuple[str, ...]
-    families: npt.NDArray[np.str_]
-    observed: Floats
-    forecast: Floats
-    low: Floats
-    high: Floats
-    capability: Floats
-
-    def __repr__(self) -> str:
-        return f"<HeldOutForecasts of {len(self.models)} models>"
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Comparison:
-    """What every method makes of the held-out models."""
-
-    split: Split
-    methods: tuple[str, ...]
-    tasks: tuple[str, ...]
-    held_out: dict[tuple[str, str], HeldOutForecasts]  # by task and method
-    fits: dict[tuple[str, str], list[TaskFit]]  # one per fold
-    folds: tuple[Fold, ...]
-    noise: dict[str, float]  # expected squared error of a perfect forecast, by task
-    dataset: Dataset
-    left_out: dict[str, str]  # method, task or model → why it could not be tried
-
-    def __repr__(self) -> str:
-        tasks, held = len(self.tasks), {m for h in self.held_out.values() for m in h.models}
-        return (
-            f"<Comparison of {len(self.methods)} methods on {tasks} task{'s' * (tasks != 1)}, "
-            f"{len(held)} models held out by {self.split}>"
-        )
-
-    def measures(self, task: str, method: str) -> dict[str, float]:
-        """The numbers of one cell."""
-        held = self.held_out[task, method]
-        return measure(held.observed, held.forecast, held.low, held.high)
-
-    def as_json(self) -> dict[str, Any]:
-        """The contract of `compare --json`."""
-        tasks = {
-            task: {
-                method: {k: nan_to_none(v) for k, v in self.measures(task, method).items()} for method in self.methods
-            }
-            for task in self.tasks
-        }
-        noise = {task: nan_to_none(v) for task, v in self.noise.items()}
-        return {
-            "split": self.split,
-            "methods": list(self.methods),
-            "tasks": tasks,
-            "noise_floor": noise,
-            "left_out": self.left_out,
-        }
 
 
 def compare(
@@ -221,47 +160,6 @@ def hold(dataset: Dataset, folds: Sequence[Fold], fits: Sequence[TaskFit], t: in
     rows, forecast, low, high, capability = (np.concatenate(x) for x in zip(*parts, strict=True))
     models = tuple(dataset.models[i] for i in rows)
     return HeldOutForecasts(models, dataset.families[rows], dataset.accuracy[t][rows], forecast, low, high, capability)
-
-
-def measure(observed: Floats, forecast: Floats, low: Floats, high: Floats) -> dict[str, float]:
-    """Errors, order and coverage of forecasts; NaN where they cannot be said."""
-    n = int(np.isfinite(observed).sum())
-    if not n or not np.isfinite(forecast).all():
-        return {**dict.fromkeys(MEASURES, math.nan), "n_test": n}
-    error = forecast - observed
-    spread = float(np.sum((observed - observed.mean()) ** 2))
-    inside = (observed >= low) & (observed <= high)
-    has_interval = bool(np.isfinite(low).all())
-    return {
-        "mse": float(np.mean(error**2)),
-        "mae": float(np.mean(np.abs(error))),
-        "r2": 1 - float(np.sum(error**2)) / spread if spread > 0 else math.nan,
-        "spearman": _spearman(observed, forecast),
-        "pairs": _pairs(observed, forecast),
-        "coverage": float(inside.mean()) if has_interval else math.nan,
-        "width": float(np.mean(high - low)) if has_interval else math.nan,
-        "n_test": n,
-    }
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    """Geometric mean of positive numbers; NaN where one is missing."""
-    x = np.asarray(values, np.float64)
-    return float(np.exp(np.log(x).mean())) if len(x) and (x > 0).all() else math.nan
-
-
-def _spearman(a: Floats, b: Floats) -> float:
-    if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
-        return math.nan
-    return float(np.corrcoef(rankdata(a), rankdata(b))[0, 1])
-
-
-def _pairs(observed: Floats, forecast: Floats) -> float:
-    """Share of pairs with different scores that the forecast puts in the right order; a tie is half right."""
-    i, j = np.triu_indices(len(observed), 1)
-    truth = np.sign(observed[i] - observed[j])
-    agree = truth * np.sign(forecast[i] - forecast[j])
-    return float((agree[truth != 0] + 1).mean() / 2) if (truth != 0).any() else math.nan
 
 
 def noise_floor(dataset: Dataset, scores: Sequence[Score], folds: Sequence[Fold]) -> dict[str, float]:

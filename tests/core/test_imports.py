@@ -45,6 +45,7 @@ LAYERS = [
     "forecaster",
     "registration",
     "executor",
+    "comparison",
     "evaluate",
     "ranking",
     "diversity",
