@@ -165,7 +165,7 @@ def test_select_says_what_fewer_texts_cost_and_writes_texts_that_init_takes(stud
     ("arguments", "says"),
     [
         (["--figure", "x.gif"], "the name must end in .png, .svg or .html"),
-        (["--figure", "x.png", "--no-check"], "--figure draws what --check measures"),
+        (["--figure", "x.png", "--no-check"], "--figure shows the cost that --check measures"),
         (["--task", "tsk0"], "unknown task 'tsk0'"),
         (["-o", "texts.csv"], "texts are written as .jsonl"),
         (["--budget", "0"], "0 is not in the range x>=1"),

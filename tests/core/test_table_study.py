@@ -197,7 +197,7 @@ def test_explain_names_columns_that_some_model_lacks(tmp_path, study, cli):
     assert (said["columns"][-1]["column"], said["columns"][-1]["salience"]) == ("ce.books", None)
     shown = cli("explain", study.root, "--task", "sums")
     assert shown.code == 0
-    assert "columns that are not used, as some model has no loss there: 1" in shown.out
+    assert "columns that are not used, because some model has no loss there: 1" in shown.out
 
 
 @pytest.mark.parametrize(

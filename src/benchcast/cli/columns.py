@@ -1,4 +1,4 @@
-"""`explain` of a table study: how much each column carries of a task's forecast."""
+"""`explain` of a table study: the weight of each column in a task's forecast."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def explain_columns(study: Study, fit: Fit, *, as_json: bool) -> None:
     print_table(header, table, title=f"{fit.task} by {fit.core.method}", left=(0, 1))
     lacking = sum(isnan(r["salience"]) for r in rows)
     if lacking:
-        say(f"columns that are not used, as some model has no loss there: {lacking}")
+        say(f"columns that are not used, because some model has no loss there: {lacking}")
 
 
 def column_rows(study: Study, fit: Fit) -> list[dict[str, Any]]:
-    """One row for each column, the most salient first; NaN where a model that is learned from lacks a loss."""
+    """One row for each column, the most salient first; NaN if a training model lacks a loss there."""
     from dataclasses import asdict
 
     import numpy as np

@@ -1,4 +1,4 @@
-"""`contamination`: has a model seen the study's texts?"""
+"""`contamination`: check whether a model has seen the study's texts."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ if TYPE_CHECKING:
 @click.command()
 @STUDY
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--count", type=click.IntRange(min=1), default=50, show_default=True, help="How many texts get a twin.")
+@click.option(
+    "--count", type=click.IntRange(min=1), default=50, show_default=True, help="Number of texts that get a twin."
+)
 @click.option(
     "--paraphrases",
     type=click.Path(path_type=Path),
-    help="JSONL of texts in other words, each with the id of its original.",
+    help="JSONL of paraphrased texts, each with the id of its original.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def contamination(study: Path, folder: Path, count: int, paraphrases: Path | None, as_json: bool) -> None:
-    """Compare the loss on texts with that on their twins, whose options stand in another order.
+    """Compare the losses on texts with those on their twins, whose options are in another order.
 
-    The first call writes a small study of texts and twins; bring the models' losses on it in as for any
-    study, then call again.
+    The first call writes a small study of texts and twins. Collect or import the models' losses on it, then run the
+    command again.
 
     \b
     benchcast contamination study study-twins
@@ -54,8 +56,8 @@ def _make(study: Study, folder: Path, count: int, paraphrases: Path | None) -> N
     from benchcast.store import Study
     from benchcast.texts.contamination import make_twins
 
-    said = read_texts(paraphrases).texts if paraphrases else ()
-    pairs = make_twins(study.texts, count, seed=study.seed, paraphrases=said)
+    rewritten = read_texts(paraphrases).texts if paraphrases else ()
+    pairs = make_twins(study.texts, count, seed=study.seed, paraphrases=rewritten)
     Study.create(folder, pairs, seed=study.seed)
     say(f"{folder}: {len(pairs) // 2} texts with their twins")
     say(f"next: benchcast collect {folder} …, then this command again")
@@ -80,4 +82,4 @@ def _show(checks: list[ContaminationCheck], as_json: bool) -> None:
             for c in checks
         ],
     )
-    say("a small p says that the printed order was learned: the model has likely seen these texts")
+    say("a small p means that the model has learned the original order: it has probably seen these texts")

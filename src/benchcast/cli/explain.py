@@ -1,4 +1,4 @@
-"""`explain`: which tokens a forecast rests on."""
+"""`explain`: show which tokens a forecast depends on."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from benchcast.records import Floats
     from benchcast.store import Study
 
-LISTED = 10  # most and least salient tokens that are printed
+LISTED = 10  # number of most and of least salient tokens printed
 
 
 @click.command()
 @STUDY
 @click.option("--task", "task_name", required=True, help="A task of study.toml.")
-@click.option("--text", "text_id", help="Id of a text. Default: the one of the greatest mean salience.")
+@click.option("--text", "text_id", help="Id of a text. Default: the one with the largest mean salience.")
 @click.option("--html", "html", type=click.Path(path_type=Path), help="Write the heat map of all texts to this file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def explain(study: Path, task_name: str, text_id: str | None, html: Path | None, as_json: bool) -> None:
-    """Show which tokens a task's forecast rests on.
+    """Show which tokens a task's forecast depends on.
 
     Prints one text with the salience of its tokens, the most and the least salient tokens of all texts in their
     context, and the mean salience by source and kind. Uses the stored fit of the task, or makes one. In a study
-    made from a table, the salience of each column is printed.
+    made from a table, it prints the salience of each column.
 
     \b
     benchcast explain study --task mmlu
@@ -69,7 +69,7 @@ def explain(study: Path, task_name: str, text_id: str | None, html: Path | None,
 
 
 def _stored_or_new(study: Study, task: str, advance: Any) -> Fit:
-    """The fit in the study if it belongs to its texts, else a new one that is not stored."""
+    """The stored fit if it is of the study's texts, else a new fit, which is not stored."""
     from benchcast.cli.predict import warn_if_stale
     from benchcast.errors import InputError
     from benchcast.fitting import fit, fits_for_new_models
@@ -90,7 +90,7 @@ def _stored_or_new(study: Study, task: str, advance: Any) -> Fit:
 
 
 def _explain(study: Study, fit: Fit, advance: Any) -> tuple[Explanation, dict[str, Floats]]:
-    """The fit's salience on tokens as they are shown, and each family's mean losses there."""
+    """The fit's salience on displayed tokens, and each family's mean losses on them."""
     from benchcast.explanation import explain as weigh
     from benchcast.explanation import family_losses, make_units
     from benchcast.folds import family_names
@@ -137,9 +137,9 @@ def _least(explained: Explanation, nats: dict[str, Floats]) -> list[int]:
 def _as_json(explained: Explanation, index: int, nats: dict[str, Floats]) -> dict[str, Any]:
     from benchcast.formatting import nan_to_none
 
-    own = explained.units.of_text(index)
+    span = explained.units.of_text(index)
     keys = ("token", "salience", "kind", "part")
-    tokens = [{k: v for k, v in _quote(explained, i).items() if k in keys} for i in range(own.start, own.stop)]
+    tokens = [{k: v for k, v in _quote(explained, i).items() if k in keys} for i in range(span.start, span.stop)]
     return {
         "task": explained.task,
         "method": explained.method,
@@ -160,9 +160,9 @@ def _print(explained: Explanation, index: int, nats: dict[str, Floats]) -> None:
     from benchcast.graphemes import visible
 
     units = explained.units
-    own, text = units.of_text(index), units.texts.texts[index]
+    span, text = units.of_text(index), units.texts.texts[index]
     say(f"{visible(explained.task)} by {explained.method}, text {visible(text.id)} ({visible(text.source)})\n")
-    tokens = [(units.shown(i), float(explained.salience[i])) for i in range(own.start, own.stop)]
+    tokens = [(units.shown(i), float(explained.salience[i])) for i in range(span.start, span.stop)]
     print_heat_map(tokens, Console(highlight=False))
     if not np.nan_to_num(explained.salience).any():
         say(

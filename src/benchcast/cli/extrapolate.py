@@ -1,4 +1,4 @@
-"""`extrapolate`: forecasts of models that do not exist yet."""
+"""`extrapolate`: forecast models that do not exist yet."""
 
 from __future__ import annotations
 
@@ -22,16 +22,22 @@ FIGURES = (".html", ".png", ".svg")
 
 @click.command()
 @STUDY
-@click.option("--family", required=True, help="Whose next model: a family of models.csv.")
-@click.option("--to", "target", required=True, metavar="params=…,tokens=…", help="Its size and data, as 7B and 2T.")
+@click.option("--family", required=True, help="Family of the new model, as in models.csv.")
+@click.option(
+    "--to",
+    "target",
+    required=True,
+    metavar="params=…,tokens=…",
+    help="Its parameters and training tokens, such as 7B and 2T.",
+)
 @TASKS
-@click.option("--method", default="salience", show_default=True, help="How capability is measured.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw it: .html, .png or .svg.")
+@click.option("--method", default="salience", show_default=True, help="Method that measures capability.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Write a figure: .html, .png or .svg.")
 @JSON
 def extrapolate(
     study: Path, family: str, target: str, tasks: tuple[str, ...], method: str, plot: Path | None, as_json: bool
 ) -> None:
-    """Forecast a larger or longer-trained model of a family, and check that on hidden models.
+    """Forecast a larger or longer-trained model of a family, and check the procedure on hidden models.
 
     \b
     benchcast extrapolate study --family oak-a --to params=150M,tokens=60M
@@ -41,25 +47,25 @@ def extrapolate(
     from benchcast.store import Study
 
     if plot is not None and plot.suffix.lower() not in FIGURES:
-        raise click.UsageError(f"--plot {plot}: ends in {', '.join(FIGURES)}")
+        raise click.UsageError(f"--plot {plot}: the name must end in {', '.join(FIGURES)}")
     at = read_target(target)
     opened = Study.open(study)
     with progress("reading the study") as advance:
-        found = run(opened, family, at, tasks=tasks, method=method, tell=lambda what: advance(what))
+        result = run(opened, family, at, tasks=tasks, method=method, tell=lambda what: advance(what))
     if plot is not None:
         from benchcast.plots import ahead_figure, write_chart
 
-        write_chart(ahead_figure(found), plot)
+        write_chart(ahead_figure(result), plot)
     if as_json:
-        print_json(as_document(found))
+        print_json(as_document(result))
     else:
-        _print(found)
+        _print(result)
         if plot is not None:
             say(f"figure: {plot}")
 
 
 def read_target(text: str) -> Target:
-    """`params=7B,tokens=2T`, with flops= as well or instead."""
+    """Parse `params=7B,tokens=2T`; flops= may be added or used instead."""
     from benchcast.errors import InputError
     from benchcast.extrapolation.extrapolate import Target
     from benchcast.formatting import did_you_mean
@@ -77,48 +83,48 @@ def read_target(text: str) -> Target:
     return Target(**values)
 
 
-def _print(found: Extrapolation) -> None:
-    target = found.target
+def _print(result: Extrapolation) -> None:
+    target = result.target
     size, data = (number(float(x[0]), ".3g") for x in (target.params, target.tokens))
-    ratio = float(target.flops[0] / max(x for x in found.known.flops if x == x))
-    title = f"{found.family} at {size} params, {data} tokens: {target.flops[0]:.3g} FLOPs, {ratio:.3g} × its largest"
+    ratio = float(target.flops[0] / max(x for x in result.known.flops if x == x))
+    title = f"{result.family} at {size} params, {data} tokens: {target.flops[0]:.3g} FLOPs, {ratio:.3g} × its largest"
     rows = []
-    for said in found.tasks:
-        at = {k: float(v[0]) for k, v in asdict(said.forecast).items()}
+    for task in result.tasks:
+        at = {k: float(v[0]) for k, v in asdict(task.forecast).items()}
         reach = format_interval(at["capability_low"], at["capability_high"], ".3f", around=at["capability"])
         sure = format_interval(at["low"], at["high"], ".3f")
-        rows.append((said.task, number(at["accuracy"], ".3f"), sure, number(at["capability"], ".3f"), reach))
+        rows.append((task.task, number(at["accuracy"], ".3f"), sure, number(at["capability"], ".3f"), reach))
     print_table(("task", "forecast", f"{level_text()} interval", "capability", "its interval"), rows, title=title)
-    for form in dict.fromkeys(said.form for said in found.tasks):
-        own = [said.task for said in found.tasks if said.form == form]
-        say(f"capability by a law of {form}" + f": {', '.join(own)}" * (len(own) < len(found.tasks)))
-    for remark in found.remarks:
+    for form in dict.fromkeys(task.form for task in result.tasks):
+        tasks = [task.task for task in result.tasks if task.form == form]
+        say(f"capability by a law of {form}" + f": {', '.join(tasks)}" * (len(tasks) < len(result.tasks)))
+    for remark in result.remarks:
         say(remark)
     say()
-    _print_check(found)
+    _print_check(result)
 
 
-def _print_check(found: Extrapolation) -> None:
-    """How hidden models of the family, and of all families, were forecast."""
-    kinds = list(dict.fromkeys(h.kind for h in found.hidden))
+def _print_check(result: Extrapolation) -> None:
+    """Print the backtest: errors on hidden models of the family and of all families."""
+    kinds = list(dict.fromkeys(h.kind for h in result.hidden))
     if not kinds:
-        say("check: no family has models enough to hide some")
+        say("check: no family has enough models to hide some")
         return
     for kind in kinds:
         rows = []
-        for task in dict.fromkeys(h.task for h in found.hidden if h.kind == kind):
-            every = [h for h in found.hidden if (h.kind, h.task) == (kind, task)]
-            own = [h for h in every if h.family == found.family]
-            rows.append((task, *_said(own), *_said(every)))
+        for task in dict.fromkeys(h.task for h in result.hidden if h.kind == kind):
+            all_rows = [h for h in result.hidden if (h.kind, h.task) == (kind, task)]
+            family_rows = [h for h in all_rows if h.family == result.family]
+            rows.append((task, *_cells(family_rows), *_cells(all_rows)))
         what = "the largest models" if kind == "largest" else "the latest checkpoints"
-        n = len({h.family for h in found.hidden})
+        n = len({h.family for h in result.hidden})
         head = ("error", "if unchanged", f"inside {level_text()}")
-        header = ("task", *(f"{found.family}: {head[0]}", *head[1:]), *(f"{n} families: {head[0]}", *head[1:]))
+        header = ("task", *(f"{result.family}: {head[0]}", *head[1:]), *(f"{n} families: {head[0]}", *head[1:]))
         print_table(header, rows, title=f"check: {what} hidden and forecast; mean absolute error")
         say()
 
 
-def _said(rows: list[HiddenModel]) -> tuple[str, str, str]:
+def _cells(rows: list[HiddenModel]) -> tuple[str, str, str]:
     if not rows:
         return "–", "–", "–"
     error = sum(abs(h.forecast - h.observed) for h in rows) / len(rows)
@@ -126,16 +132,22 @@ def _said(rows: list[HiddenModel]) -> tuple[str, str, str]:
     return number(error, ".3f"), number(unchanged, ".3f"), f"{sum(h.inside for h in rows)} of {len(rows)}"
 
 
-def as_document(found: Extrapolation) -> dict[str, Any]:
-    """What `--json` prints."""
+def as_document(result: Extrapolation) -> dict[str, Any]:
+    """The document that `--json` prints."""
     from benchcast.formatting import nan_to_none
 
-    target = {k: nan_to_none(float(getattr(found.target, k)[0])) for k in ("params", "tokens", "flops")}
+    target = {k: nan_to_none(float(getattr(result.target, k)[0])) for k in ("params", "tokens", "flops")}
     tasks = {}
-    for said in found.tasks:
-        values = {k: nan_to_none(float(v[0])) for k, v in asdict(said.forecast).items()}
-        drift = {k: nan_to_none(v) for k, v in asdict(said.drift).items()}
-        law = {"form": said.form, "floor": said.floor, "exponents": list(said.exponents), "drift": drift}
-        tasks[said.task] = {**values, "law": law}
-    hidden = [{k: nan_to_none(v) for k, v in asdict(h).items()} | {"inside": h.inside} for h in found.hidden]
-    return {"family": found.family, "target": target, "tasks": tasks, "remarks": list(found.remarks), "hidden": hidden}
+    for task in result.tasks:
+        values = {k: nan_to_none(float(v[0])) for k, v in asdict(task.forecast).items()}
+        drift = {k: nan_to_none(v) for k, v in asdict(task.drift).items()}
+        law = {"form": task.form, "floor": task.floor, "exponents": list(task.exponents), "drift": drift}
+        tasks[task.task] = {**values, "law": law}
+    hidden = [{k: nan_to_none(v) for k, v in asdict(h).items()} | {"inside": h.inside} for h in result.hidden]
+    return {
+        "family": result.family,
+        "target": target,
+        "tasks": tasks,
+        "remarks": list(result.remarks),
+        "hidden": hidden,
+    }

@@ -1,4 +1,4 @@
-"""A text in the terminal with the salience of its tokens: in colours, or with marks where there are none."""
+"""Print a text with the salience of its tokens in the terminal, in colours or with marks if it has no colours."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.text import Text
 
 from benchcast.graphemes import LINE, has_right_to_left, visible
 
-LEVELS = (1.0, 3.0, 10.0, 30.0)  # times the mean salience; each is a darker colour and a stronger mark
+LEVELS = (1.0, 3.0, 10.0, 30.0)  # multiples of the mean salience; each has a darker colour and a stronger mark
 MARKS = " .:*#"
 WARM = ("", "on #fdf0d5", "on #f9d98f", "on #f2b53c", "on #d97706")
 COLD = ("", "on #dbeafe", "on #a5c8f5", "on #5d9be3", "on #1f6fc4")
@@ -19,25 +19,25 @@ COLD = ("", "on #dbeafe", "on #a5c8f5", "on #5d9be3", "on #1f6fc4")
 
 @dataclass(frozen=True, slots=True)
 class Shade:
-    """A token as it is printed."""
+    """A printed token."""
 
     shown: str
-    level: int  # 0 to 4; negative where a greater loss raises the forecast
+    level: int  # 0 to 4; negative if a larger loss raises the forecast
 
     @property
     def style(self) -> str:
-        """Colours, with dark letters on them whatever the terminal's own are."""
+        """Background colour with black letters, independent of the terminal's theme."""
         ground = (COLD if self.level < 0 else WARM)[abs(self.level)]
         return f"black {ground}" if ground else ""
 
     @property
     def mark(self) -> str:
-        """The sign below or around the token."""
+        """The mark below or around the token."""
         return "-" if self.level < 0 else MARKS[self.level]
 
 
 def level_of(salience: float) -> int:
-    """How many of LEVELS a salience reaches, with its sign; 0 where there is none."""
+    """Number of LEVELS that a salience reaches, with its sign; 0 for NaN."""
     if salience != salience:
         return 0
     steps = sum(abs(salience) >= least for least in LEVELS)
@@ -45,7 +45,7 @@ def level_of(salience: float) -> int:
 
 
 def lines_of(shades: Sequence[Shade], width: int) -> Iterator[list[Shade]]:
-    """Tokens in lines no wider than the terminal; a line break in the text ends a line, a long token is cut."""
+    """Tokens in lines of at most `width` columns; a line break in the text ends a line, and a long token is cut."""
     line: list[Shade] = []
     used = 0
     for shade in shades:
@@ -63,14 +63,14 @@ def lines_of(shades: Sequence[Shade], width: int) -> Iterator[list[Shade]]:
 
 
 def _pieces(shown: str, width: int) -> Iterator[str]:
-    """A token cut after line breaks and where it is wider than a line."""
+    """A token cut after line breaks and at `width` columns."""
     piece, used = "", 0
     for c in shown:
-        wide = cell_len(c)
-        if piece and used + wide > width:
+        width_of_c = cell_len(c)
+        if piece and used + width_of_c > width:
             yield piece
             piece, used = "", 0
-        piece, used = piece + c, used + wide
+        piece, used = piece + c, used + width_of_c
         if c == LINE:
             yield piece
             piece, used = "", 0
@@ -79,9 +79,9 @@ def _pieces(shown: str, width: int) -> Iterator[str]:
 
 
 def print_heat_map(tokens: Sequence[tuple[str, float]], console: Console) -> None:
-    """The text with its salience, and what the colours or marks mean.
+    """Print the text with its salience and a legend.
 
-    Marks stand below their tokens; terminals turn right-to-left lines round, so there they stand around them.
+    Marks are printed below their tokens, or around them in right-to-left lines, which terminals reorder.
     """
     shades = [Shade(visible(token), level_of(salience)) for token, salience in tokens]
     coloured = console.color_system is not None and not console.no_color
@@ -90,8 +90,8 @@ def print_heat_map(tokens: Sequence[tuple[str, float]], console: Console) -> Non
         if coloured:
             console.print(Text.assemble(*((s.shown, s.style) for s in line)), soft_wrap=True)
         elif has_right_to_left(words):
-            around = "".join(f"[{s.mark}{s.shown}]" if s.level else s.shown for s in line)
-            console.print(Text(around), soft_wrap=True)
+            marked = "".join(f"[{s.mark}{s.shown}]" if s.level else s.shown for s in line)
+            console.print(Text(marked), soft_wrap=True)
         else:
             console.print(Text(words), soft_wrap=True)
             marks = "".join(s.mark * cell_len(s.shown) for s in line).rstrip()

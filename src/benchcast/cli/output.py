@@ -1,4 +1,4 @@
-"""Printing: tables on stdout, progress on stderr."""
+"""Print messages, JSON and tables to stdout, and progress to stderr."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ ODD_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069
 
 
 def say(text: str = "", *, err: bool = False) -> None:
-    """A line for people. Names come from files of others: what would drive a terminal is shown instead."""
+    """Print a line; control characters, which names from files may contain, are made visible."""
     click.echo(printable(text), err=err)
 
 
 def say_wrapped(text: str) -> None:
-    """A sentence, cut between words where the terminal ends."""
+    """Print a sentence, wrapped at the width of the terminal."""
     from benchcast.cli.tables import wrap_text
 
     for line in wrap_text(printable(text), room()):
@@ -36,18 +36,18 @@ def say_wrapped(text: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout."""
+    """Print one JSON document to stdout."""
     say_json(value, indent=1)
 
 
 def say_json(value: Any, *, indent: int | None = None) -> None:
-    """A value as JSON, with characters that act on a terminal as escapes."""
+    """Print a value as JSON, with control characters escaped."""
     text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
-    click.echo(ODD_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    click.echo(ODD_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 
 def room() -> int:
-    """Columns of the terminal; 80 where there is none."""
+    """Width of the terminal in columns; 80 if there is none."""
     return shutil.get_terminal_size((80, 24)).columns
 
 
@@ -59,7 +59,7 @@ def print_table(
     left: Sequence[int] = (0,),
     wide: bool = False,
 ) -> None:
-    """A plain table that fits the terminal (see `table_lines`); a `wide` one is as wide as it is."""
+    """Print a table that fits the terminal (see `table_lines`); a `wide` one is not wrapped."""
     from rich.console import Console
     from rich.text import Text
 
@@ -67,14 +67,14 @@ def print_table(
 
     space = WIDEST if wide else room()
     console = Console(highlight=False)
-    named = [Text(line, style="bold") for line in wrap_text(visible(title), space)] if title else []
-    for line in (*named, *table_lines(header, list(rows), left=left, room=space)):
+    title_lines = [Text(line, style="bold") for line in wrap_text(visible(title), space)] if title else []
+    for line in (*title_lines, *table_lines(header, list(rows), left=left, room=space)):
         console.print(line, soft_wrap=True)
 
 
 @contextmanager
 def progress(label: str, total: int | None = None) -> Iterator[Any]:
-    """A progress bar on stderr; yields a function that advances it and may rename what is being done."""
+    """Progress bar on stderr; yields a function that advances it and may change its label."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -104,7 +104,7 @@ def progress(label: str, total: int | None = None) -> Iterator[Any]:
 
 @contextmanager
 def workers(executor: str, address: str) -> Iterator[Executor | None]:
-    """Who does the work: None for this process, else a cluster, whose mishaps are told on stderr."""
+    """None for this process, else the executor of a cluster, whose events are printed to stderr."""
     from benchcast.executor import open_executor
 
     def note(line: str) -> None:

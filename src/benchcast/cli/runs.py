@@ -1,4 +1,4 @@
-"""`compare --runs`: training runs in the order of their forecasts at equal compute."""
+"""`compare --runs`: order training runs by their forecasts at equal compute."""
 
 from __future__ import annotations
 
@@ -20,34 +20,36 @@ def show_runs(
 
     names = [name.strip() for name in runs.split(",") if name.strip()]
     with progress("reading the study") as advance:
-        found = compare_runs(study, names, tasks=tasks, method=method, device=device, tell=lambda what: advance(what))
+        comparison = compare_runs(
+            study, names, tasks=tasks, method=method, device=device, tell=lambda what: advance(what)
+        )
     if as_json:
-        print_json(_document(found))
+        print_json(_document(comparison))
     else:
-        _print(found)
+        _print(comparison)
 
 
-def _print(found: RunComparison) -> None:
-    first = found.rankings[0]
+def _print(comparison: RunComparison) -> None:
+    first = comparison.rankings[0]
     rows = []
-    for t, task in enumerate(found.tasks):
-        order = [found.runs[i] for i in first.order[t]]
+    for t, task in enumerate(comparison.tasks):
+        order = [comparison.runs[i] for i in first.order[t]]
         cells = [number(x, ".3f") for x in first.forecast[t]]
         rows.append((task, *cells, " > ".join(order), _percent(first.likely[t]), _scores_agree(first, t)))
     say(f"forecasts at {first.params:.3g} params and {first.flops:.3g} FLOPs; scores of these runs are not used\n")
-    header = ("task", *found.runs, "order", "likely", "by their scores")
+    header = ("task", *comparison.runs, "order", "likely", "by their scores")
     print_table(header, rows, left=(0, header.index("order")))
-    if len(found.rankings) > 1:
+    if len(comparison.rankings) > 1:
         say()
         others = []
-        for ranking in found.rankings:
-            order = [found.runs[i] for i in ranking.order[-1]]
+        for ranking in comparison.rankings:
+            order = [comparison.runs[i] for i in ranking.order[-1]]
             size, flops = f"{ranking.params:.3g}", f"{ranking.flops:.3g}"
             others.append((size, flops, " > ".join(order), _percent(ranking.likely[-1]), _scores_agree(ranking, -1)))
         header = ("params", "FLOPs", "order by the mean of tasks", "likely", "by their scores")
         print_table(header, others, title="at every size that they share", left=(2,))
     if not (first.likely == first.likely).all():
-        say("too few other families to say how likely an order is")
+        say("too few other families to estimate the probability of an order")
 
 
 def _percent(value: float) -> str:
@@ -55,30 +57,30 @@ def _percent(value: float) -> str:
 
 
 def _scores_agree(ranking: RunRanking, t: int) -> str:
-    """Whether known scores have the same order."""
+    """Whether the observed scores have the same order."""
     observed = ranking.observed[t]
     if not (observed == observed).all():
         return "–"
     return "the same" if [*(-observed).argsort(kind="stable")] == [*ranking.order[t]] else "another"
 
 
-def _document(found: RunComparison) -> dict[str, Any]:
+def _document(comparison: RunComparison) -> dict[str, Any]:
     from benchcast.formatting import nan_to_none
 
     def by_run(values: Any) -> dict[str, Any]:
-        return {run: nan_to_none(float(x)) for run, x in zip(found.runs, values, strict=True)}
+        return {run: nan_to_none(float(x)) for run, x in zip(comparison.runs, values, strict=True)}
 
     sizes = []
-    for ranking in found.rankings:
+    for ranking in comparison.rankings:
         tasks = {
             task: {
                 "forecast": by_run(ranking.forecast[t]),
                 "observed": by_run(ranking.observed[t]),
-                "order": [found.runs[i] for i in ranking.order[t]],
+                "order": [comparison.runs[i] for i in ranking.order[t]],
                 "likely": nan_to_none(float(ranking.likely[t])),
-                "above": {run: by_run(row) for run, row in zip(found.runs, ranking.better[t], strict=True)},
+                "above": {run: by_run(row) for run, row in zip(comparison.runs, ranking.better[t], strict=True)},
             }
-            for t, task in enumerate(found.tasks)
+            for t, task in enumerate(comparison.tasks)
         }
         sizes.append({"params": nan_to_none(ranking.params), "flops": ranking.flops, "tasks": tasks})
-    return {"runs": list(found.runs), "sizes": sizes}
+    return {"runs": list(comparison.runs), "sizes": sizes}

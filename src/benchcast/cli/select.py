@@ -1,4 +1,4 @@
-"""`select`: the texts that carry the forecast."""
+"""`select`: keep the texts that forecasts depend on most."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @STUDY
-@click.option("--budget", type=click.IntRange(1), default=50, show_default=True, help="How many texts to keep.")
+@click.option("--budget", type=click.IntRange(1), default=50, show_default=True, help="Number of texts to keep.")
 @TASKS
 @click.option(
     "--check/--no-check", default=True, help="Measure what fewer texts cost on held-out models. Default: yes."
@@ -37,7 +37,7 @@ def select(
     figure: Path | None,
     as_json: bool,
 ) -> None:
-    """Pick the texts that carry the forecasts, and say what fewer texts cost.
+    """Select the texts that forecasts depend on most, and measure the cost of using fewer texts.
 
     A new model then needs losses on those texts only: -o FOLDER writes a study of them with fits that predict.
 
@@ -49,14 +49,14 @@ def select(
     from benchcast.selection.smaller import choose, is_written
     from benchcast.store import Study
 
-    _refuse(out, figure, check=check)
+    _check_paths(out, figure, check=check)
     opened = Study.open(study)
     with progress("fitting all texts") as advance:
         choice = choose(opened, budget, tasks)
         if out is not None and not is_written(choice, out) and out.exists():
             raise InputError(f"{out}: exists with other content; give a new name")
         costs = _measure(choice, budget, advance) if check else {}
-    found = {
+    result = {
         "budget": budget,
         "texts": len(opened.texts),
         "chosen": choice.ids,
@@ -68,19 +68,19 @@ def select(
         _draw(costs, figure)
     written = _write(choice, out) if out is not None else ""
     if as_json:
-        print_json(found)
+        print_json(result)
     else:
-        _print(found, written)
+        _print(result, written)
 
 
-def _refuse(out: Path | None, figure: Path | None, *, check: bool) -> None:
-    """Say what is wrong with the files before any work is done."""
+def _check_paths(out: Path | None, figure: Path | None, *, check: bool) -> None:
+    """Raise InputError for unusable paths before any work is done."""
     from benchcast.errors import InputError
 
     if figure is not None and figure.suffix not in (".png", ".svg", ".html"):
         raise InputError(f"--figure {figure}: the name must end in .png, .svg or .html")
     if figure is not None and not check:
-        raise InputError("--figure draws what --check measures; leave out --no-check")
+        raise InputError("--figure shows the cost that --check measures; leave out --no-check")
     if out is not None and out.suffix in (".json", ".csv", ".txt", ".parquet"):
         raise InputError(f"-o {out}: texts are written as .jsonl; a name without an ending makes a smaller study")
     if out is not None and out.exists() and not (out.is_file() or (out / "study.toml").is_file()):
@@ -88,7 +88,7 @@ def _refuse(out: Path | None, figure: Path | None, *, check: bool) -> None:
 
 
 def _measure(choice: TextSelection, budget: int, advance: Any) -> dict[str, Any]:
-    """What half the budget, the budget and twice as many texts cost, on families left out in turn, else by size."""
+    """Cost of half the budget, the budget and twice the budget, on families left out in turn, else by size."""
     from benchcast.errors import NotEnoughDataError
     from benchcast.folds import make_folds
     from benchcast.formatting import plain
@@ -101,8 +101,8 @@ def _measure(choice: TextSelection, budget: int, advance: Any) -> dict[str, Any]
     advance("fitting without each set of held-out models")
     try:
         full_fits = prepare(dataset, folds)
-    except NotEnoughDataError as why:
-        return {"split": None, "remark": f"cost not measured: {why}", "costs": []}
+    except NotEnoughDataError as error:
+        return {"split": None, "remark": f"cost not measured: {error}", "costs": []}
     full = cost(full_fits, CHOSEN, full_fits.texts)
     rows = []
     for texts in sorted({max(1, budget // 2), budget, 2 * budget}):
@@ -123,7 +123,7 @@ def _draw(costs: dict[str, Any], path: Path) -> None:
 
 
 def _write(choice: TextSelection, out: Path) -> str:
-    """Texts as JSONL, or a smaller study, unless a run before had written it; returns what to run next."""
+    """Write the texts as JSONL or as a smaller study, if not written already; returns the lines to print."""
     from benchcast.selection.smaller import is_written, write_smaller, write_texts
 
     if out.suffix == ".jsonl":
@@ -136,24 +136,26 @@ def _write(choice: TextSelection, out: Path) -> str:
     )
 
 
-def _print(found: dict[str, Any], written: str) -> None:
+def _print(result: dict[str, Any], written: str) -> None:
     from benchcast.selection.budgets import WAYS
 
     rows = []
-    for texts in dict.fromkeys(r["texts"] for r in found.get("costs", [])):
-        own = [r for r in found["costs"] if r["texts"] == texts]
-        ratios = [[r["ratio"] for r in own if r["way"] == way] for way in WAYS]
+    for texts in dict.fromkeys(r["texts"] for r in result.get("costs", [])):
+        same_budget = [r for r in result["costs"] if r["texts"] == texts]
+        ratios = [[r["ratio"] for r in same_budget if r["way"] == way] for way in WAYS]
         cells = [number(sum(v) / len(v) if None not in v else float("nan"), ".2f") for v in ratios]
-        rows.append((f"{texts} texts", *cells, number(own[0]["coverage"] or float("nan"), ".2f")))
+        rows.append((f"{texts} texts", *cells, number(same_budget[0]["coverage"] or float("nan"), ".2f")))
     if rows:
-        title = f"error ÷ error with all {found['texts']} texts, split by {found['split']} (geometric mean over tasks)"
+        title = (
+            f"error ÷ error with all {result['texts']} texts, split by {result['split']} (geometric mean over tasks)"
+        )
         print_table(("", *WAYS, f"{level_text()} interval covers"), rows, title=title)
-    if found.get("remark"):
-        say(found["remark"])
-    if found["no_say"]:
-        say(f"no say: {', '.join(found['no_say'])}, forecast without regard to the losses (are all scores at chance?)")
-    sources = ", ".join(f"{n} of {s}" for s, n in found["sources"].items())
-    say(f"\nchosen: {len(found['chosen'])} of {found['texts']} texts ({sources})")
-    say(" ".join(found["chosen"]))
+    if result.get("remark"):
+        say(result["remark"])
+    if result["no_say"]:
+        say(f"not used: {', '.join(result['no_say'])}, whose forecasts do not depend on losses (all scores at chance?)")
+    sources = ", ".join(f"{n} of {s}" for s, n in result["sources"].items())
+    say(f"\nchosen: {len(result['chosen'])} of {result['texts']} texts ({sources})")
+    say(" ".join(result["chosen"]))
     if written:
         say(written)

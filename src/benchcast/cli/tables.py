@@ -1,4 +1,4 @@
-"""Tables laid out for a terminal of a given width: text wraps, columns go into blocks, and no number is cut."""
+"""Lay out tables for a terminal of a given width: wrap text and split columns into blocks; numbers are never cut."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from rich.text import Text
 from benchcast.graphemes import visible
 
 GAP = 2  # spaces between columns
-NARROWEST = 16  # columns that wrapped text keeps at least
-LONGEST_WORD = 32  # that is kept whole
+NARROWEST = 16  # minimum width of wrapped text
+LONGEST_WORD = 32  # longer words are cut
 INDENT = "  "  # of remarks below their row
 HEAD, BEST = "dim", "bold green"
 Rows = Sequence[Sequence[str]]
 
 
 class ColumnBlock(NamedTuple):
-    """Some columns of a table, side by side."""
+    """Some columns of a table with their widths."""
 
     columns: list[int]
     widths: list[int]
@@ -28,10 +28,10 @@ class ColumnBlock(NamedTuple):
 def table_lines(header: Sequence[str], rows: Rows, *, left: Sequence[int] = (0,), room: int) -> list[Text]:
     """The lines of a table that is at most `room` columns wide.
 
-    Columns of `left` hold text, which may wrap; the others hold numbers and align right. A last column without a
-    heading holds remarks: they stand below their rows where they do not fit beside them. A table that is too wide
-    all the same is cut into blocks of columns, each with the first column again. A cell that starts with * is the
-    best of its row or column.
+    Columns in `left` contain text, which may wrap; the others contain numbers and are right-aligned. A last column
+    without a heading contains remarks, which move below their rows if they do not fit. A table that is still too wide
+    is split into blocks of columns, each with the first column repeated. A cell that starts with * is the best of its
+    row or column.
     """
     shown = [[visible(cell) for cell in row] for row in rows]
     heads = [visible(name) for name in header]
@@ -47,7 +47,7 @@ def table_lines(header: Sequence[str], rows: Rows, *, left: Sequence[int] = (0,)
 
 
 def wrap_text(text: str, width: int) -> list[str]:
-    """Lines no wider than `width`, cut between words where that is possible."""
+    """Lines of at most `width` columns, cut between words if possible."""
     lines, line = [], ""
     for word in text.split(" "):
         joined = f"{line} {word}" if line else word
@@ -74,19 +74,19 @@ def _longest_word(cells: Sequence[str]) -> int:
 
 
 def _arrange(heads: Sequence[str], rows: Rows, left: Sequence[int], room: int) -> list[ColumnBlock]:
-    """The widest layout that fits: as it is, with wrapped headings, with wrapped text, in blocks."""
-    every = list(range(len(heads)))
+    """The first layout that fits: natural widths, wrapped headings, wrapped text, or blocks."""
+    indices = list(range(len(heads)))
     natural = _natural(heads, rows)
     if _width(natural) <= room:
-        return [ColumnBlock(every, natural)]
+        return [ColumnBlock(indices, natural)]
     cells = [heads, *rows]
     tight = [max(_longest_word([head]), *(cell_len(row[i]) for row in rows), 0) for i, head in enumerate(heads)]
-    words = [min(LONGEST_WORD, _longest_word([row[i] for row in cells])) for i in every]
+    words = [min(LONGEST_WORD, _longest_word([row[i] for row in cells])) for i in indices]
     least = [min(w, max(NARROWEST, words[i])) if i in left else w for i, w in enumerate(tight)]
-    wrapped = [least[i] if i in left else natural[i] for i in every]
-    for narrow, wanted in ((tight, natural), (wrapped, natural), (least, tight)):
+    wrapped = [least[i] if i in left else natural[i] for i in indices]
+    for narrow, target in ((tight, natural), (wrapped, natural), (least, tight)):
         if _width(narrow) <= room:
-            return [_trimmed(ColumnBlock(every, _widened(narrow, wanted, room)), cells)]
+            return [_trimmed(ColumnBlock(indices, _widened(narrow, target, room)), cells)]
     key = min(least[0], room // 2)
     rest = [min(w, room - key - GAP) for w in least[1:]]
     for n in range(2, len(heads)):
@@ -101,19 +101,19 @@ def _arrange(heads: Sequence[str], rows: Rows, left: Sequence[int], room: int) -
     return [_trimmed(block, cells) for block in blocks]
 
 
-def _widened(widths: Sequence[int], wanted: Sequence[int], room: int) -> list[int]:
-    """The widths with what room is left given to the columns that lack most."""
+def _widened(widths: Sequence[int], natural: Sequence[int], room: int) -> list[int]:
+    """The widths plus the remaining room, given to the columns that are narrowest relative to their natural width."""
     grown = list(widths)
     for _ in range(room - _width(grown)):
-        lacking = [want - have for want, have in zip(wanted, grown, strict=True)]
-        if max(lacking) <= 0:
+        missing = [want - have for want, have in zip(natural, grown, strict=True)]
+        if max(missing) <= 0:
             break
-        grown[lacking.index(max(lacking))] += 1
+        grown[missing.index(max(missing))] += 1
     return grown
 
 
 def _trimmed(block: ColumnBlock, cells: Rows) -> ColumnBlock:
-    """The block without room that its wrapped cells do not use."""
+    """The block without the width that its wrapped cells do not use."""
     widths = [
         max(cell_len(line) for row in cells for line in wrap_text(row[c], width))
         for c, width in zip(*block, strict=True)
@@ -134,14 +134,14 @@ def _block_lines(
 def _row_lines(
     block: ColumnBlock, cells: Sequence[str], left: Sequence[int], *, bottom: bool = False
 ) -> Iterator[Text]:
-    """A row in as many lines as its highest cell needs; headings stand at the bottom of theirs."""
+    """The lines of a row, as many as its highest cell needs; headings are aligned to the bottom."""
     wrapped = [wrap_text(cells[c], width) for c, width in zip(*block, strict=True)]
     height = max(map(len, wrapped))
     for i in range(height):
         line = Text()
         for n, (c, width) in enumerate(zip(*block, strict=True)):
-            own = i - (height - len(wrapped[n])) * bottom
-            text = wrapped[n][own] if 0 <= own < len(wrapped[n]) else ""
+            row_of_cell = i - (height - len(wrapped[n])) * bottom
+            text = wrapped[n][row_of_cell] if 0 <= row_of_cell < len(wrapped[n]) else ""
             pad = " " * (width - cell_len(text))
             style = HEAD if bottom else BEST if cells[c].startswith("*") else ""
             line.append(" " * GAP * (n > 0) + ("" if c in left else pad)).append(text, style)
