@@ -1,9 +1,8 @@
-"""Exact byte bounds of a text under any tokenizer.
+"""Compute the exact byte bounds of a text's tokens under any tokenizer.
 
-Character offsets of tokenizers lie: pieces of one character all report the whole of it, spaces go
-uncovered, normalisers shift them. So the bounds are spelled out from each token's own bytes and must
-cover the text; offsets are a fall-back that is checked piece by piece. A text that no road covers
-exactly is refused, with the reason.
+Character offsets of tokenizers are unreliable: all pieces of one character report the whole character, spaces are not
+covered, and normalisers shift offsets. The bounds are therefore computed from the bytes of each token; offsets are the
+fallback and are checked token by token. If neither covers the text exactly, it is refused with the reason.
 """
 
 from __future__ import annotations
@@ -18,39 +17,48 @@ import numpy as np
 from benchcast.errors import InputError
 from benchcast.records import Ints
 
-MARK = "▁"  # what SentencePiece writes for a space
-SHOWN = 24  # characters of a text that an error quotes
+MARK = "▁"  # SentencePiece's character for a space
+SHOWN = 24  # characters of a text quoted in an error
 
 
 class Tokenizer(Protocol):
-    """What bounds need of a tokenizer."""
+    """The tokenizer interface that `locate` needs."""
 
     name: str
 
     def encode(self, text: str) -> list[int]:
-        """Ids of the text alone: no BOS, no template, special tokens in the text read as plain text."""
+        """Ids of the text without BOS or template; special tokens in the text are read as plain text."""
         ...
 
     def pieces(self, ids: Sequence[int]) -> list[bytes]:
-        """Each token's own bytes."""
+        """The bytes of each token."""
         ...
 
     @property
     def marks_spaces(self) -> bool:
-        """Whether `▁` stands for a space, so that a `▁` in the text cannot be told from one."""
+        """Whether `▁` is a space, so that a `▁` in the text cannot be distinguished from one."""
         ...
 
     def spans(self, text: str) -> list[tuple[int, int, str]] | None:
-        """Character offsets and surface of each token, None where the tokenizer has none."""
+        """Character offsets and surface of each token; None if the tokenizer has none."""
         ...
 
     def objection(self, text: str, ids: Sequence[int]) -> str:
-        """Why the tokens may not spell the text; empty where nothing is known."""
+        """The reason why the tokens do not spell the text; empty if unknown."""
         ...
 
 
 def locate(tokenizer: Tokenizer, text: str) -> tuple[list[int], Ints]:
-    """Token ids of a text and their bounds in bytes, from 0 to the text's length."""
+    """Tokenize a text and compute the bounds of its tokens; InputError if they do not cover the text exactly.
+
+    Parameters
+    ----------
+    tokenizer, text : the model's tokenizer and the text
+
+    Returns
+    -------
+    n token ids and their bounds: n + 1 non-decreasing integers in bytes, from 0 to the text's length
+    """
     ids = tokenizer.encode(text)
     bounds = spell(tokenizer.pieces(ids), text, marks_spaces=tokenizer.marks_spaces)
     if bounds is None:
@@ -61,23 +69,23 @@ def locate(tokenizer: Tokenizer, text: str) -> tuple[list[int], Ints]:
 
 
 def spell(pieces: Sequence[bytes], text: str, *, marks_spaces: bool = False) -> Ints | None:
-    """Bounds of pieces that spell the text one after the other; None where they do not.
+    """Bounds of pieces whose concatenation is the text; None if it is not.
 
-    A space that the tokenizer put before the text has no bytes in it: it takes none of the first
-    token's width, and a token that is nothing else gets no width at all.
+    A space that the tokenizer adds before the text has no bytes in it: it does not count in the width of the first
+    token, and a token that consists of it alone has zero width.
     """
-    wanted = text.replace(MARK, " ").encode() if marks_spaces else text.encode()
+    expected = text.replace(MARK, " ").encode() if marks_spaces else text.encode()
     spelled = b"".join(pieces)
     ends = np.cumsum([0, *(len(p) for p in pieces)], dtype=np.int64)
-    if spelled == b" " + wanted and pieces:
+    if spelled == b" " + expected and pieces:
         ends = np.maximum(ends - 1, 0)
-    elif spelled != wanted:
+    elif spelled != expected:
         return None
     return _unmark(ends, text) if marks_spaces and MARK in text else ends
 
 
 def _unmark(ends: Ints, text: str) -> Ints:
-    """Move bounds from the text with spaces for its marks back to the text itself."""
+    """Convert bounds in the text with `▁` replaced by spaces to bounds in the original text."""
     widths = np.fromiter((1 if c == MARK else len(c.encode()) for c in text), np.int64, len(text))
     true_widths = np.fromiter((len(c.encode()) for c in text), np.int64, len(text))
     before = np.concatenate([[0], np.cumsum(widths)])
@@ -87,9 +95,9 @@ def _unmark(ends: Ints, text: str) -> Ints:
 
 
 def _from_spans(tokenizer: Tokenizer, text: str, count: int) -> Ints | None:
-    """Bounds from offsets, if every token's surface is what the text has there and only white space is left out.
+    """Bounds from offsets, if every token's surface equals the text there and only white space is uncovered.
 
-    White space between tokens goes to the token after it, at the end to the last one.
+    White space between tokens belongs to the next token, at the end of the text to the last one.
     """
     spans = tokenizer.spans(text)
     if spans is None or len(spans) != count or not spans:
@@ -110,11 +118,11 @@ def _from_spans(tokenizer: Tokenizer, text: str, count: int) -> Ints | None:
 def _refusal(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> str:
     why = tokenizer.objection(text, ids)
     if not why:
-        spelled, wanted = b"".join(tokenizer.pieces(ids)), text.encode()
-        at = next((i for i, (a, b) in enumerate(zip(spelled, wanted, strict=False)) if a != b), len(wanted))
-        found, needed = (x[at:][:SHOWN].decode(errors="replace") for x in (spelled, wanted))
-        why = f"its tokens spell {found!r} at byte {at}, the text has {needed!r}"
-    return f"tokenizer {tokenizer.name!r}: {why}; losses would not belong to the bytes of the text"
+        spelled, expected = b"".join(tokenizer.pieces(ids)), text.encode()
+        at = next((i for i, (a, b) in enumerate(zip(spelled, expected, strict=False)) if a != b), len(expected))
+        actual, needed = (x[at:][:SHOWN].decode(errors="replace") for x in (spelled, expected))
+        why = f"its tokens spell {actual!r} at byte {at}, the text has {needed!r}"
+    return f"tokenizer {tokenizer.name!r}: {why}; its losses cannot be assigned to the bytes of the text"
 
 
 class FastTokenizer:
@@ -122,7 +130,7 @@ class FastTokenizer:
 
     def __init__(self, inner: Any, name: str) -> None:
         self.name = name
-        self._inner = type(inner).from_str(inner.to_str())  # a copy: the settings below are ours alone
+        self._inner = type(inner).from_str(inner.to_str())  # a copy, because the settings below change it
         self._inner.no_truncation()
         self._inner.no_padding()
         self._inner.encode_special_tokens = True  # `<s>` in a text is text
@@ -145,11 +153,11 @@ class FastTokenizer:
 
     def spans(self, text: str) -> list[tuple[int, int, str]]:
         """Character offsets and surface of each token."""
-        found = self._inner.encode(text, add_special_tokens=False)
-        return [(a, b, self._surface(t)) for (a, b), t in zip(found.offsets, found.tokens, strict=True)]
+        encoding = self._inner.encode(text, add_special_tokens=False)
+        return [(a, b, self._surface(t)) for (a, b), t in zip(encoding.offsets, encoding.tokens, strict=True)]
 
     def objection(self, text: str, ids: Sequence[int]) -> str:
-        """A normaliser that changes the text, a byte the vocabulary lacks, or its token for the unknown."""
+        """The reason: a normaliser changes the text, the vocabulary lacks a byte, or a token is unknown."""
         unknown = self._model.get("unk_token")
         if unknown is None and isinstance(self._model.get("unk_id"), int):
             unknown = self._model["vocab"][self._model["unk_id"]][0]
@@ -164,22 +172,23 @@ class FastTokenizer:
         return ""
 
     def _changed(self, text: str) -> str:
-        """What the normaliser makes of the text, beyond marks for spaces."""
+        """A message if the normaliser changes more than white space; else empty."""
         normaliser = self._inner.normalizer
         if normaliser is None or self._byte_level_normaliser:
             return ""
-        got = normaliser.normalize_str(text)
-        plain, wanted = (x.replace(MARK, " ") for x in (got, text))
-        if "".join(plain.split()) == "".join(wanted.split()):
+        normalised = normaliser.normalize_str(text)
+        plain, original = (x.replace(MARK, " ") for x in (normalised, text))
+        if "".join(plain.split()) == "".join(original.split()):
             return ""
-        plain = plain.removeprefix(" ") if not wanted.startswith(" ") else plain
+        plain = plain.removeprefix(" ") if not original.startswith(" ") else plain
         at = next(
-            (i for i, (a, b) in enumerate(zip(plain, wanted, strict=False)) if a != b), min(map(len, (plain, wanted)))
+            (i for i, (a, b) in enumerate(zip(plain, original, strict=False)) if a != b),
+            min(map(len, (plain, original))),
         )
         names = ", ".join(dict.fromkeys(_types(self._parts["normalizer"]))) or "unknown"
         return (
             f"its normaliser ({names}) changes the text at character {at}: "
-            f"{wanted[at : at + SHOWN]!r} becomes {plain[at : at + SHOWN]!r}"
+            f"{original[at : at + SHOWN]!r} becomes {plain[at : at + SHOWN]!r}"
         )
 
     def _lacks(self, byte: int) -> bool:
@@ -199,7 +208,7 @@ class FastTokenizer:
         return self._surface(piece).encode()
 
     def _surface(self, piece: str) -> str:
-        """The text of a piece without the marks of its kind."""
+        """The text of a piece without continuation prefix, end-of-word suffix and `▁`."""
         bare = piece.removeprefix(self._model.get("continuing_subword_prefix") or "")
         bare = bare.removesuffix(self._model.get("end_of_word_suffix") or "")
         return bare.replace(MARK, " ") if self.marks_spaces else bare
@@ -230,7 +239,7 @@ class FastTokenizer:
 
 
 class PlainTokenizer:
-    """Any tokenizer that can say the bytes of each id: tiktoken, SentencePiece, llama.cpp."""
+    """A tokenizer that gives the bytes of each id: tiktoken, SentencePiece, llama.cpp."""
 
     marks_spaces = False
 
@@ -250,15 +259,15 @@ class PlainTokenizer:
         return [self._pieces[token] for token in ids]
 
     def spans(self, text: str) -> None:
-        """No offsets."""
+        """None: it has no offsets."""
 
     def objection(self, text: str, ids: Sequence[int]) -> str:
-        """Nothing is known."""
+        """Empty: the reason is unknown."""
         return ""
 
 
 def _types(part: Any) -> Iterator[str]:
-    """Types of all parts in a tokenizer's description, without the wrapper that only orders them."""
+    """Types of all components in a tokenizer's JSON, without `Sequence`."""
     if isinstance(part, dict):
         if isinstance(part.get("type"), str) and part["type"] != "Sequence":
             yield part["type"]
@@ -276,9 +285,9 @@ def _is_byte(piece: str) -> bool:
 
 
 def _byte_alphabet() -> dict[str, bytes]:
-    """The printable characters that byte-level vocabularies write for the 256 bytes.
+    """The printable character of each of the 256 bytes in byte-level vocabularies.
 
-    Printable Latin-1 stands for itself; the other 68 bytes take the characters from U+0100 on, in order.
+    Printable Latin-1 characters represent themselves; the other 68 bytes use the characters from U+0100 in order.
     """
     printable = [b for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174]
     table = {chr(b): bytes([b]) for b in printable}

@@ -1,6 +1,6 @@
-"""Which tokens a forecast rests on: the salience of every token a reader can see, and where it lies.
+"""Show which tokens a forecast depends on: the salience of every displayed token.
 
-Reference tokens that end inside a character are shown together with the next, as one unit.
+Reference tokens that end inside a character are displayed together with the next as one unit.
 Axes: N reference tokens, U units.
 """
 
@@ -19,13 +19,13 @@ from benchcast.formatting import did_you_mean
 from benchcast.graphemes import TOKEN_KINDS, character_starts, kind_of
 from benchcast.records import Bools, Floats, Ints, TextSet
 
-CONTEXT = 26  # characters on either side of a token that is quoted
+CONTEXT = 26  # characters on either side of a quoted token
 PARTS = ("prompt", "answer")
 
 
 @dataclass(frozen=True)
 class Units:
-    """Tokens as they can be shown: runs of reference tokens that end between characters."""
+    """Displayed tokens: runs of reference tokens that end between characters."""
 
     texts: TextSet
     text: Ints  # index of each unit's text (U)
@@ -40,7 +40,7 @@ class Units:
 
     @property
     def tokens(self) -> Ints:
-        """How many reference tokens each unit holds."""
+        """Number of reference tokens in each unit."""
         return np.diff(self.first)
 
     def shown(self, i: int) -> str:
@@ -53,46 +53,56 @@ class Units:
         return slice(int(low), int(high))
 
     def context(self, i: int) -> tuple[str, str, str]:
-        """What stands before a unit, the unit, and what follows."""
+        """The text before a unit, the unit, and the text after it."""
         text = self.texts.texts[self.text[i]].text
         a, b = int(self.start[i]), int(self.stop[i])
-        whole = [*character_starts(text), len(text)]  # no character is quoted in part
-        first = next(k for k in whole if k >= min(a, max(0, a - CONTEXT)))
-        last = max(k for k in whole if k <= max(b, min(len(text), b + CONTEXT)))
+        cuts = [*character_starts(text), len(text)]  # do not cut a character
+        first = next(k for k in cuts if k >= min(a, max(0, a - CONTEXT)))
+        last = max(k for k in cuts if k <= max(b, min(len(text), b + CONTEXT)))
         return "…" * (first > 0) + text[first:a], text[a:b], text[b:last] + "…" * (last < len(text))
 
     def mean(self, values: npt.NDArray[Any]) -> Floats:
-        """Values of reference tokens as means over each unit; NaN where no token of it has one."""
-        there = np.isfinite(values)
-        total = np.add.reduceat(np.where(there, values, 0.0).astype(np.float64), self.first[:-1])
-        count = np.add.reduceat(there.astype(np.int64), self.first[:-1])
+        """Mean of the reference tokens' values over each unit; NaN if no token has a value."""
+        finite = np.isfinite(values)
+        total = np.add.reduceat(np.where(finite, values, 0.0).astype(np.float64), self.first[:-1])
+        count = np.add.reduceat(finite.astype(np.int64), self.first[:-1])
         return np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
 
     def total(self, values: npt.NDArray[Any]) -> Floats:
-        """Values of reference tokens as sums over each unit; NaN where one is missing."""
+        """Sum of the reference tokens' values over each unit; NaN if one is missing."""
         return np.add.reduceat(values.astype(np.float64), self.first[:-1])
 
 
 def make_units(texts: TextSet, edges: Ints) -> Units:
-    """The reference tokens between these edges as units; edges include the starts of all texts."""
+    """Group reference tokens into units.
+
+    Parameters
+    ----------
+    texts : the texts
+    edges : N + 1 token boundaries in bytes of all texts concatenated; they include the starts of all texts
+
+    Returns
+    -------
+    the units of all texts
+    """
     cuts = np.searchsorted(edges, texts.starts)
     rows: list[tuple[int, int, int, int, bool, int]] = []
     for index, text in enumerate(texts):
-        own = edges[cuts[index] : cuts[index + 1] + 1] - texts.starts[index]
-        place = _characters(text.text, own)
+        bounds = edges[cuts[index] : cuts[index + 1] + 1] - texts.starts[index]
+        characters = _characters(text.text, bounds)
         answer = len(text.text.encode()) if text.answer_start is None else text.answer_start
-        whole = [k for k, p in enumerate(place) if p >= 0]
-        for a, b in pairwise(whole):
-            shown = text.text[place[a] : place[b]]
-            kind = TOKEN_KINDS.index(kind_of(shown, text.text[place[a] - 1 : place[a]]))
-            rows.append((index, place[a], place[b], int(cuts[index]) + a, bool(own[a] >= answer), kind))
+        visible = [k for k, p in enumerate(characters) if p >= 0]
+        for a, b in pairwise(visible):
+            shown = text.text[characters[a] : characters[b]]
+            kind = TOKEN_KINDS.index(kind_of(shown, text.text[characters[a] - 1 : characters[a]]))
+            rows.append((index, characters[a], characters[b], int(cuts[index]) + a, bool(bounds[a] >= answer), kind))
     columns = [np.array(c) for c in zip(*rows, strict=True)]
     first = np.append(columns[3], len(edges) - 1).astype(np.int64)
     return Units(texts, columns[0], columns[1], columns[2], first, columns[4], columns[5])
 
 
 def _characters(text: str, bounds: Ints) -> list[int]:
-    """Which character each byte bound stands before; −1 inside a character. The text's two ends always count."""
+    """Index of the character that starts at each byte bound; −1 inside a character. The text's ends are never −1."""
     if text.isascii() and "\r" not in text:
         return [int(b) for b in bounds]
     starts = list(character_starts(text))
@@ -103,31 +113,31 @@ def _characters(text: str, bounds: Ints) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The salience of a task, seen by readers: 1 is the mean over all tokens."""
+    """Salience of a task on displayed tokens, relative to its mean over all tokens."""
 
     task: str
     method: str
     units: Units
-    salience: Floats  # of each unit, over the mean; NaN where a model has no loss (U)
+    salience: Floats  # of each unit, divided by the mean; NaN if a model has no loss (U)
 
     def of_text(self, index: int) -> Floats:
         """Salience of one text's units."""
         return self.salience[self.units.of_text(index)]
 
     def weightiest(self) -> int:
-        """The text of the greatest mean salience."""
-        there = np.isfinite(self.salience)
-        size = np.bincount(self.units.text, there, minlength=len(self.units.texts))
-        total = np.bincount(self.units.text, np.abs(np.where(there, self.salience, 0.0)), minlength=len(size))
+        """Index of the text with the largest mean salience."""
+        supported = np.isfinite(self.salience)
+        size = np.bincount(self.units.text, supported, minlength=len(self.units.texts))
+        total = np.bincount(self.units.text, np.abs(np.where(supported, self.salience, 0.0)), minlength=len(size))
         return int(np.argmax(np.divide(total, size, out=np.zeros(len(size)), where=size > 0)))
 
     def most(self, count: int) -> list[int]:
-        """Units of the greatest salience, one for each different token."""
+        """Units with the largest salience, one for each different token."""
         order = np.lexsort((np.arange(len(self.units)), -np.nan_to_num(self.salience, nan=-np.inf)))
         return self._distinct(order, count)
 
     def least(self, count: int, nats: Floats | None = None) -> list[int]:
-        """Units nearest to no salience, one for each different token; of equals, those that lose most first."""
+        """Units with the smallest absolute salience, one for each different token; ties by largest loss."""
         weight = np.round(np.abs(np.nan_to_num(self.salience, nan=np.inf)), 3)
         loss = np.zeros(len(weight)) if nats is None else np.nan_to_num(nats)
         return self._distinct(np.lexsort((np.arange(len(weight)), -loss, weight)), count)
@@ -141,31 +151,31 @@ class Explanation:
         return list(chosen.values())
 
     def by_source(self) -> list[dict[str, Any]]:
-        """Mean salience of each source's texts, prompts and answers, and its share of the whole."""
+        """Mean salience of each source in texts, prompts and answers, and its share of the total."""
         names = self.units.texts.sources
         source = np.array([names.index(t.source) for t in self.units.texts])[self.units.text]
         return self._groups(names, source)
 
     def by_kind(self) -> list[dict[str, Any]]:
-        """The same by kind of token; kinds that do not occur are left out."""
+        """Mean salience of each kind of token that occurs, and its share of the total."""
         return self._groups(TOKEN_KINDS, self.units.kind)
 
     def _groups(self, names: Sequence[str], group: Ints) -> list[dict[str, Any]]:
-        there = np.isfinite(self.salience)
-        whole = np.abs(np.where(there, self.salience * self.units.tokens, 0.0))
+        supported = np.isfinite(self.salience)
+        weight = np.abs(np.where(supported, self.salience * self.units.tokens, 0.0))
         rows = []
         for i, name in enumerate(names):
-            own = there & (group == i)
-            if not own.any():
+            members = supported & (group == i)
+            if not members.any():
                 continue
-            part = {p: own & (self.units.answer == (p == "answer")) for p in PARTS}
+            part = {p: members & (self.units.answer == (p == "answer")) for p in PARTS}
             rows.append(
                 {
                     "name": name,
-                    "tokens": int(self.units.tokens[own].sum()),
-                    "mean": self._mean(own),
+                    "tokens": int(self.units.tokens[members].sum()),
+                    "mean": self._mean(members),
                     **{p: self._mean(mask) for p, mask in part.items()},
-                    "share": float(whole[own].sum() / whole.sum()) if whole.sum() else float("nan"),
+                    "share": float(weight[members].sum() / weight.sum()) if weight.sum() else float("nan"),
                 }
             )
         return rows
@@ -177,21 +187,33 @@ class Explanation:
 
 
 def explain(task: str, method: str, units: Units, salience: npt.NDArray[np.float32], supported: Bools) -> Explanation:
-    """The salience of reference tokens over their mean, on units."""
+    """Salience of units, relative to the mean over reference tokens.
+
+    Parameters
+    ----------
+    task, method : names, for display
+    units : the displayed tokens
+    salience : of each reference token (N)
+    supported : mask of the tokens on which every model has a loss (N)
+
+    Returns
+    -------
+    the salience of each unit
+    """
     size = float(np.abs(salience[supported]).mean()) if supported.any() else 0.0
     relative = np.where(supported, salience.astype(np.float64) / (size or 1.0), np.nan)
     return Explanation(task, method, units, units.mean(relative))
 
 
 def family_losses(nats: npt.NDArray[np.float32], families: Sequence[str], units: Units) -> dict[str, Floats]:
-    """Mean loss of each family's models on every unit; a family's models without a loss there do not count."""
+    """Mean loss in nats of each family's models on every unit, without models that have no loss there."""
     names = np.asarray(families)
     out = {}
     for name in sorted(set(families)):
-        own = nats[names == name]
-        there = np.isfinite(own)
-        count = there.sum(axis=0)
-        total = np.where(there, own, 0).sum(axis=0, dtype=np.float64)
+        family_nats = nats[names == name]
+        finite = np.isfinite(family_nats)
+        count = finite.sum(axis=0)
+        total = np.where(finite, family_nats, 0).sum(axis=0, dtype=np.float64)
         mean = np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
         out[name] = units.total(mean)
     return out
@@ -199,20 +221,32 @@ def family_losses(nats: npt.NDArray[np.float32], families: Sequence[str], units:
 
 @dataclass(frozen=True, slots=True)
 class ColumnWeight:
-    """How much one column of a table of losses carries of a task's forecast."""
+    """Weight of one column of a table of losses in a task's forecast."""
 
-    index: int  # among the columns
+    index: int  # of the column
     column: str
     unit: str
-    answers: bool  # whether it is the loss of the task's own right answers
-    salience: float  # times the mean; NaN where a model that is learned from has no loss
-    share: float  # of the salience of all columns, without sign
+    answers: bool  # whether the column is the loss of the task's correct answers
+    salience: float  # relative to the mean; NaN if a training model has no loss there
+    share: float  # of the absolute salience of all columns
 
 
 def weigh_columns(
     texts: TextSet, answers: Sequence[str], salience: npt.NDArray[np.float32], supported: Bools
 ) -> list[ColumnWeight]:
-    """The columns of a table study, the weightiest first; columns that are not used come last."""
+    """Weights of the columns of a table study.
+
+    Parameters
+    ----------
+    texts : the columns
+    answers : names of the columns that hold losses of the task's correct answers
+    salience : of each column
+    supported : mask of the columns that are used
+
+    Returns
+    -------
+    one entry for each column, by absolute salience, unused columns last
+    """
     size = np.where(supported, np.abs(salience.astype(np.float64)), 0.0)
     mean, total = (float(size[supported].mean()) if supported.any() else 0.0) or 1.0, float(size.sum()) or 1.0
     order = np.argsort(np.where(supported, -size, 1.0), kind="stable")
@@ -229,9 +263,9 @@ def weigh_columns(
     ]
 
 
-def find_text(texts: TextSet, named: str) -> int:
-    """Position of a text by its id."""
-    if named not in texts.index:
-        hint = did_you_mean(named, texts.index) or "; ids are in texts.jsonl"
-        raise InputError(f"unknown text {named!r}{hint}")
-    return texts.index[named]
+def find_text(texts: TextSet, text_id: str) -> int:
+    """Index of the text with the given id; InputError if there is none."""
+    if text_id not in texts.index:
+        hint = did_you_mean(text_id, texts.index) or "; ids are in texts.jsonl"
+        raise InputError(f"unknown text {text_id!r}{hint}")
+    return texts.index[text_id]

@@ -1,7 +1,7 @@
-"""What a token looks like: whole characters for the eye, its kind, and odd characters made visible.
+"""Split text into graphemes, classify tokens, and make control characters visible.
 
-Tokens are cut between bytes; a reader sees characters, and some characters are several code points (an emoji
-with a skin tone, a letter with marks). A cut inside one of them cannot be shown.
+Token boundaries are byte positions, but a displayed character (grapheme) may have several bytes and code points, such
+as an emoji with a skin tone or a letter with marks. A boundary inside a grapheme cannot be displayed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _IDEOGRAPHS = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO")
 
 
 def character_starts(text: str) -> Iterator[int]:
-    """Positions where a character starts, as a reader counts them: emoji sequences, marks and CRLF stay whole."""
-    flags = 0  # regional indicators just before: two make a flag
+    """Indices at which a grapheme starts; emoji sequences, combining marks and CRLF are not split."""
+    flags = 0  # number of regional indicators just before; two form a flag
     for i, c in enumerate(text):
         if i == 0 or not _continues(text[i - 1], c, flags):
             yield i
@@ -49,7 +49,7 @@ def _is_tag(c: str) -> bool:
 
 
 def kind_of(token: str, before: str = "") -> str:
-    """The kind of a token, one of TOKEN_KINDS; `before` is the character in front of it."""
+    """The kind of a token, one of TOKEN_KINDS; `before` is the preceding character."""
     core = token.strip()
     if not core:
         return SPACE
@@ -69,15 +69,15 @@ def kind_of(token: str, before: str = "") -> str:
 
 
 def visible(text: str) -> str:
-    """The text with line breaks and tabs as signs, and characters that act on their surroundings as U+ names.
+    """Replace line breaks and tabs by symbols, and control and format characters by their U+ code.
 
-    Escape sequences would drive a terminal and direction marks would reorder what follows; they are shown instead.
+    Escape sequences would control a terminal, and direction marks would reorder the text after them.
     """
     return "".join(_visible(c) for c in text)
 
 
 def printable(text: str) -> str:
-    """The text as `visible` has it, with its lines and tabs kept: what may go to a terminal."""
+    """The text as `visible` returns it, but with line breaks and tabs; safe to print to a terminal."""
     return "".join(c if c in "\n\t" else _visible(c) for c in text)
 
 
@@ -92,5 +92,5 @@ def _visible(c: str) -> str:
 
 
 def has_right_to_left(text: str) -> bool:
-    """Whether some of the text runs from right to left."""
+    """Whether the text has right-to-left characters."""
     return any(unicodedata.bidirectional(c) in ("R", "AL") for c in text)

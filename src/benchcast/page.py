@@ -1,4 +1,4 @@
-"""Plain values → one HTML file: templates with automatic escaping, scripts by hash, nothing from a network."""
+"""Render one self-contained HTML file: escaped templates, scripts allowed by hash, and no network access."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCRIPTS = ("page.js", "table.js", "figures.js", "lookup.js", "salience.js", "tok
 
 
 def embed(data: Any) -> str:
-    """JSON that may stand inside a script element: no text in it can end the element."""
+    """JSON that is safe inside a script element: no string in it can close the element."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for c in "<>&\u2028\u2029":
         text = text.replace(c, f"\\u{ord(c):04x}")
@@ -25,7 +25,20 @@ def embed(data: Any) -> str:
 
 
 def render(template: str, data: dict[str, Any], *, scripts: tuple[str, ...], figures: bool, **more: Any) -> str:
-    """A page from its template; `data` goes in whole for the scripts, `more` for the template alone."""
+    """Render a page.
+
+    Parameters
+    ----------
+    template : file name in templates/
+    data : plain values for the template; embedded as JSON for the scripts
+    scripts : file names in templates/
+    figures : include Vega
+    more : further values for the template only
+
+    Returns
+    -------
+    the HTML
+    """
     from markupsafe import Markup
 
     early, programs = _read("theme.js"), [_vega()] * figures + [_read(*scripts)]
@@ -58,9 +71,9 @@ def _vega() -> str:
 
 
 def _policy(programs: list[str]) -> str:
-    """What the page may do: run these very scripts, and reach nothing.
+    """Content security policy that allows only these scripts and no network access.
 
-    Vega compiles its expressions, which counts as eval.
+    'unsafe-eval' is needed because Vega compiles its expressions.
     """
     hashes = " ".join(
         f"'sha256-{base64.b64encode(hashlib.sha256(p.encode()).digest()).decode('ascii')}'" for p in programs

@@ -1,4 +1,4 @@
-"""One function a figure: result in, Vega-Lite figure out; the same figure serves browser and paper."""
+"""Vega-Lite figures, one function for each; the same figure is used in the browser and on paper."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchcast.formatting import nan_to_none, plain
 from benchcast.page import render
 from benchcast.storage.files import write_text, write_whole
 
-# Okabe and Ito's colours, told apart by colour-blind readers, then lighter kin of them.
+# The colour-blind safe palette of Okabe and Ito, extended.
 COLOURS = [
     "#0072B2",
     "#D55E00",
@@ -31,7 +31,7 @@ COLOURS = [
     "#B2182B",
     "#4D4D4D",
 ]
-# A browser's font may be wider than the one that an SVG file was laid out with: room for the legend.
+# Room for the legend: a browser's font may be wider than the one that an SVG file was laid out with.
 PADDING = {"left": 8, "top": 8, "bottom": 8, "right": 32}
 ROLES = {"train": "circle", "validation": "square", "test": "diamond"}
 Rows = Sequence[dict[str, Any]]
@@ -41,11 +41,11 @@ LAW = "#555555"
 WHOLE = "datum.value % 1 ? '' : datum.label"  # no label between whole numbers
 COLUMNS = 3
 ALL_TEXTS = "all texts"
-POINT_KINDS = ("scored model", "target")  # of points in a figure of what is ahead
+POINT_KINDS = ("scored model", "target")  # kinds of points in the figure of an extrapolation
 
 
 def finish(chart: Any) -> Figure:
-    """The common style, and plain JSON."""
+    """Apply the common style and convert to plain JSON."""
     styled = (
         chart.configure(background="white", font="Helvetica, Arial, sans-serif", padding=PADDING)
         .configure_axis(labelFontSize=10, titleFontSize=11, gridColor="#eeeeee", titleFontWeight="normal")
@@ -57,19 +57,19 @@ def finish(chart: Any) -> Figure:
 
 
 def panels(names: Sequence[str], panel: Callable[[str], Any], *, columns: int = COLUMNS) -> Any:
-    """One panel a name, side by side, with one legend."""
-    made = [panel(name).properties(title=name, **PANEL) for name in names]
-    return alt.concat(*made, columns=columns, spacing=14).resolve_scale(color="shared", shape="shared")
+    """One panel for each name, side by side, with one legend."""
+    charts = [panel(name).properties(title=name, **PANEL) for name in names]
+    return alt.concat(*charts, columns=columns, spacing=14).resolve_scale(color="shared", shape="shared")
 
 
 def colour(field: str, domain: Sequence[str], title: str | None = None) -> Any:
-    """Colours of named things, in the order given."""
-    picked = [COLOURS[i % len(COLOURS)] for i in range(len(domain))]
-    return alt.Color(f"{field}:N", title=title or field, scale=alt.Scale(domain=list(domain), range=picked))
+    """Colour encoding of a field, with colours in the order of `domain`."""
+    colours = [COLOURS[i % len(COLOURS)] for i in range(len(domain))]
+    return alt.Color(f"{field}:N", title=title or field, scale=alt.Scale(domain=list(domain), range=colours))
 
 
 def rows_where(rows: Rows, **where: Any) -> Any:
-    """The rows with these values, as a figure's data."""
+    """The rows that have the given values, as a figure's data."""
     return alt.Data(values=[r for r in rows if all(r[k] == v for k, v in where.items())])
 
 
@@ -92,7 +92,20 @@ def count_axis(field: str, title: str) -> Any:
 
 
 def budget_figure(rows: Rows, full: Rows, ways: Sequence[str]) -> Figure:
-    """Error against the number of texts, one panel a split, a line a way to choose; the rule is the full set."""
+    """Error against the number of texts.
+
+    One panel for each split, one line for each way to select texts, and a rule for all texts.
+
+    Parameters
+    ----------
+    rows : with the keys split, texts, way and mse
+    full : errors with all texts, with the keys split and mse
+    ways : the ways, in the order of the legend
+
+    Returns
+    -------
+    a Vega-Lite specification
+    """
     splits = list(dict.fromkeys(r["split"] for r in rows))
     error = "squared error"
     ways = [*ways, ALL_TEXTS]
@@ -103,18 +116,27 @@ def budget_figure(rows: Rows, full: Rows, ways: Sequence[str]) -> Figure:
         tint = colour("way", ways, "texts")
         dots = base.mark_point(filled=True, size=24, opacity=0.5).encode(x=x, y=y, color=tint)
         mean = base.mark_line(strokeWidth=1.8).encode(x=x, y=alt.Y("mean(mse):Q", title=error), color=tint)
-        whole = alt.Chart(rows_where([{**r, "way": ALL_TEXTS} for r in full], split=split))
-        rule = whole.mark_rule(strokeDash=[3, 3]).encode(y="mse:Q", color=tint)
+        full_set = alt.Chart(rows_where([{**r, "way": ALL_TEXTS} for r in full], split=split))
+        rule = full_set.mark_rule(strokeDash=[3, 3]).encode(y="mse:Q", color=tint)
         return alt.layer(rule, dots, mean).properties(width=300, height=200, title=f"models held out by {split}")
 
-    made = alt.concat(*map(panel, splits), columns=2, spacing=14).resolve_scale(color="shared")
-    what = "geometric mean over tasks, on held-out models; a dot is one draw, a line their mean"
-    title = alt.TitleParams("Forecast error against the number of texts", subtitle=what)
-    return finish(made.properties(title=title))
+    chart = alt.concat(*map(panel, splits), columns=2, spacing=14).resolve_scale(color="shared")
+    subtitle = "geometric mean over tasks, on held-out models; a dot is one draw, a line their mean"
+    title = alt.TitleParams("Forecast error against the number of texts", subtitle=subtitle)
+    return finish(chart.properties(title=title))
 
 
 def targets_figure(rows: Rows) -> Figure:
-    """Forecast with its interval beside the observed score of every task, one panel a model."""
+    """Forecasts with intervals beside the observed scores of all tasks, one panel for each model.
+
+    Parameters
+    ----------
+    rows : with the keys model, task, forecast, observed, low and high
+
+    Returns
+    -------
+    a Vega-Lite specification
+    """
     models, tasks = (list(dict.fromkeys(r[k] for r in rows)) for k in ("model", "task"))
     points = [{**r, "accuracy": r[kind], "kind": kind} for r in rows for kind in ("forecast", "observed")]
     across = alt.X("accuracy:Q", title="accuracy", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=False))
@@ -125,40 +147,49 @@ def targets_figure(rows: Rows) -> Figure:
         bars = alt.Chart(rows_where(rows, model=model)).mark_rule(strokeWidth=2, opacity=0.5)
         dots = alt.Chart(rows_where(points, model=model)).mark_point(filled=True, size=50)
         tint = colour("kind", ["forecast", "observed"]).title(None)
-        drawn = dots.encode(x=across, y=up, color=tint, shape=shape)
-        return alt.layer(bars.encode(x="low:Q", x2="high:Q", y=up), drawn).properties(
+        layer = dots.encode(x=across, y=up, color=tint, shape=shape)
+        return alt.layer(bars.encode(x="low:Q", x2="high:Q", y=up), layer).properties(
             width=300, height=22 * len(tasks), title=model
         )
 
-    made = alt.concat(*map(panel, models), columns=2, spacing=20).resolve_scale(color="shared", shape="shared")
+    chart = alt.concat(*map(panel, models), columns=2, spacing=20).resolve_scale(color="shared", shape="shared")
     title = alt.TitleParams("Forecasts of held-out models", subtitle=f"line: {level_text()} interval of the forecast")
-    return finish(made.properties(title=title))
+    return finish(chart.properties(title=title))
 
 
-def ahead_figure(found: Extrapolation) -> Figure:
-    """Scores of a family's models by compute, and the forecast up to the target with its interval, one panel a task."""
+def ahead_figure(result: Extrapolation) -> Figure:
+    """Scores of a family's models by compute, and forecasts with intervals up to the target; one panel per task.
+
+    Parameters
+    ----------
+    result : from `extrapolate`
+
+    Returns
+    -------
+    a Vega-Lite specification
+    """
     panels = [
-        _ahead_panel(found, said).properties(title=wrap(said.task, 34), width=240, height=160) for said in found.tasks
+        _ahead_panel(result, task).properties(title=wrap(task.task, 34), width=240, height=160) for task in result.tasks
     ]
-    params, tokens, flops = (float(x[0]) for x in (found.target.params, found.target.tokens, found.target.flops))
-    sized = np.isfinite([params, tokens]).all()
+    params, tokens, flops = (float(x[0]) for x in (result.target.params, result.target.tokens, result.target.flops))
+    has_size = np.isfinite([params, tokens]).all()
     title = alt.TitleParams(
-        f"{found.family}: forecast at "
-        + (f"{_count(params)} parameters, {_count(tokens)} tokens" if sized else f"{flops:.3g} FLOPs"),
+        f"{result.family}: forecast at "
+        + (f"{_count(params)} parameters, {_count(tokens)} tokens" if has_size else f"{flops:.3g} FLOPs"),
         subtitle=[
             f"line and band: forecast with its {level_text()} interval, from the largest known model to the target"
         ],
         anchor="start",
     )
-    made = alt.concat(*panels, columns=3).resolve_scale(color="shared").properties(title=title)
-    return dict(made.configure(padding=PADDING).to_dict())
+    chart = alt.concat(*panels, columns=3).resolve_scale(color="shared").properties(title=title)
+    return dict(chart.configure(padding=PADDING).to_dict())
 
 
-def _ahead_panel(found: Extrapolation, said: TaskExtrapolation) -> Any:
-    known, order = found.known, [_count(x) for x in np.unique(found.known.params)]
+def _ahead_panel(result: Extrapolation, task: TaskExtrapolation) -> Any:
+    known, order = result.known, [_count(x) for x in np.unique(result.known.params)]
     dots = [
         {"flops": float(c), "accuracy": float(a), "params": _count(n), "kind": POINT_KINDS[0]}
-        for n, c, a in zip(known.params, known.flops, found.observed[said.task], strict=True)
+        for n, c, a in zip(known.params, known.flops, result.observed[task.task], strict=True)
         if np.isfinite(a) and np.isfinite(c)
     ]
     way, end = (
@@ -172,7 +203,7 @@ def _ahead_panel(found: Extrapolation, said: TaskExtrapolation) -> Any:
             }
             for c, a, lo, hi in zip(at.flops, part.accuracy, part.low, part.high, strict=True)
         ]
-        for at, part in ((found.way, said.path), (found.target, said.forecast))
+        for at, part in ((result.way, task.path), (result.target, task.forecast))
     )
     powers = alt.Axis(tickCount=4, format="~e", labelExpr="replace(datum.label, '+', '')")
     across = alt.X("flops:Q", title="training compute (FLOPs)", scale=alt.Scale(type="log"), axis=powers)
@@ -191,7 +222,7 @@ def _ahead_panel(found: Extrapolation, said: TaskExtrapolation) -> Any:
 
 
 def _count(value: float) -> str:
-    """A number of parameters or tokens with its unit: 1.5e8 is 150M."""
+    """A number of parameters or tokens with a unit: 1.5e8 is 150M."""
     if not np.isfinite(value):
         return "unknown"
     size, letter = next((u for u in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")) if value >= u[0]), (1, ""))
@@ -199,7 +230,7 @@ def _count(value: float) -> str:
 
 
 def write_chart(figure: Figure, path: Path) -> None:
-    """One figure as .html (self-contained), .png, .svg or .pdf."""
+    """Write a figure as .html (self-contained), .png, .svg or .pdf, decided by the suffix of `path`."""
     import vl_convert
 
     figure = plain(figure)

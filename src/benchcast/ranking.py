@@ -1,7 +1,8 @@
-"""Which method forecasts best over all tasks, and how sure that is.
+"""Rank methods over all tasks, with a bootstrap interval for the lead of the best.
 
-Methods are ranked by the geometric mean over tasks of their squared error on held-out models. Models of one family err
-alike, so the uncertainty comes from a paired bootstrap that draws whole families, the same for all methods and tasks.
+Methods are ranked by the geometric mean over tasks of their squared error on held-out models. Errors of models of one
+family are correlated, so the uncertainty comes from a paired bootstrap that draws whole families, the same for all
+methods and tasks.
 Axes: M methods, T tasks, F families of held-out models, B bootstrap draws.
 """
 
@@ -17,8 +18,8 @@ from benchcast.evaluate import Comparison
 from benchcast.records import Floats
 
 DRAWS = 2000
-FEWEST_FAMILIES = 5  # with fewer, all families may favour one method by luck
-LEAST_ERROR = 1e-12  # a squared error of zero has no logarithm
+FEWEST_FAMILIES = 5  # with fewer, all families may favour one method by chance
+LEAST_ERROR = 1e-12  # lower bound of squared errors, because zero has no logarithm
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,47 +33,57 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class MethodRanking:
-    """Methods that forecast every task, the least error first."""
+    """Methods that forecast every task, sorted by error."""
 
     methods: tuple[str, ...]
     tasks: int
     families: int  # of held-out models
-    ratios: dict[str, Ratio]  # error of the first method ÷ error of each of the others
+    ratios: dict[str, Ratio]  # error of the first method ÷ error of each other method
 
     @property
     def rivals(self) -> tuple[str, ...]:
-        """Methods that the first one does not clearly beat."""
+        """Methods that are not clearly worse than the first."""
         few = self.families < FEWEST_FAMILIES
         return tuple(m for m in self.methods[1:] if few or not self.ratios[m].high < 1)
 
 
-def rank(found: Comparison, *, seed: int = 0) -> MethodRanking:
-    """Rank the methods of a comparison; `seed` is that of the bootstrap."""
-    families = np.unique(np.concatenate([held.families for held in found.held_out.values()]))
-    methods = [m for m in found.methods if _forecasts_all(found, m)]
+def rank(comparison: Comparison, *, seed: int = 0) -> MethodRanking:
+    """Rank the methods of a comparison by squared error on held-out models.
+
+    Parameters
+    ----------
+    comparison : the result of `compare`
+    seed : of the bootstrap
+
+    Returns
+    -------
+    the methods that forecast every task, with the ratio of the first one's error to each other's
+    """
+    families = np.unique(np.concatenate([held.families for held in comparison.held_out.values()]))
+    methods = [m for m in comparison.methods if _forecasts_all(comparison, m)]
     counts = np.vstack([np.ones(len(families)), family_counts(len(families), seed)])
-    logs = {m: _log_errors(found, m, families, counts) for m in methods}
+    logs = {m: _log_errors(comparison, m, families, counts) for m in methods}
     methods.sort(key=lambda m: float(logs[m][0]))
     ratios = {m: _ratio(logs[methods[0]] - logs[m]) for m in methods[1:]}
-    return MethodRanking(tuple(methods), len(found.tasks), len(families), ratios)
+    return MethodRanking(tuple(methods), len(comparison.tasks), len(families), ratios)
 
 
 def family_counts(families: int, seed: int) -> Floats:
-    """How often each family counts in each bootstrap draw (B × F)."""
+    """Number of times each family is drawn in each bootstrap sample (B × F)."""
     picked = np.random.default_rng(seed).integers(families, size=(DRAWS, families))
     return (picked[:, :, None] == np.arange(families)).sum(axis=1).astype(np.float64)
 
 
-def _forecasts_all(found: Comparison, method: str) -> bool:
-    own = [found.held_out[task, method] for task in found.tasks]
-    return all(len(h.observed) and bool(np.isfinite(h.forecast - h.observed).all()) for h in own)
+def _forecasts_all(comparison: Comparison, method: str) -> bool:
+    held_out = [comparison.held_out[task, method] for task in comparison.tasks]
+    return all(len(h.observed) and bool(np.isfinite(h.forecast - h.observed).all()) for h in held_out)
 
 
-def _log_errors(found: Comparison, method: str, families: npt.NDArray[np.str_], counts: Floats) -> Floats:
-    """Log of the squared error, mean over tasks, for each row of family counts; NaN where a task has no model drawn."""
+def _log_errors(comparison: Comparison, method: str, families: npt.NDArray[np.str_], counts: Floats) -> Floats:
+    """Log squared error, mean over tasks, for each row of family counts; NaN if no model of a task is drawn."""
     logs = []
-    for task in found.tasks:
-        held = found.held_out[task, method]
+    for task in comparison.tasks:
+        held = comparison.held_out[task, method]
         index = np.searchsorted(families, held.families)
         squares = np.bincount(index, weights=(held.forecast - held.observed) ** 2, minlength=len(families))
         models = np.bincount(index, minlength=len(families))
@@ -83,14 +94,14 @@ def _log_errors(found: Comparison, method: str, families: npt.NDArray[np.str_], 
 
 
 def _ratio(logs: Floats) -> Ratio:
-    """The ratio from its logarithm: of all families first, then of every draw."""
+    """The ratio and its interval from logs: the first entry is of all families, the others of bootstrap samples."""
     low, high = np.nanquantile(logs[1:], [(1 - DEFAULT_LEVEL) / 2, (1 + DEFAULT_LEVEL) / 2])
     return Ratio(float(np.exp(logs[0])), float(np.exp(low)), float(np.exp(high)))
 
 
-def headline(found: Comparison) -> str:
-    """One sentence: the best method over all tasks with its lead, or between which methods there is no clear winner."""
-    ranked = rank(found)
+def headline(comparison: Comparison) -> str:
+    """One sentence that names the best method over all tasks and its lead, or the methods without a clear winner."""
+    ranked = rank(comparison)
     if not ranked.methods:
         return "No method forecasts every task here."
     first, *others = ranked.methods
@@ -106,7 +117,7 @@ def headline(found: Comparison) -> str:
 
 
 def _lead(ranked: MethodRanking, other: str) -> str:
-    """By how much the first method leads another."""
+    """The lead of the first method over another, in words."""
     ratio = ranked.ratios[other]
     parts = [f"squared error {ratio.value:.2f} times that of {other}"]
     parts += [f"geometric mean over {ranked.tasks} tasks"] * (ranked.tasks > 1)

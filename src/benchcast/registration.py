@@ -1,7 +1,7 @@
-"""A forecast that is put down before the score is known, and its judgement afterwards.
+"""Register forecasts before the scores are known, and verify them afterwards.
 
-The document holds the forecasts, what they rest on, the date, and a hash over all of that in a canonical form:
-publish the hash, and nobody can say later that the forecast was another one.
+The document contains the forecasts, the hashes of their inputs, the date, and a hash of all this in a canonical form.
+Publishing the hash proves later that the forecast was not changed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FIELDS = {"forecast": "accuracy", "low": "low", "high": "high", "chance": "chanc
 
 @dataclass(frozen=True, slots=True)
 class VerifiedForecast:
-    """What became of one forecast."""
+    """A registered forecast and the observed score."""
 
     task: str
     observed: float
@@ -40,7 +40,7 @@ class VerifiedForecast:
     low: float
     high: float
     chance: float
-    constant: float  # the mean score of the models that the fit learned from; NaN where not known
+    constant: float  # mean score of the fit's training models; NaN if unknown
     remark: str
 
     @property
@@ -50,17 +50,28 @@ class VerifiedForecast:
 
     @property
     def inside(self) -> bool:
-        """Whether the interval held."""
+        """Whether the interval covers the score."""
         return self.low <= self.observed <= self.high
 
 
 def document(fits: Sequence[Fit], losses: TokenLosses, forecasts: Sequence[Forecast]) -> dict[str, Any]:
-    """Forecasts of one model with all they rest on, dated now and hashed."""
+    """The document of one model's forecasts, with today's date and a hash.
+
+    Parameters
+    ----------
+    fits : one for each forecast
+    losses : the model's losses
+    forecasts : by the fits, from these losses
+
+    Returns
+    -------
+    plain values for JSON
+    """
     rows = [
-        {k: nan_to_none(v) for k, v in asdict(said).items() if k not in ("model", "level")}
+        {k: nan_to_none(v) for k, v in asdict(forecast).items() if k not in ("model", "level")}
         | {"chance": fit.core.task.chance, "constant": fit.about.get("mean_accuracy"), "method": fit.core.method}
         | {"fit_sha256": fit.digest}
-        for fit, said in zip(fits, forecasts, strict=True)
+        for fit, forecast in zip(fits, forecasts, strict=True)
     ]
     content = {
         "format": FORMAT,
@@ -78,56 +89,56 @@ def document(fits: Sequence[Fit], losses: TokenLosses, forecasts: Sequence[Forec
 
 
 def digest(content: Mapping[str, Any]) -> str:
-    """SHA-256 of a document without its own hash: keys sorted, no white space, UTF-8."""
+    """SHA-256 of a document without its hash: JSON in UTF-8 with sorted keys and no white space."""
     rest = {k: v for k, v in content.items() if k != HASH}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def losses_digest(losses: TokenLosses) -> str:
-    """SHA-256 of where a model's tokens lie and of their nats."""
+    """SHA-256 of a model's token counts, boundaries and nats."""
     parts = (losses.counts.astype("<i8"), losses.edges.astype("<i8"), losses.nats.astype("<f8"))
     return hashlib.sha256(b"".join(x.tobytes() for x in parts)).hexdigest()
 
 
-def write(path: Path, made: Mapping[str, Any]) -> None:
-    """Write a document; one that is there already is never touched."""
+def write(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a document; InputError if the file exists."""
     try:
-        write_new(path, json.dumps(made, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        write_new(path, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     except FileExistsError as error:
-        raise InputError(f"{path}: exists; a registered forecast is never overwritten, take another name") from error
+        raise InputError(f"{path}: exists; a registered forecast is never overwritten, give another name") from error
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A registered forecast whose hash is right; anything else is refused."""
+    """Read a registered forecast; InputError if it is incomplete or its hash is wrong."""
     need_file(path)
     try:
-        made = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a registered forecast (not JSON: {error})") from error
-    if not isinstance(made, dict) or made.get("kind") != "benchcast forecast" or HASH not in made:
+    if not isinstance(document, dict) or document.get("kind") != "benchcast forecast" or HASH not in document:
         raise InputError(f"{path}: not a registered forecast (`benchcast predict … --register FILE` writes one)")
     try:
-        found = digest(made)
-    except ValueError as error:  # NaN, or half a character: nothing that was ever registered
+        actual = digest(document)
+    except ValueError as error:  # NaN or a lone surrogate, which are never registered
         raise InputError(f"{path}: not a registered forecast ({error})") from error
-    if found != made[HASH]:
+    if actual != document[HASH]:
         raise InputError(
-            f"{path}: altered since it was registered: it says {HASH} {str(made[HASH])[:16]}…, its content has "
-            f"{found[:16]}…"
+            f"{path}: altered since it was registered: it states {HASH} {str(document[HASH])[:16]}…, its content has "
+            f"{actual[:16]}…"
         )
-    known = made.get("format")
-    if not isinstance(known, int) or known > FORMAT:
-        raise InputError(f"{path}: of format {known!r}, this version reads {FORMAT}; upgrade benchcast")
-    if not _complete(made):
-        raise InputError(f"{path}: its hash is right, but it is not what benchcast registers; parts are missing")
-    return dict(made)
+    version = document.get("format")
+    if not isinstance(version, int) or version > FORMAT:
+        raise InputError(f"{path}: of format {version!r}, this version reads {FORMAT}; upgrade benchcast")
+    if not _complete(document):
+        raise InputError(f"{path}: its hash is right, but fields of a registered forecast are missing")
+    return dict(document)
 
 
-def _complete(made: Mapping[str, Any]) -> bool:
-    """Whether all that is judged is there; a hash can be made for anything."""
-    words, rows = [made.get(k) for k in ("model", "registered", "texts")], made.get("forecasts")
-    if not all(isinstance(x, str) for x in words) or "level" not in made or not isinstance(rows, list) or not rows:
+def _complete(document: Mapping[str, Any]) -> bool:
+    """Whether a document has all fields that `verify` reads; a valid hash does not guarantee it."""
+    texts, rows = [document.get(k) for k in ("model", "registered", "texts")], document.get("forecasts")
+    if not all(isinstance(x, str) for x in texts) or "level" not in document or not isinstance(rows, list) or not rows:
         return False
     return all(
         isinstance(row, dict)
@@ -139,23 +150,33 @@ def _complete(made: Mapping[str, Any]) -> bool:
     )
 
 
-def tasks_of(made: Mapping[str, Any]) -> list[Task]:
-    """The tasks that were forecast."""
-    return [Task(row["task"], row["chance"]) for row in made["forecasts"]]
+def tasks_of(document: Mapping[str, Any]) -> list[Task]:
+    """The tasks of a registered forecast."""
+    return [Task(row["task"], row["chance"]) for row in document["forecasts"]]
 
 
-def verify(made: Mapping[str, Any], scores: Sequence[Score]) -> list[VerifiedForecast]:
-    """What became of the forecasts that have a score by now."""
-    known = {s.task: s.accuracy for s in scores if s.model == made["model"]}
+def verify(document: Mapping[str, Any], scores: Sequence[Score]) -> list[VerifiedForecast]:
+    """Compare registered forecasts with scores.
+
+    Parameters
+    ----------
+    document : from `read`
+    scores : scores of any models
+
+    Returns
+    -------
+    one entry for each forecast whose task has a score of the model
+    """
+    observed = {s.task: s.accuracy for s in scores if s.model == document["model"]}
     return [
         VerifiedForecast(
             task=row["task"],
-            observed=known[row["task"]],
+            observed=observed[row["task"]],
             remark=row["remark"],
             **{k: _number(row[v]) for k, v in FIELDS.items()},
         )
-        for row in made["forecasts"]
-        if row["task"] in known
+        for row in document["forecasts"]
+        if row["task"] in observed
     ]
 
 

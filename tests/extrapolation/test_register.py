@@ -144,9 +144,9 @@ def test_nonsense_is_refused_in_one_line(fitted, cli, tmp_path, content, line):
     [
         ({"format": "1"}, "of format '1'"),
         ({"format": None}, "of format None"),
-        ({"forecasts": []}, "parts are missing"),
-        ({"forecasts": [{"task": "task0"}]}, "parts are missing"),
-        ({"model": None}, "parts are missing"),
+        ({"forecasts": []}, "a registered forecast are missing"),
+        ({"forecasts": [{"task": "task0"}]}, "a registered forecast are missing"),
+        ({"model": None}, "a registered forecast are missing"),
     ],
 )
 def test_a_right_hash_over_nonsense_is_refused_in_one_line(fitted, registered, cli, change, line):

@@ -112,7 +112,7 @@ def test_models_beyond_the_training_range_are_counted(tmp_path):
     fit, dataset = made.fits["task0", "all-token"][0], made.dataset
     beyond = fit.capability(dataset.nats[made.folds[0].test], dataset.flops[made.folds[0].test]) < fit.range[0]
     assert beyond.sum() > 1, "the world is as planned"
-    assert f"{beyond.sum()} of the {len(beyond)} lie beyond" in verdict_on(made, "task0", "all-token").trust
+    assert f"{beyond.sum()} of the {len(beyond)} are outside" in verdict_on(made, "task0", "all-token").trust
 
 
 def test_points_count_in_hundredths():

@@ -1,4 +1,4 @@
-"""A study and its comparison → one self-contained HTML file that opens from disk without network."""
+"""Write a study and its comparison as one self-contained HTML file that needs no network."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from benchcast.reports.verdicts import verdict_on
 from benchcast.storage.files import write_text
 from benchcast.store import Study
 
-STEPS = 5  # that `on_step` hears of
+STEPS = 5  # number of calls of `on_step`
 
 
 def _silent(_: str) -> None:
     return None
 
 
-def write_report(path: Path, study: Study, found: Comparison, *, on_step: Callable[[str], None] = _silent) -> None:
+def write_report(path: Path, study: Study, comparison: Comparison, *, on_step: Callable[[str], None] = _silent) -> None:
     """Write the report; the file appears whole or not at all."""
-    data = report_data(study, found, on_step)
+    data = report_data(study, comparison, on_step)
     on_step("writing the page")
     write_text(path, render("report.html", data, scripts=SCRIPTS, figures=True))
 
@@ -43,7 +43,16 @@ def write_report(path: Path, study: Study, found: Comparison, *, on_step: Callab
 def write_heat_map(
     path: Path, study: Study, explained: Explanation, losses: dict[str, Floats], *, open_at: int
 ) -> None:
-    """Write the heat map of one task as a page of its own, opened at one text."""
+    """Write the heat map of one task as a page.
+
+    Parameters
+    ----------
+    path : of the HTML file
+    study : the study
+    explained : salience of the task
+    losses : mean losses in nats on every unit, by family
+    open_at : index of the text that is open at first
+    """
     heat = heat_data([explained], losses, first=open_at)
     assert heat is not None
     data = {
@@ -58,46 +67,48 @@ def write_heat_map(
     write_text(path, render("heat.html", data, scripts=HEAT_SCRIPTS, figures=False))
 
 
-def report_data(study: Study, found: Comparison, on_step: Callable[[str], None] = _silent) -> dict[str, Any]:
-    """All that the page says, in plain values."""
+def report_data(study: Study, comparison: Comparison, on_step: Callable[[str], None] = _silent) -> dict[str, Any]:
+    """The content of the page as plain values."""
     on_step("forecasts of all models")
-    shown = show_models(study, found)
-    data = comparison_data(found, shown)
+    shown = show_models(study, comparison)
+    data = comparison_data(comparison, shown)
     on_step("salience of all tokens")
-    explained = explanations(found, shown, study.texts)
-    heat = heat_data(explained, mean_losses(found, explained[0].units)) if explained else None
+    explained = explanations(comparison, shown, study.texts)
+    heat = heat_data(explained, mean_losses(comparison, explained[0].units)) if explained else None
     on_step("refits on texts of some sources")
-    sources = effect_of_sources(found, study.texts, study.seed)
+    sources = effect_of_sources(comparison, study.texts, study.seed)
     on_step("convergence of Algorithm 2")
-    steps = [convergence(found, task) for task in found.tasks]
+    steps = [convergence(comparison, task) for task in comparison.tasks]
     families = sorted(set(data["models"]["family"]))
     return {
         **data,
         "name": study.root.resolve().name,
         "families": families,
         "colours": {"light": COLOURS, "dark": DARK_COLOURS},
-        "headline": headline(found),
-        "about": {m: ABOUT.get(m, "") for m in found.methods},
-        "counts": _counts(study, found),
-        "folds": len(found.folds),
+        "headline": headline(comparison),
+        "about": {m: ABOUT.get(m, "") for m in comparison.methods},
+        "counts": _counts(study, comparison),
+        "folds": len(comparison.folds),
         "level": DEFAULT_LEVEL,
         "level_text": level_text(),
-        "verdicts": {m: [verdict_on(found, task, m).sentence for task in found.tasks] for m in found.methods},
+        "verdicts": {
+            m: [verdict_on(comparison, task, m).sentence for task in comparison.tasks] for m in comparison.methods
+        },
         "steps": steps if all(steps) else None,
         "sources": sources,
         "heat": heat,
-        "columns": column_data(found, shown, study.texts),
-        "provenance": provenance(study, found, shown),
+        "columns": column_data(comparison, shown, study.texts),
+        "provenance": provenance(study, comparison, shown),
         "figures": _figures(families, sources["methods"] if sources else ()),
     }
 
 
-def _counts(study: Study, found: Comparison) -> str:
-    held = max(len(h.observed) for h in found.held_out.values())
+def _counts(study: Study, comparison: Comparison) -> str:
+    held = max(len(h.observed) for h in comparison.held_out.values())
     return (
-        f"{len(found.dataset.models)} models of {len(set(found.dataset.families))} families, "
-        f"{len(study.texts)} texts, {len(found.tasks)} task{'s' * (len(found.tasks) > 1)}; "
-        f"{held} models held out (split by {found.split})"
+        f"{len(comparison.dataset.models)} models of {len(set(comparison.dataset.families))} families, "
+        f"{len(study.texts)} texts, {len(comparison.tasks)} task{'s' * (len(comparison.tasks) > 1)}; "
+        f"{held} models held out (split by {comparison.split})"
     )
 
 

@@ -1,4 +1,4 @@
-"""Which columns carry a task's forecast, in a study that was made from a table of losses."""
+"""The columns that a task's forecast depends on most, in a study made from a table of losses."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from benchcast.explanation import weigh_columns
 from benchcast.records import NamedTexts, TextSet
 from benchcast.reports.data import ReportModels, rounded
 
-MOST = 6  # columns of each task that are listed
-LEAST = 0.005  # share of a column that is listed
+MOST = 6  # columns listed for each task
+LEAST = 0.005  # smallest share of a listed column
 
 
-def column_data(found: Comparison, shown: ReportModels, texts: TextSet) -> dict[str, Any] | None:
-    """The weightiest columns of every task; None where the texts themselves are known."""
+def column_data(comparison: Comparison, shown: ReportModels, texts: TextSet) -> dict[str, Any] | None:
+    """The columns with the largest weights of every task; None if the study has texts."""
     if not isinstance(texts, NamedTexts):
         return None
-    method = found.methods[0]
-    fits = [shown.new_fits[task, method] for task in found.tasks]
+    method = comparison.methods[0]
+    fits = [shown.new_fits[task, method] for task in comparison.tasks]
     return {
         "method": method,
         "tasks": [

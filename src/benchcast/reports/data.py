@@ -1,7 +1,7 @@
-"""A comparison as plain values for the page: models, forecasts, laws and measures, one entry a figure.
+"""Convert a comparison to plain values for the page: models, forecasts, laws and measures.
 
-Models are columns of equal length; a task's and method's numbers are lists in the order of the models.
-Axes: M models (those compared, then those that have losses and no score), T tasks.
+Models are columns of equal length; the numbers of a task and method are lists in the order of the models.
+Axes: M models (the compared ones, then those with losses but no score), T tasks.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from benchcast.store import Study
 from benchcast.task_fit import TaskFit
 
 DIGITS = 5  # significant digits of numbers in the page
-FARTHEST = 99.0  # ranges beyond the training models that are told; JSON has no infinity
-CURVE = 48  # points of a drawn law
+FARTHEST = 99.0  # upper limit of the shown distance from the training models; JSON has no infinity
+CURVE = 48  # points of a law's curve
 SHOWN_MEASURES = ("mse", "mae", "spearman", "coverage", "r2", "pairs", "width", "n_test")
 
 
 @dataclass(frozen=True)
 class ReportModels:
-    """The models of a page: those that were compared, and those that wait for a score."""
+    """The models of a page: the compared ones, and those without a score."""
 
     infos: list[ModelInfo]
     nats: npt.NDArray[np.float32]  # M × N, 0 outside the common support
     metadata: ModelMetadata
-    fold: Ints  # which fold's fit forecasts each model that has a score
-    new_fits: dict[tuple[str, str], Fit]  # by task and method: what forecasts models without a score
+    fold: Ints  # index of the fold whose fit forecasts each model with a score
+    new_fits: dict[tuple[str, str], Fit]  # fits that forecast models without a score, by task and method
     role: list[str]  # train, validation, test, or new
-    observed: Floats  # T × M, NaN where unknown
-    left_out: dict[str, str]  # model → why it cannot be forecast
+    observed: Floats  # accuracies (T × M); NaN if unknown
+    left_out: dict[str, str]  # reason why a model cannot be forecast, by model
 
 
 def rounded(values: npt.ArrayLike) -> list[Any]:
-    """Numbers for JSON: few digits, null for what cannot be said."""
+    """Numbers for JSON with `DIGITS` digits; None for NaN and infinity."""
     return [_rounded(float(v)) for v in np.asarray(values, np.float64).ravel()]
 
 
@@ -58,57 +58,65 @@ def _rounded(value: float) -> float | int | None:
     return int(short) if short.is_integer() and abs(short) < 1e15 else short
 
 
-def show_models(study: Study, found: Comparison) -> ReportModels:
-    """Every model of the study that has losses, with the fold that may forecast it."""
-    dataset = found.dataset
+def show_models(study: Study, comparison: Comparison) -> ReportModels:
+    """All models of the study that have losses, each with the fold that forecasts it."""
+    dataset = comparison.dataset
     infos = study.infos(dataset.models)
-    fold, role = _roles(found.folds, len(infos))
+    fold, role = _roles(comparison.folds, len(infos))
     names = [m for m in study.models_with_losses() if m not in set(dataset.models)]
     losses = [study.losses(m) for m in names]
     rows = align_models(losses, dataset.reference_tokens.edges, study.texts) if losses else dataset.nats[:0]
     supported = dataset.reference_tokens.supported
-    whole = [bool(np.isfinite(row[supported]).all()) for row in rows]
+    complete = [bool(np.isfinite(row[supported]).all()) for row in rows]
     left_out = {
         m: f"no loss on {1 - np.isfinite(row[supported]).mean():.1%} of the tokens that the others have"
-        for m, row, ok in zip(names, rows, whole, strict=True)
+        for m, row, ok in zip(names, rows, complete, strict=True)
         if not ok
     }
-    new = study.infos([m for m, ok in zip(names, whole, strict=True) if ok])
-    rows = np.where(supported, rows[np.array(whole, bool)], np.float32(0))
-    unknown = np.full((len(found.tasks), len(new)), np.nan)
+    new = study.infos([m for m, ok in zip(names, complete, strict=True) if ok])
+    rows = np.where(supported, rows[np.array(complete, bool)], np.float32(0))
+    no_scores = np.full((len(comparison.tasks), len(new)), np.nan)
     return ReportModels(
         infos + new,
         np.concatenate([dataset.nats, rows]).astype(np.float32, copy=False),
         replace(ModelMetadata.of(infos + new, study.scores()), families=family_names(infos + new)),
         np.array([*fold, *[0] * len(new)], np.int64),
-        _new_fits(study, found, any_new=bool(new) or not np.isfinite(dataset.accuracy).all()),
+        _new_fits(study, comparison, any_new=bool(new) or not np.isfinite(dataset.accuracy).all()),
         [*role, *["new"] * len(new)],
-        np.concatenate([dataset.accuracy, unknown], axis=1),
+        np.concatenate([dataset.accuracy, no_scores], axis=1),
         left_out,
     )
 
 
-def _new_fits(study: Study, found: Comparison, *, any_new: bool) -> dict[tuple[str, str], Fit]:
-    """Fits for models without a score, by all methods; without such models, the first method's for the heat map."""
-    methods = found.methods if any_new else found.methods[:1]
-    made = {m: fits_like_stored(study, found.dataset, m) for m in methods}
-    return {(task, m): made[m][task] for m in methods for task in found.tasks}
+def _new_fits(study: Study, comparison: Comparison, *, any_new: bool) -> dict[tuple[str, str], Fit]:
+    """Fits for models without a score, of all methods; if there are none, only the first method's for the heat map."""
+    methods = comparison.methods if any_new else comparison.methods[:1]
+    fits = {m: fits_like_stored(study, comparison.dataset, m) for m in methods}
+    return {(task, m): fits[m][task] for m in methods for task in comparison.tasks}
 
 
 def _roles(folds: Sequence[Fold], size: int) -> tuple[Ints, list[str]]:
-    """The fold that forecasts each model, the one that tests it where there is one, and its role there."""
+    """The fold that forecasts each model (the one that tests it, else the first) and the model's role in it."""
     fold = np.zeros(size, np.int64)
     for i, f in enumerate(folds):
         fold[f.test] = i
     role = []
     for m in range(size):
-        own = folds[fold[m]]
-        role.append("test" if own.test[m] else "validation" if own.validation[m] else "train" if own.train[m] else "")
+        its_fold = folds[fold[m]]
+        role.append(
+            "test"
+            if its_fold.test[m]
+            else "validation"
+            if its_fold.validation[m]
+            else "train"
+            if its_fold.train[m]
+            else ""
+        )
     return fold, role
 
 
 def model_columns(shown: ReportModels) -> dict[str, list[Any]]:
-    """What is known of the models."""
+    """Metadata of the models, as columns."""
     infos = shown.infos
     return {
         "model": [m.model for m in infos],
@@ -120,23 +128,23 @@ def model_columns(shown: ReportModels) -> dict[str, list[Any]]:
     }
 
 
-def forecasts(found: Comparison, shown: ReportModels, task: str, method: str) -> dict[str, Any]:
-    """Forecasts of all models by one method, each with its interval and where it lies beyond the training models."""
-    fits = found.fits[task, method]
+def forecasts(comparison: Comparison, shown: ReportModels, task: str, method: str) -> dict[str, Any]:
+    """Forecasts of all models by one method, with intervals and the distance beyond the training models."""
+    fits = comparison.fits[task, method]
     size = len(shown.infos)
-    capability, forecast, low, high, far = (np.full(size, np.nan) for _ in range(5))
-    for fit, rows in fits_of_models(found, shown, task, method):
+    capability, forecast, low, high, beyond = (np.full(size, np.nan) for _ in range(5))
+    for fit, rows in fits_of_models(comparison, shown, task, method):
         capability[rows] = fit.capability(shown.nats[rows], shown.metadata.take(rows))
         forecast[rows] = fit.law.accuracy(capability[rows])
         low[rows], high[rows] = interval(fit, capability[rows], forecast[rows])
         side = np.where(capability[rows] < fit.range[0], -1, 1)
-        far[rows] = side * np.minimum(distance(fit, capability[rows]), FARTHEST)
+        beyond[rows] = side * np.minimum(distance(fit, capability[rows]), FARTHEST)
     return {
         "forecast": rounded(forecast),
         "low": rounded(low),
         "high": rounded(high),
         "capability": rounded(capability) if fits[0].reads else None,
-        "beyond": {int(i): _rounded(float(far[i])) for i in np.flatnonzero(far)},
+        "beyond": {int(i): _rounded(float(beyond[i])) for i in np.flatnonzero(beyond)},
         "slope": _rounded(fits[0].law.slope),
         "reads": list(fits[0].reads),
         "intervals_from": fits[0].out_of_fold.kind,
@@ -146,26 +154,26 @@ def forecasts(found: Comparison, shown: ReportModels, task: str, method: str) ->
     }
 
 
-def fits_of_models(found: Comparison, shown: ReportModels, task: str, method: str) -> list[tuple[TaskFit, Bools]]:
-    """Which fit forecasts which models on a task.
+def fits_of_models(comparison: Comparison, shown: ReportModels, task: str, method: str) -> list[tuple[TaskFit, Bools]]:
+    """The fits of a task, each with the mask of the models that it forecasts.
 
-    A model with a score is forecast by the fold that held it out, or by the first fold if none did. A model
-    without one is forecast by the fit that `predict` uses.
+    A model with a score is forecast by the fold that held it out, or by the first fold if none did. A model without a
+    score is forecast by the fit that `predict` uses.
     """
-    scored = np.isfinite(shown.observed[found.tasks.index(task)])
+    scored = np.isfinite(shown.observed[comparison.tasks.index(task)])
     chosen: list[tuple[TaskFit, Bools]] = [
-        (fit, scored & (shown.fold == i)) for i, fit in enumerate(found.fits[task, method])
+        (fit, scored & (shown.fold == i)) for i, fit in enumerate(comparison.fits[task, method])
     ]
     return chosen if scored.all() else [*chosen, (shown.new_fits[task, method].core, ~scored)]
 
 
 def law_curve(fit: TaskFit, capability: Floats) -> dict[str, Any] | None:
-    """The law and its band over the range of these capabilities; None where there is no law to draw."""
-    known = capability[np.isfinite(capability)]
-    if not len(known) or fit.law.failure or not fit.reads:
+    """The law and its interval over the range of these capabilities; None if there is no law."""
+    finite = capability[np.isfinite(capability)]
+    if not len(finite) or fit.law.failure or not fit.reads:
         return None
-    low, high = float(known.min()), float(known.max())
-    log = low > 0 and fit.reads_losses  # half-trained models lie far out
+    low, high = float(finite.min()), float(finite.max())
+    log = low > 0 and fit.reads_losses  # the losses of early checkpoints are far above the others
     x = np.geomspace(low, high, CURVE) if log else np.linspace(low, high, CURVE)
     accuracy = fit.law.accuracy(x)
     bottom, top = interval(fit, x, accuracy)
@@ -178,40 +186,40 @@ def law_curve(fit: TaskFit, capability: Floats) -> dict[str, Any] | None:
     }
 
 
-def first_fold_points(found: Comparison, shown: ReportModels, task: str, method: str) -> dict[str, Any] | None:
-    """Capabilities of all models under the first fold's fit, with its law: what the figure of laws draws."""
-    fit = found.fits[task, method][0]
+def first_fold_points(comparison: Comparison, shown: ReportModels, task: str, method: str) -> dict[str, Any] | None:
+    """Capabilities of all models under the first fold's fit, with its law, for the figure of laws."""
+    fit = comparison.fits[task, method][0]
     capability = fit.capability(shown.nats, shown.metadata) if fit.reads else np.full(len(shown.infos), np.nan)
-    scored = np.isfinite(shown.observed[found.tasks.index(task)])
+    scored = np.isfinite(shown.observed[comparison.tasks.index(task)])
     curve = law_curve(fit, capability[scored])
     return None if curve is None else {"points": rounded(capability), **curve}
 
 
-def comparison_data(found: Comparison, shown: ReportModels) -> dict[str, Any]:
-    """All that the page says of methods, tasks and models."""
-    dataset = found.dataset
+def comparison_data(comparison: Comparison, shown: ReportModels) -> dict[str, Any]:
+    """Methods, tasks and models as plain values for the page."""
+    dataset = comparison.dataset
     return {
-        "split": found.split,
-        "methods": list(found.methods),
+        "split": comparison.split,
+        "methods": list(comparison.methods),
         "tasks": [
             {
                 "name": task.name,
                 "chance": _rounded(task.chance),
                 "sources": list(task.sources),
-                "noise": _rounded(found.noise[task.name]),
+                "noise": _rounded(comparison.noise[task.name]),
                 "observed": rounded(shown.observed[t]),
-                "measures": {m: _measures(found, task.name, m) for m in found.methods},
-                "forecasts": {m: forecasts(found, shown, task.name, m) for m in found.methods},
-                "laws": {m: first_fold_points(found, shown, task.name, m) for m in found.methods},
+                "measures": {m: _measures(comparison, task.name, m) for m in comparison.methods},
+                "forecasts": {m: forecasts(comparison, shown, task.name, m) for m in comparison.methods},
+                "laws": {m: first_fold_points(comparison, shown, task.name, m) for m in comparison.methods},
             }
             for t, task in enumerate(dataset.tasks)
         ],
         "models": model_columns(shown),
-        "first_fold_role": _roles(found.folds[:1], len(dataset.models))[1]
+        "first_fold_role": _roles(comparison.folds[:1], len(dataset.models))[1]
         + ["new"] * (len(shown.infos) - len(dataset.models)),
     }
 
 
-def _measures(found: Comparison, task: str, method: str) -> dict[str, Any]:
-    measured = found.measures(task, method)
+def _measures(comparison: Comparison, task: str, method: str) -> dict[str, Any]:
+    measured = comparison.measures(task, method)
     return {k: _rounded(measured[k]) for k in SHOWN_MEASURES}

@@ -1,6 +1,6 @@
-"""The page's figures as Vega-Lite specifications: one function a figure, its data named and filled in by the page.
+"""The page's figures as Vega-Lite specifications, one function for each; the page fills in their named data.
 
-Colours are CSS variables of the page (`--c0` …, `--ink`), so that light, dark and print need no second drawing.
+Colours are CSS variables of the page (`--c0` …, `--ink`), so that one figure serves light, dark and print.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import altair as alt
 from benchcast.choices import level_text
 from benchcast.plots import COLOURS, ROLES, WHOLE
 
-# The same hues, lighter where they would drown in a dark page.
+# The same hues, lighter for contrast on a dark page.
 DARK_COLOURS = [
     "#4FA3DB",
     "#F07F3C",
@@ -27,12 +27,12 @@ DARK_COLOURS = [
     "#B5B5B5",
 ]
 SHARE = alt.Axis(format=".0%", tickCount=5, grid=True)
-ACROSS = "{across}"  # the page puts the name of the axis here
+ACROSS = "{across}"  # the page replaces it by the axis title
 Figure = dict[str, Any]
 
 
 def page_style(chart: Any) -> Figure:
-    """The style of the page, and plain JSON."""
+    """Apply the page's style and convert to plain JSON."""
     text = {"labelColor": "var(--dim)", "titleColor": "var(--ink)", "labelFontSize": 11, "titleFontSize": 12}
     styled = (
         chart.configure(background="transparent", font="system-ui, sans-serif", padding=4)
@@ -52,13 +52,13 @@ def page_style(chart: Any) -> Figure:
 
 
 def family_colour(families: Sequence[str], channel: Any = alt.Color) -> Any:
-    """Colours of families; the page shows the legend itself. Past ten families colours come round again, hollow."""
+    """Colour encoding of families without a legend, which the page draws; colours repeat after ten families."""
     names = [f"var(--c{i % len(COLOURS)})" for i in range(len(families))]
     return channel("family:N", legend=None, scale=alt.Scale(domain=list(families), range=names))
 
 
 def _point_colours(families: Sequence[str]) -> dict[str, Any]:
-    """Fill and outline of points: a hollow point is its outline."""
+    """Fill and outline of points; a hollow point has only an outline."""
     return {
         "fill": family_colour(families, alt.Fill),
         "stroke": family_colour(families, alt.Stroke),
@@ -71,7 +71,7 @@ def _named(name: str) -> Any:
 
 
 def _hollow() -> Any:
-    """Filled, or an outline for families whose colour comes round a second time."""
+    """Opacity: filled, or hollow for families whose colour is used a second time."""
     return alt.FillOpacity("hollow:Q", legend=None, scale=alt.Scale(domain=[0, 1], range=[0.85, 0]))
 
 
@@ -139,7 +139,7 @@ def _error_axis(title: str) -> Any:
 
 
 def steps_figure(*, height: int) -> Figure:
-    """Error of training, validation and test models by step; the rule is where the slider stands (figure 6)."""
+    """Error of training, validation and test models by step, with a rule at the slider's step (figure 6)."""
     roles = list(ROLES)
     colour = alt.Color(
         "role:N",
@@ -164,7 +164,7 @@ def steps_figure(*, height: int) -> Figure:
 
 
 def sources_figure(methods: Sequence[str], *, height: int) -> Figure:
-    """Error by how many sources the texts come from: each draw a dot, their mean a line (figure 8)."""
+    """Error by the number of sources of the texts: a dot for each draw, a line for their mean (figure 8)."""
     names = [f"var(--c{i})" for i in range(len(methods))]
     colour = alt.Color(
         "method:N", title=None, scale=alt.Scale(domain=list(methods), range=names), legend=alt.Legend(orient="top")

@@ -1,7 +1,7 @@
-"""The heat map's data: salience of every shown token for every task, and each family's loss on it, packed small.
+"""Pack the heat map's data: salience of every displayed token for every task, and each family's loss on it.
 
-Numbers go as little-endian 16-bit integers in base64: salience on a signed log scale, losses in thousandths of a
-nat. Where a study has more tokens than a page can hold, some texts of every source are taken; means are of all.
+Numbers are little-endian 16-bit integers in base64: salience on a signed log scale, losses in thousandths of a nat. If
+a study has too many tokens for a page, some texts of every source are shown; means are over all texts.
 Axes: U units, T tasks, F families.
 """
 
@@ -20,30 +20,34 @@ from benchcast.graphemes import TOKEN_KINDS
 from benchcast.records import Bools, Floats, NamedTexts, TextSet
 from benchcast.reports.data import ReportModels, rounded
 
-MOST_NUMBERS = 2_500_000  # of 16 bits: about 6.5 MB of the page
-LIST = 14  # most and least salient tokens that are listed
-STEPS = 32_000  # of the log scale
+MOST_NUMBERS = 2_500_000  # limit of 16-bit numbers, about 6.5 MB of the page
+LIST = 14  # number of most and of least salient tokens listed
+STEPS = 32_000  # resolution of the log scale
 MISSING = -32_768
 MOST_NATS = 65.0
 
 
-def explanations(found: Comparison, shown: ReportModels, texts: TextSet) -> list[Explanation]:
-    """The salience of the first method for every task, in the fit that forecasts new models.
-
-    None where texts are known by name only: there is nothing to colour.
-    """
+def explanations(comparison: Comparison, shown: ReportModels, texts: TextSet) -> list[Explanation]:
+    """Salience of the first method for every task, in the fit that forecasts new models; empty for a table study."""
     if isinstance(texts, NamedTexts):
         return []
-    method = found.methods[0]
-    units = make_units(texts, found.dataset.reference_tokens.edges)
-    fits = [shown.new_fits[task, method] for task in found.tasks]
+    method = comparison.methods[0]
+    units = make_units(texts, comparison.dataset.reference_tokens.edges)
+    fits = [shown.new_fits[task, method] for task in comparison.tasks]
     return [explain(f.task, method, units, f.salience, f.supported) for f in fits if f.core.reads_losses]
 
 
 def heat_data(
     explained: Sequence[Explanation], losses: dict[str, Floats], *, first: int | None = None
 ) -> dict[str, Any] | None:
-    """All that the heat map shows, opened at a text if one is named; None where no task has salience."""
+    """The content of the heat map as plain values; None if no task has salience.
+
+    Parameters
+    ----------
+    explained : salience of each task
+    losses : mean losses in nats on every unit, by family
+    first : index of the text that is open at first
+    """
     if not explained:
         return None
     units = explained[0].units
@@ -74,17 +78,17 @@ def heat_data(
     }
 
 
-def mean_losses(found: Comparison, units: Units) -> dict[str, Floats]:
-    """Mean loss of every family on every unit; where some model has none, nobody's counts."""
-    dataset = found.dataset
+def mean_losses(comparison: Comparison, units: Units) -> dict[str, Floats]:
+    """Mean loss in nats of every family on every unit, over the tokens on which all models have a loss."""
+    dataset = comparison.dataset
     nats = np.where(dataset.reference_tokens.supported, dataset.nats, np.float32(np.nan))
     return family_losses(nats, [str(f) for f in dataset.families], units)
 
 
 def choose_texts(units: Units, most: int, first: int | None = None) -> list[int]:
-    """Texts to show: all, or the first of every source in turn until so many units are reached.
+    """Indices of the texts to show: all, or texts of each source in turn up to `most` units.
 
-    The one named `first` is always among them.
+    The text `first` is always included.
     """
     size = np.bincount(units.text, minlength=len(units.texts))
     if size.sum() <= most:
@@ -92,20 +96,20 @@ def choose_texts(units: Units, most: int, first: int | None = None) -> list[int]
     queues: dict[str, list[int]] = {}
     for i, text in enumerate(units.texts):
         queues.setdefault(text.source, []).append(i)
-    turn = sorted((k, i) for queue in queues.values() for k, i in enumerate(queue))
-    order = np.array([i for _, i in turn])
-    taken = order[np.cumsum(size[order]) <= most]
-    return sorted({*map(int, taken), int(order[0]) if first is None else first})
+    ranked = sorted((k, i) for queue in queues.values() for k, i in enumerate(queue))
+    order = np.array([i for _, i in ranked])
+    selected = order[np.cumsum(size[order]) <= most]
+    return sorted({*map(int, selected), int(order[0]) if first is None else first})
 
 
 def _texts(units: Units, kept: Sequence[int]) -> list[dict[str, Any]]:
-    """Each text with the lengths of its units, in UTF-16 as browsers count."""
-    made = []
+    """Each text with the lengths of its units in UTF-16 code units, which browsers count."""
+    rows = []
     for i in kept:
-        text, own = units.texts.texts[i], units.of_text(i)
-        cuts = _utf16(text.text)[np.append(units.start[own], len(text.text))]
-        answer = units.answer[own]
-        made.append(
+        text, span = units.texts.texts[i], units.of_text(i)
+        cuts = _utf16(text.text)[np.append(units.start[span], len(text.text))]
+        answer = units.answer[span]
+        rows.append(
             {
                 "id": text.id,
                 "source": text.source,
@@ -114,24 +118,24 @@ def _texts(units: Units, kept: Sequence[int]) -> list[dict[str, Any]]:
                 "answer": int(np.argmax(answer)) if answer.any() else None,
             }
         )
-    return made
+    return rows
 
 
 def _utf16(text: str) -> npt.NDArray[np.int64]:
-    """How many UTF-16 units stand before each character, and in all."""
+    """Number of UTF-16 code units before each character, and in total."""
     return np.cumsum([0] + [2 if ord(c) > 0xFFFF else 1 for c in text])
 
 
 def _pack_salience(salience: Floats, reach: float) -> str:
     scaled = np.sign(salience) * np.log1p(np.abs(salience)) / np.log1p(reach)
-    there: Bools = np.isfinite(scaled)
-    return _base64(np.where(there, np.round(STEPS * np.where(there, scaled, 0.0)), MISSING).astype("<i2"))
+    finite: Bools = np.isfinite(scaled)
+    return _base64(np.where(finite, np.round(STEPS * np.where(finite, scaled, 0.0)), MISSING).astype("<i2"))
 
 
 def _pack_nats(nats: Floats) -> str:
-    there: Bools = np.isfinite(nats)
-    milli = np.round(1000 * np.clip(np.where(there, nats, 0.0), 0, MOST_NATS))
-    return _base64(np.where(there, milli, 65_535).astype("<u2"))
+    finite: Bools = np.isfinite(nats)
+    milli = np.round(1000 * np.clip(np.where(finite, nats, 0.0), 0, MOST_NATS))
+    return _base64(np.where(finite, milli, 65_535).astype("<u2"))
 
 
 def _base64(values: npt.NDArray[Any]) -> str:
@@ -139,8 +143,8 @@ def _base64(values: npt.NDArray[Any]) -> str:
 
 
 def _quoted(explained: Explanation, chosen: Sequence[int], kept: Sequence[int]) -> list[dict[str, Any]]:
-    """Tokens in their context."""
-    units, place = explained.units, {text: k for k, text in enumerate(kept)}
+    """The chosen tokens with their context."""
+    units, position = explained.units, {text: k for k, text in enumerate(kept)}
     rows = []
     for i in chosen:
         index = int(units.text[i])
@@ -148,7 +152,7 @@ def _quoted(explained: Explanation, chosen: Sequence[int], kept: Sequence[int]) 
             {
                 "text": units.texts.texts[index].id,
                 "source": units.texts.texts[index].source,
-                "at": place.get(index),
+                "at": position.get(index),
                 "unit": i - units.of_text(index).start,
                 "around": units.context(i),
                 "salience": rounded([explained.salience[i]])[0],

@@ -1,4 +1,4 @@
-"""Where a report's numbers come from, and what was left out of them."""
+"""The origin of a report's numbers: versions, inputs with hashes, and models that were left out."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from benchcast.reports.data import ReportModels
 from benchcast.store import Study
 
 LIBRARIES = ("numpy", "scipy", "pyarrow", "altair")
-WAYS = ("backend", "backend_version", "dtype", "bos")  # what makes losses of models differ
+WAYS = ("backend", "backend_version", "dtype", "bos")  # metadata of losses that may make models differ
 TABLES = ("study.toml", "texts.jsonl", "models.csv", "scores.csv")
 SPLITS = {
-    "column": "as the column `split` of models.csv says",
+    "column": "by the column `split` of models.csv",
     "size": "per family by parameters: the largest size tests, the second largest validates, the rest train",
     "family": "each family in turn is held out; nothing of it is seen before",
 }
 
 
-def provenance(study: Study, found: Comparison, shown: ReportModels) -> dict[str, Any]:
-    """Facts in the order they are shown, files with their hashes, and what was left out with the reason."""
-    dataset, tokens = found.dataset, found.dataset.reference_tokens
+def provenance(study: Study, comparison: Comparison, shown: ReportModels) -> dict[str, Any]:
+    """Facts in display order, files with their hashes, and the models that were left out, with reasons."""
+    dataset, tokens = comparison.dataset, comparison.dataset.reference_tokens
     roles = {r: shown.role.count(r) for r in ("train", "validation", "test", "new") if shown.role.count(r)}
-    folds = f"; {len(found.folds)} folds" if len(found.folds) > 1 else ""
+    folds = f"; {len(comparison.folds)} folds" if len(comparison.folds) > 1 else ""
     unit = "columns" if isinstance(study.texts, NamedTexts) else "words"
     facts = {
         "benchcast": benchcast.__version__,
@@ -45,7 +45,7 @@ def provenance(study: Study, found: Comparison, shown: ReportModels) -> dict[str
         "from every model and count",
         "models": f"{len(dataset.models)} of {len(np.unique(dataset.families))} families; "
         + ", ".join(f"{n} {role}" for role, n in roles.items()),
-        "split": f"{found.split}: {SPLITS[found.split]}{folds}",
+        "split": f"{comparison.split}: {SPLITS[comparison.split]}{folds}",
         "seed": str(study.seed),
         "losses by": "; ".join(f"{how} ({n} models)" for how, n in _backends(study, dataset.models)) or "unknown",
     }
@@ -55,25 +55,25 @@ def provenance(study: Study, found: Comparison, shown: ReportModels) -> dict[str
             **{name: _hash([study.root / name]) for name in TABLES if (study.root / name).is_file()},
             f"losses of {len(dataset.models)} models": _hash([study.losses_path(m) for m in dataset.models]),
         },
-        "left_out": {**found.left_out, **shown.left_out, **_without_losses(study)},
+        "left_out": {**comparison.left_out, **shown.left_out, **_without_losses(study)},
     }
 
 
 def _hash(paths: Sequence[Path]) -> str:
-    """Hash of the files' contents, one after the other."""
-    whole = hashlib.sha256()
+    """Hash of the files' concatenated contents."""
+    content_hash = hashlib.sha256()
     for path in paths:
-        whole.update(path.read_bytes())
-    return whole.hexdigest()[:16]
+        content_hash.update(path.read_bytes())
+    return content_hash.hexdigest()[:16]
 
 
 def _without_losses(study: Study) -> dict[str, str]:
-    there = set(study.models_with_losses())
-    return {m.model: "no losses" for m in study.models() if m.model not in there}
+    with_losses = set(study.models_with_losses())
+    return {m.model: "no losses" for m in study.models() if m.model not in with_losses}
 
 
 def _backends(study: Study, models: Sequence[str]) -> list[tuple[str, int]]:
-    """The ways in which losses were made, each with how many models' were; the commonest first."""
+    """The backends that made the losses, with the number of models of each; the most common first."""
     about = (study.losses(m).about for m in models)
     ways = Counter(", ".join(f"{k} {a[k]}" for k in WAYS if a.get(k)) for a in about)
     return [(how, n) for how, n in ways.most_common() if how]

@@ -1,7 +1,7 @@
-"""Does it help to take texts from several sources? Refits on some of the sources, by fast methods (figure 8).
+"""Measure whether texts of several sources help, by refits of fast methods on some of the sources (figure 8).
 
-`ridge` learns weights in closed form, a fraction of a second a fit; `all-token` weighs every token alike. Where the
-first gains from more sources and the second does not, learning what to listen to is what makes more texts useful.
+`ridge` learns weights in closed form, in a fraction of a second; `all-token` gives every token the same weight. If more
+sources improve the first but not the second, more texts help because their weights are learned.
 """
 
 from __future__ import annotations
@@ -15,25 +15,22 @@ from benchcast.records import TextSet
 from benchcast.reports.data import rounded
 
 FAST = ("ridge", "all-token")
-DRAWS = 4  # sets of sources per number of them
-LARGEST = 1_000_000_000  # features in all, tokens times dimensions, above which no weights are learned anew
+DRAWS = 4  # sets of sources for each number of sources
+LARGEST = 1_000_000_000  # size of the features (tokens × dimensions) above which weights are not refitted
 
 
-def effect_of_sources(found: Comparison, texts: TextSet, seed: int) -> dict[str, Any] | None:
-    """Test error of every task from texts of some sources alone; None where there are fewer than two sources.
-
-    Only the first fold is fitted: this is about texts, not about models.
-    """
-    names, features = found.dataset.reference_tokens.sources, found.dataset.features
+def effect_of_sources(comparison: Comparison, texts: TextSet, seed: int) -> dict[str, Any] | None:
+    """Test error of every task from texts of some sources only, in the first fold; None for fewer than two sources."""
+    names, features = comparison.dataset.reference_tokens.sources, comparison.dataset.features
     slow = features is not None and features.shape[0] * features.shape[1] > LARGEST
-    methods = [m for m in FAST if m in found.methods and not (slow and m in NEED_FEATURES)]
+    methods = [m for m in FAST if m in comparison.methods and not (slow and m in NEED_FEATURES)]
     if len(names) < 2 or not methods:
         return None
     rows = []
     for size in numbers_of_sources(len(names)):
         for chosen in subsets(names, size, DRAWS, seed):
             for method in methods:
-                errors = source_errors(found.dataset, found.folds[0], texts, method, chosen)
+                errors = source_errors(comparison.dataset, comparison.folds[0], texts, method, chosen)
                 if errors is not None:
                     base = {"method": method, "sources": len(chosen), "chosen": list(chosen)}
                     rows.append({**base, "mse": rounded(errors)})

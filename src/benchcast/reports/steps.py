@@ -1,4 +1,4 @@
-"""The convergence of Algorithm 2 for the page: capabilities, laws and errors, step by step (figure 6)."""
+"""The convergence of Algorithm 2 for the page: capabilities, laws and errors by step (figure 6)."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ METHOD = "paper"
 CURVE = 32
 
 
-def convergence(found: Comparison, task: str) -> dict[str, Any] | None:
-    """What the slider moves through; None where the method was not tried."""
-    if (task, METHOD) not in found.fits:
+def convergence(comparison: Comparison, task: str) -> dict[str, Any] | None:
+    """Values for each position of the slider; None if the method was not compared."""
+    if (task, METHOD) not in comparison.fits:
         return None
-    fit, fold, t = found.fits[task, METHOD][0], found.folds[0], found.tasks.index(task)
-    history, observed = fit.history, found.dataset.accuracy[t]
+    fit, fold, t = comparison.fits[task, METHOD][0], comparison.folds[0], comparison.tasks.index(task)
+    history, observed = fit.history, comparison.dataset.accuracy[t]
     laws = [
         SigmoidLaw(float(a), float(b), fit.task.chance)
         for a, b in zip(history["slope"], history["offset"], strict=True)
     ]
-    known = np.isfinite(observed)
+    scored = np.isfinite(observed)
     return {
         "step": [int(s) for s in history["step"]],
         "chosen": int(fit.notes["best_step"]),
         "capability": [rounded(c) for c in history["capability"]],
-        "curves": [_curve(law, c[known]) for law, c in zip(laws, history["capability"], strict=True)],
+        "curves": [_curve(law, c[scored]) for law, c in zip(laws, history["capability"], strict=True)],
         "train": rounded(history["train_mse"]),
         "validation": rounded(history["validation_mse"]),
         "test": rounded(
             [
-                _error(law, c[known & fold.test], observed[known & fold.test])
+                _error(law, c[scored & fold.test], observed[scored & fold.test])
                 for law, c in zip(laws, history["capability"], strict=True)
             ]
         ),

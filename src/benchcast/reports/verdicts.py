@@ -1,4 +1,4 @@
-"""What the comparison of a task comes to, in plain words: how good, against what, where not to trust it."""
+"""Summarise the comparison of a task in words: the error, the best baseline, and reasons for caution."""
 
 from __future__ import annotations
 
@@ -14,39 +14,50 @@ from benchcast.intervals import distance
 from benchcast.methods import BASELINES
 from benchcast.records import Bools
 
-SAME = 1.05  # errors closer than this factor are called alike
-FEW = 5  # held-out models below which nothing is claimed
-SCORE_NOISE = 1.5  # errors within this factor of the noise floor are as small as scores allow
+SAME = 1.05  # errors within this factor count as equal
+FEW = 5  # with fewer held-out models nothing is claimed
+SCORE_NOISE = 1.5  # errors within this factor of the scores' noise cannot be much smaller
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One task in words; every part is a clause or empty."""
+    """Summary of one task; every part is a clause or empty."""
 
     task: str
-    good: str  # how far forecasts miss
-    against: str = ""  # the best baseline, and a better method where there is one
-    trust: str = ""  # where not to trust it
+    good: str  # the error of the forecasts
+    against: str = ""  # comparison with the best baseline, and with a better method if there is one
+    trust: str = ""  # reasons for caution
 
     @property
     def sentence(self) -> str:
-        """The whole, as one sentence."""
-        said = ", ".join(part for part in (self.good, self.against) if part)
-        return "; ".join(part for part in (said, self.trust) if part) + "."
+        """All parts as one sentence."""
+        main = ", ".join(part for part in (self.good, self.against) if part)
+        return "; ".join(part for part in (main, self.trust) if part) + "."
 
 
-def verdict_on(found: Comparison, task: str, method: str | None = None) -> Verdict:
-    """The verdict on one method's forecasts of a task; by default the first method's."""
-    name = method or found.methods[0]
-    mine = found.measures(task, name)
-    n = int(mine["n_test"])
-    if not math.isfinite(mine["mse"]):
+def verdict_on(comparison: Comparison, task: str, method: str | None = None) -> Verdict:
+    """Summarise one method's forecasts of a task.
+
+    Parameters
+    ----------
+    comparison : the result of `compare`
+    task : a task of the comparison
+    method : a method of the comparison; default: the first
+
+    Returns
+    -------
+    the summary in words
+    """
+    name = method or comparison.methods[0]
+    measures = comparison.measures(task, name)
+    n = int(measures["n_test"])
+    if not math.isfinite(measures["mse"]):
         return Verdict(task, f"{name} gives no forecast here")
-    good = f"Misses by {points(mine['mae'])} on average over {n} unseen model{'s' * (n != 1)}"
-    noise = found.noise[task]
-    if math.isfinite(noise) and mine["mse"] <= SCORE_NOISE * noise:
+    good = f"Misses by {points(measures['mae'])} on average over {n} unseen model{'s' * (n != 1)}"
+    noise = comparison.noise[task]
+    if math.isfinite(noise) and measures["mse"] <= SCORE_NOISE * noise:
         good += ", about as little as the noise of the scores allows"
-    return Verdict(task, good, _against(found, task, name), _trust(found, task, name))
+    return Verdict(task, good, _against(comparison, task, name), _trust(comparison, task, name))
 
 
 def points(share: float) -> str:
@@ -55,83 +66,83 @@ def points(share: float) -> str:
     return f"{shown} point{'' if shown == '1.0' else 's'}"
 
 
-def _errors(found: Comparison, task: str, methods: Sequence[str]) -> dict[str, float]:
-    errors = {m: found.measures(task, m)["mse"] for m in methods}
+def _errors(comparison: Comparison, task: str, methods: Sequence[str]) -> dict[str, float]:
+    errors = {m: comparison.measures(task, m)["mse"] for m in methods}
     return {m: e for m, e in errors.items() if math.isfinite(e)}
 
 
-def _against(found: Comparison, task: str, method: str) -> str:
-    own = found.measures(task, method)["mse"]
-    others = _errors(found, task, [m for m in found.methods if m != method])
+def _against(comparison: Comparison, task: str, method: str) -> str:
+    error = comparison.measures(task, method)["mse"]
+    others = _errors(comparison, task, [m for m in comparison.methods if m != method])
     baselines = {m: e for m, e in others.items() if m in BASELINES}
     if not others:
         return ""
     best = min(others, key=lambda m: others[m])
     if not baselines:
-        return _beside(own, others[best], best)
+        return _beside(error, others[best], best)
     rival = min(baselines, key=lambda m: baselines[m])
-    said = _beside(own, baselines[rival], f"{rival}, the best baseline")
-    if best != rival and others[best] * SAME < own:
-        said += f", and {best} did better still" if baselines[rival] * SAME < own else f", yet {best} did better"
-    return said
+    clause = _beside(error, baselines[rival], f"{rival}, the best baseline")
+    if best != rival and others[best] * SAME < error:
+        clause += f", and {best} did better still" if baselines[rival] * SAME < error else f", yet {best} did better"
+    return clause
 
 
-def _beside(own: float, other: float, name: str) -> str:
-    if own * SAME >= other and other * SAME >= own:
+def _beside(error: float, other: float, name: str) -> str:
+    if error * SAME >= other and other * SAME >= error:
         return f"no better and no worse than {name}"
-    if own < other:
-        return f"with {_times(other, own)} less squared error than {name}"
-    return f"with {_times(own, other)} more squared error than {name}"
+    if error < other:
+        return f"with {_times(other, error)} less squared error than {name}"
+    return f"with {_times(error, other)} more squared error than {name}"
 
 
 def _times(large: float, small: float) -> str:
     return f"{large / small:.1f} times" if small > 0 else "infinitely"
 
 
-def _trust(found: Comparison, task: str, method: str) -> str:
-    held = found.held_out[task, method]
+def _trust(comparison: Comparison, task: str, method: str) -> str:
+    held = comparison.held_out[task, method]
     if len(held.observed) < FEW:
         return f"too few unseen models to rely on these numbers, {FEW} or more would tell"
-    cautions = (_intervals(found, task, method), _worst_family(held), _beyond(found, task, method))
+    cautions = (_intervals(comparison, task, method), _worst_family(held), _beyond(comparison, task, method))
     return "; ".join(c for c in cautions if c)
 
 
-def _intervals(found: Comparison, task: str, method: str) -> str:
-    """Whether the intervals hold what they promise."""
-    mine = found.measures(task, method)
-    if not math.isfinite(mine["coverage"]):
+def _intervals(comparison: Comparison, task: str, method: str) -> str:
+    """The coverage of the intervals in words, with a warning if it is too low."""
+    measures = comparison.measures(task, method)
+    if not math.isfinite(measures["coverage"]):
         return "no intervals: too few families to tell how far a new one misses"
-    covered = f"the {level_text()} intervals held {mine['coverage']:.0%} of the scores"
-    n = mine["n_test"]
+    covered = f"the {level_text()} intervals held {measures['coverage']:.0%} of the scores"
+    n = measures["n_test"]
     lowest = DEFAULT_LEVEL - 2 * math.sqrt(DEFAULT_LEVEL * (1 - DEFAULT_LEVEL) / n)
-    return f"do not trust the intervals: {covered}" if mine["coverage"] < lowest else covered
+    return f"do not trust the intervals: {covered}" if measures["coverage"] < lowest else covered
 
 
 def _worst_family(held: HeldOutForecasts) -> str:
-    """The family whose forecasts lean most to one side, where that is much more than the rest."""
+    """The family with the largest bias, if it is much larger than the others'."""
     error = held.forecast - held.observed
     names = np.unique(held.families)
     if len(names) < 2:
         return ""
-    lean = {str(f): float(error[held.families == f].mean()) for f in names}
-    worst = max(lean, key=lambda f: abs(lean[f]))
-    typical = float(np.median([abs(x) for x in lean.values()]))
-    if abs(lean[worst]) < max(0.01, 2 * typical):
+    bias = {str(f): float(error[held.families == f].mean()) for f in names}
+    worst = max(bias, key=lambda f: abs(bias[f]))
+    typical = float(np.median([abs(x) for x in bias.values()]))
+    if abs(bias[worst]) < max(0.01, 2 * typical):
         return ""
-    return f"least sure for {worst} ({points(abs(lean[worst]))} too {'high' if lean[worst] > 0 else 'low'} on average)"
+    return f"least sure for {worst} ({points(abs(bias[worst]))} too {'high' if bias[worst] > 0 else 'low'} on average)"
 
 
-def _beyond(found: Comparison, task: str, method: str) -> str:
-    """How many unseen models lie outside what the fit has learned from."""
-    outside, among = 0, 0
-    t = found.tasks.index(task)
-    for fold, fit in zip(found.folds, found.fits[task, method], strict=True):
-        rows: Bools = fold.test & np.isfinite(found.dataset.accuracy[t])
+def _beyond(comparison: Comparison, task: str, method: str) -> str:
+    """Number of unseen models whose capability is outside the range of the training models, in words."""
+    outside, total = 0, 0
+    t = comparison.tasks.index(task)
+    for fold, fit in zip(comparison.folds, comparison.fits[task, method], strict=True):
+        rows: Bools = fold.test & np.isfinite(comparison.dataset.accuracy[t])
         if fit.reads:
-            capability = fit.capability(found.dataset.nats[rows], found.dataset.metadata.take(rows))
+            capability = fit.capability(comparison.dataset.nats[rows], comparison.dataset.metadata.take(rows))
             outside += int((distance(fit, capability) > 0).sum())
-        among += int(rows.sum())
+        total += int(rows.sum())
     if not outside:
         return ""
-    verb = "lie" if outside != 1 else "lies"
-    return f"{outside} of the {among} {verb} beyond the models it learned from, where intervals are wider"
+    verb = "are" if outside != 1 else "is"
+    return f"{outside} of the {total} {verb} outside the range of the training models, where intervals are wider"
