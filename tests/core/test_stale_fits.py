@@ -13,7 +13,6 @@ import pytest
 import benchcast as bc
 from benchcast.fits.inputs import changed_inputs
 from benchcast.fitting import fit_tasks, fits_for_new_models, store_fits
-from benchcast.methods import METHODS
 from benchcast.records import ModelInfo, Score
 from benchcast.status import inspect
 from benchcast.storage.hashes import hashed
@@ -155,10 +154,10 @@ def test_explain_and_report_tell_of_stale_fits_too(study, cli, world, tmp_path, 
     ran = cli("explain", study.root, "--task", "task0")
     assert "warning: the study has changed" in ran.err
     assert ran.err.count("\n") == 1
-    for method in set(METHODS) - {"salience", "all-token"}:  # the others only take time
-        monkeypatch.delitem(METHODS, method)
+    monkeypatch.setattr("benchcast.evaluate.METHOD_NAMES", ("salience", "all-token"))  # the others only take time
     ran = cli("report", study.root, "-o", tmp_path / "report.html", "--split", "size")
-    assert (ran.code, (tmp_path / "report.html").is_file()) == (0, True)
+    assert ran.code == 0, ran.err
+    assert (tmp_path / "report.html").is_file()
     assert "warning: the study has changed" in ran.err
 
 
