@@ -151,7 +151,7 @@ def _check_answers(texts: TextSet, tasks: Sequence[Task]) -> None:
         for name in task.answers:
             if name not in texts.index:
                 raise NotEnoughDataError(
-                    f"task {task.name}: answers name {name!r}, no text of the study{did_you_mean(name, texts.index)}"
+                    f"task {task.name}: answers name {name!r}, not a text of the study{did_you_mean(name, texts.index)}"
                 )
 
 

@@ -1,7 +1,7 @@
-"""The study that ships inside the package: 225 small language models, trained from scratch for it.
+"""The embedded study: 225 small language models, trained from scratch for the package.
 
-Nine families with tokenizers and training mixtures of their own, five sizes, five checkpoints each; real
-token losses on 650 generated texts and real scores on six skills. lab/zoo made it.
+Nine families, each with its own tokenizer and training mixture, five sizes, five checkpoints each; token losses on
+650 generated texts and scores on six skills. lab/zoo creates it.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from pathlib import Path
 from benchcast.storage.files import READ_ONLY
 from benchcast.store import Study
 
-MARK = ".benchcast-demo"
+MARK = ".benchcast-demo"  # name of a file that marks a folder written by the demo
 
 
 def copy_embedded(root: Path) -> Study:
-    """A copy of the embedded study that may be written to."""
+    """Make a writable copy of the embedded study in the folder `root`."""
     with as_file(files("benchcast") / "embedded") as source:
         shutil.copytree(source, root, ignore=shutil.ignore_patterns(".lock", READ_ONLY))
     return Study.open(root)
 
 
 def open_embedded() -> Study:
-    """The embedded study where it lies; for reading only."""
+    """Open the embedded study in the package; it is read-only."""
     return Study.open(Path(str(files("benchcast") / "embedded")))

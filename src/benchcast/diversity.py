@@ -1,4 +1,4 @@
-"""Test error when a method sees texts of some sources only: does it help to take texts from several sources?"""
+"""Test error of a method that uses texts of only some sources, to measure the value of diverse texts."""
 
 from __future__ import annotations
 
@@ -15,38 +15,50 @@ from benchcast.methods import METHODS
 from benchcast.records import Bools, Floats, TextSet
 from benchcast.task_fit import TaskFit
 
-LISTED = 10_000  # sets that are listed before some are drawn
-MOST_NUMBERS = 8  # of sources
+LISTED = 10_000  # enumerate all subsets up to this number, else draw at random
+MOST_NUMBERS = 8  # most numbers of sources to compare
 
 
 def numbers_of_sources(count: int) -> list[int]:
-    """How many sources to take: every number from one to all, or a few of them."""
+    """Numbers of sources to compare: evenly spaced from one to `count`, at most `MOST_NUMBERS`."""
     return sorted({round(float(x)) for x in np.linspace(1, count, min(count, MOST_NUMBERS))})
 
 
 def subsets(sources: Sequence[str], size: int, most: int, seed: int) -> list[tuple[str, ...]]:
-    """At most so many sets of so many sources, drawn without replacement."""
+    """Draw at most `most` different subsets of `size` sources."""
     rng = np.random.default_rng([seed, size])
     if math.comb(len(sources), size) <= LISTED:
         every = list(combinations(sources, size))
         return [every[i] for i in sorted(rng.permutation(len(every))[:most])]
     drawn: set[tuple[int, ...]] = set()
-    while len(drawn) < most:  # of so many sets, two are seldom the same
+    while len(drawn) < most:  # with more than `LISTED` subsets, duplicates are rare
         drawn.add(tuple(sorted(rng.choice(len(sources), size, replace=False).tolist())))
     return [tuple(sources[i] for i in numbers) for numbers in sorted(drawn)]
 
 
 def source_errors(dataset: Dataset, fold: Fold, texts: TextSet, method: str, chosen: Sequence[str]) -> Floats | None:
-    """Test error of each task from texts of the chosen sources alone; None where they hold no token that counts."""
-    own = dataset.reference_tokens.of_sources(chosen)
-    if not (own & dataset.reference_tokens.supported).any():
+    """Mean squared test error of each task with texts of the chosen sources only.
+
+    Parameters
+    ----------
+    dataset, fold : the data, and its training and test models
+    texts : texts of the dataset
+    method : name of the method
+    chosen : names of the sources
+
+    Returns
+    -------
+    One error per task; None if no token of these sources is in the common support.
+    """
+    of_sources = dataset.reference_tokens.of_sources(chosen)
+    if not (of_sources & dataset.reference_tokens.supported).any():
         return None
-    some = restrict(dataset, own, texts)
+    some = restrict(dataset, of_sources, texts)
     return held_out_errors(some, fold, METHODS[method](some, [fold])[0])
 
 
 def restrict(dataset: Dataset, keep: Bools, texts: TextSet) -> Dataset:
-    """The same dataset with some tokens taken out of the common support."""
+    """The dataset with the common support restricted to the tokens in `keep`."""
     supported = dataset.reference_tokens.supported & keep
     characters = characters_per_token(dataset.reference_tokens.edges, texts.utf8)
     return replace(
@@ -58,7 +70,7 @@ def restrict(dataset: Dataset, keep: Bools, texts: TextSet) -> Dataset:
 
 
 def held_out_errors(dataset: Dataset, fold: Fold, fits: Sequence[TaskFit]) -> Floats:
-    """Mean squared error of each task on the test models; NaN where it cannot be said."""
+    """Mean squared error of each task on the test models; NaN without scores."""
     errors = []
     for fit, observed in zip(fits, dataset.accuracy, strict=True):
         rows = fold.test & np.isfinite(observed)

@@ -1,7 +1,7 @@
 """Remove and rename models of a study: losses, metadata and scores together.
 
-Both hold the study's lock. Each file changes in one step, and a command that was killed is finished by running it
-again. Fits stay as they are; those that learned from the models are named.
+Both hold the study's lock. Each file is replaced atomically; if the process is killed, running the command again
+completes it. Fits are not changed; the result names those that were trained on the models.
 """
 
 from __future__ import annotations
@@ -22,22 +22,29 @@ from benchcast.storage.loss_files import is_half, read_parquet, write_parquet
 from benchcast.storage.tables import MODEL_COLUMNS, SCORE_COLUMNS, as_csv, read_models, write_models, write_scores
 from benchcast.store import Study
 
-JOURNAL = ".rename.json"  # which rename is under way; gone when it is done
+JOURNAL = ".rename.json"  # old and new name of a rename in progress; removed at its end
 
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """What a change touched."""
+    """Models, files, rows and fits affected by a removal or a rename."""
 
     models: tuple[str, ...]
-    losses: int  # files
-    rows: int  # of models.csv
-    scores: int  # rows of scores.csv
-    fits: tuple[str, ...]  # tasks whose fits learned from these models
+    losses: int  # number of loss files
+    rows: int  # number of rows of models.csv
+    scores: int  # number of rows of scores.csv
+    fits: tuple[str, ...]  # tasks whose fits were trained on these models
 
 
 def remove_models(study: Study, patterns: Sequence[str], *, dry_run: bool = False) -> Edited:
-    """Remove models by name or shell-style pattern; with `dry_run`, only say what would be removed."""
+    """Remove the losses, metadata and scores of models from a study.
+
+    Parameters
+    ----------
+    study : the study
+    patterns : names of models or shell-style patterns; one without a match raises an error
+    dry_run : only report, remove nothing
+    """
     with locked(study.root):
         listed, scores = _listed(study), study.scores()
         known = [*study.models_with_losses(), *(m.model for m in listed), *(s.model for s in scores)]
@@ -45,7 +52,7 @@ def remove_models(study: Study, patterns: Sequence[str], *, dry_run: bool = Fals
         files = [path for name in names if (path := study.losses_path(name)).exists()]
         other_models = [m for m in listed if m.model not in names]
         other_scores = [s for s in scores if s.model not in names]
-        found = Edited(
+        edited = Edited(
             tuple(names),
             len(files),
             len(listed) - len(other_models),
@@ -58,11 +65,14 @@ def remove_models(study: Study, patterns: Sequence[str], *, dry_run: bool = Fals
                 path.unlink()
             if files:
                 sync(files[0].parent)
-    return found
+    return edited
 
 
 def rename_model(study: Study, old: str, new: str) -> Edited:
-    """Give a model another name: its losses with their metadata, its row of models.csv and its scores."""
+    """Rename a model in its loss file, its row of models.csv and its scores.
+
+    A rename that was interrupted is completed first. An unknown `old` or an existing `new` name raises an error.
+    """
     new = need_name(new, "the new name")
     with locked(study.root):
         journal = study.root / JOURNAL
@@ -72,28 +82,28 @@ def rename_model(study: Study, old: str, new: str) -> Edited:
         if not journal.exists():
             _refuse(study, old, new)
             write_text(journal, json.dumps({"old": old, "new": new}, ensure_ascii=False))
-        found = _rename(study, old, new)
+        edited = _rename(study, old, new)
         journal.unlink()
-    return replace(found, fits=affected_fits(study, [old]))
+    return replace(edited, fits=affected_fits(study, [old]))
 
 
 def stopped_rename(study: Study) -> tuple[str, str] | None:
-    """Old and new name of a rename that was killed; it is finished by the next one."""
+    """Old and new name of an interrupted rename, or None; the next rename completes it."""
     journal = study.root / JOURNAL
     return _pending(journal) if journal.exists() else None
 
 
 def affected_fits(study: Study, names: Sequence[str]) -> tuple[str, ...]:
-    """Tasks whose stored fits learned from any of these models; those that cannot be read are left to `status`."""
-    found = []
+    """Tasks whose stored fits were trained on any of these models; unreadable fits are ignored (see `status`)."""
+    tasks = []
     for task in study.fitted_tasks():
         try:
             about: dict[str, Any] = load(study.fit_folder(task)).about
         except BenchcastError:
             continue
         if set(names) & {*about.get("train", ()), *about.get("validation", ())}:
-            found.append(task)
-    return tuple(found)
+            tasks.append(task)
+    return tuple(tasks)
 
 
 def _pending(journal: Path) -> tuple[str, str]:
@@ -105,28 +115,28 @@ def _pending(journal: Path) -> tuple[str, str]:
 
 
 def _refuse(study: Study, old: str, new: str) -> None:
-    """Stop before anything is written where there is nothing to rename or the new name is taken."""
+    """Raise an error if the old name is unknown or the new name exists."""
     known = {*study.models_with_losses(), *(m.model for m in _listed(study)), *(s.model for s in study.scores())}
     match_names(sorted(known), [old], where=str(study.root), what="model")
     if old not in known:
         raise InputError(f"{study.root}: rename takes one model, not a pattern; found {old!r}")
     if new in known or study.losses_path(new).exists():
-        raise InputError(f"{study.root}: there is a model {new!r} already; remove it first, or choose another name")
+        raise InputError(f"{study.root}: model {new!r} exists already; remove it first, or choose another name")
 
 
 def _rename(study: Study, old: str, new: str) -> Edited:
-    """Every step leaves alone what an earlier run has done."""
+    """Rename a model; steps that an interrupted run completed are skipped."""
     source, target = study.losses_path(old), study.losses_path(new)
     if source.exists():
         losses = replace(read_parquet(source, study.texts), model=new)
         write_whole(target, partial(write_parquet, losses=losses, texts=study.texts, half=is_half(source)))
     listed, scores = _listed(study), study.scores()
-    rows, own = (sum(x.model == old for x in table) for table in (listed, scores))
+    rows, score_rows = (sum(x.model == old for x in table) for table in (listed, scores))
     _write_tables(study, [_named(m, old, new) for m in listed], [_named(s, old, new) for s in scores])
     if source.exists() and source != target:
         source.unlink()
         sync(source.parent)
-    return Edited((new,), int(target.exists()), rows, own, ())
+    return Edited((new,), int(target.exists()), rows, score_rows, ())
 
 
 def _named(row: Any, old: str, new: str) -> Any:

@@ -1,4 +1,4 @@
-"""Losses of a whole study, read once: what looks wrong, what cannot be read, and how much text all models share."""
+"""Check the losses of a study: implausible values, unreadable files, and the text that all models share."""
 
 from __future__ import annotations
 
@@ -19,20 +19,27 @@ from benchcast.support import Support
 
 @dataclass(frozen=True, slots=True)
 class LossCheck:
-    """What the losses of a study look like."""
+    """Results of checking the losses of a study."""
 
-    support: Support  # of the models that a fit would learn from
+    support: Support  # common support of the models with scores
     suspicious: dict[str, str]  # model → the likely mistake in its losses
-    unreadable: dict[str, str]  # model → why
+    unreadable: dict[str, str]  # model → error message
 
     def lines(self) -> list[str]:
-        """One line for each finding."""
+        """One line for each problem."""
         excluded = [f"model {m} is left out of fits: it {self.support.why(m)}" for m in self.support.excluded]
         return [*self.unreadable.values(), *describe(self.suspicious), *excluded, *self.support.lines()]
 
 
 def check_losses(study: Study, names: Sequence[str], scored: Collection[str]) -> LossCheck:
-    """Read the losses of the named models once; those that are `scored` are the ones to share text."""
+    """Check the losses of models, reading each file once.
+
+    Parameters
+    ----------
+    study : the study
+    names : models to check
+    scored : models with scores; the common support is that of these models
+    """
     sample = WordSample.of(study.texts)
     words: dict[str, WordLosses] = {}
     lacking: dict[str, Bools] = {}
@@ -59,25 +66,24 @@ def check_losses(study: Study, names: Sequence[str], scored: Collection[str]) ->
 def _reference(study: Study) -> ReferenceTokens:
     try:
         features = study.features()
-    except StudyError:  # reported where the scorer is
+    except StudyError:  # reported with the scorer
         features = None
     return reference_of(study.texts, features)[0]
 
 
 def suspicious_losses(study: Study, models: Sequence[str]) -> list[str]:
-    """A line for each of the named models whose losses, compared with the study's others, can hardly be nats."""
+    """One line for each of the named models whose losses are implausible as nats, compared with other models."""
     sample = WordSample.of(study.texts)
     others = reference_models([m for m in study.models_with_losses() if m not in models])
     words = {}
     for name in [*others, *models]:
         try:
             words[name] = sample.read(study.losses(name))
-        except BenchcastError:  # `status` names it
+        except BenchcastError:  # `status` reports it
             continue
-    found = suspicious(sample, words)
-    return describe({m: why for m, why in found.items() if m in models})
+    return describe({m: mistake for m, mistake in suspicious(sample, words).items() if m in models})
 
 
-def describe(found: dict[str, str]) -> list[str]:
-    """A line for each model."""
-    return [f"losses of model {m} look wrong: {why}" for m, why in found.items()]
+def describe(mistakes: dict[str, str]) -> list[str]:
+    """One line for each model with its likely mistake."""
+    return [f"losses of model {m} look wrong: {mistake}" for m, mistake in mistakes.items()]

@@ -1,4 +1,4 @@
-"""What a study holds, what is missing, and what to do next."""
+"""The content of a study, its problems, and the next command to run."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from benchcast.loss_check import check_losses
 from benchcast.records import NamedTexts, Score, Task, Text
 from benchcast.store import Study
 
-NEARLY_ALL = 0.8  # of a task's scores: models near chance lie on either side of it
-SAMPLE = 30  # characters of a source's first text
+NEARLY_ALL = 0.8  # share of a task's scores at or below chance that makes its chance doubtful
+SAMPLE = 30  # characters of a source's first text that are shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,9 @@ class SourceStatus:
     name: str
     texts: int
     answers: int
-    mean_bytes: float | None  # None where texts are known by name only
+    mean_bytes: float | None  # None if texts are known by name only
     sample: str
-    unit: str = ""  # of the losses, where texts are known by name only
+    unit: str = ""  # unit of the losses, if texts are known by name only
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class TaskStatus:
     name: str
     chance: float
     scores: int
-    usable: int  # models with losses as well
+    usable: int  # scores of models that have losses
     lowest: str
     highest: str
     fitted: bool
@@ -48,7 +48,7 @@ class TaskStatus:
 
 @dataclass(frozen=True, slots=True)
 class StudyStatus:
-    """The whole study."""
+    """Content and problems of a study."""
 
     texts: int
     models_with_losses: int
@@ -59,12 +59,12 @@ class StudyStatus:
     next_step: str
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """JSON values."""
         return asdict(self)
 
 
 def inspect(study: Study) -> StudyStatus:
-    """Look at everything without changing anything."""
+    """Check all files of a study, without changing any, and suggest the next command."""
     texts = study.texts
     with_losses = set(study.models_with_losses())
     scores = study.scores()
@@ -92,19 +92,19 @@ def inspect(study: Study) -> StudyStatus:
     )
 
 
-def _source_status(name: str, own: Sequence[Text], answers: Collection[str]) -> SourceStatus:
-    """What a source holds; `answers` are the texts that tasks name as their answers."""
-    named = own[0].unit is not None
-    sample = ", ".join(t.id for t in own[:8]) if named else " ".join(own[0].text.split())
+def _source_status(name: str, texts: Sequence[Text], answers: Collection[str]) -> SourceStatus:
+    """Status of one source with these texts; `answers` are ids of texts that tasks name as answers."""
+    named = texts[0].unit is not None
+    sample = ", ".join(t.id for t in texts[:8]) if named else " ".join(texts[0].text.split())
     shown = sample[:SAMPLE] + "…" * (len(sample) > SAMPLE)
-    count = sum(t.answer_start is not None or t.id in answers for t in own)
+    count = sum(t.answer_start is not None or t.id in answers for t in texts)
     if named:
-        return SourceStatus(name, len(own), count, None, shown, ", ".join(sorted({t.unit or "–" for t in own})))
-    return SourceStatus(name, len(own), count, float(np.mean([len(t.text.encode()) for t in own])), shown)
+        return SourceStatus(name, len(texts), count, None, shown, ", ".join(sorted({t.unit or "–" for t in texts})))
+    return SourceStatus(name, len(texts), count, float(np.mean([len(t.text.encode()) for t in texts])), shown)
 
 
 def _scorer(study: Study) -> tuple[str, list[str]]:
-    """The scorer in use, or what stands in its way."""
+    """The scorer in use (empty without one), and problems with its features."""
     try:
         features = study.features()
     except StudyError as error:
@@ -113,7 +113,7 @@ def _scorer(study: Study) -> tuple[str, list[str]]:
 
 
 def _stale(study: Study) -> list[str]:
-    """Fits that are older than what they were made from, or that cannot be read."""
+    """A line on fits that are outdated or cannot be read; empty if there are none."""
     try:
         line = stale_line(study, fits_for_new_models(study)) if study.fitted_tasks() else ""
     except StudyError as error:
@@ -122,17 +122,17 @@ def _stale(study: Study) -> list[str]:
 
 
 def below_chance(scores: Sequence[Score], tasks: Sequence[Task]) -> list[str]:
-    """A line for every task whose scores are nearly all no better than guessing: its chance is likely wrong."""
+    """One line for each task with nearly all scores at or below chance: its chance is probably wrong."""
     lines = []
     for task in tasks:
-        own = [s.accuracy for s in scores if s.task == task.name]
-        below = sum(a <= task.chance for a in own)
-        if own and task.chance > 0 and below >= NEARLY_ALL * len(own):
-            count = f"all {len(own)}" if below == len(own) else f"{below} of {len(own)}"
+        accuracies = [s.accuracy for s in scores if s.task == task.name]
+        below = sum(a <= task.chance for a in accuracies)
+        if accuracies and task.chance > 0 and below >= NEARLY_ALL * len(accuracies):
+            count = f"all {len(accuracies)}" if below == len(accuracies) else f"{below} of {len(accuracies)}"
+            amount = "no" if below == len(accuracies) else "few"
             lines.append(
                 f"task {task.name}: {count} scores are at or below chance ({task.chance:g}); "
-                f"is chance right in study.toml? there is {'nothing' if below == len(own) else 'little'} "
-                "above it to learn from"
+                f"is chance correct in study.toml? a fit has {amount} scores above chance to learn from"
             )
     return lines
 
@@ -141,13 +141,15 @@ def _problems(study: Study, tasks: list[TaskStatus], scores: list[Score], with_l
     problems = []
     stopped = stopped_rename(study)
     if stopped:
-        problems.append(f"a rename was stopped; run it again: benchcast rename {study.root} {' '.join(stopped)}")
+        problems.append(f"a rename was interrupted; run it again: benchcast rename {study.root} {' '.join(stopped)}")
     known_sources = set(study.texts.sources)
     for task in study.tasks:
         absent = [s for s in task.sources if s not in known_sources]
         unknown = [a for a in task.answers if a not in study.texts.index]
         if unknown:
-            problems.append(f"task {task.name}: answers name {_few(unknown)}, no text of the study; mend study.toml")
+            problems.append(
+                f"task {task.name}: answers name {_few(unknown)}, not a text of the study; correct study.toml"
+            )
         if absent and isinstance(study.texts, NamedTexts):
             problems.append(f"task {task.name}: no answers; label-token needs them (answers = […] in study.toml)")
         elif absent:
@@ -163,11 +165,9 @@ def _problems(study: Study, tasks: list[TaskStatus], scores: list[Score], with_l
         problems.append(f"scores but no losses: {_few(no_losses)}")
     models = [m for m in study.models() if m.model in with_losses]
     if models and not any(m.family for m in models):
-        problems.append(
-            "no model has a family; intervals and `--split family` then treat each model as a family of its own"
-        )
+        problems.append("no model has a family; intervals and `--split family` then treat each model as its own family")
     if models and not any(m.split for m in models) and not (split_by_size(models) == "test").any():
-        problems.append("no split column and no family with three sizes: `compare` holds out families in turn")
+        problems.append("no split column and no family with three sizes: `compare` holds out each family in turn")
     return problems
 
 

@@ -60,7 +60,7 @@ def test_chance_above_nearly_all_scores_is_pointed_out(study, cli):
     chance = (own[17] + own[18]) / 2
     settings = study.root / "study.toml"
     settings.write_text(settings.read_text(encoding="utf-8").replace("chance = 0.25", f"chance = {chance}"))
-    said = f"task task0: 18 of 20 scores are at or below chance ({chance:g}); is chance right in study.toml?"
+    said = f"task task0: 18 of 20 scores are at or below chance ({chance:g}); is chance correct in study.toml?"
     assert said in " ".join(cli("status", study.root).out.split())
     assert f"warning: {said}" in cli("fit", study.root, "--method", "all-token").err
     assert f"warning: {said}" in cli("compare", study.root, "--method", "all-token").err

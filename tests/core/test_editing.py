@@ -102,8 +102,8 @@ def test_half_precision_losses_stay_half(study, world):
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        (ONE, "family1-1M@2B", "there is a model 'family1-1M@2B' already"),
-        (ONE, ONE, f"there is a model '{ONE}' already"),
+        (ONE, "family1-1M@2B", "model 'family1-1M@2B' exists already"),
+        (ONE, ONE, f"model '{ONE}' exists already"),
         ("family0-1M", "new", "no model 'family0-1M'; did you mean"),
         (FAMILY, "new", "rename takes one model, not a pattern"),
         (ONE, "  ", "a name is needed"),

@@ -252,7 +252,7 @@ def test_answers_that_name_no_column_are_refused_by_name(study):
     path = study.root / "study.toml"
     path.write_text(path.read_text().replace('"bpb.sums"', '"bpb.sum"'))
     with pytest.raises(
-        NotEnoughDataError, match=r"task sums: answers name 'bpb.sum', no text.*did you mean 'bpb.sums'"
+        NotEnoughDataError, match=r"task sums: answers name 'bpb.sum', not a text.*did you mean 'bpb.sums'"
     ):
         Study.open(study.root).dataset()
 

@@ -1,11 +1,11 @@
-"""Studies of real models from public files, and the embedded one.
+"""Public studies of real models, and the embedded study.
 
 import benchcast as bc
 
 study = bc.datasets.fetch_olmo_ladder()      # downloaded once, checked and cached
 result = bc.compare(study)
 
-Each function returns a study for reading; `benchcast init STUDY --from NAME` makes a copy to work on.
+Each function returns a read-only study; `benchcast init STUDY --from NAME` makes a writable copy.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ ZOO = "zoo"
 
 @dataclass(frozen=True, slots=True)
 class PublicStudy:
-    """What is known of a public study without reading it."""
+    """Description of a public study."""
 
     name: str
     about: str
-    models: int
-    losses: int  # of each model
-    tasks: int
+    models: int  # number
+    losses: int  # number of losses of each model
+    tasks: int  # number
     source: str
     licence: str
-    read: Callable[[Path], PublicStudyTables] | None = None  # None: it ships with the package
+    read: Callable[[Path], PublicStudyTables] | None = None  # reads the public files; None: embedded in the package
 
     @property
     def summary(self) -> str:
-        """What it holds, in one line."""
+        """Description and counts in one line."""
         losses = "texts" if self.read is None else "losses each"
         return f"{self.about}: {self.models} models, {self.losses} {losses}, {self.tasks} tasks"
 
@@ -58,8 +58,8 @@ class PublicStudy:
 
 
 DATASETS = {
-    made.name: made
-    for made in (
+    study.name: study
+    for study in (
         PublicStudy(
             *(ZOO, "small models of nine families, trained for the package", 225, 650, 6, "embedded", "Apache-2.0"),
         ),
@@ -104,7 +104,7 @@ def fetch_public_llms(data_home: str | Path | None = None) -> Study:
 
 
 def find(name: str) -> PublicStudy:
-    """A public study by name."""
+    """The description of a public study by its name."""
     if name not in DATASETS:
         raise InputError(f"unknown dataset {name!r}; known: {', '.join(DATASETS)}{did_you_mean(name, DATASETS)}")
     return DATASETS[name]
@@ -113,18 +113,18 @@ def find(name: str) -> PublicStudy:
 def fetch(
     name: str, data_home: str | Path | None = None, *, on_file: Callable[[str], None] = lambda path: None
 ) -> Study:
-    """A public study, for reading.
+    """Open a public study, downloading its files if needed. The study is read-only.
 
     Parameters
     ----------
     name : a key of `DATASETS`
-    data_home : folder with the public files, in the layout REPOSITORY/PATH; files that are absent are downloaded
-        there. Default: $BENCHCAST_DATA, else the user's cache
-    on_file : is called with the path of each file that is read
+    data_home : folder with the public files, in the layout REPOSITORY/PATH; missing files are downloaded to it.
+        Default: $BENCHCAST_DATA, else the user's cache
+    on_file : called with the path of each file before it is read or downloaded
 
     Returns
     -------
-    the study; it is built once and kept in the user's cache
+    The study; it is built once and stored in the user's cache.
     """
     read = find(name).read
     if read is None:
@@ -144,7 +144,7 @@ def fetch(
 
 
 def copy_dataset(name: str, root: Path, *, on_file: Callable[[str], None] = lambda path: None) -> Study:
-    """A copy of a public study that may be written to."""
+    """Make a writable copy of a public study in the folder `root`; `on_file` is as for `fetch`."""
     source = fetch(name, on_file=on_file).root
 
     def fill(folder: Path) -> None:
@@ -154,7 +154,7 @@ def copy_dataset(name: str, root: Path, *, on_file: Callable[[str], None] = lamb
 
 
 def _study_folder(name: str) -> Path:
-    """Where a study is kept that this version builds from the pinned files."""
+    """Cache folder of a study that this version builds from the pinned files."""
     parts = [benchcast.__version__, *(f.sha256 for f in public_files(name))]
     parts += [p.read_text(encoding="utf-8") for p in sorted(Path(__file__).parent.glob("*.py"))]
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

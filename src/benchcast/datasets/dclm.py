@@ -1,8 +1,8 @@
 """The model database of DataComp-LM (mlfoundations/dclm): models of 412M to 6.9B on about 170 data recipes.
 
-The file calls its losses perplexities; their values are mean nats per token of the right answers. Left out: models
-that lack a loss, models with a tokenizer of their own (their losses are not comparable), and repeated evaluations
-with the same losses. Models of 7B test, the rest train.
+The file calls its losses perplexities; their values are mean nats per token of the correct answers. Excluded are
+models that lack a loss, models with another tokenizer (their losses are not comparable), and repeated evaluations
+with the same losses. Models of 7B are test models, all others training models.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from benchcast.records import ModelInfo, Score, Task
 FILE = Path("dclm/assets/DCLM_model_database.csv")
 PREFIX = "perplexity."
 COMMON_TOKENIZER = "neox"  # in the name of the tokenizer that most models share; empty cells mean the same
-LARGE = 2e9  # parameters from which models test
-# Task → chance and the loss on its own right answers.
+LARGE = 2e9  # models with more parameters are test models
+# Task → chance, and the column with the loss on its correct answers.
 TASKS = {
     "hellaswag": (0.25, "hellaswag"),
     "arc_easy": (0.25, "arc_easy"),
@@ -44,7 +44,7 @@ RECIPES = (
 
 
 def read(raw: Path) -> PublicStudyTables:
-    """The database's tables from the file below `raw`."""
+    """Read the tables of the database from its file in the folder `raw`."""
     needed = ["Dataset", "model", "params", "tokens", "tokenizer", *TASKS]
     rows = read_rows(raw / FILE, needed)
     losses = [c for c in rows[0] if c.startswith(PREFIX)]
@@ -63,8 +63,8 @@ def _comparable(tokenizer: str) -> bool:
 
 
 def _named(rows: list[dict[str, str]], losses: list[str]) -> dict[str, dict[str, str]]:
-    """Rows by recipe and architecture, without repeated evaluations; a second model of both is `…#2`."""
-    found: dict[str, dict[str, str]] = {}
+    """Rows by recipe and architecture, without repeated evaluations; a second model with both has the suffix `#2`."""
+    by_name: dict[str, dict[str, str]] = {}
     seen: set[tuple[str, ...]] = set()
     counts: dict[str, int] = {}
     for row in rows:
@@ -75,8 +75,8 @@ def _named(rows: list[dict[str, str]], losses: list[str]) -> dict[str, dict[str,
         recipe = row["Dataset"].removesuffix(".json").replace("=", "_")
         name = f"{recipe}/{row['model'].replace('=', '')}"
         counts[name] = counts.get(name, 0) + 1
-        found[name if counts[name] == 1 else f"{name}#{counts[name]}"] = row
-    return found
+        by_name[name if counts[name] == 1 else f"{name}#{counts[name]}"] = row
+    return by_name
 
 
 def _info(name: str, row: dict[str, str]) -> ModelInfo:
@@ -86,7 +86,7 @@ def _info(name: str, row: dict[str, str]) -> ModelInfo:
 
 
 def recipe_family(recipe: str) -> str:
-    """The group of a data recipe: the data that a classifier was trained on, else the corpus."""
+    """The family of a data recipe: the training data of its quality classifier, else the corpus."""
     if re.search(r"openhermes|(^|_)oh_", recipe.lower()):
         return "openhermes"
     classifier = re.search(r"fasttext_(?:open_)?([a-z0-9]+)", recipe.lower())

@@ -1,4 +1,4 @@
-"""Public files at a pinned commit: downloaded, checked by sha256 and kept; a file is whole or absent."""
+"""Download public files of a pinned commit, check their sha256 and store them atomically."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchcast.storage.files import write_whole
 
 ADDRESS = "https://raw.githubusercontent.com"
 VARIABLE = "BENCHCAST_DATA"
-SECONDS = 60.0  # without an answer
+SECONDS = 60.0  # timeout
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class PublicFile:
 
     @property
     def place(self) -> Path:
-        """Where it lies below a data folder: repository's name, then its path there."""
+        """Its path in a data folder: the repository's name, then the path in the repository."""
         return Path(self.repository.partition("/")[2]) / self.path
 
     @property
@@ -59,20 +59,20 @@ def _listed(name: str) -> Iterator[PublicFile]:
 
 
 def cache_folder() -> Path:
-    """Where downloads and studies made from them are kept: $XDG_CACHE_HOME/benchcast, else ~/.cache/benchcast."""
+    """Folder for downloads and the studies built from them: $XDG_CACHE_HOME/benchcast, else ~/.cache/benchcast."""
     home = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(home) if home else Path.home() / ".cache") / "benchcast"
 
 
 def data_folder(data_home: str | Path | None) -> Path:
-    """Where public files lie: `data_home`, else $BENCHCAST_DATA, else a folder in the cache."""
-    given = data_home or os.environ.get(VARIABLE, "")
-    return Path(given).expanduser() if given else cache_folder() / "files"
+    """Folder of the public files: `data_home`, else $BENCHCAST_DATA, else a folder in the cache."""
+    folder = data_home or os.environ.get(VARIABLE, "")
+    return Path(folder).expanduser() if folder else cache_folder() / "files"
 
 
-def fetch_files(wanted: Iterable[PublicFile], folder: Path, on_file: Callable[[str], None]) -> None:
-    """Make sure that public files lie in `folder`; those that are there are checked, not replaced."""
-    for file in wanted:
+def fetch_files(needed: Iterable[PublicFile], folder: Path, on_file: Callable[[str], None]) -> None:
+    """Download the public files that `folder` lacks and check the others; `on_file` is called with each path."""
+    for file in needed:
         on_file(file.path)
         target = folder / file.place
         if target.exists():
@@ -82,17 +82,17 @@ def fetch_files(wanted: Iterable[PublicFile], folder: Path, on_file: Callable[[s
 
 
 def check_file(path: Path, file: PublicFile) -> None:
-    """Refuse a file that is not the one of the pinned commit."""
-    found = hashlib.sha256(path.read_bytes()).hexdigest()
-    if found != file.sha256:
+    """Raise an error if a file is not that of the pinned commit."""
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    if sha256 != file.sha256:
         raise InputError(
-            f"{path}: not the file of {file.repository} at {file.commit[:12]}: sha256 {found[:16]}…, "
+            f"{path}: not the file of {file.repository} at {file.commit[:12]}: sha256 {sha256[:16]}…, "
             f"expected {file.sha256[:16]}…; remove it to download it again"
         )
 
 
 def download(file: PublicFile) -> bytes:
-    """The content of a public file; anything but the pinned content is an error."""
+    """Download the content of a public file; an error if it is not the pinned content."""
     request = urllib.request.Request(file.url, headers={"User-Agent": "benchcast"})
     hint = f"set {VARIABLE} to a folder that has {file.place}, or try again"
     try:

@@ -1,9 +1,9 @@
 """The OLMo 2 model ladder (allenai/OLMo-ladder): 190M to 3B at 0.5 to 10 times Chinchilla, and the 7B and 13B runs.
 
-Of each run up to ten checkpoints are taken, evenly spaced, without its first tenth. Runs up to 1B train, 3B
-validates, 7B and 13B test. The 7B and 13B checkpoints are in the middle of a learning-rate schedule, except
-`peteish7@anneal` and `peteish13@596057`, the targets of the published study. Runs at another learning rate
-(`peteish7_medlr`) and files that overlap with those read are left out.
+The study has up to ten evenly spaced checkpoints of each run, without its first tenth. Runs up to 1B are training
+models, 3B are validation models, 7B and 13B test models. The 7B and 13B checkpoints are in the middle of a
+learning-rate schedule, except `peteish7@anneal` and `peteish13@596057`, the targets of the published study. Runs at
+another learning rate (`peteish7_medlr`) and overlapping files are excluded.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from benchcast.records import ModelInfo, Score, Task
 
 FOLDER = Path("OLMo-ladder/src/scripts/paper/data/ladder-runs")
 TARGETS = ("peteish7@anneal", "peteish13@596057")
-CHECKPOINTS = 10  # of a run, at most
-SKIPPED = 0.1  # of a run, at its start
-# Non-embedding parameters; the role of the models in the split column.
+CHECKPOINTS = 10  # most checkpoints of a run
+SKIPPED = 0.1  # share of a run that is skipped at its start
+# Non-embedding parameters, and the value of the split column.
 SIZES = {
     "190M": (190_354_176, "train"),
     "370M": (371_262_464, "train"),
@@ -37,7 +37,7 @@ PERPLEXITY_SETS = (
     *("ice", "m2d2_s2orc", "pile", "wikitext_103"),
 )
 MMLU = ("mmlu_stem", "mmlu_humanities", "mmlu_social_sciences", "mmlu_other")
-# Task → chance. Scores are 5-shot, in cloze form, normalised by length; BoolQ's is plain accuracy.
+# Task → chance. Scores are 5-shot, in cloze form, normalised by length; that of BoolQ is plain accuracy.
 CHANCE = {
     **dict.fromkeys([f"{name}_test" for name in MMLU], 0.25),
     "hellaswag_val": 0.25,
@@ -67,14 +67,16 @@ class Checkpoint(NamedTuple):
 
 
 def read(raw: Path) -> PublicStudyTables:
-    """The ladder's tables from the repository's files below `raw`."""
-    found = list(_checkpoints(raw / FOLDER))
+    """Read the tables of the ladder from the repository's files in the folder `raw`."""
+    checkpoints = list(_checkpoints(raw / FOLDER))
     units = {"bpb": "bits-per-byte", "ce": "nats"}
     return PublicStudyTables(
         columns=[column(name, name.split(".")[0], units[name.split(".")[0]]) for name in LOSSES],
-        losses={c.model: [float(c.row[cell]) for cell in LOSSES.values()] for c in found},
-        models=[_info(c) for c in found],
-        scores=[Score(c.model, task, float(c.row[cell]), shots="5") for c in found for task, cell in SCORES.items()],
+        losses={c.model: [float(c.row[cell]) for cell in LOSSES.values()] for c in checkpoints},
+        models=[_info(c) for c in checkpoints],
+        scores=[
+            Score(c.model, task, float(c.row[cell]), shots="5") for c in checkpoints for task, cell in SCORES.items()
+        ],
         tasks=[Task(task, chance, answers=(f"bpb.{task}",)) for task, chance in CHANCE.items()],
     )
 
@@ -104,7 +106,7 @@ def _run(path: Path, name: str, size: str) -> Iterator[Checkpoint]:
 
 
 def _info(checkpoint: Checkpoint) -> ModelInfo:
-    """Size, tokens (step × batch size where the file does not state them) and role."""
+    """Row of models.csv; training tokens are step × batch size if the file does not state them."""
     row, (params, role) = checkpoint.row, SIZES[checkpoint.size]
     tokens = number(row.get("throughput/total_tokens", ""))
     if not tokens > 0:

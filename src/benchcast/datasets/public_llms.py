@@ -1,9 +1,9 @@
 """89 public LLMs: bits per byte on 263 English texts (TristanThrush/perplexity-correlations) and two sets of scores.
 
-Scores are accuracies on arc_easy, piqa and sciq of the same repository, and those of the Open LLM Leaderboard v1 as
-collected by felipemaiapolo/sloth, joined by exact id. Rows of the first repository that hold perplexities (lambada)
-are left out. LLM360/Amber is listed under two publishers and is taken once. Families are publishers, except where the
-base model is known: a model that continues another one belongs to that one's family.
+Scores are accuracies on arc_easy, piqa and sciq from the same repository, and those of the Open LLM Leaderboard v1 as
+collected by felipemaiapolo/sloth, joined by exact id. Rows of the first repository with perplexities (lambada) are
+excluded. LLM360/Amber is listed under two publishers and is used once. The family of a model is its publisher, or the
+family of its base model if it is known to continue another model.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EXAMPLES = Path("perplexity-correlations/examples/get_error_and_bpb")
 LOSSES = EXAMPLES / "bpb_csvs" / "chunked_synthetic_sample_bpb_id.csv"
 ERRORS = EXAMPLES / "error_csvs" / "error.csv"
 LEADERBOARD = Path("sloth/data/open-llm-leaderboard_old.csv")
-MEASURED = {"arc_easy": 0.25, "piqa": 0.5, "sciq": 0.25}  # task → chance; the file holds 1 − accuracy
+MEASURED = {"arc_easy": 0.25, "piqa": 0.5, "sciq": 0.25}  # task → chance; the file has 1 − accuracy
 # Task → column of the leaderboard, chance and shots. TruthfulQA (mc2) has no fixed chance.
 LISTED = {
     "arc_challenge": ("ARC", 0.25, "25"),
@@ -31,7 +31,7 @@ LISTED = {
     "winogrande": ("Winogrande", 0.5, "5"),
     "gsm8k": ("GSM8K", 0.0, "5"),
 }
-# Models built on another publisher's model, by their base.
+# Models built on another publisher's model → family of the base model.
 BASE = {
     "codellama/CodeLlama-7b-hf": "llama",
     "TencentARC/LLaMA-Pro-8B": "llama",
@@ -46,9 +46,9 @@ SIZE = re.compile(r"(?:^|[-_])(\d+(?:[._]\d+)?)([bm])(?![a-z])", re.IGNORECASE)
 
 
 def read(raw: Path) -> PublicStudyTables:
-    """Losses and scores of the models from the files below `raw`."""
+    """Read losses and scores of the models from the files in the folder `raw`."""
     texts, table = _by_model(raw / LOSSES)
-    publishers = {model: publisher for publisher, model in reversed(table)}  # of two publishers, the first
+    publishers = {model: publisher for publisher, model in reversed(table)}  # the first, if there are two
     losses = {model: [float(x) for x in table[publisher, model]] for model, publisher in publishers.items()}
     return PublicStudyTables(
         columns=[column(text.strip(), "prose", "bits-per-byte") for text in texts],
@@ -60,7 +60,7 @@ def read(raw: Path) -> PublicStudyTables:
 
 
 def _by_model(path: Path) -> tuple[list[str], dict[tuple[str, str], list[str]]]:
-    """Row names, and the cells of each model, whose column is named ('publisher', 'id')."""
+    """Names of the rows, and the cells of each column; a column is a model, named ('publisher', 'id')."""
     with path.open(encoding="utf-8", newline="") as lines:
         header, *rows = csv.reader(lines)
     models = [ast.literal_eval(name) for name in header[1:]]
@@ -76,7 +76,7 @@ def _measured(path: Path, publishers: dict[str, str]) -> Iterator[Score]:
 
 
 def _listed(path: Path, models: dict[str, str]) -> Iterator[Score]:
-    """Scores of the leaderboard; of several rows of a model one that is not 4-bit, the earliest of those."""
+    """Scores of the leaderboard; if a model has several rows, the earliest that is not 4-bit."""
     rows: dict[str, list[dict[str, str]]] = {}
     for row in read_rows(path, ["Model", "Precision", "date", *(cell for cell, _, _ in LISTED.values())]):
         if row["Model"] in models:
@@ -88,8 +88,8 @@ def _listed(path: Path, models: dict[str, str]) -> Iterator[Score]:
 
 
 def params_of(model: str) -> float:
-    """Parameters as the model's name says; NaN where it does not."""
-    found = SIZE.search(model.rpartition("/")[2])
-    if found is None:
+    """Number of parameters in the model's name; NaN if there is none."""
+    size = SIZE.search(model.rpartition("/")[2])
+    if size is None:
         return float("nan")
-    return float(found[1].replace("_", ".")) * (1e9 if found[2].lower() == "b" else 1e6)
+    return float(size[1].replace("_", ".")) * (1e9 if size[2].lower() == "b" else 1e6)

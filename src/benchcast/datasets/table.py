@@ -1,4 +1,4 @@
-"""A table of losses, models × named columns → a study whose texts are known by name only.
+"""Create a study from a table of losses, models × columns; its texts are known by name only.
 
 study = create_table_study("study", Path("losses.csv"), units=["nats", "bpb.*=bits-per-byte"])
 """
@@ -19,18 +19,18 @@ from benchcast.store import Study
 
 
 def create_table_study(root: str | Path, file: Path, *, units: Sequence[str] = (), seed: int = 0) -> Study:
-    """A new study from a CSV whose first column is `model` and whose other columns are losses.
+    """Create a study from a CSV whose first column is `model` and whose other columns are losses.
 
     Parameters
     ----------
-    root : folder to make
+    root : folder to create
     file : CSV; an empty cell is a missing loss
-    units : `UNIT` for all columns, `PATTERN=UNIT` for columns that match; the last that matches counts
-    seed : of everything random in the study
+    units : `UNIT` for all columns, or `PATTERN=UNIT` for matching columns; the last match is used
+    seed : random seed of the study
 
     Returns
     -------
-    the study, with the losses of every model and no tasks
+    The study, with the losses of every model and no tasks.
     """
     texts = read_columns(file, units)
     losses = read_wide(file, texts, None)
@@ -42,7 +42,7 @@ def create_table_study(root: str | Path, file: Path, *, units: Sequence[str] = (
 
 
 def create_whole(root: Path, fill: Callable[[Path], object]) -> Study:
-    """A new study that appears whole or not at all; `fill` makes it in the folder that it is given."""
+    """Create a study atomically; `fill` writes it into the empty folder that it receives."""
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise StudyError(f"{root}: exists and is not empty; a study needs a folder of its own")
     write_folder(root, fill)
@@ -54,8 +54,8 @@ def read_columns(file: Path, units: Sequence[str] = ()) -> NamedTexts:
     rows = read_csv(file)
     header = list(rows[0]) if rows else []
     if header[:1] != ["model"] or len(header) < 2:
-        found = ", ".join(header[:3]) or "no rows"
-        raise InputError(f"{file}: a table of losses has the columns model, then one for each loss; found {found}")
+        start = ", ".join(header[:3]) or "no rows"
+        raise InputError(f"{file}: a table of losses has the columns model, then one for each loss; found {start}")
     names = [need_name(column, f"{file}: column {i}") for i, column in enumerate(header[1:], start=2)]
     chosen = _units(names, units)
     return NamedTexts.of(
@@ -65,7 +65,7 @@ def read_columns(file: Path, units: Sequence[str] = ()) -> NamedTexts:
 
 
 def _units(columns: Sequence[str], options: Sequence[str]) -> list[str]:
-    """The unit of each column; empty where none is given."""
+    """The unit of each column; empty if no option matches."""
     units = [""] * len(columns)
     for option in options:
         pattern, _, unit = option.rpartition("=")

@@ -1,4 +1,4 @@
-"""What a reader makes of public files: losses, models, scores and tasks, ready to become a study."""
+"""Tables read from public files, and the study built from them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from benchcast.store import Study
 class PublicStudyTables:
     """The tables of a public study."""
 
-    columns: Sequence[Text]  # known by name only
-    losses: Mapping[str, Sequence[float]]  # model → one value for each column, in their order
+    columns: Sequence[Text]  # texts that are known by name only
+    losses: Mapping[str, Sequence[float]]  # model → one value for each column, in order
     models: Sequence[ModelInfo]
     scores: Sequence[Score]
     tasks: Sequence[Task]
 
 
 def write_tables(folder: Path, tables: PublicStudyTables) -> Study:
-    """A study of these tables in an empty folder."""
+    """Create a study from these tables in an empty folder."""
     texts = NamedTexts.of(tables.columns)
     study = Study.create(folder, texts, tasks=tables.tasks)
     study.add_losses([_losses(model, values, texts) for model, values in tables.losses.items()])
@@ -43,12 +43,12 @@ def _losses(model: str, values: Sequence[float], texts: NamedTexts) -> TokenLoss
 
 
 def column(name: str, source: str, unit: str) -> Text:
-    """A column of losses."""
+    """A text that is known by name only, with the unit of its losses."""
     return Text(name, source, "", unit=unit)
 
 
 def read_rows(path: Path, needed: Sequence[str]) -> list[dict[str, str]]:
-    """Rows of a public CSV that has these columns."""
+    """Rows of a public CSV; an error if it lacks one of the `needed` columns."""
     with path.open(encoding="utf-8", newline="") as lines:
         reader = csv.DictReader(lines)
         absent = [c for c in needed if c not in (reader.fieldnames or ())]
@@ -58,5 +58,5 @@ def read_rows(path: Path, needed: Sequence[str]) -> list[dict[str, str]]:
 
 
 def number(cell: str) -> float:
-    """A cell as a number; NaN where it is empty."""
+    """A cell as a number; NaN if it is empty."""
     return float(cell) if cell.strip() else float("nan")

@@ -1,4 +1,4 @@
-"""Models that a public study is about, and what a comparison forecasts of them."""
+"""Forecasts of the target models of a public study in a comparison."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TARGETS = {"olmo-ladder": olmo_ladder.TARGETS}
 
 @dataclass(frozen=True, slots=True)
 class TargetForecast:
-    """Forecast of a held-out model's score on one task."""
+    """Forecast and observed accuracy (0..1) of a held-out model on one task."""
 
     model: str
     task: str
@@ -22,13 +22,13 @@ class TargetForecast:
     observed: float
 
 
-def target_forecasts(name: str, found: Comparison) -> list[TargetForecast]:
-    """Forecasts by the first method, model by model; empty for a study without such models."""
-    made = []
+def target_forecasts(name: str, comparison: Comparison) -> list[TargetForecast]:
+    """Forecasts of the target models of a public study by the first method; empty if it has no targets."""
+    forecasts = []
     for model in TARGETS.get(name, ()):
-        for task in found.tasks:
-            held = found.held_out[task, found.methods[0]]
+        for task in comparison.tasks:
+            held = comparison.held_out[task, comparison.methods[0]]
             i = held.models.index(model)
             numbers = (float(x[i]) for x in (held.forecast, held.low, held.high, held.observed))
-            made.append(TargetForecast(model, task, *numbers))
-    return made
+            forecasts.append(TargetForecast(model, task, *numbers))
+    return forecasts
