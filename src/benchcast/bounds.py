@@ -141,7 +141,7 @@ class FastTokenizer:
         return list(self._inner.encode(text, add_special_tokens=False).ids)
 
     def pieces(self, ids: Sequence[int]) -> list[bytes]:
-        """Each token's own bytes."""
+        """The bytes of each token."""
         for token in set(ids) - self._pieces.keys():
             self._pieces[token] = self._piece(token)
         return [self._pieces[token] for token in ids]
@@ -253,7 +253,7 @@ class PlainTokenizer:
         return list(self._encode(text))
 
     def pieces(self, ids: Sequence[int]) -> list[bytes]:
-        """Each token's own bytes."""
+        """The bytes of each token."""
         for token in set(ids) - self._pieces.keys():
             self._pieces[token] = self._piece(token)
         return [self._pieces[token] for token in ids]

@@ -75,7 +75,7 @@ def test_what_the_user_wrote_is_never_overwritten(study: Study, tmp_path: Path, 
     arguments = ["--model", "hf", "--model_args", f"pretrained={folder}", "--family", "other"]
     ran = cli("collect", study.root, *arguments)
     assert ran.code == 0
-    assert "models.csv says family 'mine' and is left so, 'other' was given" in ran.out
+    assert "models.csv has family 'mine', which is kept; 'other' was given" in ran.out
     found = study.infos(["ash"])[0]
     assert (found.family, found.params, found.tokens) == ("mine", 1e6, 5.0)
     assert collected(cli, study, *arguments, "--force") == found

@@ -110,7 +110,7 @@ def test_chosen_texts_err_less_than_as_many_at_random_on_families_never_seen():
 
 def test_a_dataset_of_some_texts_is_that_of_a_study_of_those_texts(study, world):
     wanted = np.array([1, 4, 9, 16, 20])
-    choice = replace(choose(study, 5), wanted=wanted)
+    choice = replace(choose(study, 5), indices=wanted)
     small = write_smaller(choice, study.root.parent / "small")
     assert [t.id for t in small.texts] == [study.texts.texts[i].id for i in wanted]
     cut, own = study.dataset().for_texts(wanted), small.dataset()

@@ -21,7 +21,7 @@ COUNT = 2
 
 @given(jobs=st.integers(1, 40), count=st.integers(1, 9))
 def test_every_job_is_done_and_every_rank_does_as_many(jobs: int, count: int) -> None:
-    parts = [Ranks(rank, count).own(range(jobs)) for rank in range(count)]
+    parts = [Ranks(rank, count).assigned(range(jobs)) for rank in range(count)]
     assert set().union(*parts) == set(range(jobs))
     assert len({len(p) for p in parts}) == 1
     assert sum(map(len, parts)) - jobs < count, "nothing is done twice but to fill the last turn"

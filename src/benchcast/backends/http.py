@@ -117,7 +117,7 @@ class Client:
                     await asyncio.sleep(min(LONGEST_PAUSE, max(pause, error.wait)))
         raise SilentError(
             f"{self.base_url}{route}: no whole reply in {self.tries} tries, last: {last}; "
-            "is the server up? (the same command goes on where it stopped)"
+            "is the server up? (the same command continues where it stopped)"
         )
 
     async def _once(self, route: str, data: bytes | None) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def api_key() -> str:
     name = next((name for name in KEYS if os.environ.get(name, "").strip()), "")
     key = os.environ[name].strip() if name else ""
     if not key.isascii() or not key.isprintable():
-        raise InputError(f"{name}: it holds characters that an HTTP header cannot carry")
+        raise InputError(f"{name}: it has characters that are not allowed in an HTTP header")
     return key
 
 

@@ -118,21 +118,21 @@ def from_tiktoken(encoding: Any, name: str) -> Tokenizer:
     return PlainTokenizer(name, encoding.encode_ordinary, encoding.decode_single_token_bytes)
 
 
-def bos_policy(inner: Any, wanted: bool | None, file_adds: bool | None) -> tuple[tuple[int, ...], str]:
+def bos_policy(inner: Any, add_bos: bool | None, file_adds: bool | None) -> tuple[tuple[int, ...], str]:
     """The ids before each text, and a description of the policy.
 
-    `wanted`, the user's setting, overrides the GGUF file, which overrides the tokenizer.
+    `add_bos`, the user's setting, overrides the GGUF file, which overrides the tokenizer.
     """
     added = _added_in_front(inner)
     bos = getattr(inner, "bos_token_id", None)
-    if wanted is False or (wanted is None and file_adds is False):
-        return (), "none, as asked" if wanted is False else "none"
-    if wanted is None and not file_adds:
+    if add_bos is False or (add_bos is None and file_adds is False):
+        return (), "none, as asked" if add_bos is False else "none"
+    if add_bos is None and not file_adds:
         return added, " ".join(map(str, inner.convert_ids_to_tokens(list(added)))) if added else "none"
     if not added and bos is None:
         raise InputError("add_bos_token: the tokenizer has no BOS token; leave the setting out")
     prefix = added or (int(bos or 0),)
-    return prefix, " ".join(map(str, inner.convert_ids_to_tokens(list(prefix)))) + (", as asked" if wanted else "")
+    return prefix, " ".join(map(str, inner.convert_ids_to_tokens(list(prefix)))) + (", as asked" if add_bos else "")
 
 
 def _added_in_front(inner: Any) -> tuple[int, ...]:

@@ -181,7 +181,7 @@ def _score(backend: MemoryBackend, portion: Portion, windows: list[Window], rank
     starts = {(w.text, w.first): int(start) for w, start in zip(windows, ends[:-1], strict=True)}
     flat = np.full(ends[-1], np.nan, np.float32)
     all_batches = list(batches(windows, size=backend.batch_size, tokens=backend.batch_tokens))
-    for batch in ranks.own(all_batches) if all_batches else []:
+    for batch in ranks.assigned(all_batches) if all_batches else []:
         for window, nats in zip(batch, ask(backend, portion, batch), strict=True):
             flat[starts[window.text, window.first] :][: len(nats)] = nats
     return flat

@@ -33,7 +33,7 @@ class Ranks:
             return cls()
         return cls(distributed.get_rank(), distributed.get_world_size())
 
-    def own(self, jobs: Sequence[T]) -> list[T]:
+    def assigned(self, jobs: Sequence[T]) -> list[T]:
         """This rank's jobs; every rank gets equally many, because a sharded model runs on all ranks at once.
 
         If the jobs do not divide evenly, some ranks repeat the last one, which does not change the result.

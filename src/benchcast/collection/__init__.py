@@ -153,7 +153,7 @@ def encode_texts(tokenizer: Tokenizer, texts: TextSet) -> EncodedTexts:
 
 
 def portions(model: str, texts: TextSet, encoded: EncodedTexts, done: set[int]) -> list[Portion]:
-    """Portions that contain unfinished texts; the cut does not depend on what is done."""
+    """Portions with unfinished texts; their boundaries do not depend on `done`."""
     finished = done | encoded.refused.keys()
     open_portions = [indices for indices in cut(texts) if not finished >= set(indices)]
     return [make_portion(model, texts, encoded, indices, finished) for indices in open_portions]

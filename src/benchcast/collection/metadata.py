@@ -35,7 +35,7 @@ def add_metadata(study: Study, model: str, user_info: ModelInfo, measured: Model
             cells[column] = getattr(measured, column) if _blank(user_value) else user_value
         elif not _blank(user_value) and user_value != listed_value:
             remarks.append(
-                f"models.csv says {column} {_shown(listed_value)} and is left so, {_shown(user_value)} was given"
+                f"models.csv has {column} {_shown(listed_value)}, which is kept; {_shown(user_value)} was given"
             )
     if model not in by_model or not all(map(_blank, cells.values())):
         study.add_models([ModelInfo(model, **cells)])

@@ -88,37 +88,51 @@ def extrapolate(
     method: str = "salience",
     tell: Callable[[str], None] = silent,
 ) -> Extrapolation:
-    """Forecast a model of `family` at `target` on each task, and check the procedure on hidden models."""
-    known = read_study_models(study, tasks, method=method)
+    """Forecast a larger or longer-trained model of a family, and backtest the procedure on hidden models.
+
+    Parameters
+    ----------
+    study : the study
+    family : a family of models.csv with losses at several sizes or training lengths
+    target : params and training tokens of the model, or its training compute in FLOPs
+    tasks : tasks of study.toml; empty: all
+    method : method that measures capability; it must read losses
+    tell : called with a line at each step
+
+    Returns
+    -------
+    forecasts with 90% intervals for each task, the backtest, and remarks
+    """
+    models = read_study_models(study, tasks, method=method)
     allowed = _allowed(target)
-    own = known.families == family
-    names = sorted(set(map(str, known.families)))
-    if not own.any():
+    in_family = models.families == family
+    names = sorted(set(map(str, models.families)))
+    if not in_family.any():
         raise InputError(f"unknown family {family!r}; models.csv has {', '.join(names)}{did_you_mean(family, names)}")
     tell("fitting")
-    fits = known.fits(np.ones(len(known.models), bool))
+    fits = models.fits(np.ones(len(models.models), bool))
     if not fits[0].reads_losses:
         raise InputError(f"method {method!r} does not read losses; use one that does, such as salience")
-    family_points = known.points.take(own)
-    at = target.as_points(family_points)
+    family_points = models.points.take(in_family)
+    point = target.as_points(family_points)
     if not np.isfinite(family_points.flops).any():
         raise NotEnoughDataError(_too_few(family, family_points, allowed))
-    if not np.isfinite(at.flops[0]):
+    if not np.isfinite(point.flops[0]):
         raise InputError("the target's compute is not a finite number; are its params and tokens right?")
-    way = _way(family_points, at)
-    said = []
+    way = _way(family_points, point)
+    forecasts = []
     for fit in fits:
-        laws = family_laws(known, known.log_capability(fit), ~np.zeros(len(own), bool), allowed=allowed)
+        laws = family_laws(models, models.log_capability(fit), ~np.zeros(len(in_family), bool), allowed=allowed)
         if family not in laws:
             raise NotEnoughDataError(_too_few(family, family_points, allowed))
         law, drift = laws[family], estimate_drift([*laws.values()])
         exponents = tuple(float(x) for x in law.law.exponents)
-        there, path = extrapolate_task(fit, law, drift, at), extrapolate_task(fit, law, drift, way)
-        said.append(TaskExtrapolation(fit.task.name, there, path, law.form, law.law.floor, exponents, drift))
-    observed = {fit.task.name: scores[own] for fit, scores in zip(fits, known.observed, strict=True)}
-    hidden = [row for kind in HOLDOUT_KINDS for row in backtest(known, kind, tell=tell)]
-    remarks = _remarks(said, at, family_points)
-    return Extrapolation(family, at, way, family_points, observed, tuple(said), tuple(hidden), remarks)
+        forecast, path = extrapolate_task(fit, law, drift, point), extrapolate_task(fit, law, drift, way)
+        forecasts.append(TaskExtrapolation(fit.task.name, forecast, path, law.form, law.law.floor, exponents, drift))
+    observed = {fit.task.name: scores[in_family] for fit, scores in zip(fits, models.observed, strict=True)}
+    hidden = [row for kind in HOLDOUT_KINDS for row in backtest(models, kind, tell=tell)]
+    remarks = _remarks(forecasts, point, family_points)
+    return Extrapolation(family, point, way, family_points, observed, tuple(forecasts), tuple(hidden), remarks)
 
 
 def _way(known: ScalePoints, target: ScalePoints) -> ScalePoints:

@@ -34,7 +34,15 @@ def _silent(_: str) -> None:
 
 
 def write_report(path: Path, study: Study, comparison: Comparison, *, on_step: Callable[[str], None] = _silent) -> None:
-    """Write the report; the file appears whole or not at all."""
+    """Write the report atomically.
+
+    Parameters
+    ----------
+    path : of the HTML file
+    study : the study
+    comparison : the result of `compare` on the study
+    on_step : called with a line at each of `STEPS` steps
+    """
     data = report_data(study, comparison, on_step)
     on_step("writing the page")
     write_text(path, render("report.html", data, scripts=SCRIPTS, figures=True))

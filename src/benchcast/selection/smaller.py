@@ -33,14 +33,14 @@ class TextSelection:
     study: Study
     split: str
     full_fits: FullTextFits  # one fold: the training models of a fit of the study
-    wanted: Ints  # indices of the selected texts, in the order of the study
-    asked: tuple[str, ...]  # names of the tasks
+    indices: Ints  # indices of the selected texts, in the order of the study
+    tasks: tuple[str, ...]  # names of the tasks
 
     @property
     def silent(self) -> list[str]:
         """Tasks that did not influence the selection, because their forecasts do not depend on the losses."""
         used = [fit.task.name for fit in self.full_fits.fits[0] if depends_on_losses(self.full_fits.dataset, fit)]
-        return [name for name in self.asked if name not in used]
+        return [name for name in self.tasks if name not in used]
 
     @property
     def fitted(self) -> list[str]:
@@ -50,16 +50,27 @@ class TextSelection:
     @property
     def ids(self) -> list[str]:
         """Ids of the selected texts."""
-        return [self.study.texts.texts[i].id for i in self.wanted]
+        return [self.study.texts.texts[i].id for i in self.indices]
 
     def by_source(self) -> dict[str, int]:
         """Number of selected texts of each source."""
-        sources = [self.study.texts.texts[i].source for i in self.wanted]
+        sources = [self.study.texts.texts[i].source for i in self.indices]
         return {s: sources.count(s) for s in self.study.texts.sources if s in sources}
 
 
 def choose(study: Study, budget: int, tasks: Sequence[str] = ()) -> TextSelection:
-    """The texts that carry the forecasts of the tasks, from all models that a fit would learn from."""
+    """Select the texts that forecasts depend on most, from all training models of a fit.
+
+    Parameters
+    ----------
+    study : the study
+    budget : number of texts
+    tasks : tasks of study.toml; empty: all
+
+    Returns
+    -------
+    the selected texts and the fits on all texts
+    """
     if budget < 1:
         raise InputError(f"--budget {budget}: at least one text is needed")
     dataset = study.dataset(tasks)
@@ -72,12 +83,12 @@ def choose(study: Study, budget: int, tasks: Sequence[str] = ()) -> TextSelectio
 
 def write_texts(choice: TextSelection, path: Path) -> None:
     """Write the selected texts as JSONL."""
-    write_text(path, texts_jsonl(some_texts(choice.study.texts, choice.wanted)))
+    write_text(path, texts_jsonl(some_texts(choice.study.texts, choice.indices)))
 
 
 def is_written(choice: TextSelection, path: Path) -> bool:
     """Whether `path` already contains the selected texts, or a study of them with its fits."""
-    texts = some_texts(choice.study.texts, choice.wanted)
+    texts = some_texts(choice.study.texts, choice.indices)
     if path.suffix == ".jsonl":
         return path.is_file() and path.read_bytes() == texts_jsonl(texts).encode()
     if not (path / "study.toml").is_file():
@@ -93,7 +104,7 @@ def write_smaller(choice: TextSelection, root: Path) -> Study:
 
 
 def _fill(choice: TextSelection, root: Path) -> None:
-    study, order = choice.study, choice.wanted
+    study, order = choice.study, choice.indices
     kept = set(choice.ids)
     tasks = [replace(t, answers=tuple(a for a in t.answers if a in kept)) for t in study.tasks]
     smaller = Study.create(root, some_texts(study.texts, order), tasks=tasks, seed=study.seed)
@@ -118,10 +129,10 @@ def smaller_fits(choice: TextSelection, texts: TextSet) -> list[Fit]:
     full_fits = choice.full_fits
     dataset, fold, cores = full_fits.dataset, full_fits.folds[0], full_fits.fits[0]
     full = as_fits(choice.study, dataset, fold, choice.split, cores)
-    keep = np.isin(dataset.reference_tokens.text, choice.wanted)
+    keep = np.isin(dataset.reference_tokens.text, choice.indices)
     return [
         Fit(
-            core=cut_fit(dataset, fold, t, fit.core, choice.wanted),
+            core=cut_fit(dataset, fold, t, fit.core, choice.indices),
             salience=fit.salience[keep],
             edges=_laid_out(dataset.reference_tokens.edges, keep),
             supported=fit.supported[keep],
