@@ -1,8 +1,8 @@
-"""Whether a model's losses can be losses in nats: each model is compared with the others on the same words.
+"""Plausibility of losses in nats: each model is compared with the others on the same words.
 
-Words are ordered by the median model's loss. Models of different strength differ most on easy words and least on hard
-ones, which nobody can foresee. A wrong unit changes all words alike, so it shows on the hard words. Where losses are
-known for whole texts only, texts take the place of words and only gross differences are reported.
+Words are ordered by the median loss over models. Models of different strength differ most on easy words and least on
+hard, unpredictable ones. A wrong unit changes all words by the same factor, so it is visible on the hard words. If
+losses are known for whole texts only, texts replace words and only large differences are reported.
 Axes: M models, N words or texts.
 """
 
@@ -19,17 +19,17 @@ from benchcast.assemble import word_edges
 from benchcast.errors import InputError
 from benchcast.records import Floats, Ints, TextSet, TokenLosses
 
-FEWEST_MODELS = 8  # with fewer, the median model may itself be the odd one
+FEWEST_MODELS = 8  # with fewer, the median itself may come from a wrong model
 SAMPLED_TEXTS = 120
 FEWEST_WORDS, FEWEST_TEXTS = 80, 8
-TOKENS_PER_TEXT = 3.0  # with fewer, a model's losses say nothing of single words
+TOKENS_PER_TEXT = 3.0  # with fewer tokens per text, losses of single words are unknown
 
-# A loss is a difference of logits plus at most ln V. Logits of trained and of fresh networks lie within some hundreds
-# of each other; 1e4 nats is a probability of 1e-4343. A token may be a whole text, so the limit is per byte.
+# A loss is a difference of logits plus at most ln V. Logits of trained and of untrained networks differ by at most some
+# hundreds; 1e4 nats is a probability of 1e-4343. A token may be a whole text, so the limit is per byte.
 MOST_NATS = 1e4
 
-# Logarithms of a model's loss over the median model's. On the hardest eighth of the words, 225 real models lie
-# between −0.13 and 0.78, and those above 0.2 are several times worse on easier words; bits add 0.37 everywhere.
+# Logarithms of a model's loss over the median loss. On the hardest eighth of the words, 225 real models are between
+# −0.13 and 0.78, and those above 0.2 are several times worse on easier words; bits add 0.37 everywhere.
 BITS, BITS_SLACK, BITS_TILT = math.log(1 / math.log(2)), 0.16, 1.5
 TOO_HIGH, TOO_LOW = math.log(5), math.log(0.5)
 OUTLIER = 3.7  # times the median model's distance from the median: 2.5 standard deviations of a normal distribution
@@ -38,7 +38,7 @@ OPPOSITE = -0.2  # rank correlation with the median model; losses of real models
 
 
 def refuse_impossible(losses: TokenLosses) -> None:
-    """Raise where a loss is larger than a softmax over finite logits gives."""
+    """Raise an error if a loss is larger than a softmax over finite logits can give."""
     limit = MOST_NATS * np.maximum(1, np.diff(losses.edges))
     over = losses.nats > limit  # False where there is no loss
     if over.any():
@@ -54,17 +54,17 @@ class WordLosses:
     """One model's losses on the words of a sample; NaN where it has none."""
 
     nats: Floats
-    by_word: bool  # whether its tokens are short enough to tell words apart
+    by_word: bool  # whether tokens are short enough to have losses of single words
     highest: float  # nats of one token
 
 
 @dataclass(frozen=True)
 class WordSample:
-    """The words of some texts, on which models are compared."""
+    """The words of a sample of texts."""
 
-    picked: Ints  # numbers of the texts
-    edges: Ints  # of the words, in bytes of the picked texts end to end
-    text: Ints  # which of the picked texts each word belongs to
+    picked: Ints  # indices of the sampled texts
+    edges: Ints  # of the words, in bytes of the concatenated sample
+    text: Ints  # index in `picked` of the text of each word
 
     @classmethod
     def of(cls, texts: TextSet) -> WordSample:
@@ -90,19 +90,25 @@ class WordSample:
 
 
 def suspicious(sample: WordSample, models: Mapping[str, WordLosses]) -> dict[str, str]:
-    """Models whose losses can hardly be nats, each with the likely mistake; empty with few models or texts."""
+    """Models whose losses are implausible as nats, each with the likely mistake.
+
+    Parameters
+    ----------
+    sample : the sampled words
+    models : model → its losses on these words; too few models or texts give an empty result
+    """
     highest = {m: x.highest for m, x in models.items()}
     fine = {m: x.nats for m, x in models.items() if x.by_word}
     if len(fine) < FEWEST_MODELS or len(sample.text) < FEWEST_WORDS:
         fine = {}
-    found = _judge(fine, highest, by_word=True)
+    mistakes = _mistakes(fine, highest, by_word=True)
     if len(models) >= FEWEST_MODELS and len(sample.picked) >= FEWEST_TEXTS and len(fine) < len(models):
         coarse = {m: sample.by_text(x) for m, x in models.items()}
-        found |= {m: why for m, why in _judge(coarse, highest, by_word=False).items() if m not in fine}
-    return found
+        mistakes |= {m: why for m, why in _mistakes(coarse, highest, by_word=False).items() if m not in fine}
+    return mistakes
 
 
-def _judge(models: Mapping[str, Floats], highest: Mapping[str, float], *, by_word: bool) -> dict[str, str]:
+def _mistakes(models: Mapping[str, Floats], highest: Mapping[str, float], *, by_word: bool) -> dict[str, str]:
     nats = np.stack(list(models.values())) if models else np.empty((0, 0))
     nats = nats[:, np.isfinite(nats).sum(axis=0) >= FEWEST_MODELS]
     if not nats.size:
@@ -113,17 +119,17 @@ def _judge(models: Mapping[str, Floats], highest: Mapping[str, float], *, by_wor
     hard, middle = (order[-(n // 8) :], order[n * 5 // 8 : n * 6 // 8]) if by_word else (order[-(n // 4) :], order[:0])
     on_hard = [_log_ratio(row, median, hard) for row in nats]
     usual = OUTLIER * float(np.nanmedian(np.abs(on_hard))) if np.isfinite(on_hard).any() else math.inf
-    found = {}
+    mistakes = {}
     for model, row, ratio in zip(models, nats, on_hard, strict=True):
         if highest[model] <= 1 and _correlation(row, median) < OPPOSITE:
-            found[model] = PROBABILITIES
+            mistakes[model] = PROBABILITIES
         elif abs(ratio) > usual and (why := _mistake(ratio, _log_ratio(row, median, middle))):
-            found[model] = why
-    return found
+            mistakes[model] = why
+    return mistakes
 
 
 def _mistake(on_hard: float, on_middle: float) -> str:
-    """The likely mistake, from the logarithms of a model's loss over the median model's; empty where there is none."""
+    """The likely mistake, from the logarithms of a model's loss over the median loss; empty if there is none."""
     times = math.exp(on_hard) if math.isfinite(on_hard) else 0.0
     if on_hard > TOO_HIGH:
         return (
@@ -143,23 +149,24 @@ def _mistake(on_hard: float, on_middle: float) -> str:
     return ""
 
 
-def _log_ratio(own: Floats, median: Floats, at: Ints) -> float:
-    """Logarithm of total loss over the median model's, where the model has losses; NaN where it has few."""
-    there = at[np.isfinite(own[at])]
-    if 2 * len(there) < len(at) or not len(there) or not median[there].sum():
+def _log_ratio(nats: Floats, median: Floats, at: Ints) -> float:
+    """Logarithm of a model's total loss over the median loss on the words `at`; NaN with losses on under half."""
+    known = at[np.isfinite(nats[at])]
+    if 2 * len(known) < len(at) or not len(known) or not median[known].sum():
         return math.nan
-    total = float(own[there].sum() / median[there].sum())
-    return math.log(total) if total > 0 else -math.inf
+    ratio = float(nats[known].sum() / median[known].sum())
+    return math.log(ratio) if ratio > 0 else -math.inf
 
 
-def _correlation(own: Floats, median: Floats) -> float:
-    there = np.isfinite(own)
-    if there.sum() < FEWEST_TEXTS or not np.ptp(own[there]) or not np.ptp(median[there]):
+def _correlation(nats: Floats, median: Floats) -> float:
+    """Rank correlation of a model's losses with the median; NaN if it is undefined."""
+    known = np.isfinite(nats)
+    if known.sum() < FEWEST_TEXTS or not np.ptp(nats[known]) or not np.ptp(median[known]):
         return math.nan
-    ranks = np.stack([np.argsort(np.argsort(x[there])) for x in (own, median)])
+    ranks = np.stack([np.argsort(np.argsort(x[known])) for x in (nats, median)])
     return float(np.asarray(np.corrcoef(ranks))[0, 1])
 
 
 def reference_models(names: Sequence[str], *, most: int = 64) -> list[str]:
-    """Enough models to compare a new one with, evenly spaced."""
+    """At most `most` of the models, evenly spaced, to compare a new one with."""
     return [names[i] for i in np.unique(np.linspace(0, len(names) - 1, min(most, len(names))).astype(int))]

@@ -82,7 +82,7 @@ def _few(items: Sequence[str]) -> str:
 
 
 def costly_models(
-    lacking: Mapping[str, Bools], count: int, own: Mapping[str, Bools], widths: npt.NDArray[np.integer]
+    lacking: Mapping[str, Bools], count: int, text_of_task: Mapping[str, Bools], widths: npt.NDArray[np.integer]
 ) -> dict[str, tuple[str, float]]:
     """Choose the models to exclude.
 
@@ -94,7 +94,7 @@ def costly_models(
     ----------
     lacking : model → mask of reference tokens without a loss (N); only models that lack some
     count : number of all models
-    own : task → mask of its own reference tokens (N)
+    text_of_task : task → mask of its own reference tokens (N)
     widths : bytes of each reference token (N)
 
     Returns
@@ -102,7 +102,7 @@ def costly_models(
     model → (task whose text it would remove, share of that text)
     """
     common = ~_mostly_lacking(lacking, count, len(widths))
-    bytes_of = {task: np.where(mask & common, widths, 0) for task, mask in own.items()}
+    bytes_of = {task: np.where(mask & common, widths, 0) for task, mask in text_of_task.items()}
     bytes_of = {task: w / w.sum() for task, w in bytes_of.items() if w.sum()}
     shares = {m: {task: float(w[mask].sum()) for task, w in bytes_of.items()} for m, mask in lacking.items()}
     jointly = _costliest_first(lacking, shares, bytes_of)
