@@ -1,4 +1,4 @@
-"""The named choices of the package, each defined once: a type for checkers, a tuple for messages and options."""
+"""Named choices (splits, methods, units), each as a `Literal` type and a tuple; the default interval level."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ REGROUP_UNITS: tuple[RegroupUnit, ...] = get_args(RegroupUnit)
 LOSS_UNITS: tuple[LossUnit, ...] = get_args(LossUnit)
 SCORE_UNITS: tuple[ScoreUnit, ...] = get_args(ScoreUnit)
 
-DEFAULT_LEVEL = 0.90  # share of scores of unseen models that a prediction interval is to hold
+DEFAULT_LEVEL = 0.90  # nominal coverage of prediction intervals on unseen families
 
 
 def check_choice(what: str, value: str, known: Iterable[str]) -> None:
-    """Refuse a value that is not among the known ones.
+    """Raise an InputError if a value is not among the known ones; `what` names the choice in the message.
 
     >>> check_choice("split", "familly", SPLITS)
     Traceback (most recent call last):
@@ -51,7 +51,7 @@ def check_choice(what: str, value: str, known: Iterable[str]) -> None:
 
 
 def check_level(level: float) -> float:
-    """The level of a prediction interval, refused unless it lies between 0 and 1."""
+    """Return the level of a prediction interval; an InputError if it is not between 0 and 1."""
     if not 0 < level < 1:
         raise InputError(f"level {level:g}: a share between 0 and 1 is needed, as in 0.9")
     return float(level)

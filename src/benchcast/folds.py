@@ -34,9 +34,8 @@ def make_folds(models: Sequence[ModelInfo], split: str | None) -> tuple[Split, l
     Parameters
     ----------
     models : rows of models.csv
-    split : "column", "size" or "family". None means the same here and in `training_fold`: hold out what the split
-        column of models.csv says; where it is empty, hold out only what is needed: nothing for a fit; for a test, as
-        `default_split` chooses
+    split : "column", "size" or "family". None uses the split column of models.csv; if it is empty, `default_split`
+        chooses. (`training_fold` also uses the column for None; if it is empty, a fit holds out no models.)
 
     Returns
     -------

@@ -74,7 +74,7 @@ def interval(
     ----------
     fit : the fit, with its out-of-fold errors
     capability, accuracy : capability and forecast accuracy of each model
-    level : share of scores of unseen models that the interval is to hold, between 0 and 1
+    level : nominal coverage on unseen families, between 0 and 1
     """
     a = np.asarray(accuracy, np.float64)
     wider = widening(fit, capability, a)

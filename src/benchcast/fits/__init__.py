@@ -95,15 +95,15 @@ class Fit:
 
         Parameters
         ----------
-        losses : losses of one model on the fit's own texts, as `Study.losses` gives them; or a study or its folder
-        models : names of the study's models, or patterns such as "my-7b@*"; None: all that have losses
-        metadata : FLOPs, size and scores of the one model, which some methods read; None: those that the losses carry
-        level : share of scores of unseen models that the interval is to hold, between 0 and 1
+        losses : losses of one model on the fit's texts, as `Study.losses` returns them; or a study or its folder
+        models : names of the study's models, or patterns such as "my-7b@*"; None: all models with losses
+        metadata : FLOPs, size and scores of the one model, which some methods read; None: those stored in `losses`
+        level : nominal coverage of the interval on unseen families, between 0 and 1
 
         Returns
         -------
-        of one model a `Forecast`: accuracy, low and high (0 to 1), and a remark. Of a study `Forecasts`, with
-        `.to_pandas()` and `.to_arrow()`; a model that lacks losses which the fit reads has nulls and the reason there.
+        For one model a `Forecast`: accuracy, low and high (0..1), and a remark. For a study `Forecasts`, with
+        `.to_pandas()` and `.to_arrow()`; a model that lacks losses which the fit reads has nulls and a reason.
 
         >>> import benchcast as bc
         >>> study = bc.datasets.load_zoo()

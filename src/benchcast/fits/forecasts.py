@@ -1,4 +1,4 @@
-"""What a fit says of models: one forecast, or those of many models as a table."""
+"""Forecasts of a fit: one model, or many models as a table."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The forecast score of one model on one task.
+    """Forecast accuracy of a model on a task, with a prediction interval.
 
-    `accuracy`, `low` and `high` are shares from 0 to 1. Where one of them is NaN, `remark` says why.
+    If `accuracy`, `low` or `high` is NaN, `remark` gives the reason.
     """
 
     task: str
@@ -33,12 +33,12 @@ class Forecast:
     low: float  # ends of the prediction interval for a model of an unseen family
     high: float
     capability: float  # salience-weighted loss per character; lower is better
-    remark: str = ""  # why the forecast is missing or not to be trusted
-    level: float = DEFAULT_LEVEL  # share of scores of unseen models that the interval is to hold
+    remark: str = ""  # reason why the forecast is missing or unreliable
+    level: float = DEFAULT_LEVEL  # nominal coverage of the interval on unseen families, 0..1
 
     @classmethod
     def missing(cls, task: str, model: str, why: str, level: float = DEFAULT_LEVEL) -> Forecast:
-        """The place of a forecast that cannot be made, with the reason."""
+        """A forecast of NaN values with the reason as its remark."""
         return cls(task, model, math.nan, math.nan, math.nan, math.nan, why, level)
 
 
@@ -47,7 +47,7 @@ class Forecasts:
     """Forecasts of several models, one row for each model and task."""
 
     rows: tuple[Forecast, ...]
-    failed: dict[str, str] = field(default_factory=dict)  # model → why it cannot be forecast; its rows are null
+    failed: dict[str, str] = field(default_factory=dict)  # model without a forecast → reason; its rows are NaN
 
     def __iter__(self) -> Iterator[Forecast]:
         return iter(self.rows)
@@ -63,9 +63,9 @@ class Forecasts:
         return f"<Forecasts of {len(models)} model{'s' * (len(models) != 1)} on {', '.join(tasks) or 'no task'}>"
 
     def to_arrow(self) -> Any:
-        """A pyarrow.Table: model, task, accuracy, low, high, remark; what cannot be said is null, with a remark."""
+        """A pyarrow.Table: model, task, accuracy, low, high, remark; missing values are null, with a remark."""
         return arrow_table([{k: getattr(row, k) for k in COLUMNS} for row in self.rows], COLUMNS)
 
     def to_pandas(self) -> Any:
-        """The same as a pandas.DataFrame; needs pandas."""
+        """The table of `to_arrow` as a pandas.DataFrame; requires pandas."""
         return pandas_frame(self.to_arrow())
