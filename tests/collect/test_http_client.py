@@ -91,7 +91,7 @@ def test_a_key_that_no_header_can_carry_is_named_and_not_shown(key: str, monkeyp
         monkeypatch.setattr(http.os, "environ", {"OPENAI_API_KEY": key})
     else:
         monkeypatch.setenv("OPENAI_API_KEY", key)
-    with pytest.raises(InputError, match="OPENAI_API_KEY: it holds characters") as error:
+    with pytest.raises(InputError, match="OPENAI_API_KEY: it has characters") as error:
         client("http://localhost:1").post("/x", {})
     assert key not in str(error.value)
 
