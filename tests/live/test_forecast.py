@@ -150,7 +150,7 @@ def test_a_short_context_is_read_in_windows(fitted: Study, model: Any, tokenizer
 def test_without_bos_the_way_out_is_named(fitted: Study, model: Any) -> None:
     bare = tokenizer_with_bos(TOKENIZER)
     bare.backend_tokenizer.post_processor = Tokenizer.from_file(str(TOKENIZER)).post_processor
-    with pytest.raises(InputError, match=r"puts no BOS before a text.*Reading\(add_bos_token=True\)"):
+    with pytest.raises(InputError, match=r"adds no BOS before a text.*Reading\(add_bos_token=True\)"):
         forecast(model, bare, fitted)
     assert forecast(model, bare, fitted, reading=Reading(add_bos_token=True))
 

@@ -335,7 +335,7 @@ def test_a_model_without_bos_is_not_stored_and_the_way_out_is_named(
     age(tmp_path / "run")
     command = ("watch", study.root, "--checkpoints", tmp_path / "run", "--once", "--device", "cpu")
     ran = cli(*command)
-    assert "run@5: skipped: the tokenizer puts no BOS" in ran.err
+    assert "run@5: skipped: the tokenizer adds no BOS" in ran.err
     assert "--model_args add_bos_token=true" in ran.err
     assert "run@5" not in study.models_with_losses()
     assert cli(*command, "--model_args", "add_bos_token=true").out.startswith("run@5: task0")
