@@ -111,7 +111,7 @@ def _constants(value: object) -> Iterator[str]:
         case int():
             yield from (repr(value + 1), repr(value - 1))
         case float():
-            yield repr(value * 2)
+            yield repr(value * 2 or 1.0)
 
 
 def mutants(module: str, source: str) -> list[Mutant]:

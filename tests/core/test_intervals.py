@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from benchcast.intervals import distance, interval, spread_of
+from benchcast.intervals import distance, has_range, interval, out_of_fold_coverage, spread_of
 from benchcast.law import SigmoidLaw
 from benchcast.records import Task
 from benchcast.task_fit import OutOfFoldErrors, TaskFit
@@ -73,6 +73,26 @@ def test_intervals_stay_inside_zero_and_one():
 
 def test_every_other_capability_is_infinitely_far_from_a_single_one():
     assert distance(fit_with(THREE, span=(2.0, 2.0)), [0.0, 2.0, 4.0]).tolist() == [np.inf, 0.0, np.inf]
+
+
+@pytest.mark.parametrize(
+    ("span", "apart"), [((0.0, 0.0), False), ((1e3, 1e3 + 1e-4), False), ((1e3, 1e3 + 1e-2), True), ((0.0, 1e-9), True)]
+)
+def test_capabilities_are_apart_by_more_than_rounding(span, apart):
+    assert has_range(fit_with(THREE, span=span)) is apart
+
+
+def test_coverage_counts_errors_inside_the_interval_of_the_other_families():
+    """Of b and c alone an interval reaches 0.44, of a and c and of a and b much further than any error."""
+    wide = errors([0.9, 0.1, 0.1], ["a", "b", "c"])
+    assert spread_of(errors([0.1, 0.1], ["b", "c"])).half_width == pytest.approx(
+        0.1 * 6.313752 * np.sqrt(0.5), rel=1e-6
+    )
+    assert out_of_fold_coverage(wide) == pytest.approx(2 / 3)
+
+
+def test_coverage_of_two_families_is_not_known():
+    assert np.isnan(out_of_fold_coverage(errors([0.1, 0.2, 0.3], ["a", "b", "b"])))
 
 
 def test_near_chance_the_interval_is_wider_and_elsewhere_it_is_not():

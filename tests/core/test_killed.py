@@ -33,7 +33,7 @@ def kill_when(process: subprocess.Popen[bytes], ready: Callable[[], bool]) -> bo
     """Kill the process at the moment `ready` says so; whether it was still running."""
     deadline = time.monotonic() + 60
     while process.poll() is None and not ready() and time.monotonic() < deadline:
-        time.sleep(0.0002)
+        time.sleep(0.001)  # looking more often takes the time that the process needs
     if process.poll() is None:
         process.send_signal(signal.SIGKILL)
     _, said = process.communicate()

@@ -123,7 +123,13 @@ def test_a_perfect_step_is_fitted_with_a_finite_slope():
     law = fit_law(c, (c < 0.5).astype(float), 0.0)
     assert law.failure == ""
     assert np.isfinite([law.slope, law.offset]).all()
+    assert abs(law.slope) * c.std() <= 60 * (1 + 1e-9)
     assert np.abs(law.accuracy(c) - (c < 0.5)).max() < 0.05
+
+
+def test_two_models_are_enough_for_a_law():
+    law = fit_law([1.0, 2.0], [0.7, 0.4], 0.25)
+    assert_allclose(law.accuracy([1.0, 2.0]), [0.7, 0.4], atol=1e-4)
 
 
 @pytest.mark.parametrize("capability", [[1.0] * 8, [0.0] * 8, [1e6 + 1e-9] * 8])

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from benchcast.law import sigmoid
-from benchcast.methods.stacking import OutOfFoldLogOdds, stack
+from benchcast.methods import stacking
+from benchcast.methods.stacking import OutOfFoldLogOdds, choose_shares, stack
 
 FAMILIES, MODELS = 8, 15
 
@@ -70,6 +71,29 @@ def test_two_families_are_enough_for_a_forecast_but_not_for_a_bend(floor: float)
     made = stack(two, line=True)
     assert made.calibration.curve is None
     assert np.isfinite(made.nested).all()
+
+
+@pytest.mark.parametrize(("count", "own_say"), [(2, True), (3, False)])
+def test_of_two_families_each_has_a_say_in_its_nested_forecast_and_of_three_none(count: int, own_say: bool) -> None:
+    seen = some(judged(), [f"f{i}" for i in range(count)])
+    own = seen.families == "f0"
+    other = replace(seen, q=np.where(own, np.clip(seen.q + 0.03, 0, 1), seen.q))
+    before, after = (stack(x, line=True).nested[own] for x in (seen, other))
+    assert np.array_equal(before, after) != own_say
+
+
+def test_shares_start_with_the_inverse_square_of_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stacking, "SHARE_STEPS", 0)
+    seen = judged()
+    error = seen.weight() @ (sigmoid(seen.log_odds) - seen.q[:, None]) ** 2
+    assert choose_shares(seen, seen.weight()[None])[0] == pytest.approx(error**-2 / (error**-2).sum())
+
+
+def test_shares_balance_a_candidate_that_is_too_high_with_one_that_is_too_low() -> None:
+    seen = judged()
+    true = np.log(np.clip(seen.q, 0.01, 0.99) / (1 - np.clip(seen.q, 0.01, 0.99)))
+    seen = replace(seen, q=sigmoid(true), log_odds=np.stack([true + 0.5, true - 1.5], axis=1))
+    assert choose_shares(seen, seen.weight()[None])[0] == pytest.approx([0.75, 0.25], abs=0.04)
 
 
 def test_a_single_family_is_cut_into_handfuls_and_does_not_bend() -> None:
