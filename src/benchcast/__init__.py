@@ -1,10 +1,13 @@
 """Forecast what a language model will score on a benchmark from its token losses.
 
-import benchcast as bc
+>>> import benchcast as bc
+>>> study = bc.datasets.load_zoo()                       # or bc.Study.open("study"); functions also accept the path
+>>> fit = bc.fit(study, task="code", method="label-token", split="size")
+>>> forecast = fit.predict(study.losses("oak-a-50M@36.0M"))
+>>> forecast.low < forecast.accuracy < forecast.high
+True
 
-study = bc.Study.open("study")
-fit = bc.fit(study, task="mmlu")
-fit.predict(study.losses("my-model"))
+The names in `__all__` are public; modules and names that are not listed there may change without notice.
 """
 
 from importlib import import_module
@@ -14,25 +17,41 @@ __version__ = "0.1.0"
 
 # Names are imported when they are first used, so that `import benchcast` costs nothing.
 _HOME = {
+    # a study, and what it holds
     "Study": "benchcast.store",
+    "Task": "benchcast.records",
+    "ModelInfo": "benchcast.records",
+    "Score": "benchcast.records",
+    "remove_models": "benchcast.editing",
+    "rename_model": "benchcast.editing",
+    "open_backend": "benchcast.backends",
+    "collect": "benchcast.collection",
+    # learn, compare, forecast
     "fit": "benchcast.fitting",
     "load": "benchcast.fits",
     "Fit": "benchcast.fits",
     "Forecast": "benchcast.fits",
     "Forecasts": "benchcast.fits",
-    "Forecaster": "benchcast.forecaster",
-    "Task": "benchcast.records",
-    "ModelInfo": "benchcast.records",
-    "Score": "benchcast.records",
+    "predict": "benchcast.forecasting",
     "compare": "benchcast.evaluate",
-    "remove_models": "benchcast.editing",
-    "rename_model": "benchcast.editing",
+    "Comparison": "benchcast.comparison",
+    "DescentSettings": "benchcast.methods.algorithm2.descent",
+    "Forecaster": "benchcast.forecaster",
+    # what comes after
+    "explain": "benchcast.explaining",
+    "report": "benchcast.reports",
+    "select": "benchcast.selection.smaller",
+    "extrapolate": "benchcast.extrapolation.extrapolate",
+    "Target": "benchcast.extrapolation.extrapolate",
     "compare_runs": "benchcast.extrapolation.run_comparison",
+    "register": "benchcast.registration",
+    "verify": "benchcast.registration",
+    # parts of the method
     "regroup": "benchcast.align",
     "fit_law": "benchcast.law",
     "BenchcastError": "benchcast.errors",
 }
-__all__ = [*_HOME, "__version__"]
+__all__ = [*_HOME, "datasets", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -20,7 +20,7 @@ from benchcast.records import ModelInfo, Score
 from benchcast.storage.files import locked, sync, write_text, write_whole
 from benchcast.storage.loss_files import is_half, read_parquet, write_parquet
 from benchcast.storage.tables import MODEL_COLUMNS, SCORE_COLUMNS, as_csv, read_models, write_models, write_scores
-from benchcast.store import Study
+from benchcast.store import Study, StudyLike
 
 JOURNAL = ".rename.json"  # old and new name of a rename in progress; removed at its end
 
@@ -36,15 +36,16 @@ class Edited:
     fits: tuple[str, ...]  # tasks whose fits were trained on these models
 
 
-def remove_models(study: Study, patterns: Sequence[str], *, dry_run: bool = False) -> Edited:
+def remove_models(study: StudyLike, patterns: Sequence[str], *, dry_run: bool = False) -> Edited:
     """Remove the losses, metadata and scores of models from a study.
 
     Parameters
     ----------
-    study : the study
+    study : an opened study or its folder
     patterns : names of models or shell-style patterns; one without a match raises an error
     dry_run : only report, remove nothing
     """
+    study = Study.of(study)
     with locked(study.root):
         listed, scores = _listed(study), study.scores()
         known = [*study.models_with_losses(), *(m.model for m in listed), *(s.model for s in scores)]
@@ -68,12 +69,12 @@ def remove_models(study: Study, patterns: Sequence[str], *, dry_run: bool = Fals
     return edited
 
 
-def rename_model(study: Study, old: str, new: str) -> Edited:
+def rename_model(study: StudyLike, old: str, new: str) -> Edited:
     """Rename a model in its loss file, its row of models.csv and its scores.
 
     A rename that was interrupted is completed first. An unknown `old` or an existing `new` name raises an error.
     """
-    new = need_name(new, "the new name")
+    study, new = Study.of(study), need_name(new, "the new name")
     with locked(study.root):
         journal = study.root / JOURNAL
         if journal.exists() and _pending(journal) != (old, new):

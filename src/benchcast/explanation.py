@@ -186,7 +186,9 @@ class Explanation:
         return float(np.average(self.salience[mask], weights=self.units.tokens[mask]))
 
 
-def explain(task: str, method: str, units: Units, salience: npt.NDArray[np.float32], supported: Bools) -> Explanation:
+def weigh_units(
+    task: str, method: str, units: Units, salience: npt.NDArray[np.float32], supported: Bools
+) -> Explanation:
     """Salience of units, relative to the mean over reference tokens.
 
     Parameters

@@ -12,6 +12,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from os import PathLike
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -19,11 +20,15 @@ from typing import Any
 import numpy as np
 
 import benchcast
+from benchcast.choices import DEFAULT_LEVEL
 from benchcast.errors import InputError
 from benchcast.fits import Fit, Forecast
+from benchcast.fitting import fits_for_new_models
+from benchcast.forecasting import predict_models
 from benchcast.formatting import nan_to_none, need_file
 from benchcast.records import Score, Task, TokenLosses
 from benchcast.storage.files import write_new
+from benchcast.store import Study, StudyLike
 
 FORMAT = 1
 HASH = "sha256"
@@ -52,6 +57,32 @@ class VerifiedForecast:
     def inside(self) -> bool:
         """Whether the interval covers the score."""
         return self.low <= self.observed <= self.high
+
+
+def register(
+    study: StudyLike, model: str, path: str | Path, *, tasks: Sequence[str] = (), level: float = DEFAULT_LEVEL
+) -> dict[str, Any]:
+    """Forecast a model by the stored fits and write that, dated and hashed, to a new file.
+
+    Parameters
+    ----------
+    study : an opened study or its folder
+    model : a model of the study that has losses
+    path : the file to write; one that exists is an error
+    tasks : tasks that have a fit; none given: all of them
+    level : share of scores of unseen models that the intervals are to hold, between 0 and 1
+
+    Returns
+    -------
+    the document as written; publish its "sha256", and `verify` scores it later
+    """
+    opened = Study.of(study)
+    found, failed = predict_models(opened, [model], fits_for_new_models(opened, tasks), level=level)
+    if failed:
+        raise InputError(failed[model])
+    registered = document(found[0].fits, found[0].losses, found[0].forecasts)
+    write(Path(path), registered)
+    return registered
 
 
 def document(fits: Sequence[Fit], losses: TokenLosses, forecasts: Sequence[Forecast]) -> dict[str, Any]:
@@ -155,18 +186,22 @@ def tasks_of(document: Mapping[str, Any]) -> list[Task]:
     return [Task(row["task"], row["chance"]) for row in document["forecasts"]]
 
 
-def verify(document: Mapping[str, Any], scores: Sequence[Score]) -> list[VerifiedForecast]:
+def verify(document: Mapping[str, Any] | str | Path, scores: Sequence[Score] | StudyLike) -> list[VerifiedForecast]:
     """Compare registered forecasts with scores.
 
     Parameters
     ----------
-    document : from `read`
-    scores : scores of any models
+    document : a file that `register` wrote, or its content from `read`; an altered file raises an error
+    scores : scores of any models, or a study that has them
 
     Returns
     -------
     one entry for each forecast whose task has a score of the model
     """
+    if isinstance(document, str | Path):
+        document = read(Path(document))
+    if isinstance(scores, Study | str | PathLike):
+        scores = Study.of(scores).scores()
     observed = {s.task: s.accuracy for s in scores if s.model == document["model"]}
     return [
         VerifiedForecast(

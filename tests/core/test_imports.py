@@ -63,6 +63,7 @@ LAYERS = [
     "callbacks",
     "graphemes",
     "explanation",
+    "explaining",
     "page",
     "plots",
     "reports",

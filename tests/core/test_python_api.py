@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,7 @@ from benchcast import choices
 from benchcast.errors import InputError
 from benchcast.evaluate import compare
 from benchcast.extrapolation.backtest import read_study_models
-from benchcast.fitting import fit_tasks, refit
+from benchcast.fitting import fit_tasks, refit, store_fits
 from benchcast.methods import METHODS, fit_method, stored_settings
 from benchcast.methods.algorithm2.descent import DescentSettings
 
@@ -107,3 +110,63 @@ def test_results_have_short_representations(planted_folder):
     found = bc.compare(planted_folder, methods=["all-token", "constant"], split="size")
     assert repr(found) == "<Comparison of 2 methods on 2 tasks, 5 models held out by size>"
     assert repr(found.held_out["task0", "constant"]) == "<HeldOutForecasts of 5 models>"
+
+
+@pytest.fixture
+def fitted(study):
+    store_fits(study, fit_tasks(study, method="all-token"))
+    return study
+
+
+def test_public_functions_stay_functions_when_their_modules_are_imported():
+    code = (
+        "import benchcast as bc, benchcast.collection, benchcast.reports, benchcast.registration\n"
+        "import benchcast.explanation\n"
+        "assert all(callable(getattr(bc, n)) for n in bc.__all__ if n not in ('datasets', '__version__'))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_model_is_registered_and_verified_in_two_calls(fitted, world, tmp_path):
+    name = world.models[3].model
+    made = bc.register(str(fitted.root), name, tmp_path / "said.json", tasks=["task0"], level=0.8)
+    assert made["level"] == 0.8
+    (row,) = bc.verify(tmp_path / "said.json", fitted)
+    said = bc.load(fitted.fit_folder("task0")).predict(fitted.losses(name), level=0.8)
+    assert (row.forecast, row.low) == (said.accuracy, said.low)
+    assert row.observed == next(s.accuracy for s in fitted.scores() if (s.model, s.task) == (name, "task0"))
+    assert bc.verify(made, fitted.scores()) == [row]
+    with pytest.raises(InputError, match="no losses of model 'nobody'"):
+        bc.register(fitted, "nobody", tmp_path / "other.json")
+
+
+def test_texts_are_selected_and_written_in_one_call(study, tmp_path):
+    choice = bc.select(study.root, 6, out=tmp_path / "small")
+    assert len(choice.ids) == 6
+    assert [t.id for t in bc.Study.open(tmp_path / "small").texts] == choice.ids
+    assert bc.select(study, 6, out=tmp_path / "small").ids == choice.ids, "what is written already is left as it is"
+    with pytest.raises(InputError, match="exists with other content"):
+        bc.select(study, 5, out=tmp_path / "small")
+
+
+def test_a_task_is_explained_by_its_stored_fit(fitted, cli):
+    said = json.loads(cli("explain", fitted.root, "--task", "task0", "--json").out)
+    explained = bc.explain(fitted.root, "task0")
+    assert explained.method == said["method"] == "all-token"
+    assert [row["name"] for row in explained.by_source()] == [row["name"] for row in said["by_source"]]
+    with pytest.raises(InputError, match="unknown task 'tusk0'"):
+        bc.explain(fitted, "tusk0")
+
+
+def test_a_report_is_written_in_one_call(fitted, tmp_path, monkeypatch):
+    monkeypatch.setattr("benchcast.evaluate.METHOD_NAMES", ("all-token", "constant"))
+    page = bc.report(fitted.root, tmp_path / "page.html", split="size")
+    assert page == tmp_path / "page.html"
+    assert "all-token" in page.read_text(encoding="utf-8")
+    assert bc.report(fitted).name == "report.html"
+
+
+def test_a_model_to_come_is_forecast_from_a_path(planted_folder):
+    family = bc.Study.open(planted_folder).models()[0].family
+    with pytest.raises(InputError, match="unknown family"):
+        bc.extrapolate(planted_folder, f"{family}x", bc.Target(params=1e9, tokens=1e9), method="all-token")

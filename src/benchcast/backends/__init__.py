@@ -23,13 +23,13 @@ BACKENDS: dict[str, Any] = {
 }
 
 
-def open_backend(kind: str, settings: ModelSettings, *, device: str = "", batch_size: int = 0) -> Backend:
+def open_backend(kind: str, settings: ModelSettings | str, *, device: str = "", batch_size: int = 0) -> Backend:
     """Open a backend by name; the model itself is loaded when it first scores.
 
     Parameters
     ----------
     kind : a key of `BACKENDS`, for example "hf"
-    settings : the model's settings, as in `--model_args`; an unknown one is an InputError
+    settings : the model's settings, as in `--model_args`: "pretrained=…,dtype=…"; an unknown one is an InputError
     device : for example "cuda:0"; empty: the backend's default
     batch_size : sequences per call; 0: the backend's default
 
@@ -39,8 +39,9 @@ def open_backend(kind: str, settings: ModelSettings, *, device: str = "", batch_
     """
     if kind not in BACKENDS:
         raise InputError(f"unknown backend {kind!r}; one of {', '.join(BACKENDS)}{did_you_mean(kind, BACKENDS)}")
-    backend: Backend = BACKENDS[kind](settings, device=device, batch_size=batch_size)
-    settings.finish()
+    model = ModelSettings.parse(settings) if isinstance(settings, str) else settings
+    backend: Backend = BACKENDS[kind](model, device=device, batch_size=batch_size)
+    model.finish()
     return backend
 
 

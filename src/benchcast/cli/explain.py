@@ -71,36 +71,26 @@ def explain(study: Path, task_name: str, text_id: str | None, html: Path | None,
 def _stored_or_new(study: Study, task: str, advance: Any) -> Fit:
     """The stored fit if it is of the study's texts, else a new fit, which is not stored."""
     from benchcast.cli.predict import warn_if_stale
-    from benchcast.errors import InputError
-    from benchcast.fitting import fit, fits_for_new_models
+    from benchcast.explaining import fit_to_explain
 
-    if task in study.fitted_tasks():
-        (stored,) = fits_for_new_models(study, [task])
-        if not stored.core.reads_losses:
-            raise InputError(
-                f"{task}: the stored fit is by {stored.core.method}, which reads no tokens; "
-                f"fit again with `benchcast fit {study.root} --task {task}`"
-            )
-        if stored.texts.annotated_digest == study.texts.annotated_digest:
-            warn_if_stale(study, [stored], f"`benchcast fit {study.root}` fits again")
-            return stored
-        say(f"{task}: the stored fit is of other texts; fitting again", err=True)
-    advance("fitting salience")
-    return fit(study, task)
+    fit = fit_to_explain(study, task, lambda line: say(line, err=True))
+    advance("reading the fit")
+    warn_if_stale(study, [fit], f"`benchcast fit {study.root}` fits again")
+    return fit
 
 
 def _explain(study: Study, fit: Fit, advance: Any) -> tuple[Explanation, dict[str, Floats]]:
     """The fit's salience on displayed tokens, and each family's mean losses on them."""
-    from benchcast.explanation import explain as weigh
-    from benchcast.explanation import family_losses, make_units
+    from benchcast.explaining import explain_fit
+    from benchcast.explanation import family_losses
     from benchcast.folds import family_names
 
     advance("reading losses")
-    units = make_units(fit.texts, fit.edges)
+    explained = explain_fit(fit)
     names = study.models_with_losses()
     nats = fit.align(study.losses(m) for m in names)
     families = [str(f) for f in family_names(study.infos(names))]
-    return weigh(fit.task, fit.core.method, units, fit.salience, fit.supported), family_losses(nats, families, units)
+    return explained, family_losses(nats, families, explained.units)
 
 
 def _write(path: Path, study: Study, explained: Explanation, nats: dict[str, Floats], index: int) -> None:

@@ -14,6 +14,7 @@ from benchcast.cli.forecast import JSON, TASKS
 from benchcast.cli.output import format_interval, number, print_json, print_table, progress, say
 
 if TYPE_CHECKING:
+    from benchcast.choices import MethodName
     from benchcast.extrapolation.backtest import HiddenModel
     from benchcast.extrapolation.extrapolate import Extrapolation, Target
 
@@ -35,7 +36,7 @@ FIGURES = (".html", ".png", ".svg")
 @click.option("--plot", type=click.Path(path_type=Path), help="Write a figure: .html, .png or .svg.")
 @JSON
 def extrapolate(
-    study: Path, family: str, target: str, tasks: tuple[str, ...], method: str, plot: Path | None, as_json: bool
+    study: Path, family: str, target: str, tasks: tuple[str, ...], method: MethodName, plot: Path | None, as_json: bool
 ) -> None:
     """Forecast a larger or longer-trained model of a family, and check the procedure on hidden models.
 

@@ -30,11 +30,10 @@ def report(study: Path, output: Path | None, split: Split | None) -> None:
     \b
     benchcast report study -o report.html
     """
+    from benchcast.choices import METHOD_NAMES
     from benchcast.cli.predict import warn_if_stale
-    from benchcast.evaluate import compare
     from benchcast.fitting import fits_for_new_models
-    from benchcast.methods import METHODS
-    from benchcast.reports import STEPS, write_report
+    from benchcast.reports import STEPS, compare_and_write
     from benchcast.storage.files import require_writable
     from benchcast.store import Study
 
@@ -42,9 +41,8 @@ def report(study: Path, output: Path | None, split: Split | None) -> None:
     if output is None:
         require_writable(study)
     target = page_path(output or study / "report.html")
-    with progress("comparing", len(METHODS) + STEPS) as advance:
-        found = compare(opened, split=split, on_method=lambda m: advance(f"comparing: {m}"))
-        write_report(target, opened, found, on_step=lambda what: advance(what))
+    with progress("comparing", len(METHOD_NAMES) + STEPS) as advance:
+        found = compare_and_write(target, opened, split, on_step=lambda what: advance(what))
     say_split(split, found)
     stored = fits_for_new_models(opened) if opened.fitted_tasks() else []
     warn_if_stale(opened, stored, f"the report fitted again; `benchcast fit {study}` updates them")

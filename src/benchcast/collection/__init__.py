@@ -29,7 +29,7 @@ from benchcast.records import Ints, ModelInfo, TextSet, TokenLosses
 from benchcast.storage.files import file_name
 from benchcast.storage.loss_rows import LossRows, lay_out
 from benchcast.storage.parquet import read_metadata
-from benchcast.store import Study
+from benchcast.store import Study, StudyLike
 
 Report = Callable[[int, int], None]  # called with the number of texts and of tokens just finished
 NOTHING = ModelInfo("")
@@ -168,7 +168,7 @@ def make_portion(
 
 
 def collect(
-    study: Study,
+    study: StudyLike,
     backend: Backend,
     *,
     name: str = "",
@@ -182,7 +182,7 @@ def collect(
 
     Parameters
     ----------
-    study : the study whose texts are scored
+    study : an opened study or its folder, whose texts are scored
     backend : scores token ids, for example from `open_backend`
     name : the model's name in the study; default: the backend's name for it
     metadata : values for blank cells of models.csv; its `model` field is not used
@@ -195,7 +195,7 @@ def collect(
     -------
     a summary of the run, or None if the losses were stored already
     """
-    job = CollectJob(study, backend, (name or backend.model).strip(), skip_refused, metadata)
+    job = CollectJob(Study.of(study), backend, (name or backend.model).strip(), skip_refused, metadata)
     with exclusive(job.folder, repr(job.model)):
         shard_store = begin(job, force=force)
         if shard_store is None:
@@ -205,7 +205,7 @@ def collect(
         if report:
             report(shard_store.resumed + len(job.refused), 0)
         agreement = _agreement(job, reference) if reference else None
-        for portion in portions(job.model, study.texts, job.encoded, shard_store.done):
+        for portion in portions(job.model, job.study.texts, job.encoded, shard_store.done):
             for part in score(backend, portion):
                 shard_store.take(backend_line, part.rows)
                 if report:

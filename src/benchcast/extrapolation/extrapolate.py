@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchcast.choices import MethodName
 from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.extrapolation.backtest import HiddenModel, backtest, family_laws, read_study_models, silent
 from benchcast.extrapolation.family_law import (
@@ -29,7 +30,7 @@ from benchcast.extrapolation.family_law import (
 from benchcast.extrapolation.task_forecast import ExtrapolatedForecast, extrapolate_task
 from benchcast.formatting import did_you_mean
 from benchcast.records import Floats
-from benchcast.store import Study
+from benchcast.store import Study, StudyLike
 
 WAY = 25  # points between the largest known model and the target, for the figure
 FAR = 10.0  # ratio to the compute of the largest known model above which a remark is added
@@ -80,19 +81,19 @@ class Extrapolation:
 
 
 def extrapolate(
-    study: Study,
+    study: StudyLike,
     family: str,
     target: Target,
     *,
     tasks: Sequence[str] = (),
-    method: str = "salience",
+    method: MethodName = "salience",
     tell: Callable[[str], None] = silent,
 ) -> Extrapolation:
     """Forecast a larger or longer-trained model of a family, and backtest the procedure on hidden models.
 
     Parameters
     ----------
-    study : the study
+    study : an opened study or its folder
     family : a family of models.csv with losses at several sizes or training lengths
     target : params and training tokens of the model, or its training compute in FLOPs
     tasks : tasks of study.toml; empty: all
@@ -101,9 +102,9 @@ def extrapolate(
 
     Returns
     -------
-    forecasts with 90% intervals for each task, the backtest, and remarks
+    forecasts with prediction intervals for each task, the backtest, and remarks
     """
-    models = read_study_models(study, tasks, method=method)
+    models = read_study_models(Study.of(study), tasks, method=method)
     allowed = _allowed(target)
     in_family = models.families == family
     names = sorted(set(map(str, models.families)))

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import benchcast
-from benchcast.choices import DEFAULT_LEVEL, level_text
-from benchcast.evaluate import Comparison
+from benchcast.choices import DEFAULT_LEVEL, Split, level_text
+from benchcast.evaluate import Comparison, compare
 from benchcast.explanation import Explanation
 from benchcast.methods import ABOUT
 from benchcast.page import HEAT_SCRIPTS, SCRIPTS, render
@@ -24,13 +24,46 @@ from benchcast.reports.sources import effect_of_sources
 from benchcast.reports.steps import convergence
 from benchcast.reports.verdicts import verdict_on
 from benchcast.storage.files import write_text
-from benchcast.store import Study
+from benchcast.store import Study, StudyLike
 
 STEPS = 5  # number of calls of `on_step`
 
 
 def _silent(_: str) -> None:
     return None
+
+
+def report(
+    study: StudyLike,
+    path: str | Path | None = None,
+    *,
+    split: Split | None = None,
+    on_step: Callable[[str], None] = _silent,
+) -> Path:
+    """Compare all methods and write one self-contained HTML page with tables and figures.
+
+    Parameters
+    ----------
+    study : an opened study or its folder
+    path : where to write it; None: report.html in the study
+    split : which models are held out, as in `benchcast.compare`
+    on_step : is called with one line on each step
+
+    Returns
+    -------
+    the path of the page
+    """
+    opened = Study.of(study)
+    target = Path(path) if path is not None else opened.root / "report.html"
+    compare_and_write(target, opened, split, on_step=on_step)
+    return target
+
+
+def compare_and_write(path: Path, study: Study, split: Split | None, *, on_step: Callable[[str], None]) -> Comparison:
+    """Write the report of a new comparison, and return the comparison."""
+    comparison = compare(study, split=split, on_method=lambda method: on_step(f"comparing: {method}"))
+    write_report(path, study, comparison, on_step=on_step)
+    return comparison
 
 
 def write_report(path: Path, study: Study, comparison: Comparison, *, on_step: Callable[[str], None] = _silent) -> None:

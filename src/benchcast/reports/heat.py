@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.evaluate import Comparison
-from benchcast.explanation import Explanation, Units, explain, family_losses, make_units
+from benchcast.explanation import Explanation, Units, family_losses, make_units, weigh_units
 from benchcast.graphemes import TOKEN_KINDS
 from benchcast.records import Bools, Floats, NamedTexts, TextSet
 from benchcast.reports.data import ReportModels, rounded
@@ -34,7 +34,7 @@ def explanations(comparison: Comparison, shown: ReportModels, texts: TextSet) ->
     method = comparison.methods[0]
     units = make_units(texts, comparison.dataset.reference_tokens.edges)
     fits = [shown.new_fits[task, method] for task in comparison.tasks]
-    return [explain(f.task, method, units, f.salience, f.supported) for f in fits if f.core.reads_losses]
+    return [weigh_units(f.task, method, units, f.salience, f.supported) for f in fits if f.core.reads_losses]
 
 
 def heat_data(

@@ -23,7 +23,7 @@ from benchcast.selection.choosing import choose_texts, cut_fit, depends_on_losse
 from benchcast.storage.files import write_text
 from benchcast.storage.folders import write_folder
 from benchcast.storage.tables import texts_jsonl
-from benchcast.store import Study
+from benchcast.store import Study, StudyLike
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,31 @@ class TextSelection:
         """Number of selected texts of each source."""
         sources = [self.study.texts.texts[i].source for i in self.indices]
         return {s: sources.count(s) for s in self.study.texts.sources if s in sources}
+
+
+def select(
+    study: StudyLike, budget: int = 50, *, tasks: Sequence[str] = (), out: str | Path | None = None
+) -> TextSelection:
+    """Choose the texts that carry the forecasts of a study's tasks.
+
+    Parameters
+    ----------
+    study : an opened study or its folder
+    budget : number of texts to keep
+    tasks : tasks of study.toml; none given: all
+    out : where to write them: a name that ends in .jsonl for the texts, else the folder of a smaller study with fits
+
+    Returns
+    -------
+    the selection: `.ids` of the texts, `.by_source()`, and tasks that had no influence on it
+    """
+    choice = choose(Study.of(study), budget, tasks)
+    if out is not None and not is_written(choice, Path(out)):
+        if Path(out).exists():
+            raise InputError(f"{out}: exists with other content; give a new name")
+        write = write_texts if Path(out).suffix == ".jsonl" else write_smaller
+        write(choice, Path(out))
+    return choice
 
 
 def choose(study: Study, budget: int, tasks: Sequence[str] = ()) -> TextSelection:
