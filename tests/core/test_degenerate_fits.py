@@ -73,3 +73,18 @@ def test_a_task_whose_score_falls_is_explained_without_nan(study, cli):
     assert ran.code == 0
     assert "nan" not in ran.out.lower()
     assert "no token has any weight: the score does not rise as losses fall" in ran.out
+
+
+def test_a_fit_without_any_weight_says_that_it_is_a_constant(study, world):
+    fit = bc.fit(study, "task0", method="all-token")
+    empty = replace(
+        fit, core=replace(fit.core, weights=np.zeros_like(fit.core.weights)), about={**fit.about, "train": []}
+    )
+    assert empty.predict(world.losses[0]).remark.startswith("constant: ")
+
+
+def test_a_model_just_outside_the_range_is_not_said_to_be_outside_by_nothing(study, world):
+    fit = bc.fit(study, "task0", method="all-token")
+    at = fit.predict(world.losses[0]).capability
+    just = replace(fit, core=replace(fit.core, range=(at * 1.0001, at * 2)), about={**fit.about, "train": []})
+    assert "by less than 1% of their range" in just.predict(world.losses[0]).remark

@@ -94,3 +94,13 @@ def test_report_falls_back_to_families_and_says_so(only_families, cli, tmp_path)
     ran = cli("report", only_families.root, "-o", tmp_path / "report.html")
     assert ran.code == 0
     assert "split by family: no split column" in ran.err
+
+
+def test_a_task_without_a_fit_is_named(fitted, cli, world, tmp_path):
+    copy = tmp_path / "study"
+    shutil.copytree(fitted, copy)
+    shutil.rmtree(copy / "fits" / "task1")
+    ran = cli("predict", copy, "--model", world.models[0].model)
+    assert ran.code == 0
+    assert "note: no fit of task1; `benchcast fit" in ran.err
+    assert "no fit of" not in cli("predict", copy, "--model", world.models[0].model, "--task", "task0").err

@@ -48,6 +48,7 @@ def test_a_new_model_gets_one_forecast_everywhere(with_new, world, cli, tmp_path
     i = page["models"]["model"].index("new")
     for t, (predicted, watched) in enumerate(zip(said, seen.forecasts, strict=True)):
         shown = page["tasks"][t]["forecasts"][METHOD]
+        assert page["tasks"][t]["laws"][METHOD]["points"][i] is None, "the first fold's fit forecasts no new model"
         for key, name in (("accuracy", "forecast"), ("low", "low"), ("high", "high")):
             assert shown[name][i] == pytest.approx(predicted[key], rel=1e-4)
             assert getattr(watched, key) == pytest.approx(predicted[key], rel=1e-6)

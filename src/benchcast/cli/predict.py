@@ -135,6 +135,12 @@ def _fits(study: Study, tasks: tuple[str, ...], *, again: bool) -> list[Fit]:
             return stored_fits(study, tasks, again=True)
     fits = stored_fits(study, tasks)
     warn_if_stale(study, fits, "--refit fits again")
+    unfitted = [] if tasks else [t.name for t in study.tasks if t.name not in {fit.task for fit in fits}]
+    if unfitted:
+        say(
+            f"note: no fit of {', '.join(unfitted)}; `benchcast fit {study.root}` makes one where scores allow",
+            err=True,
+        )
     return fits
 
 

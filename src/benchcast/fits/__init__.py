@@ -159,6 +159,8 @@ class Fit:
             return self.core.lacking(metadata)
         if model in self.about.get("train", ()) or model in self.about.get("validation", ()):
             return "seen: the fit was trained on this model's score"
+        if self.core.reads_losses and not self.core.weights.any():
+            return "constant: the training losses say nothing about this task, so no token has weight"
         far = float(distance(self.core, capability)[0])
         if far <= 0:
             near = float(nearness_to_chance(self.core, self.core.law.accuracy(capability))[0]) > 0
@@ -167,7 +169,8 @@ class Fit:
             return "extrapolation: all training models have the same capability, and this model has a different one"
         below = bool(capability[0] < self.core.range[0])
         side = "stronger" if below == (self.core.law.slope < 0) else "weaker"
-        return f"extrapolation: {side} than every training model, by {far:.0%} of their range"
+        size = "less than 1%" if far < 0.01 else f"{far:.0%}"
+        return f"extrapolation: {side} than every training model, by {size} of their range"
 
     def save(self, folder: str | Path) -> Path:
         """Write salience.safetensors and fit.json atomically, replacing an older fit; returns the folder."""

@@ -187,11 +187,15 @@ def law_curve(fit: TaskFit, capability: Floats) -> dict[str, Any] | None:
 
 
 def first_fold_points(comparison: Comparison, shown: ReportModels, task: str, method: str) -> dict[str, Any] | None:
-    """Capabilities of all models under the first fold's fit, with its law, for the figure of laws."""
+    """Capabilities of the compared models under the first fold's fit, with its law, for the figure of laws.
+
+    Models without a score are forecast by another fit (`fits_like_stored`), so they have no point here.
+    """
     fit = comparison.fits[task, method][0]
     capability = fit.capability(shown.nats, shown.metadata) if fit.reads else np.full(len(shown.infos), np.nan)
     scored = np.isfinite(shown.observed[comparison.tasks.index(task)])
     curve = law_curve(fit, capability[scored])
+    capability = np.where(np.array(shown.role) == "new", np.nan, capability)
     return None if curve is None else {"points": rounded(capability), **curve}
 
 
