@@ -17,8 +17,8 @@ import pytest
 pytest.importorskip("httpx2")
 
 from fake import FakeBackend
-from mutations import bend, damage
 from replies import FakeServer, serving
+from reply_faults import bend, damage
 
 from benchcast.backends import open_backend
 from benchcast.backends.base import ModelSettings

@@ -457,7 +457,7 @@ def test_the_entry_point_goes_the_whole_way(files, world, tmp_path):
         ["import", "losses", study, *sorted(files.glob("family*.*"))],
         ["import", "scores", study, files / "scores.csv"],
         ["fit", study, "--task", "task0", "--method", "all-token"],
-        ["predict", study, "--model", world.losses[0].model, "--json"],
+        ["predict", study, "--task", "task0", "--model", world.losses[0].model, "--json"],
     ]
     for step in steps:
         ran = run_entry(*step)
