@@ -14,7 +14,7 @@ from benchcast.folds import make_folds, split_by_size
 from lab.paper.models import SERIES, TOKENS_FROM, hub_ids, paper_models, paper_scores, paper_tasks
 from lab.paper.tables import TABLE_1, TABLE_2, TABLE_3, TABLE_4, TASKS, scores, split
 
-PAPER = Path(__file__).parents[2].parent / "shared" / "paper.md"
+PAPER = Path(__file__).parents[3].parent / "shared" / "paper.md"
 
 
 def test_there_are_59_models_with_six_scores_each() -> None:
