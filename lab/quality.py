@@ -19,10 +19,12 @@ from pathlib import Path
 import numpy as np
 
 from benchcast import datasets
+from benchcast.choices import DEFAULT_LEVEL, MethodName, Split
 from benchcast.choices import SPLITS as SPLIT_NAMES
-from benchcast.choices import MethodName, Split
 from benchcast.errors import BenchcastError
 from benchcast.evaluate import HeldOutForecasts, compare, geometric_mean
+from benchcast.formatting import number
+from benchcast.law import sigmoid
 from benchcast.records import Floats
 from benchcast.store import Study
 
@@ -35,7 +37,6 @@ SPLITS: dict[str, tuple[Split, ...]] = {
     "dclm": ("column", "family"),
     "public-llms": ("family",),
 }
-LEVEL = 0.90
 DRAWS = 1000
 
 Forecasts = dict[str, HeldOutForecasts]  # by task
@@ -98,7 +99,7 @@ def averaged(members: Sequence[Forecasts]) -> Forecasts:
     out = {}
     for task, first in members[0].items():
         shares = np.clip([m[task].forecast for m in members], 1e-4, 1 - 1e-4)
-        forecast = 1 / (1 + np.exp(-np.log(shares / (1 - shares)).mean(axis=0)))
+        forecast = sigmoid(np.log(shares / (1 - shares)).mean(axis=0))
         nothing = np.full(len(forecast), np.nan)
         out[task] = replace(first, forecast=forecast, low=nothing, high=nothing)
     return out
@@ -137,7 +138,7 @@ def _intervals(forecasts: Forecasts) -> tuple[Floats, np.ndarray, Floats, Floats
     families = np.concatenate([h.families for h in forecasts.values()])
     outside = np.maximum(low - observed, 0) + np.maximum(observed - high, 0)
     inside = np.where(np.isfinite(low), outside == 0, np.nan)
-    return inside, families, high - low, high - low + 2 / (1 - LEVEL) * outside
+    return inside, families, high - low, high - low + 2 / (1 - DEFAULT_LEVEL) * outside
 
 
 def _bootstrap(inside: Floats, families: np.ndarray) -> tuple[float, float]:
@@ -154,10 +155,6 @@ HEADER = ("study", "held out", "method", "gain", "regret", "worst", "coverage", 
 
 def cells(row: Quality) -> tuple[str, ...]:
     """One row of the printed table; what cannot be said is a dash."""
-
-    def number(value: float, form: str) -> str:
-        return format(value, form) if value == value else "–"
-
     low, high = row.covered
     coverage = f"{row.coverage:.2f} ({low:.2f}–{high:.2f})" if row.coverage == row.coverage else "–"
     return (

@@ -11,20 +11,9 @@ import pytest
 from safetensors.numpy import load_file
 
 from benchcast.store import Study
+from pages import steps
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
-
-
-def steps() -> list[tuple[str, list[str]]]:
-    """Python blocks, and commands with the lines under them, in order."""
-    found = []
-    for kind, block in re.findall(r"^```(console|python)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL):
-        if kind == "python":
-            found.append((block, []))
-        else:
-            parts = [p.splitlines() for p in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
-            found += [(lines[0], lines[1:]) for lines in parts]
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +22,7 @@ def study(cli, tmp_path_factory) -> Study:
     with pytest.MonkeyPatch.context() as patch:
         root = tmp_path_factory.mktemp("formats")
         patch.chdir(root)
-        for line, shown in steps():
+        for line, shown in steps(PAGE):
             words = shlex.split(line) if "\n" not in line else []
             if not words:
                 exec(line, {})

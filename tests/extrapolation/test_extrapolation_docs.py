@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 from lab.synthetic import write_study
+from pages import steps
 
 PAGE = Path(__file__).parents[2] / "docs" / "extrapolation.md"
 CALLED = {"family0": "oak-a", "family1": "oak-b", "oak-a-64M@432B": "oak-a-50M@36.0M"}
@@ -18,18 +18,6 @@ def called(name: str) -> str:
     family, dash, rest = name.partition("-")
     there = CALLED.get(family, family) + dash + rest
     return CALLED.get(there, there)
-
-
-def steps(page: str) -> list[tuple[str, list[str]]]:
-    """Commands with what is shown under them, and Python blocks, in order."""
-    found = []
-    for kind, block in re.findall(r"^```(console|python)\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
-        if kind == "python":
-            found.append((block, []))
-        else:
-            parts = [p.splitlines() for p in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
-            found += [(lines[0], lines[1:]) for lines in parts]
-    return found
 
 
 def headings(lines: list[str]) -> list[list[str]]:

@@ -19,7 +19,7 @@ from benchcast.folds import family_balanced
 from benchcast.methods.basis import Basis
 from benchcast.methods.nonnegative import fit_nonnegative
 from benchcast.methods.pls import COMPONENTS, regress
-from benchcast.methods.problem import Problem
+from benchcast.methods.problem import Problem, clipped_log_odds
 from benchcast.records import Bools, Floats, Task
 
 ANCHORS = ("all", "source", "answer")  # groups that are not penalised
@@ -29,7 +29,6 @@ MIXES = (
     ("cluster", ("", "source", "answer"), (1e-7, 1e-5, 1e-3)),
     ("kind", ("", "answer"), (1e-6, 1e-4)),
 )
-LOWEST_SHARE = 0.01  # scores above chance are clipped to 0.01 – 0.99 before their log-odds are taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +111,7 @@ def signed_candidates(problem: Problem, basis: Basis, view: str, x: Floats) -> F
 
     A set that yields fewer components repeats its last one; a set whose scores do not vary forecasts their mean.
     """
-    share = np.clip(problem.q, LOWEST_SHARE, 1 - LOWEST_SHARE)
-    target = np.log(share / (1 - share))
+    target = clipped_log_odds(problem.q, 0.0)
     columns = np.flatnonzero((basis.kinds == "cluster") & (basis.size > 0))
     learning = problem.learning
     log_odds = np.empty((len(x), len(learning), COMPONENTS))

@@ -15,6 +15,7 @@ from benchcast.dataset import Dataset, Fold
 from benchcast.law import SigmoidLaw, sigmoid
 from benchcast.methods.cross_validation import select_candidate
 from benchcast.methods.pertext import spread_over_tokens, text_losses
+from benchcast.methods.problem import clipped_log_odds
 from benchcast.records import Bools, Floats
 from benchcast.task_fit import TaskFit
 
@@ -60,8 +61,7 @@ def regress(x: Floats, y: Floats, components: int) -> tuple[Floats, Floats]:
 def _fit(dataset: Dataset, fold: Fold, t: int, losses: Floats) -> TaskFit:
     task, observed = dataset.tasks[t], dataset.accuracy[t]
     known = fold.seen & np.isfinite(observed)
-    share = np.clip((np.where(known, observed, task.chance) - task.chance) / (1 - task.chance), 0.01, 0.99)
-    target = np.log(share / (1 - share))
+    target = clipped_log_odds(np.where(known, observed, task.chance), task.chance)
 
     def forecasts(sets: Sequence[Bools]) -> Floats:
         made = np.empty((len(sets), COMPONENTS, len(observed)))

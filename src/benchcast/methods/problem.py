@@ -15,6 +15,7 @@ from benchcast.law import sigmoid
 from benchcast.records import Bools, Floats, Task
 
 STRONGEST = (0.4, 0.25, 0.15)  # shares of the training models that are hidden as stronger than the rest
+LOWEST_SHARE = 0.01  # of the range above chance
 FEWEST_WEAKER = 4  # models that must be left to learn from
 
 
@@ -63,6 +64,12 @@ class Problem:
     def accuracy(self, log_odds: Floats) -> Floats:
         """The score that belongs to the log-odds of a score above chance."""
         return np.asarray(self.task.chance + (1 - self.task.chance) * sigmoid(log_odds))
+
+
+def clipped_log_odds(accuracy: Floats, chance: float) -> Floats:
+    """Log-odds of scores above chance, clipped to 0.01 – 0.99 of the range: a score at chance has no log-odds."""
+    share = np.clip((accuracy - chance) / (1 - chance), LOWEST_SHARE, 1 - LOWEST_SHARE)
+    return np.asarray(np.log(share / (1 - share)))
 
 
 def strongest_models(mean_loss: Floats, known: Bools) -> list[Bools]:

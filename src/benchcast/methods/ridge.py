@@ -20,6 +20,7 @@ from benchcast.errors import NotEnoughDataError
 from benchcast.folds import inner_folds
 from benchcast.law import fit_law, sigmoid
 from benchcast.methods.inputs import Moments, StreamedBlocks, keep_on_device, measure
+from benchcast.methods.problem import clipped_log_odds
 from benchcast.records import Bools, Floats
 from benchcast.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
 
@@ -77,8 +78,7 @@ def _choose(dataset: Dataset, fold: Fold, t: int, G: Floats) -> _Chosen:
     task, observed = dataset.tasks[t], dataset.accuracy[t]
     known = np.isfinite(observed)
     learn, judge = fold.train & known, fold.validation & known
-    odds = np.clip((np.where(known, observed, task.chance) - task.chance) / (1 - task.chance), 0.01, 0.99)
-    target = np.log(odds / (1 - odds))
+    target = clipped_log_odds(np.where(known, observed, task.chance), task.chance)
     hidden = [judge] if judge.any() else inner_folds(dataset.families, learn)
     errors = np.concatenate([_errors_on(h, G, target, learn & ~h, observed, task.chance) for h in hidden])
     who = np.concatenate([dataset.families[h] for h in hidden])
