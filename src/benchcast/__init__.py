@@ -24,6 +24,7 @@ _HOME = {
     "Score": "benchcast.records",
     "remove_models": "benchcast.editing",
     "rename_model": "benchcast.editing",
+    "status": "benchcast.inspection",
     "open_backend": "benchcast.backends",
     "collect": "benchcast.collection",
     # learn, compare, forecast

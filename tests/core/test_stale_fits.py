@@ -13,8 +13,8 @@ import pytest
 import benchcast as bc
 from benchcast.fits.inputs import changed_inputs
 from benchcast.fitting import fit_tasks, fits_for_new_models, store_fits
+from benchcast.inspection import status
 from benchcast.records import ModelInfo, Score
-from benchcast.status import inspect
 from benchcast.storage.hashes import hashed
 from benchcast.storage.tables import SCORE_COLUMNS, as_csv
 from benchcast.store import Study
@@ -48,7 +48,7 @@ def test_an_untouched_study_has_no_stale_fit(study, cli, world):
     assert changes(study) == []
     ran = cli("predict", study.root, "--model", world.models[0].model)
     assert ran.err == ""
-    assert inspect(study).problems == ()
+    assert status(study).problems == ()
 
 
 def test_new_models_are_counted(study, cli, world):

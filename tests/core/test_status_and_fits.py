@@ -14,8 +14,8 @@ import pytest
 
 import benchcast as bc
 from benchcast.evaluate import compare
+from benchcast.inspection import status
 from benchcast.records import ModelInfo, Score, Task, Text, TextSet, TokenLosses
-from benchcast.status import inspect
 from benchcast.storage.tables import SCORE_COLUMNS, as_csv
 from benchcast.store import Study
 from lab.synthetic import Plan, plant
@@ -24,7 +24,7 @@ from lab.synthetic import Plan, plant
 def test_status_names_models_that_lack_scores_or_losses(study, world):
     study.add_losses([replace(world.losses[0], model="unscored")])
     study.add_scores([Score("unread", "task0", 0.5)])
-    problems = inspect(Study.open(study.root)).problems
+    problems = status(Study.open(study.root)).problems
     assert any("losses but no scores: unscored" in p for p in problems)
     assert any("scores but no losses: unread" in p for p in problems)
 
@@ -32,19 +32,19 @@ def test_status_names_models_that_lack_scores_or_losses(study, world):
 def test_status_names_tasks_without_texts_of_their_own(study):
     with (study.root / "study.toml").open("a") as settings:
         settings.write('\n[tasks.other]\nsources = ["elsewhere"]\n')
-    problems = inspect(Study.open(study.root)).problems
+    problems = status(Study.open(study.root)).problems
     assert any("task other: no texts of source elsewhere" in p for p in problems)
 
 
 def test_status_says_when_families_or_sizes_are_missing(study):
     (study.root / "models.csv").unlink()
-    problems = inspect(Study.open(study.root)).problems
+    problems = status(Study.open(study.root)).problems
     assert any("no model has a family" in p for p in problems)
     assert any("no split column and no family with three sizes" in p for p in problems)
 
 
 def test_a_sound_study_has_no_problems(study):
-    assert inspect(study).problems == ()
+    assert status(study).problems == ()
 
 
 def test_commands_that_only_read_change_no_file(study, cli, tree):
@@ -211,7 +211,7 @@ def embedded() -> Study:
 
 def test_the_embedded_study_is_sound(embedded, tree):
     before = len(tree(embedded.root))
-    found = inspect(embedded)
+    found = status(embedded)
     assert found.models_with_losses >= 200
     assert {t.usable for t in found.tasks} == {found.models_with_losses}
     losses = embedded.losses(embedded.models_with_losses()[0])

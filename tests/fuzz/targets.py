@@ -27,8 +27,8 @@ from benchcast import registration
 from benchcast.backends.lists import read_models_list as read_list
 from benchcast.collection.shards import ShardStore
 from benchcast.fitting import fit_tasks
+from benchcast.inspection import status
 from benchcast.scores.gather import ImportOptions, gather
-from benchcast.status import inspect
 from benchcast.storage.features import read_features
 from benchcast.storage.hashes import hashed
 from benchcast.storage.loss_files import read_losses
@@ -199,7 +199,7 @@ class Sandbox:
     def work(self, here: Path) -> Any:
         """What people do with a study: look at it, fit, forecast."""
         study = Study.open(here / "study")
-        inspect(study)
+        status(study)
         fits = [fit_tasks(study, method=method)[0] for method in ("constant", "compute", "all-token")]
         return [fit.predict(study.losses(self.model)) for fit in fits]
 

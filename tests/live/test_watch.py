@@ -24,8 +24,8 @@ from benchcast.backends.base import ModelSettings
 from benchcast.cli.watch import curve, draw_table
 from benchcast.errors import InputError
 from benchcast.store import Study
-from benchcast.watch import Event, Watch, WatchedRun
-from benchcast.watch.checkpoints import find_checkpoints, lacking, progress_of, step_of
+from benchcast.watching import Event, Watch, WatchedRun
+from benchcast.watching.checkpoints import find_checkpoints, lacking, progress_of, step_of
 
 # What ignores interrupts (nohup, a background job of a script) hands that on to its children.
 INTERRUPTIBLE = (

@@ -16,7 +16,7 @@ from benchcast.records import ModelInfo, Score, TokenLosses
 from benchcast.reports import report_data
 from benchcast.reports.heat import STEPS
 from benchcast.store import Study
-from benchcast.watch import Watch, WatchedRun
+from benchcast.watching import Watch, WatchedRun
 
 METHOD = "salience"
 

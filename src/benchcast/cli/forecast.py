@@ -156,7 +156,7 @@ def _tell_support(support: Support) -> None:
 
 def _warn_below_chance(study: Study, tasks: Sequence[str]) -> None:
     """Warn of tasks whose scores are no better than guessing."""
-    from benchcast.status import below_chance
+    from benchcast.inspection import below_chance
 
     for line in below_chance(study.scores(), [study.task(name) for name in tasks]):
         say(f"warning: {line}", err=True)

@@ -13,7 +13,7 @@ from benchcast.cli.arguments import STUDY
 from benchcast.cli.output import print_json, print_table, say, say_wrapped
 
 if TYPE_CHECKING:
-    from benchcast.status import SourceStatus, TaskStatus
+    from benchcast.inspection import SourceStatus, TaskStatus
 
 TASKS = ("task", "chance", "scores", "with losses", "lowest", "highest", "fitted")
 
@@ -27,12 +27,11 @@ def status(study: Path, as_json: bool) -> None:
     \b
     benchcast status study
     """
-    from benchcast.status import inspect
-    from benchcast.store import Study
+    from benchcast.inspection import status
 
-    found = inspect(Study.open(study))
+    found = status(study)
     if as_json:
-        print_json(found.as_json())
+        print_json(found.to_dict())
         return
     say_wrapped(
         f"{study}: {found.texts} texts, {found.models_with_losses} models with losses, scorer: {found.scorer or 'none'}"

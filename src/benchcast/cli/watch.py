@@ -19,7 +19,7 @@ from benchcast.graphemes import visible
 
 if TYPE_CHECKING:
     from benchcast.fits import Forecast
-    from benchcast.watch import Event, Watch
+    from benchcast.watching import Event, Watch
 
 BARS = "▁▂▃▄▅▆▇█"
 WIDEST_CURVE = 22  # bars, so that a row fits 80 columns
@@ -69,7 +69,7 @@ def watch(
     """
     from benchcast.backends.base import ModelSettings
     from benchcast.store import Study
-    from benchcast.watch import Watch, WatchedRun, run_name
+    from benchcast.watching import Watch, WatchedRun, run_name
 
     label = run_name(checkpoints, losses, name)
     settings = ModelSettings.parse(model_args)
@@ -88,7 +88,7 @@ def watch(
 
 
 def _follow(watched: Watch, screen: Any, *, once: bool, interval: float) -> None:
-    from benchcast.watch.checkpoints import SETTLED
+    from benchcast.watching.checkpoints import SETTLED
 
     looked_again = False
     while True:
@@ -154,7 +154,7 @@ class _JsonLines(_PlainLines):
 
     def show(self, event: Event) -> None:
         """Print the event as JSON."""
-        from benchcast.watch import as_json
+        from benchcast.watching import as_json
 
         say_json(as_json(event))
 

@@ -15,7 +15,7 @@ from benchcast.fitting import FEWEST_MODELS, fits_for_new_models
 from benchcast.folds import split_by_size
 from benchcast.loss_check import check_losses
 from benchcast.records import NamedTexts, Score, Task, Text
-from benchcast.store import Study
+from benchcast.store import Study, StudyLike
 
 NEARLY_ALL = 0.8  # share of a task's scores at or below chance that makes its chance doubtful
 SAMPLE = 30  # characters of a source's first text that are shown
@@ -46,7 +46,7 @@ class TaskStatus:
     fitted: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class StudyStatus:
     """Content and problems of a study."""
 
@@ -58,13 +58,34 @@ class StudyStatus:
     problems: tuple[str, ...]
     next_step: str
 
-    def as_json(self) -> dict[str, Any]:
-        """JSON values."""
+    def __repr__(self) -> str:
+        return (
+            f"<StudyStatus: {self.texts} texts, {self.models_with_losses} models with losses, {len(self.tasks)} tasks, "
+            f"{len(self.problems)} problems>"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as plain values, as `benchcast status --json` prints it."""
         return asdict(self)
 
 
-def inspect(study: Study) -> StudyStatus:
-    """Check all files of a study, without changing any, and suggest the next command."""
+def status(study: StudyLike) -> StudyStatus:
+    """Check all files of a study, without changing any, and suggest the next command.
+
+    Parameters
+    ----------
+    study : an opened study or its folder
+
+    Returns
+    -------
+    numbers of texts, models and scores, one line for each problem (`.problems`), and the command to run next
+    (`.next_step`); `.to_dict()` gives plain values
+
+    >>> import benchcast as bc
+    >>> bc.status(bc.datasets.load_zoo())
+    <StudyStatus: 650 texts, 225 models with losses, 6 tasks, 0 problems>
+    """
+    study = Study.of(study)
     texts = study.texts
     with_losses = set(study.models_with_losses())
     scores = study.scores()

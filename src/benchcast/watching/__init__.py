@@ -24,7 +24,7 @@ from benchcast.fitting import fits_for_new_models
 from benchcast.records import ModelInfo
 from benchcast.storage.loss_files import read_growing
 from benchcast.store import Study
-from benchcast.watch.checkpoints import (
+from benchcast.watching.checkpoints import (
     find_checkpoints,
     has_tokenizer,
     lacking,
