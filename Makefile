@@ -24,7 +24,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.core: $(BIN)/python pyproject.toml
-	$(PIP) --editable .
+	$(PIP) --editable ".[report]"
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.core constraints.txt

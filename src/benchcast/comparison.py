@@ -16,6 +16,7 @@ from scipy.stats import rankdata
 
 from benchcast.choices import Split, level_text
 from benchcast.dataset import Dataset, Fold
+from benchcast.extras import library
 from benchcast.formatting import nan_to_none
 from benchcast.frames import arrow_table, pandas_frame
 from benchcast.records import Floats
@@ -132,7 +133,7 @@ class Comparison:
 
 def forecast_chart(found: Comparison, method: str) -> Any:
     """Forecast against score of every held-out model by one method; on the dashed line a forecast is perfect."""
-    import altair as alt
+    alt = library("altair", "report")
 
     def panel(task: str) -> Any:
         held = found.held_out[task, method]

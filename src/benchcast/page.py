@@ -7,10 +7,9 @@ import hashlib
 import json
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
+from benchcast.extras import library
 
 HEAT_SCRIPTS = ("page.js", "salience.js", "tokens.js", "heat.js")
 SCRIPTS = ("page.js", "table.js", "figures.js", "lookup.js", "salience.js", "tokens.js", "heat.js")
@@ -39,8 +38,7 @@ def render(template: str, data: dict[str, Any], *, scripts: tuple[str, ...], fig
     -------
     the HTML
     """
-    from markupsafe import Markup
-
+    Markup = library("markupsafe", "report").Markup
     early, programs = _read("theme.js"), [_vega()] * figures + [_read(*scripts)]
     return (
         _environment()
@@ -64,9 +62,7 @@ def _read(*names: str) -> str:
 
 @cache
 def _vega() -> str:
-    import vl_convert
-
-    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    bundle: str = library("vl_convert", "report").javascript_bundle("window.vegaEmbed = vegaEmbed;")
     return bundle.replace("</script", "<\\/script")
 
 
@@ -82,13 +78,12 @@ def _policy(programs: list[str]) -> str:
 
 
 @cache
-def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-
-    return Environment(
-        loader=PackageLoader("benchcast"),
-        autoescape=select_autoescape(default=True, default_for_string=True),
-        undefined=StrictUndefined,
+def _environment() -> Any:
+    jinja2 = library("jinja2", "report")
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("benchcast"),
+        autoescape=jinja2.select_autoescape(default=True, default_for_string=True),
+        undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )

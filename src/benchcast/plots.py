@@ -8,16 +8,17 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
-import altair as alt
 import numpy as np
 
 from benchcast.choices import level_text
 from benchcast.errors import InputError
 from benchcast.extrapolation.extrapolate import Extrapolation, TaskExtrapolation
+from benchcast.extras import LazyLibrary, library
 from benchcast.formatting import nan_to_none, plain
 from benchcast.page import render
 from benchcast.storage.files import write_text, write_whole
 
+alt = LazyLibrary("altair", "report")
 # The colour-blind safe palette of Okabe and Ito, extended.
 COLOURS = [
     "#0072B2",
@@ -231,8 +232,7 @@ def _count(value: float) -> str:
 
 def write_chart(figure: Figure, path: Path) -> None:
     """Write a figure as .html (self-contained), .png, .svg or .pdf, decided by the suffix of `path`."""
-    import vl_convert
-
+    vl_convert = library("vl_convert", "report")
     figure = plain(figure)
     kind = path.suffix.lower()
     if kind == ".html":

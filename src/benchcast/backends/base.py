@@ -6,7 +6,6 @@ in the same way for all backends.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeGuard, TypeVar
@@ -15,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.bounds import Tokenizer
-from benchcast.errors import InputError, MissingExtraError
+from benchcast.errors import InputError
 from benchcast.formatting import did_you_mean
 
 Nats = npt.NDArray[np.float32]
@@ -103,14 +102,6 @@ def numbered(index: int, score_one: Callable[..., Nats], *arguments: Any) -> Nat
         return score_one(*arguments)
     except InputError as error:
         raise SequenceError(index, str(error)) from error
-
-
-def library(name: str, extra: str) -> Any:
-    """Import an optional library; MissingExtraError with an install hint if it is missing."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingExtraError(f"{name} is needed here: pip install 'benchcast[{extra}]' ({error})") from error
 
 
 class ModelSettings:

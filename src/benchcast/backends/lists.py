@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchcast.backends.base import ModelSettings, library
+from benchcast.backends.base import ModelSettings
 from benchcast.errors import InputError
+from benchcast.extras import library
 from benchcast.formatting import did_you_mean, need_file
 from benchcast.records import ModelInfo
 from benchcast.storage.tables import ROLES, quantity

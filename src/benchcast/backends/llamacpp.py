@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.backends.base import ModelSettings, Nats, Vocabulary, library, numbered
+from benchcast.backends.base import ModelSettings, Nats, Vocabulary, numbered
 from benchcast.backends.stated import PREFIX
 from benchcast.backends.vocabulary import VocabularySource
 from benchcast.bounds import PlainTokenizer
 from benchcast.errors import InputError
+from benchcast.extras import library
 
 SCORE_BYTES = 1 << 30  # limit for the logits that llama.cpp keeps of a whole sequence
 FLOAT32 = 0  # ggml's type number; the default float16 cache changes losses by 0.01 nats

@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.backends.base import DeviceFullError, ModelSettings, Nats, Vocabulary, library, numbered
+from benchcast.backends.base import DeviceFullError, ModelSettings, Nats, Vocabulary, numbered
 from benchcast.backends.llamacpp import nats_of_rows
 from benchcast.backends.sources import locate_source, source_name
 from benchcast.backends.stated import stated_by_config
 from benchcast.backends.vocabulary import VocabularySource
 from benchcast.errors import InputError, one_line
+from benchcast.extras import library
 
 ENGINES = ("turbomind", "pytorch")
 DEFAULT_CONTEXT = 2048

@@ -13,8 +13,8 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from benchcast.backends.base import library
 from benchcast.errors import InputError
+from benchcast.extras import library
 
 MOST_BYTES = 128 << 20  # largest reply; a million tokens with log-probabilities take about 80 MB
 IDLE_SECONDS = 30.0  # an unused connection is closed after this time

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from benchcast.backends.base import DeviceFullError, ModelSettings, Nats, Vocabulary, from_logprobs, library, numbered
+from benchcast.backends.base import DeviceFullError, ModelSettings, Nats, Vocabulary, from_logprobs, numbered
 from benchcast.backends.sources import locate_source, source_name
 from benchcast.backends.stated import stated_by_config
 from benchcast.backends.vocabulary import VocabularySource
 from benchcast.errors import InputError, one_line
+from benchcast.extras import library
 
 STEP = 2048  # prompt tokens per step; their log-probabilities over the whole vocabulary are in memory together
 SMALLEST_STEP = 128

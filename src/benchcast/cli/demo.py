@@ -37,7 +37,9 @@ def demo(name: str, out: Path) -> None:
     """
     from benchcast.datasets import find
     from benchcast.datasets.targets import target_forecasts
+    from benchcast.extras import require_report
 
+    require_report()
     about = find(name)
     study = _study(name, out)
     say(f"{about.summary}\n")

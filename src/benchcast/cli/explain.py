@@ -39,6 +39,7 @@ def explain(study: Path, task_name: str, text_id: str | None, html: Path | None,
     benchcast explain study --task mmlu --text mmlu-17 --html mmlu.html
     """
     from benchcast.explanation import find_text
+    from benchcast.extras import library
     from benchcast.records import NamedTexts
     from benchcast.store import Study
 
@@ -53,6 +54,8 @@ def explain(study: Path, task_name: str, text_id: str | None, html: Path | None,
         return
     index = None if text_id is None else find_text(opened.texts, text_id)
     target = None if html is None else page_path(html)
+    if target is not None:
+        library("jinja2", "report")
     with progress("reading the fit", 3) as advance:
         fit = _stored_or_new(opened, task_name, advance)
         explained, nats = _explain(opened, fit, advance)

@@ -49,6 +49,10 @@ def extrapolate(
 
     if plot is not None and plot.suffix.lower() not in FIGURES:
         raise click.UsageError(f"--plot {plot}: the name must end in {', '.join(FIGURES)}")
+    if plot is not None:
+        from benchcast.extras import require_report
+
+        require_report()
     at = read_target(target)
     opened = Study.open(study)
     with progress("reading the study") as advance:

@@ -74,11 +74,14 @@ def select(
 
 
 def _check_paths(out: Path | None, figure: Path | None, *, check: bool) -> None:
-    """Raise InputError for unusable paths before any work is done."""
+    """Raise an error for unusable paths before any work is done."""
     from benchcast.errors import InputError
+    from benchcast.extras import require_report
 
     if figure is not None and figure.suffix not in (".png", ".svg", ".html"):
         raise InputError(f"--figure {figure}: the name must end in .png, .svg or .html")
+    if figure is not None:
+        require_report()
     if figure is not None and not check:
         raise InputError("--figure shows the cost that --check measures; leave out --no-check")
     if out is not None and out.suffix in (".json", ".csv", ".txt", ".parquet"):

@@ -10,6 +10,7 @@ import benchcast
 from benchcast.choices import DEFAULT_LEVEL, Split, level_text
 from benchcast.evaluate import Comparison, compare
 from benchcast.explanation import Explanation
+from benchcast.extras import require_report
 from benchcast.methods import ABOUT
 from benchcast.page import HEAT_SCRIPTS, SCRIPTS, render
 from benchcast.plots import COLOURS
@@ -61,6 +62,7 @@ def report(
 
 def compare_and_write(path: Path, study: Study, split: Split | None, *, on_step: Callable[[str], None]) -> Comparison:
     """Write the report of a new comparison, and return the comparison."""
+    require_report()
     comparison = compare(study, split=split, on_method=lambda method: on_step(f"comparing: {method}"))
     write_report(path, study, comparison, on_step=on_step)
     return comparison

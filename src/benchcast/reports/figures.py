@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import altair as alt
-
 from benchcast.choices import level_text
-from benchcast.plots import COLOURS, ROLES, WHOLE
+from benchcast.plots import COLOURS, ROLES, WHOLE, alt
 
 # The same hues, lighter for contrast on a dark page.
 DARK_COLOURS = [
@@ -26,7 +24,7 @@ DARK_COLOURS = [
     "#EE6B73",
     "#B5B5B5",
 ]
-SHARE = alt.Axis(format=".0%", tickCount=5, grid=True)
+SHARE = {"format": ".0%", "tickCount": 5, "grid": True}  # axis of accuracies
 ACROSS = "{across}"  # the page replaces it by the axis title
 Figure = dict[str, Any]
 
@@ -51,7 +49,7 @@ def page_style(chart: Any) -> Figure:
     return dict(styled.to_dict())
 
 
-def family_colour(families: Sequence[str], channel: Any = alt.Color) -> Any:
+def family_colour(families: Sequence[str], channel: Any) -> Any:
     """Colour encoding of families without a legend, which the page draws; colours repeat after ten families."""
     names = [f"var(--c{i % len(COLOURS)})" for i in range(len(families))]
     return channel("family:N", legend=None, scale=alt.Scale(domain=list(families), range=names))
@@ -95,7 +93,7 @@ def forecast_figure(families: Sequence[str], *, height: int, dots: int) -> Figur
     ideal = _named("ideal").mark_line(color="var(--dim)", strokeDash=[4, 3], strokeWidth=1, clip=True).encode(x=x, y=y)
     base = _named("points")
     bars = base.mark_rule(opacity=0.28, strokeWidth=1.4, clip=True).encode(
-        x=x, y=alt.Y("low:Q"), y2="high:Q", color=family_colour(families)
+        x=x, y=alt.Y("low:Q"), y2="high:Q", color=family_colour(families, alt.Color)
     )
     points = base.mark_point(size=dots, strokeWidth=1.2).encode(x=x, y=y, **_point_colours(families), tooltip=_tips())
     chart = alt.layer(ideal, bars, points).properties(width="container", height=height)
