@@ -17,6 +17,7 @@ from benchcast.extrapolation.family_law import HOLDOUT_KINDS, ScalePoints, estim
 from benchcast.extrapolation.task_forecast import extrapolate_task
 from benchcast.law import SigmoidLaw
 from benchcast.plots import COLOURS
+from benchcast.predictors import LossView
 from benchcast.records import Floats, Task
 from benchcast.task_fit import OutOfFoldErrors, TaskFit
 from lab.reproduce.context import StudyContext
@@ -77,7 +78,9 @@ def plant_world(world: World) -> Planted:
     names = np.array([f"family{i}" for i in range(world.families)])
     out_of_fold = OutOfFoldErrors(errors, names, "planted")
     ends = (float(seen.min()), float(seen.max()))
-    fit = TaskFit(Task("task", 0.25), "planted", ("nats",), np.ones((1, 1), np.float32), 1.0, law, out_of_fold, ends)
+    fit = TaskFit(
+        Task("task", 0.25), "planted", (LossView.NATS,), np.ones((1, 1), np.float32), 1.0, law, out_of_fold, ends
+    )
     return Planted(families, fit, world.miss * rng.normal(size=world.families), world.noise, rng)
 
 

@@ -61,20 +61,3 @@ class ModelMetadata:
         if benchmark not in self.benchmarks:
             return np.full(len(self.flops), np.nan)
         return self.scores[:, self.benchmarks.index(benchmark)]
-
-
-def ladder_loss(reads: Sequence[str], rows: npt.NDArray[np.floating], metadata: ModelMetadata) -> Floats:
-    """Loss of each model predicted from parameters P and training tokens D: E + A / P^a + B / D^b.
-
-    Parameters
-    ----------
-    reads : "ladder", then "ladder: FAMILY" for each family with its own parameters
-    rows : one row for each entry of `reads`, with columns E, log A, a, log B, b
-    metadata : metadata of the models
-    """
-    row_of_family = {name.removeprefix("ladder: "): i for i, name in enumerate(reads) if i}
-    E, log_a, a, log_b, b = np.asarray(rows, np.float64)[[row_of_family.get(str(f), 0) for f in metadata.families]].T
-    with np.errstate(divide="ignore", invalid="ignore"):
-        by_size = np.exp(log_a - a * np.log(metadata.params))
-        by_data = np.exp(log_b - b * np.log(metadata.training_tokens))
-        return np.asarray(E + by_size + by_data)

@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from benchcast.dataset import Dataset, Fold
 from benchcast.law import SigmoidLaw
-from benchcast.metadata import ModelMetadata, ladder_loss
+from benchcast.metadata import ModelMetadata
+from benchcast.predictors import BenchmarkScore, Ladder, LossView, Predictor, TrainingCompute, ladder_loss, view
 from benchcast.records import Bools, Floats, Task
 
 TOKEN_BLOCK = 1 << 16  # tokens per block in weighted sums
@@ -23,24 +24,23 @@ TOKEN_BLOCK = 1 << 16  # tokens per block in weighted sums
 
 @dataclass(frozen=True, slots=True)
 class OutOfFoldErrors:
-    """Forecast minus accuracy of held-out models, and their families."""
+    """Forecast minus accuracy of held-out models, with their families and names."""
 
     errors: Floats
     families: npt.NDArray[np.str_]
     kind: str  # description of the models that were held out
+    models: tuple[str, ...] = ()  # of each error; empty: unknown, as in fits written before names were stored
 
+    @classmethod
+    def of(cls, dataset: Dataset, rows: Sequence[Bools], errors: Floats, kind: str) -> OutOfFoldErrors:
+        """Errors of the models of several masks, one mask after the other."""
+        index = np.concatenate([np.flatnonzero(mask) for mask in rows]) if len(rows) else np.zeros(0, np.int64)
+        return cls(errors, dataset.families[index], kind, tuple(dataset.models[i] for i in index))
 
-SCORE = "score: "  # prefix of the score on a benchmark in `reads`
-VIEWS = ("nats", "saturated")  # transformations of a loss; both increase with it, so more loss is never better
-
-
-def view(nats: npt.NDArray[np.float32], name: str) -> npt.NDArray[np.float32]:
-    """Losses unchanged ("nats") or saturating at 1 ("saturated").
-
-    A saturated loss measures whether a token is predicted rather than how large the error is: 3 nats and 9 nats
-    give nearly the same value.
-    """
-    return nats if name == "nats" else nats / (1 + nats)
+    @classmethod
+    def none(cls, kind: str) -> OutOfFoldErrors:
+        """No errors: no model could be held out."""
+        return cls(np.zeros(0), np.zeros(0, str), kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class TaskFit:
 
     task: Task
     method: str
-    reads: tuple[str, ...]  # the input of each row of weights (see `capability`); () for a constant forecast
+    reads: tuple[Predictor, ...]  # the input of each row of weights, all of one kind; () for a constant forecast
     weights: npt.NDArray[np.float32]  # views × N; 1 × 1 for flops; benchmarks × 1; ladders × 5
     unit: float  # divisor of the weighted sum; N_c for losses
     law: SigmoidLaw
@@ -61,47 +61,49 @@ class TaskFit:
     @property
     def reads_losses(self) -> bool:
         """Whether a forecast needs token losses."""
-        return bool(set(self.reads) & set(VIEWS))
+        return bool(self.views)
+
+    @property
+    def views(self) -> tuple[LossView, ...]:
+        """The views of the losses that are read; empty if none."""
+        return tuple(p for p in self.reads if isinstance(p, LossView))
+
+    @property
+    def benchmarks(self) -> tuple[str, ...]:
+        """The benchmarks whose scores are read; empty if none."""
+        return tuple(p.benchmark for p in self.reads if isinstance(p, BenchmarkScore))
 
     def capability(self, nats: npt.NDArray[np.float32], metadata: ModelMetadata) -> Floats:
         """Capability of each model (equation 1); NaN where an input is unknown.
-
-        `reads` lists the inputs: views of the losses, the log10 of "flops", scores ("score: NAME"), or the loss
-        that a "ladder" predicts from parameters and training tokens, by the family's ladder ("ladder: FAMILY")
-        if it has one.
 
         Parameters
         ----------
         nats : M × N losses on the reference tokens
         metadata : metadata of the same models
         """
-        if self.reads == ("flops",):
+        if TrainingCompute() in self.reads:
             return np.log10(metadata.flops, where=metadata.flops > 0, out=np.full(len(metadata.flops), np.nan))
-        if self.reads[:1] == ("ladder",):
-            return ladder_loss(self.reads, self.weights, metadata)
-        if self.reads and self.reads[0].startswith(SCORE):
-            return (
-                np.stack([metadata.score(name.removeprefix(SCORE)) for name in self.reads], axis=1) @ self.weights[:, 0]
-            )
-        return weighted_loss(nats, self.reads, self.weights) / self.unit
+        if ladders := [p.family for p in self.reads if isinstance(p, Ladder)]:
+            return ladder_loss(ladders, self.weights, metadata)
+        if self.benchmarks:
+            return np.stack([metadata.score(name) for name in self.benchmarks], axis=1) @ self.weights[:, 0]
+        return weighted_loss(nats, self.views, self.weights) / self.unit
 
     def known(self, metadata: ModelMetadata) -> Bools:
         """Mask of the models whose metadata has all inputs: FLOPs, size and training tokens, or scores."""
-        if self.reads == ("flops",):
-            return np.asarray(metadata.flops > 0)
-        if self.reads[:1] == ("ladder",):
-            return np.asarray((metadata.params > 0) & (metadata.training_tokens > 0))
-        scores = [metadata.score(name.removeprefix(SCORE)) for name in self.reads if name.startswith(SCORE)]
-        return np.asarray(np.isfinite(scores).all(axis=0)) if scores else np.ones(len(metadata.flops), bool)
+        everyone = np.ones(len(metadata.flops), bool)
+        return np.logical_and.reduce([everyone, *(p.known(metadata) for p in self.reads)])
 
     def lacking(self, metadata: ModelMetadata) -> str:
         """Description of the input that is missing; `metadata` is that of one model."""
-        if self.reads == ("flops",):
-            return "no training FLOPs known"
-        if self.reads[:1] == ("ladder",):
-            return "no parameters and training tokens known"
-        unknown = [n for n in self.reads if n.startswith(SCORE) and np.isnan(metadata.score(n.removeprefix(SCORE))[0])]
-        return f"no score known on {', '.join(n.removeprefix(SCORE) for n in unknown)}" if unknown else "no capability"
+        match [p for p in self.reads if not p.known(metadata)[0]]:
+            case [TrainingCompute(), *_]:
+                return "no training FLOPs known"
+            case [Ladder(), *_]:
+                return "no parameters and training tokens known"
+            case [BenchmarkScore(), *_] as absent:
+                return f"no score known on {', '.join(p.benchmark for p in absent if isinstance(p, BenchmarkScore))}"
+        return "no capability"
 
     def forecast(self, nats: npt.NDArray[np.float32], metadata: ModelMetadata) -> Floats:
         """Forecast accuracy (0..1) of each model; arguments as for `capability`."""
@@ -110,9 +112,11 @@ class TaskFit:
     def salience(self, nats: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Weight of each token: the derivative of capability by its nats, averaged over the models of `nats`."""
         total = np.zeros(nats.shape[1])
-        for name, weights in zip(self.reads, self.weights, strict=True):
+        for name, weights in zip(self.views, self.weights, strict=True):
             for part in token_blocks(len(weights)):
-                slope = 1.0 if name == "nats" else ((1 + losses_at(nats, part)) ** -2).mean(axis=0, dtype=np.float64)
+                slope = (
+                    1.0 if name is LossView.NATS else ((1 + losses_at(nats, part)) ** -2).mean(axis=0, dtype=np.float64)
+                )
                 total[part] += slope * weights[part]
         return total.astype(np.float32)
 
@@ -136,7 +140,7 @@ def weighted_loss(
     Parameters
     ----------
     nats : M × N losses
-    views : names of the views, as in `VIEWS`
+    views : the views, as in `predictors.VIEWS`
     weights : views × N
 
     Returns

@@ -51,6 +51,21 @@ def test_a_fit_without_a_hash_loads_as_before(stored, craft):
     assert bc.load(craft(lambda text, arrays: None, hashed=False)).digest == bc.load(stored).digest
 
 
+def test_out_of_fold_errors_keep_the_names_of_their_models(stored, world):
+    errors = bc.load(stored).core.out_of_fold
+    families = {m.model: m.family for m in world.models}
+    assert [families[m] for m in errors.models] == list(errors.families)
+    assert len(errors.models) == len(errors.errors) > 0
+
+
+def test_a_fit_without_names_of_held_out_models_loads_and_keeps_its_digest(craft):
+    old = bc.load(craft(lambda text, arrays: text["honest"].pop("models")))
+    assert old.core.out_of_fold.models == ()
+    assert len(old.core.out_of_fold.errors) > 0
+    again = bc.load(old.save(craft(lambda text, arrays: None)))
+    assert (again.digest, again.core.out_of_fold.models) == (old.digest, ())
+
+
 def test_every_flipped_bit_of_fit_json_is_found_or_changes_nothing(stored, tmp_path):
     whole, blob = (stored / "fit.json").read_bytes(), (stored / "salience.safetensors").read_bytes()
     right = bc.load(stored).digest
@@ -122,6 +137,8 @@ CRAFTED = {
     "reads flops": in_text("reads", value=["flops"]),
     "reads ladder": in_text("reads", value=["ladder"]),
     "reads a word": in_text("reads", value="nats"),
+    "reads two ladders of all": in_text("reads", value=["ladder", "ladder"]),
+    "names of other errors": in_text("honest", "models", value=["a"]),
     "reads numbers": in_text("reads", value=[1, 2]),
     "unit zero": in_text("unit", value=0),
     "unit text": in_text("unit", value="5"),

@@ -29,6 +29,7 @@ LAYERS = [
     "support",
     "law",
     "metadata",
+    "predictors",
     "dataset",
     "task_fit",
     "folds",

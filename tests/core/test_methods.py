@@ -65,6 +65,10 @@ def test_every_method_forecasts_held_out_models_of_every_fold_and_task(method, s
             assert fit.range[0] <= fit.range[1]
             assert len(fit.out_of_fold.errors) == len(fit.out_of_fold.families) > 0
             assert np.isfinite(fit.out_of_fold.errors).all()
+            held_out = [dataset.models.index(m) for m in fit.out_of_fold.models]
+            assert (dataset.families[held_out] == fit.out_of_fold.families).all(), "each error names its model"
+            assert fold.seen[held_out].all()
+            assert len(set(held_out)) == len(held_out)
             seen = dataset.families[fold.seen]
             assert np.isin(fit.out_of_fold.families, seen).all(), "honest errors come from models a fit may see"
             if split == "family":

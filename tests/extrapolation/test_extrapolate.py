@@ -24,6 +24,7 @@ from benchcast.extrapolation.powerlaw import _slopes, _terms, fit_power_law
 from benchcast.extrapolation.task_forecast import extrapolate_task, mixture_quantile
 from benchcast.intervals import interval
 from benchcast.law import SigmoidLaw
+from benchcast.predictors import LossView
 from benchcast.records import Task
 from benchcast.task_fit import OutOfFoldErrors, TaskFit
 from lab.reproduce.extrapolation import World, coverage_of, plant_family, plant_world
@@ -41,7 +42,7 @@ def a_fit(slope=-4.0, middle=2.2, error=0.02):
     law = SigmoidLaw(slope, -slope * middle, 0.25)
     out_of_fold = OutOfFoldErrors(np.full(6, error) * [1, -1, 1, -1, 1, -1], np.array(list("abcdef")), "planted")
     return TaskFit(
-        Task("t", 0.25), "salience", ("nats",), np.ones((1, 1), np.float32), 1.0, law, out_of_fold, (1.0, 4.0)
+        Task("t", 0.25), "salience", (LossView.NATS,), np.ones((1, 1), np.float32), 1.0, law, out_of_fold, (1.0, 4.0)
     )
 
 

@@ -107,11 +107,10 @@ def test_a_run_is_a_family_or_a_model_without_its_tokens(world):
 
 
 def test_out_of_fold_errors_belong_to_their_models(study):
-    """They are told apart by family alone, so the order must be the one in which methods list them."""
     known = read_study_models(study, method="all-token")
     everyone = np.ones(len(known.models), bool)
     fits = known.fits(everyone)
-    errors = errors_by_model(known, fits, everyone)
+    errors = errors_by_model(known, fits)
     own = known.families == "family2"
     without = known.fits(~own)
     expected = without[0].forecast(known.nats[own], known.metadata.take(own)) - known.dataset.accuracy[0][own]

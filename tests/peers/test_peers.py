@@ -15,7 +15,7 @@ from scipy.stats import rankdata
 
 import benchcast as bc
 from benchcast.folds import make_folds
-from benchcast.metadata import ModelMetadata, ladder_loss
+from benchcast.metadata import ModelMetadata
 from benchcast.methods import BASELINES, METHODS, PEERS
 from benchcast.methods.correlations import rank, sign, sign_rank
 from benchcast.methods.cross_validation import select_candidate
@@ -24,6 +24,7 @@ from benchcast.methods.observational import principal_axes
 from benchcast.methods.pertext import spread_over_tokens, text_losses
 from benchcast.methods.pls import regress
 from benchcast.methods.twostep import fit_ladder
+from benchcast.predictors import BenchmarkScore, ladder_loss
 
 HERE = Path(__file__).parent
 PUBLIC = HERE.parents[1].parent / "shared" / "public_llms"
@@ -100,10 +101,10 @@ def test_a_ladder_extrapolates_in_size_and_data():
     world = ModelMetadata(np.full(20, "f"), 6 * params * tokens, params, tokens, np.empty((20, 0)), ())
     truth = 0.4 + 300 * params**-0.35 + 900 * tokens**-0.3
     found = fit_ladder(params, tokens, truth)
-    assert_allclose(ladder_loss(("ladder",), found[None], world), truth, rtol=2e-3)
+    assert_allclose(ladder_loss([""], found[None], world), truth, rtol=2e-3)
     far = replace(world, params=10 * params, training_tokens=10 * tokens)
     assert_allclose(
-        ladder_loss(("ladder",), found[None], far),
+        ladder_loss([""], found[None], far),
         0.4 + 300 * (10 * params) ** -0.35 + 900 * (10 * tokens) ** -0.3,
         rtol=0.03,
     )
@@ -121,10 +122,11 @@ def test_a_family_with_a_ladder_of_its_own_is_read_off_it():
     metadata = ModelMetadata(
         np.array(["ash", "elm", ""]), np.ones(3), np.ones(3), np.array([1, 1, np.nan]), np.empty((3, 0)), ()
     )
-    assert_allclose(ladder_loss(("ladder", "ladder: elm"), rows, metadata), [1.0, 2.0, np.nan])
+    assert_allclose(ladder_loss(["", "elm"], rows, metadata), [1.0, 2.0, np.nan])
 
 
-def test_the_choice_that_errs_on_a_family_is_made_without_that_family():
+def test_the_choice_that_errs_on_a_family_is_made_without_that_family(dataset):
+    three = dataset.of_models(np.arange(12))
     families = np.repeat(["a", "b", "c"], 4)
     observed = np.zeros(12)
 
@@ -133,7 +135,7 @@ def test_the_choice_that_errs_on_a_family_is_made_without_that_family():
         made[:, 1] = np.where(families == "a", 0.0, 0.11)  # perfect on one family, worse on the others
         return made
 
-    selected = select_candidate(forecasts, observed, np.ones(12, bool), families)
+    selected = select_candidate(forecasts, replace(three, families=families), observed, np.ones(12, bool))
     assert selected.best == 1
     mine = {f: selected.out_of_fold.errors[selected.out_of_fold.families == f] for f in "abc"}
     assert (mine["a"] == 0.1).all(), "chosen by b and c alone"
@@ -149,10 +151,10 @@ def test_observational_reads_every_other_benchmark_and_never_its_own(dataset, wo
         benchmarks=(*dataset.benchmarks, "extra"),
     )
     for task, fit in zip(dataset.tasks, METHODS["observational"](lied, folds)[0], strict=True):
-        assert set(fit.reads) == {f"score: {b}" for b in lied.benchmarks if b != task.name}
+        assert set(fit.reads) == {BenchmarkScore(b) for b in lied.benchmarks if b != task.name}
     only = replace(dataset.for_tasks(["task0"]))
     fit = METHODS["observational"](only, folds)[0][0]
-    assert fit.reads == ("score: task1",), "also when only one task was asked for"
+    assert fit.reads == (BenchmarkScore("task1"),), "also when only one task was asked for"
 
 
 def test_observational_without_other_benchmarks_says_so(dataset, world):
@@ -241,5 +243,5 @@ def test_a_ladder_of_small_public_models_reaches_large_ones():
     for name in np.unique(data):
         small, large = ((data == name) & on for on in (params < 1e9, params >= 1e9))
         found = fit_ladder(params[small], tokens[small], loss[small])
-        expected = ladder_loss(("ladder",), found[None], metadata)
+        expected = ladder_loss([""], found[None], metadata)
         assert np.abs(expected[large] / loss[large] - 1).max() < 0.1

@@ -15,7 +15,6 @@ from scipy.optimize import nnls
 from benchcast.extrapolation.backtest import StudyModels
 from benchcast.extrapolation.comparison_points import ComparisonPoint, TrainingRun, at_compute, comparison_points
 from benchcast.extrapolation.family_law import ScalePoints
-from benchcast.folds import inner_folds
 from benchcast.intervals import spread_of
 from benchcast.records import Bools, Floats
 from benchcast.task_fit import TaskFit
@@ -54,14 +53,12 @@ def difference_uncertainty(
     Every pair of families has the same weight. With fewer than `FEWEST_PAIRS` differences, the errors of two forecasts
     are taken as independent.
     """
-    errors = errors_by_model(models, fits, seen)
+    errors = errors_by_model(models, fits)
     families = [str(f) for f in np.unique(models.families[: models.scored][seen[: models.scored]])]
     squares: list[Floats] = []
     levers: list[Floats] = []
     weights: list[float] = []
     for pair in combinations(families, 2):
-        if errors is None:
-            break
         runs = [
             TrainingRun(f, np.flatnonzero((models.families == f) & seen & np.isfinite(models.points.flops)))
             for f in pair
@@ -97,20 +94,12 @@ def _difference(points: ScalePoints, errors: Floats, point: ComparisonPoint) -> 
     return with_mean(np.array(first) - np.array(second))
 
 
-def errors_by_model(models: StudyModels, fits: Sequence[TaskFit], seen: Bools) -> Floats | None:
-    """Out-of-fold errors by model (T × M); None if they do not match the families left out.
-
-    Methods list the errors family after family, in the order in which families are left out.
-    """
+def errors_by_model(models: StudyModels, fits: Sequence[TaskFit]) -> Floats:
+    """Out-of-fold errors by model (T × M); NaN for a model that was not held out."""
+    row_of = {model: i for i, model in enumerate(models.models)}
     out = np.full((len(fits), len(models.models)), np.nan)
-    for t, fit in enumerate(fits):
-        scored = seen[: models.scored] & np.isfinite(models.dataset.accuracy[t])
-        families = models.dataset.families[seen[: models.scored]]
-        sets = inner_folds(families, scored[seen[: models.scored]])
-        order = np.flatnonzero(seen[: models.scored])[np.concatenate([np.flatnonzero(s) for s in sets])]
-        if not np.array_equal(models.families[order], fit.out_of_fold.families):
-            return None
-        out[t, order] = fit.out_of_fold.errors
+    for errors, fit in zip(out, fits, strict=True):
+        errors[[row_of[m] for m in fit.out_of_fold.models]] = fit.out_of_fold.errors
     return out
 
 

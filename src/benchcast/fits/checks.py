@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from benchcast.choices import METHOD_NAMES, REGROUP_UNITS
 from benchcast.law import KNOTS, MonotoneCalibration, SigmoidLaw
+from benchcast.predictors import Ladder, LossView
 from benchcast.records import Bools, Ints, Task, TextOutlines, TextSet
-from benchcast.task_fit import SCORE, VIEWS, TaskFit
+from benchcast.task_fit import TaskFit
 
 LADDER = 5  # columns of the weights of a ladder
 ABOUT: dict[str, type | tuple[type, ...]] = {
@@ -115,6 +116,9 @@ def _check_out_of_fold(core: TaskFit) -> None:
     need(isinstance(out_of_fold.kind, str), "out-of-fold errors: kind is not text")
     _check_array("honest_errors", out_of_fold.errors, (len(out_of_fold.families),), "f")
     need((np.abs(out_of_fold.errors) <= 1).all(), "honest_errors are outside −1..1")
+    models = out_of_fold.models
+    need(len(models) in (0, len(out_of_fold.errors)), f"{len(models)} names for {len(out_of_fold.errors)} errors")
+    need(all(isinstance(m, str) for m in models), "out-of-fold errors: models are not names")
 
 
 def _check_edges(edges: Ints, texts: TextSet) -> None:
@@ -126,16 +130,14 @@ def _check_edges(edges: Ints, texts: TextSet) -> None:
 
 def _check_weights(core: TaskFit, tokens: int) -> None:
     reads = core.reads
-    need(all(isinstance(name, str) for name in reads), "reads are not names")
-    if core.reads_losses:
-        need(set(reads) <= set(VIEWS), f"unknown reads {', '.join(reads)}")
-        columns = tokens
-    elif reads[:1] == ("ladder",):
-        need(all(name.startswith("ladder: ") for name in reads[1:]), f"unknown reads {', '.join(reads)}")
-        columns = LADDER
-    else:
-        need(reads in ((), ("flops",)) or all(n.startswith(SCORE) for n in reads), f"unknown reads {', '.join(reads)}")
-        columns = 1 if reads else core.weights.shape[-1]
+    kinds = {type(predictor) for predictor in reads}
+    need(
+        len(kinds) < 2 and len(set(reads)) == len(reads),
+        f"reads {', '.join(map(str, reads))}, which do not go together",
+    )
+    need(Ladder not in kinds or reads[0] == Ladder(), "the first ladder is not that of all families")
+    by_kind: dict[type, int] = {LossView: tokens, Ladder: LADDER}
+    columns = by_kind.get(type(reads[0]), 1) if reads else core.weights.shape[-1]
     _check_array("weights", core.weights, (len(reads), columns), "f")
 
 

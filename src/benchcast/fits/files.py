@@ -17,6 +17,7 @@ from benchcast.fits.checks import FitParts, check_parts, need
 from benchcast.fits.hub import FILES
 from benchcast.formatting import nan_to_none
 from benchcast.law import MonotoneCalibration, SigmoidLaw
+from benchcast.predictors import parse_predictor
 from benchcast.records import NamedTexts, Task, Text, TextOutlines, TextSet
 from benchcast.storage.folders import read_files
 from benchcast.storage.hashes import hash_holds, hashed
@@ -63,16 +64,22 @@ def _contents(parts: FitParts) -> tuple[bytes, dict[str, Any]]:
         "format": FORMAT,
         "task": {k: v for k, v in asdict(core.task).items() if v or k != "answers"},
         "method": core.method,
-        "reads": core.reads,
+        "reads": [str(predictor) for predictor in core.reads],
         "unit": core.unit,
         "law": {"bend" if k == "calibration" else k: nan_to_none(v) for k, v in asdict(core.law).items()},
         "range": [nan_to_none(x) for x in core.range],
-        "honest": {"kind": core.out_of_fold.kind, "families": list(map(str, core.out_of_fold.families))},
+        "honest": _out_of_fold(core.out_of_fold),
         "notes": core.notes,
         "about": parts.about,
         "texts": _text_rows(parts.texts, include_texts=True),
         "arrays_sha256": hashlib.sha256(blob).hexdigest(),
     }
+
+
+def _out_of_fold(errors: OutOfFoldErrors) -> dict[str, Any]:
+    """All but the errors themselves; without names if they are unknown, so that the digest of an old fit stays."""
+    stored = {"kind": errors.kind, "families": list(map(str, errors.families))}
+    return stored | ({"models": list(errors.models)} if errors.models else {})
 
 
 def _text_rows(texts: TextSet, *, include_texts: bool) -> list[dict[str, Any]]:
@@ -159,15 +166,16 @@ def _parts(text: dict[str, Any], blob: bytes) -> FitParts:
     arrays = load_arrays(blob)
     supported = arrays["supported"]
     need(supported.dtype == np.uint8 and (supported <= 1).all(), "supported has values other than 0 and 1")
-    families = np.array(text["honest"]["families"], dtype=str)
+    held_out = text["honest"]
+    families = np.array(held_out["families"], dtype=str)
     core = TaskFit(
         _task(text["task"]),
         text["method"],
-        tuple(text["reads"]),
+        tuple(map(parse_predictor, text["reads"])),
         arrays["weights"],
         text["unit"],
         _law(text["law"]),
-        OutOfFoldErrors(arrays["honest_errors"], families, text["honest"]["kind"]),
+        OutOfFoldErrors(arrays["honest_errors"], families, held_out["kind"], tuple(held_out.get("models", ()))),
         (_nan(text["range"][0]), _nan(text["range"][1])),
         text["notes"],
         {name.removeprefix("history."): x for name, x in arrays.items() if name.startswith("history.")},

@@ -21,7 +21,7 @@ from benchcast.metadata import ModelMetadata
 from benchcast.records import ModelInfo, Score, Task
 from benchcast.storage.files import file_name
 from benchcast.store import Study
-from benchcast.task_fit import SCORE, TaskFit
+from benchcast.task_fit import TaskFit
 
 if TYPE_CHECKING:
     from benchcast.fits import Fit
@@ -138,7 +138,7 @@ def _models(study: Study, core: TaskFit, split: str, tables: StudyTables) -> dic
         return {}
     seen = training_fold(infos, "family" if split == "everything" else split)[1].seen
     known = core.known(ModelMetadata.of(infos, scores))
-    tasks = {core.task.name, *(name.removeprefix(SCORE) for name in core.reads if name.startswith(SCORE))}
+    tasks = {core.task.name, *core.benchmarks}
     scores_of: dict[str, list[Score]] = {}
     for s in scores:
         if s.task in tasks:
@@ -159,9 +159,7 @@ def _metadata(info: ModelInfo, core: TaskFit, split: str) -> list[str]:
     row = [info.model, info.family]
     row += [info.split] if split == "column" else []
     row += [str(info.params)] if split == "size" else []
-    row += [str(info.compute)] if core.reads == ("flops",) else []
-    row += [str(info.params), str(info.tokens)] if core.reads[:1] == ("ladder",) else []
-    return row
+    return row + (core.reads[0].used(info) if core.reads else [])
 
 
 def _features(study: Study) -> str:

@@ -17,8 +17,9 @@ from benchcast.methods.basis import Basis
 from benchcast.methods.candidates import Fitted
 from benchcast.methods.problem import Problem
 from benchcast.methods.stacking import OutOfFoldLogOdds, Stack, stack
+from benchcast.predictors import VIEWS
 from benchcast.records import Floats
-from benchcast.task_fit import VIEWS, OutOfFoldErrors, TaskFit, weighted_loss
+from benchcast.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
 
 SMALLEST_SHARE = 0.01  # that is written down
 
@@ -57,7 +58,7 @@ def average_candidates(problem: Problem, basis: Basis, pool: Sequence[Fitted], m
         law=SigmoidLaw(
             -averaged.calibration.slope, offset, problem.task.chance, calibration=averaged.calibration.curve
         ),
-        out_of_fold=OutOfFoldErrors(errors, unseen.families[of_families], left_out(dataset.families, known)),
+        out_of_fold=OutOfFoldErrors.of(dataset, problem.families, errors, left_out(dataset.families, known)),
         range=(float(capability[known].min()), float(capability[known].max())),
         notes={"shares": shares, "bend_saves": nan_to_none(round(averaged.saved, 4))},  # of the out-of-fold error
     )

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from benchcast.dataset import Dataset, Fold
 from benchcast.folds import inner_folds
 from benchcast.law import SigmoidLaw, fit_law, fit_laws, sigmoid
+from benchcast.predictors import LossView, Predictor, TrainingCompute
 from benchcast.records import Bools, Floats
 from benchcast.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
 
@@ -41,7 +42,9 @@ def compute(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     known = dataset.flops > 0
     x = np.log10(dataset.flops, where=known, out=np.full(len(known), np.nan))
     reading = [(np.ones((1, 1), np.float32), 1.0, x)] * len(dataset.tasks)
-    return _fit_given("compute", "flops", dataset, folds, reading, "no training model has its FLOPs in models.csv")
+    return _fit_given(
+        "compute", TrainingCompute(), dataset, folds, reading, "no training model has its FLOPs in models.csv"
+    )
 
 
 def constant(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
@@ -54,10 +57,9 @@ def constant(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
             mean = float(accuracy[known].mean())
             hidden = [inner & known for inner in inner_folds(dataset.families, known)]
             errors = np.concatenate([accuracy[known & ~h].mean() - accuracy[h] for h in hidden])
-            who = np.concatenate([dataset.families[h] for h in hidden])
             log_odds = float(np.log(mean / (1 - mean))) if 0 < mean < 1 else np.copysign(40.0, mean - 0.5)
             law = SigmoidLaw(0.0, log_odds, 0.0)
-            out_of_fold = OutOfFoldErrors(errors, who, OUT_OF_FAMILY)
+            out_of_fold = OutOfFoldErrors.of(dataset, hidden, errors, OUT_OF_FAMILY)
             row.append(TaskFit(task, "constant", (), np.zeros((0, 0), np.float32), 1.0, law, out_of_fold, (0.0, 0.0)))
         fits.append(row)
     return fits
@@ -68,14 +70,14 @@ def _by_mask(method: str, dataset: Dataset, folds: Sequence[Fold], masks: Sequen
     for mask in masks:
         n = int((mask & dataset.reference_tokens.supported).sum())
         weights = mask.astype(np.float32)[None]
-        x = weighted_loss(dataset.nats, ("nats",), weights) / dataset.characters
+        x = weighted_loss(dataset.nats, [LossView.NATS], weights) / dataset.characters
         reading.append((weights, dataset.characters, x if n else np.full_like(x, np.nan)))
-    return _fit_given(method, "nats", dataset, folds, reading, "the study has no such tokens for this task")
+    return _fit_given(method, LossView.NATS, dataset, folds, reading, "the study has no such tokens for this task")
 
 
 def _fit_given(
     method: str,
-    reads: str,
+    reads: Predictor,
     dataset: Dataset,
     folds: Sequence[Fold],
     reading: Sequence[tuple[npt.NDArray[np.float32], float, Floats]],
@@ -87,7 +89,7 @@ def _fit_given(
         row = []
         for task, accuracy, (weights, unit, x) in zip(dataset.tasks, dataset.accuracy, reading, strict=True):
             known = fold.seen & np.isfinite(accuracy) & np.isfinite(x)
-            law, out_of_fold = fit_law_with_errors(x, accuracy, task.chance, known, dataset.families)
+            law, out_of_fold = fit_law_with_errors(dataset, x, accuracy, task.chance, known)
             if not known.any():
                 law = SigmoidLaw(np.nan, np.nan, task.chance, if_absent)
             span = (float(x[known].min()), float(x[known].max())) if known.any() else (np.nan, np.nan)
@@ -97,17 +99,16 @@ def _fit_given(
 
 
 def fit_law_with_errors(
-    x: Floats, accuracy: Floats, chance: float, known: Bools, families: npt.NDArray[np.str_]
+    dataset: Dataset, x: Floats, accuracy: Floats, chance: float, known: Bools
 ) -> tuple[SigmoidLaw, OutOfFoldErrors]:
     """The law of all known models, and the errors on each family of laws that were not shown it."""
     law = fit_law(x[known], accuracy[known], chance)
-    hidden = [] if law.failure else inner_folds(families, known)
+    hidden = [] if law.failure else inner_folds(dataset.families, known)
     if not hidden:
-        return law, OutOfFoldErrors(np.zeros(0), np.zeros(0, families.dtype), OUT_OF_FAMILY)
+        return law, OutOfFoldErrors.none(OUT_OF_FAMILY)
     learn = np.stack([known & ~h for h in hidden]).astype(np.float64)
     values = np.broadcast_to(np.where(known, x, 0.0), learn.shape)
     laws = fit_laws(values, np.broadcast_to(accuracy, learn.shape), np.full(len(learn), chance), weight=learn)
     forecasts = chance + (1 - chance) * sigmoid(laws.slope[:, None] * values + laws.offset[:, None])
     errors = np.concatenate([f[h] - accuracy[h] for f, h in zip(forecasts, hidden, strict=True)])
-    who = np.concatenate([families[h] for h in hidden])
-    return law, OutOfFoldErrors(errors, who, OUT_OF_FAMILY)
+    return law, OutOfFoldErrors.of(dataset, hidden, errors, OUT_OF_FAMILY)

@@ -19,8 +19,8 @@ from benchcast.dataset import Dataset, Features
 from benchcast.devices import Array, place, to_numpy
 from benchcast.methods.inputs import StreamedBlocks
 from benchcast.methods.kmeans import cluster, nearest
+from benchcast.predictors import VIEWS, view
 from benchcast.records import Floats, Ints
-from benchcast.task_fit import VIEWS, view
 
 TOKEN_KIND_CLUSTERS = 128  # of tokens, wherever they are
 CLUSTERS = 224  # within the sources, at most, in all

@@ -16,6 +16,7 @@ from benchcast.law import fit_law
 from benchcast.methods.cross_validation import select_candidate
 from benchcast.methods.logistic import law_forecasts
 from benchcast.methods.pertext import spread_over_tokens, text_losses
+from benchcast.predictors import LossView
 from benchcast.records import Bools, Floats
 from benchcast.task_fit import TaskFit
 
@@ -78,13 +79,13 @@ def _fit(dataset: Dataset, fold: Fold, t: int, losses: Floats, weigh: Callable[[
         capability = np.stack([weigh(learn, observed) @ losses.T for learn in sets])
         return law_forecasts(capability, observed, task.chance, sets)
 
-    selected = select_candidate(forecasts, observed, known, dataset.families)
+    selected = select_candidate(forecasts, dataset, observed, known)
     weights = weigh(known, observed)[selected.best]
     capability = losses @ weights
     return TaskFit(
         task=task,
         method="perplexity-correlations",
-        reads=("nats",),
+        reads=(LossView.NATS,),
         weights=spread_over_tokens(dataset, weights),
         unit=1.0,
         law=fit_law(capability[known], observed[known], task.chance),

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from benchcast.dataset import Dataset, Fold
 from benchcast.law import STEEPEST, SigmoidLaw, fit_laws, sigmoid
 from benchcast.methods.cross_validation import select_candidate
+from benchcast.predictors import LossView
 from benchcast.records import Bools, Floats, Task
 from benchcast.task_fit import TaskFit, weighted_loss
 
@@ -149,7 +150,9 @@ def logistic4(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     fits: list[list[TaskFit]] = [[] for _ in folds]
     for t, task in enumerate(dataset.tasks):
         masks = readings(dataset, task)
-        losses = np.stack([weighted_loss(dataset.nats, ("nats",), w) for w in masks.values()]) / dataset.characters
+        losses = (
+            np.stack([weighted_loss(dataset.nats, [LossView.NATS], w) for w in masks.values()]) / dataset.characters
+        )
         for row, fold in zip(fits, folds, strict=True):
             row.append(_fit(dataset, fold, t, masks, losses))
     return fits
@@ -158,13 +161,13 @@ def logistic4(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
 def _fit(dataset: Dataset, fold: Fold, t: int, masks: dict[str, npt.NDArray[np.float32]], losses: Floats) -> TaskFit:
     observed = dataset.accuracy[t]
     known = fold.seen & np.isfinite(observed)
-    selected = select_candidate(lambda sets: curve_forecasts(losses, observed, sets), observed, known, dataset.families)
+    selected = select_candidate(lambda sets: curve_forecasts(losses, observed, sets), dataset, observed, known)
     x = losses[selected.best]
     name = list(masks)[selected.best]
     return TaskFit(
         task=dataset.tasks[t],
         method="logistic-4",
-        reads=("nats",),
+        reads=(LossView.NATS,),
         weights=masks[name],
         unit=dataset.characters,
         law=fit_curves(x[None], observed[None], known[None]).law(0),

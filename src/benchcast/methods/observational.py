@@ -14,8 +14,9 @@ from benchcast.dataset import Dataset, Fold
 from benchcast.folds import LEFT_OUT
 from benchcast.law import SigmoidLaw, sigmoid
 from benchcast.methods.cross_validation import select_candidate
+from benchcast.predictors import BenchmarkScore
 from benchcast.records import Bools, Floats
-from benchcast.task_fit import SCORE, OutOfFoldErrors, TaskFit
+from benchcast.task_fit import OutOfFoldErrors, TaskFit
 
 COMPONENTS = 3
 STEEPEST = 30.0  # log-odds per standard deviation of a component
@@ -79,10 +80,9 @@ def _fit(dataset: Dataset, fold: Fold, t: int) -> TaskFit:
     k = min(COMPONENTS, len(others))
     if not others or known.sum() < k + 2:
         why = f"{known.sum()} training models have scores on {len(others)} other benchmarks; it takes more"
-        nobody = OutOfFoldErrors(np.zeros(0), np.zeros(0, dataset.families.dtype), LEFT_OUT)
         law = SigmoidLaw(np.nan, np.nan, task.chance, why)
         none = np.zeros((0, 0), np.float32)
-        return TaskFit(task, "observational", (), none, 1.0, law, nobody, (np.nan, np.nan))
+        return TaskFit(task, "observational", (), none, 1.0, law, OutOfFoldErrors.none(LEFT_OUT), (np.nan, np.nan))
 
     def forecasts(sets: Sequence[Bools]) -> Floats:
         made = np.full((len(sets), 1, len(observed)), np.nan)
@@ -91,13 +91,13 @@ def _fit(dataset: Dataset, fold: Fold, t: int) -> TaskFit:
             row[0] = task.chance + (1 - task.chance) * sigmoid(table @ weights + offset)
         return made
 
-    selected = select_candidate(forecasts, observed, known, dataset.families)
+    selected = select_candidate(forecasts, dataset, observed, known)
     weights, offset = regress_on_components(table, observed, task.chance, known, k)
     capability = -table @ weights
     return TaskFit(
         task=task,
         method="observational",
-        reads=tuple(SCORE + b for b in others),
+        reads=tuple(map(BenchmarkScore, others)),
         weights=-weights.astype(np.float32)[:, None],
         unit=1.0,
         law=SigmoidLaw(-1.0, offset, task.chance),

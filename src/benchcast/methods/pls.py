@@ -16,6 +16,7 @@ from benchcast.law import SigmoidLaw, sigmoid
 from benchcast.methods.cross_validation import select_candidate
 from benchcast.methods.pertext import spread_over_tokens, text_losses
 from benchcast.methods.problem import clipped_log_odds
+from benchcast.predictors import LossView
 from benchcast.records import Bools, Floats
 from benchcast.task_fit import TaskFit
 
@@ -71,7 +72,7 @@ def _fit(dataset: Dataset, fold: Fold, t: int, losses: Floats) -> TaskFit:
             row[len(weights) :] = row[len(weights) - 1] if len(weights) else sigmoid(target[learn].mean())
         return task.chance + (1 - task.chance) * made
 
-    selected = select_candidate(forecasts, observed, known, dataset.families)
+    selected = select_candidate(forecasts, dataset, observed, known)
     weights, offsets = regress(losses[known], target[known], selected.best + 1)
     if not len(weights):  # no text varies, or no score does
         weights, offsets = np.zeros((1, losses.shape[1])), target[known].mean(keepdims=True)
@@ -79,7 +80,7 @@ def _fit(dataset: Dataset, fold: Fold, t: int, losses: Floats) -> TaskFit:
     return TaskFit(
         task=task,
         method="pls",
-        reads=("nats",),
+        reads=(LossView.NATS,),
         weights=spread_over_tokens(dataset, -weights[-1]),
         unit=1.0,
         law=SigmoidLaw(-1.0, float(offsets[-1]), task.chance),

@@ -21,6 +21,7 @@ from benchcast.folds import inner_folds
 from benchcast.law import fit_law, sigmoid
 from benchcast.methods.inputs import Moments, StreamedBlocks, keep_on_device, measure
 from benchcast.methods.problem import clipped_log_odds
+from benchcast.predictors import LossView
 from benchcast.records import Bools, Floats
 from benchcast.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
 
@@ -50,8 +51,7 @@ class _Chosen:
 
     theta: Floats  # D + 1
     strength: float
-    errors: Floats
-    families: npt.NDArray[np.str_]
+    out_of_fold: OutOfFoldErrors
 
 
 def loss_features(dataset: Dataset, moments: Moments) -> Floats:
@@ -81,25 +81,25 @@ def _choose(dataset: Dataset, fold: Fold, t: int, G: Floats) -> _Chosen:
     target = clipped_log_odds(np.where(known, observed, task.chance), task.chance)
     hidden = [judge] if judge.any() else inner_folds(dataset.families, learn)
     errors = np.concatenate([_errors_on(h, G, target, learn & ~h, observed, task.chance) for h in hidden])
-    who = np.concatenate([dataset.families[h] for h in hidden])
     best = int(np.argmin((errors**2).mean(axis=0)))
     theta = -solve(G, target, learn)[0][:, best]  # a law falls with capability
-    return _Chosen(theta, float(STRENGTHS[best]), errors[:, best], who)
+    out_of_fold = OutOfFoldErrors.of(dataset, hidden, errors[:, best], "the models that chose the strength")
+    return _Chosen(theta, float(STRENGTHS[best]), out_of_fold)
 
 
 def _task_fit(dataset: Dataset, fold: Fold, t: int, chosen: _Chosen, weights: npt.NDArray[np.float32]) -> TaskFit:
     task, observed = dataset.tasks[t], dataset.accuracy[t]
     learn = fold.train & np.isfinite(observed)
     own = np.ascontiguousarray(weights)[None]
-    capability = weighted_loss(dataset.nats, ("nats",), own) / dataset.characters
+    capability = weighted_loss(dataset.nats, [LossView.NATS], own) / dataset.characters
     return TaskFit(
         task=task,
         method="ridge",
-        reads=("nats",),
+        reads=(LossView.NATS,),
         weights=own,
         unit=dataset.characters,
         law=fit_law(capability[learn], observed[learn], task.chance),
-        out_of_fold=OutOfFoldErrors(chosen.errors, chosen.families, "the models that chose the strength"),
+        out_of_fold=chosen.out_of_fold,
         range=(float(capability[learn].min()), float(capability[learn].max())),
         notes={"strength": chosen.strength},
     )

@@ -16,7 +16,8 @@ from benchcast.methods.basis import build_basis
 from benchcast.methods.candidates import nonnegative_candidates, signed_candidates
 from benchcast.methods.inputs import keep_on_device
 from benchcast.methods.problem import Problem
-from benchcast.task_fit import VIEWS, TaskFit
+from benchcast.predictors import VIEWS
+from benchcast.task_fit import TaskFit
 
 
 def stack(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:

@@ -15,9 +15,10 @@ import numpy as np
 from benchcast.dataset import Dataset, Fold
 from benchcast.folds import LEFT_OUT
 from benchcast.law import SigmoidLaw
-from benchcast.metadata import ModelMetadata, ladder_loss
+from benchcast.metadata import ModelMetadata
 from benchcast.methods.cross_validation import select_candidate
 from benchcast.methods.logistic import fit_curves, readings
+from benchcast.predictors import Ladder, LossView, ladder_loss
 from benchcast.records import Bools, Floats
 from benchcast.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
 
@@ -31,7 +32,7 @@ def two_step(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     fits: list[list[TaskFit]] = [[] for _ in folds]
     for t, task in enumerate(dataset.tasks):
         name, mask = next(iter(readings(dataset, task).items()))
-        loss = weighted_loss(dataset.nats, ("nats",), mask) / dataset.characters
+        loss = weighted_loss(dataset.nats, [LossView.NATS], mask) / dataset.characters
         ladder = _ladders(dataset.metadata, loss)
         for row, fold in zip(fits, folds, strict=True):
             row.append(_fit(dataset, fold, t, loss, ladder, name))
@@ -100,24 +101,23 @@ def _fit(dataset: Dataset, fold: Fold, t: int, loss: Floats, ladder: Callable[[B
     task, observed, metadata = dataset.tasks[t], dataset.accuracy[t], dataset.metadata
     sized = (metadata.params > 0) & (metadata.training_tokens > 0) & (loss > 0)
     known = fold.seen & np.isfinite(observed) & sized
-    nothing = OutOfFoldErrors(np.zeros(0), np.zeros(0, dataset.families.dtype), LEFT_OUT)
     if known.sum() < FEWEST:
         law = SigmoidLaw(np.nan, np.nan, task.chance, ABSENT if not known.any() else f"fewer than {FEWEST} such models")
         none = np.zeros((1, 5), np.float32)
-        return TaskFit(task, "two-step", ("ladder",), none, 1.0, law, nothing, (np.nan, np.nan))
+        return TaskFit(task, "two-step", (Ladder(),), none, 1.0, law, OutOfFoldErrors.none(LEFT_OUT), (np.nan, np.nan))
 
     def forecasts(sets: Sequence[Bools]) -> Floats:
         curves = fit_curves(np.broadcast_to(loss, (len(sets), len(loss))), _rows(observed, sets), np.stack(sets))
-        expected = np.stack([ladder_loss(("ladder",), ladder(learn)[None], metadata) for learn in sets])
+        expected = np.stack([ladder_loss([""], ladder(learn)[None], metadata) for learn in sets])
         return curves.accuracy(expected)[:, None]
 
-    selected = select_candidate(forecasts, observed, known, dataset.families)
-    own = [f for f in np.unique(dataset.families[known]) if _has_ladder(dataset, known, f)]
-    rows = np.stack([ladder(known), *(ladder(known & (dataset.families == f)) for f in own)]).astype(np.float32)
-    reads = ("ladder", *(f"ladder: {f}" for f in own))
-    expected = ladder_loss(reads, rows, metadata)[known]
+    selected = select_candidate(forecasts, dataset, observed, known)
+    families = ["", *(str(f) for f in np.unique(dataset.families[known]) if _has_ladder(dataset, known, f))]
+    rows = np.stack([ladder(known & (dataset.families == f) if f else known) for f in families]).astype(np.float32)
+    expected = ladder_loss(families, rows, metadata)[known]
     law = fit_curves(loss[None], observed[None], known[None]).law(0)
     span = (float(expected.min()), float(expected.max()))
+    reads = tuple(map(Ladder, families))
     return TaskFit(task, "two-step", reads, rows, 1.0, law, selected.out_of_fold, span, {"loss of": name})
 
 

@@ -146,7 +146,7 @@ def forecasts(comparison: Comparison, shown: ReportModels, task: str, method: st
         "capability": rounded(capability) if fits[0].reads else None,
         "beyond": {int(i): _rounded(float(beyond[i])) for i in np.flatnonzero(beyond)},
         "slope": _rounded(fits[0].law.slope),
-        "reads": list(fits[0].reads),
+        "reads": [str(predictor) for predictor in fits[0].reads],
         "intervals_from": fits[0].out_of_fold.kind,
         "lacks": {
             int(i): fits[0].lacking(shown.metadata.take(np.array([i]))) for i in np.flatnonzero(np.isnan(forecast))

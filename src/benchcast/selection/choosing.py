@@ -18,8 +18,9 @@ import numpy as np
 from benchcast.dataset import Dataset, Fold
 from benchcast.folds import family_balanced
 from benchcast.law import SigmoidLaw
+from benchcast.predictors import view
 from benchcast.records import Bools, Floats, Ints
-from benchcast.task_fit import TaskFit, view, weighted_loss
+from benchcast.task_fit import TaskFit
 
 EXCHANGES = 4  # rounds in which every selected text may be exchanged
 LEVEL_LAW = 1e-4  # a law whose accuracies of all models differ by less is flat
@@ -59,7 +60,7 @@ def depends_on_losses(dataset: Dataset, fit: TaskFit) -> bool:
     """Whether a forecast depends on the losses; it does not if all scores are at chance or fall with capability."""
     if not fit.reads_losses or fit.law.failure:
         return False
-    capability = weighted_loss(dataset.nats, fit.reads, fit.weights) / fit.unit
+    capability = fit.capability(dataset.nats, dataset.metadata)
     return float(np.ptp(fit.law.accuracy(capability))) > LEVEL_LAW
 
 
@@ -94,7 +95,7 @@ def parts_of_texts(dataset: Dataset, fit: TaskFit) -> Floats:
     starts = np.flatnonzero(np.diff(dataset.reference_tokens.text, prepend=-1))
     number = dataset.reference_tokens.text[starts]
     total = np.zeros((len(dataset.models), number[-1] + 1))
-    for name, weights in zip(fit.reads, fit.weights, strict=True):
+    for name, weights in zip(fit.views, fit.weights, strict=True):
         total[:, number] += np.add.reduceat(view(dataset.nats, name) * weights, starts, axis=1, dtype=np.float64)
     return total / fit.unit
 
@@ -161,9 +162,9 @@ def cut_fit(dataset: Dataset, fold: Fold, t: int, fit: TaskFit, chosen: Ints) ->
     if not fit.reads_losses or keep.all():
         return fit if not fit.reads_losses else replace(fit, weights=fit.weights[:, keep])
     weights, observed = np.ascontiguousarray(fit.weights[:, keep]), dataset.accuracy[t]
-    capability = weighted_loss(dataset.nats[:, keep], fit.reads, weights) / fit.unit
+    capability = replace(fit, weights=weights).capability(dataset.nats[:, keep], dataset.metadata)
     known = fold.seen & np.isfinite(observed)
-    full_capability = weighted_loss(dataset.nats, fit.reads, fit.weights) / fit.unit
+    full_capability = fit.capability(dataset.nats, dataset.metadata)
     law = _set_for(fit.law, capability[known], full_capability[known])
     extra_error = float(np.mean((law.accuracy(capability) - fit.law.accuracy(full_capability))[known] ** 2))
     fit_error = float(np.mean(fit.out_of_fold.errors**2)) if len(fit.out_of_fold.errors) else 0.0

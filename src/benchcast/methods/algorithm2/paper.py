@@ -14,6 +14,7 @@ from benchcast.errors import NotEnoughDataError
 from benchcast.law import Laws, fit_law
 from benchcast.methods.algorithm2.descent import Descent, DescentSettings, Problems, Snapshot, descend, head_weights
 from benchcast.methods.inputs import keep_on_device, prepare_inputs
+from benchcast.predictors import LossView
 from benchcast.records import Bools
 from benchcast.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
 
@@ -123,7 +124,7 @@ def _task_fit(
 ) -> TaskFit:
     task, observed = dataset.tasks[t], dataset.accuracy[t]
     own = np.ascontiguousarray(weights, np.float32)[None]
-    capability = weighted_loss(dataset.nats, ("nats",), own) / dataset.characters
+    capability = weighted_loss(dataset.nats, [LossView.NATS], own) / dataset.characters
     known = np.isfinite(observed)
     train = fold.train & known
     law = fit_law(capability[train], observed[train], task.chance)
@@ -146,13 +147,11 @@ def _task_fit(
     return TaskFit(
         task=task,
         method="paper",
-        reads=("nats",),
+        reads=(LossView.NATS,),
         weights=own,
         unit=dataset.characters,
         law=law,
-        out_of_fold=OutOfFoldErrors(
-            errors, dataset.families[out_of_fold], "validation models, which also chose the step"
-        ),
+        out_of_fold=OutOfFoldErrors.of(dataset, [out_of_fold], errors, "validation models, which also chose the step"),
         range=(float(capability[train].min()), float(capability[train].max())),
         notes=notes,
         history=history,
