@@ -16,6 +16,7 @@ import numpy.typing as npt
 from scipy.stats import t as student
 
 from benchcast.choices import DEFAULT_LEVEL
+from benchcast.law import share_above_chance
 from benchcast.records import Floats
 from benchcast.task_fit import OutOfFoldErrors, TaskFit
 
@@ -110,5 +111,5 @@ def has_range(fit: TaskFit) -> bool:
 
 def nearness_to_chance(fit: TaskFit, accuracy: npt.ArrayLike) -> Floats:
     """1 for a forecast at chance, decreasing linearly to 0 at `NEAR_CHANCE` above it."""
-    above = (np.asarray(accuracy, np.float64) - fit.task.chance) / (1 - fit.task.chance)
+    above = share_above_chance(np.asarray(accuracy, np.float64), fit.task.chance)
     return np.clip(1 - above / NEAR_CHANCE, 0.0, 1.0)

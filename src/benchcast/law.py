@@ -1,4 +1,4 @@
-"""The sigmoid law from capability to accuracy (equation 2) and its Levenberg–Marquardt fit.
+"""The sigmoid law from capability to accuracy (equation 2) and its fits by damped Gauss–Newton steps.
 
 One implementation fits any number of laws at once, on numpy arrays or torch tensors.
 Axes: … problems (tasks, folds, restarts), M models.
@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
 
-from benchcast.devices import Array, on_host
+from benchcast.devices import Array
 from benchcast.records import Floats
+from benchcast.solvers import LeastSquares, gauss_newton
 
 KNOTS = (-3.0, -1.5, 0.0, 1.5, 3.0)  # log-odds at which a calibrated law may change its slope
 SOFTNESS = 0.5  # width of the transitions at the knots, in log-odds
@@ -25,6 +26,22 @@ HIGHEST = 30.0  # bound on log-odds at the mean capability
 def sigmoid(x: Array) -> Array:
     """1 / (1 + exp(−x)) without overflow."""
     return 0.5 * (1 + array_namespace(x).tanh(0.5 * x))
+
+
+def share_above_chance(accuracy: Array, chance: Array, ceiling: Array = 1.0) -> Array:
+    """Accuracy rescaled so that chance is 0 and the ceiling is 1; the inverse of `at_share`."""
+    return (accuracy - chance) / (ceiling - chance)
+
+
+def at_share(share: Array, chance: Array, ceiling: Array = 1.0) -> Array:
+    """Accuracy at a share of the range from chance to the ceiling."""
+    return chance + (ceiling - chance) * share
+
+
+def clipped_log_odds(accuracy: Array, chance: Array, *, margin: float = 0.01) -> Array:
+    """Log-odds of scores above chance, clipped to `margin` from the ends: a score at chance has no log-odds."""
+    share = share_above_chance(accuracy, chance).clip(margin, 1 - margin)
+    return array_namespace(share).log(share / (1 - share))
 
 
 def ramps(log_odds: npt.ArrayLike) -> Floats:
@@ -81,9 +98,8 @@ class SigmoidLaw:
     def accuracy(self, capability: npt.ArrayLike) -> Floats:
         """Forecast accuracy (0..1) at each capability; NaN if the fit failed."""
         log_odds = self.slope * np.asarray(capability, np.float64) + self.offset
-        return self.chance + (self.ceiling - self.chance) * sigmoid(
-            self.calibration(log_odds) if self.calibration else log_odds
-        )
+        share = sigmoid(self.calibration(log_odds) if self.calibration else log_odds)
+        return np.asarray(at_share(share, self.chance, self.ceiling))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +110,11 @@ class Laws:
     offset: Array
     mse: Array
     converged: Array
+
+    def accuracy(self, capability: Array, chance: Array) -> Array:
+        """Forecast accuracy of … × M capabilities; `chance` has one value per law."""
+        log_odds = self.slope[..., None] * capability + self.offset[..., None]
+        return at_share(sigmoid(log_odds), chance[..., None])
 
 
 def fit_monotone_calibration(log_odds: Floats, q: Floats, weight: Floats) -> MonotoneCalibration:
@@ -110,25 +131,16 @@ def fit_monotone_calibration(log_odds: Floats, q: Floats, weight: Floats) -> Mon
     """
     x = ramps(log_odds)
     penalty = float(weight @ (sigmoid(log_odds) - q) ** 2) / len(q)
-    theta, damping = np.zeros(1 + x.shape[1]), 1e-3
-    prior = np.append(1e-9 * penalty, np.full(x.shape[1], penalty))
-    s = sigmoid(theta[0] + x @ np.exp(theta[1:]))
-    error = float(weight @ (s - q) ** 2)
-    for _ in range(40):
-        jacobian = (s * (1 - s))[:, None] * np.hstack([np.ones((len(x), 1)), x * np.exp(theta[1:])])
-        gradient = jacobian.T @ (weight * (s - q)) + prior * theta
-        curvature = (jacobian * weight[:, None]).T @ jacobian + np.diag(prior)
-        step = np.linalg.solve(curvature + np.diag(damping * np.diag(curvature) + 1e-15), gradient)
-        new = np.clip(theta - step, -6.0, 4.0)
-        s_new = sigmoid(new[0] + x @ np.exp(new[1:]))
-        error_new = float(weight @ (s_new - q) ** 2 + prior @ new**2)
-        if error_new > error:
-            damping *= 6
-            continue
-        converged = error - error_new <= 1e-9 * error
-        theta, s, error, damping = new, s_new, error_new, damping / 5
-        if converged:
-            break
+    prior = np.sqrt(np.append(1e-9 * penalty, np.full(x.shape[1], penalty)))
+    root = np.sqrt(weight)
+
+    def evaluate(theta: Array) -> tuple[Array, Array]:
+        slopes = x * np.exp(theta[1:])
+        s = sigmoid(theta[0] + slopes.sum(axis=1))
+        rise = (root * s * (1 - s))[:, None] * np.hstack([np.ones((len(x), 1)), slopes])
+        return np.append(root * (s - q), prior * theta), np.hstack([rise.T, np.diag(prior)])
+
+    theta = gauss_newton(np.zeros(1 + x.shape[1]), evaluate, lambda t: t.clip(-6.0, 4.0), steps=40).theta
     shift, *slopes = map(float, theta)
     return MonotoneCalibration(shift, tuple(slopes), float(log_odds.min()), float(log_odds.max()))
 
@@ -200,88 +212,44 @@ def fit_laws(
     spread = xp.where(spread > 0, spread, xp.ones_like(spread))
     z = (capability - mean) / spread
     gamma = chance[..., None]
+    root = xp.sqrt(w)
+
+    def evaluate(theta: Array) -> tuple[Array, Array]:
+        s = sigmoid(theta[..., 0:1] * z + theta[..., 1:2])
+        rise = root * (1 - gamma) * s * (1 - s)
+        return root * (at_share(s, gamma) - a), xp.stack([rise * z, rise], axis=-2)
+
+    def limit(theta: Array) -> Array:
+        return xp.stack([theta[..., 0].clip(-STEEPEST, STEEPEST), theta[..., 1].clip(-HIGHEST, HIGHEST)], axis=-1)
+
     if start is None:
-        u, v = _starts(z, a, gamma, w)
-        tried = _levenberg_marquardt(u, v, (z[None], a[None], gamma[None], w[None]), steps)
-        u, v, sse, converged = _best_of(tried)
+        best = _best_of(gauss_newton(_starts(z, a, gamma, w), evaluate, limit, steps=steps))
     else:
-        u = (start.slope * spread[..., 0])[..., None]
-        v = (start.offset + start.slope * mean[..., 0])[..., None]
-        u, v, sse, converged = _levenberg_marquardt(u, v, (z, a, gamma, w), steps)
-    slope = u / spread
-    offset = v - slope * mean
-    return Laws(slope[..., 0], offset[..., 0], sse[..., 0], converged[..., 0])
+        theta = xp.stack([start.slope * spread[..., 0], start.offset + start.slope * mean[..., 0]], axis=-1)
+        best = gauss_newton(theta, evaluate, limit, steps=steps)
+    slope = best.theta[..., 0] / spread[..., 0]
+    return Laws(slope, best.theta[..., 1] - slope * mean[..., 0], best.error, best.converged)
 
 
-Point = tuple[Array, Array, Array, Array]
-
-
-def _starts(z: Array, a: Array, gamma: Array, w: Array) -> tuple[Array, Array]:
-    """Starting slopes and offsets on standardised capability: a regression of the clipped log-odds, and
-    decreasing and increasing curves with midpoints at −1.5, 0 and 1.5."""
+def _starts(z: Array, a: Array, gamma: Array, w: Array) -> Array:
+    """Starting slopes and offsets on standardised capability (starts × … × 2): a regression of the clipped log-odds,
+    and decreasing and increasing curves with midpoints at −1.5, 0 and 1.5."""
     xp = array_namespace(z)
-    q = xp.clip((a - gamma) / (1 - gamma), 0.02, 0.98)
-    log_odds = xp.log(q / (1 - q))
-    v0 = xp.sum(w * log_odds, axis=-1, keepdims=True)
-    u0 = xp.sum(w * z * (log_odds - v0), axis=-1, keepdims=True)
+    log_odds = clipped_log_odds(a, gamma, margin=0.02)
+    v0 = xp.sum(w * log_odds, axis=-1)
+    u0 = xp.sum(w * z * (log_odds - v0[..., None]), axis=-1)
     guesses = [(u0, v0), (3 * u0, 3 * v0)]
     one = xp.ones_like(u0)
     guesses += [(u * one, -u * at * one) for u in (-3.0, 3.0) for at in (-1.5, 0.0, 1.5)]
-    return xp.stack([u for u, _ in guesses]), xp.stack([v for _, v in guesses])
+    return xp.stack([xp.stack(guess, axis=-1) for guess in guesses])
 
 
-def _best_of(tried: Point) -> Point:
+def _best_of(tried: LeastSquares) -> LeastSquares:
     """The result with the lowest error over starting points, for each problem."""
-    xp = array_namespace(tried[0])
-    best = tuple(x[0] for x in tried)
-    for k in range(1, tried[0].shape[0]):
-        better = tried[2][k] < best[2]
-        best = tuple(xp.where(better, x[k], old) for x, old in zip(tried, best, strict=True))
-    return best
-
-
-def _errors(u: Array, v: Array, data: Point) -> tuple[Array, Array, Array]:
-    """Residuals, the derivative of accuracy by log-odds, and the weighted squared error."""
-    z, a, gamma, w = data
-    s = sigmoid(u * z + v)
-    residual = gamma + (1 - gamma) * s - a
-    return (
-        residual,
-        (1 - gamma) * s * (1 - s),
-        array_namespace(z).sum(w * residual**2, axis=-1, keepdims=True),
-    )
-
-
-def _levenberg_marquardt(u: Array, v: Array, data: Point, steps: int) -> Point:
-    """Damped Gauss–Newton steps in slope and offset, with one damping factor per problem."""
-    xp = array_namespace(u)
-    z, _, _, w = data
-    powers = xp.stack([xp.ones_like(z), z, z * z], axis=-1)  # gradient and curvature are sums over these
-    residual, rise, sse = _errors(u, v, data)
-    damping = 1e-2 * xp.ones_like(sse)
-    settled = sse < 0
-    halfway = sse
-    for step in range(steps):
-        halfway = sse if step == steps // 2 else halfway
-        sums = (w * rise)[..., None, :] * xp.stack([residual, rise], axis=-2) @ powers
-        g_v, g_u = sums[..., 0, 0:1], sums[..., 0, 1:2]
-        h_vv, h_uv, h_uu = sums[..., 1, 0:1], sums[..., 1, 1:2], sums[..., 1, 2:3]
-        h_vv, h_uu = h_vv * (1 + damping) + 1e-15, h_uu * (1 + damping) + 1e-15
-        det = h_uu * h_vv - h_uv * h_uv
-        u_new = (u - (h_vv * g_u - h_uv * g_v) / det).clip(-STEEPEST, STEEPEST)
-        v_new = (v - (h_uu * g_v - h_uv * g_u) / det).clip(-HIGHEST, HIGHEST)
-        residual_new, rise_new, sse_new = _errors(u_new, v_new, data)
-        better = sse_new <= sse
-        moved = xp.abs(u_new - u) + xp.abs(v_new - v)
-        flat = better & (sse - sse_new <= 1e-10 * sse + 1e-18) & (damping < 1e3)
-        level = xp.abs(g_u) + xp.abs(g_v) <= 1e-13  # scores below chance: the best curve stays at chance, flat
-        settled = settled | flat | level | (moved <= 1e-9 * (1 + xp.abs(u) + xp.abs(v)))
-        u, v = xp.where(better, u_new, u), xp.where(better, v_new, v)
-        residual, rise = xp.where(better, residual_new, residual), xp.where(better, rise_new, rise)
-        sse = xp.where(better, sse_new, sse)
-        damping = xp.where(better, damping / 8, damping * 6).clip(1e-12, 1e12)
-        if on_host(settled) and bool(xp.all(settled)):
-            break
-    # At a bound, or if the optimum is at infinite log-odds, steps continue without reducing the error.
-    steady = halfway - sse <= 1e-3 * sse + 1e-18
-    return u, v, sse, (settled | steady) & xp.isfinite(sse)
+    xp = array_namespace(tried.theta)
+    theta, error, converged = tried.theta[0], tried.error[0], tried.converged[0]
+    for k in range(1, len(tried.theta)):
+        better = tried.error[k] < error
+        theta = xp.where(better[..., None], tried.theta[k], theta)
+        error, converged = xp.where(better, tried.error[k], error), xp.where(better, tried.converged[k], converged)
+    return LeastSquares(theta, error, converged)

@@ -27,6 +27,7 @@ LAYERS = [
     "devices",
     "align",
     "support",
+    "solvers",
     "law",
     "metadata",
     "predictors",
@@ -219,3 +220,11 @@ def test_every_public_name_is_there():
         assert name in dir(benchcast)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         benchcast.nonsense  # noqa: B018
+
+
+@pytest.mark.parametrize("module", modules_of_the_package())
+def test_an_assertion_has_no_effect_of_its_own(module):
+    """`python -O` drops assertions, so they may call nothing but isinstance."""
+    tree = ast.parse(path_of(module).read_text(encoding="utf-8"))
+    parts = [part for node in ast.walk(tree) if isinstance(node, ast.Assert) for part in ast.walk(node.test)]
+    assert {ast.unparse(n.func) for n in parts if isinstance(n, ast.Call)} <= {"isinstance"}

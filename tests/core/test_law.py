@@ -22,6 +22,7 @@ from benchcast.law import (
     ramps,
     sigmoid,
 )
+from benchcast.solvers import LeastSquares
 
 
 def curve(c, slope, midpoint, chance):
@@ -210,25 +211,23 @@ def test_a_law_followed_from_a_near_start_ends_where_a_fresh_fit_does():
 def test_the_first_start_is_the_law_itself_where_scores_have_no_noise():
     z = np.linspace(-1.5, 1.5, 12)
     z /= z.std()
-    u, v = _starts(z, curve(z, -1.2, 0.3, 0.25), np.array([0.25]), np.full(12, 1 / 12))
-    assert_allclose([u[0, 0], v[0, 0]], [-1.2, 0.36], rtol=1e-9)
-    assert_allclose([u[1, 0], v[1, 0]], [-3.6, 1.08], rtol=1e-9)
-    assert sorted(zip(u[2:, 0], -v[2:, 0] / u[2:, 0], strict=True)) == [
+    starts = _starts(z, curve(z, -1.2, 0.3, 0.25), np.array([0.25]), np.full(12, 1 / 12))
+    assert_allclose(starts[:2], [[-1.2, 0.36], [-3.6, 1.08]], rtol=1e-9)
+    assert sorted((u, -v / u) for u, v in starts[2:].tolist()) == [
         (slope, at) for slope in (-3.0, 3.0) for at in (-1.5, 0.0, 1.5)
     ]
 
 
 @pytest.mark.parametrize("best", range(3))
 def test_of_several_ends_the_one_of_least_error_is_taken_whole(best):
-    error = np.full((3, 2, 1), 0.5)
+    error = np.full((3, 2), 0.5)
     error[best, 0], error[(best + 1) % 3, 1] = 0.1, 0.2
-    numbers = np.arange(6.0).reshape(3, 2, 1)
-    u, v, sse, converged = _best_of((numbers, 10 + numbers, error, numbers > 2))
-    expected = np.array([[2.0 * best], [2.0 * ((best + 1) % 3) + 1]])
-    assert_allclose(u, expected)
-    assert_allclose(v, 10 + expected)
-    assert_allclose(sse, [[0.1], [0.2]])
-    assert converged.tolist() == (expected > 2).tolist()
+    numbers = np.arange(6.0).reshape(3, 2)
+    lowest = _best_of(LeastSquares(np.stack([numbers, 10 + numbers], axis=-1), error, numbers > 2))
+    expected = np.array([2.0 * best, 2.0 * ((best + 1) % 3) + 1])
+    assert_allclose(lowest.theta, np.stack([expected, 10 + expected], axis=-1))
+    assert_allclose(lowest.error, [0.1, 0.2])
+    assert lowest.converged.tolist() == (expected > 2).tolist()
 
 
 def test_accuracy_lies_between_chance_and_one_at_any_capability():

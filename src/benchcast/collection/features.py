@@ -21,6 +21,7 @@ from benchcast.collection.portions import BackendInfo, Portion, PortionResult, w
 from benchcast.collection.shards import PerToken, ShardStore, exclusive
 from benchcast.errors import InputError
 from benchcast.records import Floats
+from benchcast.solvers import subspace_iteration
 from benchcast.storage.files import file_name
 from benchcast.store import Study
 
@@ -175,9 +176,8 @@ def reduce(values: PerToken, dims: int, *, seed: int = 0) -> tuple[npt.NDArray[n
     mean = sum(b.sum(axis=0, dtype=np.float64) for b in _blocks(values)) / n
     total = float(sum(((b - mean) ** 2).sum(dtype=np.float64) for b in _blocks(values)))
     rng = np.random.default_rng(seed)
-    basis = np.linalg.qr(rng.standard_normal((width, min(width, dims + SPARE))))[0]
-    for _ in range(ROUNDS):
-        basis = np.linalg.qr(_covariance_times(values, mean, basis))[0]
+    start = rng.standard_normal((width, min(width, dims + SPARE)))
+    basis = subspace_iteration(partial(_covariance_times, values, mean), start, rounds=ROUNDS)
     small = basis.T @ _covariance_times(values, mean, basis)
     strength, turn = np.linalg.eigh((small + small.T) / 2)
     axes = basis @ turn[:, ::-1][:, :dims]

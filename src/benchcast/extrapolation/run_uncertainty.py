@@ -16,6 +16,7 @@ from benchcast.extrapolation.backtest import StudyModels
 from benchcast.extrapolation.comparison_points import ComparisonPoint, TrainingRun, at_compute, comparison_points
 from benchcast.extrapolation.family_law import ScalePoints
 from benchcast.intervals import spread_of
+from benchcast.law import share_above_chance
 from benchcast.records import Bools, Floats
 from benchcast.task_fit import TaskFit
 
@@ -122,5 +123,5 @@ def forecast_at(
 
 def leverage(forecast: Floats, chance: Floats) -> Floats:
     """Slope of the sigmoid relative to its midpoint, for each task and their mean ((T + 1) × R)."""
-    share = np.clip((forecast - chance[:, None]) / (1 - chance[:, None]), 0, 1)
+    share = np.clip(share_above_chance(forecast, chance[:, None]), 0, 1)
     return with_mean(4 * share * (1 - share))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.choices import METHOD_NAMES, REGROUP_UNITS
+from benchcast.choices import METHOD_NAMES, REGROUP_UNITS, check_choice
 from benchcast.law import KNOTS, MonotoneCalibration, SigmoidLaw
 from benchcast.predictors import Ladder, LossView
 from benchcast.records import Bools, Ints, Task, TextOutlines, TextSet
@@ -63,7 +63,7 @@ def check_parts(parts: FitParts) -> None:
     _check_law(core.law)
     _check_about(parts.about)
     _check_texts(parts.texts, parts.about)
-    need(core.method in METHOD_NAMES, f"unknown method {core.method!r}")
+    check_choice("method", core.method, METHOD_NAMES)
     need(is_number(core.unit) and core.unit > 0, f"unit {core.unit!r} is not a positive number")
     need(isinstance(core.notes, dict), "notes are not a table")
     _check_range(core.range)

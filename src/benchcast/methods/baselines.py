@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from benchcast.dataset import Dataset, Fold
 from benchcast.folds import inner_folds
-from benchcast.law import SigmoidLaw, fit_law, fit_laws, sigmoid
+from benchcast.law import SigmoidLaw, fit_law, fit_laws
 from benchcast.predictors import LossView, Predictor, TrainingCompute
 from benchcast.records import Bools, Floats
 from benchcast.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
@@ -108,7 +108,8 @@ def fit_law_with_errors(
         return law, OutOfFoldErrors.none(OUT_OF_FAMILY)
     learn = np.stack([known & ~h for h in hidden]).astype(np.float64)
     values = np.broadcast_to(np.where(known, x, 0.0), learn.shape)
-    laws = fit_laws(values, np.broadcast_to(accuracy, learn.shape), np.full(len(learn), chance), weight=learn)
-    forecasts = chance + (1 - chance) * sigmoid(laws.slope[:, None] * values + laws.offset[:, None])
+    gamma = np.full(len(learn), chance)
+    laws = fit_laws(values, np.broadcast_to(accuracy, learn.shape), gamma, weight=learn)
+    forecasts = laws.accuracy(values, gamma)
     errors = np.concatenate([f[h] - accuracy[h] for f, h in zip(forecasts, hidden, strict=True)])
     return law, OutOfFoldErrors.of(dataset, hidden, errors, OUT_OF_FAMILY)

@@ -21,6 +21,7 @@ from benchcast.methods.inputs import StreamedBlocks
 from benchcast.methods.kmeans import cluster, nearest
 from benchcast.predictors import VIEWS, view
 from benchcast.records import Floats, Ints
+from benchcast.solvers import subspace_iteration
 
 TOKEN_KIND_CLUSTERS = 128  # of tokens, wherever they are
 CLUSTERS = 224  # within the sources, at most, in all
@@ -123,9 +124,9 @@ def _largest(rows: Array) -> tuple[Array, Array]:
     xp = array_namespace(rows)
     width = min(DIRECTIONS + SPARE, *rows.shape)
     start = np.random.default_rng(SEED).standard_normal((rows.shape[1], width))
-    basis = xp.linalg.qr(xp.asarray(start, device=device_of(rows)))[0]
-    for _ in range(ROUNDS if width < rows.shape[1] else 0):
-        basis = xp.linalg.qr(rows.T @ (rows @ basis))[0]
+    rounds = ROUNDS if width < rows.shape[1] else 0
+    start = xp.asarray(start, device=device_of(rows))
+    basis = subspace_iteration(lambda columns: rows.T @ (rows @ columns), start, rounds=rounds)
     _, values, turn = xp.linalg.svd(rows @ basis, full_matrices=False)
     return values, basis @ turn.T
 

@@ -16,10 +16,11 @@ import numpy as np
 
 from benchcast.devices import place, to_numpy
 from benchcast.folds import family_balanced
+from benchcast.law import clipped_log_odds
 from benchcast.methods.basis import Basis
 from benchcast.methods.nonnegative import fit_nonnegative
 from benchcast.methods.pls import COMPONENTS, regress
-from benchcast.methods.problem import Problem, clipped_log_odds
+from benchcast.methods.problem import Problem
 from benchcast.records import Bools, Floats, Task
 
 ANCHORS = ("all", "source", "answer")  # groups that are not penalised

@@ -18,6 +18,7 @@ from benchcast.law import STEEPEST, SigmoidLaw, fit_laws, sigmoid
 from benchcast.methods.cross_validation import select_candidate
 from benchcast.predictors import LossView
 from benchcast.records import Bools, Floats, Task
+from benchcast.solvers import gauss_newton
 from benchcast.task_fit import TaskFit, weighted_loss
 
 SLOPES = -np.array([0.5, 1.0, 2.0, 4.0, 8.0, 16.0])  # log-odds per standard deviation of loss
@@ -54,7 +55,15 @@ def fit_curves(loss: Floats, accuracy: Floats, learn: Bools) -> Curves:
     spread = np.sqrt((weight * (x - mean) ** 2).sum(axis=1, keepdims=True))
     spread = np.where(spread > 0, spread, 1.0)
     z = (x - mean) / spread
-    theta = _refine(_grid(z, a, weight), z, a, weight)
+    root = np.sqrt(weight)
+
+    def evaluate(theta: Floats) -> tuple[Floats, Floats]:
+        s = sigmoid(theta[:, :1] * z + theta[:, 1:2])
+        steep = theta[:, 3:] * s * (1 - s)
+        slopes = np.stack([steep * z, steep, np.ones_like(z), s], axis=1)  # P × 4 × M
+        return root * (theta[:, 2:3] + theta[:, 3:] * s - a), root[:, None] * slopes
+
+    theta = gauss_newton(_grid(z, a, weight), evaluate, _within_bounds, steps=STEPS).theta
     slope = theta[:, 0] / spread[:, 0]
     return Curves(slope, theta[:, 1] - slope * mean[:, 0], theta[:, 2], theta[:, 3])
 
@@ -72,37 +81,6 @@ def _grid(z: Floats, a: Floats, weight: Floats) -> Floats:
     error = (w * (floor[..., None] + rise[..., None] * s - a[:, None]) ** 2).sum(axis=2)
     best, row = np.argmin(error, axis=1), np.arange(len(z))
     return np.stack([slope[best], -slope[best] * middle[best], floor[row, best], rise[row, best]], axis=1)
-
-
-def _refine(theta: Floats, z: Floats, a: Floats, weight: Floats) -> Floats:
-    """Damped Gauss–Newton steps that stay within bounds; each problem has a damping of its own."""
-
-    def residual(at: Floats) -> tuple[Floats, Floats, Floats]:
-        s = sigmoid(at[:, :1] * z + at[:, 1:2])
-        r = at[:, 2:3] + at[:, 3:] * s - a
-        return s, r, (weight * r**2).sum(axis=1)
-
-    damping = np.full(len(z), 1e-2)
-    s, r, error = residual(theta)
-    for _ in range(STEPS):
-        steep = theta[:, 3:] * s * (1 - s)
-        J = np.stack([steep * z, steep, np.ones_like(z), s], axis=1)  # P × 4 × M
-        JW = J * weight[:, None]
-        H = JW @ J.transpose(0, 2, 1)
-        diagonal = np.einsum("pii->pi", H).copy()
-        H[:, range(4), range(4)] += damping[:, None] * diagonal + 1e-12
-        step = np.linalg.solve(H, (JW @ r[..., None]))[..., 0]
-        moved = _within_bounds(theta - step)
-        s_new, r_new, error_new = residual(moved)
-        better = error_new < error
-        done = ~better | (error - error_new <= 1e-9 * error)
-        theta = np.where(better[:, None], moved, theta)
-        s, r = np.where(better[:, None], s_new, s), np.where(better[:, None], r_new, r)
-        error = np.where(better, error_new, error)
-        damping = np.clip(np.where(better, damping / 5, damping * 5), 1e-10, 1e10)
-        if np.all(done & (better | (damping > 1e6))):
-            break
-    return theta
 
 
 def _within_bounds(theta: Floats) -> Floats:
@@ -126,8 +104,7 @@ def law_forecasts(capability: Floats, observed: Floats, chance: float, sets: Seq
     x = np.where(np.isfinite(capability), capability, 0.0).reshape(-1, models)
     gamma = np.full(len(x), chance)
     laws = fit_laws(x, np.broadcast_to(observed, x.shape), gamma, weight=learn.astype(np.float64))
-    made = chance + (1 - chance) * sigmoid(laws.slope[:, None] * x + laws.offset[:, None])
-    return np.asarray(made.reshape(count, candidates, models))
+    return laws.accuracy(x, gamma).reshape(count, candidates, models)
 
 
 def curve_forecasts(losses: Floats, observed: Floats, sets: Sequence[Bools]) -> Floats:

@@ -12,7 +12,7 @@ import numpy as np
 
 from benchcast.dataset import Dataset, Fold
 from benchcast.folds import LEFT_OUT
-from benchcast.law import SigmoidLaw, sigmoid
+from benchcast.law import SigmoidLaw, at_share, clipped_log_odds, sigmoid
 from benchcast.methods.cross_validation import select_candidate
 from benchcast.predictors import BenchmarkScore
 from benchcast.records import Bools, Floats
@@ -46,11 +46,10 @@ def principal_axes(table: Floats) -> tuple[Floats, Floats]:
 def _fit_sigmoid(scores: Floats, accuracy: Floats, chance: float) -> Floats:
     """Offset and weights by least squares in accuracy, from a regression of the log-odds."""
     design = np.column_stack([np.ones(len(scores)), scores])
-    share = np.clip((accuracy - chance) / (1 - chance), 0.02, 0.98)
-    start, *_ = np.linalg.lstsq(design, np.log(share / (1 - share)), rcond=None)
+    start, *_ = np.linalg.lstsq(design, clipped_log_odds(accuracy, chance, margin=0.02), rcond=None)
 
     def residuals(w: Floats) -> Floats:
-        return np.asarray(chance + (1 - chance) * sigmoid(design @ w) - accuracy)
+        return np.asarray(at_share(sigmoid(design @ w), chance) - accuracy)
 
     def slopes(w: Floats) -> Floats:
         s = sigmoid(design @ w)
@@ -88,7 +87,7 @@ def _fit(dataset: Dataset, fold: Fold, t: int) -> TaskFit:
         made = np.full((len(sets), 1, len(observed)), np.nan)
         for row, learn in zip(made, sets, strict=True):
             weights, offset = regress_on_components(table, observed, task.chance, learn, k)
-            row[0] = task.chance + (1 - task.chance) * sigmoid(table @ weights + offset)
+            row[0] = at_share(sigmoid(table @ weights + offset), task.chance)
         return made
 
     selected = select_candidate(forecasts, dataset, observed, known)

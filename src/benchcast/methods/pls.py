@@ -12,10 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchcast.dataset import Dataset, Fold
-from benchcast.law import SigmoidLaw, sigmoid
+from benchcast.law import SigmoidLaw, at_share, clipped_log_odds, sigmoid
 from benchcast.methods.cross_validation import select_candidate
 from benchcast.methods.pertext import spread_over_tokens, text_losses
-from benchcast.methods.problem import clipped_log_odds
 from benchcast.predictors import LossView
 from benchcast.records import Bools, Floats
 from benchcast.task_fit import TaskFit
@@ -70,7 +69,7 @@ def _fit(dataset: Dataset, fold: Fold, t: int, losses: Floats) -> TaskFit:
             weights, offsets = regress(losses[learn], target[learn], COMPONENTS)
             row[: len(weights)] = sigmoid(weights @ losses.T + offsets[:, None])
             row[len(weights) :] = row[len(weights) - 1] if len(weights) else sigmoid(target[learn].mean())
-        return task.chance + (1 - task.chance) * made
+        return np.asarray(at_share(made, task.chance))
 
     selected = select_candidate(forecasts, dataset, observed, known)
     weights, offsets = regress(losses[known], target[known], selected.best + 1)

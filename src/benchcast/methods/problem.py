@@ -11,11 +11,10 @@ import numpy as np
 
 from benchcast.dataset import Dataset, Fold
 from benchcast.folds import inner_folds
-from benchcast.law import sigmoid
+from benchcast.law import at_share, share_above_chance, sigmoid
 from benchcast.records import Bools, Floats, Task
 
 STRONGEST = (0.4, 0.25, 0.15)  # shares of the training models that are hidden as stronger than the rest
-LOWEST_SHARE = 0.01  # of the range above chance
 FEWEST_WEAKER = 4  # models that must be left to learn from
 
 
@@ -59,17 +58,11 @@ class Problem:
     def q(self) -> Floats:
         """Scores above chance, 0 to 1; 0 for models without a known score."""
         chance = self.task.chance
-        return np.clip((np.where(self.known, self.observed, chance) - chance) / (1 - chance), 0.0, 1.0)
+        return np.clip(share_above_chance(np.where(self.known, self.observed, chance), chance), 0.0, 1.0)
 
     def accuracy(self, log_odds: Floats) -> Floats:
         """The score that belongs to the log-odds of a score above chance."""
-        return np.asarray(self.task.chance + (1 - self.task.chance) * sigmoid(log_odds))
-
-
-def clipped_log_odds(accuracy: Floats, chance: float) -> Floats:
-    """Log-odds of scores above chance, clipped to 0.01 – 0.99 of the range: a score at chance has no log-odds."""
-    share = np.clip((accuracy - chance) / (1 - chance), LOWEST_SHARE, 1 - LOWEST_SHARE)
-    return np.asarray(np.log(share / (1 - share)))
+        return np.asarray(at_share(sigmoid(log_odds), self.task.chance))
 
 
 def strongest_models(mean_loss: Floats, known: Bools) -> list[Bools]:

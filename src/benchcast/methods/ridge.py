@@ -18,9 +18,8 @@ from benchcast.dataset import Dataset, Fold
 from benchcast.devices import place, to_numpy
 from benchcast.errors import NotEnoughDataError
 from benchcast.folds import inner_folds
-from benchcast.law import fit_law, sigmoid
+from benchcast.law import at_share, clipped_log_odds, fit_law, sigmoid
 from benchcast.methods.inputs import Moments, StreamedBlocks, keep_on_device, measure
-from benchcast.methods.problem import clipped_log_odds
 from benchcast.predictors import LossView
 from benchcast.records import Bools, Floats
 from benchcast.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
@@ -108,7 +107,7 @@ def _task_fit(dataset: Dataset, fold: Fold, t: int, chosen: _Chosen, weights: np
 def _errors_on(hidden: Bools, G: Floats, target: Floats, learn: Bools, observed: Floats, chance: float) -> Floats:
     """Forecast errors of the hidden models, for every strength (models × R)."""
     log_odds = solve(G, target, learn)[1][hidden]
-    return chance + (1 - chance) * sigmoid(log_odds) - observed[hidden][:, None]
+    return np.asarray(at_share(sigmoid(log_odds), chance) - observed[hidden][:, None])
 
 
 def token_weights(dataset: Dataset, moments: Moments, theta: Floats) -> npt.NDArray[np.float32]:

@@ -17,7 +17,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from benchcast.devices import Array, device_name, on_host, place, to_numpy
-from benchcast.law import Laws, fit_laws, sigmoid
+from benchcast.law import Laws, at_share, fit_laws, sigmoid
 from benchcast.methods.algorithm2.activations import ACTIVATIONS
 from benchcast.methods.algorithm2.optimizers import Head, update
 from benchcast.methods.algorithm2.products import FeatureBlock, TokenBlock, over_stretches
@@ -269,8 +269,8 @@ def _summed(gradient: Head, together: Array | None, hidden: int) -> Head:
 def _residuals(c: Array, laws: Laws, problems: Problems) -> tuple[Array, Array]:
     """Forecast minus accuracy, and the derivative of the forecast by log-odds (P × M)."""
     s = sigmoid(laws.slope[:, None] * c + laws.offset[:, None])
-    scale = 1 - problems.chance[:, None]
-    return problems.chance[:, None] + scale * s - problems.accuracy, scale * s * (1 - s)
+    chance = problems.chance[:, None]
+    return at_share(s, chance) - problems.accuracy, (1 - chance) * s * (1 - s)
 
 
 def _masked_mse(residual: Array, mask: Array) -> Array:
