@@ -59,6 +59,8 @@ LAYERS = [
     "datasets",
     "texts",
     "scores",
+    "creation",
+    "importing",
     "bounds",
     "backends",
     "collection",

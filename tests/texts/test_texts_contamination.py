@@ -17,7 +17,7 @@ from benchcast.errors import InputError, NotEnoughDataError, StudyError
 from benchcast.records import Text, TextSet, TokenLosses
 from benchcast.storage.loss_files import write_parquet
 from benchcast.store import Study
-from benchcast.texts.contamination import MARK, check_contamination, make_twins, with_options_moved
+from benchcast.texts.contamination import MARK, check_model, make_variants, with_options_moved
 from benchcast.texts.mix import build_mixture
 
 PROMPT = "Which?\nA. ant\nB. bee\nC. cat\nD. dog\nAnswer:"
@@ -29,40 +29,40 @@ def losses_of(texts: TextSet, nats: list[float]) -> TokenLosses:
 
 
 @given(st.integers(0, 200))
-def test_a_twin_has_the_same_options_and_the_answer_follows_its_option(seed: int) -> None:
-    twin = with_options_moved(QUESTION, seed=seed)
-    assert twin is not None
-    assert twin.answer_start is not None
-    options = {line[0]: line[3:] for line in twin.text.split("\n")[1:5]}
-    answer = twin.text[twin.answer_start :].strip()
+def test_a_variant_has_the_same_options_and_the_answer_follows_its_option(seed: int) -> None:
+    variant = with_options_moved(QUESTION, seed=seed)
+    assert variant is not None
+    assert variant.answer_start is not None
+    options = {line[0]: line[3:] for line in variant.text.split("\n")[1:5]}
+    answer = variant.text[variant.answer_start :].strip()
     assert options[answer] == "cat"
     assert answer != "C"
     assert sorted(options.values()) == ["ant", "bee", "cat", "dog"]
-    assert len(twin.text) == len(QUESTION.text)
+    assert len(variant.text) == len(QUESTION.text)
 
 
 def test_bbh_options_in_brackets_are_moved_too() -> None:
     prompt = "Q: When?\nOptions:\n(A) now\n(B) then\nA:"
-    twin = with_options_moved(Text("q", "bbh", f"{prompt} (B)", len(prompt)))
-    assert twin is not None
-    assert twin.text == "Q: When?\nOptions:\n(A) then\n(B) now\nA: (A)"
+    variant = with_options_moved(Text("q", "bbh", f"{prompt} (B)", len(prompt)))
+    assert variant is not None
+    assert variant.text == "Q: When?\nOptions:\n(A) then\n(B) now\nA: (A)"
 
 
 @pytest.mark.parametrize(
     "text", ["no options\nAnswer: C", "A. one\nsplit over\nB. lines\nAnswer: A", "A. x\nB. y\nAnswer: why"]
 )
-def test_texts_without_clear_options_have_no_twin(text: str) -> None:
+def test_texts_without_clear_options_have_no_variant(text: str) -> None:
     start = text.index("Answer:") + 7
     assert with_options_moved(Text("q", "s", text, start)) is None
     assert with_options_moved(Text("q", "s", text)) is None
 
 
 def test_a_model_that_learned_the_texts_is_told_from_one_that_did_not(benchmarks: Path) -> None:
-    texts = make_twins(build_mixture({"mmlu": 60}, benchmarks).texts, 40)
+    texts = make_variants(build_mixture({"mmlu": 60}, benchmarks).texts, 40)
     noise = np.random.default_rng(1).normal(20, 1, len(texts))
-    is_twin = np.array([t.id.endswith(MARK) for t in texts])
-    fresh = check_contamination(losses_of(texts, list(noise)), texts)
-    learned = check_contamination(losses_of(texts, list(noise + 2.0 * is_twin)), texts)
+    is_variant = np.array([t.id.endswith(MARK) for t in texts])
+    fresh = check_model(losses_of(texts, list(noise)), texts)
+    learned = check_model(losses_of(texts, list(noise + 2.0 * is_variant)), texts)
     assert fresh.pairs == learned.pairs == 40
     assert fresh.p_value > 0.05
     assert learned.p_value < 0.001
@@ -70,31 +70,31 @@ def test_a_model_that_learned_the_texts_is_told_from_one_that_did_not(benchmarks
     assert learned.easier > 0.8
 
 
-def test_paraphrases_are_twins_and_are_weighed_by_length() -> None:
+def test_paraphrases_are_variants_and_are_weighed_by_length() -> None:
     texts = TextSet.of(Text(f"t{i}", "s", f"sentence {i}") for i in range(5))
     said = [Text(f"t{i}", "s", f"sentence {i}" * 2) for i in range(5)]
-    pairs = make_twins(texts, 10, paraphrases=said)
+    pairs = make_variants(texts, 10, paraphrases=said)
     assert len(pairs) == 10
-    check = check_contamination(losses_of(pairs, [3.0, 6.0] * 5), pairs)
+    check = check_model(losses_of(pairs, [3.0, 6.0] * 5), pairs)
     assert check.nats == 0
     with pytest.raises(InputError, match="no text with that id"):
-        make_twins(texts, 10, paraphrases=[Text("zz", "s", "x")])
+        make_variants(texts, 10, paraphrases=[Text("zz", "s", "x")])
     with pytest.raises(NotEnoughDataError, match="lettered options"):
-        make_twins(texts, 10)
+        make_variants(texts, 10)
 
 
 def test_too_few_pairs_are_no_check() -> None:
-    pairs = make_twins(TextSet.of([QUESTION]), 5)
+    pairs = make_variants(TextSet.of([QUESTION]), 5)
     with pytest.raises(NotEnoughDataError, match=r"1 pairs .* at least 5"):
-        check_contamination(losses_of(pairs, [1.0, 2.0]), pairs)
+        check_model(losses_of(pairs, [1.0, 2.0]), pairs)
 
 
-def test_the_command_writes_twins_then_checks_them(benchmarks: Path, tmp_path: Path) -> None:
+def test_the_command_writes_variants_then_checks_them(benchmarks: Path, tmp_path: Path) -> None:
     made = build_mixture({"mmlu": 30, "gsm8k": 5}, benchmarks)
     Study.create(tmp_path / "s", made.texts, tasks=made.tasks)
     call = [str(tmp_path / "s"), str(tmp_path / "t"), "--count", "20"]
     first = CliRunner().invoke(command, call)
-    assert "20 texts with their twins" in first.output
+    assert "20 texts with their variants" in first.output
     assert "no losses yet" in CliRunner().invoke(command, call).output
     pairs = Study.open(tmp_path / "t")
     nats = [9.0 if t.id.endswith(MARK) else 4.0 for t in pairs.texts]
@@ -112,5 +112,5 @@ def test_the_command_still_answers_to_its_former_name_which_help_does_not_list(t
     assert isinstance(ran.exception, StudyError)
     listed = CliRunner().invoke(cli, ["--help"]).output
     assert "contamination" in listed
-    assert "twins " not in listed.replace("their twins", "")
+    assert "twins" not in listed
     assert "twins" not in cli.list_commands(click.Context(cli))

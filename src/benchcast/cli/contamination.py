@@ -11,7 +11,6 @@ from benchcast.cli.arguments import STUDY
 from benchcast.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
-    from benchcast.store import Study
     from benchcast.texts.contamination import ContaminationCheck
 
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 @STUDY
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option(
-    "--count", type=click.IntRange(min=1), default=50, show_default=True, help="Number of texts that get a twin."
+    "--count", type=click.IntRange(min=1), default=50, show_default=True, help="Number of texts that get a variant."
 )
 @click.option(
     "--paraphrases",
@@ -28,45 +27,27 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def contamination(study: Path, folder: Path, count: int, paraphrases: Path | None, as_json: bool) -> None:
-    """Compare the losses on texts with those on their twins, whose options are in another order.
+    """Compare the losses on texts with those on variants whose options are in another order.
 
-    The first call writes a small study of texts and twins. Collect or import the models' losses on it, then run the
+    The first call writes a small study of texts and variants. Collect or import the models' losses on it, then run the
     command again.
 
     \b
-    benchcast contamination study study-twins
-    benchcast contamination study study-twins    once it has losses
+    benchcast contamination study study-variants
+    benchcast contamination study study-variants    once it has losses
     """
-    from benchcast.store import Study
+    from benchcast.texts.contamination import check_contamination, create_contamination_study
 
     if not (folder / "study.toml").exists():
-        Study.open(study).texts.require_texts("contamination")
-        _make(Study.open(study), folder, count, paraphrases)
+        pairs = create_contamination_study(study, folder, count=count, paraphrases=paraphrases).texts
+        say(f"{folder}: {len(pairs) // 2} texts with their variants")
+        say(f"next: benchcast collect {folder} …, then this command again")
         return
-    opened = Study.open(folder)
-    names = opened.models_with_losses()
-    if not names:
+    checks = check_contamination(folder)
+    if checks:
+        _show(checks, as_json)
+    else:
         say(f"{folder}: no losses yet; next: benchcast collect {folder} …, then this command again")
-        return
-    _show([_check(opened, name) for name in names], as_json)
-
-
-def _make(study: Study, folder: Path, count: int, paraphrases: Path | None) -> None:
-    from benchcast.storage.tables import read_texts
-    from benchcast.store import Study
-    from benchcast.texts.contamination import make_twins
-
-    rewritten = read_texts(paraphrases).texts if paraphrases else ()
-    pairs = make_twins(study.texts, count, seed=study.seed, paraphrases=rewritten)
-    Study.create(folder, pairs, seed=study.seed)
-    say(f"{folder}: {len(pairs) // 2} texts with their twins")
-    say(f"next: benchcast collect {folder} …, then this command again")
-
-
-def _check(study: Study, name: str) -> ContaminationCheck:
-    from benchcast.texts.contamination import check_contamination
-
-    return check_contamination(study.losses(name), study.texts)
 
 
 def _show(checks: list[ContaminationCheck], as_json: bool) -> None:
@@ -76,7 +57,7 @@ def _show(checks: list[ContaminationCheck], as_json: bool) -> None:
         print_json([asdict(c) for c in checks])
         return
     print_table(
-        ("model", "pairs", "twin − text, nats", "± stderr", "text easier in", "p"),
+        ("model", "pairs", "variant − text, nats", "± stderr", "text easier in", "p"),
         [
             (c.model, str(c.pairs), f"{c.nats:+.3f}", f"{c.stderr:.3f}", f"{c.easier:.0%}", f"{c.p_value:.4f}")
             for c in checks

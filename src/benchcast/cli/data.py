@@ -14,10 +14,11 @@ from benchcast.cli.arguments import STUDY as STUDY
 from benchcast.cli.datasets import copy_study
 from benchcast.cli.groups import Sections
 from benchcast.cli.output import progress, say
-from benchcast.cli.scores import import_scores
+from benchcast.cli.scores import scores
 
 if TYPE_CHECKING:
-    from benchcast.records import TextSet
+    from benchcast.choices import LossUnit
+    from benchcast.creation import NewStudy
 
 
 @click.command()
@@ -86,38 +87,21 @@ def init(
         _init_mix(study, mix, data, seed, normal=normalize is not None)
 
 
-def _normal_form(texts: TextSet, *, normal: bool) -> TextSet:
-    """The texts as they are to be stored; says which are not in NFC."""
-    from benchcast.texts.unicode import normalize, not_normal
-
-    wrong = not_normal(texts)
-    if not wrong:
-        return texts
-    named = ", ".join(wrong[:3]) + (" …" if len(wrong) > 3 else "")
-    if normal:
-        say(f"{len(wrong)} texts were normalised to NFC ({named})")
-        return normalize(texts)
-    say(
-        f"warning: {len(wrong)} texts are not in Unicode NFC ({named}); tokenizers that normalise (Qwen, Command-R) "
-        "refuse them; --normalize nfc stores them in NFC",
-        err=True,
-    )
-    return texts
+def _say_new(created: NewStudy, line: str) -> None:
+    """Print what a new study holds, with notes and warnings."""
+    for note in (line, *created.notes):
+        say(note)
+    for warning in created.warnings:
+        say(f"warning: {warning}", err=True)
 
 
 def _init_own(study: Path, own: Path, column: str, seed: int, *, normal: bool) -> None:
-    from benchcast.store import Study
-    from benchcast.texts.duplicates import count_repeats
-    from benchcast.texts.own import read_own
+    from benchcast.creation import create_study
 
-    texts = _normal_form(read_own(own, column=column), normal=normal)
-    made = Study.create(study, texts, seed=seed)
-    filled = [t.text for t in texts if t.text.strip()]
-    empty, repeats = len(texts) - len(filled), count_repeats(filled)
-    say(f"{study}: {len(texts)} texts from {len(texts.sources)} sources ({', '.join(texts.sources)})")
-    if empty or repeats:
-        say(f"warning: {empty} empty texts, {repeats} texts that repeat another; kept as they are", err=True)
-    say(f"next: add your tasks to {made.root / 'study.toml'}, then `benchcast status {study}`")
+    created = create_study(study, own, column=column, seed=seed, normalize=normal)
+    texts = created.study.texts
+    _say_new(created, f"{study}: {len(texts)} texts from {len(texts.sources)} sources ({', '.join(texts.sources)})")
+    say(f"next: add your tasks to {created.study.root / 'study.toml'}, then `benchcast status {study}`")
 
 
 def _init_table(study: Path, table: Path, units: tuple[str, ...], seed: int) -> None:
@@ -133,20 +117,14 @@ def _init_table(study: Path, table: Path, units: tuple[str, ...], seed: int) -> 
 
 
 def _init_mix(study: Path, mix: str, data: Path | None, seed: int, *, normal: bool) -> None:
-    from benchcast.store import Study
-    from benchcast.texts.mix import build_mixture, parse_mix
+    from benchcast.creation import create_mixture
 
-    made = build_mixture(parse_mix(mix), data, seed=seed)
-    Study.create(study, _normal_form(made.texts, normal=normal), tasks=made.tasks, seed=seed)
-    parts = ", ".join(f"{name} {len(d.examples)}" for name, d in made.drawn.items())
-    say(f"{study}: {len(made.texts)} texts ({parts})")
-    for name, d in made.drawn.items():
-        if d.empty or d.repeated:
-            say(f"{name}: passed over {d.empty} empty and {d.repeated} near-duplicate examples")
-        spares = sum(x.spare for x in d.examples)
-        if spares:
-            say(f"{name}: {spares} of {len(d.examples)} put a worked example before another question")
-    say("tasks: " + ", ".join(f"{t.name} (chance {t.chance:g})" for t in made.tasks))
+    created = create_mixture(study, mix, data=data, seed=seed, normalize=normal)
+    texts, tasks = created.study.texts, created.study.tasks
+    counts = {source: sum(t.source == source for t in texts) for source in texts.sources}
+    parts = ", ".join(f"{source} {count}" for source, count in counts.items())
+    _say_new(created, f"{study}: {len(texts)} texts ({parts})")
+    say("tasks: " + ", ".join(f"{t.name} (chance {t.chance:g})" for t in tasks))
     say(f"next: benchcast collect {study} --model hf --model_args pretrained=PATH_OR_HUB_ID")
 
 
@@ -167,8 +145,8 @@ def import_group() -> None:
 @click.option("--unit", type=click.Choice(LOSS_UNITS), help="What a wide CSV holds.")
 @click.option("--allow-implausible", is_flag=True, help="Store losses that no softmax can give.")
 @FORCE
-def import_losses(
-    study: Path, files: tuple[Path, ...], family: str, unit: str | None, allow_implausible: bool, force: bool
+def losses(
+    study: Path, files: tuple[Path, ...], family: str, unit: LossUnit | None, allow_implausible: bool, force: bool
 ) -> None:
     """Token losses in nats: JSONL or Parquet, one file a model, or a wide CSV of models × texts.
 
@@ -180,66 +158,55 @@ def import_losses(
     benchcast import losses study runs/*.jsonl --family ash
     benchcast import losses study bits.csv --unit bits-per-byte
     """
-    import numpy as np
+    from benchcast.importing import import_losses
 
-    from benchcast.loss_check import suspicious_losses
-    from benchcast.storage.loss_files import read_losses
-    from benchcast.store import Study
-
-    opened = Study.open(study)
-    read = []
     with progress("reading", len(files)) as advance:
-        for file in files:
-            read += read_losses(file, opened.texts, unit=unit)
-            advance(f"reading {file.name}")
-    new = opened.add_losses(read, family=family, force=force, allow_implausible=allow_implausible)
-    say(f"{study}: {new} models added, {len(read) - new} were there already")
-    for losses in read:
-        blank = np.diff(losses.edges)[np.isnan(losses.nats)].sum() / max(1, losses.edges[-1])
-        if blank > 0.05:
-            what = f"{losses.model} has no loss on {blank:.0%} of the bytes"
-            say(f"warning: {what}; they leave the common support", err=True)
-    for line in suspicious_losses(opened, [x.model for x in read]):
+        result = import_losses(
+            study,
+            files,
+            family=family,
+            unit=unit,
+            allow_implausible=allow_implausible,
+            force=force,
+            on_file=lambda file: advance(f"reading {file.name}"),
+        )
+    say(f"{study}: {result.added} models added, {len(result.models) - result.added} were there already")
+    for line in result.warnings:
         say(f"warning: {line}", err=True)
 
 
-import_group.add_command(import_scores)
+import_group.add_command(scores)
 
 
 @import_group.command("models")
 @STUDY
 @FILE
-def import_models(study: Path, file: Path) -> None:
+def models(study: Path, file: Path) -> None:
     """What is known of the models: CSV with model and optionally family, params, tokens, flops, split.
 
     \b
     benchcast import models study models.csv
     """
-    from benchcast.storage.tables import read_models
-    from benchcast.store import Study
+    from benchcast.importing import import_models
 
-    models = read_models(file)
-    Study.open(study).add_models(models)
-    say(f"{study}: {len(models)} models described")
+    say(f"{study}: {import_models(study, file)} models described")
 
 
 @import_group.command("features")
 @STUDY
 @FILE
 @click.option("--name", default="", help="The scorer's name; by default the file's stem.")
-def import_features(study: Path, file: Path, name: str) -> None:
+def features(study: Path, file: Path, name: str) -> None:
     """Hidden states of a scorer: npz with features, bounds and counts, texts in the study's order.
 
     \b
     benchcast import features study smollm2.npz
     """
-    from benchcast.storage.features import read_features
+    from benchcast.importing import import_features
     from benchcast.store import Study
 
+    tokens, dimensions = import_features(study, file, name=name)
+    say(f"{study}: features of {name or file.stem}, {tokens} tokens × {dimensions}")
     opened = Study.open(study)
-    opened.texts.require_texts("import features")
-    values, edges = read_features(file, opened.texts)
-    opened.add_features(name or file.stem, values, edges)
-    say(f"{study}: features of {name or file.stem}, {values.shape[0]} tokens × {values.shape[1]}")
     if len(opened.scorers()) > 1 and not opened.scorer:
         say(f"next: say in study.toml which features to use: scorer = {opened.scorers()[0]!r}")

@@ -12,7 +12,7 @@ from benchcast.cli.arguments import FILES, FORCE, STUDY
 from benchcast.cli.output import say
 
 if TYPE_CHECKING:
-    from benchcast.scores.gather import ImportedScores, ImportOptions
+    from benchcast.scores.gather import ImportedScores
 
 
 @click.command("scores")
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @click.option("--allow-mixed", is_flag=True, help="Take scores of different harnesses, versions or shots for one task.")
 @click.option("--allow-limit", is_flag=True, help="Take results of a run with --limit.")
 @FORCE
-def import_scores(
+def scores(
     study: Path,
     files: tuple[Path, ...],
     metrics: tuple[str, ...],
@@ -49,22 +49,20 @@ def import_scores(
     benchcast import scores study table.csv --unit percent            models × tasks
     benchcast import scores study results/ --metric gsm8k=exact_match,flexible-extract
     """
+    from benchcast.importing import import_scores
     from benchcast.scores.gather import ImportOptions
     from benchcast.scores.names import read_renames
 
-    _import(
-        study,
-        files,
-        ImportOptions(
-            metrics=_metrics(metrics),
-            renames=read_renames(rename) if rename else {},
-            unit=unit,
-            add_tasks=add_tasks,
-            allow_mixed=allow_mixed,
-            allow_limit=allow_limit,
-            force=force,
-        ),
+    options = ImportOptions(
+        metrics=_metrics(metrics),
+        renames=read_renames(rename) if rename else {},
+        unit=unit,
+        add_tasks=add_tasks,
+        allow_mixed=allow_mixed,
+        allow_limit=allow_limit,
+        force=force,
     )
+    _tell(study, import_scores(study, files, options))
 
 
 def _metrics(given: tuple[str, ...]) -> dict[str, str]:
@@ -77,23 +75,8 @@ def _metrics(given: tuple[str, ...]) -> dict[str, str]:
     return {task: metric for task, _, metric in parts}
 
 
-def _import(study: Path, files: tuple[Path, ...], choices: ImportOptions) -> None:
-    from benchcast.scores.gather import gather
-    from benchcast.store import Study
-
-    opened = Study.open(study)
-    known = [m.model for m in opened.models()]
-    found = gather(files, opened.tasks, known, opened.scores(), choices)
-    opened = opened.add_tasks(found.new_tasks)
-    new = opened.add_scores(found.scores, force=choices.force)
-    say(f"{study}: {new} scores added, {len(found.scores) - new} were there already")
-    _tell(found)
-    without = sorted({s.model for s in found.scores} - set(opened.models_with_losses()))
-    if without:
-        say(f"note: no losses yet for {len(without)} of these models: {_some(without)}")
-
-
-def _tell(found: ImportedScores) -> None:
+def _tell(study: Path, found: ImportedScores) -> None:
+    say(f"{study}: {found.added} scores added, {len(found.scores) - found.added} were there already")
     say("read: " + ", ".join(f"{kind} × {n}" for kind, n in found.kinds.items()))
     if found.metrics:
         say("metrics: " + ", ".join(f"{task} {metric}" for task, metric in found.metrics.items()))
@@ -106,6 +89,8 @@ def _tell(found: ImportedScores) -> None:
     for name, near in found.unmatched.items():
         like = f"; near: {', '.join(near)}" if near else ""
         say(f"the study has no model {name!r} yet{like} (map names with --rename)")
+    if found.without_losses:
+        say(f"note: no losses yet for {len(found.without_losses)} of these models: {_some(found.without_losses)}")
 
 
 def _some(names: list[str] | tuple[str, ...]) -> str:

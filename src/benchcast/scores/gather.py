@@ -31,7 +31,7 @@ class ImportOptions:
     force: bool = False  # replace scores of the study
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ImportedScores:
     """Scores of the files, with the study's names, and the choices made on import."""
 
@@ -42,6 +42,11 @@ class ImportedScores:
     left_out: tuple[str, ...]  # tasks of the files that the study does not have
     renamed: Mapping[str, str]  # model name in the files → different name in the study
     unmatched: Mapping[str, Sequence[str]]  # model that the study does not have → similar names
+    added: int = 0  # number of scores that the study did not have
+    without_losses: tuple[str, ...] = ()  # models of these scores that have no losses in the study
+
+    def __repr__(self) -> str:
+        return f"<ImportedScores: {len(self.scores)} scores, {self.added} added, {len(self.new_tasks)} new tasks>"
 
 
 def gather(

@@ -1,6 +1,6 @@
 """Test whether a model was trained on the validation texts.
 
-Each text with lettered options is compared with its twin, the same question with its options in another order. For a
+Each text with lettered options is compared with a variant, the same question with its options in another order. For a
 model that was not trained on the text, either is equally likely to have the lower loss. A model that memorised the
 text has a lower loss on the original order. A sign-flip test compares the losses of many pairs.
 """
@@ -12,24 +12,28 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from os import PathLike
+from pathlib import Path
 
 import numpy as np
 
 from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.records import Floats, Text, TextSet, TokenLosses
+from benchcast.storage.tables import read_texts
+from benchcast.store import Study, StudyLike
 
-MARK = "~twin"
+MARK = "~twin"  # ending of a variant's id; studies on disk contain it
 FLIPS = 20_000  # random sign changes of the test
 OPTION = re.compile(r"^(?P<open>\(?)(?P<letter>[A-Z])(?P<close>\.|\)) (?P<body>.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class ContaminationCheck:
-    """Difference of a model's losses between the original texts and their twins."""
+    """Difference of a model's losses between the original texts and their variants."""
 
     model: str
     pairs: int
-    nats: float  # mean of twin − original over all pairs; positive: the original has the lower loss
+    nats: float  # mean of variant − original over all pairs, per text; positive: the original has the lower loss
     stderr: float  # of that mean
     easier: float  # share of pairs in which the original has the lower loss
     p_value: float  # probability of a mean at least as large for a model that was not trained on the texts
@@ -69,46 +73,78 @@ def _other_order(n: int, correct: int, key: str) -> list[int]:
     return order if order[correct] != correct else [*order[1:], order[0]]
 
 
-def make_twins(texts: TextSet, count: int, *, seed: int = 0, paraphrases: Sequence[Text] = ()) -> TextSet:
-    """Build pairs of texts and twins for a contamination check.
+def make_variants(texts: TextSet, count: int, *, seed: int = 0, paraphrases: Sequence[Text] = ()) -> TextSet:
+    """Build pairs of texts and variants for a contamination check.
 
     Parameters
     ----------
     texts : the texts of a study
-    count : most texts with lettered options to take
+    count : largest number of texts with lettered options to take
     seed : seed of the choice of texts and of the new order of options
-    paraphrases : further twins; each has the id of the text that it paraphrases
+    paraphrases : further variants; each has the id of the text that it paraphrases
 
     Returns
     -------
-    The pairs, each text followed by its twin, whose id ends in `MARK`.
+    The pairs, each text followed by its variant, whose id ends in `MARK`.
     """
     pairs: list[Text] = []
     shuffled = sorted(texts, key=lambda t: hashlib.sha256(f"{seed}\n{t.id}".encode()).digest())
     for text in shuffled:
-        twin = with_options_moved(text, seed=seed) if len(pairs) < 2 * count else None
-        if twin is not None:
-            pairs += [text, twin]
+        variant = with_options_moved(text, seed=seed) if len(pairs) < 2 * count else None
+        if variant is not None:
+            pairs += [text, variant]
     for paraphrase in paraphrases:
         if paraphrase.id not in texts.index:
             raise InputError(f"paraphrase of {paraphrase.id!r}: the study has no text with that id")
-        twin_id = f"{paraphrase.id}{MARK}"
-        if twin_id not in {t.id for t in pairs}:
+        variant_id = f"{paraphrase.id}{MARK}"
+        if variant_id not in {t.id for t in pairs}:
             original = texts.texts[texts.index[paraphrase.id]]
-            pairs += [original, Text(twin_id, original.source, paraphrase.text, paraphrase.answer_start)]
+            pairs += [original, Text(variant_id, original.source, paraphrase.text, paraphrase.answer_start)]
     if not pairs:
         raise NotEnoughDataError("no text has lettered options and an answer; give paraphrases with --paraphrases")
     return TextSet.of(pairs)
 
 
-def check_contamination(losses: TokenLosses, texts: TextSet) -> ContaminationCheck:
-    """Compare the losses of texts and their twins.
+def create_contamination_study(
+    study: StudyLike, root: str | PathLike[str], *, count: int = 50, paraphrases: str | PathLike[str] | None = None
+) -> Study:
+    """Create a study of texts and their variants, on which models are then scored for `check_contamination`.
 
     Parameters
     ----------
-    losses : the model's losses on `texts`
-    texts : pairs from `make_twins`
+    study : the study whose texts are to be checked, or its folder
+    root : folder to create
+    count : largest number of texts with lettered options to take
+    paraphrases : JSONL of paraphrased texts, each with the id of its original; they are further variants
+
+    Returns
+    -------
+    the new study: each text is followed by its variant; it has no losses yet
     """
+    opened = Study.of(study)
+    opened.texts.require_texts("contamination")
+    rewritten = () if paraphrases is None else read_texts(Path(paraphrases)).texts
+    pairs = make_variants(opened.texts, count, seed=opened.seed, paraphrases=rewritten)
+    return Study.create(Path(root), pairs, seed=opened.seed)
+
+
+def check_contamination(study: StudyLike) -> list[ContaminationCheck]:
+    """Test for each model whether it was trained on the texts of a contamination study.
+
+    Parameters
+    ----------
+    study : a study from `create_contamination_study` that has losses of models, or its folder
+
+    Returns
+    -------
+    for each model with losses the mean difference in nats between variant and original, and its p-value
+    """
+    opened = Study.of(study)
+    return [check_model(opened.losses(name), opened.texts) for name in opened.models_with_losses()]
+
+
+def check_model(losses: TokenLosses, texts: TextSet) -> ContaminationCheck:
+    """Compare one model's losses on texts and their variants, which `make_variants` paired."""
     totals = _totals(losses)
     pairs = [(i, texts.index[t.id + MARK]) for i, t in enumerate(texts) if t.id + MARK in texts.index]
     lengths = np.diff(texts.starts)
@@ -116,13 +152,12 @@ def check_contamination(losses: TokenLosses, texts: TextSet) -> ContaminationChe
     gaps = gaps[np.isfinite(gaps)]
     if len(gaps) < 5:
         raise NotEnoughDataError(
-            f"{losses.model}: {len(gaps)} pairs of text and twin have losses, a check needs at least 5"
+            f"{losses.model}: {len(gaps)} pairs of text and variant have losses, a check needs at least 5"
         )
-    mean = float(gaps.mean())
     return ContaminationCheck(
         losses.model,
         len(gaps),
-        mean,
+        float(gaps.mean()),
         float(gaps.std(ddof=1) / np.sqrt(len(gaps))),
         float((gaps > 0).mean() + (gaps == 0).mean() / 2),
         _sign_flip(gaps),
