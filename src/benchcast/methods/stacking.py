@@ -117,18 +117,36 @@ def stack(unseen: OutOfFoldLogOdds, *, line: bool) -> Stack:
     others = [everyone if alone else unseen.weight(unseen.of_models_in(k)) for k in sets]
     others = [weight if weight.any() else everyone for weight in others]
     share, *shares = choose_shares(unseen, np.stack([everyone, *others]))
-    straight, curved = (np.full(len(unseen.q), np.nan) for _ in range(2))
+    calibration = _calibrate(unseen, share, everyone, line=line)
+    saved = _curve_saves(unseen, share, line=line)
+    families = len(np.unique(unseen.families[unseen.of_families]))
+    keep_curve = families > 2 and saved > MIN_CALIBRATION_GAIN / families  # otherwise a curve would follow noise
+    nested = np.full(len(unseen.q), np.nan)
     for k, other_share, weight in zip(sets, shares, others, strict=True):
         rows = unseen.hidden_set == k
         without = _calibrate(unseen, other_share, weight, line=line)
-        straight[rows] = without.straight(unseen.log_odds[rows] @ other_share)
-        curved[rows] = without.curved(unseen.log_odds[rows] @ other_share)
-    calibration = _calibrate(unseen, share, everyone, line=line)
-    saved = _saved(unseen.q, everyone, straight, curved)
-    families = len(np.unique(unseen.families[unseen.of_families]))
-    if families > 2 and saved > MIN_CALIBRATION_GAIN / families:
-        return Stack(share, calibration, saved, curved)
-    return Stack(share, replace(calibration, curve=None), saved, straight)  # a curve would follow noise
+        mixed = unseen.log_odds[rows] @ other_share
+        nested[rows] = without.curved(mixed) if keep_curve else without.straight(mixed)
+    return Stack(share, calibration if keep_curve else replace(calibration, curve=None), saved, nested)
+
+
+def _curve_saves(unseen: OutOfFoldLogOdds, share: Floats, *, line: bool) -> float:
+    """Share of the squared error that a curve saves on hidden sets that it was not fitted on; NaN without an error.
+
+    All sets have the same shares, because shares without a set change the error by more than a curve does. Stronger
+    models still take part with their families: a curve that has never seen them cannot serve them.
+    """
+    mixed, everyone = unseen.log_odds @ share, unseen.weight()
+    straight, curved = (np.full(len(mixed), np.nan) for _ in range(2))
+    for k in np.unique(unseen.hidden_set):
+        rows = unseen.hidden_set == k
+        weight = np.where(rows, 0.0, everyone)
+        if not weight.any():
+            return np.nan
+        without = _calibrate(unseen, share, weight / weight.sum(), line=line)
+        straight[rows], curved[rows] = without.straight(mixed[rows]), without.curved(mixed[rows])
+    plain, with_curve = (float(everyone @ (sigmoid(x) - unseen.q) ** 2) for x in (straight, curved))
+    return 1 - with_curve / plain if plain > LEAST_ERROR else np.nan
 
 
 def _calibrate(unseen: OutOfFoldLogOdds, share: Floats, weight: Floats, *, line: bool) -> Calibration:
@@ -142,9 +160,3 @@ def _calibrate(unseen: OutOfFoldLogOdds, share: Floats, weight: Floats, *, line:
             return straight
         straight = Calibration(float(law.slope), float(law.offset))
     return replace(straight, curve=fit_monotone_calibration(straight.straight(log_odds), q, weight))
-
-
-def _saved(q: Floats, weight: Floats, straight: Floats, curved: Floats) -> float:
-    """Share of the squared out-of-fold error that the curve saves."""
-    plain, with_curve = (float(weight @ (sigmoid(log_odds) - q) ** 2) for log_odds in (straight, curved))
-    return 1 - with_curve / plain if plain > LEAST_ERROR else np.nan
