@@ -18,9 +18,9 @@ from benchcast.errors import InputError
 from benchcast.extras import library
 from benchcast.formatting import did_you_mean, need_file
 from benchcast.records import ModelInfo
-from benchcast.storage.tables import ROLES, quantity
+from benchcast.storage.tables import MODEL_COLUMNS, MODEL_NUMBERS, parse_model
 
-METADATA = ("family", "params", "tokens", "flops", "split")  # as in models.csv
+METADATA = MODEL_COLUMNS[1:]
 NOTHING_SAID = ModelInfo("")
 KEYS = ("model", "model_args", "name", "batch_size", "gpus", *METADATA)
 
@@ -71,14 +71,10 @@ def _entry(row: dict[str, Any], where: str) -> ModelEntry:
 
 def _metadata(row: dict[str, Any], where: str) -> ModelInfo:
     """The values for models.csv in an entry; numbers may be written as 7e9 or "7B"."""
-    role = str(row.get("split", ""))
-    if role not in ROLES:
-        raise InputError(f"{where}: split {role!r} is not train, validation or test{did_you_mean(role, ROLES[:3])}")
-    for key in ("params", "tokens", "flops"):
+    for key in METADATA:
         if not isinstance(row.get(key, ""), str | int | float) or isinstance(row.get(key), bool):
-            raise InputError(f"{where}: {key} {row[key]!r} is not a number")
-    sizes = {key: quantity(where, key, str(row.get(key, ""))) for key in ("params", "tokens", "flops")}
-    return ModelInfo("", str(row.get("family", "")).strip(), **sizes, split=role)
+            raise InputError(f"{where}: {key} {row[key]!r} is not a {'number' if key in MODEL_NUMBERS else 'name'}")
+    return parse_model(where, {key: str(row[key]) for key in METADATA if key in row})
 
 
 def _toml(path: Path) -> Any:

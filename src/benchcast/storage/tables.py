@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,8 +16,9 @@ from benchcast.formatting import did_you_mean, is_unicode, need_file, read_csv
 from benchcast.records import ModelInfo, NamedTexts, Score, Task, Text, TextSet
 from benchcast.storage.files import write_text
 
-MODEL_COLUMNS = ("model", "family", "params", "tokens", "flops", "split")
-SCORE_COLUMNS = ("model", "task", "accuracy", "n_items", "harness", "version", "shots", "right_even", "stderr")
+MODEL_COLUMNS = tuple(f.name for f in fields(ModelInfo))
+MODEL_NUMBERS = tuple(f.name for f in fields(ModelInfo) if f.type == "float")
+SCORE_COLUMNS = tuple(f.name for f in fields(Score))
 Row = TypeVar("Row", ModelInfo, Score)
 ROLES = ("train", "validation", "test", "")
 SUFFIXES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
@@ -82,13 +83,19 @@ def read_models(path: Path) -> list[ModelInfo]:
     models = []
     for number, row in enumerate(rows, start=2):
         where = f"{path}: line {number}"
-        role = row.get("split", "").strip()
-        if role not in ROLES:
-            raise InputError(f"{where}: split {role!r} is not train, validation or test{did_you_mean(role, ROLES[:3])}")
-        sizes = {c: quantity(where, c, row.get(c, "")) for c in ("params", "tokens", "flops")}
-        models.append(ModelInfo(_name(where, row["model"]), row.get("family", "").strip(), **sizes, split=role))
+        models.append(parse_model(where, {**row, "model": _name(where, row["model"])}))
     _refuse_twice(path, [m.model for m in models], "model")
     return models
+
+
+def parse_model(where: str, cells: Mapping[str, str]) -> ModelInfo:
+    """A row of models.csv from the text of its cells; the fields of `ModelInfo` say which cells are numbers."""
+    role = cells.get("split", "").strip()
+    if role not in ROLES:
+        raise InputError(f"{where}: split {role!r} is not train, validation or test{did_you_mean(role, ROLES[:3])}")
+    values: dict[str, Any] = {column: cells.get(column, "").strip() for column in MODEL_COLUMNS}
+    values |= {column: quantity(where, column, values[column]) for column in MODEL_NUMBERS}
+    return ModelInfo(**values)
 
 
 def read_scores(path: Path, tasks: Sequence[Task], *, also: Container[str] = (), perfect: float = 1.0) -> list[Score]:
