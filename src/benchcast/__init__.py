@@ -38,6 +38,7 @@ _HOME = {
     "collect": "benchcast.collection",
     # learn, compare, forecast
     "fit": "benchcast.fitting",
+    "fit_tasks": "benchcast.fitting",
     "load": "benchcast.fits",
     "Fit": "benchcast.fits",
     "Forecast": "benchcast.fits",
@@ -51,6 +52,7 @@ _HOME = {
     "explain": "benchcast.explaining",
     "report": "benchcast.reports",
     "select": "benchcast.selection.smaller",
+    "save_figure": "benchcast.plots",
     "extrapolate": "benchcast.extrapolation.extrapolate",
     "Target": "benchcast.extrapolation.extrapolate",
     "compare_runs": "benchcast.extrapolation.run_comparison",

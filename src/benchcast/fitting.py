@@ -25,7 +25,7 @@ from benchcast.intervals import has_range, spread_of
 from benchcast.methods import check_methods, fit_method, stored_settings
 from benchcast.methods.algorithm2.descent import DescentSettings
 from benchcast.records import Bools, TokenLosses
-from benchcast.storage.files import locked
+from benchcast.storage.files import locked, require_writable
 from benchcast.store import Study, StudyLike
 from benchcast.task_fit import TaskFit
 
@@ -56,7 +56,7 @@ def fit(
 
     Returns
     -------
-    the fit; it is not stored in the study (`fit.save(study.fit_folder(task))` does that)
+    the fit; it is not stored in the study (`fit_tasks(study, [task], store=True)` does that)
 
     >>> import benchcast as bc
     >>> fit = bc.fit(bc.datasets.load_zoo(), task="code", method="label-token", split="size")
@@ -75,14 +75,26 @@ def fit_tasks(
     device: str = "",
     settings: DescentSettings | None = None,
     restrict: TokenLosses | None = None,
+    store: bool = False,
     on_left_out: Callable[[str], None] | None = None,
 ) -> list[Fit]:
-    """Fit several tasks, by default all, in shared passes over losses and features (see `fit`).
+    """Fit several tasks, by default all, in shared passes over losses and features.
 
-    `on_left_out` is called with one line for each task and model that is left out, and why.
+    Parameters
+    ----------
+    study, method, split, device, settings, restrict : as in `fit`
+    tasks : tasks of study.toml; none given: all that have enough scores
+    store : save the fits in the study, in place of older ones of the same tasks, as `benchcast fit` does
+    on_left_out : called with one line for each task and model that is left out, and why
+
+    Returns
+    -------
+    one fit for each task
     """
     check_methods([method], settings)
     opened = Study.of(study)
+    if store:
+        require_writable(opened.root)
     dataset = opened.dataset(tasks, support=None if restrict is None else _support_of(opened, restrict))
     dataset = replace(dataset, device=check_device(device))
     name, fold = training_fold(opened.infos(dataset.models), split)
@@ -93,7 +105,10 @@ def fit_tasks(
         for model in dataset.support.excluded:
             on_left_out(f"model {model} {dataset.support.why(model)} (--keep-all keeps it)")
     made = as_fits(opened, dataset, fold, name, fit_method(method, dataset, [fold], settings)[0])
-    return with_inputs(opened, _enough(made, asked_for=bool(tasks), on_left_out=on_left_out))
+    fits = with_inputs(opened, _enough(made, asked_for=bool(tasks), on_left_out=on_left_out))
+    if store:
+        store_fits(opened, fits)
+    return fits
 
 
 def with_inputs(study: Study, fits: Sequence[Fit]) -> list[Fit]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from benchcast.choices import DEFAULT_LEVEL, check_level
 from benchcast.errors import BenchcastError
 from benchcast.fits import Fit, Forecast, Forecasts
-from benchcast.fitting import fits_for_new_models, refit, store_fits
+from benchcast.fitting import fits_for_new_models, store_fits
+from benchcast.fitting import refit as fit_again
 from benchcast.formatting import match_names
 from benchcast.records import TokenLosses
 from benchcast.store import Study, StudyLike
@@ -30,8 +31,9 @@ def predict(
     tasks: Sequence[str] = (),
     level: float = DEFAULT_LEVEL,
     restrict: bool = False,
+    refit: bool = False,
 ) -> Forecasts:
-    """Forecast models of a study by the fits that are stored in it, as `benchcast predict` does.
+    """Forecast models of a study by the fits that are stored in it.
 
     Parameters
     ----------
@@ -40,20 +42,26 @@ def predict(
     tasks : tasks that have a fit; none given: all of them
     level : share of scores of unseen models that the interval is to hold, between 0 and 1
     restrict : fit again for each model, on the tokens that it has losses for; nothing is stored
+    refit : fit again first, from the present data of the study, and store the new fits
 
     Returns
     -------
-    one row for each model and task: `.to_pandas()`, `.to_arrow()`. A model that cannot be forecast has nulls and the
-    reason in its remark
+    one row for each model and task: `.to_pandas()`, `.to_arrow()`. A model that cannot be forecast has nulls, and the
+    reason in its remark and in `.failed`
 
-    >>> import benchcast as bc
-    >>> study = bc.datasets.load_zoo()
-    >>> bc.predict(study, ["oak-a-50M@36.0M"], tasks=["code"])  # doctest: +SKIP
+    >>> import benchcast as bc, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     study = bc.datasets.copy_dataset("zoo", f"{folder}/study")
+    ...     fits = bc.fit_tasks(study, ["code"], method="label-token", split="size", store=True)
+    ...     forecasts = bc.predict(study, ["oak-a-50M@36.0M"])
+    >>> forecasts
     <Forecasts of 1 model on code>
+    >>> forecasts[0].low < forecasts[0].accuracy < forecasts[0].high
+    True
     """
     opened = Study.of(study)
-    fits = fits_for_new_models(opened, tasks)
     names = find_models(opened, models)
+    fits = stored_fits(opened, tasks, again=refit)
     found, failed = predict_models(opened, names, fits, level=level, restrict=restrict)
     rows = [row for one in found for row in one.forecasts]
     rows += [Forecast.missing(fit.task, name, why, level) for name, why in failed.items() for fit in fits]
@@ -70,7 +78,7 @@ def stored_fits(study: Study, tasks: Sequence[str] = (), *, again: bool = False)
     """The fits of a study; with `again` they are made again from its present data, and stored."""
     fits = fits_for_new_models(study, tasks)
     if again:
-        fits = refit(study, fits)
+        fits = fit_again(study, fits)
         store_fits(study, fits)
     return fits
 
@@ -84,7 +92,7 @@ def predict_models(
     for name in names:
         try:
             losses = study.losses(name)
-            used = refit(study, fits, losses) if restrict else fits
+            used = fit_again(study, fits, losses) if restrict else fits
             found.append(ModelForecasts(used, losses, [fit.predict(losses, level=level) for fit in used]))
         except BenchcastError as error:
             failed[name] = str(error)

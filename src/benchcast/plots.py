@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 
 from benchcast.choices import level_text
+from benchcast.comparison import geometric_mean
 from benchcast.errors import InputError
 from benchcast.extrapolation.extrapolate import Extrapolation, TaskExtrapolation
 from benchcast.extras import LazyLibrary, library
 from benchcast.formatting import nan_to_none, plain
 from benchcast.page import render
+from benchcast.selection.budgets import WAYS
+from benchcast.selection.smaller import TextSelection
 from benchcast.storage.files import write_text, write_whole
 
 alt = LazyLibrary("altair", "report")
@@ -230,8 +233,29 @@ def _count(value: float) -> str:
     return f"{value / size:.3g}{letter}"
 
 
-def write_chart(figure: Figure, path: Path) -> None:
-    """Write a figure as .html (self-contained), .png, .svg or .pdf, decided by the suffix of `path`."""
+def save_figure(result: Extrapolation | TextSelection, path: str | Path) -> Path:
+    """Write the figure of a result: a family's scores and forecasts by compute, or the error by number of texts.
+
+    Parameters
+    ----------
+    result : from `benchcast.extrapolate`, or from `benchcast.select` with `check=True`
+    path : file to write; its name ends in .html, .png, .svg or .pdf
+
+    Returns
+    -------
+    the path of the file
+    """
+    if isinstance(result, Extrapolation):
+        return write_chart(ahead_figure(result), Path(path))
+    if result.cost is None:
+        raise InputError("the cost of the selection was not measured; select with check=True")
+    rows = [row for row in result.cost.to_dict()["costs"] if row["mse"]]
+    full = [{"split": result.cost.split, "mse": geometric_mean([*result.cost.full.values()])}] if rows else []
+    return write_chart(budget_figure(rows, full, WAYS), Path(path))
+
+
+def write_chart(figure: Figure, path: Path) -> Path:
+    """Write a figure as .html (self-contained), .png, .svg or .pdf, decided by the suffix of `path`; returns `path`."""
     vl_convert = library("vl_convert", "report")
     figure = plain(figure)
     kind = path.suffix.lower()
@@ -245,6 +269,7 @@ def write_chart(figure: Figure, path: Path) -> None:
         write_whole(path, partial(_write_bytes, blob=vl_convert.vegalite_to_pdf(figure)))
     else:
         raise InputError(f"{path}: figures are written as .html, .png, .svg or .pdf")
+    return path
 
 
 def _title(figure: dict[str, Any]) -> str:

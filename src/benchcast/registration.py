@@ -20,13 +20,15 @@ from typing import Any
 import numpy as np
 
 import benchcast
-from benchcast.choices import DEFAULT_LEVEL
+from benchcast.choices import DEFAULT_LEVEL, ScoreUnit
 from benchcast.errors import InputError
 from benchcast.fits import Fit, Forecast
+from benchcast.fits.reading import read_model
 from benchcast.fitting import fits_for_new_models
 from benchcast.forecasting import predict_models
-from benchcast.formatting import nan_to_none, need_file
+from benchcast.formatting import did_you_mean, nan_to_none, need_file
 from benchcast.records import Score, Task, TokenLosses
+from benchcast.scores.gather import ImportOptions, gather
 from benchcast.storage.files import write_new
 from benchcast.store import Study, StudyLike
 
@@ -60,27 +62,39 @@ class VerifiedForecast:
 
 
 def register(
-    study: StudyLike, model: str, path: str | Path, *, tasks: Sequence[str] = (), level: float = DEFAULT_LEVEL
+    study: StudyLike | Fit,
+    model: str | PathLike[str],
+    path: str | PathLike[str],
+    *,
+    tasks: Sequence[str] = (),
+    level: float = DEFAULT_LEVEL,
+    restrict: bool = False,
 ) -> dict[str, Any]:
-    """Forecast a model by the stored fits and write that, dated and hashed, to a new file.
+    """Forecast a model and write that, dated and hashed, to a new file.
 
     Parameters
     ----------
-    study : an opened study or its folder
-    model : a model of the study that has losses
+    study : an opened study or its folder, whose stored fits forecast; or one fit
+    model : a model of the study that has losses; with one fit, a file of the model's losses
     path : the file to write; one that exists is an error
-    tasks : tasks that have a fit; none given: all of them
-    level : share of scores of unseen models that the intervals are to hold, between 0 and 1
+    tasks : tasks of the study that have a fit; none given: all of them
+    level : nominal coverage of the intervals on unseen families, between 0 and 1
+    restrict : fit again on the tokens that the model has losses for; nothing is stored
 
     Returns
     -------
     the document as written; publish its "sha256", and `verify` scores it later
     """
-    opened = Study.of(study)
-    found, failed = predict_models(opened, [model], fits_for_new_models(opened, tasks), level=level)
-    if failed:
-        raise InputError(failed[model])
-    registered = document(found[0].fits, found[0].losses, found[0].forecasts)
+    if isinstance(study, Fit):
+        losses = read_model(Path(model), study.texts)
+        registered = document([study], losses, [study.predict(losses, level=level)])
+    else:
+        opened, name = Study.of(study), str(model)
+        fits = fits_for_new_models(opened, tasks)
+        found, failed = predict_models(opened, [name], fits, level=level, restrict=restrict)
+        if failed:
+            raise InputError(failed[name])
+        registered = document(found[0].fits, found[0].losses, found[0].forecasts)
     write(Path(path), registered)
     return registered
 
@@ -186,33 +200,58 @@ def tasks_of(document: Mapping[str, Any]) -> list[Task]:
     return [Task(row["task"], row["chance"]) for row in document["forecasts"]]
 
 
-def verify(document: Mapping[str, Any] | str | Path, scores: Sequence[Score] | StudyLike) -> list[VerifiedForecast]:
+def verify(
+    document: Mapping[str, Any] | str | PathLike[str],
+    scores: Sequence[Score] | StudyLike,
+    *,
+    unit: ScoreUnit | None = None,
+) -> list[VerifiedForecast]:
     """Compare registered forecasts with scores.
 
     Parameters
     ----------
     document : a file that `register` wrote, or its content from `read`; an altered file raises an error
-    scores : scores of any models, or a study that has them
+    scores : a study that has them, files of any kind that `import_scores` reads, or scores of any models
+    unit : of a wide table in such a file, "fraction" or "percent"
 
     Returns
     -------
-    one entry for each forecast whose task has a score of the model
+    one entry for each forecast whose task has a score of the model; at least one, else InputError
     """
-    if isinstance(document, str | Path):
-        document = read(Path(document))
-    if isinstance(scores, Study | str | PathLike):
-        scores = Study.of(scores).scores()
-    observed = {s.task: s.accuracy for s in scores if s.model == document["model"]}
-    return [
+    registered = read(Path(document)) if isinstance(document, str | PathLike) else document
+    rows = _scores(scores, registered, unit)
+    observed = {s.task: s.accuracy for s in rows if s.model == registered["model"]}
+    verified = [
         VerifiedForecast(
             task=row["task"],
             observed=observed[row["task"]],
             remark=row["remark"],
             **{k: _number(row[v]) for k, v in FIELDS.items()},
         )
-        for row in document["forecasts"]
+        for row in registered["forecasts"]
         if row["task"] in observed
     ]
+    if not verified:
+        names, wanted = sorted({s.model for s in rows}), ", ".join(row["task"] for row in registered["forecasts"])
+        where = f"{scores}: " if isinstance(scores, str | PathLike) else ""
+        raise InputError(
+            f"{where}no score of {registered['model']!r} on {wanted} yet; there are scores of {len(names)} other "
+            f"models{did_you_mean(registered['model'], names)}"
+        )
+    return verified
+
+
+def _scores(source: Sequence[Score] | StudyLike, registered: Mapping[str, Any], unit: ScoreUnit | None) -> list[Score]:
+    """Scores of a study, or of score files with the names of the registered model and its tasks."""
+    if isinstance(source, Study):
+        return source.scores()
+    if not isinstance(source, str | PathLike):
+        return list(source)
+    path = Path(source)
+    if (path / "study.toml").is_file():
+        return Study.open(path).scores()
+    options = ImportOptions(unit=unit, allow_mixed=True)
+    return [*gather([path], tasks_of(registered), [registered["model"]], [], options).scores]
 
 
 def _number(value: float | None) -> float:

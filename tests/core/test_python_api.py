@@ -149,6 +149,49 @@ def test_texts_are_selected_and_written_in_one_call(study, tmp_path):
         bc.select(study, 5, out=tmp_path / "small")
 
 
+def test_the_cost_of_fewer_texts_is_measured_in_the_same_call(study, cli, tmp_path):
+    choice = bc.select(study, 6, tasks=["task1"], check=True)
+    said = json.loads(cli("select", study.root, "--budget", "6", "--task", "task1", "--json").out)
+    assert choice.to_dict() == {k: v for k, v in said.items() if k != "budget"}
+    assert repr(choice) == "<TextSelection of 6 of 24 texts>"
+    assert bc.save_figure(choice, tmp_path / "cost.svg").read_text(encoding="utf-8").startswith("<svg")
+    with pytest.raises(InputError, match="select with check=True"):
+        bc.save_figure(bc.select(study, 6, tasks=["task1"]), tmp_path / "none.svg")
+
+
+def test_a_fit_forecasts_from_a_file_of_losses(fitted, world, tmp_path):
+    name = world.models[3].model
+    fit = bc.load(fitted.fit_folder("task0"))
+    file = fitted.losses_path(name)
+    assert fit.predict(file) == fit.predict(str(file)) == fit.predict(fitted.losses(name))
+    document = bc.register(fit, file, tmp_path / "said.json")
+    assert document["model"] == name
+
+
+def test_predict_fits_again_and_stores_the_new_fits(fitted, world):
+    old = bc.load(fitted.fit_folder("task0"))
+    fitted.add_scores([bc.Score(world.models[0].model, "task0", 0.31)], force=True)
+    row = bc.predict(fitted, [world.models[1].model], tasks=["task0"], refit=True)[0]
+    assert bc.load(fitted.fit_folder("task0")).digest != old.digest
+    assert row == bc.predict(fitted, [world.models[1].model], tasks=["task0"])[0]
+
+
+def test_fits_are_stored_in_one_call(study):
+    fits = bc.fit_tasks(study, method="all-token", store=True)
+    assert [bc.load(study.fit_folder(fit.task)).digest for fit in fits] == [fit.digest for fit in fits]
+
+
+def test_a_registered_forecast_is_verified_with_score_files(fitted, world, tmp_path):
+    name = world.models[3].model
+    bc.register(fitted, name, tmp_path / "said.json")
+    scores = tmp_path / "scores.csv"
+    scores.write_text(f"model,task,accuracy\n{name},task0,0.5\n", encoding="utf-8")
+    (row,) = bc.verify(tmp_path / "said.json", scores)
+    assert (row.task, row.observed) == ("task0", 0.5)
+    with pytest.raises(InputError, match="no score of"):
+        bc.verify(tmp_path / "said.json", [bc.Score("other", "task0", 0.5)])
+
+
 def test_a_task_is_explained_by_its_stored_fit(fitted, cli):
     said = json.loads(cli("explain", fitted.root, "--task", "task0", "--json").out)
     explained = bc.explain(fitted.root, "task0")

@@ -69,7 +69,10 @@ def test_every_changed_digit_is_noticed(registered, fitted, cli):
     text = registered.read_text(encoding="utf-8")
     places = [i for i, c in enumerate(text) if c.isdigit()]
     for i in places[:: len(places) // 25]:
-        registered.write_text(text[:i] + str((int(text[i]) + 1) % 10) + text[i + 1 :], encoding="utf-8")
+        changed = text[:i] + str((int(text[i]) + 1) % 10) + text[i + 1 :]
+        if json.loads(changed) == json.loads(text):  # a last digit beyond the precision of the number
+            continue
+        registered.write_text(changed, encoding="utf-8")
         ran = cli("verify", registered, "--scores", fitted)
         assert ran.code == 1, text[i - 20 : i + 5]
         assert ran.err.startswith(f"error: {registered}: ")

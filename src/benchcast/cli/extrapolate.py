@@ -58,9 +58,9 @@ def extrapolate(
     with progress("reading the study") as advance:
         result = run(opened, family, at, tasks=tasks, method=method, tell=lambda what: advance(what))
     if plot is not None:
-        from benchcast.plots import ahead_figure, write_chart
+        from benchcast.plots import save_figure
 
-        write_chart(ahead_figure(result), plot)
+        save_figure(result, plot)
     if as_json:
         print_json(as_document(result))
     else:

@@ -59,17 +59,14 @@ def fit(
     benchcast fit study
     benchcast fit study --task mmlu --method paper --device cuda
     """
-    from benchcast.fitting import describe, fit_tasks, store_fits
-    from benchcast.storage.files import require_writable
+    from benchcast.fitting import describe, fit_tasks
     from benchcast.store import Study
     from benchcast.support import Support
 
-    require_writable(study)
     opened = Study.open(study, keep_all=keep_all)
     weak: list[str] = []
     with progress(f"fitting {method}"):
-        fits = fit_tasks(opened, tasks, method=method, split=split, device=device, on_left_out=weak.append)
-    store_fits(opened, fits)
+        fits = fit_tasks(opened, tasks, method=method, split=split, device=device, store=True, on_left_out=weak.append)
     for made in fits:
         say(describe(made))
     for line in weak:

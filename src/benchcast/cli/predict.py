@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,8 +15,7 @@ from benchcast.cli.output import number, print_json, print_table, progress, say
 from benchcast.errors import InputError
 
 if TYPE_CHECKING:
-    from benchcast.fits import Fit
-    from benchcast.forecasting import ModelForecasts
+    from benchcast.fits import Fit, Forecast, Forecasts
     from benchcast.store import Study
 
 
@@ -76,33 +75,74 @@ def predict(
     benchcast predict --fit study/fits/mmlu --losses my-7b.jsonl
     benchcast predict study --model my-7b --register my-7b.json        benchcast verify scores it later
     """
-    failed: dict[str, str] = {}
     by_study = study is not None and (patterns or everything) and fit_folder is None and losses_file is None
-    if by_study and study is not None:
-        from benchcast.forecasting import predict_models
-
-        opened, names = _models(study, patterns, everything=everything, one=register is not None)
-        fits = _fits(opened, tasks, again=again)
-        made, failed = predict_models(opened, names, fits, level=level, restrict=restrict)
-    elif study is None and not patterns and not everything and fit_folder is not None and losses_file is not None:
-        if restrict or again or tasks:
-            raise click.UsageError("--refit, --restrict and --task need a study to fit on again")
-        made = [_from_files(fit_folder, losses_file, level)]
-    else:
+    by_files = study is None and not patterns and not everything and fit_folder is not None and losses_file is not None
+    if not by_study and not by_files:
         raise click.UsageError("give STUDY and --model, or --fit and --losses")
-    if failed and not made:
-        raise InputError("; ".join(failed.values()))
-    note = _register(register, made[0]) if register is not None else ""
+    if by_files and (restrict or again or tasks):
+        raise click.UsageError("--refit, --restrict and --task need a study to fit on again")
+    if study is not None:
+        asked = Asked(study, None if everything else patterns, tasks, level, restrict)
+        found, note = _by_study(asked, again=again, register=register)
+    else:
+        found, note = _by_files(str(fit_folder), Path(str(losses_file)), level, register=register)
+    rows = [row for row in found if row.model not in found.failed]
     if as_json:
         from benchcast.formatting import nan_to_none
 
-        print_json([{k: nan_to_none(v) for k, v in asdict(f).items()} for one in made for f in one.forecasts])
+        if rows:
+            print_json([{k: nan_to_none(v) for k, v in asdict(row).items()} for row in rows])
     else:
-        _print(made)
+        _print(rows)
         if note:
             say(note)
-    if failed:
-        raise InputError("; ".join(failed.values()))
+    if found.failed:
+        raise InputError("; ".join(found.failed.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What to forecast."""
+
+    study: Path
+    patterns: Sequence[str] | None
+    tasks: Sequence[str]
+    level: float
+    restrict: bool
+
+
+def _by_study(asked: Asked, *, again: bool, register: Path | None) -> tuple[Forecasts, str]:
+    """Forecasts by the fits of a study, and a line on the registered one."""
+    from benchcast.forecasting import find_models, predict
+    from benchcast.registration import register as write_register
+    from benchcast.store import Study
+
+    opened = Study.open(asked.study)
+    names = find_models(opened, asked.patterns)
+    if register is not None and len(names) != 1:
+        raise click.UsageError(f"--register takes one model, found {len(names)}: {', '.join(names[:4])}, …")
+    with progress("fitting again" if again or asked.restrict else "forecasting"):
+        found = predict(opened, names, tasks=asked.tasks, level=asked.level, restrict=asked.restrict, refit=again)
+    if not again:
+        _tell_stale(opened, asked.tasks)
+    if register is None or found.failed:
+        return found, ""
+    written = write_register(opened, names[0], register, tasks=asked.tasks, level=asked.level, restrict=asked.restrict)
+    return found, _registered(register, written)
+
+
+def _tell_stale(study: Study, tasks: Sequence[str]) -> None:
+    """Say which fits are outdated, and which tasks have none."""
+    from benchcast.fitting import fits_for_new_models
+
+    fits = fits_for_new_models(study, tasks)
+    warn_if_stale(study, fits, "--refit fits again")
+    unfitted = [] if tasks else [t.name for t in study.tasks if t.name not in {fit.task for fit in fits}]
+    if unfitted:
+        say(
+            f"note: no fit of {', '.join(unfitted)}; `benchcast fit {study.root}` makes one where scores allow",
+            err=True,
+        )
 
 
 def warn_if_stale(study: Study, fits: Sequence[Fit], remedy: str) -> None:
@@ -114,62 +154,25 @@ def warn_if_stale(study: Study, fits: Sequence[Fit], remedy: str) -> None:
         say(f"warning: {line} ({remedy})", err=True)
 
 
-def _models(study: Path, patterns: Sequence[str], *, everything: bool, one: bool) -> tuple[Study, list[str]]:
-    """The study, and its models that are meant."""
-    from benchcast.forecasting import find_models
-    from benchcast.store import Study
-
-    opened = Study.open(study)
-    names = find_models(opened, None if everything else patterns)
-    if one and len(names) != 1:
-        raise click.UsageError(f"--register takes one model, found {len(names)}: {', '.join(names[:4])}, …")
-    return opened, names
-
-
-def _fits(study: Study, tasks: tuple[str, ...], *, again: bool) -> list[Fit]:
-    """The stored fits, made again first if that is asked for."""
-    from benchcast.forecasting import stored_fits
-
-    if again:
-        with progress("fitting again"):
-            return stored_fits(study, tasks, again=True)
-    fits = stored_fits(study, tasks)
-    warn_if_stale(study, fits, "--refit fits again")
-    unfitted = [] if tasks else [t.name for t in study.tasks if t.name not in {fit.task for fit in fits}]
-    if unfitted:
-        say(
-            f"note: no fit of {', '.join(unfitted)}; `benchcast fit {study.root}` makes one where scores allow",
-            err=True,
-        )
-    return fits
-
-
-def _from_files(folder: Path, file: Path, level: float) -> ModelForecasts:
-    from benchcast.fits import Fit
-    from benchcast.forecasting import ModelForecasts
-    from benchcast.records import NamedTexts
-    from benchcast.storage.loss_files import read_losses
+def _by_files(folder: str, file: Path, level: float, *, register: Path | None) -> tuple[Forecasts, str]:
+    """The forecast of one fit from a file of losses, and a line on the registered one."""
+    from benchcast.fits import Fit, Forecasts
+    from benchcast.fits.reading import read_model
+    from benchcast.registration import register as write_register
 
     fit = Fit.from_pretrained(folder)
-    if file.suffix == ".csv" and not isinstance(fit.texts, NamedTexts):
-        raise InputError(f"{file}: losses for a forecast come as .jsonl or .parquet, one model a file")
-    read = read_losses(file, fit.texts)
-    if len(read) != 1:
-        raise InputError(f"{file}: losses of one model wanted, found {len(read)}")
-    return ModelForecasts([fit], read[0], [fit.predict(read[0], level=level)])
+    found = Forecasts((fit.predict(read_model(file, fit.texts), level=level),))
+    note = "" if register is None else _registered(register, write_register(fit, file, register, level=level))
+    return found, note
 
 
-def _register(path: Path, made: ModelForecasts) -> str:
-    from benchcast.registration import document, write
-
-    registered = document(made.fits, made.losses, made.forecasts)
-    write(path, registered)
-    return f"registered: {path}, sha256 {registered['sha256']} (publish this hash; `benchcast verify` scores it later)"
+def _registered(path: Path, document: Mapping[str, Any]) -> str:
+    return f"registered: {path}, sha256 {document['sha256']} (publish this hash; `benchcast verify` scores it later)"
 
 
-def _print(made: Sequence[ModelForecasts]) -> None:
-    for i, one in enumerate(made):
-        rows = [
+def _print(rows: Sequence[Forecast]) -> None:
+    for i, model in enumerate(dict.fromkeys(row.model for row in rows)):
+        cells = [
             (
                 f.task,
                 number(f.accuracy, ".3f"),
@@ -177,9 +180,10 @@ def _print(made: Sequence[ModelForecasts]) -> None:
                 number(f.capability, ".4f"),
                 f.remark,
             )
-            for f in one.forecasts
+            for f in rows
+            if f.model == model
         ]
         if i:
             say()
-        header = ("task", "forecast", f"{level_text(one.forecasts[0].level)} interval", "capability", "")
-        print_table(header, rows, title=one.losses.model)
+        header = ("task", "forecast", f"{level_text(rows[0].level)} interval", "capability", "")
+        print_table(header, cells, title=model)

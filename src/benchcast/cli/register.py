@@ -14,7 +14,7 @@ from benchcast.cli.forecast import JSON
 from benchcast.cli.output import number, print_json, print_table, say
 
 if TYPE_CHECKING:
-    from benchcast.records import Score
+    from benchcast.choices import ScoreUnit
     from benchcast.registration import VerifiedForecast
 
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 )
 @click.option("--unit", type=click.Choice(SCORE_UNITS), help="What a wide table holds.")
 @JSON
-def verify(file: Path, source: Path, unit: str | None, as_json: bool) -> None:
+def verify(file: Path, source: Path, unit: ScoreUnit | None, as_json: bool) -> None:
     """Check that a registered forecast is unaltered, and score it.
 
     \b
@@ -39,36 +39,13 @@ def verify(file: Path, source: Path, unit: str | None, as_json: bool) -> None:
     from benchcast.registration import read, verify
 
     made = read(file)
-    verdicts = verify(made, _scores(source, made, unit))
+    verdicts = verify(made, source, unit=unit)
     found = [v.task for v in verdicts]
     waiting = [row["task"] for row in made["forecasts"] if row["task"] not in found]
     if as_json:
         print_json(_document(made, verdicts, waiting))
     else:
         _print(made, verdicts, waiting)
-
-
-def _scores(source: Path, made: dict[str, Any], unit: str | None) -> list[Score]:
-    """Scores of the registered model."""
-    from benchcast.errors import InputError
-    from benchcast.formatting import did_you_mean
-    from benchcast.registration import tasks_of
-    from benchcast.scores.gather import ImportOptions, gather
-    from benchcast.store import Study
-
-    if (source / "study.toml").is_file():
-        scores = Study.open(source).scores()
-    else:
-        choices = ImportOptions(unit=unit, allow_mixed=True)
-        scores = [*gather([source], tasks_of(made), [made["model"]], [], choices).scores]
-    wanted = {t.name for t in tasks_of(made)}
-    if not any(s.model == made["model"] and s.task in wanted for s in scores):
-        names = sorted({s.model for s in scores})
-        raise InputError(
-            f"{source}: no score of {made['model']!r} on {', '.join(sorted(wanted))} yet; it has scores of "
-            f"{len(names)} other models{did_you_mean(made['model'], names)}"
-        )
-    return scores
 
 
 def _summary(verdicts: list[VerifiedForecast]) -> dict[str, Any]:

@@ -143,14 +143,14 @@ def fetch(
     return Study.open(built)
 
 
-def copy_dataset(name: str, root: Path, *, on_file: Callable[[str], None] = lambda path: None) -> Study:
+def copy_dataset(name: str, root: str | Path, *, on_file: Callable[[str], None] = lambda path: None) -> Study:
     """Make a writable copy of a public study in the folder `root`; `on_file` is as for `fetch`."""
     source = fetch(name, on_file=on_file).root
 
     def fill(folder: Path) -> None:
         shutil.copytree(source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".lock", READ_ONLY))
 
-    return create_whole(root, fill)
+    return create_whole(Path(root), fill)
 
 
 def _study_folder(name: str) -> Path:

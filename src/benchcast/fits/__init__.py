@@ -23,7 +23,7 @@ from benchcast.fits.checks import FitParts
 from benchcast.fits.files import own_folder, read_parts, write_parts
 from benchcast.fits.forecasts import Forecast as Forecast
 from benchcast.fits.forecasts import Forecasts as Forecasts
-from benchcast.fits.reading import align_checked, require_texts
+from benchcast.fits.reading import align_checked, read_model, require_texts
 from benchcast.formatting import match_names
 from benchcast.intervals import distance, interval, nearness_to_chance
 from benchcast.metadata import ModelMetadata
@@ -80,8 +80,18 @@ class Fit:
 
     @overload
     def predict(
-        self, losses: StudyLike, *, models: Sequence[str] | None = None, level: float = DEFAULT_LEVEL
+        self, losses: Study, *, models: Sequence[str] | None = None, level: float = DEFAULT_LEVEL
     ) -> Forecasts: ...
+
+    @overload
+    def predict(
+        self,
+        losses: StudyLike,
+        *,
+        models: Sequence[str] | None = None,
+        metadata: ModelMetadata | None = None,
+        level: float = DEFAULT_LEVEL,
+    ) -> Forecast | Forecasts: ...
 
     def predict(
         self,
@@ -95,7 +105,8 @@ class Fit:
 
         Parameters
         ----------
-        losses : losses of one model on the fit's texts, as `Study.losses` returns them; or a study or its folder
+        losses : losses of one model on the fit's texts, as `Study.losses` returns them, or a file of them (JSONL,
+            Parquet, or CSV if the fit is on a table of losses); or a study or its folder
         models : names of the study's models, or patterns such as "my-7b@*"; None: all models with losses
         metadata : FLOPs, size and scores of the one model, which some methods read; None: those stored in `losses`
         level : nominal coverage of the interval on unseen families, between 0 and 1
@@ -117,6 +128,8 @@ class Fit:
         check_level(level)
         if isinstance(losses, TokenLosses):
             return self._forecast(losses, ModelMetadata.of_losses(losses) if metadata is None else metadata, level)
+        if not isinstance(losses, Study) and Path(losses).is_file():
+            return self.predict(read_model(Path(losses), self.texts), metadata=metadata, level=level)
         study = Study.of(losses)
         if self.core.reads_losses:
             self.require_texts(study.texts.digest, whose=f"study {study.root}")
@@ -216,5 +229,20 @@ class Fit:
 
 
 def load(folder: str | Path) -> Fit:
-    """Load a fit that was saved in a folder; its forecasts are bit-identical."""
+    """Load a fit that was saved in a folder; its forecasts are bit-identical.
+
+    Parameters
+    ----------
+    folder : the folder that `Fit.save` wrote, or a study's fits/TASK; `Fit.from_pretrained` also takes a hub id
+
+    Returns
+    -------
+    the fit
+
+    >>> import benchcast as bc, tempfile
+    >>> fit = bc.fit(bc.datasets.load_zoo(), task="code", method="label-token", split="size")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     bc.load(fit.save(folder + "/code")).digest == fit.digest
+    True
+    """
     return Fit(*read_parts(Path(folder)))

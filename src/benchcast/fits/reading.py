@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import starmap
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,8 @@ import numpy.typing as npt
 from benchcast.align import align_models
 from benchcast.choices import RegroupUnit
 from benchcast.errors import InputError
-from benchcast.records import Ints, TextSet, TokenLosses
+from benchcast.records import Ints, NamedTexts, TextSet, TokenLosses
+from benchcast.storage.loss_files import read_losses
 
 
 def require_texts(texts: TextSet, digest: str, *, task: str, whose: str) -> None:
@@ -32,6 +34,16 @@ def align_checked(
     """Losses of models on a fit's reference tokens (M × N, nats), NaN where missing; an error for other texts."""
     checked = (_checked(x, texts, task) for x in losses)
     return align_models(checked, edges, texts, unit=unit)
+
+
+def read_model(file: Path, texts: TextSet) -> TokenLosses:
+    """Read the losses of one model on a fit's texts from a file; an error if the file has several models."""
+    if file.suffix == ".csv" and not isinstance(texts, NamedTexts):
+        raise InputError(f"{file}: losses for a forecast come as .jsonl or .parquet, one model a file")
+    models = read_losses(file, texts)
+    if len(models) != 1:
+        raise InputError(f"{file}: losses of one model are needed, found {len(models)}")
+    return models[0]
 
 
 def _checked(losses: TokenLosses, texts: TextSet, task: str) -> TokenLosses:

@@ -7,8 +7,8 @@ neither the selection nor the fit has used. Axes: T tasks, M models, S texts.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from benchcast.dataset import Dataset, Fold
 from benchcast.errors import NotEnoughDataError
 from benchcast.evaluate import HeldOutForecasts, geometric_mean, hold, measure
+from benchcast.formatting import plain
 from benchcast.methods import METHODS
 from benchcast.records import Ints
 from benchcast.selection.choosing import TaskObjective, choose_texts, cut_fit, task_objectives
@@ -54,6 +55,24 @@ class BudgetResult:
             "coverage": float(np.mean([*self.coverage.values()])),
             "tasks": self.mse,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionCost:
+    """Errors on held-out models with fewer texts, or the reason why they were not measured."""
+
+    split: str | None = None  # how models were held out
+    full: dict[str, float] = field(default_factory=dict)  # mean squared error with all texts, by task
+    rows: tuple[dict[str, Any], ...] = ()  # one for each number of texts and way to select; see `BudgetResult.as_row`
+    remark: str = ""  # why nothing was measured
+
+    def __repr__(self) -> str:
+        return f"<SelectionCost: {self.remark or f'{len(self.rows)} rows, split by {self.split}'}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The cost as plain values; undefined numbers are None."""
+        why = {"remark": self.remark} if self.remark else {"full": self.full}
+        return dict(plain({"split": self.split, **why, "costs": list(self.rows)}))
 
 
 @dataclass(frozen=True)
@@ -122,6 +141,19 @@ def costs(full_fits: FullTextFits, texts: int, full: BudgetResult, split: str) -
     """One row for the selection, and one for each random draw of equally many texts."""
     draws = [(way, draw) for way in WAYS for draw in range(1 if way == CHOSEN else DRAWS)]
     return [cost(full_fits, way, texts, draw=draw).as_row(full, split) for way, draw in draws]
+
+
+def measure_costs(
+    full_fits: FullTextFits, budget: int, split: str, on_step: Callable[[str], None] = lambda step: None
+) -> SelectionCost:
+    """Cost of half the budget, the budget and twice the budget; `on_step` is called with a line for each."""
+    full = cost(full_fits, CHOSEN, full_fits.texts)
+    rows: list[dict[str, Any]] = []
+    for texts in sorted({max(1, budget // 2), budget, 2 * budget}):
+        if texts < full_fits.texts:
+            on_step(f"{texts} texts")
+            rows += costs(full_fits, texts, full, split)
+    return SelectionCost(split, full.mse, tuple(rows))
 
 
 def _measured(parts: Sequence[HeldOutForecasts]) -> dict[str, float]:

@@ -6,27 +6,30 @@ New models then need losses on those texts only.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from benchcast.errors import InputError
+from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.fits import Fit
 from benchcast.fitting import as_fits, store_fits, with_inputs, without_weak_tasks
-from benchcast.folds import training_fold
+from benchcast.folds import make_folds, training_fold
 from benchcast.records import Bools, Ints, TextSet, TokenLosses
-from benchcast.selection.budgets import FullTextFits, prepare
+from benchcast.selection.budgets import FullTextFits, SelectionCost, measure_costs, prepare
 from benchcast.selection.choosing import choose_texts, cut_fit, depends_on_losses
 from benchcast.storage.files import write_text
 from benchcast.storage.folders import write_folder
 from benchcast.storage.tables import texts_jsonl
 from benchcast.store import Study, StudyLike
 
+FOREIGN = (".json", ".csv", ".txt", ".parquet")  # endings that are not written
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class TextSelection:
     """The texts selected for a study and the fits on all texts."""
 
@@ -35,6 +38,10 @@ class TextSelection:
     full_fits: FullTextFits  # one fold: the training models of a fit of the study
     indices: Ints  # indices of the selected texts, in the order of the study
     tasks: tuple[str, ...]  # names of the tasks
+    cost: SelectionCost | None = None  # None if it was not measured
+
+    def __repr__(self) -> str:
+        return f"<TextSelection of {len(self.indices)} of {len(self.study.texts)} texts>"
 
     @property
     def silent(self) -> list[str]:
@@ -57,11 +64,22 @@ class TextSelection:
         sources = [self.study.texts.texts[i].source for i in self.indices]
         return {s: sources.count(s) for s in self.study.texts.sources if s in sources}
 
+    def to_dict(self) -> dict[str, Any]:
+        """The selection as plain values, as `benchcast select --json` prints it."""
+        head = {"texts": len(self.study.texts), "chosen": self.ids, "sources": self.by_source(), "no_say": self.silent}
+        return head | ({} if self.cost is None else self.cost.to_dict())
+
 
 def select(
-    study: StudyLike, budget: int = 50, *, tasks: Sequence[str] = (), out: str | Path | None = None
+    study: StudyLike,
+    budget: int = 50,
+    *,
+    tasks: Sequence[str] = (),
+    out: str | Path | None = None,
+    check: bool = False,
+    on_step: Callable[[str], None] = lambda step: None,
 ) -> TextSelection:
-    """Choose the texts that carry the forecasts of a study's tasks.
+    """Select the texts that the forecasts of a study's tasks depend on most.
 
     Parameters
     ----------
@@ -69,33 +87,55 @@ def select(
     budget : number of texts to keep
     tasks : tasks of study.toml; none given: all
     out : where to write them: a name that ends in .jsonl for the texts, else the folder of a smaller study with fits
+    check : measure the error on held-out models with half the budget, the budget and twice the budget
+    on_step : called with one line at each step of the check
 
     Returns
     -------
-    the selection: `.ids` of the texts, `.by_source()`, and tasks that had no influence on it
+    the selection: `.ids` of the texts, `.by_source()`, `.cost` if it was checked, `.to_dict()`
+
+    >>> import benchcast as bc
+    >>> bc.select(bc.datasets.load_zoo(), 20, tasks=["code"])
+    <TextSelection of 20 of 650 texts>
     """
+    target = None if out is None else Path(out)
+    if target is not None:
+        _check_target(target)
     choice = choose(Study.of(study), budget, tasks)
-    if out is not None and not is_written(choice, Path(out)):
-        if Path(out).exists():
-            raise InputError(f"{out}: exists with other content; give a new name")
-        write = write_texts if Path(out).suffix == ".jsonl" else write_smaller
-        write(choice, Path(out))
+    new = target is not None and not is_written(choice, target)
+    if target is not None and new and target.exists():
+        raise InputError(f"{target}: exists with other content; give a new name")
+    if check:
+        choice = replace(choice, cost=_measure(choice, budget, on_step))
+    if target is not None and new:
+        (write_texts if target.suffix == ".jsonl" else write_smaller)(choice, target)
     return choice
 
 
+def _check_target(out: Path) -> None:
+    """Raise InputError for an unusable path before any work is done."""
+    if out.suffix in FOREIGN:
+        raise InputError(f"{out}: texts are written as .jsonl; a name without an ending makes a smaller study")
+    if out.exists() and not (out.is_file() or (out / "study.toml").is_file()):
+        raise InputError(f"{out}: exists; give a new name")
+
+
+def _measure(choice: TextSelection, budget: int, on_step: Callable[[str], None]) -> SelectionCost:
+    """Cost on families that are held out in turn, or by size if there are fewer than three families."""
+    dataset = choice.full_fits.dataset
+    infos = choice.study.infos(dataset.models)
+    split, folds = make_folds(infos, "family" if len(set(dataset.families)) > 2 else None)
+    if not all(fold.test.any() for fold in folds):
+        return SelectionCost(remark="cost not measured: no model can be held out")
+    on_step("fitting without each set of held-out models")
+    try:
+        return measure_costs(prepare(dataset, folds), budget, split, on_step)
+    except NotEnoughDataError as error:
+        return SelectionCost(remark=f"cost not measured: {error}")
+
+
 def choose(study: Study, budget: int, tasks: Sequence[str] = ()) -> TextSelection:
-    """Select the texts that forecasts depend on most, from all training models of a fit.
-
-    Parameters
-    ----------
-    study : the study
-    budget : number of texts
-    tasks : tasks of study.toml; empty: all
-
-    Returns
-    -------
-    the selected texts and the fits on all texts
-    """
+    """Select texts from all training models of a fit; arguments as in `select`."""
     if budget < 1:
         raise InputError(f"--budget {budget}: at least one text is needed")
     dataset = study.dataset(tasks)
