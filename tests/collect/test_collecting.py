@@ -19,10 +19,12 @@ from hypothesis import strategies as st
 
 from benchcast.backends.base import DeviceFullError, Nats, SequenceError, in_halves
 from benchcast.backends.windows import batches, plan
-from benchcast.collection import CollectJob, collect
+from benchcast.collection import CollectRequest, CollectResult, collect, collect_on
+from benchcast.collection.jobs import CollectJob
 from benchcast.collection.portions import BackendInfo
 from benchcast.collection.shards import ShardStore
 from benchcast.errors import InputError, StudyError
+from benchcast.executor import Local
 from benchcast.records import ModelInfo, Text, TextSet
 from benchcast.store import Study
 
@@ -325,15 +327,16 @@ def test_refused_texts_can_be_left_out_and_then_have_no_loss(tmp_path: Path) -> 
 class Small(FakeBackend):
     """A device with room for few tokens at a time."""
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, room: int, *, wrong: int = BOS + 1) -> None:
         super().__init__(batch_size=16)
-        self.room = room
+        self.room, self.wrong, self.refused = room, wrong, 0
 
     def score(self, sequences: list[list[int]]) -> list[Nats]:  # type: ignore[override]
         if sum(map(len, sequences)) > self.room:
+            self.refused += 1
             raise DeviceFullError("the device is out of memory")
-        if any(101 in s for s in sequences):
-            raise SequenceError(next(i for i, s in enumerate(sequences) if 101 in s), "an e")
+        if any(self.wrong in s for s in sequences):
+            raise SequenceError(next(i for i, s in enumerate(sequences) if self.wrong in s), "a wrong id")
         return super().score(sequences)
 
     hidden = score  # type: ignore[assignment]
@@ -347,8 +350,58 @@ def test_what_does_not_fit_into_memory_is_tried_in_halves() -> None:
     with pytest.raises(DeviceFullError):
         in_halves(Small(5).score, sequences)
     with pytest.raises(SequenceError) as error:
-        in_halves(Small(30).score, [*sequences, [BOS, 101, 7]])
+        in_halves(Small(30, wrong=101).score, [*sequences, [BOS, 101, 7]])
     assert error.value.index == len(sequences)
+
+
+def test_what_does_not_fit_into_memory_is_collected_in_halves(tmp_path: Path) -> None:
+    study = make(tmp_path / "s")
+    collect(study, FakeBackend(), name="roomy")
+    small = Small(max(len(text.text.encode()) for text in study.texts) + 1)
+    collect(study, small, name="small")
+    assert small.refused
+    np.testing.assert_array_equal(study.losses("small").nats, study.losses("roomy").nats)
+
+
+class Failing(FakeBackend):
+    """Scores a few batches, then has an error in every further one."""
+
+    model_calls = 3
+
+    def __init__(self) -> None:
+        super().__init__(batch_size=1)
+        self.model, self.calls = "failing", 0
+
+    def score(self, sequences: list[list[int]]) -> list[Nats]:  # type: ignore[override]
+        self.calls += 1
+        if self.calls > self.model_calls:
+            raise InputError("the server is gone")
+        return super().score(sequences)
+
+
+def test_one_failing_model_stops_at_its_first_error_and_keeps_what_it_scored(tmp_path: Path) -> None:
+    study = make(tmp_path / "s")
+    failing = Failing()
+    with pytest.raises(InputError, match="the server is gone"):
+        collect(study, failing)
+    assert failing.calls == Failing.model_calls + 1
+    assert not study.models(), "a model without losses gets no row"
+    failing.calls = -1000
+    again = collect(study, failing)
+    assert again is not None
+    assert again.resumed >= Failing.model_calls
+    assert again.texts + again.resumed == len(study.texts)
+
+
+def test_several_models_in_one_loop_fail_and_finish_on_their_own(tmp_path: Path) -> None:
+    study, alone = make(tmp_path / "s"), make(tmp_path / "alone")
+    collect(alone, FakeBackend())
+    done: dict[str, CollectResult | None] = {}
+    requests = [CollectRequest(Failing()), CollectRequest(FakeBackend())]
+    failed = collect_on(Local(), study, requests, report=lambda *_: None, on_done=done.__setitem__)
+    assert {name: type(error) for name, error in failed.items()} == {"failing": InputError}
+    assert list(done) == study.models_with_losses() == ["fake-1"]
+    np.testing.assert_array_equal(study.losses("fake-1").nats, alone.losses("fake-1").nats)
 
 
 def test_a_check_against_another_backend_is_stored(tmp_path: Path) -> None:

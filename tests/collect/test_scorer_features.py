@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 from fake import BOS, FakeBackend
 
-from benchcast.collection.features import make_features, narrow, reduce
+from benchcast.collection.features import FeatureOptions, make_features, narrow, reduce
 from benchcast.errors import InputError
 from benchcast.records import Text, TextSet
 from benchcast.store import Study
@@ -27,7 +27,7 @@ def study(tmp_path: Path) -> Study:
 @pytest.mark.parametrize(("dtype", "context"), [("float16", 1 << 20), ("float32", 12)])
 def test_every_token_has_the_state_at_its_own_position(study: Study, dtype: str, context: int) -> None:
     scorer = FakeBackend(context=context)
-    made = make_features(study, scorer, dtype=dtype)
+    made = make_features(study, scorer, options=FeatureOptions(dtype=dtype))
     found = study.features()
     assert found is not None
     values, edges, name = found
@@ -41,7 +41,7 @@ def test_every_token_has_the_state_at_its_own_position(study: Study, dtype: str,
 
 
 def test_what_features_were_made_with_is_stored(study: Study) -> None:
-    make_features(study, FakeBackend(), dims=2, name="../odd/name")
+    make_features(study, FakeBackend(), options=FeatureOptions(2), name="../odd/name")
     (folder,) = (study.root / "features").iterdir()
     meta = json.loads((folder / "meta.json").read_text())
     assert meta["scorer"] == "../odd/name"
@@ -75,7 +75,7 @@ def test_reduction_does_not_depend_on_the_order_of_tokens() -> None:
 @pytest.mark.parametrize(("dims", "said"), [(4, "from 1 to 3 is possible"), (-1, "from 1 to 3")])
 def test_more_dimensions_than_there_are_is_an_error(study: Study, dims: int, said: str) -> None:
     with pytest.raises(InputError, match=said):
-        make_features(study, FakeBackend(), dims=dims)
+        make_features(study, FakeBackend(), options=FeatureOptions(dims))
     assert study.features() is None
 
 
@@ -86,7 +86,7 @@ def test_states_too_large_for_float16_are_an_error() -> None:
 
 def test_an_unknown_precision_is_an_error(study: Study) -> None:
     with pytest.raises(InputError, match="features are stored as float16 or float32"):
-        make_features(study, FakeBackend(), dtype="int8")
+        make_features(study, FakeBackend(), options=FeatureOptions(dtype="int8"))
 
 
 def test_states_that_were_made_before_a_kill_are_not_made_again(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,9 @@ from torch import nn
 
 from benchcast.backends import open_backend
 from benchcast.backends.base import ModelSettings
+from benchcast.backends.memory import MemoryBackend
 from benchcast.callbacks import Reading, forecast, read_fits
+from benchcast.callbacks.live import Reader
 from benchcast.collection import collect
 from benchcast.errors import InputError, StudyError
 from benchcast.store import Study
@@ -129,6 +131,17 @@ def test_a_batch_that_does_not_fit_is_tried_in_halves(fitted: Study, model: Any,
     assert cramped.refused > 0
     for task, expected in forecast(model, tokenizer, fitted).items():
         assert found[task].accuracy == pytest.approx(expected.accuracy, abs=1e-6)
+
+
+@pytest.mark.parametrize("context", [0, 40])
+def test_the_losses_are_those_that_collect_stores(
+    study: Study, fitted: Study, model: Any, tokenizer: Any, context: int
+) -> None:
+    reader = Reader.of(tokenizer, read_fits(fitted), reading=Reading(context=context))
+    live, stored = Cramped(model), Cramped(model).eval()
+    collect(study, MemoryBackend(stored, reader.vocabulary, model="same", context=context), force=True)
+    np.testing.assert_array_equal(reader.losses(live).nats, study.losses("same").nats)
+    assert live.refused == stored.refused > 0
 
 
 def test_ranks_that_share_the_weights_do_not_halve_their_batches(

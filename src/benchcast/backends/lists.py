@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchcast.backends.base import ModelSettings
+from benchcast.backends.stated import NO_METADATA
 from benchcast.errors import InputError
 from benchcast.extras import library
 from benchcast.formatting import did_you_mean, need_file
@@ -21,7 +22,6 @@ from benchcast.records import ModelInfo
 from benchcast.storage.tables import MODEL_COLUMNS, MODEL_NUMBERS, parse_model
 
 METADATA = MODEL_COLUMNS[1:]
-NOTHING_SAID = ModelInfo("")
 KEYS = ("model", "model_args", "name", "batch_size", "gpus", *METADATA)
 
 
@@ -32,7 +32,7 @@ class ModelEntry:
     backend: str
     settings: ModelSettings
     name: str = ""  # in the study; empty: the backend's name for it
-    metadata: ModelInfo = NOTHING_SAID  # for models.csv; its name is not used
+    metadata: ModelInfo = NO_METADATA  # for models.csv; its name is not used
     batch_size: int = 0  # 0: the backend's default
     gpus: float | None = None  # for each worker on a cluster; None: the command's value
 

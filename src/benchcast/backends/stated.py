@@ -16,6 +16,7 @@ from benchcast.records import ModelInfo
 TOKENS = ("training_tokens", "num_training_tokens", "train_tokens", "tokens_seen")
 FAMILY = ("model_family", "family")
 LONGEST_FAMILY = 100  # characters
+NO_METADATA = ModelInfo("")
 PREFIX = "model_"  # of the metadata entries in `about()`
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -11,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.backends.base import Vocabulary
+from benchcast.backends.base import Nats, Vocabulary
 from benchcast.backends.memory import MemoryBackend, bare, sharded
 from benchcast.backends.vocabulary import vocabulary_of
-from benchcast.backends.windows import Window, batches
+from benchcast.backends.windows import Window
 from benchcast.callbacks.ranks import Ranks
 from benchcast.callbacks.untouched import untouched
-from benchcast.collection import EncodedTexts, encode_texts, make_portion
-from benchcast.collection.portions import Portion, ask
+from benchcast.collection.portions import EncodedTexts, Portion, ask, encode_texts, walk
 from benchcast.errors import InputError
 from benchcast.fits import NO_BOS, Fit, Forecast, hub
 from benchcast.fits.inputs import stale_line
@@ -149,39 +149,31 @@ class Reader:
         ranks = Ranks.here(spread=self.reading.spread)
         module = bare(model)
         with untouched(module):
-            backend = self._backend(module, name)
-            portion = make_portion(name, self.texts, self.encoded, range(len(self.texts)))
-            windows = ranks.together(lambda: portion.windows(self.vocabulary.prefix, backend.context))
-            nats = ranks.together(lambda: _score(backend, portion, windows, ranks))
-            flat = ranks.merged(nats, backend.device)
-        return self._laid_out(backend, windows, flat)
-
-    def _backend(self, module: Any, name: str) -> MemoryBackend:
-        reading = self.reading
-        return MemoryBackend(
-            module, self.vocabulary, model=name, context=reading.context, batch_tokens=reading.batch_tokens
-        )
-
-    def _laid_out(self, backend: MemoryBackend, windows: list[Window], flat: Any) -> TokenLosses:
-        nats = [np.full(len(token_ids), np.nan) for token_ids in self.encoded.ids]
-        at = 0
-        for window in windows:
-            part = flat[at + window.skip : at + len(window.ids)]
-            nats[window.text][window.first : window.first + len(part)] = part
-            at += len(window.ids)
+            backend = MemoryBackend(
+                module,
+                self.vocabulary,
+                model=name,
+                context=self.reading.context,
+                batch_tokens=self.reading.batch_tokens,
+            )
+            portion = self.encoded.portion(name, range(len(self.texts)))
+            nats = ranks.merged(ranks.together(lambda: _nats(backend, portion, ranks)), backend.device)
         about = {"tokenizer": self.vocabulary.tokenizer.name, "bos": self.vocabulary.bos, **backend.about()}
-        ids = [t.id for t in self.texts]
-        rows = LossRows.of("the model in training", backend.model, ids, self.encoded.bounds, nats)
+        by_text = np.split(nats.astype(np.float64), np.cumsum(self.encoded.counts)[:-1])
+        ids = [text.id for text in self.texts]
+        rows = LossRows.of("the model in training", name, ids, self.encoded.bounds, by_text)
         return lay_out(rows, self.texts, about)
 
 
-def _score(backend: MemoryBackend, portion: Portion, windows: list[Window], ranks: Ranks) -> Any:
-    """Nats of all windows' ids end to end, scored as `collect` does; NaN for windows of other ranks."""
-    ends = np.cumsum([0, *(len(w.ids) for w in windows)])
-    starts = {(w.text, w.first): int(start) for w, start in zip(windows, ends[:-1], strict=True)}
-    flat = np.full(ends[-1], np.nan, np.float32)
-    all_batches = list(batches(windows, size=backend.batch_size, tokens=backend.batch_tokens))
-    for batch in ranks.assigned(all_batches) if all_batches else []:
-        for window, nats in zip(batch, ask(backend, portion, batch), strict=True):
-            flat[starts[window.text, window.first] :][: len(nats)] = nats
-    return flat
+def _nats(backend: MemoryBackend, portion: Portion, ranks: Ranks) -> Nats:
+    """Nats of all tokens, texts end to end, scored as `collect` does; NaN in batches of other ranks."""
+    assigned = set(ranks.assigned(range(len(portion.batches(backend)))))
+    numbers = itertools.count()
+
+    def answer(batch: list[Window]) -> list[Nats]:
+        if next(numbers) in assigned:
+            return ask(backend, portion, batch)
+        return [np.full(len(window.ids), np.nan, np.float32) for window in batch]
+
+    rows = {index: nats for part in walk(backend, portion, answer) for index, nats in part.rows.items()}
+    return np.concatenate([np.zeros(0, np.float32), *(rows[i] for i, token_ids in portion.ids.items() if token_ids)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,11 @@ from benchcast.cli.output import progress, say, workers
 from benchcast.errors import BenchcastError, InputError
 
 if TYPE_CHECKING:
+    from benchcast.backends.hf import HfBackend
     from benchcast.backends.lists import ModelEntry
-    from benchcast.collection import CollectResult, Report
-    from benchcast.collection.distributed import ModelSpec
+    from benchcast.collection import CollectRequest, CollectResult, Report
+    from benchcast.collection.jobs import CollectOptions
+    from benchcast.collection.workers import ModelSpec
     from benchcast.executor import Executor
     from benchcast.store import Study
 
@@ -90,96 +93,88 @@ def collect(
         raise click.UsageError("--check-against compares in this process; leave out --executor ray")
     opened = Study.open(study)
     opened.texts.require_texts("collect")
-    options = CollectOptions(batch_size, device, reference, skip_refused, force)
+    flags = Flags(batch_size, device, gpus, reference, skip_refused, force)
     with workers(executor, address) as pool:
-        if pool is not None:
-            _collect_on(pool, opened, entries, options, gpus=gpus)
-            return
-    failed = [name for entry in entries if (name := _attempt(opened, entry, options, alone=len(entries) == 1))]
+        failed = _collect_here(opened, entries, flags) if pool is None else _collect_on(pool, opened, entries, flags)
     if failed:
         raise InputError(f"{len(failed)} of {len(entries)} models failed: {', '.join(failed)}; the others are done")
 
 
 @dataclass(frozen=True, slots=True)
-class CollectOptions:
+class Flags:
     """The flags that apply to all models of a run."""
 
     batch_size: int
     device: str
-    reference: str | None
-    skip_refused: bool
-    force: bool
+    gpus: float | None
+    reference: str | None = None
+    skip_refused: bool = False
+    force: bool = False
+
+    def options(self, entry: ModelEntry) -> CollectOptions:
+        """How a model of the list is collected."""
+        from benchcast.backends import open_reference
+        from benchcast.collection.jobs import CollectOptions
+
+        reference = open_reference(entry.settings, device=self.device) if self.reference else None
+        return CollectOptions(entry.metadata, self.force, self.skip_refused, reference)
+
+    def spec(self, entry: ModelEntry, pool: Executor) -> ModelSpec:
+        """A model for workers; its GPUs come from the list, else the command, else the model's settings."""
+        from benchcast.collection.workers import ModelSpec
+
+        values = entry.settings.values()
+        parallel = values.get("tensor_parallel_size", "1")
+        default_gpus = float(parallel) if parallel.isdigit() else 1.0
+        gpus = next((g for g in (entry.gpus, self.gpus) if g is not None), default_gpus if pool.has_gpus else 0.0)
+        size = entry.batch_size or self.batch_size
+        return ModelSpec(entry.backend, tuple(values.items()), device=self.device, batch_size=size, gpus=gpus)
 
 
-def _attempt(study: Study, entry: ModelEntry, options: CollectOptions, *, alone: bool) -> str:
-    """Collect one model; returns its name if it fails as one of several, so that the others continue."""
-    try:
-        _collect_one(study, entry, options)
-    except BenchcastError as error:
-        if alone:
-            raise
-        say(f"error: {error}", err=True)
-        return entry.name or entry.settings.line
-    return ""
+def _collect_here(study: Study, entries: Sequence[ModelEntry], flags: Flags) -> list[str]:
+    """Collect one model after the other in this process; returns the names of those that fail."""
+    from benchcast.backends import open_backend
+    from benchcast.collection import CollectRequest
+    from benchcast.executor import Local
+
+    failed = []
+    for entry in entries:
+        size = entry.batch_size or flags.batch_size
+        try:
+            backend = open_backend(entry.backend, entry.settings, device=flags.device, batch_size=size)
+            request = CollectRequest(backend, entry.name, flags.options(entry))
+            errors = _collect(Local(), study, [request], entry.name or backend.model)
+        except BenchcastError as error:
+            errors = {entry.name or entry.settings.line: error}
+        failed += _failed(errors, alone=len(entries) == 1)
+    return failed
 
 
-def _collect_one(study: Study, entry: ModelEntry, options: CollectOptions) -> None:
-    from benchcast.backends import open_backend, open_reference
-    from benchcast.collection import collect
+def _collect_on(pool: Executor, study: Study, entries: Sequence[ModelEntry], flags: Flags) -> list[str]:
+    """Collect all models at once on a cluster; returns the names of those that fail."""
+    from benchcast.collection import CollectRequest
 
-    size, device = entry.batch_size or options.batch_size, options.device
-    backend = open_backend(entry.backend, entry.settings, device=device, batch_size=size)
-    reference = open_reference(entry.settings, device=device) if options.reference else None
-    name = entry.name or backend.model
-    with progress(name, len(study.texts)) as advance:
-        done = collect(
-            study,
-            backend,
-            name=name,
-            metadata=entry.metadata,
-            force=options.force,
-            skip_refused=options.skip_refused,
-            reference=reference,
-            report=rate(name, advance),
-        )
-    _tell(study, name, done)
-
-
-def _model_spec(pool: Executor, entry: ModelEntry, *, gpus: float | None, device: str, batch_size: int) -> ModelSpec:
-    """The spec of a model for workers; its GPUs come from the list, else the command, else the model's settings."""
-    from benchcast.collection.distributed import ModelSpec
-
-    values = entry.settings.values()
-    parallel = values.get("tensor_parallel_size", "1")
-    default_gpus = float(parallel) if parallel.isdigit() else 1.0
-    worker_gpus = next((g for g in (entry.gpus, gpus) if g is not None), default_gpus if pool.has_gpus else 0.0)
-    size = entry.batch_size or batch_size
-    return ModelSpec(entry.backend, tuple(values.items()), device=device, batch_size=size, gpus=worker_gpus)
-
-
-def _collect_on(
-    pool: Executor, study: Study, entries: Sequence[ModelEntry], options: CollectOptions, *, gpus: float | None
-) -> None:
-    from benchcast.collection.distributed import CollectRequest, collect_on
-
-    size, device = options.batch_size, options.device
-    specs = [_model_spec(pool, entry, gpus=gpus, device=device, batch_size=size) for entry in entries]
-    requests = [
-        CollectRequest(r, e.name, e.metadata, options.skip_refused) for e, r in zip(entries, specs, strict=True)
-    ]
+    requests = [CollectRequest(flags.spec(entry, pool), entry.name, flags.options(entry)) for entry in entries]
     label = f"{len(requests)} models" if len(requests) > 1 else "collecting"
+    return _failed(_collect(pool, study, requests, label), alone=len(requests) == 1)
 
-    def on_done(name: str, done: CollectResult | None) -> None:
-        _tell(study, name, done)
+
+def _collect(
+    executor: Executor, study: Study, requests: Sequence[CollectRequest], label: str
+) -> dict[str, BenchcastError]:
+    from benchcast.collection import collect_on
 
     with progress(label, len(requests) * len(study.texts)) as advance:
-        failed = collect_on(pool, study, requests, force=options.force, report=rate(label, advance), on_done=on_done)
-    if failed and len(requests) == 1:
-        raise InputError(next(iter(failed.values())))
-    for line in failed.values():
-        say(f"error: {line}", err=True)
-    if failed:
-        raise InputError(f"{len(failed)} of {len(requests)} models failed: {', '.join(failed)}; the others are done")
+        return collect_on(executor, study, requests, report=rate(label, advance), on_done=partial(_tell, study))
+
+
+def _failed(errors: dict[str, BenchcastError], *, alone: bool) -> list[str]:
+    """Print the errors, so that the other models can continue; the error of the only model is raised."""
+    for error in errors.values():
+        if alone:
+            raise error
+        say(f"error: {error}", err=True)
+    return [*errors]
 
 
 def rate(label: str, advance: Any) -> Report:
@@ -253,8 +248,7 @@ def features(
     from benchcast.backends import open_scorer
     from benchcast.backends.base import ModelSettings
     from benchcast.backends.lists import ModelEntry
-    from benchcast.collection.distributed import states_on_executor
-    from benchcast.collection.features import make_features
+    from benchcast.collection.features import FeatureOptions, make_features
     from benchcast.store import Study
 
     opened = Study.open(study)
@@ -265,12 +259,12 @@ def features(
         say(f"{label}: features are stored already (--force computes them again)")
         return
     with workers(executor, address) as pool, progress(label, len(opened.texts)) as advance:
-        remote = None
+        model: HfBackend | ModelSpec = backend
         if pool is not None:
-            entry = ModelEntry("", ModelSettings({**ModelSettings.parse(model_args).values(), "pretrained": scorer}))
-            remote = states_on_executor(pool, _model_spec(pool, entry, gpus=gpus, device=device, batch_size=batch_size))
-        report = rate(label, advance)
-        about = make_features(opened, backend, name=label, dims=dims, dtype=dtype, report=report, remote=remote)
+            entry = ModelEntry("", ModelSettings.parse(model_args).having(pretrained=scorer))
+            model = Flags(batch_size, device, gpus).spec(entry, pool)
+        options, report = FeatureOptions(dims, dtype), rate(label, advance)
+        about = make_features(opened, model, name=label, options=options, report=report, executor=pool)
     kept = f", reduced to {dims} that keep {about['kept_variance']:.1%} of the variance" if dims else ""
     say(f"{label}: {about['tokens']} tokens × {about['dims']} dimensions{kept}")
     say(f"next: benchcast fit {study}")

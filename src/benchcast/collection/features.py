@@ -5,7 +5,8 @@ Axes: N tokens, D dimensions of the scorer, K kept dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,10 +17,12 @@ import numpy.typing as npt
 from benchcast.backends.base import Backend, in_halves
 from benchcast.backends.stated import without_metadata
 from benchcast.backends.windows import Window
-from benchcast.collection import EncodedTexts, Report, encode_texts, portions
-from benchcast.collection.portions import BackendInfo, Portion, PortionResult, walk
+from benchcast.collection import Report
+from benchcast.collection.portions import BackendInfo, EncodedTexts, Portion, PortionResult, encode_texts, walk
 from benchcast.collection.shards import PerToken, ShardStore, exclusive
+from benchcast.collection.workers import ModelSpec, Work, opened, portion_jobs
 from benchcast.errors import InputError
+from benchcast.executor import Executor, Local
 from benchcast.records import Floats
 from benchcast.solvers import subspace_iteration
 from benchcast.storage.files import file_name
@@ -31,8 +34,16 @@ SPARE = 16  # oversampling: extra directions that speed up convergence
 DTYPES = ("float16", "float32")
 LARGEST_HALF = 65504.0
 
-# called with portions and the dtype of the states; yields the backend's description with each batch of states
-RemoteStates = Callable[[Sequence[Portion], str], Iterator[tuple[str, PortionResult]]]
+
+@dataclass(frozen=True, slots=True)
+class FeatureOptions:
+    """How features are stored."""
+
+    dims: int = 0  # number of principal components to keep; 0 keeps all dimensions
+    dtype: str = "float16"  # or "float32"
+
+
+DEFAULT = FeatureOptions()
 
 
 class Scorer(Backend, Protocol):
@@ -45,32 +56,32 @@ class Scorer(Backend, Protocol):
 
 def make_features(
     study: Study,
-    scorer: Scorer,
+    model: Scorer | ModelSpec,
     *,
     name: str = "",
-    dims: int = 0,
-    dtype: str = "float16",
+    options: FeatureOptions = DEFAULT,
     report: Report | None = None,
-    remote: RemoteStates | None = None,
+    executor: Executor | None = None,
 ) -> dict[str, Any]:
     """Store the scorer's last hidden states of all texts as the study's features.
 
     Parameters
     ----------
     study : the study whose texts are read
-    scorer : the frozen language model
+    model : the scorer, a frozen language model; only workers load a ModelSpec
     name : name of the features; default: the scorer's name
-    dims : number of principal components to keep; 0 keeps all dimensions
-    dtype : "float16" or "float32"
+    options : number of dimensions and dtype
     report : called with the number of texts and tokens just finished
-    remote : computes the states elsewhere; this process then does not load the scorer
+    executor : computes the states; default: this process
 
     Returns
     -------
     the provenance stored with the features, and their number of tokens
     """
+    dims, dtype = options.dims, options.dtype
     if dtype not in DTYPES:
         raise InputError(f"--dtype {dtype}; features are stored as {' or '.join(DTYPES)}")
+    scorer: Scorer = model.open() if isinstance(model, ModelSpec) else model
     encoded = encode_texts(scorer.vocabulary.tokenizer, study.texts)
     encoded.require_all(f"scorer {scorer.model!r}", "every text needs reference tokens: take another scorer")
     if not encoded.counts.any():
@@ -80,12 +91,12 @@ def make_features(
     settings = {"asked": scorer.asked, "texts": study.texts.digest, "ids": encoded.digest, "dtype": states_dtype}
     with exclusive(folder, f"the states of {label!r}"):
         shard_store = ShardStore(folder, settings, encoded.counts)
-        if remote is None:
+        if not isinstance(model, ModelSpec):
             shard_store.keep_only(BackendInfo.of(scorer).line)
         if report:
             report(shard_store.resumed, 0)
-        work = [p for p in portions(label, study.texts, encoded, shard_store.done) if p.left]
-        for backend_line, part in (remote or partial(_here, scorer))(work, states_dtype):
+        jobs = portion_jobs(model, [p for p in encoded.portions(label, shard_store.done) if p.left])
+        for _, (backend_line, part) in (executor or Local()).run(state_portion, jobs, states_dtype):
             shard_store.take(backend_line, part.rows)
             if report:
                 report(len(part.rows), part.tokens)
@@ -94,7 +105,7 @@ def make_features(
         if dims:
             values, kept = reduce(values, dims, seed=study.seed)
             about |= {"reduced_to": dims, "kept_variance": round(kept, 6)}
-        study.add_features(label, narrow(values, dtype), encoded.edges(study.texts), about=about)
+        study.add_features(label, narrow(values, dtype), encoded.edges, about=about)
         shard_store.clear()
     return {**about, "tokens": len(values)}
 
@@ -106,15 +117,16 @@ def _about(scorer: Scorer, backend_info: BackendInfo) -> dict[str, Any]:
     return {"tokenizer": vocabulary.tokenizer.name, "bos": vocabulary.bos, "layer": "last", **renamed}
 
 
-def _here(scorer: Scorer, work: Sequence[Portion], dtype: str) -> Iterator[tuple[str, PortionResult]]:
-    """Compute the states of all portions in this process."""
+def state_portion(dtype: str, work: Work) -> Iterator[tuple[str, PortionResult]]:
+    """Run one job of `make_features`: yield the backend's description with the hidden states of each batch."""
+    model, portion = work
+    scorer: Scorer = opened(model)
     backend_line = BackendInfo.of(scorer).line
-    for portion in work:
-        for part in states(scorer, portion, dtype):
-            yield backend_line, part
+    for part in _states(scorer, portion, dtype):
+        yield backend_line, part
 
 
-def states(scorer: Scorer, portion: Portion, dtype: str) -> Iterator[PortionResult]:
+def _states(scorer: Scorer, portion: Portion, dtype: str) -> Iterator[PortionResult]:
     """Hidden states of the portion's texts, batch by batch; a token's state is the one at its own position."""
 
     def answer(batch: Sequence[Window]) -> list[PerToken]:

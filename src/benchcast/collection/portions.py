@@ -1,4 +1,4 @@
-"""Cut the texts into portions, the unit of work here and on a cluster, and score one portion.
+"""Tokenize the texts, cut them into portions, the unit of work here and on a cluster, and score one portion.
 
 Portions and their batches depend only on the texts and the model. The last bits of a loss depend on the other
 sequences of its batch; with fixed batches a resumed or distributed run gives the same bytes as an uninterrupted one.
@@ -6,20 +6,65 @@ sequences of its batch; with fixed batches a resumed or distributed run gives th
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from benchcast.backends.base import Backend, Nats, SequenceError, checked, in_halves
 from benchcast.backends.windows import Window, batches, plan
+from benchcast.bounds import Tokenizer, locate
 from benchcast.collection.shards import PerToken
 from benchcast.errors import InputError, StudyError
-from benchcast.records import TextSet
+from benchcast.records import Ints, TextSet
 
 PORTION_BYTES = 1 << 16  # of text per portion: several batches on a CPU, one or two on a GPU
+
+
+@dataclass(frozen=True)
+class EncodedTexts:
+    """All texts under one tokenizer."""
+
+    texts: TextSet
+    ids: list[list[int]]
+    bounds: list[Ints]
+    refused: dict[int, str] = field(default_factory=dict)  # reason why a text has no tokens, by text index
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of all ids; detects shards of another tokenizer."""
+        return hashlib.sha256(json.dumps(self.ids).encode()).hexdigest()[:16]
+
+    @property
+    def counts(self) -> Ints:
+        """Number of tokens of each text."""
+        return np.array([len(token_ids) for token_ids in self.ids], np.int64)
+
+    def require_all(self, who: str, advice: str) -> None:
+        """Raise InputError if any text was refused."""
+        if self.refused:
+            first = next(iter(self.refused.values()))
+            raise InputError(f"{who}, {first} ({len(self.refused)} of {len(self.ids)} texts are refused; {advice})")
+
+    @property
+    def edges(self) -> Ints:
+        """Token boundaries in bytes of all texts concatenated."""
+        ends = [b[1:] + start for b, start in zip(self.bounds, self.texts.starts[:-1], strict=True)]
+        return np.concatenate([np.zeros(1, np.int64), *ends])
+
+    def portion(self, model: str, indices: Iterable[int], finished: Collection[int] = ()) -> Portion:
+        """The portion that holds the texts with these indices."""
+        names = {i: self.texts.texts[i].id for i in indices}
+        return Portion(model, names, {i: tuple(self.ids[i]) for i in names}, frozenset(finished) & names.keys())
+
+    def portions(self, model: str, done: Collection[int]) -> list[Portion]:
+        """Portions with unfinished texts; their boundaries do not depend on `done`."""
+        finished = {*done, *self.refused}
+        return [self.portion(model, indices, finished) for indices in cut(self.texts) if not finished >= {*indices}]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +84,11 @@ class Portion:
     def windows(self, prefix: Sequence[int], context: int) -> list[Window]:
         """The sequences to score."""
         return [w for index, token_ids in self.ids.items() for w in plan(index, token_ids, prefix, context)]
+
+    def batches(self, backend: Backend) -> list[list[Window]]:
+        """The sequences to score, in the batches that a backend gets."""
+        windows = self.windows(backend.vocabulary.prefix, backend.context)
+        return list(batches(windows, size=backend.batch_size, tokens=backend.batch_tokens))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +129,21 @@ class PortionResult:
     tokens: int  # scored in the batch
 
 
+def encode_texts(tokenizer: Tokenizer, texts: TextSet) -> EncodedTexts:
+    """Tokenize all texts; a text that the tokenizer cannot cover exactly is refused and has no tokens."""
+    texts.require_texts("scoring a model")
+    encoded = EncodedTexts(texts, [], [])
+    for i, text in enumerate(texts):
+        try:
+            token_ids, edges = locate(tokenizer, text.text)
+        except InputError as error:
+            encoded.refused[i] = f"text {text.id!r}: {error}"
+            token_ids, edges = [], np.zeros(1, np.int64)
+        encoded.ids.append(token_ids)
+        encoded.bounds.append(edges)
+    return encoded
+
+
 def cut(texts: TextSet) -> list[list[int]]:
     """Indices of all texts, longest first, in portions of about `PORTION_BYTES`.
 
@@ -105,10 +170,10 @@ def walk(
     backend: Backend, portion: Portion, answer: Callable[[list[Window]], Sequence[PerToken]]
 ) -> Iterator[PortionResult]:
     """Assemble the rows that `answer` returns for each window into texts; skips texts that are done."""
-    windows = portion.windows(backend.vocabulary.prefix, backend.context)
-    left = Counter(w.text for w in windows)
+    all_batches = portion.batches(backend)
+    left = Counter(w.text for batch in all_batches for w in batch)
     rows: dict[int, PerToken] = {}
-    for batch in batches(windows, size=backend.batch_size, tokens=backend.batch_tokens):
+    for batch in all_batches:
         if all(w.text in portion.done for w in batch):
             continue
         finished, tokens = {}, 0

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchcast.errors import BenchcastError, ClusterError, InputError
 from benchcast.executor.connection import connect, ray_library
-from benchcast.executor.jobs import Call, Executor, Job, Note
+from benchcast.executor.jobs import Call, Executor, Job, Note, results
 from benchcast.executor.schedule import Schedule
 
 ATTEMPTS = 4  # for each job, each on a new worker
@@ -52,12 +52,12 @@ class _Body:
         """True once the worker has started."""
         return True
 
-    def run(self, call: Call, shared: Any, arguments: Any) -> tuple[BenchcastError | None, Any]:
-        """The user error that stopped the job, or None, and the result."""
+    def run(self, call: Call, shared: Any, arguments: Any) -> tuple[BenchcastError | None, list[Any]]:
+        """The user error that stopped the job, or None, and its results."""
         try:
-            return None, call(shared, arguments)
+            return None, list(results(call, shared, arguments))
         except BenchcastError as error:
-            return InputError(str(error)), None
+            return InputError(str(error)), []
 
 
 @dataclass(eq=False, slots=True)
@@ -92,9 +92,10 @@ class RayExecutor:
             while left:
                 pool.hire()
                 pool.employ(call, shared_ref)
-                for number, result in pool.answers():
+                for number, job_results in pool.answers():
                     left -= 1
-                    yield number, result
+                    for result in job_results:
+                        yield number, result
         finally:
             pool.close()
 
@@ -140,8 +141,8 @@ class _Pool:
             elif not self._schedule.waiting[worker.group]:
                 self._dismiss(worker)
 
-    def answers(self) -> Iterator[tuple[int, Any]]:
-        """Wait up to `POLL_SECONDS` and yield the number and result of each finished job."""
+    def answers(self) -> Iterator[tuple[int, list[Any]]]:
+        """Wait up to `POLL_SECONDS` and yield the number and results of each finished job."""
         pending = {w.pending: w for w in self._workers if w.pending is not None}
         if not pending:
             time.sleep(POLL_SECONDS)
@@ -162,10 +163,10 @@ class _Pool:
             number, worker.pending, worker.job, worker.started = worker.job, None, None, True
             if number is None:
                 continue
-            mistake, result = answer
+            mistake, job_results = answer
             if mistake is not None:
                 raise mistake
-            yield number, result
+            yield number, job_results
 
     def _lost(self, worker: _Worker, why: str) -> None:
         """Remove a lost worker and queue its job again; ClusterError after too many attempts."""

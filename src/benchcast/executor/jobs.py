@@ -1,7 +1,8 @@
 """The executor protocol: run a function on many jobs, in this process or on a Ray cluster.
 
-A job is plain data for a module-level function. `Local` runs the jobs one after the other and is the reference: every
-other executor gives the same results, possibly in another order.
+A job is plain data for a module-level function, which returns one result or is a generator of several. `Local` runs
+the jobs one after the other and is the reference: every other executor gives the same results, possibly in another
+order of jobs.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-Call = Callable[[Any, Any], Any]  # (shared, arguments) → result
+Call = Callable[[Any, Any], Any]  # (shared, arguments) → result, or an iterator of results
 Note = Callable[[str], None]  # called with one line for the user
 
 
@@ -34,11 +35,13 @@ class Executor(Protocol):
         ...
 
     def run(self, call: Call, jobs: Sequence[Job], shared: Any = None) -> Iterator[tuple[int, Any]]:
-        """Yield the number and result of every job, once each, as they finish.
+        """Yield the number of a job with each of its results, once each and in their order.
+
+        `Local` yields a generator's results as they are made, Ray when the job is finished.
 
         Parameters
         ----------
-        call : module-level function of (shared, arguments of a job)
+        call : module-level function or generator of (shared, arguments of a job)
         jobs : the jobs; a number is an index into them
         shared : plain data that is sent once and passed to every call
         """
@@ -53,4 +56,14 @@ class Local:
     def run(self, call: Call, jobs: Sequence[Job], shared: Any = None) -> Iterator[tuple[int, Any]]:
         """Results in the order of the jobs."""
         for number, job in enumerate(jobs):
-            yield number, call(shared, job.arguments)
+            for result in results(call, shared, job.arguments):
+                yield number, result
+
+
+def results(call: Call, shared: Any, arguments: Any) -> Iterator[Any]:
+    """The results of one call: what a generator yields, or what a function returns."""
+    returned = call(shared, arguments)
+    if isinstance(returned, Iterator):
+        yield from returned
+    else:
+        yield returned

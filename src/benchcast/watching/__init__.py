@@ -16,7 +16,8 @@ from typing import Any
 
 from benchcast.backends import open_backend
 from benchcast.backends.base import ModelSettings
-from benchcast.collection import NOTHING, Report, collect
+from benchcast.backends.stated import NO_METADATA
+from benchcast.collection import Report, collect
 from benchcast.collection.metadata import add_metadata
 from benchcast.errors import BenchcastError, InputError, StudyError
 from benchcast.fits import NO_BOS, Fit, Forecast
@@ -111,7 +112,7 @@ class Watch:
     def _one(self, path: Path, model: str, step: int | None) -> Iterator[Event]:
         if self.study.losses_path(model).is_file():
             with suppress(BenchcastError, OSError):  # the run may be deleting the checkpoint
-                add_metadata(self.study, model, self._metadata(path), NOTHING)
+                add_metadata(self.study, model, self._metadata(path), NO_METADATA)
             yield self._forecast(model, step)
             return
         if path.name in self._refused and self._refused[path.name] == signature(path):

@@ -1,0 +1,151 @@
+"""The collection of one model: what its losses depend on, its unfinished results, and how its losses are stored."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+import benchcast
+from benchcast.backends.agreement import Agreement, compare, pick
+from benchcast.backends.base import Backend, Nats
+from benchcast.backends.stated import NO_METADATA, metadata_of, without_metadata
+from benchcast.collection.metadata import add_metadata
+from benchcast.collection.portions import BackendInfo, EncodedTexts, ask, encode_texts
+from benchcast.collection.shards import ShardStore, tidy
+from benchcast.errors import InputError
+from benchcast.records import ModelInfo, TokenLosses
+from benchcast.storage.files import file_name
+from benchcast.storage.loss_rows import LossRows, lay_out
+from benchcast.storage.parquet import read_metadata
+from benchcast.store import Study
+
+
+@dataclass(frozen=True, slots=True)
+class CollectOptions:
+    """How a model is collected."""
+
+    metadata: ModelInfo = NO_METADATA  # values for blank cells of models.csv; its name is not used
+    force: bool = False  # replace losses that are already stored
+    skip_refused: bool = False  # skip texts that the tokenizer cannot cover, instead of raising an error
+    reference: Backend | None = None  # a second backend whose losses on a few texts are compared
+
+
+DEFAULT = CollectOptions()
+
+
+@dataclass(frozen=True)
+class CollectJob:
+    """One model on all texts of a study."""
+
+    study: Study
+    backend: Backend
+    model: str  # its name in the study
+    options: CollectOptions = DEFAULT
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the shards."""
+        return self.study.root / "collecting" / file_name(self.model)
+
+    @cached_property
+    def encoded(self) -> EncodedTexts:
+        """Ids and bounds of all texts."""
+        texts = encode_texts(self.backend.vocabulary.tokenizer, self.study.texts)
+        none_left = len(texts.refused) == len(texts.ids)
+        if none_left or not self.options.skip_refused:
+            advice = "none is left to score" if none_left else "--skip-refused stores the model without them"
+            texts.require_all(f"model {self.model!r}", advice)
+        return texts
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """Ids of the texts that are skipped."""
+        return tuple(self.study.texts.texts[i].id for i in self.encoded.refused)
+
+    @property
+    def _vocabulary(self) -> dict[str, str]:
+        vocabulary = self.backend.vocabulary
+        return {"tokenizer": vocabulary.tokenizer.name, "bos": vocabulary.bos, "benchcast": benchcast.__version__}
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Settings that shards must share to be reused; known before the model is loaded."""
+        return {
+            **self._vocabulary,
+            "asked": f"{self.backend.name} {self.backend.asked}",
+            "texts": self.study.texts.digest,
+            "ids": self.encoded.digest,
+        }
+
+    def about(self, backend_info: BackendInfo) -> dict[str, str]:
+        """Provenance that is stored with the losses."""
+        longest = int(self.encoded.counts.max(initial=0)) + len(self.backend.vocabulary.prefix)
+        return {
+            **self._vocabulary,
+            **without_metadata(backend_info.about),
+            **({"context": str(backend_info.context)} if longest > backend_info.context else {}),
+            **({"refused": json.dumps(self.refused, ensure_ascii=False)} if self.refused else {}),
+            "asked": self.backend.asked,
+        }
+
+    def begin(self) -> ShardStore | None:
+        """Open the shard store with the results of earlier runs; None if the losses are stored already."""
+        if self.study.losses_path(self.model).exists() and not self.options.force:
+            self._require_same_settings()
+            add_metadata(self.study, self.model, self.options.metadata, NO_METADATA)
+            tidy(self.folder)
+            return None
+        return ShardStore(self.folder, self.settings, self.encoded.counts, force=self.options.force)
+
+    def _require_same_settings(self) -> None:
+        """Raise InputError if the stored losses came from another backend or other settings."""
+        stored = read_metadata(self.study.losses_path(self.model))
+        was = (stored.get("backend", "elsewhere"), stored.get("asked", ""))
+        now = (self.backend.name, self.backend.asked)
+        if was != now:
+            raise InputError(
+                f"model {self.model!r} has losses from {' '.join(was).strip()}, not from {' '.join(now).strip()}; "
+                "give another --name, or --force to replace them"
+            )
+
+    def agreement(self) -> Agreement | None:
+        """Difference from the reference backend on a few texts; None without a reference."""
+        reference = self.options.reference
+        if reference is None:
+            return None
+        prefix, context = self.backend.vocabulary.prefix, min(self.backend.context, reference.context)
+        picked = pick(self.encoded.ids, context - len(prefix))
+        portion = self.encoded.portion(self.model, picked)
+        windows = portion.windows(prefix, context)
+        return compare(lambda backend: ask(backend, portion, windows), self.backend, reference, len(picked))
+
+    def store(self, shard_store: ShardStore, agreement: Agreement | None) -> tuple[str, ...]:
+        """Store the losses of a finished model and delete its shards.
+
+        Returns
+        -------
+        one line for each value of models.csv that contradicts the user's
+        """
+        backend_info = BackendInfo.parse(shard_store.backend_line)
+        measured = metadata_of(backend_info.about)
+        remarks = add_metadata(self.study, self.model, self.options.metadata, measured)  # safe to repeat after a kill
+        check = {"check": json.dumps(agreement.as_json())} if agreement else {}
+        losses = self._losses(dict(shard_store.results()), self.about(backend_info) | check)
+        self.study.add_losses([losses], force=self.options.force)
+        shard_store.clear()
+        return remarks
+
+    def _losses(self, nats: dict[int, Nats], about: dict[str, str]) -> TokenLosses:
+        texts, scored = self.study.texts, [i for i in range(len(self.study.texts)) if i not in self.encoded.refused]
+        rows = LossRows.of(
+            f"collected from {self.backend.name}",
+            self.model,
+            [texts.texts[i].id for i in scored],
+            [self.encoded.bounds[i] for i in scored],
+            [nats[i].astype(np.float64) for i in scored],
+        )
+        return lay_out(rows, texts, about)
