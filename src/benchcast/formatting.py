@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -45,6 +46,14 @@ def read_csv(path: Path) -> list[dict[str, str]]:
     return rows
 
 
+def parse_json(line: str | bytes, where: str) -> Any:
+    """The value of a JSON text; InputError if it is not JSON."""
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: not JSON ({error})") from error
+
+
 def is_unicode(text: str) -> bool:
     """Whether a string can be encoded as UTF-8; JSON permits unpaired surrogates."""
     try:
@@ -58,6 +67,15 @@ def did_you_mean(word: str, words: Iterable[str]) -> str:
     """`; did you mean …?` with the closest of `words`, or an empty string if none is similar."""
     match = get_close_matches(word, list(words), n=1)
     return f"; did you mean {match[0]!r}?" if match else ""
+
+
+def refuse_unknown(
+    names: Iterable[str], known: Collection[str], what: str, *, of: type[Exception] = InputError
+) -> None:
+    """Raise `of` for the first name that is not known; `what` starts the message: "FILE: unknown key"."""
+    for name in names:
+        if name not in known:
+            raise of(f"{what} {name!r}{did_you_mean(str(name), known)} (known: {', '.join(known)})")
 
 
 def match_names(names: Sequence[str], patterns: Sequence[str], *, where: str, what: str) -> list[str]:

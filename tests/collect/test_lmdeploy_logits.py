@@ -56,6 +56,7 @@ class EngineConfig:
     session_len: int
     dtype: str
     enable_prefix_caching: bool
+    revision: str | None = None
 
 
 class Engine:
@@ -109,6 +110,13 @@ def opened(monkeypatch: pytest.MonkeyPatch, engine: Engine, **settings: str) -> 
     return backend, seen
 
 
+def test_the_engine_loads_the_revision_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend, seen = opened(monkeypatch, Engine(), revision="step1000")
+    backend.score([[256, 1, 2]])
+    assert seen["config"].revision == "step1000"
+    assert backend.model == "some/model@step1000"
+
+
 def test_prompts_go_as_ids_and_give_losses(monkeypatch: pytest.MonkeyPatch) -> None:
     backend, seen = opened(monkeypatch, Engine())
     sequences = [[256, 1, 2, 3], [256, 9]]
@@ -148,7 +156,7 @@ def test_the_released_library_has_the_calls_that_are_made(tmp_path: Path) -> Non
     assert "coro" in pipeline["Pipeline"]["_run"]
     assert "input_ids" in engine["AsyncEngine"]["async_get_logits"]
     for kind in ("TurbomindEngineConfig", "PytorchEngineConfig"):
-        assert {"session_len", "dtype", "enable_prefix_caching"} <= set(messages[kind][""])
+        assert {"session_len", "dtype", "enable_prefix_caching", "revision"} <= set(messages[kind][""])
 
 
 def _classes(source: str) -> dict[str, dict[str, list[str]]]:

@@ -46,7 +46,7 @@ def fail_on_one(rank: int, study: str, tokenizer: Any) -> list[str]:
     if rank == 1:
         model.model.norm.register_forward_pre_hook(lambda *_: 1 / 0)
     for step in (1, 2):
-        attempts.survive(lambda step=step: attempts.make(model, tokenizer, ModelInfo(str(step))))  # type: ignore[misc]
+        attempts.survive(step, lambda step=step: attempts.make(model, tokenizer, ModelInfo(str(step))))  # type: ignore[misc]
     return said
 
 

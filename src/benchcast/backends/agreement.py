@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,10 +25,6 @@ class Agreement:
     tokens: int
     mean_nats: float
     most_nats: float
-
-    def as_json(self) -> dict[str, Any]:
-        """The fields as a dict, as stored with the losses."""
-        return asdict(self)
 
     def __str__(self) -> str:
         return (

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from benchcast.bounds import Tokenizer
 from benchcast.errors import InputError
-from benchcast.formatting import did_you_mean
+from benchcast.formatting import refuse_unknown
 
 Nats = npt.NDArray[np.float32]
 Row = TypeVar("Row")  # result of one sequence: nats or hidden states
@@ -171,12 +171,7 @@ class ModelSettings:
 
     def finish(self) -> None:
         """Raise InputError for a setting that nothing has read."""
-        for key in self._values:
-            if key not in self._asked:
-                known = ", ".join(dict.fromkeys(self._asked))
-                raise InputError(
-                    f"{self.where}: unknown setting {key!r}{did_you_mean(key, self._asked)} (known: {known})"
-                )
+        refuse_unknown(self._values, dict.fromkeys(self._asked), f"{self.where}: unknown setting")
 
     @property
     def line(self) -> str:

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import SafetensorError
 
-from benchcast.backends.base import ModelSettings, Nats, Vocabulary
+from benchcast.backends.base import ModelSettings, Nats
 from benchcast.backends.forward import Forward
-from benchcast.backends.sources import gguf_parts, source_name
+from benchcast.backends.loaded import LoadedBackend
+from benchcast.backends.sources import gguf_parts
 from benchcast.backends.stated import stated
-from benchcast.backends.vocabulary import VocabularySource
 from benchcast.backends.weights import refuse_incomplete
 from benchcast.errors import InputError, MissingExtraError, one_line
 
@@ -24,31 +24,19 @@ BROKEN = (OSError, ValueError, KeyError, RuntimeError, EOFError, SafetensorError
 DTYPES = ("float32", "float16", "bfloat16", "auto")
 
 
-class HfBackend:
+class HfBackend(LoadedBackend):
     """A causal language model of transformers."""
 
     name = "hf"
 
     def __init__(self, settings: ModelSettings, *, device: str = "", batch_size: int = 0) -> None:
-        self.asked = settings.line
-        self._source = settings.needed("pretrained", "PATH_OR_HUB_ID")
-        self._revision = settings.text("revision")
-        self._dtype = settings.text("dtype", "float32")
-        self._max_length = settings.whole("max_length", 0)
-        self._trust = bool(settings.flag("trust_remote_code", False))
+        super().__init__(settings, dtype="float32")
         self._device = device or settings.text("device")
         self._gguf_file = settings.text("gguf_file")
-        self._tokens = VocabularySource.of(settings, self._source)
-        self.model = source_name(self._gguf_file or self._source) + (f"@{self._revision}" if self._revision else "")
         self.batch_size = batch_size or 64
         self._fixed_batch = bool(batch_size)
         if self._dtype not in DTYPES:
             raise InputError(f"{settings.where}: dtype={self._dtype}; one of {', '.join(DTYPES)} is needed")
-
-    @cached_property
-    def vocabulary(self) -> Vocabulary:
-        """The model's tokenizer."""
-        return self._tokens.load()
 
     @property
     def batch_tokens(self) -> int:

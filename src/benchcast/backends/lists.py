@@ -17,7 +17,7 @@ from benchcast.backends.base import ModelSettings
 from benchcast.backends.stated import NO_METADATA
 from benchcast.errors import InputError
 from benchcast.extras import library
-from benchcast.formatting import did_you_mean, need_file
+from benchcast.formatting import need_file, refuse_unknown
 from benchcast.records import ModelInfo
 from benchcast.storage.tables import MODEL_COLUMNS, MODEL_NUMBERS, parse_model
 
@@ -53,9 +53,7 @@ def read_models_list(path: Path) -> list[ModelEntry]:
 
 
 def _entry(row: dict[str, Any], where: str) -> ModelEntry:
-    for key in row:
-        if key not in KEYS:
-            raise InputError(f"{where}: unknown key {key!r}{did_you_mean(str(key), KEYS)} (known: {', '.join(KEYS)})")
+    refuse_unknown(row, KEYS, f"{where}: unknown key")
     if not isinstance(row.get("model"), str):
         raise InputError(f"{where}: no backend; add model = 'hf'")
     args = row.get("model_args", {})

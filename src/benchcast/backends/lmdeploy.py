@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.backends.base import DeviceFullError, ModelSettings, Nats, Vocabulary, numbered
+from benchcast.backends.base import DeviceFullError, ModelSettings, Nats, numbered
 from benchcast.backends.llamacpp import nats_of_rows
-from benchcast.backends.sources import locate_source, source_name
-from benchcast.backends.stated import stated_by_config
-from benchcast.backends.vocabulary import VocabularySource
+from benchcast.backends.loaded import LoadedBackend
+from benchcast.backends.sources import locate_source
 from benchcast.errors import InputError, one_line
 from benchcast.extras import library
 
@@ -26,28 +25,17 @@ ENGINES = ("turbomind", "pytorch")
 DEFAULT_CONTEXT = 2048
 
 
-class LmdeployBackend:
+class LmdeployBackend(LoadedBackend):
     """A model in an LMDeploy pipeline; needs CUDA."""
 
     name = "lmdeploy"
 
     def __init__(self, settings: ModelSettings, *, device: str = "", batch_size: int = 0) -> None:
-        self.asked = settings.line
-        self._source = settings.needed("pretrained", "PATH_OR_HUB_ID")
+        super().__init__(settings, dtype="float16", max_length=DEFAULT_CONTEXT)
         self._engine = settings.text("engine", ENGINES[0])
-        self._dtype = settings.text("dtype", "float16")
-        self._max_length = settings.whole("max_length", DEFAULT_CONTEXT)
-        self._trust = bool(settings.flag("trust_remote_code", False))
-        self._tokens = VocabularySource.of(settings, self._source)
-        self.model = source_name(self._source)
         self.batch_size, self.batch_tokens = batch_size or 8, 4096
         if self._engine not in ENGINES:
             raise InputError(f"{settings.where}: engine={self._engine}; {' or '.join(ENGINES)} is needed")
-
-    @cached_property
-    def vocabulary(self) -> Vocabulary:
-        """The model's tokenizer."""
-        return self._tokens.load()
 
     @property
     def context(self) -> int:
@@ -82,15 +70,15 @@ class LmdeployBackend:
         return list(logits)
 
     @cached_property
-    def _stated(self) -> dict[str, str]:
-        return stated_by_config(locate_source(self._source), trust_remote_code=self._trust)
-
-    @cached_property
     def _pipeline(self) -> Any:
         lmdeploy = library("lmdeploy", "lmdeploy")
         kind = lmdeploy.TurbomindEngineConfig if self._engine == ENGINES[0] else lmdeploy.PytorchEngineConfig
-        # with prefix caching the logits of a shared prefix would be missing
-        config = kind(session_len=self._max_length, dtype=self._dtype, enable_prefix_caching=False)
+        config = kind(
+            session_len=self._max_length,
+            dtype=self._dtype,
+            enable_prefix_caching=False,  # else the logits of a shared prefix would be missing
+            revision=self._revision or None,
+        )
         source = locate_source(self._source)
         try:
             return lmdeploy.pipeline(source, backend_config=config, trust_remote_code=self._trust)

@@ -220,12 +220,6 @@ DIALECTS = {
     "vllm-server": Dialect(
         "/v1/completions", _ask_vllm, _read_vllm, lambda c: _version(c.get("/version")), _vllm_context
     ),
-    "sglang": Dialect(
-        "/generate",
-        _ask_sglang,
-        _read_sglang,
-        lambda c: _version(_sglang_info(c)),
-        _sglang_context,
-    ),
+    "sglang": Dialect("/generate", _ask_sglang, _read_sglang, lambda c: _version(_sglang_info(c)), _sglang_context),
     "completions": Dialect("/v1/completions", _ask_echo, _read_echo, lambda c: "", _vllm_context),
 }

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from benchcast.backends.base import DeviceFullError, ModelSettings, Nats, Vocabulary, from_logprobs, numbered
-from benchcast.backends.sources import locate_source, source_name
-from benchcast.backends.stated import stated_by_config
-from benchcast.backends.vocabulary import VocabularySource
+from benchcast.backends.base import DeviceFullError, ModelSettings, Nats, from_logprobs, numbered
+from benchcast.backends.loaded import LoadedBackend
+from benchcast.backends.sources import locate_source
 from benchcast.errors import InputError, one_line
 from benchcast.extras import library
 
@@ -18,7 +17,7 @@ STEP = 2048  # prompt tokens per step; their log-probabilities over the whole vo
 SMALLEST_STEP = 128
 
 
-class VllmBackend:
+class VllmBackend(LoadedBackend):
     """A model in its own vLLM engine.
 
     vLLM does not count prompt log-probabilities when it sizes its cache. By default it therefore gets half the
@@ -29,25 +28,13 @@ class VllmBackend:
     name = "vllm"
 
     def __init__(self, settings: ModelSettings, *, device: str = "", batch_size: int = 0) -> None:
-        self.asked = settings.line
-        self._source = settings.needed("pretrained", "PATH_OR_HUB_ID")
-        self._revision = settings.text("revision")
-        self._dtype = settings.text("dtype", "float32")
-        self._max_length = settings.whole("max_length", 0)
+        super().__init__(settings, dtype="float32")
         self._memory = settings.number("gpu_memory_utilization", 0.5)
         self._parallel = settings.whole("tensor_parallel_size", 1)
         self._step = settings.whole("max_num_batched_tokens", STEP)
         self._eager = bool(settings.flag("enforce_eager", False))
-        self._trust = bool(settings.flag("trust_remote_code", False))
-        self._tokens = VocabularySource.of(settings, self._source)
-        self.model = source_name(self._source) + (f"@{self._revision}" if self._revision else "")
         self.batch_size = batch_size or 64
         self.batch_tokens = 1 << 30 if batch_size else 1 << 16
-
-    @cached_property
-    def vocabulary(self) -> Vocabulary:
-        """The model's tokenizer."""
-        return self._tokens.load()
 
     @cached_property
     def context(self) -> int:
@@ -88,10 +75,6 @@ class VllmBackend:
         gc.collect()
         return True
 
-    @cached_property
-    def _stated(self) -> dict[str, str]:
-        return stated_by_config(locate_source(self._source), revision=self._revision, trust_remote_code=self._trust)
-
     @property
     def _died(self) -> type[Exception]:
         """The error of a dead engine; its cause, usually memory, is only in vLLM's log."""
@@ -104,10 +87,9 @@ class VllmBackend:
 
     @cached_property
     def _engine(self) -> Any:
-        source = locate_source(self._source)
         try:
             return self._library.LLM(
-                model=source,
+                model=locate_source(self._source),
                 tokenizer=locate_source(self._tokens.source),
                 revision=self._revision or None,
                 dtype=self._dtype,

@@ -17,8 +17,11 @@ from benchcast.records import ModelInfo
 class Attempts:
     """Makes the forecasts of one training run."""
 
-    def __init__(self, fits: Fits, reading: Reading = DEFAULT) -> None:
-        self._fits, self._reading = read_fits(fits), reading
+    def __init__(self, fits: Fits, reading: Reading = DEFAULT, *, every: int = 0) -> None:
+        if every < 0:
+            raise InputError(f"every={every}; a number of steps is needed, or 0 for each evaluation")
+        self._fits, self._reading, self.every = read_fits(fits), reading, every
+        self._last = -1  # step of the last forecast
         self._ready: tuple[Any, Reader] | None = None
         self._warned = False
         self._remarks: dict[str, str] = {}  # kind of the last logged remark, by task
@@ -53,8 +56,11 @@ class Attempts:
                 LOG.warning("%s: %s of %s: %s", name, what, task, forecast.remark)
             self._remarks[task] = kind
 
-    def survive(self, work: Callable[[], None]) -> None:
-        """Run `work`; log a warning on the first failure and ignore later ones."""
+    def survive(self, step: int, work: Callable[[], object]) -> None:
+        """Run `work` once for each step; log a warning on the first failure and ignore later ones."""
+        if step == self._last:
+            return
+        self._last = step
         try:
             work()
         except Exception as error:  # noqa: BLE001 - no error of a forecast may stop training
@@ -62,13 +68,6 @@ class Attempts:
                 what = "" if isinstance(error, BenchcastError) else f"{type(error).__name__}: "
                 LOG.warning("no forecast: %s%s (training continues; this warning is shown once)", what, one_line(error))
             self._warned = True
-
-
-def interval_of(every: int) -> int:
-    """Check the number of steps between forecasts."""
-    if every < 0:
-        raise InputError(f"every={every}; a number of steps is needed, or 0 for each evaluation")
-    return every
 
 
 def scalars(forecasts: dict[str, Forecast]) -> dict[str, float]:

@@ -10,7 +10,7 @@ import sys
 from operator import attrgetter
 from typing import Any
 
-from benchcast.callbacks.attempt import Attempts, interval_of
+from benchcast.callbacks.attempt import Attempts
 from benchcast.callbacks.live import DEFAULT, Fits, Reading
 from benchcast.records import ModelInfo
 
@@ -43,25 +43,18 @@ class LightningForecast(_base()):  # type: ignore[misc]
         self, fits: Fits, *, every: int = 0, tokenizer: Any = None, model: str = "", reading: Reading = DEFAULT
     ) -> None:
         super().__init__()
-        self._attempts = Attempts(fits, reading)
-        self._every, self._tokenizer, self._model = interval_of(every), tokenizer, model
-        self._last = -1  # step of the last forecast
+        self._attempts, self._tokenizer, self._model = Attempts(fits, reading, every=every), tokenizer, model
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
         """Forecast every `every` optimizer steps; accumulated batches count once."""
-        if self._every and trainer.global_step and trainer.global_step % self._every == 0:
-            self._forecast(trainer, pl_module)
+        step, every = trainer.global_step, self._attempts.every
+        if every and step and step % every == 0:
+            self._attempts.survive(step, lambda: self._log(trainer, pl_module))
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """Forecast after each validation except the sanity check."""
-        if not self._every and not trainer.sanity_checking:
-            self._forecast(trainer, pl_module)
-
-    def _forecast(self, trainer: Any, pl_module: Any) -> None:
-        if trainer.global_step == self._last:
-            return
-        self._last = trainer.global_step
-        self._attempts.survive(lambda: self._log(trainer, pl_module))
+        if not self._attempts.every and not trainer.sanity_checking:
+            self._attempts.survive(trainer.global_step, lambda: self._log(trainer, pl_module))
 
     def _log(self, trainer: Any, pl_module: Any) -> None:
         name = self._model or ("model" if hasattr(pl_module, "model") else "")

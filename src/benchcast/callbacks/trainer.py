@@ -13,7 +13,7 @@ from typing import Any
 
 from transformers import Trainer, TrainerCallback
 
-from benchcast.callbacks.attempt import Attempts, interval_of
+from benchcast.callbacks.attempt import Attempts
 from benchcast.callbacks.live import DEFAULT, Fits, Reading
 from benchcast.records import ModelInfo
 
@@ -32,25 +32,18 @@ class TransformersForecast(TrainerCallback):  # type: ignore[misc]
     """
 
     def __init__(self, fits: Fits, *, every: int = 0, tokenizer: Any = None, reading: Reading = DEFAULT) -> None:
-        self._attempts = Attempts(fits, reading)
-        self._every, self._tokenizer = interval_of(every), tokenizer
-        self._last = -1  # step of the last forecast
+        self._attempts, self._tokenizer = Attempts(fits, reading, every=every), tokenizer
 
     def on_step_end(self, args: Any, state: Any, control: Any, **event: Any) -> None:
         """Forecast every `every` steps and at the last step."""
-        if self._every and (state.global_step % self._every == 0 or state.global_step >= state.max_steps):
-            self._forecast(state, control, event)
+        step, every = state.global_step, self._attempts.every
+        if every and (step % every == 0 or step >= state.max_steps):
+            self._attempts.survive(step, lambda: self._log(state, control, event))
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **event: Any) -> None:
         """Forecast at each evaluation, once for several evaluation sets."""
-        if not self._every:
-            self._forecast(state, control, event)
-
-    def _forecast(self, state: Any, control: Any, event: dict[str, Any]) -> None:
-        if state.global_step == self._last:
-            return
-        self._last = state.global_step
-        self._attempts.survive(lambda: self._log(state, control, event))
+        if not self._attempts.every:
+            self._attempts.survive(state.global_step, lambda: self._log(state, control, event))
 
     def _log(self, state: Any, control: Any, event: dict[str, Any]) -> None:
         trainer = _trainer_above()

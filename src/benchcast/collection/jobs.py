@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -133,7 +133,7 @@ class CollectJob:
         backend_info = BackendInfo.parse(shard_store.backend_line)
         measured = metadata_of(backend_info.about)
         remarks = add_metadata(self.study, self.model, self.options.metadata, measured)  # safe to repeat after a kill
-        check = {"check": json.dumps(agreement.as_json())} if agreement else {}
+        check = {"check": json.dumps(asdict(agreement))} if agreement else {}
         losses = self._losses(dict(shard_store.results()), self.about(backend_info) | check)
         self.study.add_losses([losses], force=self.options.force)
         shard_store.clear()

@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Any
 
 from benchcast.records import ModelInfo
+from benchcast.storage.tables import blank
 from benchcast.store import Study
 
 COLUMNS = tuple(f.name for f in fields(ModelInfo) if f.name != "model")
@@ -31,19 +32,15 @@ def add_metadata(study: Study, model: str, user_info: ModelInfo, measured: Model
     remarks = []
     for column in COLUMNS:
         listed_value, user_value = getattr(listed, column), getattr(user_info, column)
-        if _blank(listed_value):
-            cells[column] = getattr(measured, column) if _blank(user_value) else user_value
-        elif not _blank(user_value) and user_value != listed_value:
+        if blank(listed_value):
+            cells[column] = getattr(measured, column) if blank(user_value) else user_value
+        elif not blank(user_value) and user_value != listed_value:
             remarks.append(
                 f"models.csv has {column} {_shown(listed_value)}, which is kept; {_shown(user_value)} was given"
             )
-    if model not in by_model or not all(map(_blank, cells.values())):
+    if model not in by_model or not all(map(blank, cells.values())):
         study.add_models([ModelInfo(model, **cells)])
     return tuple(remarks)
-
-
-def _blank(value: Any) -> bool:
-    return bool(value == "" or value != value)
 
 
 def _shown(value: Any) -> str:

@@ -18,7 +18,7 @@ class Schedule:
     attempts: list[int]
     not_before: list[float]  # earliest start of each job, seconds of the monotonic clock
     cost: dict[str, float]  # total cost of the waiting jobs of each group
-    needs: dict[str, float]  # GPUs that a worker of each group needs
+    gpus: dict[str, float]  # GPUs that a worker of each group needs
 
     @classmethod
     def of(cls, jobs: Sequence[Job]) -> Schedule:
@@ -27,8 +27,8 @@ class Schedule:
         for number in sorted(range(len(jobs)), key=lambda i: jobs[i].cost):
             waiting.setdefault(jobs[number].group, []).append(number)
         cost = {group: sum(jobs[i].cost for i in numbers) for group, numbers in waiting.items()}
-        needs = {group: max(jobs[i].gpus for i in numbers) for group, numbers in waiting.items()}
-        return cls(jobs, waiting, [0] * len(jobs), [0.0] * len(jobs), cost, needs)
+        gpus = {group: max(jobs[i].gpus for i in numbers) for group, numbers in waiting.items()}
+        return cls(jobs, waiting, [0] * len(jobs), [0.0] * len(jobs), cost, gpus)
 
     def take(self, group: str, now: float) -> int | None:
         """Start the most expensive job of a group that may start now; None if there is none."""
@@ -47,10 +47,6 @@ class Schedule:
         self.waiting[job.group].append(number)
         self.cost[job.group] += job.cost
         self.not_before[number] = not_before
-
-    def gpus(self, group: str) -> float:
-        """Number of GPUs that a worker of the group needs."""
-        return self.needs[group]
 
     def next_group(self, working: Iterable[str], starting: Iterable[str]) -> str | None:
         """The group that gets the next worker: one without workers first, then the one with most cost per worker.

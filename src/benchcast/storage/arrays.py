@@ -49,12 +49,6 @@ def read_header(file: BinaryIO) -> Header:
     return Header(shape, fortran, dtype, file.tell())
 
 
-def read_array(file: BinaryIO, size: int) -> npt.NDArray[np.generic]:
-    """Read the array of a .npy file of `size` bytes."""
-    header = _checked(read_header(file), size)
-    return _shaped(np.frombuffer(file.read(header.size), header.dtype), header)
-
-
 def map_array(file: BinaryIO) -> npt.NDArray[np.generic]:
     """Memory-map the array of a .npy file."""
     size = file.seek(0, io.SEEK_END)
@@ -68,10 +62,6 @@ def _checked(header: Header, size: int) -> Header:
     if header.offset + header.size != size:
         raise ValueError(f"an array of {header.size} bytes in a file that has {max(0, size - header.offset)} for it")
     return header
-
-
-def _shaped(values: npt.NDArray[np.generic], header: Header) -> npt.NDArray[np.generic]:
-    return values.reshape(header.shape, order="F" if header.fortran else "C")
 
 
 class Npz:
@@ -105,7 +95,7 @@ class Npz:
                 if math.prod(header.shape) > most:
                     raise ValueError(f"{name} claims {math.prod(header.shape)} values, at most {most} can be needed")
                 blob = file.read()  # zipfile compares the checksum at the end
-            return _shaped(np.frombuffer(blob, header.dtype), header)
+            return np.frombuffer(blob, header.dtype).reshape(header.shape, order="F" if header.fortran else "C")
         except DAMAGE as error:
             raise self._damaged(error) from error
 

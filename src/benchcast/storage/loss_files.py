@@ -5,9 +5,9 @@ Errors name the file and the text; nothing is repaired silently.
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from benchcast.choices import LOSS_UNITS
 from benchcast.errors import InputError, StudyError
-from benchcast.formatting import need_file, read_csv
+from benchcast.formatting import need_file, parse_json, read_csv
 from benchcast.records import Ints, NamedTexts, TextSet, TokenLosses
 from benchcast.storage.files import file_name
 from benchcast.storage.loss_rows import LossRows, lay_out, most_tokens
@@ -48,7 +48,7 @@ def read_losses(path: Path, texts: TextSet, *, unit: str | None = None) -> list[
     if kind == ".csv":
         return read_wide(path, texts, unit)
     if kind in (".jsonl", ".ndjson"):
-        return list(_by_model(path, _jsonl_rows(path), texts, {}))
+        return _by_model(path, _jsonl_rows(path), texts)
     if kind == ".parquet":
         return [read_parquet(path, texts)]
     raise InputError(f"{path}: losses come as .jsonl, .parquet or a wide .csv, not {kind or 'a file without ending'!r}")
@@ -68,14 +68,12 @@ def read_growing(path: Path, texts: TextSet) -> tuple[list[TokenLosses], dict[st
                 tail = ", the last line is being written"
             elif line.strip():
                 rows.append(_jsonl_row(line, f"{path}: line {number}"))
-    counts: dict[str, int] = {}
-    for row in rows:
-        counts[_model_of(row, path)] = counts.get(_model_of(row, path), 0) + 1
+    counts = Counter(_model_of(row, path) for row in rows)
     growing = {m: f"{n} of {len(texts)} texts{tail}" for m, n in counts.items() if n < len(texts)}
     if not counts:
         return [], {path.stem: f"no whole line{tail}"}
     complete = [row for row in rows if _model_of(row, path) not in growing]
-    return (list(_by_model(path, iter(complete), texts, {})) if complete else []), growing
+    return (_by_model(path, complete, texts) if complete else []), growing
 
 
 def _jsonl_rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -89,11 +87,8 @@ def _jsonl_rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _jsonl_row(line: str, where: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: not JSON ({error})") from error
-    if not isinstance(row, dict) or not {"text_id", "bounds", "nats"} <= row.keys():
+    row = parse_json(line, where)
+    if not isinstance(row, dict) or not set(COLUMNS) <= row.keys():
         present = ", ".join(row) if isinstance(row, dict) else type(row).__name__
         raise InputError(f"{where}: a row needs text_id, bounds and nats, found {present}")
     return row
@@ -103,20 +98,20 @@ def _model_of(row: dict[str, Any], path: Path) -> str:
     return str(row.get("model") or path.stem)
 
 
-def _by_model(
-    path: Path, rows: Iterator[dict[str, Any]], texts: TextSet, about: dict[str, str]
-) -> Iterator[TokenLosses]:
+def _by_model(path: Path, rows: Iterable[dict[str, Any]], texts: TextSet) -> list[TokenLosses]:
     """Losses of each model; rows without a `model` belong to the model named by the file's stem."""
     grouped: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         grouped.setdefault(_model_of(row, path), []).append(row)
     if not grouped:
         raise InputError(f"{path}: no rows")
+    losses = []
     for model, model_rows in grouped.items():
         ids = [str(r["text_id"]) for r in model_rows]
         bounds = [_numbers(r["bounds"], np.int64, path, r["text_id"], "bounds") for r in model_rows]
         nats = [_numbers(r["nats"], np.float64, path, r["text_id"], "nats") for r in model_rows]
-        yield lay_out(LossRows.of(path, model, ids, bounds, nats), texts, about)
+        losses.append(lay_out(LossRows.of(path, model, ids, bounds, nats), texts, {}))
+    return losses
 
 
 def _numbers(values: Any, dtype: type, path: Path, text_id: str, what: str) -> npt.NDArray[Any]:

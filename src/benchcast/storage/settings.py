@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchcast.errors import StudyError, one_line
-from benchcast.formatting import did_you_mean
+from benchcast.formatting import refuse_unknown
 from benchcast.records import NamedTexts, Task, TextSet
 
 FORMAT = 1
 LARGEST_SEED = 2**63
 KEYS = ("format", "seed", "scorer", "tasks")
+TASK_KEYS = ("chance", "sources", "answers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ def read_settings(settings: Path) -> StudySettings:
         newer = isinstance(table.get("format"), int) and table["format"] > FORMAT
         hint = "made by a newer benchcast; upgrade" if newer else "is `format = 1` missing?"
         raise StudyError(f"{settings}: format {table.get('format')!r}, this version reads {FORMAT}: {hint}")
-    _refuse_unknown(settings, table, KEYS)
+    refuse_unknown(table, KEYS, f"{settings}: unknown key", of=StudyError)
     for key, kind in (("seed", int), ("scorer", str), ("tasks", dict)):
         if key in table and not isinstance(table[key], kind):
             raise StudyError(f"{settings}: {key} must be a {kind.__name__}, found {table[key]!r}")
@@ -50,20 +51,12 @@ def read_settings(settings: Path) -> StudySettings:
     return StudySettings(table.get("seed", 0), table.get("scorer", ""), tasks)
 
 
-def _refuse_unknown(path: Path, table: dict[str, Any], known: Iterable[str], where: str = "") -> None:
-    for key in table:
-        if key not in known:
-            raise StudyError(
-                f"{path}: unknown key {where}{key!r}{did_you_mean(key, known)} (known: {', '.join(known)})"
-            )
-
-
 def _task(path: Path, name: str, body: Any) -> Task:
     if not name.strip():
         raise StudyError(f"{path}: a task needs a name, found [tasks.{json.dumps(name)}]")
     if not isinstance(body, dict):
         raise StudyError(f"{path}: [tasks.{name}] must be a table")
-    _refuse_unknown(path, body, ("chance", "sources", "answers"), f"in [tasks.{name}]: ")
+    refuse_unknown(body, TASK_KEYS, f"{path}: unknown key in [tasks.{name}]:", of=StudyError)
     chance, answers = body.get("chance", 0.0), body.get("answers", [])
     sources = body.get("sources", [] if answers else [name])
     if not isinstance(chance, (int, float)) or isinstance(chance, bool) or not 0 <= chance < 1:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from benchcast.errors import InputError
-from benchcast.formatting import did_you_mean, is_unicode, need_file, read_csv
+from benchcast.formatting import did_you_mean, is_unicode, need_file, parse_json, read_csv, refuse_unknown
 from benchcast.records import ModelInfo, NamedTexts, Score, Task, Text, TextSet
 from benchcast.storage.files import write_text
 
@@ -44,18 +44,12 @@ def read_texts(path: Path) -> TextSet:
 
 
 def _text(line: str, where: str, default_id: str, default_source: str) -> Text:
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: not JSON ({error})") from error
+    row = parse_json(line, where)
     named = isinstance(row, dict) and isinstance(row.get("unit"), str) and "text" not in row
     if not named and (not isinstance(row, dict) or not isinstance(row.get("text"), str)):
         raise InputError(f"{where}: a row needs a string 'text'")
     keys = ("id", "source", "unit") if named else ("id", "source", "text", "answer_start")
-    unknown = row.keys() - set(keys)
-    if unknown:
-        name = min(unknown)
-        raise InputError(f"{where}: unknown key {name!r}{did_you_mean(name, keys)} (known: {', '.join(keys)})")
+    refuse_unknown(row, keys, f"{where}: unknown key")
     start = row.get("answer_start")
     if start is not None and (not isinstance(start, int) or isinstance(start, bool)):
         raise InputError(f"{where}: answer_start must be a whole number of bytes, found {start!r}")
@@ -146,11 +140,7 @@ def _checked_columns(path: Path, columns: Sequence[str], required: Sequence[str]
     rows = read_csv(path)
     if not rows:
         raise InputError(f"{path}: no rows")
-    for column in rows[0]:
-        if column not in columns:
-            raise InputError(
-                f"{path}: unknown column {column!r}{did_you_mean(column, columns)} (known: {', '.join(columns)})"
-            )
+    refuse_unknown(rows[0], columns, f"{path}: unknown column")
     absent = [c for c in required if c not in rows[0]]
     if absent:
         raise InputError(f"{path}: no column {', '.join(absent)}; found {', '.join(rows[0])}")
@@ -171,9 +161,9 @@ def _name(where: str, cell: str) -> str:
     return cell.strip()
 
 
-def _number(where: str, column: str, cell: str) -> float:
+def _number(where: str, column: str, cell: str, *, scale: float = 1.0) -> float:
     try:
-        value = float(cell)
+        value = scale * float(cell if scale == 1.0 else cell.strip()[:-1])
     except ValueError as error:
         raise InputError(f"{where}: {column} {cell!r} is not a number") from error
     if not math.isfinite(value):
@@ -186,13 +176,7 @@ def quantity(where: str, column: str, cell: str) -> float:
     text = cell.strip()
     if not text:
         return math.nan
-    scale = SUFFIXES.get(text[-1].lower(), 1.0)
-    try:
-        value = scale * float(text if scale == 1.0 else text[:-1])
-    except ValueError as error:
-        raise InputError(f"{where}: {column} {cell!r} is not a number") from error
-    if not math.isfinite(value):
-        raise InputError(f"{where}: {column} is {cell}, not a finite number")
+    value = _number(where, column, cell, scale=SUFFIXES.get(text[-1].lower(), 1.0))
     if value < 0:
         raise InputError(f"{where}: {column} is negative ({cell})")
     return value
@@ -260,8 +244,9 @@ def merge_scores(old: Score, new: Score, *, force: bool) -> Score:
 
 def merge(old: Row, new: Row) -> Row:
     """The new row, with its empty values filled from the old row."""
-
-    def blank(value: Any) -> bool:
-        return value == "" or value != value
-
     return replace(new, **{f.name: getattr(old, f.name) for f in fields(new) if blank(getattr(new, f.name))})
+
+
+def blank(value: Any) -> bool:
+    """Whether a value is an empty cell: an empty string or NaN."""
+    return bool(value == "" or value != value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,14 +25,7 @@ from benchcast.fitting import fits_for_new_models
 from benchcast.records import ModelInfo
 from benchcast.storage.loss_files import read_growing
 from benchcast.store import Study
-from benchcast.watching.checkpoints import (
-    find_checkpoints,
-    has_tokenizer,
-    lacking,
-    progress_of,
-    signature,
-    step_of,
-)
+from benchcast.watching.checkpoints import find_checkpoints, has_tokenizer, lacking, progress_of, signature, step_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +54,13 @@ class WatchedRun:
     batch_size: int = 0
 
 
-def _quiet(_: str) -> Report | None:
-    return None
-
-
 @dataclass
 class Watch:
     """Follows a run; each message is emitted once."""
 
     study: Study
     run: WatchedRun
-    on_model: Callable[[str], Report | None] = _quiet  # called before scoring; may return a progress callback
+    on_model: Callable[[str], Report | None] = lambda _: None  # called before scoring; may return a progress callback
     _messages: dict[str, str] = field(default_factory=dict)  # last message of each model
     _refused: dict[str, object] = field(default_factory=dict)  # signature of each file or checkpoint that failed
     _finished: set[str] = field(default_factory=set)  # models whose forecasts were emitted
@@ -132,9 +121,8 @@ class Watch:
         yield self._forecast(model, step, seconds=time.monotonic() - began)
 
     def _metadata(self, path: Path) -> ModelInfo:
-        """Parameters, tokens and FLOPs of a checkpoint."""
-        progress = progress_of(path)
-        return ModelInfo("", self.run.family, progress.params, progress.tokens, progress.flops)
+        """Family, parameters, tokens and FLOPs of a checkpoint."""
+        return replace(progress_of(path), family=self.run.family)
 
     def _tokenizer(self, path: Path) -> str:
         """Path of the tokenizer the settings name, or of one beside the checkpoints; empty: in the checkpoint."""

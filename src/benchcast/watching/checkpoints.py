@@ -12,11 +12,11 @@ import re
 import time
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchcast.errors import InputError
+from benchcast.records import ModelInfo
 
 STEP = re.compile(r"(?:^|[-_=@.])(\d+)$")
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "spiece.model", "tokenizer_config.json")
@@ -24,15 +24,6 @@ INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 SINGLE = ("model.safetensors", "pytorch_model.bin")
 LONGEST_HEADER = 100 << 20
 SETTLED = 1.0  # seconds without a change after which a checkpoint counts as written
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Parameters, training tokens and FLOPs of a checkpoint; NaN if unknown."""
-
-    params: float = math.nan
-    tokens: float = math.nan
-    flops: float = math.nan
 
 
 def step_of(name: str) -> int | None:
@@ -70,8 +61,8 @@ def has_tokenizer(folder: Path) -> bool:
     return any((folder / name).is_file() for name in TOKENIZER_FILES)
 
 
-def progress_of(checkpoint: Path) -> Progress:
-    """Parameters from the tensors' shapes; tokens and FLOPs from the Trainer's state if it counts them."""
+def progress_of(checkpoint: Path) -> ModelInfo:
+    """Parameters from the tensors' shapes; tokens and FLOPs from the Trainer's state if it counts them, else NaN."""
     sizes = [_parameters(p) for p in checkpoint.glob("*.safetensors")]
     state: dict[str, Any] = {}
     path = checkpoint / "trainer_state.json"
@@ -82,7 +73,8 @@ def progress_of(checkpoint: Path) -> Progress:
         value = state.get(key) if isinstance(state, dict) else None
         return float(value) if isinstance(value, (int, float)) and value > 0 else math.nan
 
-    return Progress(float(sum(sizes)) or math.nan, counted("num_input_tokens_seen"), counted("total_flos"))
+    tokens, flops = counted("num_input_tokens_seen"), counted("total_flos")
+    return ModelInfo("", params=float(sum(sizes)) or math.nan, tokens=tokens, flops=flops)
 
 
 def _json_lacking(path: Path) -> str:
