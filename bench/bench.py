@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from benchcast.align import regroup
-from benchcast.dataset import Dataset, Features, Fold
+from benchcast.dataset import Dataset, Fold
 from benchcast.methods.algorithm2 import descent
 from benchcast.methods.algorithm2.descent import DescentSettings, descend
 from benchcast.methods.algorithm2.paper import paper
@@ -94,7 +94,7 @@ def part_solvers(size: Size) -> None:
     """All methods that read features, and the plain loop they replace."""
     with tempfile.TemporaryDirectory() as folder:
         values = write_rows(Path(folder) / "features.npy", size.tokens, size.dims)
-        dataset, fold = make_dataset(Features(values, scorer="generated"), models=size.models)
+        dataset, fold = make_dataset(values, models=size.models)
         whole = np.array(values)
         rate = bandwidth(whole)
         a_pass = whole.nbytes / rate
@@ -168,14 +168,14 @@ def closed_at(size: Size, factor: float) -> None:
     product = tokens * size.dims * size.models / speed
     with tempfile.TemporaryDirectory() as folder:
         if factor > 4:
-            dataset, _ = make_dataset(Features(Generated(tokens, size.dims)), models=size.models, generated=True)
+            dataset, _ = make_dataset(Generated(tokens, size.dims), models=size.models, generated=True)
             for part, _ in islice(dataset.features.blocks(), 4):
                 dataset.nats[:, part]  # made before the clock runs; then they come round
             table = Table(f"closed form, {tokens} tokens generated in blocks: mean, spread and L H in one pass")
             table.run("one pass", lambda: measure(dataset, weigh=True), max(a_pass, product))
             return
         values = write_rows(Path(folder) / "features.npy", tokens, size.dims)
-        dataset, fold = make_dataset(Features(values), models=size.models)
+        dataset, fold = make_dataset(values, models=size.models)
         table = Table(
             f"closed form, {tokens} tokens on disk; bytes alone take {a_pass:.2f} s, products {product:.2f} s"
         )
@@ -193,7 +193,7 @@ def part_wide(size: Size) -> None:
     print(f"\n{models} checkpoints × {tokens} tokens, {dims} features, float16 on disk")
     with tempfile.TemporaryDirectory() as folder:
         values = write_rows(Path(folder) / "features.npy", tokens, dims, dtype=np.float16)
-        small, fold = make_dataset(Features(values), models=models, generated=True)
+        small, fold = make_dataset(values, models=models, generated=True)
         nats = np.lib.format.open_memmap(Path(folder) / "nats.npy", mode="w+", dtype=np.float16, shape=(models, tokens))
         target, sources = edges(tokens, 0), [edges(tokens, 1 + k) for k in range(8)]
         rng = np.random.default_rng(3)

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchcast.dataset import Dataset, Features, Fold
+from benchcast.dataset import Dataset, Fold
 from benchcast.methods.algorithm2 import descent
 from benchcast.methods.algorithm2.descent import DescentSettings, descend
 from benchcast.methods.algorithm2.paper import paper
@@ -64,7 +64,7 @@ def part_products(size: Size) -> Table:
 
 
 def dataset_on(size: Size, values: Any) -> tuple[Dataset, Fold]:
-    dataset, fold = make_dataset(Features(values, scorer="generated"), models=size.models)
+    dataset, fold = make_dataset(values, models=size.models)
     return replace(dataset, device=size.device), fold
 
 
@@ -170,7 +170,7 @@ def part_scale(size: Size) -> Table:
     for factor in (0.1, 1, 4, 100):
         tokens, generated = int(size.tokens * factor), factor > 4
         values: Any = Generated(tokens, size.dims, device=size.device) if generated else features_on(size, tokens)
-        dataset, _ = make_dataset(Features(values), models=size.models, generated=True)
+        dataset, _ = make_dataset(values, models=size.models, generated=True)
         dataset = replace(dataset, device=size.device)
         for part, _ in islice(dataset.features.blocks(blown_up=DEVICE_BLOCKS), 4):
             dataset.nats[:, part]  # made before the clock runs; then they come round
@@ -189,7 +189,7 @@ def part_agree(size: Size) -> Table:
     """The same fits on the device and in numpy, on a smaller world."""
     rng = np.random.default_rng(0)
     values = rng.standard_normal((4096, 128), dtype=np.float32)
-    dataset, fold = make_dataset(Features(values), models=size.models)
+    dataset, fold = make_dataset(values, models=size.models)
     there = replace(dataset, device=size.device)
     table = Table("largest difference of forecasts between numpy and the device")
     for name, method in (

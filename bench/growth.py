@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.dataset import Features
 from benchcast.methods.algorithm2.descent import DescentSettings, descend
 from benchcast.methods.inputs import prepare_inputs
 from benchcast.methods.ridge import ridge
@@ -24,7 +23,7 @@ FIGURE = Path(__file__).resolve().parents[1] / "docs" / "figures" / "growth.png"
 def measure_at(at: dict[str, int]) -> dict[str, float]:
     """CPU seconds of each method at these sizes; least of two runs, salience of one."""
     values = np.random.default_rng(0).standard_normal((at["tokens"], at["features"]), dtype=np.float32)
-    dataset, fold = make_dataset(Features(values), models=at["models"], tasks=at["tasks"])
+    dataset, fold = make_dataset(values, models=at["models"], tasks=at["tasks"])
     inputs = prepare_inputs(dataset, standardise=True)
     problems = problems_of(dataset, fold, 1)
     works: dict[str, Callable[[], Any]] = {

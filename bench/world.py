@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.dataset import Dataset, Features, Fold, ReferenceTokens
-from benchcast.devices import place
+from benchcast.devices import Array, place
 from benchcast.methods.algorithm2.descent import Problems
 from benchcast.records import Task
 
@@ -49,14 +49,12 @@ def write_rows(path: Path, tokens: int, dims: int, *, dtype: npt.DTypeLike = np.
     return np.load(path, mmap_mode="r")
 
 
-def make_dataset(
-    features: Features, *, models: int, tasks: int = TASKS, generated: bool = False
-) -> tuple[Dataset, Fold]:
+def make_dataset(values: Array, *, models: int, tasks: int = TASKS, generated: bool = False) -> tuple[Dataset, Fold]:
     """Dataset on these features; with `generated`, losses are made when they are asked for."""
     rng = np.random.default_rng(1)
-    n = features.shape[0]
+    n = len(values)
     ability = rng.normal(size=(models, 1)).astype(np.float32)
-    place_of = str(getattr(features.values, "device", ""))
+    place_of = str(getattr(values, "device", ""))
     nats: Any = Generated(models, n, device=place_of, positive=True) if generated else None
     if nats is None:
         nats = np.exp(0.3 * rng.standard_normal((models, n), dtype=np.float32) - 0.3 * ability)
@@ -80,7 +78,7 @@ def make_dataset(
         n_items=np.full(accuracy.shape, 2000.0),
         flops=np.full(models, np.nan),
         reference_tokens=tokens,
-        features=features,
+        features=Features(values, tokens.edges, "generated"),
     )
     role = np.arange(models) % 5
     return dataset, Fold(role < 3, role == 3, role == 4)

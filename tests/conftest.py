@@ -16,7 +16,7 @@ import pytest
 from hypothesis import settings
 
 from benchcast.assemble import assemble
-from benchcast.dataset import Dataset
+from benchcast.dataset import Dataset, Features
 from benchcast.store import Study
 from benchmark_files import REAL, write_benchmarks
 from lab.synthetic import Plan, World, plant, write_study
@@ -85,7 +85,7 @@ def dataset(world: World) -> Dataset:
 
 
 def make_dataset(world: World, *, features: bool = True) -> Dataset:
-    given = (world.features, world.edges, "planted") if features else None
+    given = Features(world.features, world.edges, "planted") if features else None
     return assemble(world.texts, world.losses, world.models, world.scores, world.tasks, features=given)
 
 

@@ -72,14 +72,12 @@ def reference_tokens(texts: TextSet, edges: Ints) -> tuple[ReferenceTokens, Ints
     ), part_of
 
 
-def reference_of(
-    texts: TextSet, features: tuple[npt.NDArray[np.floating], Ints, str] | None
-) -> tuple[ReferenceTokens, Ints]:
+def reference_of(texts: TextSet, features: Features | None) -> tuple[ReferenceTokens, Ints]:
     """Reference tokens of a study, from its scorer's tokens or, without a scorer, from words.
 
     `features` and the return value are as in `assemble` and `reference_tokens`.
     """
-    return reference_tokens(texts, word_edges(texts) if features is None else features[1])
+    return reference_tokens(texts, word_edges(texts) if features is None else features.edges)
 
 
 def assemble(
@@ -89,7 +87,7 @@ def assemble(
     scores: Sequence[Score],
     tasks: Sequence[Task],
     *,
-    features: tuple[npt.NDArray[np.floating], Ints, str] | None = None,
+    features: Features | None = None,
     support: Bools | None = None,
     unit: RegroupUnit = "byte",
     guarded: Sequence[Task] | None = None,
@@ -104,7 +102,7 @@ def assemble(
     losses, models : losses and rows of models.csv, in the same order
     scores : rows of scores.csv, of other models and tasks too
     tasks : tasks to forecast
-    features : hidden states of the scorer: (values, edges, name of the scorer)
+    features : hidden states of the scorer
     support : mask of reference tokens; only these are used
     unit : "byte" or "char", over which a token's loss is spread evenly
     guarded : tasks whose own text is protected: a model that would remove too much of it is excluded, whatever
@@ -125,7 +123,8 @@ def assemble(
     tokens = replace(tokens, supported=supported)
     accuracy, n_items = score_table(models, scores, tasks)
     metadata = ModelMetadata.of(models, scores)
-    whole = features is None or np.array_equal(part_of, np.arange(len(features[1]) - 1))
+    if features is not None and not np.array_equal(part_of, np.arange(len(features.edges) - 1)):
+        features = replace(features, rows=part_of)
     return Dataset(
         models=tuple(m.model for m in models),
         families=family_names(models),
@@ -136,7 +135,7 @@ def assemble(
         n_items=n_items,
         flops=metadata.flops,
         reference_tokens=tokens,
-        features=None if features is None else Features(features[0], None if whole else part_of, features[2]),
+        features=features,
         params=metadata.params,
         training_tokens=metadata.training_tokens,
         scores=metadata.scores,

@@ -21,15 +21,16 @@ BLOCK_BYTES = 64 << 20  # features are read in blocks of about this size
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Hidden states of the scorer, one row per reference token; may be memory-mapped.
+    """Hidden states of the scorer, one row per token; may be memory-mapped.
 
     `rows` maps each reference token to its stored row: if an answer starts inside a scorer token, both
     halves share that token's row.
     """
 
     values: Array  # numpy, or a torch tensor on the dataset's device
+    edges: Ints  # of the scorer's tokens, on the axis of all bytes
+    scorer: str
     rows: Ints | None = None  # None: the stored rows are the reference tokens, in order
-    scorer: str = ""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -49,7 +50,8 @@ class Features:
         rows = np.flatnonzero(keep) if self.rows is None else self.rows[keep]
         stored, row_of_token = np.unique(rows, return_inverse=True)
         shared = len(stored) < len(rows)
-        return Features(np.asarray(self.values[stored]), row_of_token if shared else None, self.scorer)
+        edges = np.concatenate([[0], np.cumsum(np.diff(self.edges)[stored])])
+        return Features(np.asarray(self.values[stored]), edges, self.scorer, row_of_token if shared else None)
 
     def sample(self, size: int, rng: np.random.Generator) -> npt.NDArray[np.float32]:
         """At most `size` stored rows, drawn without replacement, in stored order."""

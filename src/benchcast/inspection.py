@@ -130,7 +130,7 @@ def _scorer(study: Study) -> tuple[str, list[str]]:
         features = study.features()
     except StudyError as error:
         return "", [str(error)]
-    return (features[2] if features else ""), []
+    return (features.scorer if features else ""), []
 
 
 def _stale(study: Study) -> list[str]:

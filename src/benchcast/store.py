@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from benchcast.assemble import assemble
 from benchcast.choices import RegroupUnit
-from benchcast.dataset import Dataset
+from benchcast.dataset import Dataset, Features
 from benchcast.errors import InputError, NotEnoughDataError, StudyError
 from benchcast.formatting import did_you_mean
 from benchcast.plausible import refuse_impossible
@@ -135,8 +135,8 @@ class Study:
         folders = stored_folders(self.root / "features")
         return [feature_files.scorer_of(p) for p in folders if (present(p) / "meta.json").is_file()]
 
-    def features(self) -> tuple[npt.NDArray[np.floating], Ints, str] | None:
-        """Memory-mapped features of the study's scorer with their edges; None where there are none."""
+    def features(self) -> Features | None:
+        """Memory-mapped features of the study's scorer; None where there are none."""
         names = self.scorers()
         if not names:
             return None
@@ -148,7 +148,7 @@ class Study:
         if name not in names:
             raise StudyError(f"{self.root}: study.toml wants scorer {name!r}, features are there of {', '.join(names)}")
         folder = self.root / "features" / file_name(name)
-        return *feature_files.read_folder(folder, self.texts), name
+        return Features(*feature_files.read_folder(folder, self.texts), name)
 
     def dataset(
         self, tasks: Sequence[str] = (), *, support: Bools | None = None, unit: RegroupUnit = "byte"

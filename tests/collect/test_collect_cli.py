@@ -63,8 +63,8 @@ def test_a_real_model_goes_all_the_way(
     assert "reduced to 8 that keep" in said
     found = Study.open(study).features()
     assert found is not None
-    assert found[0].shape == (len(losses.nats), 8)
-    np.testing.assert_array_equal(found[1], losses.edges)
+    assert found.values.shape == (len(losses.nats), 8)
+    np.testing.assert_array_equal(found.edges, losses.edges)
     assert "losses are stored already" in run(
         "collect", study, "--model", "hf", "--model_args", f"pretrained={folder}", "--name", "m"
     )

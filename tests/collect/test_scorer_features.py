@@ -30,7 +30,7 @@ def test_every_token_has_the_state_at_its_own_position(study: Study, dtype: str,
     made = make_features(study, scorer, options=FeatureOptions(dtype=dtype))
     found = study.features()
     assert found is not None
-    values, edges, name = found
+    values, edges, name = found.values, found.edges, found.scorer
     assert isinstance(values, np.memmap)
     assert (name, values.dtype) == ("fake-1", np.dtype(dtype))
     assert edges.tolist() == list(range(int(study.texts.starts[-1]) + 1))
@@ -107,5 +107,8 @@ def test_states_that_were_made_before_a_kill_are_not_made_again(study: Study, mo
     make_features(study, FakeBackend(batch_size=1), report=lambda *done: seen.append(done))
     assert seen[0] == (1, 0), "the longest text was done before"
     assert sum(texts for texts, _ in seen[1:]) == 2
-    for a, b in zip(study.features() or (), whole.features() or (), strict=True):
-        np.testing.assert_array_equal(a, b)
+    first, second = study.features(), whole.features()
+    assert first is not None
+    assert second is not None
+    np.testing.assert_array_equal(first.values, second.values)
+    np.testing.assert_array_equal(first.edges, second.edges)

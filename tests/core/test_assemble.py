@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
 from benchcast.assemble import assemble, reference_tokens, word_edges
+from benchcast.dataset import Features
 from benchcast.errors import NotEnoughDataError
 from benchcast.records import ModelInfo, Score, Task, Text, TextSet, TokenLosses
 
@@ -50,7 +51,7 @@ def test_a_token_is_cut_where_the_answer_starts(bodies, data):
 def one_model(texts: TextSet, edges: np.ndarray, features: np.ndarray | None, feature_edges: np.ndarray | None):
     counts = np.diff(np.searchsorted(edges, texts.starts))
     losses = TokenLosses("m", counts, edges, np.ones(len(edges) - 1))
-    given_features = None if features is None else (features, feature_edges, "scorer")
+    given_features = None if features is None else Features(features, feature_edges, "scorer")
     return assemble(
         texts, [losses], [ModelInfo("m")], [Score("m", "t", 0.5)], [Task("t", 0.0, ("s",))], features=given_features
     )
@@ -80,7 +81,7 @@ def test_positions_that_one_model_lacks_count_for_none(world):
     nats = losses[2].nats.copy()
     nats[:5] = np.nan
     losses[2] = replace(losses[2], nats=nats)
-    features = (world.features, world.edges, "planted")
+    features = Features(world.features, world.edges, "planted")
     made = assemble(world.texts, losses, world.models, world.scores, world.tasks, features=features)
     whole = assemble(world.texts, world.losses, world.models, world.scores, world.tasks, features=features)
     lost = ~made.reference_tokens.supported

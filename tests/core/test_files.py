@@ -203,7 +203,8 @@ def test_stored_losses_are_those_given_to_the_precision_of_the_file(study, world
 
 
 def test_features_are_stored_as_given_and_say_whose_they_are(study, world):
-    values, edges, name = study.features()
+    stored = study.features()
+    values, edges, name = stored.values, stored.edges, stored.scorer
     assert isinstance(values, np.memmap)
     assert (values == world.features).all()
     assert (edges == world.edges).all()

@@ -38,7 +38,7 @@ def study(cli, tmp_path_factory) -> Study:
 def test_every_example_is_imported_and_prints_what_the_page_shows(study):
     assert study.models_with_losses() == ["ash-1B", "my-7b-v2", "oak-1B", "oak-3B", "oak-7B"]
     assert {s.model for s in study.scores()} == {"ash-1B", "oak-1B", "oak-3B", "oak-7B"}
-    assert study.features()[2] == "tiny"
+    assert study.features().scorer == "tiny"
     assert study.infos(["oak-1B"])[0].flops == 6e21
 
 

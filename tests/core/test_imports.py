@@ -40,6 +40,7 @@ LAYERS = [
     "methods",
     "storage",
     "store",
+    "all_models",
     "loss_check",
     "fits",
     "editing",

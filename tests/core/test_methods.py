@@ -29,7 +29,7 @@ BATTERY = {**METHODS, "paper": lambda e, f: paper(e, f, settings=QUICK)}
 
 
 def dataset_of(world: World, *, features: bool = True) -> Dataset:
-    given_features = (world.features, world.edges, "planted") if features else None
+    given_features = Features(world.features, world.edges, "planted") if features else None
     return assemble(world.texts, world.losses, world.models, world.scores, world.tasks, features=given_features)
 
 
@@ -227,7 +227,7 @@ def test_a_mix_of_groups_of_tokens_weighs_losses_as_its_tokens_do(dataset):
 @pytest.mark.parametrize("rows", [1, 3])
 def test_clusters_are_no_more_than_looks_among_the_answers_or_the_rest_of_a_source(dataset, rows):
     values = np.random.default_rng(0).normal(size=(rows, 8)).astype(np.float32)
-    alike = Features(values[np.arange(dataset.nats.shape[1]) % rows])
+    alike = replace(dataset.features, values=values[np.arange(dataset.nats.shape[1]) % rows], rows=None)
     basis, _ = build_basis(replace(dataset, features=alike))
     clusters = basis.partitions[3][0]
     cells = 2 * dataset.reference_tokens.source + dataset.reference_tokens.answer

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchcast.assemble import assemble
-from benchcast.dataset import Fold
+from benchcast.dataset import Features, Fold
 from benchcast.law import sigmoid
 from benchcast.methods import METHODS
 from benchcast.methods.problem import STRONGEST, Problem, strongest_models
@@ -48,7 +48,7 @@ def test_validation_models_take_the_place_of_the_strongest(dataset) -> None:
 def test_it_learns_a_difference_of_losses_which_no_weights_above_zero_can_express() -> None:
     """A score that rises with the loss on one source and falls with that on another."""
     drawn = plant(Plan(seed=3, families=8, sizes=5, checkpoints=3, tasks=2, texts_per_source=8))
-    features = (drawn.features, drawn.edges, "planted")
+    features = Features(drawn.features, drawn.edges, "planted")
     world = assemble(drawn.texts, drawn.losses, drawn.models, drawn.scores, drawn.tasks, features=features)
     source = world.reference_tokens.source
     apart = world.nats[:, source == 0].mean(axis=1) - world.nats[:, source == 1].mean(axis=1)

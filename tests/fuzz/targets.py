@@ -118,8 +118,9 @@ class Sandbox:
         (self.folder / "models.csv").write_text(models)
 
     def _rest(self, study: Study) -> None:
-        values, edges, _ = study.features() or (None, None, "")
-        assert values is not None
+        stored = study.features()
+        assert stored is not None
+        values, edges = stored.values, stored.edges
         starts = study.texts.starts
         within = [edges[(edges >= a) & (edges <= b)] - a for a, b in pairwise(starts)]
         counts = np.array([len(x) - 1 for x in within])
@@ -152,7 +153,7 @@ class Sandbox:
 
     def features(self, here: Path) -> Any:
         found = Study.open(here / "study").features()
-        return found and (_digest(np.asarray(found[0]), found[1]), found[2])
+        return found and (_digest(np.asarray(found.values), found.edges), found.scorer)
 
     def predict(self, here: Path) -> Any:
         losses = Study.open(self.folder / "study").losses(self.model)

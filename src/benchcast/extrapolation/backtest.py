@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from benchcast.align import align_models
-from benchcast.dataset import Dataset, Fold
+from benchcast.all_models import AllModels, with_unscored
+from benchcast.dataset import Fold
 from benchcast.devices import check_device
 from benchcast.errors import NotEnoughDataError
 from benchcast.extrapolation.family_law import (
@@ -24,8 +23,6 @@ from benchcast.extrapolation.family_law import (
 )
 from benchcast.extrapolation.task_forecast import extrapolate_task
 from benchcast.fitting import without_weak_tasks
-from benchcast.folds import family_names
-from benchcast.metadata import ModelMetadata
 from benchcast.methods import check_methods, fit_method
 from benchcast.records import Bools, Floats
 from benchcast.store import Study
@@ -57,27 +54,15 @@ class HiddenModel:
 
 
 @dataclass(frozen=True)
-class StudyModels:
-    """All models of a study that have losses, with or without scores."""
+class StudyModels(AllModels):
+    """All models of a study that have losses, and the method that measures their capability."""
 
-    dataset: Dataset  # of the scored models, which come first in `models`
-    models: tuple[str, ...]
-    families: npt.NDArray[np.str_]
-    points: ScalePoints
-    nats: npt.NDArray[np.float32]
-    metadata: ModelMetadata
     method: str
 
     @property
-    def scored(self) -> int:
-        """Number of models with scores."""
-        return len(self.dataset.models)
-
-    @property
-    def observed(self) -> Floats:
-        """Observed accuracies (tasks × models); NaN if unknown."""
-        accuracy = self.dataset.accuracy
-        return np.pad(accuracy, ((0, 0), (0, len(self.models) - self.scored)), constant_values=np.nan)
+    def points(self) -> ScalePoints:
+        """Size, training tokens and compute of each model."""
+        return ScalePoints(self.metadata.params, self.metadata.training_tokens, self.metadata.flops)
 
     def fits(self, seen: Bools) -> list[TaskFit]:
         """One fit for each task, from the scored models in `seen`."""
@@ -116,18 +101,8 @@ def read_study_models(
     dataset = replace(study.dataset(tasks), device=check_device(device))
     everyone = np.ones(len(dataset.models), bool)
     dataset, _ = without_weak_tasks(dataset, [Fold(everyone, ~everyone, ~everyone)], asked_for=bool(tasks))
-    others = [m for m in study.models_with_losses() if m not in set(dataset.models)]
-    nats = dataset.nats
-    if others:
-        other_nats = align_models([study.losses(m) for m in others], dataset.reference_tokens.edges, study.texts)
-        complete = np.flatnonzero(np.isfinite(other_nats[:, dataset.reference_tokens.supported]).all(axis=1))
-        others = [others[i] for i in complete]
-        nats = np.concatenate([nats, np.where(dataset.reference_tokens.supported, other_nats[complete], np.float32(0))])
-    models = (*dataset.models, *others)
-    infos = study.infos(models)
-    metadata = ModelMetadata.of(infos, study.scores())
-    points = ScalePoints(metadata.params, metadata.training_tokens, metadata.flops)
-    return StudyModels(dataset, models, family_names(infos), points, nats, metadata, method)
+    models = with_unscored(study, dataset)
+    return StudyModels(models.dataset, models.infos, models.nats, models.metadata, models.left_out, method)
 
 
 def family_laws(

@@ -170,10 +170,10 @@ def _features(study: Study) -> str:
         return str(error)
     if features is None:
         return ""
-    _, edges, scorer = features
-    meta = json.loads((study.root / "features" / file_name(scorer) / "meta.json").read_text(encoding="utf-8"))
-    edges_hash = hashlib.sha256(np.asarray(edges, "<i8").tobytes()).hexdigest()
-    return _hash([scorer, edges_hash, {k: v for k, v in meta.items() if k != "benchcast"}])
+    path = study.root / "features" / file_name(features.scorer) / "meta.json"
+    meta = json.loads(path.read_text(encoding="utf-8"))
+    edges_hash = hashlib.sha256(np.asarray(features.edges, "<i8").tobytes()).hexdigest()
+    return _hash([features.scorer, edges_hash, {k: v for k, v in meta.items() if k != "benchcast"}])
 
 
 def _hash(value: Any) -> str:

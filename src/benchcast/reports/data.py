@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.align import align_models
+from benchcast.all_models import AllModels, with_unscored
 from benchcast.dataset import Fold
 from benchcast.evaluate import Comparison
 from benchcast.fits import Fit
 from benchcast.fitting import fits_like_stored
-from benchcast.folds import family_names
 from benchcast.intervals import distance, interval
-from benchcast.metadata import ModelMetadata
-from benchcast.records import Bools, Floats, Ints, ModelInfo
+from benchcast.records import Bools, Floats, Ints
 from benchcast.store import Study
 from benchcast.task_fit import TaskFit
 
@@ -33,17 +31,12 @@ SHOWN_MEASURES = ("mse", "mae", "spearman", "coverage", "r2", "pairs", "width", 
 
 
 @dataclass(frozen=True)
-class ReportModels:
+class ReportModels(AllModels):
     """The models of a page: the compared ones, and those without a score."""
 
-    infos: list[ModelInfo]
-    nats: npt.NDArray[np.float32]  # M × N, 0 outside the common support
-    metadata: ModelMetadata
     fold: Ints  # index of the fold whose fit forecasts each model with a score
     new_fits: dict[tuple[str, str], Fit]  # fits that forecast models without a score, by task and method
     role: list[str]  # train, validation, test, or new
-    observed: Floats  # accuracies (T × M); NaN if unknown
-    left_out: dict[str, str]  # reason why a model cannot be forecast, by model
 
 
 def rounded(values: npt.ArrayLike) -> list[Any]:
@@ -60,31 +53,18 @@ def _rounded(value: float) -> float | int | None:
 
 def show_models(study: Study, comparison: Comparison) -> ReportModels:
     """All models of the study that have losses, each with the fold that forecasts it."""
-    dataset = comparison.dataset
-    infos = study.infos(dataset.models)
-    fold, role = _roles(comparison.folds, len(infos))
-    names = [m for m in study.models_with_losses() if m not in set(dataset.models)]
-    losses = [study.losses(m) for m in names]
-    rows = align_models(losses, dataset.reference_tokens.edges, study.texts) if losses else dataset.nats[:0]
-    supported = dataset.reference_tokens.supported
-    complete = [bool(np.isfinite(row[supported]).all()) for row in rows]
-    left_out = {
-        m: f"no loss on {1 - np.isfinite(row[supported]).mean():.1%} of the tokens that the others have"
-        for m, row, ok in zip(names, rows, complete, strict=True)
-        if not ok
-    }
-    new = study.infos([m for m, ok in zip(names, complete, strict=True) if ok])
-    rows = np.where(supported, rows[np.array(complete, bool)], np.float32(0))
-    no_scores = np.full((len(comparison.tasks), len(new)), np.nan)
+    models = with_unscored(study, comparison.dataset)
+    fold, role = _roles(comparison.folds, models.scored)
+    new = len(models.infos) - models.scored
     return ReportModels(
-        infos + new,
-        np.concatenate([dataset.nats, rows]).astype(np.float32, copy=False),
-        replace(ModelMetadata.of(infos + new, study.scores()), families=family_names(infos + new)),
-        np.array([*fold, *[0] * len(new)], np.int64),
-        _new_fits(study, comparison, any_new=bool(new) or not np.isfinite(dataset.accuracy).all()),
-        [*role, *["new"] * len(new)],
-        np.concatenate([dataset.accuracy, no_scores], axis=1),
-        left_out,
+        models.dataset,
+        models.infos,
+        models.nats,
+        models.metadata,
+        models.left_out,
+        np.pad(fold, (0, new)),
+        _new_fits(study, comparison, any_new=not np.isfinite(models.observed).all()),
+        [*role, *["new"] * new],
     )
 
 
@@ -117,12 +97,11 @@ def _roles(folds: Sequence[Fold], size: int) -> tuple[Ints, list[str]]:
 
 def model_columns(shown: ReportModels) -> dict[str, list[Any]]:
     """Metadata of the models, as columns."""
-    infos = shown.infos
     return {
-        "model": [m.model for m in infos],
-        "family": [str(f) for f in family_names(infos)],
-        "params": rounded([m.params for m in infos]),
-        "tokens": rounded([m.tokens for m in infos]),
+        "model": shown.models,
+        "family": list(map(str, shown.families)),
+        "params": rounded(shown.metadata.params),
+        "tokens": rounded(shown.metadata.training_tokens),
         "flops": rounded(shown.metadata.flops),
         "role": shown.role,
     }

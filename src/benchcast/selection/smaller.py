@@ -180,9 +180,9 @@ def _fill(choice: TextSelection, root: Path) -> None:
     )
     features = study.features()
     if features is not None:
-        values, edges, scorer = features
-        text = np.searchsorted(study.texts.starts[1:], edges[:-1], side="right")
-        smaller.add_features(scorer, np.asarray(values[np.isin(text, order)]), _laid_out(edges, np.isin(text, order)))
+        keep = np.isin(np.searchsorted(study.texts.starts[1:], features.edges[:-1], side="right"), order)
+        part = features.of_tokens(keep)
+        smaller.add_features(part.scorer, part.values, part.edges)
     fits = [
         replace(fit, core=replace(fit.core, task=smaller.task(fit.task))) for fit in smaller_fits(choice, smaller.texts)
     ]
