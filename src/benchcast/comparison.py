@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import rankdata
 
 from benchcast.choices import Split, level_text
 from benchcast.dataset import Dataset, Fold
@@ -190,7 +189,14 @@ def geometric_mean(values: Sequence[float]) -> float:
 def _spearman(a: Floats, b: Floats) -> float:
     if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return math.nan
-    return float(np.corrcoef(rankdata(a), rankdata(b))[0, 1])
+    return float(np.corrcoef(_ranks(a), _ranks(b))[0, 1])
+
+
+def _ranks(values: Floats) -> Floats:
+    """Ranks from 1; equal values share the mean of theirs. As in scipy.stats, which takes a second to load."""
+    _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: Floats = (np.cumsum(counts) - (counts - 1) / 2)[group]
+    return ranks
 
 
 def _pairs(observed: Floats, forecast: Floats) -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import t as student
+from scipy.special import stdtrit  # scipy.stats has it, too, and takes a second to load
 
 from benchcast.choices import DEFAULT_LEVEL
 from benchcast.law import share_above_chance
@@ -47,7 +47,7 @@ def spread_of(out_of_fold: OutOfFoldErrors, level: float = DEFAULT_LEVEL) -> Spr
     if groups < 2:
         return Spread(float(np.sqrt(squares.mean())), len(names), np.nan)
     scale = float(np.sqrt(squares.mean()))
-    reach = float(student.ppf(0.5 + level / 2, groups - 1)) * np.sqrt(1 - 1 / groups)
+    reach = float(stdtrit(groups - 1, 0.5 + level / 2)) * np.sqrt(1 - 1 / groups)
     return Spread(scale, len(names), scale * reach)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtr
 
 from benchcast.choices import MethodName
 from benchcast.errors import InputError, NotEnoughDataError
@@ -155,7 +155,7 @@ def probability_above(forecast: Floats, variance: Floats, freedom: int) -> Float
     """Probability that each run is above each other run ((T + 1) × R × R)."""
     difference = forecast[:, :, None] - forecast[:, None, :]
     spread = np.sqrt(variance[:, :, None] + variance[:, None, :])
-    return np.asarray(student.cdf(difference / np.maximum(spread, LEAST), freedom))
+    return np.asarray(stdtr(freedom, difference / np.maximum(spread, LEAST)))
 
 
 def likely_order(forecast: Floats, variance: Floats, freedom: int) -> float:

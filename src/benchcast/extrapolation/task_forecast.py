@@ -8,8 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtr
-from scipy.stats import t as student
+from scipy.special import ndtr, ndtri, stdtrit
 
 from benchcast.choices import DEFAULT_LEVEL
 from benchcast.extrapolation.family_law import Drift, FamilyLaw, ScalePoints
@@ -53,10 +52,10 @@ def extrapolate_task(fit: TaskFit, law: FamilyLaw, drift: Drift, target: ScalePo
     middle = law.log_loss(target)
     deviation, freedom = law.uncertainty(target, drift)
     quantiles = (np.arange(NODES) + 0.5) / NODES
-    nodes = student.ppf(quantiles, freedom[:, None])
+    nodes = stdtrit(freedom[:, None], quantiles)
     capability = np.exp(middle[:, None] + deviation[:, None] * nodes)
     low, high = (mixture_quantile(fit, capability, p) for p in ((1 - DEFAULT_LEVEL) / 2, (1 + DEFAULT_LEVEL) / 2))
-    reach = deviation * student.ppf((1 + DEFAULT_LEVEL) / 2, freedom)
+    reach = deviation * stdtrit(freedom, (1 + DEFAULT_LEVEL) / 2)
     ends = (np.exp(middle + sign * reach) for sign in (-1, 1))
     return ExtrapolatedForecast(fit.law.accuracy(np.exp(middle)), low, high, np.exp(middle), *ends)
 
@@ -64,7 +63,7 @@ def extrapolate_task(fit: TaskFit, law: FamilyLaw, drift: Drift, target: ScalePo
 def mixture_quantile(fit: TaskFit, capability: Floats, share: float) -> Floats:
     """Quantile of accuracy for equally likely capabilities (targets × nodes), with the forecast's error around each."""
     accuracy = fit.law.accuracy(capability)
-    normal = float(student.ppf((1 + DEFAULT_LEVEL) / 2, np.inf))
+    normal = float(ndtri((1 + DEFAULT_LEVEL) / 2))
     scale = spread_of(fit.out_of_fold).half_width / normal * widening(fit, capability, accuracy)
     if not np.isfinite(scale).all():
         return np.full(len(capability), np.nan)
