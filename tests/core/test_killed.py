@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import forked
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from benchcast import load
-from benchcast.records import TokenLosses
+from benchcast.records import ModelInfo, TokenLosses
 from benchcast.store import Study
 from lab.synthetic import World
 
@@ -29,16 +30,26 @@ def start(*arguments: object) -> subprocess.Popen[bytes]:
     )
 
 
-def kill_when(process: subprocess.Popen[bytes], ready: Callable[[], bool]) -> bool:
-    """Kill the process at the moment `ready` says so; whether it was still running."""
+def kill_when(ready: Callable[[], bool], stderr: Path, *arguments: object) -> bool:
+    """Run a command and kill it at the moment `ready` says so; whether it was still running."""
+    process = forked.start(stderr, *arguments)
     deadline = time.monotonic() + 60
-    while process.poll() is None and not ready() and time.monotonic() < deadline:
+    while process.is_alive() and not ready() and time.monotonic() < deadline:
         time.sleep(0.001)  # looking more often takes the time that the process needs
-    if process.poll() is None:
-        process.send_signal(signal.SIGKILL)
-    _, said = process.communicate()
-    assert b"Traceback" not in said
-    return process.returncode == -signal.SIGKILL
+    process.kill()
+    process.join()
+    assert "Traceback" not in stderr.read_text()
+    return process.exitcode == -signal.SIGKILL
+
+
+def run_whole(stderr: Path, *arguments: object) -> float:
+    """Run a command to its end; the seconds it took."""
+    forked.start(stderr, "--version").join()  # the first takes the time of loading everything
+    began = time.monotonic()
+    process = forked.start(stderr, *arguments)
+    process.join()
+    assert (process.exitcode, stderr.read_text()) == (0, "")
+    return time.monotonic() - began
 
 
 def after(seconds: float) -> Callable[[], bool]:
@@ -87,22 +98,17 @@ def test_an_import_killed_at_any_moment_is_finished_by_running_it_again(bare, lo
         return [root if part == "{}" else part for part in command]
 
     shutil.copytree(bare, tmp_path / "calm")
-    began = time.monotonic()
-    calm = start(*with_root(tmp_path / "calm"))
-    assert calm.wait() == 0
-    calm.stderr.close()
-    whole_run = time.monotonic() - began
+    whole_run = run_whole(tmp_path / "stderr", *with_root(tmp_path / "calm"))
     undisturbed = tree(tmp_path / "calm")
     killed, halfway = 0, 0
     for i in range(KILLS):
         root = tmp_path / f"study{i}"
         shutil.copytree(bare, root)
-        process = start(*with_root(root))
         early = i < 3
         moment = after(whole_run * (0.3 + 0.2 * i)) if early else seen(root / "losses", "*.parquet", 2 * (i - 3))
         if i == 3:
             moment = seen(root / "losses", ".*.tmp", 1)
-        killed += kill_when(process, moment)
+        killed += kill_when(moment, tmp_path / "stderr", *with_root(root))
         check_whole(root)
         halfway += 0 < len(Study.open(root).models_with_losses()) < len(loss_files)
         assert cli("status", root).code == 0
@@ -117,17 +123,12 @@ def test_a_fit_killed_at_any_moment_is_old_or_new_and_finished_by_running_it_aga
     assert cli("fit", tmp_path / "old", "--method", "constant").code == 0
     old = tree(tmp_path / "old")
     shutil.copytree(tmp_path / "old", tmp_path / "calm")
-    began = time.monotonic()
-    calm = start("fit", tmp_path / "calm", "--method", "all-token")
-    assert calm.wait() == 0
-    calm.stderr.close()
-    whole_run = time.monotonic() - began
+    whole_run = run_whole(tmp_path / "stderr", "fit", tmp_path / "calm", "--method", "all-token")
     undisturbed = tree(tmp_path / "calm")
     killed = 0
     for i in range(KILLS):
         root = tmp_path / f"study{i}"
         shutil.copytree(tmp_path / "old", root)
-        process = start("fit", root, "--method", "all-token")
         fits = root / "fits"
         moment = {
             0: after(whole_run * 0.4),
@@ -139,7 +140,7 @@ def test_a_fit_killed_at_any_moment_is_old_or_new_and_finished_by_running_it_aga
             6: seen(fits, ".task1*.tmp", 1),
             7: seen(fits, ".task1*.tmp/*", 2),
         }[i]
-        killed += kill_when(process, moment)
+        killed += kill_when(moment, tmp_path / "stderr", "fit", root, "--method", "all-token")
         check_whole(root)
         now = tree(root)
         for task in ("task0", "task1"):
@@ -185,7 +186,6 @@ def test_a_writer_that_waits_too_long_for_the_lock_says_so(study, monkeypatch):
     from filelock import FileLock
 
     from benchcast.errors import StudyError
-    from benchcast.records import ModelInfo
     from benchcast.storage import files
 
     monkeypatch.setattr(files, "LOCK_SECONDS", 0.2)
@@ -204,4 +204,6 @@ def test_a_killed_init_can_be_run_again(tmp_path, cli):
     assert cli("init", root, "--texts", tmp_path / "t.jsonl").code == 0
     (root / "study.toml").unlink()  # as if killed after the first of its two files
     assert cli("init", root, "--texts", tmp_path / "t.jsonl").code == 0
-    assert len(Study.open(root).texts) == 1
+    assert [t.text for t in Study.open(root).texts] == ["hello"]
+    Study.open(root).add_models([ModelInfo("m")])  # the next writer sweeps
+    assert sorted(p.name for p in root.iterdir() if p.name != ".lock") == ["models.csv", "study.toml", "texts.jsonl"]
