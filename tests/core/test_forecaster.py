@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 from sklearn.base import clone, is_regressor
 from sklearn.exceptions import NotFittedError as SklearnNotFitted
 from sklearn.feature_selection import VarianceThreshold
@@ -78,8 +79,14 @@ def test_every_method_that_reads_nothing_but_losses_works(method, arrays):
 
 
 def test_families_may_be_left_out(arrays):
-    made = Forecaster(method="all-token", chance=CHANCE).fit(arrays.losses, arrays.accuracy)
-    assert len(set(made.task_fit_.out_of_fold.families)) == 30
+    """Each model is then a family of its own."""
+    without, alone = (
+        Forecaster(method="all-token", chance=CHANCE).fit(arrays.losses, arrays.accuracy, families=families)
+        for families in (None, np.arange(30).astype(str))
+    )
+    assert_allclose(without.predict(arrays.losses), alone.predict(arrays.losses))
+    assert_allclose(without.predict_interval(arrays.losses), alone.predict_interval(arrays.losses))
+    assert len(set(without.task_fit_.out_of_fold.families)) == 30
 
 
 def test_the_order_of_models_changes_nothing(arrays):

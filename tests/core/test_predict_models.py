@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -93,7 +94,10 @@ def test_compare_falls_back_to_families_and_says_so(only_families, cli):
 def test_report_falls_back_to_families_and_says_so(only_families, cli, tmp_path):
     ran = cli("report", only_families.root, "-o", tmp_path / "report.html")
     assert ran.code == 0
-    assert "split by family: no split column" in ran.err
+    assert ran.err == "split by family: no split column, and no family has models of three sizes\n"
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S).group(1))
+    assert data["split"] == "family"
 
 
 def test_a_task_without_a_fit_is_named(fitted, cli, world, tmp_path):

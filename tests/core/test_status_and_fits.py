@@ -50,20 +50,26 @@ def test_a_sound_study_has_no_problems(study):
 def test_commands_that_only_read_change_no_file(study, cli, tree):
     cli("fit", study.root, "--method", "all-token")
     before = tree(study.root)
-    cli("status", study.root)
-    cli("compare", study.root, "--method", "all-token")
-    cli("predict", study.root, "--model", study.models_with_losses()[0])
-    cli("predict", study.root, "--model", study.models_with_losses()[0], "--restrict")
+    name = study.models_with_losses()[0]
+    for command in (
+        ["status", study.root],
+        ["compare", study.root, "--method", "all-token"],
+        ["predict", study.root, "--model", name],
+        ["predict", study.root, "--model", name, "--restrict"],
+    ):
+        assert cli(*command).code == 0
     assert tree(study.root) == before
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_study_that_may_not_be_written_can_be_read(study, cli):
+    commands = (["status", study.root], ["compare", study.root, "--method", "all-token", "--json"])
+    before = [cli(*command) for command in commands]
     for path in [*study.root.rglob("*"), study.root]:
         path.chmod(0o555 if path.is_dir() else 0o444)
     try:
-        assert cli("status", study.root).code == 0
-        assert cli("compare", study.root, "--method", "all-token").code == 0
+        assert [cli(*command) for command in commands] == before
+        assert {ran.code for ran in before} == {0}
     finally:
         for path in [study.root, *study.root.rglob("*")]:
             path.chmod(0o755 if path.is_dir() else 0o644)

@@ -105,14 +105,18 @@ def test_an_unscored_model_that_lacks_text_stays_predictable_on_what_it_has(stud
     plain = cli("predict", study.root, "--model", "unscored")
     assert plain.code == 1
     assert "--restrict fits again" in plain.err
-    assert cli("predict", study.root, "--model", "unscored", "--restrict").code == 0
+    restricted = json.loads(cli("predict", study.root, "--model", "unscored", "--restrict", "--json").out)
+    assert [f["task"] for f in restricted] == ["task0", "task1"]
+    assert all(0 <= f["low"] < f["accuracy"] < f["high"] <= 1 for f in restricted)
 
 
 def test_a_restricted_fit_leaves_the_excluded_model_unseen(refused, cli):
     assert cli("fit", refused.root, "--method", "all-token").code == 0
     ran = cli("predict", refused.root, "--model", "refuser", "--restrict", "--json")
     assert ran.code == 0
-    assert not any("seen" in f["remark"] for f in json.loads(ran.out))
+    assert [(f["task"], "seen" in f["remark"]) for f in json.loads(ran.out)] == [("task0", False), ("task1", False)]
+    (other,) = json.loads(cli("predict", refused.root, "--model", "family0-1M@2B", "--task", "task0", "--json").out)
+    assert "seen" in other["remark"], "said of a model that was trained on"
 
 
 # ---- the rule itself: ten reference tokens of one byte each, all of one task

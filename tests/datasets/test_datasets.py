@@ -30,8 +30,14 @@ def table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
-def test_the_zoo_needs_no_files():
-    assert len(bc.datasets.load_zoo().models_with_losses()) == DATASETS["zoo"].models
+def test_the_zoo_needs_no_files(monkeypatch, tmp_path):
+    monkeypatch.setattr(download, "ADDRESS", "http://127.0.0.1:9")
+    for name in ("BENCHCAST_DATA", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "nowhere"))
+    study = bc.datasets.load_zoo()
+    assert len(study.models_with_losses()) == DATASETS["zoo"].models
+    assert np.isfinite(study.losses("oak-a-50M@36.0M").nats).any()
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", PUBLIC)

@@ -120,6 +120,9 @@ def test_a_forecast_from_a_fit_alone_is_registered_too(fitted, world, cli, tmp_p
     ran = cli("predict", "--fit", fitted / "fits" / "task1", "--losses", losses, "--register", path)
     assert ran.code == 0
     assert f"sha256 {read(path)['sha256']}" in ran.out
+    checked = json.loads(cli("verify", path, "--scores", fitted, "--json").out)
+    assert [row["task"] for row in checked["forecasts"]] == ["task1"]
+    assert checked["sha256"] == read(path)["sha256"]
 
 
 @pytest.mark.parametrize(
@@ -167,5 +170,10 @@ def test_scores_of_other_models_only(registered, cli, tmp_path):
     ran = cli("verify", registered, "--scores", other)
     assert ran.code == 1
     assert f"no score of {MODEL!r} on task0, task1 yet" in ran.err
-    assert cli("verify", registered, "--scores", tmp_path / "none.csv").code == 1
-    assert cli("verify", tmp_path / "none.json", "--scores", other).code == 1
+    for forecast, scores, missing in (
+        (registered, tmp_path / "none.csv", "none.csv"),
+        (tmp_path / "none.json", other, "none.json"),
+    ):
+        ran = cli("verify", forecast, "--scores", scores)
+        assert (ran.code, ran.out, ran.err.count("\n")) == (1, "", 1)
+        assert missing in ran.err

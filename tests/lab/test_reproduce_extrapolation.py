@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from lab.synthetic import Plan, plant, write_study
@@ -32,5 +34,9 @@ def test_orders_are_held_against_scores(runs_folder, lab, tmp_path):
     ran = lab("order", runs_folder, "--out", tmp_path)
     assert ran.code == 0, ran.err
     rows = json.loads((tmp_path / "order.json").read_text(encoding="utf-8"))["points"]
-    assert len({tuple(r["runs"]) for r in rows}) == 6
+    families = [f"family{i}" for i in range(4)]
+    assert {tuple(r["runs"]) for r in rows} == set(combinations(families, 2))
+    assert {r["task"] for r in rows} == {"task0", "task1", "mean of tasks"}
+    assert all(r["right"] in (0.0, 0.5, 1.0) and 0.5 <= r["said"] <= 1 for r in rows)
+    assert np.mean([r["right"] for r in rows]) > 0.5, "better than a coin"
     assert "comparisons of two families" in ran.out
