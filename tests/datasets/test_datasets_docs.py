@@ -53,9 +53,16 @@ def test_the_python_of_the_page_runs(raw):
     (block,) = re.findall(r"^```python\n(.*?)^```", PUBLIC, re.MULTILINE | re.DOTALL)
     names: dict[str, object] = {}
     exec(block, names)
-    assert names["result"].tasks[0] == "hellaswag"
+    result = names["result"]
+    assert (result.tasks, result.methods) == (("hellaswag",), ("all-token", "pls"))
+    assert result.measures("hellaswag", "pls")["n_test"] == DATASETS["dclm"].models
 
 
 def test_commands_of_the_page_exist(cli):
+    """With their options and with the data sets they name."""
     for line, _ in commands(PUBLIC):
-        assert cli(shlex.split(line)[1], "--help").code == 0
+        _, command, *rest = shlex.split(line)
+        ran = cli(command, "--help")
+        assert ran.code == 0
+        assert all(word in ran.out for word in rest if word.startswith("--")), line
+        assert command == "datasets" or set(rest) & set(DATASETS), line
