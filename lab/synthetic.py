@@ -53,6 +53,8 @@ class Plan:
     truth: str = "kinds"  # what accuracy rests on: "kinds" of tokens, or the "label" tokens
     odd_family: bool = False  # one family scores off the common law
     mixture: float = 0.35  # how far families' mixtures pull their abilities apart
+    clusters: int = 0  # families but the last come in this many clusters of relatives; 0: all are independent
+    kinship: float = 0.9  # share of the variance of a mixture that relatives have in common
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +142,12 @@ def _salience(
 def _models(plan: Plan, rng: np.random.Generator) -> tuple[tuple[ModelInfo, ...], Floats]:
     """Families × sizes × checkpoints, and each model's ability for every kind (M × K)."""
     models, ability = [], []
+    shared = np.random.default_rng([plan.seed, 1]).normal(size=(max(1, plan.clusters), plan.kinds))
     for f in range(plan.families):
         taste = plan.mixture * rng.normal(size=plan.kinds)
+        if plan.clusters and f < plan.families - 1:
+            common = plan.mixture * shared[f % plan.clusters]
+            taste = np.sqrt(1 - plan.kinship) * taste + np.sqrt(plan.kinship) * common
         taste -= taste.mean()
         for size in range(plan.sizes):
             for c in range(plan.checkpoints):

@@ -20,6 +20,7 @@ from benchcast.folds import family_names
 from benchcast.formatting import did_you_mean
 from benchcast.metadata import ModelMetadata
 from benchcast.records import Bools, Floats, Ints, ModelInfo, NamedTexts, Score, Task, TextSet, TokenLosses
+from benchcast.relatives import find_relatives
 from benchcast.support import Support, costly_models, describe_support
 
 # A word with its leading white space, one character of a script without spaces, or a run of punctuation.
@@ -128,6 +129,7 @@ def assemble(
     return Dataset(
         models=tuple(m.model for m in models),
         families=family_names(models),
+        relatives=find_relatives(models, _per_text(nats, tokens)).groups,
         nats=nats,
         characters=float(characters_per_token(tokens.edges, texts.utf8)[supported].sum()),
         tasks=tuple(tasks),
@@ -142,6 +144,12 @@ def assemble(
         benchmarks=metadata.benchmarks,
         support=common,
     )
+
+
+def _per_text(nats: npt.NDArray[np.floating], tokens: ReferenceTokens) -> Floats:
+    """Loss of each model on each text (M × texts)."""
+    starts = np.flatnonzero(np.diff(tokens.text, prepend=-1))
+    return np.asarray(np.add.reduceat(nats, starts, axis=1, dtype=np.float64))
 
 
 def _check_answers(texts: TextSet, tasks: Sequence[Task]) -> None:

@@ -107,8 +107,14 @@ class Dataset:
     training_tokens: Floats | None = None  # M; None: unknown for all models
     scores: Floats | None = None  # M × benchmarks: all scores of the study, of other tasks too
     benchmarks: tuple[str, ...] = ()  # names of the columns of `scores`
+    relatives: npt.NDArray[np.str_] | None = None  # group of each model; None: its family
     support: Support = field(default_factory=Support)  # share of text that all models have; excluded models
     device: str = ""  # torch device for the large arrays; empty for numpy
+
+    @property
+    def groups(self) -> npt.NDArray[np.str_]:
+        """The group of related models that each belongs to: models that are hidden together (see `relatives`)."""
+        return self.families if self.relatives is None else self.relatives
 
     @property
     def metadata(self) -> ModelMetadata:
@@ -129,6 +135,7 @@ class Dataset:
             self,
             models=tuple(np.array(self.models, dtype=object)[rows]),
             families=self.families[rows],
+            relatives=None if self.relatives is None else self.relatives[rows],
             nats=self.nats[rows],
             accuracy=self.accuracy[:, rows],
             n_items=self.n_items[:, rows],

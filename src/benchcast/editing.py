@@ -19,7 +19,7 @@ from benchcast.formatting import match_names, need_name
 from benchcast.records import ModelInfo, Score
 from benchcast.storage.files import locked, sync, write_text, write_whole
 from benchcast.storage.loss_files import is_half, read_parquet, write_parquet
-from benchcast.storage.tables import MODEL_COLUMNS, SCORE_COLUMNS, as_csv, read_models, write_models, write_scores
+from benchcast.storage.tables import SCORE_COLUMNS, as_csv, models_csv, read_models, write_models, write_scores
 from benchcast.store import Study, StudyLike
 
 JOURNAL = ".rename.json"  # old and new name of a rename in progress; removed at its end
@@ -141,7 +141,8 @@ def _rename(study: Study, old: str, new: str) -> Edited:
 
 
 def _named(row: Any, old: str, new: str) -> Any:
-    return replace(row, model=new) if row.model == old else row
+    columns = [c for c in ("model", "base") if getattr(row, c, None) == old]
+    return replace(row, **dict.fromkeys(columns, new))
 
 
 def _listed(study: Study) -> list[ModelInfo]:
@@ -154,7 +155,7 @@ def _write_tables(study: Study, models: Sequence[ModelInfo], scores: Sequence[Sc
     """Replace scores.csv and models.csv where they change; a table without rows is removed."""
     tables = (
         ("scores.csv", as_csv(SCORE_COLUMNS, scores), partial(write_scores, scores=scores, tasks=study.tasks)),
-        ("models.csv", as_csv(MODEL_COLUMNS, models), partial(write_models, models=models)),
+        ("models.csv", models_csv(models), partial(write_models, models=models)),
     )
     for (name, text, write), rows in zip(tables, (scores, models), strict=True):
         path = study.root / name

@@ -71,7 +71,7 @@ def compare(
     check_methods(wanted, settings)
     opened = Study.of(study)
     dataset = replace(opened.dataset(tasks), device=check_device(device))
-    name, folds = make_folds(opened.infos(dataset.models), split)
+    name, folds = make_folds(opened.infos(dataset.models), split, groups=dataset.groups)
     if not all(fold.test.any() for fold in folds):
         hint = "mark some in models.csv" if name == "column" else "a family needs three sizes (params in models.csv)"
         raise NotEnoughDataError(f"split {name!r}: no test models; {hint}, or take --split family")

@@ -28,7 +28,9 @@ def family_balanced(families: npt.NDArray[np.str_]) -> Floats:
     return 1.0 / (counts[family] * len(counts))
 
 
-def make_folds(models: Sequence[ModelInfo], split: str | None) -> tuple[Split, list[Fold]]:
+def make_folds(
+    models: Sequence[ModelInfo], split: str | None, *, groups: npt.NDArray[np.str_] | None = None
+) -> tuple[Split, list[Fold]]:
     """Assign models to training, validation and test sets for an evaluation.
 
     Parameters
@@ -36,15 +38,16 @@ def make_folds(models: Sequence[ModelInfo], split: str | None) -> tuple[Split, l
     models : rows of models.csv
     split : "column", "size" or "family". None uses the split column of models.csv; if it is empty, `default_split`
         chooses. (`training_fold` also uses the column for None; if it is empty, a fit holds out no models.)
+    groups : group of related families that each model belongs to (`Dataset.groups`); None: its family
 
     Returns
     -------
-    The name of the split, and its folds: one per family for "family", else one.
+    The name of the split, and its folds: one per group for "family", else one.
     """
     check_choice("split", split or SPLITS[0], SPLITS)
     name = cast(Split, split) if split else default_split(models)
     if name == "family":
-        return name, _leave_one_family_out(family_names(models))
+        return name, _leave_one_family_out(family_names(models) if groups is None else groups)
     role = np.array([m.split for m in models]) if name == "column" else split_by_size(models)
     if name == "column" and not any(role):
         raise NotEnoughDataError("split 'column': no model has a split in models.csv; fill it or take --split size")

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 
 from benchcast.editing import stopped_rename
-from benchcast.errors import StudyError
+from benchcast.errors import BenchcastError, StudyError
 from benchcast.fits.inputs import stale_line
 from benchcast.fitting import FEWEST_MODELS, fits_for_new_models
 from benchcast.folds import split_by_size
 from benchcast.loss_check import check_losses
+from benchcast.methods.pertext import text_losses
 from benchcast.records import NamedTexts, Score, Task, Text
+from benchcast.relatives import find_relatives
 from benchcast.store import Study, StudyLike
 
 NEARLY_ALL = 0.8  # share of a task's scores at or below chance that makes its chance doubtful
@@ -57,6 +59,7 @@ class StudyStatus:
     tasks: tuple[TaskStatus, ...]
     problems: tuple[str, ...]
     next_step: str
+    relatives: tuple[str, ...] = ()  # one line for each group of related families
 
     def __repr__(self) -> str:
         return (
@@ -110,6 +113,7 @@ def status(study: StudyLike) -> StudyStatus:
         tuple(tasks),
         (*trouble, *stale, *checked.lines(), *_problems(study, tasks, scores, with_losses)),
         f"benchcast fit {study.root}" if stale else _next_step(study, tasks, with_losses, has_features=bool(scorer)),
+        tuple(_relatives(study)),
     )
 
 
@@ -158,6 +162,19 @@ def below_chance(scores: Sequence[Score], tasks: Sequence[Task]) -> list[str]:
     return lines
 
 
+def _relatives(study: Study) -> list[str]:
+    """One line for each group of related families, and how it was found; none where no fit could be made."""
+    try:
+        dataset = study.dataset()
+    except BenchcastError:  # reported with the losses and scores
+        return []
+    found = find_relatives(study.infos(dataset.models), text_losses(dataset))
+    return [
+        f"related, so hidden together and counted once in intervals: {_few(list(r.names))} ({', '.join(r.reasons)})"
+        for r in found.relations
+    ]
+
+
 def _problems(study: Study, tasks: list[TaskStatus], scores: list[Score], with_losses: set[str]) -> list[str]:
     problems = []
     stopped = stopped_rename(study)
@@ -186,7 +203,7 @@ def _problems(study: Study, tasks: list[TaskStatus], scores: list[Score], with_l
         problems.append(f"scores but no losses: {_few(no_losses)}")
     models = [m for m in study.models() if m.model in with_losses]
     if models and not any(m.family for m in models):
-        problems.append("no model has a family; intervals and `--split family` then treat each model as its own family")
+        problems.append("no model has a family; intervals and `--split family` go by groups of similar loss profiles")
     if models and not any(m.split for m in models) and not (split_by_size(models) == "test").any():
         problems.append("no split column and no family with three sizes: `compare` holds out each family in turn")
     return problems

@@ -217,6 +217,7 @@ class ModelInfo:
     tokens: float = float("nan")  # training tokens
     flops: float = float("nan")  # training FLOPs
     split: str = ""  # train, validation, test or empty
+    base: str = ""  # the model or family that it was made from, of the study or not
 
     @property
     def compute(self) -> float:

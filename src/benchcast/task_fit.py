@@ -27,7 +27,7 @@ class OutOfFoldErrors:
     """Forecast minus accuracy of held-out models, with their families and names."""
 
     errors: Floats
-    families: npt.NDArray[np.str_]
+    families: npt.NDArray[np.str_]  # groups of related families (`Dataset.groups`)
     kind: str  # description of the models that were held out
     models: tuple[str, ...] = ()  # of each error; empty: unknown, as in fits written before names were stored
 
@@ -35,7 +35,7 @@ class OutOfFoldErrors:
     def of(cls, dataset: Dataset, rows: Sequence[Bools], errors: Floats, kind: str) -> OutOfFoldErrors:
         """Errors of the models of several masks, one mask after the other."""
         index = np.concatenate([np.flatnonzero(mask) for mask in rows]) if len(rows) else np.zeros(0, np.int64)
-        return cls(errors, dataset.families[index], kind, tuple(dataset.models[i] for i in index))
+        return cls(errors, dataset.groups[index], kind, tuple(dataset.models[i] for i in index))
 
     @classmethod
     def none(cls, kind: str) -> OutOfFoldErrors:

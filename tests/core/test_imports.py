@@ -34,6 +34,7 @@ LAYERS = [
     "dataset",
     "task_fit",
     "folds",
+    "relatives",
     "assemble",
     "plausible",
     "intervals",

@@ -77,12 +77,17 @@ def test_models_scores_and_tasks_are_those_of_the_derived_tables(name, folder, o
 
 
 def test_public_llms_are_grouped_by_base_model_and_amber_is_taken_once(opened):
-    family = {m.model: m.family for m in opened["public-llms"].models()}
-    assert family["sail/Sailor-7B"] == family["Qwen/Qwen1.5-7B"]
-    assert family["scb10x/typhoon-7b"] == family["mistralai/Mistral-7B-v0.1"]
-    assert family["codellama/CodeLlama-7b-hf"] == family["meta-llama/Llama-2-7b-hf"]
-    assert "LLM360/Amber" in family
-    assert set(public_llms.BASE) <= set(family)
+    dataset = opened["public-llms"].dataset()
+    group = dict(zip(dataset.models, dataset.groups, strict=True))
+    assert group["sail/Sailor-7B"] == group["Qwen/Qwen1.5-0.5B"]
+    assert group["scb10x/typhoon-7b"] == group["mistralai/Mistral-7B-v0.1"]
+    assert group["codellama/CodeLlama-7b-hf"] == group["meta-llama/Llama-2-7b-hf"]
+    assert group["itsliupeng/openllama-7b-base"] == group["openlm-research/open_llama_3b"]
+    assert len(set(group.values())) == 32
+    assert "LLM360/Amber" in group
+    base = {m.model: m.base for m in opened["public-llms"].models() if m.base}
+    assert base == public_llms.BASE
+    assert set(base) | set(base.values()) <= {*group, "open-llama"}
 
 
 def test_the_leaderboard_joins_72_models_and_prefers_rows_that_are_not_4_bit(opened):

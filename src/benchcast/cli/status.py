@@ -39,8 +39,8 @@ def status(study: Path, as_json: bool) -> None:
     print_table(_header(found.sources), [_source(s) for s in found.sources], left=(0, 4))
     if found.tasks:
         print_table(TASKS, [_task(t) for t in found.tasks])
-    for problem in found.problems:
-        say_wrapped(f"- {problem}")
+    for line in (*found.problems, *found.relatives):
+        say_wrapped(f"- {line}")
     # Commands stay whole, to be copied: each on a line of its own.
     say("next: " + re.sub(r"   (or|then)   ", r"\n\1: ", found.next_step).replace("   (", "\n      ("))
 

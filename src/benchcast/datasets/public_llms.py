@@ -3,7 +3,7 @@
 Scores are accuracies on arc_easy, piqa and sciq from the same repository, and those of the Open LLM Leaderboard v1 as
 collected by felipemaiapolo/sloth, joined by exact id. Rows of the first repository with perplexities (lambada) are
 excluded. LLM360/Amber is listed under two publishers and is used once. The family of a model is its publisher, or the
-family of its base model if it is known to continue another model.
+family of its base model if it is known to continue another model, which `base` then names.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ LISTED = {
     "winogrande": ("Winogrande", 0.5, "5"),
     "gsm8k": ("GSM8K", 0.0, "5"),
 }
-# Models built on another publisher's model → family of the base model.
+# Models built on another publisher's model → the base model, or its family.
 BASE = {
-    "codellama/CodeLlama-7b-hf": "llama",
-    "TencentARC/LLaMA-Pro-8B": "llama",
-    "Wanfq/FuseLLM-7B": "llama",
-    "TencentARC/Mistral_Pro_8B_v0.1": "mistral",
-    "scb10x/typhoon-7b": "mistral",
-    "gordicaleksa/YugoGPT": "mistral",
+    **dict.fromkeys(
+        ("codellama/CodeLlama-7b-hf", "TencentARC/LLaMA-Pro-8B", "Wanfq/FuseLLM-7B"), "meta-llama/Llama-2-7b-hf"
+    ),
+    **dict.fromkeys(
+        ("TencentARC/Mistral_Pro_8B_v0.1", "scb10x/typhoon-7b", "gordicaleksa/YugoGPT"), "mistralai/Mistral-7B-v0.1"
+    ),
     "itsliupeng/openllama-7b-base": "open-llama",
-    **{f"sail/Sailor-{size}": "qwen" for size in ("0.5B", "1.8B", "4B", "7B")},
+    **{f"sail/Sailor-{size}": f"Qwen/Qwen1.5-{size}" for size in ("0.5B", "1.8B", "4B", "7B")},
 }
 SIZE = re.compile(r"(?:^|[-_])(\d+(?:[._]\d+)?)([bm])(?![a-z])", re.IGNORECASE)
 
@@ -50,10 +50,11 @@ def read(raw: Path) -> PublicStudyTables:
     texts, table = _by_model(raw / LOSSES)
     publishers = {model: publisher for publisher, model in reversed(table)}  # the first, if there are two
     losses = {model: [float(x) for x in table[publisher, model]] for model, publisher in publishers.items()}
+    family = publishers | {m: publishers.get(base, base) for m, base in BASE.items()}
     return PublicStudyTables(
         columns=[column(text.strip(), "prose", "bits-per-byte") for text in texts],
         losses=losses,
-        models=[ModelInfo(m, BASE.get(m, publishers[m]), params_of(m)) for m in losses],
+        models=[ModelInfo(m, family[m], params_of(m), base=BASE.get(m, "")) for m in losses],
         scores=[*_measured(raw / ERRORS, publishers), *_listed(raw / LEADERBOARD, publishers)],
         tasks=[Task(t, c) for t, c in MEASURED.items()] + [Task(t, c) for t, (_, c, _) in LISTED.items()],
     )

@@ -156,7 +156,7 @@ def _models(study: Study, core: TaskFit, split: str, tables: StudyTables) -> dic
 
 def _metadata(info: ModelInfo, core: TaskFit, split: str) -> list[str]:
     """The values of a model's row that a fit of this method and split uses."""
-    row = [info.model, info.family]
+    row = [info.model, info.family, *([info.base] if info.base else [])]
     row += [info.split] if split == "column" else []
     row += [str(info.params)] if split == "size" else []
     return row + (core.reads[0].used(info) if core.reads else [])

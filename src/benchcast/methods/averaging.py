@@ -31,7 +31,7 @@ def out_of_fold_log_odds(problem: Problem, log_odds: Floats) -> OutOfFoldLogOdds
     return OutOfFoldLogOdds(
         log_odds=np.concatenate([log_odds[rows, i] for i, rows in enumerate(hidden, start=1)]),  # 0 learned from all
         q=problem.q[model],
-        families=problem.dataset.families[model],
+        families=problem.dataset.groups[model],
         model=model,
         hidden_set=np.repeat(np.arange(len(hidden)), [rows.sum() for rows in hidden]),
         family_sets=len(problem.families),
@@ -58,7 +58,7 @@ def average_candidates(problem: Problem, basis: Basis, pool: Sequence[Fitted], m
         law=SigmoidLaw(
             -averaged.calibration.slope, offset, problem.task.chance, calibration=averaged.calibration.curve
         ),
-        out_of_fold=OutOfFoldErrors.of(dataset, problem.families, errors, left_out(dataset.families, known)),
+        out_of_fold=OutOfFoldErrors.of(dataset, problem.families, errors, left_out(dataset.groups, known)),
         range=(float(capability[known].min()), float(capability[known].max())),
         notes={"shares": shares, "bend_saves": nan_to_none(round(averaged.saved, 4))},  # of the out-of-fold error
     )

@@ -55,7 +55,7 @@ def constant(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
         for task, accuracy in zip(dataset.tasks, dataset.accuracy, strict=True):
             known = fold.seen & np.isfinite(accuracy)
             mean = float(accuracy[known].mean())
-            hidden = [inner & known for inner in inner_folds(dataset.families, known)]
+            hidden = [inner & known for inner in inner_folds(dataset.groups, known)]
             errors = np.concatenate([accuracy[known & ~h].mean() - accuracy[h] for h in hidden])
             log_odds = float(np.log(mean / (1 - mean))) if 0 < mean < 1 else np.copysign(40.0, mean - 0.5)
             law = SigmoidLaw(0.0, log_odds, 0.0)
@@ -103,7 +103,7 @@ def fit_law_with_errors(
 ) -> tuple[SigmoidLaw, OutOfFoldErrors]:
     """The law of all known models, and the errors on each family of laws that were not shown it."""
     law = fit_law(x[known], accuracy[known], chance)
-    hidden = [] if law.failure else inner_folds(dataset.families, known)
+    hidden = [] if law.failure else inner_folds(dataset.groups, known)
     if not hidden:
         return law, OutOfFoldErrors.none(OUT_OF_FAMILY)
     learn = np.stack([known & ~h for h in hidden]).astype(np.float64)

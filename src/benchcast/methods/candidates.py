@@ -97,7 +97,7 @@ def nonnegative_candidates(problem: Problem, basis: Basis, view: str, x: Floats)
     learning = problem.learning
     omega = np.zeros((len(learning), len(z)))
     for weight, rows in zip(omega, learning, strict=True):
-        weight[rows] = family_balanced(dataset.families[rows])
+        weight[rows] = family_balanced(dataset.groups[rows])
     wide = np.repeat(omega, len(tried), axis=0).T.astype(np.float32)
     target = np.broadcast_to(problem.q[:, None], wide.shape).astype(np.float32)
     arrays = (z, target, wide, np.tile(penalty, len(learning)))

@@ -29,7 +29,7 @@ class CandidateSelection:
 
 def select_candidate(forecasts: Forecasts, dataset: Dataset, observed: Floats, known: Bools) -> CandidateSelection:
     """Leave each family of the known models out in turn; every family counts the same."""
-    families = dataset.families
+    families = dataset.groups
     hidden = inner_folds(families, known)
     kind = left_out(families, known)
     if len(hidden) < 2:

@@ -42,7 +42,7 @@ class Problem:
         stronger = [validation] if validation.any() else []
         if mean_loss is not None and not stronger:
             stronger = strongest_models(mean_loss, known)
-        return cls(dataset, dataset.tasks[t], observed, known, inner_folds(dataset.families, known), stronger)
+        return cls(dataset, dataset.tasks[t], observed, known, inner_folds(dataset.groups, known), stronger)
 
     @property
     def hidden(self) -> list[Bools]:

@@ -78,7 +78,7 @@ def _choose(dataset: Dataset, fold: Fold, t: int, G: Floats) -> _Chosen:
     known = np.isfinite(observed)
     learn, judge = fold.train & known, fold.validation & known
     target = clipped_log_odds(np.where(known, observed, task.chance), task.chance)
-    hidden = [judge] if judge.any() else inner_folds(dataset.families, learn)
+    hidden = [judge] if judge.any() else inner_folds(dataset.groups, learn)
     errors = np.concatenate([_errors_on(h, G, target, learn & ~h, observed, task.chance) for h in hidden])
     best = int(np.argmin((errors**2).mean(axis=0)))
     theta = -solve(G, target, learn)[0][:, best]  # a law falls with capability

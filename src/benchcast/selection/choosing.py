@@ -70,7 +70,7 @@ def _task_objective(dataset: Dataset, fit: TaskFit, rows: Bools, observed: Float
     capability = parts.sum(axis=1)
     slope = _slope(law, capability)
     steep = np.sign(law.slope) * np.maximum(np.abs(slope), STEEP * np.abs(slope).max())
-    balance = family_balanced(dataset.families[rows])
+    balance = family_balanced(dataset.groups[rows])
     errors = observed[rows] - law.accuracy(capability)
     weight = balance * slope**2
     share = weight / max(float(weight.sum()), 1e-300)

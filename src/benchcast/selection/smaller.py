@@ -124,7 +124,7 @@ def _measure(choice: TextSelection, budget: int, on_step: Callable[[str], None])
     """Cost on families that are held out in turn, or by size if there are fewer than three families."""
     dataset = choice.full_fits.dataset
     infos = choice.study.infos(dataset.models)
-    split, folds = make_folds(infos, "family" if len(set(dataset.families)) > 2 else None)
+    split, folds = make_folds(infos, "family" if len(set(dataset.groups)) > 2 else None, groups=dataset.groups)
     if not all(fold.test.any() for fold in folds):
         return SelectionCost(remark="cost not measured: no model can be held out")
     on_step("fitting without each set of held-out models")

@@ -79,7 +79,18 @@ def read_models(path: Path) -> list[ModelInfo]:
         where = f"{path}: line {number}"
         models.append(parse_model(where, {**row, "model": _name(where, row["model"])}))
     _refuse_twice(path, [m.model for m in models], "model")
+    _refuse_circles(path, {m.model: m.base for m in models})
     return models
+
+
+def _refuse_circles(path: Path, bases: Mapping[str, str]) -> None:
+    """Raise an error if a model is its own base, directly or through other models."""
+    for model in bases:
+        chain = [model]
+        while (base := bases.get(chain[-1], "")) and base not in chain:
+            chain.append(base)
+        if base == model:
+            raise InputError(f"{path}: base: {' is made from '.join([*chain, model])}; correct one of these rows")
 
 
 def parse_model(where: str, cells: Mapping[str, str]) -> ModelInfo:
@@ -185,7 +196,7 @@ def quantity(where: str, column: str, cell: str) -> float:
 def write_models(path: Path, models: Iterable[ModelInfo]) -> None:
     """Write models.csv; the old file is kept if the new one does not read back unchanged."""
     rows = list(models)
-    write_text(path, as_csv(MODEL_COLUMNS, rows), check=lambda new: _same(read_models(new), rows, "model"))
+    write_text(path, models_csv(rows), check=lambda new: _same(read_models(new), rows, "model"))
 
 
 def write_scores(path: Path, scores: Iterable[Score], tasks: Sequence[Task]) -> None:
@@ -201,6 +212,12 @@ def _same(read_back: Sequence[Any], written: Sequence[Any], *columns: str) -> No
         for new, old in zip(read_back, written, strict=True):
             if getattr(new, column) != getattr(old, column):
                 raise InputError(f"{column} {getattr(old, column)!r} reads back as {getattr(new, column)!r}")
+
+
+def models_csv(models: Sequence[ModelInfo]) -> str:
+    """The content of models.csv; the column `base` is left out if it is empty."""
+    based = any(m.base for m in models)
+    return as_csv([c for c in MODEL_COLUMNS if based or c != "base"], models)
 
 
 def as_csv(columns: Sequence[str], records: Iterable[Any]) -> str:

@@ -34,7 +34,7 @@ def paper(
         raise NotEnoughDataError(
             "method 'paper' needs features of a scorer; run `benchcast features` or `benchcast import features`"
         )
-    folds = [_with_validation(fold, dataset.families) for fold in folds]
+    folds = [_with_validation(fold, dataset.groups) for fold in folds]
     dataset = keep_on_device(dataset)
     inputs = prepare_inputs(dataset, standardise=chosen.standardise)
     problems = _problems(dataset, folds, chosen)
