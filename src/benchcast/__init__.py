@@ -50,12 +50,15 @@ _HOME = {
     "Forecaster": "benchcast.forecaster",
     # what comes after
     "explain": "benchcast.explaining",
+    "heat_map": "benchcast.reports",
     "report": "benchcast.reports",
     "select": "benchcast.selection.smaller",
     "save_figure": "benchcast.plots",
     "extrapolate": "benchcast.extrapolation.extrapolate",
     "Target": "benchcast.extrapolation.extrapolate",
     "compare_runs": "benchcast.extrapolation.run_comparison",
+    "watch": "benchcast.watching.following",
+    "WatchedRun": "benchcast.watching",
     "register": "benchcast.registration",
     "verify": "benchcast.registration",
     # parts of the method

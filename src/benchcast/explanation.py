@@ -7,7 +7,7 @@ Axes: N reference tokens, U units.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.errors import InputError
-from benchcast.formatting import did_you_mean
+from benchcast.formatting import did_you_mean, nan_to_none, plain
 from benchcast.graphemes import TOKEN_KINDS, character_starts, kind_of
 from benchcast.records import Bools, Floats, Ints, TextSet
 
@@ -119,6 +119,12 @@ class Explanation:
     method: str
     units: Units
     salience: Floats  # of each unit, divided by the mean; NaN if a model has no loss (U)
+    losses: dict[str, Floats] = field(default_factory=dict)  # mean loss of each family's models on each unit, nats
+
+    def __repr__(self) -> str:
+        return (
+            f"<Explanation of {self.task!r} by {self.method}: {len(self.units.texts)} texts, {len(self.units)} tokens>"
+        )
 
     def of_text(self, index: int) -> Floats:
         """Salience of one text's units."""
@@ -137,9 +143,13 @@ class Explanation:
         return self._distinct(order, count)
 
     def least(self, count: int, nats: Floats | None = None) -> list[int]:
-        """Units with the smallest absolute salience, one for each different token; ties by largest loss."""
+        """Units with the smallest absolute salience, one for each different token; ties by the largest of `nats`.
+
+        Without `nats` the mean of `losses` over families is used.
+        """
         weight = np.round(np.abs(np.nan_to_num(self.salience, nan=np.inf)), 3)
-        loss = np.zeros(len(weight)) if nats is None else np.nan_to_num(nats)
+        mean = np.mean(list(self.losses.values()), axis=0) if nats is None and self.losses else nats
+        loss = np.zeros(len(weight)) if mean is None else np.nan_to_num(mean)
         return self._distinct(np.lexsort((np.arange(len(weight)), -loss, weight)), count)
 
     def _distinct(self, order: npt.NDArray[np.intp], count: int) -> list[int]:
@@ -149,6 +159,42 @@ class Explanation:
                 break
             chosen.setdefault(self.units.shown(i).strip() or self.units.shown(i), int(i))
         return list(chosen.values())
+
+    def quote(self, i: int) -> dict[str, Any]:
+        """A unit with its text, kind, part (prompt or answer) and context; salience is None if it is unknown."""
+        before, token, after = self.units.context(i)
+        text = self.units.texts.texts[self.units.text[i]]
+        return {
+            "text": text.id,
+            "source": text.source,
+            "token": token,
+            "salience": nan_to_none(float(self.salience[i])),
+            "kind": TOKEN_KINDS[self.units.kind[i]],
+            "part": PARTS[int(self.units.answer[i])],
+            "before": before,
+            "after": after,
+        }
+
+    def to_dict(self, text_id: str = "", *, listed: int = 10) -> dict[str, Any]:
+        """Plain values, as `benchcast explain --json` prints them.
+
+        They hold the tokens of one text (empty: the one with the largest mean salience), the `listed` most and least
+        salient tokens, and the means by source and kind.
+        """
+        index = find_text(self.units.texts, text_id) if text_id else self.weightiest()
+        span = self.units.of_text(index)
+        keys = ("token", "salience", "kind", "part")
+        tokens = [{k: self.quote(i)[k] for k in keys} for i in range(span.start, span.stop)]
+        return {
+            "task": self.task,
+            "method": self.method,
+            "unit": "times the mean salience of all tokens",
+            "text": {"id": self.units.texts.texts[index].id, "tokens": tokens},
+            "most": [self.quote(i) for i in self.most(listed)],
+            "least": [self.quote(i) for i in self.least(listed)],
+            "by_source": plain(self.by_source()),
+            "by_kind": plain(self.by_kind()),
+        }
 
     def by_source(self) -> list[dict[str, Any]]:
         """Mean salience of each source in texts, prompts and answers, and its share of the total."""
@@ -219,50 +265,6 @@ def family_losses(nats: npt.NDArray[np.float32], families: Sequence[str], units:
         mean = np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
         out[name] = units.total(mean)
     return out
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnWeight:
-    """Weight of one column of a table of losses in a task's forecast."""
-
-    index: int  # of the column
-    column: str
-    unit: str
-    answers: bool  # whether the column is the loss of the task's correct answers
-    salience: float  # relative to the mean; NaN if a training model has no loss there
-    share: float  # of the absolute salience of all columns
-
-
-def weigh_columns(
-    texts: TextSet, answers: Sequence[str], salience: npt.NDArray[np.float32], supported: Bools
-) -> list[ColumnWeight]:
-    """Weights of the columns of a table study.
-
-    Parameters
-    ----------
-    texts : the columns
-    answers : names of the columns that hold losses of the task's correct answers
-    salience : of each column
-    supported : mask of the columns that are used
-
-    Returns
-    -------
-    one entry for each column, by absolute salience, unused columns last
-    """
-    size = np.where(supported, np.abs(salience.astype(np.float64)), 0.0)
-    mean, total = (float(size[supported].mean()) if supported.any() else 0.0) or 1.0, float(size.sum()) or 1.0
-    order = np.argsort(np.where(supported, -size, 1.0), kind="stable")
-    return [
-        ColumnWeight(
-            int(i),
-            texts.texts[i].id,
-            texts.texts[i].unit or "",
-            texts.texts[i].id in answers,
-            float(salience[i]) / mean if supported[i] else np.nan,
-            float(size[i]) / total if supported[i] else np.nan,
-        )
-        for i in order
-    ]
 
 
 def find_text(texts: TextSet, text_id: str) -> int:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import benchcast as bc
@@ -199,6 +200,34 @@ def test_a_task_is_explained_by_its_stored_fit(fitted, cli):
     assert [row["name"] for row in explained.by_source()] == [row["name"] for row in said["by_source"]]
     with pytest.raises(InputError, match="unknown task 'tusk0'"):
         bc.explain(fitted, "tusk0")
+
+
+def test_a_heat_map_is_written_in_one_call(fitted, tmp_path):
+    text = fitted.texts.texts[2].id
+    page = bc.heat_map(fitted.root, "task0", tmp_path / "heat.html", text_id=text)
+    explained = bc.explain(fitted, "task0")
+    again = bc.heat_map(fitted, explained, tmp_path / "again.html", text_id=text)
+    assert page.read_bytes() == again.read_bytes()
+    assert repr(explained).startswith("<Explanation of 'task0' by all-token: 24 texts, ")
+
+
+def test_a_run_is_watched_in_one_call(fitted, cli, tmp_path):
+    losses = fitted.losses(fitted.models_with_losses()[0])
+    ends = losses.edges[np.cumsum([0, *losses.counts])]
+    cuts = np.split(losses.edges[1:], np.cumsum(losses.counts)[:-1])
+    nats = np.split(losses.nats, np.cumsum(losses.counts)[:-1])
+    rows = [
+        {"text_id": t.id, "bounds": [0, *map(int, c - ends[i])], "nats": [None if x != x else float(x) for x in n]}
+        for i, (t, c, n) in enumerate(zip(fitted.texts, cuts, nats, strict=True))
+    ]
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine@7.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
+    (event,) = bc.watch(fitted.root, bc.WatchedRun(losses=tmp_path / "run"), once=True)
+    assert repr(event) == "<Event forecast of 'mine@7': 2 tasks>"
+    said = json.loads(cli("watch", fitted.root, "--losses", tmp_path / "run", "--once", "--json").out)
+    assert said == {**event.to_dict(), "new": False}
+    with pytest.raises(InputError, match="give --checkpoints"):
+        bc.watch(fitted, bc.WatchedRun())
 
 
 def test_a_report_is_written_in_one_call(fitted, tmp_path, monkeypatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +18,7 @@ from benchcast.graphemes import visible
 
 if TYPE_CHECKING:
     from benchcast.fits import Forecast
-    from benchcast.watching import Event, Watch
+    from benchcast.watching import Event
 
 BARS = "▁▂▃▄▅▆▇█"
 WIDEST_CURVE = 22  # bars, so that a row fits 80 columns
@@ -68,45 +67,21 @@ def watch(
     benchcast watch study --losses runs/my-7b/losses
     """
     from benchcast.backends.base import ModelSettings
+    from benchcast.fitting import fits_for_new_models
     from benchcast.store import Study
-    from benchcast.watching import Watch, WatchedRun, run_name
+    from benchcast.watching import WatchedRun
+    from benchcast.watching.following import watch
 
-    label = run_name(checkpoints, losses, name)
     settings = ModelSettings.parse(model_args)
     if tokenizer:
         settings = settings.having(tokenizer=tokenizer)
-    run = WatchedRun(checkpoints, losses, label, family or label, settings, device, batch_size)
+    run = WatchedRun(checkpoints, losses, name, family, settings, device, batch_size).named()
     opened = Study.open(study)
-    if checkpoints is not None:
-        opened.texts.require_texts("watch --checkpoints")
-    watched = Watch(opened, run)
-    fits = watched.fits  # raises for a study without fits before the first checkpoint
-    warn_if_stale(watched.study, fits, f"`benchcast fit {study}` fits again")
-    with _screen(label, as_json=as_json) as screen:
-        watched.on_model = screen.scoring
-        _follow(watched, screen, once=once, interval=interval)
-
-
-def _follow(watched: Watch, screen: Any, *, once: bool, interval: float) -> None:
-    from benchcast.watching.checkpoints import SETTLED
-
-    looked_again = False
-    while True:
-        events = list(_shown(watched, screen))
-        if not once:
-            screen.idle()
-            time.sleep(interval)
-        elif looked_again or all(e.why != "still changing" for e in events):
-            return
-        else:  # written a moment ago: check once more
-            looked_again = True
-            time.sleep(SETTLED + 0.1)
-
-
-def _shown(watched: Watch, screen: Any) -> Iterator[Event]:
-    for event in watched.look():
-        screen.show(event)
-        yield event
+    with _screen(run.name, as_json=as_json) as screen:
+        events = watch(opened, run, interval=interval, once=once, on_model=screen.scoring, on_wait=screen.idle)
+        warn_if_stale(opened, fits_for_new_models(opened), f"`benchcast fit {study}` fits again")
+        for event in events:
+            screen.show(event)
 
 
 @contextmanager
@@ -154,9 +129,7 @@ class _JsonLines(_PlainLines):
 
     def show(self, event: Event) -> None:
         """Print the event as JSON."""
-        from benchcast.watching import as_json
-
-        say_json(as_json(event))
+        say_json(event.to_dict())
 
 
 class _Table:

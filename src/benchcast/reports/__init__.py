@@ -9,13 +9,13 @@ from typing import Any
 import benchcast
 from benchcast.choices import DEFAULT_LEVEL, Split, level_text
 from benchcast.evaluate import Comparison, compare
-from benchcast.explanation import Explanation
-from benchcast.extras import require_report
+from benchcast.explaining import explain
+from benchcast.explanation import Explanation, find_text
+from benchcast.extras import library, require_report
 from benchcast.methods import ABOUT
 from benchcast.page import HEAT_SCRIPTS, SCRIPTS, render
 from benchcast.plots import COLOURS
 from benchcast.ranking import headline
-from benchcast.records import Floats
 from benchcast.reports.columns import column_data
 from benchcast.reports.data import comparison_data, show_models
 from benchcast.reports.figures import DARK_COLOURS, forecast_figure, law_figure, sources_figure, steps_figure
@@ -83,31 +83,37 @@ def write_report(path: Path, study: Study, comparison: Comparison, *, on_step: C
     write_text(path, render("report.html", data, scripts=SCRIPTS, figures=True))
 
 
-def write_heat_map(
-    path: Path, study: Study, explained: Explanation, losses: dict[str, Floats], *, open_at: int
-) -> None:
-    """Write the heat map of one task as a page.
+def heat_map(study: StudyLike, explained: str | Explanation, path: str | Path, *, text_id: str = "") -> Path:
+    """Write the salience of all tokens for one task as one self-contained HTML page.
 
     Parameters
     ----------
-    path : of the HTML file
-    study : the study
-    explained : salience of the task
-    losses : mean losses in nats on every unit, by family
-    open_at : index of the text that is open at first
+    study : an opened study or its folder, which has texts
+    explained : a task of study.toml, or what `benchcast.explain` returned for it
+    path : the HTML file to write
+    text_id : id of the text that is open at first; empty: the one with the largest mean salience
+
+    Returns
+    -------
+    the path of the page
     """
-    heat = heat_data([explained], losses, first=open_at)
-    assert heat is not None
+    library("jinja2", "report")
+    opened, target = Study.of(study), Path(path)
+    opened.texts.require_texts("a heat map")
+    shown = explain(opened, explained) if isinstance(explained, str) else explained
+    assert isinstance(shown, Explanation)
+    index = find_text(opened.texts, text_id) if text_id else shown.weightiest()
     data = {
-        "name": study.root.resolve().name,
+        "name": opened.root.resolve().name,
         "version": benchcast.__version__,
-        "headline": f"Salience of the tokens of {len(study.texts)} texts, by {explained.method}.",
-        "tasks": [{"name": explained.task}],
-        "families": list(losses),
+        "headline": f"Salience of the tokens of {len(opened.texts)} texts, by {shown.method}.",
+        "tasks": [{"name": shown.task}],
+        "families": list(shown.losses),
         "colours": {"light": COLOURS, "dark": DARK_COLOURS},
-        "heat": heat,
+        "heat": heat_data([shown], shown.losses, first=index),
     }
-    write_text(path, render("heat.html", data, scripts=HEAT_SCRIPTS, figures=False))
+    write_text(target, render("heat.html", data, scripts=HEAT_SCRIPTS, figures=False))
+    return target
 
 
 def report_data(study: Study, comparison: Comparison, on_step: Callable[[str], None] = _silent) -> dict[str, Any]:

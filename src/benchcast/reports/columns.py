@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchcast.evaluate import Comparison
-from benchcast.explanation import weigh_columns
+from benchcast.explaining import weigh_columns
 from benchcast.records import NamedTexts, TextSet
 from benchcast.reports.data import ReportModels, rounded
 
@@ -26,7 +26,7 @@ def column_data(comparison: Comparison, shown: ReportModels, texts: TextSet) -> 
                 "task": fit.task,
                 "columns": [
                     {"name": w.column, "answers": w.answers, "share": rounded([w.share])[0]}
-                    for w in weigh_columns(texts, fit.core.task.answers, fit.salience, fit.supported)[:MOST]
+                    for w in weigh_columns(fit)[:MOST]
                     if w.share > LEAST
                 ],
             }

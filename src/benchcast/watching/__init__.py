@@ -22,6 +22,7 @@ from benchcast.collection.metadata import add_metadata
 from benchcast.errors import BenchcastError, InputError, StudyError
 from benchcast.fits import NO_BOS, Fit, Forecast
 from benchcast.fitting import fits_for_new_models
+from benchcast.formatting import nan_to_none
 from benchcast.records import ModelInfo
 from benchcast.storage.loss_files import read_growing
 from benchcast.store import Study
@@ -40,18 +41,42 @@ class Event:
     seconds: float = 0.0  # time that scoring took
     new: bool = False  # scored now, not read from the study
 
+    def __repr__(self) -> str:
+        said = f"{len(self.forecasts)} tasks" if self.kind == "forecast" else self.why
+        return f"<Event {self.kind} of {self.model!r}: {said}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The event as plain values, as `benchcast watch --json` prints it; unknown numbers are None."""
+        row: dict[str, Any] = {"event": self.kind, "model": self.model, "step": self.step}
+        if self.kind != "forecast":
+            return {**row, "why": self.why}
+        fields = ("accuracy", "low", "high", "capability")
+        forecasts = {
+            f.task: {**{name: nan_to_none(getattr(f, name)) for name in fields}, "remark": f.remark}
+            for f in self.forecasts
+        }
+        return {**row, "new": self.new, "seconds": round(self.seconds, 3), "forecasts": forecasts}
+
 
 @dataclass(frozen=True, slots=True)
 class WatchedRun:
     """The run to follow and its names in the study."""
 
-    checkpoints: Path | None  # folder of checkpoints
-    losses: Path | None  # folder of JSONL files that the training job writes
-    name: str
-    family: str
-    settings: ModelSettings  # of the model, without `pretrained`
-    device: str = ""
-    batch_size: int = 0
+    checkpoints: Path | None = None  # folder of checkpoints
+    losses: Path | None = None  # folder of JSONL files that the training job writes
+    name: str = ""  # checkpoints are NAME@STEP in the study; empty: the folder's name
+    family: str = ""  # empty: the name
+    settings: ModelSettings = field(default_factory=lambda: ModelSettings({}))  # of the model, without `pretrained`
+    device: str = ""  # empty: cuda if available
+    batch_size: int = 0  # sequences per call; 0: chosen automatically
+
+    def named(self) -> WatchedRun:
+        """The run with its name and family filled in; InputError if it has no folder."""
+        folder = self.checkpoints or self.losses
+        if folder is None:
+            raise InputError("give --checkpoints DIR, --losses DIR or both")
+        name = self.name or Path(folder).resolve().name
+        return replace(self, name=name, family=self.family or name)
 
 
 @dataclass
@@ -173,26 +198,3 @@ class Watch:
         except OSError:  # deleted: the run keeps a limited number of checkpoints
             self._finished.add(model)
         yield Event("skipped", model, step, why)
-
-
-def run_name(checkpoints: Path | None, losses: Path | None, name: str) -> str:
-    """The run's name in the study: `name`, else the folder's name."""
-    folder = checkpoints or losses
-    if folder is None:
-        raise InputError("give --checkpoints DIR, --losses DIR or both")
-    return name or folder.resolve().name
-
-
-def as_json(event: Event) -> dict[str, Any]:
-    """The event as plain values for one line of JSON."""
-    from benchcast.formatting import nan_to_none
-
-    row: dict[str, Any] = {"event": event.kind, "model": event.model, "step": event.step}
-    if event.kind != "forecast":
-        return {**row, "why": event.why}
-    fields = ("accuracy", "low", "high", "capability")
-    forecasts = {
-        f.task: {**{name: nan_to_none(getattr(f, name)) for name in fields}, "remark": f.remark}
-        for f in event.forecasts
-    }
-    return {**row, "new": event.new, "seconds": round(event.seconds, 3), "forecasts": forecasts}
