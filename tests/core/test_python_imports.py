@@ -88,14 +88,15 @@ def test_scores_and_models_are_imported_in_one_call(study, tmp_path):
 
 
 def test_features_are_imported_in_one_call(study, tmp_path):
-    values, edges, scorer = study.features()
+    stored = study.features()
+    values, edges = stored.values, stored.edges
     text = np.searchsorted(study.texts.starts[1:], edges[:-1], side="right")
     counts = np.bincount(text, minlength=len(study.texts))
     at = np.cumsum(counts) - counts
     bounds = [edges[a : a + n + 1] - edges[a] for a, n in zip(at, counts, strict=True)]
     np.savez(tmp_path / "other.npz", features=values, bounds=np.concatenate(bounds), counts=counts)
     assert bc.import_features(study, tmp_path / "other.npz") == values.shape
-    assert set(study.scorers()) == {scorer, "other"}
+    assert set(study.scorers()) == {stored.scorer, "other"}
 
 
 def test_the_results_have_short_representations(texts_file, tmp_path):
