@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchcast.executor import Job
+from benchcast.executor import Job, Local
 from benchcast.executor.schedule import Schedule
 
 
 def make(*costs: tuple[str, float]) -> Schedule:
     return Schedule.of([Job(f"{group}{i}", i, group=group, cost=cost) for i, (group, cost) in enumerate(costs)])
+
+
+def test_this_process_hands_on_the_results_of_a_generator_as_they_are_made() -> None:
+    begun = []
+
+    def three(shared: int, start: int) -> Iterator[int]:
+        for i in range(3):
+            begun.append(start + i)
+            yield shared * (start + i)
+
+    results = Local().run(three, [Job("a", 0), Job("b", 10)], 2)
+    assert next(results) == (0, 0)
+    assert begun == [0], "the rest is not computed before it is needed"
+    assert [*results] == [(0, 2), (0, 4), (1, 20), (1, 22), (1, 24)]
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 9)), max_size=12))
@@ -64,7 +79,7 @@ def test_a_cluster_that_is_not_there_is_one_line(planted_folder: Path, given: li
 def test_without_ray_the_way_to_get_it_is_said(planted_folder: Path) -> None:
     ran = command(["compare", str(planted_folder), "--executor", "ray"], first="sys.modules['ray'] = None")
     assert (ran.returncode, ran.stderr.count("\n")) == (1, 1)
-    assert ran.stderr.startswith("error: --executor ray needs Ray: pip install 'benchcast[ray]'")
+    assert ran.stderr.startswith("error: ray is needed here: pip install 'benchcast[ray]'")
 
 
 def test_a_check_against_another_backend_is_not_for_a_cluster(planted_folder: Path) -> None:

@@ -96,12 +96,15 @@ def in_halves(score: Callable[[Sequence[Sequence[int]]], list[Row]], sequences: 
         raise SequenceError(middle + error.index, str(error)) from error
 
 
-def numbered(index: int, score_one: Callable[..., Nats], *arguments: Any) -> Nats:
-    """Score one sequence; an InputError is raised again as a SequenceError with its index."""
-    try:
-        return score_one(*arguments)
-    except InputError as error:
-        raise SequenceError(index, str(error)) from error
+def read_each(read: Callable[..., Nats], *columns: Iterable[Any]) -> list[Nats]:
+    """Call `read` with the values of each sequence; an InputError becomes a SequenceError with the index."""
+    nats: list[Nats] = []
+    for values in zip(*columns, strict=True):
+        try:
+            nats.append(read(*values))
+        except InputError as error:
+            raise SequenceError(len(nats), str(error)) from error
+    return nats
 
 
 class ModelSettings:

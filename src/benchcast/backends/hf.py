@@ -18,6 +18,7 @@ from benchcast.backends.sources import gguf_parts
 from benchcast.backends.stated import stated
 from benchcast.backends.weights import refuse_incomplete
 from benchcast.errors import InputError, MissingExtraError, one_line
+from benchcast.extras import library
 
 BUSY = {"cpu": 512, "cuda": 16384}  # tokens of a batch; larger batches exceed CPU caches and need more padding
 BROKEN = (OSError, ValueError, KeyError, RuntimeError, EOFError, SafetensorError, UnpicklingError)  # of bad files
@@ -75,7 +76,7 @@ class HfBackend(LoadedBackend):
 
     @cached_property
     def _loaded(self) -> Any:
-        torch, transformers = _libraries()
+        torch, transformers = library("torch", "hf"), library("transformers", "hf")
         transformers.utils.logging.disable_progress_bar()
         device = self._device or ("cuda" if torch.cuda.is_available() else "cpu")
         source, gguf = gguf_parts(self._source, self._gguf_file)
@@ -95,12 +96,3 @@ class HfBackend(LoadedBackend):
                 f"{self._source}: {type(model).__name__} sees tokens to the right; a causal model is needed"
             )
         return model
-
-
-def _libraries() -> tuple[Any, Any]:
-    try:
-        import torch
-        import transformers
-    except ImportError as error:
-        raise MissingExtraError("the hf backend needs torch and transformers: pip install 'benchcast[hf]'") from error
-    return torch, transformers

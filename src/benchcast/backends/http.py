@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from benchcast.backends.base import ModelSettings, SequenceError
-from benchcast.backends.transport import ExchangeError, Reply, Transport
+from benchcast.backends.transport import BusyError, Reply, Transport
 from benchcast.errors import InputError
 
 KEYS = ("BENCHCAST_API_KEY", "OPENAI_API_KEY")
@@ -26,14 +26,6 @@ FIRST_PAUSE = 0.5  # seconds; doubles with each try
 LONGEST_PAUSE = 60.0
 ROUTES = ("/v1/completions", "/completions", "/generate", "/v1")
 PERMISSION = "send_key_over_http"
-
-
-class BusyError(Exception):
-    """A failure that may pass; `wait` is the server's Retry-After in seconds, 0 if it gave none."""
-
-    def __init__(self, what: str, wait: float = 0.0) -> None:
-        super().__init__(what)
-        self.wait = wait
 
 
 class SilentError(InputError):
@@ -111,7 +103,7 @@ class Client:
             try:
                 return await self._once(route, data)
             except BusyError as error:
-                last = str(error)
+                last = self._hidden(str(error))
                 if turn + 1 < self.tries:
                     pause = FIRST_PAUSE * 2**turn * random.uniform(0.8, 1.2)
                     await asyncio.sleep(min(LONGEST_PAUSE, max(pause, error.wait)))
@@ -121,10 +113,7 @@ class Client:
         )
 
     async def _once(self, route: str, data: bytes | None) -> dict[str, Any]:
-        try:
-            reply = await self._transport.exchange(route, data, seconds=self.timeout)
-        except ExchangeError as error:
-            raise BusyError(self._hidden(str(error))) from None
+        reply = await self._transport.exchange(route, data, seconds=self.timeout)
         if reply.status >= 300:
             self._refuse(route, reply)
         return self._parsed(route, reply.body)

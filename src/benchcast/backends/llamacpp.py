@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.backends.base import ModelSettings, Nats, Vocabulary, numbered
+from benchcast.backends.base import ModelSettings, Nats, Vocabulary, read_each
 from benchcast.backends.stated import PREFIX
 from benchcast.backends.vocabulary import VocabularySource
 from benchcast.bounds import PlainTokenizer
@@ -101,7 +101,7 @@ class LlamaCppBackend:
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:
         """−log p of every id given the ids before it."""
-        return [numbered(i, self._one, list(ids)) for i, ids in enumerate(sequences)]
+        return read_each(self._one, map(list, sequences))
 
     def _one(self, ids: list[int]) -> Nats:
         self._loaded.reset()

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.backends.base import DeviceFullError, ModelSettings, Nats, numbered
+from benchcast.backends.base import DeviceFullError, ModelSettings, Nats, read_each
 from benchcast.backends.llamacpp import nats_of_rows
 from benchcast.backends.loaded import LoadedBackend
 from benchcast.backends.sources import locate_source
@@ -60,8 +60,7 @@ class LmdeployBackend(LoadedBackend):
             raise DeviceFullError("LMDeploy gave no logits; out of memory? its log says why; lower max_length")
         if len(rows) != len(sequences):
             raise InputError(f"LMDeploy gave logits of {len(rows)} prompts, {len(sequences)} were sent")
-        pairs = enumerate(zip(rows, sequences, strict=True))
-        return [numbered(i, read_logits, logits, ids) for i, (logits, ids) in pairs]
+        return read_each(read_logits, rows, sequences)
 
     def _logits(self, sequences: list[list[int]]) -> list[Any]:
         """Logits of all tokens of each prompt."""

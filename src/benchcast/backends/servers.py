@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from benchcast.backends.base import ModelSettings, Nats, Vocabulary, from_logprobs, numbered, shown
+from benchcast.backends.base import ModelSettings, Nats, Vocabulary, from_logprobs, read_each, shown
 from benchcast.backends.echo import verify_echo
 from benchcast.backends.http import Client
 from benchcast.backends.sources import source_name
@@ -79,8 +79,7 @@ class ServerBackend:
             self._verified = verify_echo(self._echo, self.vocabulary)
         dialect, tokenizer = self._dialect, self.vocabulary.tokenizer
         replies = self._client.post_all(dialect.route, [dialect.ask(self._served, ids) for ids in sequences])
-        pairs = enumerate(zip(replies, sequences, strict=True))
-        return [numbered(i, dialect.read, reply, ids, tokenizer) for i, (reply, ids) in pairs]
+        return read_each(lambda reply, ids: dialect.read(reply, ids, tokenizer), replies, sequences)
 
     def _echo(self, ids: Sequence[int]) -> Reply:
         return first_choice(self._client.post(self._dialect.route, self._dialect.ask(self._served, ids)))

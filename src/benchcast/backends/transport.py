@@ -21,8 +21,12 @@ IDLE_SECONDS = 30.0  # an unused connection is closed after this time
 Result = TypeVar("Result")
 
 
-class ExchangeError(Exception):
-    """A request failed: no connection, a broken connection, or no complete reply in time."""
+class BusyError(Exception):
+    """A failure that may pass; `wait` is the server's Retry-After in seconds, 0 if it gave none."""
+
+    def __init__(self, what: str, wait: float = 0.0) -> None:
+        super().__init__(what)
+        self.wait = wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +66,16 @@ class Transport:
             raise
 
     async def exchange(self, route: str, data: bytes | None, *, seconds: float) -> Reply:
-        """The reply to a POST of `data`, or to a GET if it is None; ExchangeError after `seconds`."""
+        """The reply to a POST of `data`, or to a GET if it is None; BusyError if none is complete after `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._exchange(route, data)
         except TimeoutError:
-            raise ExchangeError(f"no whole reply in {seconds:g} s") from None
+            raise BusyError(f"no whole reply in {seconds:g} s") from None
         except self._http.InvalidURL as error:
             raise InputError(f"base_url={self._base_url}: {error}") from None
         except (self._http.RequestError, OSError) as error:
-            raise ExchangeError(f"{type(error).__name__} {error}".strip()) from None
+            raise BusyError(f"{type(error).__name__} {error}".strip()) from None
 
     async def _exchange(self, route: str, data: bytes | None) -> Reply:
         body = bytearray()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from benchcast.backends.base import DeviceFullError, ModelSettings, Nats, from_logprobs, numbered
+from benchcast.backends.base import DeviceFullError, ModelSettings, Nats, from_logprobs, read_each
 from benchcast.backends.loaded import LoadedBackend
 from benchcast.backends.sources import locate_source
 from benchcast.errors import InputError, one_line
@@ -51,9 +51,7 @@ class VllmBackend(LoadedBackend):
         """−log p of every id given the ids before it."""
         sampling = self._library.SamplingParams(prompt_logprobs=0, max_tokens=1, temperature=0, detokenize=False)
         prompts = [self._library.TokensPrompt(prompt_token_ids=list(ids)) for ids in sequences]
-        outputs = self._generate(prompts, sampling)
-        pairs = enumerate(zip(outputs, sequences, strict=True))
-        return [numbered(i, read_output, output, ids) for i, (output, ids) in pairs]
+        return read_each(read_output, self._generate(prompts, sampling), sequences)
 
     def _generate(self, prompts: list[Any], sampling: Any) -> list[Any]:
         while True:

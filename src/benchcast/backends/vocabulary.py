@@ -14,6 +14,7 @@ from benchcast.backends.base import ModelSettings, Vocabulary
 from benchcast.backends.sources import gguf_parts, source_name
 from benchcast.bounds import FastTokenizer, PlainTokenizer, Tokenizer
 from benchcast.errors import InputError, MissingExtraError, one_line
+from benchcast.extras import library
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +60,11 @@ def vocabulary_of(tokenizer: Any, *, add_bos_token: bool | None = None) -> Vocab
 
 
 def _load(source: str, gguf: str, revision: str, trust: bool) -> Any:
+    transformers = library("transformers", "hf")
+    transformers.utils.logging.disable_progress_bar()
+    options = {"revision": revision or "main", "trust_remote_code": trust, **({"gguf_file": gguf} if gguf else {})}
     try:
-        from transformers import AutoTokenizer
-        from transformers.utils import logging
-    except ImportError as error:
-        raise MissingExtraError("tokenizers need transformers: pip install 'benchcast[hf]'") from error
-    logging.disable_progress_bar()
-    options = {"gguf_file": gguf} if gguf else {}
-    try:
-        return AutoTokenizer.from_pretrained(source, revision=revision or "main", trust_remote_code=trust, **options)
+        return transformers.AutoTokenizer.from_pretrained(source, **options)
     except ImportError as error:
         raise MissingExtraError(f"{source}: {one_line(error)}") from error
     except (OSError, ValueError, KeyError) as error:

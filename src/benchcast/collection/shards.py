@@ -6,18 +6,18 @@ import json
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.errors import InputError, StudyError
+from benchcast.errors import InputError
 from benchcast.records import Ints
 from benchcast.storage.arrays import Npz
 from benchcast.storage.features import MOST_DIMENSIONS
-from benchcast.storage.files import write_text, write_whole
+from benchcast.storage.files import file_lock, write_text, write_whole
 
 PerToken = npt.NDArray[Any]
 MARK = "settings.json"
@@ -174,14 +174,8 @@ def _write(folder: Path, backend_line: str, results: Mapping[int, PerToken]) -> 
     write_whole(folder / f"{order[0]}-{order[-1]}-{len(order)}-{time.time_ns()}.npz", write)
 
 
-@contextmanager
-def exclusive(folder: Path, what: str) -> Iterator[None]:
+def exclusive(folder: Path, what: str) -> AbstractContextManager[None]:
     """Lock a folder of unfinished work; a second process gets a StudyError at once."""
-    from filelock import FileLock, Timeout
-
     folder.parent.mkdir(exist_ok=True)
-    try:
-        with FileLock(folder.with_name(f".{folder.name}.lock"), timeout=0):
-            yield
-    except Timeout as error:
-        raise StudyError(f"{folder.parent.parent}: another process is collecting {what}; let it finish") from error
+    busy = f"{folder.parent.parent}: another process is collecting {what}; let it finish"
+    return file_lock(folder.with_name(f".{folder.name}.lock"), seconds=0, busy=busy)

@@ -10,7 +10,8 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from benchcast.errors import ClusterError, InputError, MissingExtraError
+from benchcast.errors import ClusterError, InputError
+from benchcast.extras import library
 
 ANSWER_SECONDS = 5.0
 TRIES = ("RAY_gcs_server_port_wait_time_s", "5")  # seconds that Ray tries to connect; its default is 20
@@ -21,11 +22,7 @@ def ray_library() -> Any:
     """Import Ray after setting the environment variables that it reads at import."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # a worker without GPUs keeps its environment
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingExtraError(f"--executor ray needs Ray: pip install 'benchcast[ray]' ({error})") from error
-    return ray
+    return library("ray", "ray")
 
 
 def connect(ray: Any, address: str) -> None:

@@ -204,13 +204,21 @@ def require_writable(root: Path) -> None:
 @contextmanager
 def locked(root: Path) -> Iterator[None]:
     """Hold the study's lock; other writers wait up to `LOCK_SECONDS`."""
+    require_writable(root)
+    busy = f"{root}: another process has been writing for {LOCK_SECONDS:g} s; try again"
+    with file_lock(root / ".lock", seconds=LOCK_SECONDS, busy=busy):
+        for folder in (root, *(d for d in root.iterdir() if d.is_dir() and not d.is_symlink())):
+            sweep(folder)
+        yield
+
+
+@contextmanager
+def file_lock(path: Path, *, seconds: float, busy: str) -> Iterator[None]:
+    """Hold the lock of a file; StudyError with the message `busy` if another process keeps it for `seconds`."""
     from filelock import FileLock, Timeout
 
-    require_writable(root)
     try:
-        with FileLock(root / ".lock", timeout=LOCK_SECONDS):
-            for folder in (root, *(d for d in root.iterdir() if d.is_dir() and not d.is_symlink())):
-                sweep(folder)
+        with FileLock(path, timeout=seconds):
             yield
     except Timeout as error:
-        raise StudyError(f"{root}: another process has been writing for {LOCK_SECONDS:g} s; try again") from error
+        raise StudyError(busy) from error

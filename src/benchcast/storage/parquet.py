@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -116,8 +116,5 @@ def _values(file: pq.ParquetFile, column: str) -> int:
     """Number of values in a column, counting each list element."""
     file.scan_contents([column])  # raises an error on broken metadata, on which the lines below would crash
     groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
-    return sum(g.column(i).num_values for g in groups for i in _column_indices(file, column) if i < g.num_columns)
-
-
-def _column_indices(file: pq.ParquetFile, column: str) -> Iterable[int]:
-    return (i for i in range(len(file.schema)) if file.schema.column(i).path.split(".")[0] == column)
+    indices = [i for i in range(len(file.schema)) if file.schema.column(i).path.split(".")[0] == column]
+    return sum(g.column(i).num_values for g in groups for i in indices if i < g.num_columns)

@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from benchcast.errors import InputError, MissingExtraError, StudyError
+from benchcast.extras import library
 
 SEND_SECONDS = 10.0
 OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss", "r2", "memory"}  # a put is atomic there
@@ -54,11 +55,7 @@ def local_copy(url: str) -> Iterator[Path]:
 
 def _open(url: str) -> tuple[Any, str]:
     try:
-        import fsspec
-    except ImportError as error:
-        raise MissingExtraError(f"{url}: fsspec is needed here: pip install 'benchcast[ray]' ({error})") from error
-    try:
-        system, root = fsspec.core.url_to_fs(url)
+        system, root = library("fsspec.core", "ray").url_to_fs(url)
     except ImportError as error:
         raise MissingExtraError(f"{url}: {error}") from error
     except ValueError as error:
