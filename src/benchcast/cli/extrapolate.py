@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,7 +16,7 @@ from benchcast.cli.output import format_interval, number, print_json, print_tabl
 if TYPE_CHECKING:
     from benchcast.choices import MethodName
     from benchcast.extrapolation.backtest import HiddenModel
-    from benchcast.extrapolation.extrapolate import Extrapolation, Target
+    from benchcast.extrapolation.extrapolate import Extrapolation
 
 FIGURES = (".html", ".png", ".svg")
 
@@ -42,8 +42,9 @@ def extrapolate(
 
     \b
     benchcast extrapolate study --family oak-a --to params=150M,tokens=60M
-    benchcast extrapolate study --family my-llm --to params=7B,tokens=2T --task mmlu --plot ahead.html
+    benchcast extrapolate study --family my-llm --to params=7B,tokens=2T --task mmlu --plot forecast.html
     """
+    from benchcast.extrapolation.extrapolate import Target
     from benchcast.extrapolation.extrapolate import extrapolate as run
     from benchcast.store import Study
 
@@ -53,7 +54,7 @@ def extrapolate(
         from benchcast.extras import require_report
 
         require_report()
-    at = read_target(target)
+    at = Target.parse(target)
     opened = Study.open(study)
     with progress("reading the study") as advance:
         result = run(opened, family, at, tasks=tasks, method=method, tell=lambda what: advance(what))
@@ -62,30 +63,11 @@ def extrapolate(
 
         save_figure(result, plot)
     if as_json:
-        print_json(as_document(result))
+        print_json(result.to_dict())
     else:
         _print(result)
         if plot is not None:
             say(f"figure: {plot}")
-
-
-def read_target(text: str) -> Target:
-    """Parse `params=7B,tokens=2T`; flops= may be added or used instead."""
-    from benchcast.errors import InputError
-    from benchcast.extrapolation.extrapolate import Target
-    from benchcast.formatting import did_you_mean
-    from benchcast.storage.tables import quantity
-
-    known = ("params", "tokens", "flops")
-    values: dict[str, float] = {}
-    for part in filter(None, (p.strip() for p in text.split(","))):
-        name, _, value = (x.strip() for x in part.partition("="))
-        if name not in known:
-            raise InputError(f"--to: unknown quantity {name!r}; known: {', '.join(known)}{did_you_mean(name, known)}")
-        if not value or name in values:
-            raise InputError(f"--to: {name} needs one value, as in params=7B,tokens=2T")
-        values[name] = quantity("--to", name, value)
-    return Target(**values)
 
 
 def _print(result: Extrapolation) -> None:
@@ -135,24 +117,3 @@ def _cells(rows: list[HiddenModel]) -> tuple[str, str, str]:
     error = sum(abs(h.forecast - h.observed) for h in rows) / len(rows)
     unchanged = sum(abs(h.unchanged - h.observed) for h in rows) / len(rows)
     return number(error, ".3f"), number(unchanged, ".3f"), f"{sum(h.inside for h in rows)} of {len(rows)}"
-
-
-def as_document(result: Extrapolation) -> dict[str, Any]:
-    """The document that `--json` prints."""
-    from benchcast.formatting import nan_to_none
-
-    target = {k: nan_to_none(float(getattr(result.target, k)[0])) for k in ("params", "tokens", "flops")}
-    tasks = {}
-    for task in result.tasks:
-        values = {k: nan_to_none(float(v[0])) for k, v in asdict(task.forecast).items()}
-        drift = {k: nan_to_none(v) for k, v in asdict(task.drift).items()}
-        law = {"form": task.form, "floor": task.floor, "exponents": list(task.exponents), "drift": drift}
-        tasks[task.task] = {**values, "law": law}
-    hidden = [{k: nan_to_none(v) for k, v in asdict(h).items()} | {"inside": h.inside} for h in result.hidden]
-    return {
-        "family": result.family,
-        "target": target,
-        "tasks": tasks,
-        "remarks": list(result.remarks),
-        "hidden": hidden,
-    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from benchcast.cli.output import number, print_json, print_table, progress, say
 
@@ -24,7 +24,7 @@ def show_runs(
             study, names, tasks=tasks, method=method, device=device, tell=lambda what: advance(what)
         )
     if as_json:
-        print_json(_document(comparison))
+        print_json(comparison.to_dict())
     else:
         _print(comparison)
 
@@ -62,25 +62,3 @@ def _scores_agree(ranking: RunRanking, t: int) -> str:
     if not (observed == observed).all():
         return "–"
     return "the same" if [*(-observed).argsort(kind="stable")] == [*ranking.order[t]] else "another"
-
-
-def _document(comparison: RunComparison) -> dict[str, Any]:
-    from benchcast.formatting import nan_to_none
-
-    def by_run(values: Any) -> dict[str, Any]:
-        return {run: nan_to_none(float(x)) for run, x in zip(comparison.runs, values, strict=True)}
-
-    sizes = []
-    for ranking in comparison.rankings:
-        tasks = {
-            task: {
-                "forecast": by_run(ranking.forecast[t]),
-                "observed": by_run(ranking.observed[t]),
-                "order": [comparison.runs[i] for i in ranking.order[t]],
-                "likely": nan_to_none(float(ranking.likely[t])),
-                "above": {run: by_run(row) for run, row in zip(comparison.runs, ranking.better[t], strict=True)},
-            }
-            for t, task in enumerate(comparison.tasks)
-        }
-        sizes.append({"params": nan_to_none(ranking.params), "flops": ranking.flops, "tasks": tasks})
-    return {"runs": list(comparison.runs), "sizes": sizes}

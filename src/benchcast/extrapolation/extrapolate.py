@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -28,8 +29,9 @@ from benchcast.extrapolation.family_law import (
     hide_largest,
 )
 from benchcast.extrapolation.task_forecast import ExtrapolatedForecast, extrapolate_task
-from benchcast.formatting import did_you_mean
+from benchcast.formatting import did_you_mean, plain
 from benchcast.records import Floats
+from benchcast.storage.tables import quantity
 from benchcast.store import Study, StudyLike
 
 WAY = 25  # points between the largest known model and the target, for the figure
@@ -43,6 +45,21 @@ class Target:
     params: float = math.nan
     tokens: float = math.nan  # training tokens
     flops: float = math.nan  # training compute
+
+    @classmethod
+    def parse(cls, text: str) -> Target:
+        """Read `params=7B,tokens=2T`; flops= may be added or used instead."""
+        known = ("params", "tokens", "flops")
+        values: dict[str, float] = {}
+        for part in filter(None, (p.strip() for p in text.split(","))):
+            name, _, value = (x.strip() for x in part.partition("="))
+            if name not in known:
+                hint = did_you_mean(name, known)
+                raise InputError(f"--to: unknown quantity {name!r}; known: {', '.join(known)}{hint}")
+            if not value or name in values:
+                raise InputError(f"--to: {name} needs one value, as in params=7B,tokens=2T")
+            values[name] = quantity("--to", name, value)
+        return cls(**values)
 
     def as_points(self, family: ScalePoints) -> ScalePoints:
         """The target as a point; missing FLOPs follow the family's median ratio to 6 × params × tokens."""
@@ -79,11 +96,33 @@ class Extrapolation:
     hidden: tuple[HiddenModel, ...]
     remarks: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        return f"<Extrapolation of {self.family!r} to {self.target.flops[0]:.3g} FLOPs on {len(self.tasks)} tasks>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as `benchcast extrapolate --json` prints them; unknown numbers are None."""
+        tasks = {
+            t.task: {k: v[0] for k, v in asdict(t.forecast).items()}
+            | {"law": {"form": t.form, "floor": t.floor, "exponents": t.exponents, "drift": asdict(t.drift)}}
+            for t in self.tasks
+        }
+        return dict(
+            plain(
+                {
+                    "family": self.family,
+                    "target": {k: getattr(self.target, k)[0] for k in ("params", "tokens", "flops")},
+                    "tasks": tasks,
+                    "remarks": self.remarks,
+                    "hidden": [asdict(h) | {"inside": h.inside} for h in self.hidden],
+                }
+            )
+        )
+
 
 def extrapolate(
     study: StudyLike,
     family: str,
-    target: Target,
+    target: Target | str,
     *,
     tasks: Sequence[str] = (),
     method: MethodName = "salience",
@@ -95,15 +134,17 @@ def extrapolate(
     ----------
     study : an opened study or its folder
     family : a family of models.csv with losses at several sizes or training lengths
-    target : params and training tokens of the model, or its training compute in FLOPs
+    target : params and training tokens of the model, or its training compute in FLOPs; text such as
+        "params=7B,tokens=2T" works, too
     tasks : tasks of study.toml; empty: all
     method : method that measures capability; it must read losses
     tell : called with a line at each step
 
     Returns
     -------
-    forecasts with prediction intervals for each task, the backtest, and remarks
+    forecasts with prediction intervals for each task (accuracies from 0 to 1), the backtest, and remarks; `.to_dict()`
     """
+    target = Target.parse(target) if isinstance(target, str) else target
     models = read_study_models(Study.of(study), tasks, method=method)
     allowed = _allowed(target)
     in_family = models.families == family

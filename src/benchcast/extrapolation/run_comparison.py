@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.special import stdtr
@@ -32,6 +33,7 @@ from benchcast.extrapolation.run_uncertainty import (
     leverage,
 )
 from benchcast.fitting import FEWEST_MODELS
+from benchcast.formatting import plain
 from benchcast.records import Floats, Ints
 from benchcast.store import Study, StudyLike
 from benchcast.task_fit import TaskFit
@@ -62,6 +64,30 @@ class RunComparison:
     tasks: tuple[str, ...]  # followed by their mean
     rankings: tuple[RunRanking, ...]
     uncertainty: DifferenceUncertainty
+
+    def __repr__(self) -> str:
+        return f"<RunComparison of {', '.join(self.runs)} at {len(self.rankings)} sizes on {len(self.tasks) - 1} tasks>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as `benchcast compare --runs --json` prints them; unknown numbers are None."""
+
+        def by_run(values: Any) -> dict[str, Any]:
+            return dict(zip(self.runs, values, strict=True))
+
+        sizes = []
+        for ranking in self.rankings:
+            tasks = {
+                task: {
+                    "forecast": by_run(ranking.forecast[t]),
+                    "observed": by_run(ranking.observed[t]),
+                    "order": [self.runs[i] for i in ranking.order[t]],
+                    "likely": ranking.likely[t],
+                    "above": {run: by_run(row) for run, row in zip(self.runs, ranking.better[t], strict=True)},
+                }
+                for t, task in enumerate(self.tasks)
+            }
+            sizes.append({"params": ranking.params, "flops": ranking.flops, "tasks": tasks})
+        return dict(plain({"runs": self.runs, "sizes": sizes}))
 
 
 def compare_runs(
