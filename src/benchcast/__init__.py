@@ -36,6 +36,13 @@ _HOME = {
     "check_contamination": "benchcast.texts.contamination",
     "open_backend": "benchcast.backends",
     "collect": "benchcast.collection",
+    "collect_on": "benchcast.collection",
+    "CollectRequest": "benchcast.collection",
+    "ModelSpec": "benchcast.collection.workers",
+    "open_executor": "benchcast.executor",
+    "open_scorer": "benchcast.backends",
+    "make_features": "benchcast.collection.features",
+    "FeatureOptions": "benchcast.collection.features",
     # learn, compare, forecast
     "fit": "benchcast.fitting",
     "fit_tasks": "benchcast.fitting",

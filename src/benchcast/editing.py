@@ -35,6 +35,9 @@ class Edited:
     scores: int  # number of rows of scores.csv
     fits: tuple[str, ...]  # tasks whose fits were trained on these models
 
+    def __repr__(self) -> str:
+        return f"<Edited: {len(self.models)} models, {self.losses} loss files, {self.rows} rows, {self.scores} scores>"
+
 
 def remove_models(study: StudyLike, patterns: Sequence[str], *, dry_run: bool = False) -> Edited:
     """Remove the losses, metadata and scores of models from a study.
@@ -42,8 +45,12 @@ def remove_models(study: StudyLike, patterns: Sequence[str], *, dry_run: bool = 
     Parameters
     ----------
     study : an opened study or its folder
-    patterns : names of models or shell-style patterns; one without a match raises an error
+    patterns : names of models or shell-style patterns such as "ash-*"; one without a match raises an error
     dry_run : only report, remove nothing
+
+    Returns
+    -------
+    the models, the numbers of files and rows, and the tasks whose fits were trained on the models
     """
     study = Study.of(study)
     with locked(study.root):
@@ -72,7 +79,17 @@ def remove_models(study: StudyLike, patterns: Sequence[str], *, dry_run: bool = 
 def rename_model(study: StudyLike, old: str, new: str) -> Edited:
     """Rename a model in its loss file, its row of models.csv and its scores.
 
-    A rename that was interrupted is completed first. An unknown `old` or an existing `new` name raises an error.
+    A rename that was interrupted is completed first.
+
+    Parameters
+    ----------
+    study : an opened study or its folder
+    old : name of a model of the study; an unknown one raises an error
+    new : another name; one that exists raises an error
+
+    Returns
+    -------
+    the new name, the numbers of files and rows, and the tasks whose fits were trained on the model
     """
     study, new = Study.of(study), need_name(new, "the new name")
     with locked(study.root):

@@ -26,7 +26,7 @@ from benchcast.fits import Fit, Forecast
 from benchcast.fits.reading import read_model
 from benchcast.fitting import fits_for_new_models
 from benchcast.forecasting import predict_models
-from benchcast.formatting import did_you_mean, nan_to_none, need_file
+from benchcast.formatting import did_you_mean, nan_to_none, need_file, number, plain
 from benchcast.records import Score, Task, TokenLosses
 from benchcast.scores.gather import ImportOptions, gather
 from benchcast.storage.files import write_new
@@ -49,6 +49,13 @@ class VerifiedForecast:
     chance: float
     constant: float  # mean score of the fit's training models; NaN if unknown
     remark: str
+
+    def __repr__(self) -> str:
+        return f"<VerifiedForecast of {self.task}: {number(self.forecast, '.3f')}, scored {self.observed:.3f}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields, the error and whether the interval covers the score, as plain values; unknown is None."""
+        return dict(plain(asdict(self) | {"error": self.error, "inside": self.inside}))
 
     @property
     def error(self) -> float:

@@ -53,6 +53,9 @@ class Study:
     tasks: tuple[Task, ...]
     keep_all: bool = False  # learn from every model, even if it removes much of a task's own text
 
+    def __repr__(self) -> str:
+        return f"<Study {str(self.root)!r}: {len(self.tasks)} tasks>"
+
     @classmethod
     def create(cls, root: str | Path, texts: TextSet, *, tasks: Sequence[Task] = (), seed: int = 0) -> Study:
         """A new study with these texts; without tasks, study.toml holds a sketch of them to fill in."""

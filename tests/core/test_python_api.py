@@ -113,6 +113,32 @@ def test_results_have_short_representations(planted_folder):
     assert repr(found.held_out["task0", "constant"]) == "<HeldOutForecasts of 5 models>"
 
 
+def test_no_public_result_is_long_or_has_nan_in_its_plain_values(fitted, world, tmp_path):
+    name = world.models[3].model
+    bc.register(fitted, name, tmp_path / "said.json")
+    no_score = [bc.Score(m.model, t, 0.4) for m in world.models[:2] for t in ("task0", "task1")]
+    fitted.add_scores(no_score, force=True)
+    target = bc.Target(params=1e9, tokens=1e9)
+    results = [
+        bc.status(fitted),
+        bc.predict(fitted, [name]),
+        bc.predict(fitted, [name])[0],
+        *bc.verify(tmp_path / "said.json", fitted),
+        bc.remove_models(fitted, ["*"], dry_run=True),
+        bc.explain(fitted, "task0"),
+        bc.select(fitted, 6, tasks=["task0"], check=True),
+        bc.compare(fitted, ["task0"], methods=["all-token", "observational"], split="size"),
+        bc.compare_runs(fitted, [m.family for m in world.models[::4]][:2], method="all-token"),
+        bc.Study.open(fitted.root),
+        target,
+    ]
+    for result in results:
+        assert len(repr(result)) < 200, repr(result)
+        assert "\n" not in repr(result)
+        to_dict = getattr(result, "to_dict", None) or getattr(result, "as_json", dict)
+        json.dumps(to_dict(), allow_nan=False)
+
+
 @pytest.fixture
 def fitted(study):
     store_fits(study, fit_tasks(study, method="all-token"))

@@ -45,9 +45,22 @@ def open_backend(kind: str, settings: ModelSettings | str, *, device: str = "", 
     return backend
 
 
-def open_scorer(source: str, settings: ModelSettings, *, device: str = "", batch_size: int = 0) -> HfBackend:
-    """Open a transformers model for its hidden states; arguments as in `open_backend`, `source` a path or hub id."""
-    scorer_settings = settings.having(pretrained=source)
+def open_scorer(source: str, settings: ModelSettings | str = "", *, device: str = "", batch_size: int = 0) -> HfBackend:
+    """Open a transformers model for its hidden states; the model itself is loaded when it is first used.
+
+    Parameters
+    ----------
+    source : a local folder, a GGUF file or a hub id
+    settings : more settings, as in `--model_args`: "dtype=…,revision=…"
+    device : for example "cuda:0"; empty: cuda if available
+    batch_size : sequences per call; 0: chosen automatically
+
+    Returns
+    -------
+    the scorer, for `make_features`
+    """
+    parsed = ModelSettings.parse(settings) if isinstance(settings, str) else settings
+    scorer_settings = parsed.having(pretrained=source)
     scorer = HfBackend(scorer_settings, device=device, batch_size=batch_size)
     scorer_settings.finish()
     return scorer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,10 +88,8 @@ def predict(
         found, note = _by_files(str(fit_folder), Path(str(losses_file)), level, register=register)
     rows = [row for row in found if row.model not in found.failed]
     if as_json:
-        from benchcast.formatting import nan_to_none
-
         if rows:
-            print_json([{k: nan_to_none(v) for k, v in asdict(row).items()} for row in rows])
+            print_json([row.to_dict() for row in rows])
     else:
         _print(rows)
         if note:

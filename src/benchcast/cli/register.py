@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,11 +61,7 @@ def _summary(verdicts: list[VerifiedForecast]) -> dict[str, Any]:
 
 
 def _document(made: dict[str, Any], verdicts: list[VerifiedForecast], waiting: list[str]) -> dict[str, Any]:
-    from benchcast.formatting import nan_to_none
-
-    rows = [
-        {k: nan_to_none(x) for k, x in asdict(v).items()} | {"error": v.error, "inside": v.inside} for v in verdicts
-    ]
+    rows = [v.to_dict() for v in verdicts]
     head = {k: made[k] for k in ("model", "registered", "level", "sha256")}
     return {**head, "unaltered": True, "forecasts": rows, "waiting": waiting, **_summary(verdicts)}
 

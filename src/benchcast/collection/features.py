@@ -26,7 +26,7 @@ from benchcast.executor import Executor, Local
 from benchcast.records import Floats
 from benchcast.solvers import subspace_iteration
 from benchcast.storage.files import file_name
-from benchcast.store import Study
+from benchcast.store import Study, StudyLike
 
 BLOCK_BYTES = 64 << 20
 ROUNDS = 6  # subspace iterations; the spectrum of hidden states decays fast, so few are enough
@@ -55,7 +55,7 @@ class Scorer(Backend, Protocol):
 
 
 def make_features(
-    study: Study,
+    study: StudyLike,
     model: Scorer | ModelSpec,
     *,
     name: str = "",
@@ -67,8 +67,8 @@ def make_features(
 
     Parameters
     ----------
-    study : the study whose texts are read
-    model : the scorer, a frozen language model; only workers load a ModelSpec
+    study : an opened study or its folder, whose texts are read
+    model : the scorer, a frozen language model, from `open_scorer`; only workers load a ModelSpec
     name : name of the features; default: the scorer's name
     options : number of dimensions and dtype
     report : called with the number of texts and tokens just finished
@@ -78,7 +78,7 @@ def make_features(
     -------
     the provenance stored with the features, and their number of tokens
     """
-    dims, dtype = options.dims, options.dtype
+    study, dims, dtype = Study.of(study), options.dims, options.dtype
     if dtype not in DTYPES:
         raise InputError(f"--dtype {dtype}; features are stored as {' or '.join(DTYPES)}")
     scorer: Scorer = model.open() if isinstance(model, ModelSpec) else model

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from benchcast.choices import DEFAULT_LEVEL
+from benchcast.choices import DEFAULT_LEVEL, level_text
+from benchcast.formatting import nan_to_none, number
 from benchcast.frames import arrow_table, pandas_frame
 
 COLUMNS = {
@@ -35,6 +36,16 @@ class Forecast:
     capability: float  # salience-weighted loss per character; lower is better
     remark: str = ""  # reason why the forecast is missing or unreliable
     level: float = DEFAULT_LEVEL  # nominal coverage of the interval on unseen families, 0..1
+
+    def __repr__(self) -> str:
+        if math.isnan(self.accuracy):
+            return f"<no Forecast of {self.model!r} on {self.task}: {self.remark}>"
+        ends = f"{level_text(self.level)} interval {number(self.low, '.3f')} to {number(self.high, '.3f')}"
+        return f"<Forecast of {self.model!r} on {self.task}: {self.accuracy:.3f}, {ends}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain values; a missing number is None, and `remark` gives the reason."""
+        return {k: nan_to_none(v) for k, v in asdict(self).items()}
 
     @classmethod
     def missing(cls, task: str, model: str, why: str, level: float = DEFAULT_LEVEL) -> Forecast:
