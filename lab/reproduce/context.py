@@ -13,7 +13,7 @@ import benchcast
 from benchcast.choices import Split
 from benchcast.dataset import Dataset, Fold
 from benchcast.errors import InputError, NotEnoughDataError
-from benchcast.evaluate import Comparison, compare
+from benchcast.evaluate import Comparison, Execution, compare
 from benchcast.folds import make_folds
 from benchcast.formatting import did_you_mean
 from benchcast.records import ModelInfo
@@ -56,7 +56,8 @@ class StudyContext:
         """Every method on held-out models, of the study's own split by default; computed once per split."""
         split = split or self.split
         if split not in self._compared:
-            self._compared[split] = compare(self.study, split=split, on_method=lambda m: self.tell(f"{split}: {m}"))
+            execution = Execution(on_method=lambda m: self.tell(f"{split}: {m}"))
+            self._compared[split] = compare(self.study, split=split, device=execution)
         return self._compared[split]
 
     def task(self, name: str | None) -> int | None:

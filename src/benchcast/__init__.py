@@ -53,6 +53,8 @@ _HOME = {
     "predict": "benchcast.forecasting",
     "compare": "benchcast.evaluate",
     "Comparison": "benchcast.comparison",
+    "Execution": "benchcast.evaluate",
+    "MethodSpec": "benchcast.methods",
     "DescentSettings": "benchcast.methods.algorithm2.descent",
     "Forecaster": "benchcast.forecaster",
     # what comes after

@@ -37,10 +37,8 @@ def compare(
     *,
     split: Split | None = None,
     methods: Sequence[MethodName] = (),
-    device: str = "",
+    device: str | Execution = "",
     settings: DescentSettings | None = None,
-    on_method: Callable[[str], None] | None = None,
-    executor: Executor | None = None,
 ) -> Comparison:
     """Fit every method on the training models of every fold and forecast the models held out.
 
@@ -51,10 +49,9 @@ def compare(
     split : which models are held out. None: those of the split column where it is filled, else the largest sizes,
         else each family in turn
     methods : names of methods; none given: all
-    device : where methods that learn token weights are worked out: a torch device such as "cuda"; "" is numpy
+    device : where methods that learn token weights are computed: a torch device such as "cuda"; "" is numpy. An
+        `Execution` adds an executor, which fits methods and folds side by side with the same result, and progress
     settings : of the method "paper"
-    on_method : is called with the name of each method when it begins or, with an executor, is done
-    executor : fits methods and folds side by side, with the same result
 
     Returns
     -------
@@ -69,36 +66,44 @@ def compare(
     """
     wanted = tuple(methods) or METHOD_NAMES
     check_methods(wanted, settings)
+    execution = device if isinstance(device, Execution) else Execution(device)
     opened = Study.of(study)
-    dataset = replace(opened.dataset(tasks), device=check_device(device))
+    dataset = replace(opened.dataset(tasks), device=check_device(execution.device))
     name, folds = make_folds(opened.infos(dataset.models), split, groups=dataset.groups)
-    if not all(fold.test.any() for fold in folds):
-        hint = "mark some in models.csv" if name == "column" else "a family needs three sizes (params in models.csv)"
-        raise NotEnoughDataError(f"split {name!r}: no test models; {hint}, or take --split family")
+    _need_test_models(name, folds)
     dataset, weak = without_weak_tasks(dataset, folds, asked_for=bool(tasks))
     left_out = weak | {f"model {m}": dataset.support.why(m) for m in dataset.support.excluded}
     left_out |= {m: "needs features of a scorer" for m in wanted if m in NEED_FEATURES and dataset.features is None}
     work = FoldFits(dataset, tuple(folds), settings)
-    held, fits = {}, {}
-    fitted = fit_methods(work, [m for m in wanted if m not in left_out], executor, on_method or _silent)
-    for method, by_fold in fitted.items():
-        if isinstance(by_fold, str):
-            left_out[method] = by_fold.removeprefix(f"method {method!r} ")
-            continue
-        for t, task in enumerate(dataset.tasks):
-            own = [row[t] for row in by_fold]
-            fits[task.name, method] = own
-            held[task.name, method] = hold(dataset, folds, own, t)
-    tried = tuple(m for m in wanted if m not in left_out)
+    fitted = fit_methods(work, [m for m in wanted if m not in left_out], execution)
+    left_out |= {m: why.removeprefix(f"method {m!r} ") for m, why in fitted.items() if isinstance(why, str)}
+    tried = {m: by_fold for m, by_fold in fitted.items() if not isinstance(by_fold, str)}
     if not tried:
         raise NotEnoughDataError("; ".join(f"method {m!r} {why}" for m, why in left_out.items()))
     names = tuple(t.name for t in dataset.tasks)
+    fits = {(task, m): [row[t] for row in tried[m]] for m in tried for t, task in enumerate(names)}
+    held = {(task, m): hold(dataset, folds, fits[task, m], names.index(task)) for task, m in fits}
     noise = noise_floor(dataset, opened.scores(), folds)
-    return Comparison(name, tried, names, held, fits, tuple(folds), noise, dataset, left_out)
+    return Comparison(name, tuple(tried), names, held, fits, tuple(folds), noise, dataset, left_out)
+
+
+def _need_test_models(split: Split, folds: Sequence[Fold]) -> None:
+    if not all(fold.test.any() for fold in folds):
+        hint = "mark some in models.csv" if split == "column" else "a family needs three sizes (params in models.csv)"
+        raise NotEnoughDataError(f"split {split!r}: no test models; {hint}, or take --split family")
 
 
 def _silent(method: str) -> None:
-    """Nobody asked to be told."""
+    """Ignore progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """Where the fits of a comparison run, and who is told of their progress."""
+
+    device: str = ""  # a torch device such as "cuda"; empty: numpy
+    executor: Executor | None = None  # None: this process, all folds of a method together
+    on_method: Callable[[str], None] = _silent  # told of each method when it begins or, with an executor, is done
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,32 +124,30 @@ def fit_part(shared: FoldFits, given: tuple[str, Sequence[int]]) -> list[list[Ta
         return str(error)
 
 
-def fit_methods(
-    shared: FoldFits,
-    methods: Sequence[str],
-    executor: Executor | None,
-    on_method: Callable[[str], None],
-) -> dict[str, list[list[TaskFit]] | str]:
-    """Fits of every method by fold and task; told of are methods that begin or, with an executor, are done."""
-    folds, everything = shared.folds, range(len(shared.folds))
+def fit_methods(shared: FoldFits, methods: Sequence[str], execution: Execution) -> dict[str, list[list[TaskFit]] | str]:
+    """Fits of every method by fold and task, or why there are none."""
+    everything, executor = range(len(shared.folds)), execution.executor
     fitted: dict[str, list[list[TaskFit]] | str] = {}
     if executor is None:
         for method in methods:
-            on_method(method)
+            execution.on_method(method)
             fitted[method] = fit_part(shared, (method, everything))
         return fitted
-    parts = [(m, own) for m in methods for own in ([everything] if m in TOGETHER else [(i,) for i in everything])]
-    jobs = [Job(f"method {m!r}, fold {own[0] + 1} of {len(folds)}", (m, own), cost=len(own)) for m, own in parts]
-    found: dict[str, dict[int, list[list[TaskFit]] | str]] = {m: {} for m in methods}
+    parts = [(m, picked) for m in methods for picked in ([everything] if m in TOGETHER else [(i,) for i in everything])]
+    jobs = [
+        Job(f"method {m!r}, fold {picked[0] + 1} of {len(everything)}", (m, picked), cost=len(picked))
+        for m, picked in parts
+    ]
+    answers: dict[str, dict[int, list[list[TaskFit]] | str]] = {m: {} for m in methods}
     for number, answer in executor.run(fit_part, jobs, shared):
-        method, own = parts[number]
-        found[method][own[0]] = answer
-        if len(found[method]) == sum(m == method for m, _ in parts):
-            on_method(method)
-    for method, answers in found.items():
-        inside = [answers[i] for i in sorted(answers)]
-        refused = [a for a in inside if isinstance(a, str)]
-        fitted[method] = refused[0] if refused else [row for a in inside if not isinstance(a, str) for row in a]
+        method, picked = parts[number]
+        answers[method][picked[0]] = answer
+        if len(answers[method]) == sum(m == method for m, _ in parts):
+            execution.on_method(method)
+    for method, by_fold in answers.items():
+        in_order = [by_fold[i] for i in sorted(by_fold)]
+        refused = [a for a in in_order if isinstance(a, str)]
+        fitted[method] = refused[0] if refused else [row for a in in_order if not isinstance(a, str) for row in a]
     return fitted
 
 
@@ -171,8 +174,8 @@ def noise_floor(dataset: Dataset, scores: Sequence[Score], folds: Sequence[Fold]
     tested = {m for fold in folds for m, on in zip(dataset.models, fold.test, strict=True) if on}
     floor = {}
     for task in dataset.tasks:
-        own = [s for s in scores if s.task == task.name and s.model in tested and s.n_items >= 2]
-        floor[task.name] = float(np.mean([_score_variance(s) for s in own])) if own else math.nan
+        counted = [s for s in scores if s.task == task.name and s.model in tested and s.n_items >= 2]
+        floor[task.name] = float(np.mean([_score_variance(s) for s in counted])) if counted else math.nan
     return floor
 
 

@@ -16,13 +16,12 @@ from benchcast.align import align_models
 from benchcast.assemble import reference_of
 from benchcast.choices import DEFAULT_LEVEL, MethodName, Split, level_text
 from benchcast.dataset import Dataset, Fold
-from benchcast.devices import check_device
 from benchcast.errors import NotEnoughDataError, StudyError
 from benchcast.fits import Fit, load
 from benchcast.fits.inputs import StudyTables, changed_inputs, hash_inputs
 from benchcast.folds import training_fold
 from benchcast.intervals import has_range, spread_of
-from benchcast.methods import check_methods, fit_method, stored_settings
+from benchcast.methods import MethodSpec, fit_method, stored_settings
 from benchcast.methods.algorithm2.descent import DescentSettings
 from benchcast.records import Bools, TokenLosses
 from benchcast.storage.files import locked, require_writable
@@ -40,7 +39,6 @@ def fit(
     split: Split | None = None,
     device: str = "",
     settings: DescentSettings | None = None,
-    restrict: TokenLosses | None = None,
 ) -> Fit:
     """Learn to forecast one task from the study's training models.
 
@@ -52,7 +50,6 @@ def fit(
     split : whose test models stay unseen. None: those of the split column where it is filled, else none
     device : where the method "salience", "paper" or "ridge" is worked out: a torch device such as "cuda"; "" is numpy
     settings : of the method "paper"; other methods have none
-    restrict : losses of a model; the fit rests only on tokens where this model has a loss, too
 
     Returns
     -------
@@ -63,18 +60,16 @@ def fit(
     >>> fit
     <Fit of 'code' by label-token on 135 models>
     """
-    return fit_tasks(study, [task], method=method, split=split, device=device, settings=settings, restrict=restrict)[0]
+    opened, spec = Study.of(study), MethodSpec(method, settings, device)
+    return _fit_dataset(opened, opened.dataset([task]), spec, split, asked_for=True)[0]
 
 
 def fit_tasks(
     study: StudyLike,
     tasks: Sequence[str] = (),
     *,
-    method: MethodName = "salience",
+    method: MethodName | MethodSpec = "salience",
     split: Split | None = None,
-    device: str = "",
-    settings: DescentSettings | None = None,
-    restrict: TokenLosses | None = None,
     store: bool = False,
     on_left_out: Callable[[str], None] | None = None,
 ) -> list[Fit]:
@@ -82,8 +77,9 @@ def fit_tasks(
 
     Parameters
     ----------
-    study, method, split, device, settings, restrict : as in `fit`
+    study, split : as in `fit`
     tasks : tasks of study.toml; none given: all that have enough scores
+    method : as in `fit`; or a `MethodSpec`, which has settings and a device, too
     store : save the fits in the study, in place of older ones of the same tasks, as `benchcast fit` does
     on_left_out : called with one line for each task and model that is left out, and why
 
@@ -91,42 +87,56 @@ def fit_tasks(
     -------
     one fit for each task
     """
-    check_methods([method], settings)
+    spec = method if isinstance(method, MethodSpec) else MethodSpec(method)
     opened = Study.of(study)
     if store:
         require_writable(opened.root)
-    dataset = opened.dataset(tasks, support=None if restrict is None else _support_of(opened, restrict))
-    dataset = replace(dataset, device=check_device(device))
-    name, fold = training_fold(opened.infos(dataset.models), split)
-    dataset, weak = without_weak_tasks(dataset, [fold], asked_for=bool(tasks))
-    if on_left_out is not None:
-        for task, why in weak.items():
-            on_left_out(f"{task}: {why}")
-        for model in dataset.support.excluded:
-            on_left_out(f"model {model} {dataset.support.why(model)} (--keep-all keeps it)")
-    made = as_fits(opened, dataset, fold, name, fit_method(method, dataset, [fold], settings)[0])
-    fits = with_inputs(opened, _enough(made, asked_for=bool(tasks), on_left_out=on_left_out))
+    tell = on_left_out or _silent
+    fits = _fit_dataset(opened, opened.dataset(tasks), spec, split, asked_for=bool(tasks), tell=tell)
     if store:
         store_fits(opened, fits)
     return fits
+
+
+def _silent(line: str) -> None:
+    """Ignore a message."""
+
+
+def _fit_dataset(
+    study: Study,
+    dataset: Dataset,
+    method: MethodSpec,
+    split: Split | None,
+    *,
+    asked_for: bool,
+    tell: Callable[[str], None] = _silent,
+) -> list[Fit]:
+    """Fits of the dataset's tasks; if they were asked for, one that cannot be fitted is an error."""
+    name, fold = training_fold(study.infos(dataset.models), split)
+    dataset, weak = without_weak_tasks(dataset, [fold], asked_for=asked_for)
+    for task, why in weak.items():
+        tell(f"{task}: {why}")
+    for model in dataset.support.excluded:
+        tell(f"model {model} {dataset.support.why(model)} (--keep-all keeps it)")
+    fits = as_fits(study, dataset, fold, name, method.fit(dataset, [fold])[0])
+    return with_inputs(study, _enough(fits, asked_for=asked_for, tell=tell))
 
 
 def with_inputs(study: Study, fits: Sequence[Fit]) -> list[Fit]:
     """Fits with hashes of what they were made from, so that they can tell when the study has changed."""
     tables = StudyTables.of(study)
     hashes = [hash_inputs(study, fit.core, fit.about["split"], tables) for fit in fits]
-    return [replace(fit, about={**fit.about, "inputs": own}) for fit, own in zip(fits, hashes, strict=True)]
+    return [replace(fit, about={**fit.about, "inputs": inputs}) for fit, inputs in zip(fits, hashes, strict=True)]
 
 
-def _enough(fits: list[Fit], *, asked_for: bool, on_left_out: Callable[[str], None] | None) -> list[Fit]:
+def _enough(fits: list[Fit], *, asked_for: bool, tell: Callable[[str], None]) -> list[Fit]:
     """The fits that had enough to learn from, by what their method reads."""
     short = {f.task: why for f in fits if (why := _too_little(f))}
     if short and (asked_for or len(short) == len(fits)):
         name, why = next(iter(short.items()))
         raise NotEnoughDataError(f"{name}: {why}")
     for task, why in short.items():
-        if on_left_out is not None:
-            on_left_out(f"{task}: {why}")
+        tell(f"{task}: {why}")
     return [f for f in fits if f.task not in short]
 
 
@@ -244,7 +254,8 @@ def _support_of(study: Study, losses: TokenLosses) -> Bools:
 
 
 def refit(study: Study, stored: Sequence[Fit], restrict: TokenLosses | None = None) -> list[Fit]:
-    """The same fits again, with the split, method and settings they had; `restrict` as in `fit`.
+    """The same fits again, with the split, method and settings they had; `restrict` holds losses of a model: the fits
+    then rest only on tokens where this model has a loss, too.
 
     Fits of one method, split and settings share their passes over the losses.
     """
@@ -256,7 +267,8 @@ def refit(study: Study, stored: Sequence[Fit], restrict: TokenLosses | None = No
     again: dict[str, Fit] = {}
     for (method, split, settings, keep_all), tasks in alike.items():
         models = replace(study, keep_all=keep_all)
-        fits = fit_tasks(models, tasks, method=method, split=split, settings=settings, restrict=restrict)
+        dataset = models.dataset(tasks, support=None if restrict is None else _support_of(models, restrict))
+        fits = _fit_dataset(models, dataset, MethodSpec(method, settings), split, asked_for=True)
         again |= {fit.task: fit for fit in fits}
     return [again[old.task] for old in stored]
 

@@ -9,7 +9,7 @@ import pytest
 
 from benchcast.dataset import Fold
 from benchcast.errors import InputError, NotEnoughDataError
-from benchcast.evaluate import MEASURES, compare, measure, noise_floor
+from benchcast.evaluate import MEASURES, Execution, compare, measure, noise_floor
 from benchcast.executor import Local
 from benchcast.methods import METHODS
 from benchcast.records import Score
@@ -210,6 +210,6 @@ def test_folds_fitted_one_by_one_give_what_all_of_them_together_give(planted_fol
     study = Study.open(planted_folder)
     told: list[str] = []
     together = compare(study, split="family")
-    apart = compare(study, split="family", executor=Local(), on_method=told.append)
+    apart = compare(study, split="family", device=Execution(executor=Local(), on_method=told.append))
     assert apart.as_json() == together.as_json()
     assert sorted(told) == sorted(together.methods)

@@ -69,11 +69,11 @@ def _study(name: str, out: Path) -> Study:
 
 
 def _compare(study: Study) -> Comparison:
-    from benchcast.evaluate import compare
+    from benchcast.evaluate import Execution, compare
     from benchcast.methods import METHODS
 
     with progress("comparing", len(METHODS)) as advance:
-        found = compare(study, on_method=lambda m: advance(f"comparing: {m}"))
+        found = compare(study, device=Execution(on_method=lambda m: advance(f"comparing: {m}")))
     print_comparison(found)
     say()
     return found

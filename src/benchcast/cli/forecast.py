@@ -60,13 +60,15 @@ def fit(
     benchcast fit study --task mmlu --method paper --device cuda
     """
     from benchcast.fitting import describe, fit_tasks
+    from benchcast.methods import MethodSpec
     from benchcast.store import Study
     from benchcast.support import Support
 
     opened = Study.open(study, keep_all=keep_all)
     weak: list[str] = []
+    spec = MethodSpec(method, device=device)
     with progress(f"fitting {method}"):
-        fits = fit_tasks(opened, tasks, method=method, split=split, device=device, store=True, on_left_out=weak.append)
+        fits = fit_tasks(opened, tasks, method=spec, split=split, store=True, on_left_out=weak.append)
     for made in fits:
         say(describe(made))
     for line in weak:
@@ -121,6 +123,7 @@ def compare(
         opened = Study.open(study, keep_all=keep_all)
         show_runs(opened, runs, tasks, methods[0] if methods else "salience", device=device, as_json=as_json)
         return
+    from benchcast.evaluate import Execution
     from benchcast.evaluate import compare as run
     from benchcast.methods import METHODS
 
@@ -128,8 +131,8 @@ def compare(
         raise click.UsageError("--device is for this process; leave it out, or --executor ray")
     opened = Study.open(study, keep_all=keep_all)
     with workers(executor, address) as pool, progress("comparing", len(methods) or len(METHODS)) as advance:
-        told = partial(_tell, advance)
-        found = run(opened, tasks, split=split, methods=methods, device=device, on_method=told, executor=pool)
+        execution = Execution(device, pool, partial(_tell, advance))
+        found = run(opened, tasks, split=split, methods=methods, device=execution)
     say_split(split, found)
     if as_json:
         print_json(found.as_json())

@@ -1,10 +1,12 @@
 """Every way to forecast, by name: ours, the paper's, those of other papers, and the baselines."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from benchcast.choices import check_choice
+from benchcast.choices import MethodName, check_choice
 from benchcast.dataset import Dataset, Fold
+from benchcast.devices import check_device
 from benchcast.errors import InputError
 from benchcast.methods import baselines, ridge, salience
 from benchcast.methods.algorithm2 import paper
@@ -66,6 +68,23 @@ def check_methods(names: Iterable[str], settings: DescentSettings | None = None)
             f"settings of type {type(settings).__name__} are for method {', '.join(SETTINGS)}, not for "
             f"{', '.join(methods)}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class MethodSpec:
+    """A method with its settings and the device on which it is computed; unknown ones are refused."""
+
+    name: MethodName = "salience"
+    settings: DescentSettings | None = None  # of the method "paper"
+    device: str = ""  # a torch device such as "cuda"; empty: numpy
+
+    def __post_init__(self) -> None:
+        check_methods([self.name], self.settings)
+        check_device(self.device)
+
+    def fit(self, dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
+        """Fits by fold and task."""
+        return fit_method(self.name, replace(dataset, device=self.device), folds, self.settings)
 
 
 def fit_method(

@@ -8,7 +8,7 @@ from typing import Any
 
 import benchcast
 from benchcast.choices import DEFAULT_LEVEL, Split, level_text
-from benchcast.evaluate import Comparison, compare
+from benchcast.evaluate import Comparison, Execution, compare
 from benchcast.explaining import explain
 from benchcast.explanation import Explanation, find_text
 from benchcast.extras import library, require_report
@@ -63,7 +63,7 @@ def report(
 def compare_and_write(path: Path, study: Study, split: Split | None, *, on_step: Callable[[str], None]) -> Comparison:
     """Write the report of a new comparison, and return the comparison."""
     require_report()
-    comparison = compare(study, split=split, on_method=lambda method: on_step(f"comparing: {method}"))
+    comparison = compare(study, split=split, device=Execution(on_method=lambda method: on_step(f"comparing: {method}")))
     write_report(path, study, comparison, on_step=on_step)
     return comparison
 

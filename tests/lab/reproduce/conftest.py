@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchcast.evaluate import Comparison, compare
+from benchcast.evaluate import Comparison, Execution, compare
 from benchcast.store import Study
 from lab.reproduce import context as context_module
 from lab.reproduce.context import StudyContext
@@ -37,10 +37,10 @@ def compare_once() -> Iterator[None]:
     """Commands that compare all methods on the same study by the same split share one comparison."""
     shared: dict[tuple[Path, str | None], Comparison] = {}
 
-    def once(study: Study, *, split: str | None, on_method: Callable[[str], None]) -> Comparison:
+    def once(study: Study, *, split: str | None, device: Execution) -> Comparison:
         key = (study.root, split)
         if key not in shared:
-            shared[key] = compare(study, split=split, on_method=on_method)
+            shared[key] = compare(study, split=split, device=device)
         return shared[key]
 
     with pytest.MonkeyPatch.context() as patch:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -45,7 +46,7 @@ def paper(
     picked = np.arange(error.size).reshape(error.shape)
     column = np.take_along_axis(picked, np.argmin(error, axis=-1)[..., None], axis=-1)[..., 0]
     return [
-        [_task_fit(dataset, fold, t, weights[:, p], found, p, chosen) for t, p in enumerate(columns)]
+        [_task_fit(dataset, fold, t, weights[:, p], *_course(found, p, chosen)) for t, p in enumerate(columns)]
         for fold, columns in zip(folds, column, strict=True)
     ]
 
@@ -113,25 +114,15 @@ def _with_validation(fold: Fold, families: npt.NDArray[np.str_]) -> Fold:
     return Fold(fold.train & ~hidden, hidden, fold.test)
 
 
-def _task_fit(
-    dataset: Dataset,
-    fold: Fold,
-    t: int,
-    weights: npt.NDArray[np.float32],
-    found: Descent,
-    p: int,
-    settings: DescentSettings,
-) -> TaskFit:
-    task, observed = dataset.tasks[t], dataset.accuracy[t]
-    own = np.ascontiguousarray(weights, np.float32)[None]
-    capability = weighted_loss(dataset.nats, [LossView.NATS], own) / dataset.characters
-    known = np.isfinite(observed)
-    train = fold.train & known
-    law = fit_law(capability[train], observed[train], task.chance)
-    out_of_fold = fold.validation & known  # training models may have to judge, but their errors are not honest
-    errors = law.accuracy(capability[out_of_fold]) - observed[out_of_fold]
+def _course(found: Descent, p: int, settings: DescentSettings) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    """Settings and chosen step of problem number `p`, and its values by step."""
+    notes = {
+        **asdict(settings),
+        "rate": float(settings.rates[p % len(settings.rates)]),
+        "best_step": int(found.step[p]),
+    }
     shots = [s for s in found.history if s.step in SHOTS or s.step == settings.steps]
-    history = {
+    return notes, {
         "step": np.array([s.step for s in shots]),
         "capability": np.stack([s.capability[p] for s in shots]),
         "slope": np.array([s.laws.slope[p] for s in shots]),
@@ -139,16 +130,29 @@ def _task_fit(
         "train_mse": np.array([s.train_mse[p] for s in found.history]),
         "validation_mse": np.array([s.validation_mse[p] for s in found.history]),
     }
-    notes = {
-        **asdict(settings),
-        "rate": float(settings.rates[p % len(settings.rates)]),
-        "best_step": int(found.step[p]),
-    }
+
+
+def _task_fit(
+    dataset: Dataset,
+    fold: Fold,
+    t: int,
+    weights: npt.NDArray[np.float32],
+    notes: dict[str, Any],
+    history: dict[str, npt.NDArray[Any]],
+) -> TaskFit:
+    task, observed = dataset.tasks[t], dataset.accuracy[t]
+    row = np.ascontiguousarray(weights, np.float32)[None]
+    capability = weighted_loss(dataset.nats, [LossView.NATS], row) / dataset.characters
+    known = np.isfinite(observed)
+    train = fold.train & known
+    law = fit_law(capability[train], observed[train], task.chance)
+    out_of_fold = fold.validation & known  # training models may have to judge, but their errors are not honest
+    errors = law.accuracy(capability[out_of_fold]) - observed[out_of_fold]
     return TaskFit(
         task=task,
         method="paper",
         reads=(LossView.NATS,),
-        weights=own,
+        weights=row,
         unit=dataset.characters,
         law=law,
         out_of_fold=OutOfFoldErrors.of(dataset, [out_of_fold], errors, "validation models, which also chose the step"),
