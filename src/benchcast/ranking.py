@@ -8,7 +8,9 @@ Axes: M methods, T tasks, F families of held-out models, B bootstrap draws.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +31,19 @@ class Ratio:
     value: float
     low: float
     high: float
+    families: int  # of held-out models
+
+    @property
+    def clear(self) -> bool:
+        """Whether there are enough families for an interval, and it excludes 1."""
+        return self.families >= FEWEST_FAMILIES and not self.low <= 1 <= self.high
+
+    def text(self) -> str:
+        """The ratio with its interval, or with the reason why there is none."""
+        if self.families < FEWEST_FAMILIES:
+            few = f"{self.families} held-out famil{'y is' if self.families == 1 else 'ies are'} too few for an interval"
+            return f"{self.value:.2f} ({few})"
+        return f"{self.value:.2f} ({level_text()} interval over families {self.low:.2f} – {self.high:.2f})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +58,7 @@ class MethodRanking:
     @property
     def rivals(self) -> tuple[str, ...]:
         """Methods that are not clearly worse than the first."""
-        few = self.families < FEWEST_FAMILIES
-        return tuple(m for m in self.methods[1:] if few or not self.ratios[m].high < 1)
+        return tuple(m for m in self.methods[1:] if not (self.ratios[m].clear and self.ratios[m].high < 1))
 
 
 def rank(comparison: Comparison, *, seed: int = 0) -> MethodRanking:
@@ -62,12 +76,33 @@ def rank(comparison: Comparison, *, seed: int = 0) -> MethodRanking:
     families = np.unique(np.concatenate([held.families for held in comparison.held_out.values()]))
     methods = [m for m in comparison.methods if _forecasts_all(comparison, m)]
     counts = np.vstack([np.ones(len(families)), family_counts(len(families), seed)])
-    logs = {m: _log_errors(comparison, m, families, counts) for m in methods}
+    logs = {m: _log_errors(comparison, comparison.tasks, m, families, counts) for m in methods}
     methods.sort(key=lambda m: float(logs[m][0]))
-    ratios = {m: _ratio(logs[methods[0]] - logs[m]) for m in methods[1:]}
+    ratios = {m: _ratio(logs[methods[0]] - logs[m], len(families)) for m in methods[1:]}
     return MethodRanking(tuple(methods), len(comparison.tasks), len(families), ratios)
 
 
+def task_ratio(comparison: Comparison, task: str, one: str, other: str, *, seed: int = 0) -> Ratio:
+    """Squared error of one method divided by that of another on one task.
+
+    Parameters
+    ----------
+    comparison : the result of `compare`
+    task : a task of the comparison
+    one, other : methods that forecast all held-out models of the task
+    seed : of the bootstrap
+
+    Returns
+    -------
+    the ratio with an interval over families
+    """
+    families = np.unique(comparison.held_out[task, one].families)
+    counts = np.vstack([np.ones(len(families)), family_counts(len(families), seed)])
+    logs = [_log_errors(comparison, [task], m, families, counts) for m in (one, other)]
+    return _ratio(logs[0] - logs[1], len(families))
+
+
+@cache
 def family_counts(families: int, seed: int) -> Floats:
     """Number of times each family is drawn in each bootstrap sample (B × F)."""
     picked = np.random.default_rng(seed).integers(families, size=(DRAWS, families))
@@ -79,10 +114,12 @@ def _forecasts_all(comparison: Comparison, method: str) -> bool:
     return all(len(h.observed) and bool(np.isfinite(h.forecast - h.observed).all()) for h in held_out)
 
 
-def _log_errors(comparison: Comparison, method: str, families: npt.NDArray[np.str_], counts: Floats) -> Floats:
+def _log_errors(
+    comparison: Comparison, tasks: Sequence[str], method: str, families: npt.NDArray[np.str_], counts: Floats
+) -> Floats:
     """Log squared error, mean over tasks, for each row of family counts; NaN if no model of a task is drawn."""
     logs = []
-    for task in comparison.tasks:
+    for task in tasks:
         held = comparison.held_out[task, method]
         index = np.searchsorted(families, held.families)
         squares = np.bincount(index, weights=(held.forecast - held.observed) ** 2, minlength=len(families))
@@ -93,10 +130,10 @@ def _log_errors(comparison: Comparison, method: str, families: npt.NDArray[np.st
     return np.asarray(np.mean(logs, axis=0))
 
 
-def _ratio(logs: Floats) -> Ratio:
+def _ratio(logs: Floats, families: int) -> Ratio:
     """The ratio and its interval from logs: the first entry is of all families, the others of bootstrap samples."""
     low, high = np.nanquantile(logs[1:], [(1 - DEFAULT_LEVEL) / 2, (1 + DEFAULT_LEVEL) / 2])
-    return Ratio(float(np.exp(logs[0])), float(np.exp(low)), float(np.exp(high)))
+    return Ratio(float(np.exp(logs[0])), float(np.exp(low)), float(np.exp(high)), families)
 
 
 def headline(comparison: Comparison) -> str:

@@ -57,7 +57,7 @@ def test_the_first_screen_says_how_good_and_against_what(visit):
     assert "squared error" in page.inner_text(".lead")
     for i in range(2):
         said = page.inner_text(f'[data-verdict="{i}"]')
-        assert re.match(r"Misses by [\d.]+ points? on average over \d+ unseen models", said)
+        assert re.match(r"Mean absolute error [\d.]+ points? over \d+ unseen models", said)
         assert "the best baseline" in said
     page.select_option("#method", label="all-token")
     assert page.inner_text('[data-verdict="0"]') == data_of(page, ".verdicts['all-token'][0]") != said

@@ -12,9 +12,9 @@ from benchcast.choices import DEFAULT_LEVEL, level_text
 from benchcast.evaluate import Comparison, HeldOutForecasts
 from benchcast.intervals import distance
 from benchcast.methods import BASELINES
+from benchcast.ranking import FEWEST_FAMILIES, task_ratio
 from benchcast.records import Bools
 
-SAME = 1.05  # errors within this factor count as equal
 FEW = 5  # with fewer held-out models nothing is claimed
 SCORE_NOISE = 1.5  # errors within this factor of the scores' noise cannot be much smaller
 
@@ -31,8 +31,7 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """All parts as one sentence."""
-        main = ", ".join(part for part in (self.good, self.against) if part)
-        return "; ".join(part for part in (main, self.trust) if part) + "."
+        return "; ".join(part for part in (self.good, self.against, self.trust) if part) + "."
 
 
 def verdict_on(comparison: Comparison, task: str, method: str | None = None) -> Verdict:
@@ -52,11 +51,11 @@ def verdict_on(comparison: Comparison, task: str, method: str | None = None) -> 
     measures = comparison.measures(task, name)
     n = int(measures["n_test"])
     if not math.isfinite(measures["mse"]):
-        return Verdict(task, f"{name} gives no forecast here")
-    good = f"Misses by {points(measures['mae'])} on average over {n} unseen model{'s' * (n != 1)}"
+        return Verdict(task, f"{name} gives no forecast of this task")
+    good = f"Mean absolute error {points(measures['mae'])} over {n} unseen model{'s' * (n != 1)}"
     noise = comparison.noise[task]
     if math.isfinite(noise) and measures["mse"] <= SCORE_NOISE * noise:
-        good += ", about as little as the noise of the scores allows"
+        good += ", close to the noise of the scores"
     return Verdict(task, good, _against(comparison, task, name), _trust(comparison, task, name))
 
 
@@ -72,37 +71,26 @@ def _errors(comparison: Comparison, task: str, methods: Sequence[str]) -> dict[s
 
 
 def _against(comparison: Comparison, task: str, method: str) -> str:
-    error = comparison.measures(task, method)["mse"]
+    """The error relative to the best baseline, with its uncertainty, and a method that is clearly better."""
     others = _errors(comparison, task, [m for m in comparison.methods if m != method])
-    baselines = {m: e for m, e in others.items() if m in BASELINES}
     if not others:
         return ""
+    baselines = [m for m in others if m in BASELINES]
     best = min(others, key=lambda m: others[m])
-    if not baselines:
-        return _beside(error, others[best], best)
-    rival = min(baselines, key=lambda m: baselines[m])
-    clause = _beside(error, baselines[rival], f"{rival}, the best baseline")
-    if best != rival and others[best] * SAME < error:
-        clause += f", and {best} did better still" if baselines[rival] * SAME < error else f", yet {best} did better"
+    rival = min(baselines, key=lambda m: others[m]) if baselines else best
+    ratio = task_ratio(comparison, task, method, rival)
+    equal = "" if ratio.clear or ratio.families < FEWEST_FAMILIES else ", no clear difference"
+    clause = f"squared error ÷ that of {rival}{', the best baseline' * bool(baselines)}: {ratio.text()}{equal}"
+    beside = task_ratio(comparison, task, method, best)
+    if best != rival and beside.clear and beside.low > 1:
+        clause += f"; {best} is clearly better: {beside.text()}"
     return clause
-
-
-def _beside(error: float, other: float, name: str) -> str:
-    if error * SAME >= other and other * SAME >= error:
-        return f"no better and no worse than {name}"
-    if error < other:
-        return f"with {_times(other, error)} less squared error than {name}"
-    return f"with {_times(error, other)} more squared error than {name}"
-
-
-def _times(large: float, small: float) -> str:
-    return f"{large / small:.1f} times" if small > 0 else "infinitely"
 
 
 def _trust(comparison: Comparison, task: str, method: str) -> str:
     held = comparison.held_out[task, method]
     if len(held.observed) < FEW:
-        return f"too few unseen models to rely on these numbers, {FEW} or more would tell"
+        return f"fewer than {FEW} unseen models, too few to rely on these numbers"
     cautions = (_intervals(comparison, task, method), _worst_family(held), _beyond(comparison, task, method))
     return "; ".join(c for c in cautions if c)
 
@@ -111,11 +99,11 @@ def _intervals(comparison: Comparison, task: str, method: str) -> str:
     """The coverage of the intervals in words, with a warning if it is too low."""
     measures = comparison.measures(task, method)
     if not math.isfinite(measures["coverage"]):
-        return "no intervals: too few families to tell how far a new one misses"
-    covered = f"the {level_text()} intervals held {measures['coverage']:.0%} of the scores"
+        return "no intervals: too few families to estimate the error on a new one"
+    covered = f"the {level_text()} intervals contain {measures['coverage']:.0%} of the scores"
     n = measures["n_test"]
     lowest = DEFAULT_LEVEL - 2 * math.sqrt(DEFAULT_LEVEL * (1 - DEFAULT_LEVEL) / n)
-    return f"do not trust the intervals: {covered}" if measures["coverage"] < lowest else covered
+    return f"the intervals are too narrow: {covered}" if measures["coverage"] < lowest else covered
 
 
 def _worst_family(held: HeldOutForecasts) -> str:
@@ -129,7 +117,10 @@ def _worst_family(held: HeldOutForecasts) -> str:
     typical = float(np.median([abs(x) for x in bias.values()]))
     if abs(bias[worst]) < max(0.01, 2 * typical):
         return ""
-    return f"least sure for {worst} ({points(abs(bias[worst]))} too {'high' if bias[worst] > 0 else 'low'} on average)"
+    errors = 100 * error[held.families == worst]
+    ends = f"on average ({errors.min():+.1f} to {errors.max():+.1f} points over its {len(errors)} models)"
+    side = f"{points(abs(bias[worst]))} too {'high' if bias[worst] > 0 else 'low'}"
+    return f"largest bias: {worst}, {side} {ends if len(errors) > 1 else 'on its only model'}"
 
 
 def _beyond(comparison: Comparison, task: str, method: str) -> str:
