@@ -1,4 +1,4 @@
-"""A real Ray cluster of three nodes on this machine."""
+"""A real Ray cluster of two nodes on this machine."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ray_nodes import ENVIRONMENT, HERE, Nodes
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Nodes]:
-    """Three nodes with a CPU each, and a head that does no work."""
-    command = [sys.executable, str(HERE / "nodes.py"), "3"]
+    """Two nodes with a CPU each, and a head that does no work."""
+    command = [sys.executable, str(HERE / "nodes.py"), "2"]
     with subprocess.Popen(
         command, env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as process:

@@ -74,8 +74,3 @@ class Started:
 def spawn(arguments: list[str]) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", "from benchcast.cli import main; main()", *arguments]
     return subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def here(*arguments: object) -> subprocess.CompletedProcess[str]:
-    """`benchcast …` in a process of its own, without Ray."""
-    return Started(spawn([*map(str, arguments)])).wait_for()

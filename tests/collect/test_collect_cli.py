@@ -24,7 +24,7 @@ ROWS = [
     {"id": "code", "source": "code", "text": "def add(a, b):\n\treturn a + b\r\n"},
     {"id": "emoji", "source": "odd", "text": "  👩‍👩‍👧‍👦 caf\u00e9 "},
     {"id": "none", "source": "odd", "text": ""},
-    {"id": "long", "source": "en", "text": "The girl went to the park and saw a big dog. " * 12},
+    {"id": "long", "source": "en", "text": "The girl went to the park and saw a big dog. " * 6},
 ]
 
 
@@ -45,19 +45,21 @@ def study(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("name", "scorer", "first_missing"),
-    [("smollm2_gguf", "smollm2", True), ("gemma", "gemma", False), ("stories", "stories", False)],
+    ("name", "scorer", "bos"),
+    [("smollm2_gguf", "smollm2", "none"), ("gemma", "gemma", "<bos>"), ("stories", "stories", "<s>")],
 )
 def test_a_real_model_goes_all_the_way(
-    name: str, scorer: str, first_missing: bool, study: Path, request: pytest.FixtureRequest
+    name: str, scorer: str, bos: str, study: Path, request: pytest.FixtureRequest
 ) -> None:
+    """Whether it wants BOS is said by a GGUF file itself; without it the first token has no loss."""
     folder, states = (request.getfixturevalue(which) for which in (name, scorer))
     said = run(
         "collect", study, "--model", "hf", "--model_args", f"pretrained={folder}", "--name", "m", "--family", "f"
     )
     assert f"m: {len(ROWS)} texts" in said
     losses = Study.open(study).losses("m")
-    assert np.isnan(losses.nats).sum() == (len(ROWS) - 1 if first_missing else 0)
+    assert losses.about["bos"] == bos
+    assert np.isnan(losses.nats).sum() == (len(ROWS) - 1 if bos == "none" else 0)
     assert 0.2 < np.nanmean(losses.nats) < 12
     said = run("features", study, "--scorer", states, "--name", "m", "--dims", "8")
     assert "reduced to 8 that keep" in said
@@ -65,10 +67,10 @@ def test_a_real_model_goes_all_the_way(
     assert found is not None
     assert found.values.shape == (len(losses.nats), 8)
     np.testing.assert_array_equal(found.edges, losses.edges)
-    assert "losses are stored already" in run(
-        "collect", study, "--model", "hf", "--model_args", f"pretrained={folder}", "--name", "m"
-    )
-    assert "features are stored already" in run("features", study, "--scorer", states, "--name", "m")
+    if name == "stories":  # the others take long to load
+        again = run("collect", study, "--model", "hf", "--model_args", f"pretrained={folder}", "--name", "m")
+        assert "losses are stored already" in again
+        assert "features are stored already" in run("features", study, "--scorer", states, "--name", "m")
 
 
 def test_batch_size_does_not_change_what_is_stored(study: Path, stories: Path) -> None:
