@@ -36,6 +36,10 @@ class Vocabulary:
     prefix: tuple[int, ...]  # ids put before every text: one BOS, or empty
     bos: str  # description of the policy, stored with the losses
 
+    def about(self) -> dict[str, str]:
+        """Entries that are stored with losses and features."""
+        return {"tokenizer": self.tokenizer.name, "bos": self.bos}
+
 
 class Backend(Protocol):
     """Scores sequences of token ids."""

@@ -24,7 +24,6 @@ from benchcast.fits import NO_BOS, Fit, Forecast, hub
 from benchcast.fits.inputs import stale_line
 from benchcast.fitting import fits_for_new_models
 from benchcast.records import ModelInfo, TextSet, TokenLosses
-from benchcast.storage.loss_rows import LossRows, lay_out
 from benchcast.store import Study
 
 UNKNOWN = ModelInfo("model")
@@ -115,7 +114,6 @@ class Reader:
     """The fits' texts under one tokenizer; scores any number of models."""
 
     fits: tuple[Fit, ...]
-    texts: TextSet
     vocabulary: Vocabulary
     encoded: EncodedTexts
     reading: Reading
@@ -134,7 +132,7 @@ class Reader:
             raise InputError(f"{NO_BOS}: Reading(add_bos_token=True)")
         encoded = encode_texts(vocabulary.tokenizer, scored_texts)
         encoded.require_all("the model in training", "give a tokenizer that covers them with tokenizer=…")
-        return cls(fits, scored_texts, vocabulary, encoded, reading)
+        return cls(fits, vocabulary, encoded, reading)
 
     def forecast(self, model: Any, info: ModelInfo = UNKNOWN) -> dict[str, Forecast]:
         """Forecasts by task; `info` holds the model's metadata, and its parameters are counted if missing."""
@@ -156,13 +154,11 @@ class Reader:
                 context=self.reading.context,
                 batch_tokens=self.reading.batch_tokens,
             )
-            portion = self.encoded.portion(name, range(len(self.texts)))
+            portion = self.encoded.portion(name, range(len(self.encoded.ids)))
             nats = ranks.merged(ranks.together(lambda: _nats(backend, portion, ranks)), backend.device)
-        about = {"tokenizer": self.vocabulary.tokenizer.name, "bos": self.vocabulary.bos, **backend.about()}
-        by_text = np.split(nats.astype(np.float64), np.cumsum(self.encoded.counts)[:-1])
-        ids = [text.id for text in self.texts]
-        rows = LossRows.of("the model in training", name, ids, self.encoded.bounds, by_text)
-        return lay_out(rows, self.texts, about)
+        by_text = dict(enumerate(np.split(nats, np.cumsum(self.encoded.counts)[:-1])))
+        about = self.vocabulary.about() | backend.about()
+        return self.encoded.losses(name, by_text, about, where="the model in training")
 
 
 def _nats(backend: MemoryBackend, portion: Portion, ranks: Ranks) -> Nats:

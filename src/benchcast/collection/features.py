@@ -111,10 +111,9 @@ def make_features(
 
 
 def _about(scorer: Scorer, backend_info: BackendInfo) -> dict[str, Any]:
-    vocabulary = scorer.vocabulary
     stated = without_metadata(backend_info.about)
     renamed = {f"scorer_{key}" if key == "dtype" else key: value for key, value in stated.items()}
-    return {"tokenizer": vocabulary.tokenizer.name, "bos": vocabulary.bos, "layer": "last", **renamed}
+    return {**scorer.vocabulary.about(), "layer": "last", **renamed}
 
 
 def state_portion(dtype: str, work: Work) -> Iterator[tuple[str, PortionResult]]:

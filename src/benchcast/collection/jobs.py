@@ -7,19 +7,16 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
-
 import benchcast
 from benchcast.backends.agreement import Agreement, compare, pick
-from benchcast.backends.base import Backend, Nats
+from benchcast.backends.base import Backend
 from benchcast.backends.stated import NO_METADATA, metadata_of, without_metadata
 from benchcast.collection.metadata import add_metadata
 from benchcast.collection.portions import BackendInfo, EncodedTexts, ask, encode_texts
 from benchcast.collection.shards import ShardStore, tidy
 from benchcast.errors import InputError
-from benchcast.records import ModelInfo, TokenLosses
+from benchcast.records import ModelInfo
 from benchcast.storage.files import file_name
-from benchcast.storage.loss_rows import LossRows, lay_out
 from benchcast.storage.parquet import read_metadata
 from benchcast.store import Study
 
@@ -67,15 +64,11 @@ class CollectJob:
         return tuple(self.study.texts.texts[i].id for i in self.encoded.refused)
 
     @property
-    def _vocabulary(self) -> dict[str, str]:
-        vocabulary = self.backend.vocabulary
-        return {"tokenizer": vocabulary.tokenizer.name, "bos": vocabulary.bos, "benchcast": benchcast.__version__}
-
-    @property
     def settings(self) -> dict[str, str]:
         """Settings that shards must share to be reused; known before the model is loaded."""
         return {
-            **self._vocabulary,
+            **self.backend.vocabulary.about(),
+            "benchcast": benchcast.__version__,
             "asked": f"{self.backend.name} {self.backend.asked}",
             "texts": self.study.texts.digest,
             "ids": self.encoded.digest,
@@ -85,7 +78,8 @@ class CollectJob:
         """Provenance that is stored with the losses."""
         longest = int(self.encoded.counts.max(initial=0)) + len(self.backend.vocabulary.prefix)
         return {
-            **self._vocabulary,
+            **self.backend.vocabulary.about(),
+            "benchcast": benchcast.__version__,
             **without_metadata(backend_info.about),
             **({"context": str(backend_info.context)} if longest > backend_info.context else {}),
             **({"refused": json.dumps(self.refused, ensure_ascii=False)} if self.refused else {}),
@@ -134,18 +128,8 @@ class CollectJob:
         measured = metadata_of(backend_info.about)
         remarks = add_metadata(self.study, self.model, self.options.metadata, measured)  # safe to repeat after a kill
         check = {"check": json.dumps(asdict(agreement))} if agreement else {}
-        losses = self._losses(dict(shard_store.results()), self.about(backend_info) | check)
+        nats, about = dict(shard_store.results()), self.about(backend_info) | check
+        losses = self.encoded.losses(self.model, nats, about, where=f"collected from {self.backend.name}")
         self.study.add_losses([losses], force=self.options.force)
         shard_store.clear()
         return remarks
-
-    def _losses(self, nats: dict[int, Nats], about: dict[str, str]) -> TokenLosses:
-        texts, scored = self.study.texts, [i for i in range(len(self.study.texts)) if i not in self.encoded.refused]
-        rows = LossRows.of(
-            f"collected from {self.backend.name}",
-            self.model,
-            [texts.texts[i].id for i in scored],
-            [self.encoded.bounds[i] for i in scored],
-            [nats[i].astype(np.float64) for i in scored],
-        )
-        return lay_out(rows, texts, about)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -20,7 +20,8 @@ from benchcast.backends.windows import Window, batches, plan
 from benchcast.bounds import Tokenizer, locate
 from benchcast.collection.shards import PerToken
 from benchcast.errors import InputError, StudyError
-from benchcast.records import Ints, TextSet
+from benchcast.records import Ints, TextSet, TokenLosses
+from benchcast.storage.loss_rows import LossRows, lay_out
 
 PORTION_BYTES = 1 << 16  # of text per portion: several batches on a CPU, one or two on a GPU
 
@@ -55,6 +56,13 @@ class EncodedTexts:
         """Token boundaries in bytes of all texts concatenated."""
         ends = [b[1:] + start for b, start in zip(self.bounds, self.texts.starts[:-1], strict=True)]
         return np.concatenate([np.zeros(1, np.int64), *ends])
+
+    def losses(self, model: str, nats: Mapping[int, Nats], about: dict[str, str], *, where: str) -> TokenLosses:
+        """A model's losses on all texts that were not refused; `where` starts error messages."""
+        scored = [i for i in range(len(self.ids)) if i not in self.refused]
+        ids, bounds = [self.texts.texts[i].id for i in scored], [self.bounds[i] for i in scored]
+        rows = LossRows.of(where, model, ids, bounds, [nats[i].astype(np.float64) for i in scored])
+        return lay_out(rows, self.texts, about)
 
     def portion(self, model: str, indices: Iterable[int], finished: Collection[int] = ()) -> Portion:
         """The portion that holds the texts with these indices."""
