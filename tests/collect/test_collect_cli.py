@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +122,30 @@ def test_one_model_of_a_list_that_fails_does_not_stop_the_others(study: Path, tm
     assert isinstance(result.exception, BenchcastError)
     assert "1 of 3 models failed: b; the others are done" in str(result.exception)
     assert Study.open(study).models_with_losses() == ["a", "c"]
+
+
+def test_a_model_that_failed_is_out_of_memory_before_the_next_is_loaded(study: Path, tmp_path: Path) -> None:
+    file = tmp_path / "models.toml"
+    file.write_text("".join(f'[[models]]\nmodel = "fake"\nname = "{n}"\n' for n in ("a", "b")))
+    opened: list[weakref.ref[FakeBackend]] = []
+    alive = []
+
+    class Loading(FakeBackend):
+        def about(self) -> dict[str, str]:
+            gc.collect()
+            alive.append(sum(backend() is not None for backend in opened))
+            return super().about()
+
+    def make(settings: object, **_: object) -> FakeBackend:
+        backend = Loading(context=1)
+        opened.append(weakref.ref(backend))
+        return backend
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(BACKENDS, "fake", make)
+        result = CliRunner().invoke(cli, ["collect", str(study), "--models", str(file)])
+    assert "2 of 2 models failed: a, b" in str(result.exception)
+    assert set(alive) == {1}
 
 
 def test_texts_that_a_normaliser_changes_are_refused_or_left_out(study: Path, tmp_path: Path, stories: Path) -> None:

@@ -368,21 +368,24 @@ class Failing(FakeBackend):
 
     model_calls = 3
 
-    def __init__(self) -> None:
+    def __init__(self, error: BaseException) -> None:
         super().__init__(batch_size=1)
-        self.model, self.calls = "failing", 0
+        self.model, self.calls, self.error = "failing", 0, error
 
     def score(self, sequences: list[list[int]]) -> list[Nats]:  # type: ignore[override]
         self.calls += 1
         if self.calls > self.model_calls:
-            raise InputError("the server is gone")
+            raise self.error
         return super().score(sequences)
 
 
-def test_one_failing_model_stops_at_its_first_error_and_keeps_what_it_scored(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [InputError("the server is gone"), KeyboardInterrupt("Ctrl-C")])
+def test_one_failing_model_stops_at_its_first_error_and_keeps_what_it_scored(
+    tmp_path: Path, error: BaseException
+) -> None:
     study = make(tmp_path / "s")
-    failing = Failing()
-    with pytest.raises(InputError, match="the server is gone"):
+    failing = Failing(error)
+    with pytest.raises(type(error), match=str(error)):
         collect(study, failing)
     assert failing.calls == Failing.model_calls + 1
     assert not study.models(), "a model without losses gets no row"
@@ -397,7 +400,7 @@ def test_several_models_in_one_loop_fail_and_finish_on_their_own(tmp_path: Path)
     study, alone = make(tmp_path / "s"), make(tmp_path / "alone")
     collect(alone, FakeBackend())
     done: dict[str, CollectResult | None] = {}
-    requests = [CollectRequest(Failing()), CollectRequest(FakeBackend())]
+    requests = [CollectRequest(Failing(InputError("the server is gone"))), CollectRequest(FakeBackend())]
     failed = collect_on(Local(), study, requests, report=lambda *_: None, on_done=done.__setitem__)
     assert {name: type(error) for name, error in failed.items()} == {"failing": InputError}
     assert list(done) == study.models_with_losses() == ["fake-1"]

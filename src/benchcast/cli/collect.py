@@ -133,21 +133,22 @@ class Flags:
 
 def _collect_here(study: Study, entries: Sequence[ModelEntry], flags: Flags) -> list[str]:
     """Collect one model after the other in this process; returns the names of those that fail."""
+    alone = len(entries) == 1
+    return [name for entry in entries for name in _failed(_collect_one(study, entry, flags), alone=alone)]
+
+
+def _collect_one(study: Study, entry: ModelEntry, flags: Flags) -> dict[str, BenchcastError]:
     from benchcast.backends import open_backend
     from benchcast.collection import CollectRequest
     from benchcast.executor import Local
 
-    failed = []
-    for entry in entries:
-        size = entry.batch_size or flags.batch_size
-        try:
-            backend = open_backend(entry.backend, entry.settings, device=flags.device, batch_size=size)
-            request = CollectRequest(backend, entry.name, flags.options(entry))
-            errors = _collect(Local(), study, [request], entry.name or backend.model)
-        except BenchcastError as error:
-            errors = {entry.name or entry.settings.line: error}
-        failed += _failed(errors, alone=len(entries) == 1)
-    return failed
+    size = entry.batch_size or flags.batch_size
+    try:
+        backend = open_backend(entry.backend, entry.settings, device=flags.device, batch_size=size)
+        request = CollectRequest(backend, entry.name, flags.options(entry))
+        return _collect(Local(), study, [request], entry.name or backend.model)
+    except BenchcastError as error:
+        return {entry.name or entry.settings.line: error}
 
 
 def _collect_on(pool: Executor, study: Study, entries: Sequence[ModelEntry], flags: Flags) -> list[str]:
