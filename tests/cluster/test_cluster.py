@@ -32,7 +32,7 @@ def attempts(folder: Path, given: int) -> int:
 
 
 def until(ready: Callable[[], bool]) -> None:
-    end = time.monotonic() + 300  # many times what an idle machine needs
+    end = time.monotonic() + 200  # many times what an idle machine needs
     while not ready():
         assert time.monotonic() < end, "it did not come to pass"
         time.sleep(0.02)
