@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from benchcast.dataset import Dataset, Features, Fold, ReferenceTokens
 from benchcast.devices import Array, place
+from benchcast.metadata import ModelMetadata
 from benchcast.methods.algorithm2.descent import Problems
-from benchcast.records import Task
+from benchcast.records import ModelInfo, Task
 
 TASKS, TEXTS, FAMILIES = 6, 550, 9
 
@@ -70,13 +71,12 @@ def make_dataset(values: Array, *, models: int, tasks: int = TASKS, generated: b
     )
     dataset = Dataset(
         models=tuple(f"m{i}" for i in range(models)),
-        families=np.array([f"family{i % FAMILIES}" for i in range(models)]),
+        metadata=ModelMetadata.of([ModelInfo(f"m{i}", f"family{i % FAMILIES}") for i in range(models)], []),
         nats=nats,
         characters=4.0 * n,
         tasks=tuple(Task(f"task{t}", 0.25 * (t % 2), (f"source{t}",)) for t in range(tasks)),
         accuracy=accuracy,
         n_items=np.full(accuracy.shape, 2000.0),
-        flops=np.full(models, np.nan),
         reference_tokens=tokens,
         features=Features(values, tokens.edges, "generated"),
     )

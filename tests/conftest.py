@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 from hypothesis import settings
 
-from benchcast.assemble import assemble
+from benchcast.assemble import AssemblyOptions, assemble
 from benchcast.dataset import Dataset, Features
 from benchcast.store import Study
 from benchmark_files import REAL, write_benchmarks
@@ -86,7 +86,7 @@ def dataset(world: World) -> Dataset:
 
 def make_dataset(world: World, *, features: bool = True) -> Dataset:
     given = Features(world.features, world.edges, "planted") if features else None
-    return assemble(world.texts, world.losses, world.models, world.scores, world.tasks, features=given)
+    return assemble(world.texts, world.losses, world.models, world.scores, world.tasks, AssemblyOptions(given))
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from collections import defaultdict
 
 import numpy as np
 
-from benchcast.assemble import assemble
+from benchcast.assemble import AssemblyOptions, assemble
 from benchcast.dataset import Features, Fold
 from benchcast.intervals import distance, interval
 from benchcast.methods import METHODS
@@ -40,7 +40,7 @@ def held_out(number: int) -> dict[str, list[np.ndarray]]:
     """For each method and task: columns covered, width, near chance, outside the training range; a row a model."""
     world = plant(make(number))
     parts = (world.texts, world.losses, world.models, world.scores, world.tasks)
-    dataset = assemble(*parts, features=Features(world.features, world.edges, "planted"))
+    dataset = assemble(*parts, AssemblyOptions(Features(world.features, world.edges, "planted")))
     test = dataset.families == np.unique(dataset.families)[-1]
     fold = Fold(~test, np.zeros_like(test), test)
     metadata = dataset.metadata.take(test)

@@ -15,6 +15,7 @@ import numpy as np
 
 from benchcast.dataset import Dataset, ReferenceTokens
 from benchcast.folds import make_folds
+from benchcast.metadata import ModelMetadata
 from benchcast.methods import METHODS
 from benchcast.records import ModelInfo, Task
 
@@ -33,17 +34,15 @@ def read(folder: Path) -> Dataset:
         np.arange(n + 1) * BYTES, np.arange(n), np.zeros(n, int), np.zeros(n, bool), ("prose",), np.ones(n, bool)
     )
     accuracy = np.array([[float(r[task]) for r in rows] for task in CHANCE])
-    unknown = np.full_like(accuracy, np.nan)
     tasks = tuple(Task(name, chance, ("prose",)) for name, chance in CHANCE.items())
     return Dataset(
         tuple(r["model"] for r in rows),
-        np.array([r["family"] for r in rows]),
+        ModelMetadata.of([ModelInfo(r["model"], r["family"]) for r in rows], []),
         nats.astype(np.float32),
         float(n * BYTES),
         tasks,
         accuracy,
-        unknown,
-        unknown[0],
+        np.full_like(accuracy, np.nan),
         tokens,
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchcast.assemble import assemble
+from benchcast.assemble import AssemblyOptions, assemble
 from benchcast.dataset import Dataset, Features, Fold
 from benchcast.folds import make_folds
 from benchcast.methods import METHODS
@@ -32,7 +32,7 @@ def make(number: int, *, families: int = 8, first_seed: int = 0) -> tuple[World,
     )
     world = plant(plan)
     parts = (world.texts, world.losses, world.models, world.scores, world.tasks)
-    return world, assemble(*parts, features=Features(world.features, world.edges, "planted"))
+    return world, assemble(*parts, AssemblyOptions(Features(world.features, world.edges, "planted")))
 
 
 def errors(dataset: Dataset, folds: Sequence[Fold], method: str) -> np.ndarray:

@@ -108,7 +108,7 @@ def decide(dataset: Dataset, pairs: Sequence[Pair], context: StudyContext) -> li
             signals |= {m: fits[m][p][t].forecast(dataset.nats, dataset.metadata) for m in METHODS_READ}
             for i, j in pair.small:
                 told = {name: _order(x, i, j) for name, x in signals.items()}
-                flops = math.sqrt(dataset.flops[i] * dataset.flops[j])
+                flops = math.sqrt(dataset.metadata.flops[i] * dataset.metadata.flops[j])
                 rows += [
                     {
                         "task": task.name,

@@ -63,7 +63,7 @@ def compute_rows(dataset: Dataset, infos: Sequence[ModelInfo], pair: tuple[str, 
             "accuracy": float(accuracy),
         }
         for task, row in zip(dataset.tasks, dataset.accuracy, strict=True)
-        for info, family, flops, accuracy in zip(infos, dataset.families, dataset.flops, row, strict=True)
+        for info, family, flops, accuracy in zip(infos, dataset.families, dataset.metadata.flops, row, strict=True)
         if family in pair and np.isfinite(flops) and np.isfinite(accuracy)
     ]
 

@@ -5,14 +5,13 @@ Axes: M models (those of the dataset, then those without a score), N reference t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from benchcast.align import align_models
 from benchcast.dataset import Dataset
-from benchcast.folds import family_names
 from benchcast.metadata import ModelMetadata
 from benchcast.records import Floats, ModelInfo
 from benchcast.store import Study
@@ -62,7 +61,7 @@ def with_unscored(study: Study, dataset: Dataset) -> AllModels:
         dataset,
         infos,
         np.concatenate([dataset.nats, np.where(tokens.supported, rows[complete], 0)]).astype(np.float32, copy=False),
-        replace(ModelMetadata.of(infos, study.scores()), families=family_names(infos)),
+        ModelMetadata.of(infos, study.scores()),
         {
             model: f"no loss on {share:.1%} of the tokens that the others have"
             for model, share in zip(others, lacking, strict=True)

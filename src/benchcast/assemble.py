@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,6 @@ from benchcast.align import align_models, characters_per_token, common_support
 from benchcast.choices import RegroupUnit
 from benchcast.dataset import Dataset, Features, ReferenceTokens
 from benchcast.errors import NotEnoughDataError
-from benchcast.folds import family_names
 from benchcast.formatting import did_you_mean
 from benchcast.metadata import ModelMetadata
 from benchcast.records import Bools, Floats, Ints, ModelInfo, NamedTexts, Score, Task, TextSet, TokenLosses
@@ -81,17 +80,24 @@ def reference_of(texts: TextSet, features: Features | None) -> tuple[ReferenceTo
     return reference_tokens(texts, word_edges(texts) if features is None else features.edges)
 
 
+@dataclass(frozen=True, slots=True)
+class AssemblyOptions:
+    """How the dataset of a fit is built."""
+
+    features: Features | None = None  # hidden states of the scorer
+    support: Bools | None = None  # mask of reference tokens; only these are used
+    unit: RegroupUnit = "byte"  # over which a token's loss is spread evenly
+    # Tasks whose own text is protected: a model that would remove too much of it is excluded. None: all tasks.
+    guarded: Sequence[Task] | None = None
+
+
 def assemble(
     texts: TextSet,
     losses: Iterable[TokenLosses],
     models: Sequence[ModelInfo],
     scores: Sequence[Score],
     tasks: Sequence[Task],
-    *,
-    features: Features | None = None,
-    support: Bools | None = None,
-    unit: RegroupUnit = "byte",
-    guarded: Sequence[Task] | None = None,
+    options: AssemblyOptions | None = None,
 ) -> Dataset:
     """Build the dataset of a fit.
 
@@ -103,19 +109,17 @@ def assemble(
     losses, models : losses and rows of models.csv, in the same order
     scores : rows of scores.csv, of other models and tasks too
     tasks : tasks to forecast
-    features : hidden states of the scorer
-    support : mask of reference tokens; only these are used
-    unit : "byte" or "char", over which a token's loss is spread evenly
-    guarded : tasks whose own text is protected: a model that would remove too much of it is excluded, whatever
-        `support` is; by default `tasks`
+    options : features, and rules for tokens and models
     """
+    chosen = options or AssemblyOptions()
+    features, guarded = chosen.features, chosen.guarded
     _check_answers(texts, tasks)
     tokens, part_of = reference_of(texts, features)
-    nats = align_models(losses, tokens.edges, texts, unit=unit)
+    nats = align_models(losses, tokens.edges, texts, unit=chosen.unit)
     common, kept = _support(nats, tokens, models, tasks if guarded is None else guarded)
     if not kept.all():
         nats, models = nats[kept], [m for m, keep in zip(models, kept, strict=True) if keep]
-    supported = common_support(nats) if support is None else support & common_support(nats)
+    supported = common_support(nats) if chosen.support is None else chosen.support & common_support(nats)
     if not supported.any():
         raise NotEnoughDataError(
             "no token has a loss from every model; which models lack texts? (see `benchcast status`)"
@@ -123,25 +127,19 @@ def assemble(
     nats[:, ~supported] = 0.0
     tokens = replace(tokens, supported=supported)
     accuracy, n_items = score_table(models, scores, tasks)
-    metadata = ModelMetadata.of(models, scores)
     if features is not None and not np.array_equal(part_of, np.arange(len(features.edges) - 1)):
         features = replace(features, rows=part_of)
     return Dataset(
         models=tuple(m.model for m in models),
-        families=family_names(models),
+        metadata=ModelMetadata.of(models, scores),
         relatives=find_relatives(models, _per_text(nats, tokens)).groups,
         nats=nats,
         characters=float(characters_per_token(tokens.edges, texts.utf8)[supported].sum()),
         tasks=tuple(tasks),
         accuracy=accuracy,
         n_items=n_items,
-        flops=metadata.flops,
         reference_tokens=tokens,
         features=features,
-        params=metadata.params,
-        training_tokens=metadata.training_tokens,
-        scores=metadata.scores,
-        benchmarks=metadata.benchmarks,
         support=common,
     )
 

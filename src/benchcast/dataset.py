@@ -94,55 +94,38 @@ class Dataset:
     """Losses and scores of models, on the same reference tokens and tasks."""
 
     models: tuple[str, ...]
-    families: npt.NDArray[np.str_]  # never empty: a model without a family forms its own
+    metadata: ModelMetadata  # family, size, training data, compute and all scores of the models
     nats: npt.NDArray[np.floating]  # M × N, 0 outside the common support; float32, or a memory-mapped file of float16
     characters: float  # N_c of equation 1: characters of the common support
     tasks: tuple[Task, ...]
     accuracy: Floats  # T × M, NaN where unknown
     n_items: Floats  # T × M, NaN where unknown
-    flops: Floats  # M, training FLOPs, NaN where unknown
     reference_tokens: ReferenceTokens
     features: Features | None = None
-    params: Floats | None = None  # M; None: unknown for all models
-    training_tokens: Floats | None = None  # M; None: unknown for all models
-    scores: Floats | None = None  # M × benchmarks: all scores of the study, of other tasks too
-    benchmarks: tuple[str, ...] = ()  # names of the columns of `scores`
     relatives: npt.NDArray[np.str_] | None = None  # group of each model; None: its family
     support: Support = field(default_factory=Support)  # share of text that all models have; excluded models
     device: str = ""  # torch device for the large arrays; empty for numpy
+
+    @property
+    def families(self) -> npt.NDArray[np.str_]:
+        """The family of each model; a model without a family forms its own."""
+        return self.metadata.families
 
     @property
     def groups(self) -> npt.NDArray[np.str_]:
         """The group of related models that each belongs to: models that are hidden together (see `relatives`)."""
         return self.families if self.relatives is None else self.relatives
 
-    @property
-    def metadata(self) -> ModelMetadata:
-        """Family, size, training data, compute and scores of the models."""
-        unknown = np.full(len(self.models), np.nan)
-        return ModelMetadata(
-            self.families,
-            self.flops,
-            unknown if self.params is None else self.params,
-            unknown if self.training_tokens is None else self.training_tokens,
-            np.empty((len(self.models), 0)) if self.scores is None else self.scores,
-            self.benchmarks if self.scores is not None else (),
-        )
-
     def of_models(self, rows: Bools | Ints) -> Dataset:
         """The dataset of some of the models."""
         return replace(
             self,
             models=tuple(np.array(self.models, dtype=object)[rows]),
-            families=self.families[rows],
+            metadata=self.metadata.take(rows),
             relatives=None if self.relatives is None else self.relatives[rows],
             nats=self.nats[rows],
             accuracy=self.accuracy[:, rows],
             n_items=self.n_items[:, rows],
-            flops=self.flops[rows],
-            params=None if self.params is None else self.params[rows],
-            training_tokens=None if self.training_tokens is None else self.training_tokens[rows],
-            scores=None if self.scores is None else self.scores[rows],
         )
 
     def for_texts(self, numbers: Ints) -> Dataset:

@@ -15,7 +15,7 @@ from benchcast.fits import Fit
 from benchcast.fits.inputs import stale_line
 from benchcast.fitting import fit as fit_task
 from benchcast.fitting import fits_for_new_models
-from benchcast.folds import family_names
+from benchcast.metadata import family_names
 from benchcast.records import NamedTexts
 from benchcast.store import Study, StudyLike
 

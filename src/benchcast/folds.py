@@ -11,15 +11,11 @@ import numpy.typing as npt
 from benchcast.choices import SPLITS, Split, check_choice
 from benchcast.dataset import Fold
 from benchcast.errors import NotEnoughDataError
+from benchcast.metadata import family_names
 from benchcast.records import Bools, Floats, ModelInfo
 
 MOST_INNER_FOLDS = 10
 LEFT_OUT = "training families left out in turn"
-
-
-def family_names(models: Sequence[ModelInfo]) -> npt.NDArray[np.str_]:
-    """The family of each model; a model without a family forms its own."""
-    return np.array([m.family or f"model {m.model}" for m in models])
 
 
 def family_balanced(families: npt.NDArray[np.str_]) -> Floats:

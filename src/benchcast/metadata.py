@@ -11,11 +11,16 @@ import numpy.typing as npt
 from benchcast.records import Bools, Floats, Ints, ModelInfo, Score, TokenLosses
 
 
+def family_names(models: Sequence[ModelInfo]) -> npt.NDArray[np.str_]:
+    """The family of each model; a model without a family forms its own."""
+    return np.array([m.family or f"model {m.model}" for m in models], dtype=str)
+
+
 @dataclass(frozen=True, slots=True)
 class ModelMetadata:
     """Metadata of M models; NaN where unknown."""
 
-    families: npt.NDArray[np.str_]
+    families: npt.NDArray[np.str_]  # never empty
     flops: Floats  # training FLOPs
     params: Floats
     training_tokens: Floats
@@ -31,7 +36,7 @@ class ModelMetadata:
             if score.model in row_of:
                 table[row_of[score.model], benchmarks.index(score.task)] = score.accuracy
         return cls(
-            families=np.array([m.family for m in models], dtype=str),
+            families=family_names(models),
             flops=np.array([m.compute for m in models], np.float64),
             params=np.array([m.params for m in models], np.float64),
             training_tokens=np.array([m.tokens for m in models], np.float64),

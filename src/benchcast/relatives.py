@@ -17,7 +17,8 @@ import numpy.typing as npt
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
-from benchcast.folds import family_balanced, family_names
+from benchcast.folds import family_balanced
+from benchcast.metadata import family_names
 from benchcast.records import Bools, Floats, Ints, ModelInfo
 
 FEWEST_MODELS = 8  # below this, too little is left of a profile

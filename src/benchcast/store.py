@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.assemble import assemble
+from benchcast.assemble import AssemblyOptions, assemble
 from benchcast.choices import RegroupUnit
 from benchcast.dataset import Dataset, Features
 from benchcast.errors import InputError, NotEnoughDataError, StudyError
@@ -173,8 +173,8 @@ class Study:
                 f"({len(with_losses)} with losses, {len(scored)} with scores; do their names agree?)"
             )
         losses = (self.losses(m.model) for m in models)  # one at a time: a model's tokens may be many
-        arrays, guarded = (self.texts, losses, models, scores, wanted), () if self.keep_all else self.tasks
-        return assemble(*arrays, features=self.features(), support=support, unit=unit, guarded=guarded)
+        options = AssemblyOptions(self.features(), support, unit, () if self.keep_all else self.tasks)
+        return assemble(self.texts, losses, models, scores, wanted, options)
 
     def infos(self, names: Sequence[str]) -> list[ModelInfo]:
         """What is known of the named models, in that order."""

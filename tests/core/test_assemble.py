@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from benchcast.assemble import assemble, reference_tokens, word_edges
+from benchcast.assemble import AssemblyOptions, assemble, reference_tokens, word_edges
 from benchcast.dataset import Features
 from benchcast.errors import NotEnoughDataError
 from benchcast.records import ModelInfo, Score, Task, Text, TextSet, TokenLosses
@@ -51,9 +51,14 @@ def test_a_token_is_cut_where_the_answer_starts(bodies, data):
 def one_model(texts: TextSet, edges: np.ndarray, features: np.ndarray | None, feature_edges: np.ndarray | None):
     counts = np.diff(np.searchsorted(edges, texts.starts))
     losses = TokenLosses("m", counts, edges, np.ones(len(edges) - 1))
-    given_features = None if features is None else Features(features, feature_edges, "scorer")
+    options = AssemblyOptions(None if features is None else Features(features, feature_edges, "scorer"))
     return assemble(
-        texts, [losses], [ModelInfo("m")], [Score("m", "t", 0.5)], [Task("t", 0.0, ("s",))], features=given_features
+        texts,
+        [losses],
+        [ModelInfo("m")],
+        [Score("m", "t", 0.5)],
+        [Task("t", 0.0, ("s",))],
+        options,
     )
 
 
@@ -82,8 +87,8 @@ def test_positions_that_one_model_lacks_count_for_none(world):
     nats[:5] = np.nan
     losses[2] = replace(losses[2], nats=nats)
     features = Features(world.features, world.edges, "planted")
-    made = assemble(world.texts, losses, world.models, world.scores, world.tasks, features=features)
-    whole = assemble(world.texts, world.losses, world.models, world.scores, world.tasks, features=features)
+    made = assemble(world.texts, losses, world.models, world.scores, world.tasks, AssemblyOptions(features))
+    whole = assemble(world.texts, world.losses, world.models, world.scores, world.tasks, AssemblyOptions(features))
     lost = ~made.reference_tokens.supported
     assert 0 < lost.sum() < 20
     touched = world.edges[:-1] < losses[2].edges[5]

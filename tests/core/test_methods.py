@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from benchcast.assemble import assemble
+from benchcast.assemble import AssemblyOptions, assemble
 from benchcast.dataset import Dataset, Features, Fold
 from benchcast.errors import NotEnoughDataError
 from benchcast.folds import make_folds
@@ -30,7 +30,7 @@ BATTERY = {**METHODS, "paper": lambda e, f: paper(e, f, settings=QUICK)}
 
 def dataset_of(world: World, *, features: bool = True) -> Dataset:
     given_features = Features(world.features, world.edges, "planted") if features else None
-    return assemble(world.texts, world.losses, world.models, world.scores, world.tasks, features=given_features)
+    return assemble(world.texts, world.losses, world.models, world.scores, world.tasks, AssemblyOptions(given_features))
 
 
 def with_gaps(dataset: Dataset) -> Dataset:
@@ -116,7 +116,7 @@ def test_renaming_families_and_models_changes_no_forecast(method, dataset, world
     renamed = replace(
         dataset,
         models=tuple(f"m{i}" for i in range(len(dataset.models))),
-        families=np.array([names[f] for f in dataset.families]),
+        metadata=replace(dataset.metadata, families=np.array([names[f] for f in dataset.families])),
     )
     for a, b in zip(BATTERY[method](dataset, folds)[0], BATTERY[method](renamed, folds)[0], strict=True):
         assert_allclose(
@@ -159,7 +159,7 @@ def test_the_constant_is_the_mean_of_the_models_seen(dataset, world):
 
 
 def test_compute_says_so_where_no_model_has_flops(dataset, world):
-    unknown = replace(dataset, flops=np.full_like(dataset.flops, np.nan))
+    unknown = replace(dataset, metadata=replace(dataset.metadata, flops=np.full(len(dataset.models), np.nan)))
     fit = METHODS["compute"](unknown, make_folds(world.models, "size")[1])[0][0]
     assert "FLOPs" in fit.law.failure
     assert np.isnan(fit.forecast(dataset.nats, unknown.metadata)).all()

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from benchcast.assemble import assemble
+from benchcast.assemble import AssemblyOptions, assemble
 from benchcast.dataset import Features, Fold
 from benchcast.law import sigmoid
 from benchcast.methods import METHODS
@@ -49,7 +49,7 @@ def test_it_learns_a_difference_of_losses_which_no_weights_above_zero_can_expres
     """A score that rises with the loss on one source and falls with that on another."""
     drawn = plant(Plan(seed=3, families=8, sizes=5, checkpoints=3, tasks=2, texts_per_source=8))
     features = Features(drawn.features, drawn.edges, "planted")
-    world = assemble(drawn.texts, drawn.losses, drawn.models, drawn.scores, drawn.tasks, features=features)
+    world = assemble(drawn.texts, drawn.losses, drawn.models, drawn.scores, drawn.tasks, AssemblyOptions(features))
     source = world.reference_tokens.source
     apart = world.nats[:, source == 0].mean(axis=1) - world.nats[:, source == 1].mean(axis=1)
     score = sigmoid(2 * (apart - apart.mean()) / apart.std())

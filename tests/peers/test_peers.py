@@ -135,7 +135,8 @@ def test_the_choice_that_errs_on_a_family_is_made_without_that_family(dataset):
         made[:, 1] = np.where(families == "a", 0.0, 0.11)  # perfect on one family, worse on the others
         return made
 
-    selected = select_candidate(forecasts, replace(three, families=families), observed, np.ones(12, bool))
+    three = replace(three, metadata=replace(three.metadata, families=families))
+    selected = select_candidate(forecasts, three, observed, np.ones(12, bool))
     assert selected.best == 1
     mine = {f: selected.out_of_fold.errors[selected.out_of_fold.families == f] for f in "abc"}
     assert (mine["a"] == 0.1).all(), "chosen by b and c alone"
@@ -146,11 +147,13 @@ def test_observational_reads_every_other_benchmark_and_never_its_own(dataset, wo
     folds = make_folds(world.models, "size")[1]
     rng = np.random.default_rng(0)
     lied = replace(
-        dataset,
-        scores=np.column_stack([dataset.scores, rng.random(len(dataset.models))]),
-        benchmarks=(*dataset.benchmarks, "extra"),
+        dataset.metadata,
+        scores=np.column_stack([dataset.metadata.scores, rng.random(len(dataset.models))]),
+        benchmarks=(*dataset.metadata.benchmarks, "extra"),
     )
-    for task, fit in zip(dataset.tasks, METHODS["observational"](lied, folds)[0], strict=True):
+    for task, fit in zip(
+        dataset.tasks, METHODS["observational"](replace(dataset, metadata=lied), folds)[0], strict=True
+    ):
         assert set(fit.reads) == {BenchmarkScore(b) for b in lied.benchmarks if b != task.name}
     only = replace(dataset.for_tasks(["task0"]))
     fit = METHODS["observational"](only, folds)[0][0]
@@ -158,14 +161,14 @@ def test_observational_reads_every_other_benchmark_and_never_its_own(dataset, wo
 
 
 def test_observational_without_other_benchmarks_says_so(dataset, world):
-    alone = replace(dataset, scores=None)
+    alone = replace(dataset, metadata=ModelMetadata.of(world.models, []))
     fit = METHODS["observational"](alone, make_folds(world.models, "size")[1])[0][0]
     assert "scores on 0 other benchmarks" in fit.law.failure
     assert np.isnan(fit.forecast(alone.nats, alone.metadata)).all()
 
 
 def test_two_step_without_sizes_says_so(dataset, world):
-    unknown = replace(dataset, params=None)
+    unknown = replace(dataset, metadata=replace(dataset.metadata, params=np.full(len(dataset.models), np.nan)))
     fit = METHODS["two-step"](unknown, make_folds(world.models, "size")[1])[0][0]
     assert "parameters and tokens" in fit.law.failure
 

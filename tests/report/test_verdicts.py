@@ -123,7 +123,7 @@ def test_models_beyond_the_training_range_are_counted(tmp_path):
     world = plant(Plan(seed=5, families=6, sizes=3, checkpoints=1, tasks=1, texts_per_source=6, mixture=0.0))
     made = compare(write_study(world, tmp_path / "study"), methods=("all-token",))
     fit, dataset = made.fits["task0", "all-token"][0], made.dataset
-    beyond = fit.capability(dataset.nats[made.folds[0].test], dataset.flops[made.folds[0].test]) < fit.range[0]
+    beyond = fit.capability(dataset.nats[made.folds[0].test], dataset.metadata.take(made.folds[0].test)) < fit.range[0]
     assert beyond.sum() > 1, "the world is as planned"
     assert f"{beyond.sum()} of the {len(beyond)} are outside" in verdict_on(made, "task0", "all-token").trust
 

@@ -39,8 +39,8 @@ def label_token(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
 
 def compute(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Training FLOPs, on a log scale."""
-    known = dataset.flops > 0
-    x = np.log10(dataset.flops, where=known, out=np.full(len(known), np.nan))
+    known = dataset.metadata.flops > 0
+    x = np.log10(dataset.metadata.flops, where=known, out=np.full(len(known), np.nan))
     reading = [(np.ones((1, 1), np.float32), 1.0, x)] * len(dataset.tasks)
     return _fit_given(
         "compute", TrainingCompute(), dataset, folds, reading, "no training model has its FLOPs in models.csv"

@@ -269,9 +269,8 @@ def test_two_mixtures_are_compared_at_like_size_and_compute_only(context: StudyC
         assert len(pair.small) == 8, "all but the largest of nine checkpoints"
         for i, j in (*pair.small, pair.largest):
             assert {str(dataset.families[i]), str(dataset.families[j])} == set(pair.families)
-            assert dataset.params is not None
-            assert dataset.params[i] == dataset.params[j]
-            assert dataset.flops[i] == dataset.flops[j]
+            assert dataset.metadata.params[i] == dataset.metadata.params[j]
+            assert dataset.metadata.flops[i] == dataset.metadata.flops[j]
         assert not set(pair.largest) & {m for both in pair.small for m in both}
 
 
