@@ -38,6 +38,7 @@ _HOME = {
     "collect": "benchcast.collection",
     "collect_on": "benchcast.collection",
     "CollectRequest": "benchcast.collection",
+    "CollectOptions": "benchcast.collection.jobs",
     "ModelSpec": "benchcast.collection.workers",
     "open_executor": "benchcast.executor",
     "open_scorer": "benchcast.backends",

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from benchcast.backends.base import DeviceFullError, Nats, SequenceError, in_halves
 from benchcast.backends.windows import batches, plan
 from benchcast.collection import CollectRequest, CollectResult, collect, collect_on
-from benchcast.collection.jobs import CollectJob
+from benchcast.collection.jobs import CollectJob, CollectOptions
 from benchcast.collection.portions import BackendInfo
 from benchcast.collection.shards import ShardStore
 from benchcast.errors import InputError, StudyError
@@ -105,7 +105,7 @@ def test_the_same_command_again_does_nothing_and_force_redoes(tmp_path: Path) ->
     again = FakeBackend()
     assert collect(study, again) is None
     assert not again.sent
-    assert collect(study, again, force=True) is not None
+    assert collect(study, again, options=CollectOptions(force=True)) is not None
     assert again.sent
 
 
@@ -183,7 +183,8 @@ from benchcast import collection
 from benchcast.collection import shards
 from benchcast.store import Study
 shards.SHARD_SECONDS = 0.0
-collection.collect(Study.open({root!r}), FakeBackend(batch_size=1, pause=0.004), force={force})
+options = collection.CollectOptions(force={force})
+collection.collect(Study.open({root!r}), FakeBackend(batch_size=1, pause=0.004), options=options)
 """
 
 
@@ -226,12 +227,12 @@ def test_a_forced_run_starts_anew_and_goes_on_where_it_was_killed(tmp_path: Path
     leave(0, 1.0, force=False)
     assert leave(3, 7.0, force=True) == 0, "shards of a run that was not forced are not used"
     assert collect(study, FakeBackend()) is None
-    done = collect(study, FakeBackend(), force=True)
+    done = collect(study, FakeBackend(), options=CollectOptions(force=True))
     assert done is not None
     assert (done.resumed, done.texts) == (1, len(study.texts) - 1)
     stored = study.losses("fake-1")
     assert (np.split(stored.nats, np.cumsum(stored.counts)[:-1])[3] == 7.0).all()
-    assert collect(study, FakeBackend(), force=True).resumed == 0  # type: ignore[union-attr]
+    assert collect(study, FakeBackend(), options=CollectOptions(force=True)).resumed == 0  # type: ignore[union-attr]
 
 
 def test_a_forced_run_can_be_killed_too(tmp_path: Path) -> None:
@@ -246,7 +247,7 @@ def test_a_forced_run_can_be_killed_too(tmp_path: Path) -> None:
     process.send_signal(signal.SIGKILL)
     process.wait()
     np.testing.assert_array_equal(study.losses("fake-1").nats, whole.losses("fake-1").nats)
-    done = collect(study, FakeBackend(), force=True)
+    done = collect(study, FakeBackend(), options=CollectOptions(force=True))
     assert done is not None
     assert done.resumed >= 3
     np.testing.assert_array_equal(study.losses("fake-1").nats, whole.losses("fake-1").nats)
@@ -301,7 +302,7 @@ def test_texts_are_refused_before_anything_is_scored(tmp_path: Path) -> None:
     said = r"model 'fake-1', text 't0': tokenizer 'bytes'.*20 of 20 texts are refused; none is left"
     for skip in (False, True):
         with pytest.raises(InputError, match=said):
-            collect(study, backend, skip_refused=skip)
+            collect(study, backend, options=CollectOptions(skip_refused=skip))
     assert not backend.sent
 
 
@@ -313,7 +314,7 @@ def test_refused_texts_can_be_left_out_and_then_have_no_loss(tmp_path: Path) -> 
     refused = [i for i, t in enumerate(study.texts) if "三" in t.text]
     with pytest.raises(InputError, match=rf"\({len(refused)} of 20 texts are refused; --skip-refused"):
         collect(study, backend)
-    done = collect(study, backend, skip_refused=True)
+    done = collect(study, backend, options=CollectOptions(skip_refused=True))
     assert done is not None
     assert done.refused == tuple(study.texts.texts[i].id for i in refused)
     assert done.texts == 20 - len(refused)
@@ -409,7 +410,7 @@ def test_several_models_in_one_loop_fail_and_finish_on_their_own(tmp_path: Path)
 
 def test_a_check_against_another_backend_is_stored(tmp_path: Path) -> None:
     study = make(tmp_path / "s")
-    done = collect(study, FakeBackend(), reference=FakeBackend())
+    done = collect(study, FakeBackend(), options=CollectOptions(reference=FakeBackend()))
     assert done is not None
     assert done.agreement is not None
     stored = json.loads(pq.read_schema(study.losses_path("fake-1")).metadata[b"check"])
@@ -425,7 +426,7 @@ def test_a_check_finds_losses_that_are_off_by_one(tmp_path: Path) -> None:
 
     study = make(tmp_path / "s")
     with pytest.raises(InputError, match="do not score the same model, or not the same tokens"):
-        collect(study, Shifted(), reference=FakeBackend())
+        collect(study, Shifted(), options=CollectOptions(reference=FakeBackend()))
     assert not study.models_with_losses()
 
 
@@ -438,7 +439,7 @@ def test_losses_made_in_another_way_under_the_same_name_are_not_replaced(tmp_pat
     said = f"has losses from fake, not from .*{value}; give another --name, or --force"
     with pytest.raises(InputError, match=said):
         collect(study, other)
-    assert collect(study, other, force=True) is not None
+    assert collect(study, other, options=CollectOptions(force=True)) is not None
 
 
 def test_names_stay_inside_the_study(tmp_path: Path) -> None:

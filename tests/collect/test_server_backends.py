@@ -13,6 +13,7 @@ from replies import FakeServer, serving
 from benchcast.backends import BACKENDS, open_backend
 from benchcast.backends.base import ModelSettings
 from benchcast.collection import collect
+from benchcast.collection.jobs import CollectOptions
 from benchcast.errors import InputError
 from benchcast.records import Text, TextSet
 from benchcast.store import Study
@@ -45,7 +46,9 @@ def ask(kind: str, server: FakeServer, **settings: str) -> FakeBackend:
 @pytest.mark.parametrize("kind", SERVERS)
 def test_a_server_gives_the_losses_of_its_model(kind: str, server: FakeServer, study: Study) -> None:
     collect(study, FakeBackend(), name="direct")
-    done = collect(study, ask(kind, server, dtype="float32"), name="served", reference=FakeBackend())
+    done = collect(
+        study, ask(kind, server, dtype="float32"), name="served", options=CollectOptions(reference=FakeBackend())
+    )
     assert done is not None
     assert done.agreement is not None
     assert done.agreement.most_nats < 1e-5

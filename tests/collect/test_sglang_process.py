@@ -19,6 +19,7 @@ from benchcast.backends import open_backend
 from benchcast.backends.base import ModelSettings
 from benchcast.backends.hf import HfBackend
 from benchcast.collection import collect
+from benchcast.collection.jobs import CollectOptions
 from benchcast.errors import InputError
 from benchcast.records import Text, TextSet
 from benchcast.store import Study
@@ -73,7 +74,7 @@ def test_losses_of_the_process_are_those_of_its_model(study: Study, url: str, mo
     lay(url, "overloaded")
     backend = open_backend("sglang", settings(url))
     assert backend.context == 249, "context_length is null, so the longest input counts"
-    done = collect(study, backend, name="sglang", reference=reference)
+    done = collect(study, backend, name="sglang", options=CollectOptions(reference=reference))
     assert done is not None
     assert done.agreement is not None
     assert done.agreement.most_nats < 1e-4

@@ -20,6 +20,7 @@ from benchcast.backends.memory import MemoryBackend
 from benchcast.callbacks import Reading, forecast, read_fits
 from benchcast.callbacks.live import Reader
 from benchcast.collection import collect
+from benchcast.collection.jobs import CollectOptions
 from benchcast.errors import InputError, StudyError
 from benchcast.store import Study
 from lab.synthetic import Plan, plant
@@ -139,7 +140,11 @@ def test_the_losses_are_those_that_collect_stores(
 ) -> None:
     reader = Reader.of(tokenizer, read_fits(fitted), reading=Reading(context=context))
     live, stored = Cramped(model), Cramped(model).eval()
-    collect(study, MemoryBackend(stored, reader.vocabulary, model="same", context=context), force=True)
+    collect(
+        study,
+        MemoryBackend(stored, reader.vocabulary, model="same", context=context),
+        options=CollectOptions(force=True),
+    )
     np.testing.assert_array_equal(reader.losses(live).nats, study.losses("same").nats)
     assert live.refused == stored.refused > 0
 

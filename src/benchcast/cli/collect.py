@@ -117,7 +117,7 @@ class Flags:
         from benchcast.collection.jobs import CollectOptions
 
         reference = open_reference(entry.settings, device=self.device) if self.reference else None
-        return CollectOptions(entry.metadata, self.force, self.skip_refused, reference)
+        return CollectOptions(self.force, self.skip_refused, reference)
 
     def spec(self, entry: ModelEntry, pool: Executor) -> ModelSpec:
         """A model for workers; its GPUs come from the list, else the command, else the model's settings."""
@@ -145,7 +145,7 @@ def _collect_one(study: Study, entry: ModelEntry, flags: Flags) -> dict[str, Ben
     size = entry.batch_size or flags.batch_size
     try:
         backend = open_backend(entry.backend, entry.settings, device=flags.device, batch_size=size)
-        request = CollectRequest(backend, entry.name, flags.options(entry))
+        request = CollectRequest(backend, entry.name, entry.metadata, flags.options(entry))
         return _collect(Local(), study, [request], entry.name or backend.model)
     except BenchcastError as error:
         return {entry.name or entry.settings.line: error}
@@ -155,7 +155,9 @@ def _collect_on(pool: Executor, study: Study, entries: Sequence[ModelEntry], fla
     """Collect all models at once on a cluster; returns the names of those that fail."""
     from benchcast.collection import CollectRequest
 
-    requests = [CollectRequest(flags.spec(entry, pool), entry.name, flags.options(entry)) for entry in entries]
+    requests = [
+        CollectRequest(flags.spec(entry, pool), entry.name, entry.metadata, flags.options(entry)) for entry in entries
+    ]
     label = f"{len(requests)} models" if len(requests) > 1 else "collecting"
     return _failed(_collect(pool, study, requests, label), alone=len(requests) == 1)
 

@@ -52,12 +52,13 @@ class CollectRequest:
 
     model: ModelSpec | Backend  # a ModelSpec is opened by the workers, a backend runs in this process
     name: str = ""  # in the study; empty: the backend's name for it
+    metadata: ModelInfo = NO_METADATA  # values for blank cells of models.csv; its name is not used
     options: CollectOptions = DEFAULT
 
     def job(self, study: Study) -> CollectJob:
         """The driver's side of the work."""
         backend = self.model.open() if isinstance(self.model, ModelSpec) else self.model
-        return CollectJob(study, backend, (self.name or backend.model).strip(), self.options)
+        return CollectJob(study, backend, (self.name or backend.model).strip(), self.metadata, self.options)
 
 
 def collect(
@@ -66,9 +67,7 @@ def collect(
     *,
     name: str = "",
     metadata: ModelInfo = NO_METADATA,
-    force: bool = False,
-    skip_refused: bool = False,
-    reference: Backend | None = None,
+    options: CollectOptions = DEFAULT,
     report: Report | None = None,
 ) -> CollectResult | None:
     """Score every text that has no stored loss yet and store the losses of the model.
@@ -79,20 +78,17 @@ def collect(
     backend : scores token ids, for example from `open_backend`
     name : the model's name in the study; default: the backend's name for it
     metadata : values for blank cells of models.csv; its `model` field is not used
-    force : replace losses that are already stored
-    skip_refused : skip texts that the tokenizer cannot cover, instead of raising InputError
-    reference : a second backend; a few texts are scored by both and the difference is stored with the losses
+    options : replace stored losses, skip texts that the tokenizer cannot cover, compare with a second backend
     report : called with the number of texts and tokens just finished
 
     Returns
     -------
     a summary of the run, or None if the losses were stored already
     """
-    request = CollectRequest(backend, name, CollectOptions(metadata, force, skip_refused, reference))
+    request = CollectRequest(backend, name, metadata, options)
     results: dict[str, CollectResult | None] = {}
-    failed = collect_on(
-        Local(), Study.of(study), [request], report=report or (lambda *_: None), on_done=results.__setitem__
-    )
+    quiet = report or (lambda texts, tokens: None)
+    failed = collect_on(Local(), study, [request], report=quiet, on_done=results.__setitem__)
     for error in failed.values():
         raise error
     return next(iter(results.values()))
@@ -152,14 +148,19 @@ class _CollectRun:
 
 
 def collect_on(
-    executor: Executor, study: Study, requests: Sequence[CollectRequest], *, report: Report, on_done: OnDone
+    executor: Executor,
+    study: StudyLike,
+    requests: Sequence[CollectRequest],
+    *,
+    report: Report = lambda texts, tokens: None,
+    on_done: OnDone = lambda model, result: None,
 ) -> dict[str, BenchcastError]:
     """Collect several models concurrently and store each as soon as all its texts are finished.
 
     Parameters
     ----------
     executor : runs the jobs
-    study : the study whose texts are scored
+    study : an opened study or its folder, whose texts are scored
     requests : the models; their names must differ
     report : called with the number of texts and tokens just finished
     on_done : called with each model's name and summary, None where its losses were stored already
@@ -169,7 +170,7 @@ def collect_on(
     the error of each model that failed, by name
     """
     with ExitStack() as stack:
-        runs, failed = _begin_all(study, requests, stack, on_done)
+        runs, failed = _begin_all(Study.of(study), requests, stack, on_done)
         for run in runs:
             report(run.shard_store.resumed + len(run.job.refused), 0)
         going = runs

@@ -25,7 +25,6 @@ from benchcast.store import Study
 class CollectOptions:
     """How a model is collected."""
 
-    metadata: ModelInfo = NO_METADATA  # values for blank cells of models.csv; its name is not used
     force: bool = False  # replace losses that are already stored
     skip_refused: bool = False  # skip texts that the tokenizer cannot cover, instead of raising an error
     reference: Backend | None = None  # a second backend whose losses on a few texts are compared
@@ -41,6 +40,7 @@ class CollectJob:
     study: Study
     backend: Backend
     model: str  # its name in the study
+    metadata: ModelInfo = NO_METADATA  # values for blank cells of models.csv; its name is not used
     options: CollectOptions = DEFAULT
 
     @property
@@ -90,7 +90,7 @@ class CollectJob:
         """Open the shard store with the results of earlier runs; None if the losses are stored already."""
         if self.study.losses_path(self.model).exists() and not self.options.force:
             self._require_same_settings()
-            add_metadata(self.study, self.model, self.options.metadata, NO_METADATA)
+            add_metadata(self.study, self.model, self.metadata, NO_METADATA)
             tidy(self.folder)
             return None
         return ShardStore(self.folder, self.settings, self.encoded.counts, force=self.options.force)
@@ -126,7 +126,7 @@ class CollectJob:
         """
         backend_info = BackendInfo.parse(shard_store.backend_line)
         measured = metadata_of(backend_info.about)
-        remarks = add_metadata(self.study, self.model, self.options.metadata, measured)  # safe to repeat after a kill
+        remarks = add_metadata(self.study, self.model, self.metadata, measured)  # safe to repeat after a kill
         check = {"check": json.dumps(asdict(agreement))} if agreement else {}
         nats, about = dict(shard_store.results()), self.about(backend_info) | check
         losses = self.encoded.losses(self.model, nats, about, where=f"collected from {self.backend.name}")
