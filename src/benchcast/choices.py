@@ -7,8 +7,9 @@ from typing import Literal, get_args
 
 from benchcast.errors import InputError
 from benchcast.formatting import did_you_mean
+from benchcast.splits import SPLITS as SPLITS
+from benchcast.splits import Split as Split
 
-Split = Literal["column", "size", "family"]
 MethodName = Literal[
     "salience",
     "stack",
@@ -29,7 +30,6 @@ RegroupUnit = Literal["byte", "char"]  # over which a token's loss is spread
 LossUnit = Literal["nats", "bits-per-byte"]  # of a column in a table of losses
 ScoreUnit = Literal["fraction", "percent"]  # of a table of scores
 
-SPLITS: tuple[Split, ...] = get_args(Split)
 METHOD_NAMES: tuple[MethodName, ...] = get_args(MethodName)
 REGROUP_UNITS: tuple[RegroupUnit, ...] = get_args(RegroupUnit)
 LOSS_UNITS: tuple[LossUnit, ...] = get_args(LossUnit)

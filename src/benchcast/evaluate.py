@@ -27,6 +27,7 @@ from benchcast.intervals import interval
 from benchcast.methods import NEED_FEATURES, TOGETHER, check_methods, fit_method
 from benchcast.methods.algorithm2.descent import DescentSettings
 from benchcast.records import Score
+from benchcast.splits import RULES
 from benchcast.store import Study, StudyLike
 from benchcast.task_fit import TaskFit
 
@@ -89,7 +90,7 @@ def compare(
 
 def _need_test_models(split: Split, folds: Sequence[Fold]) -> None:
     if not all(fold.test.any() for fold in folds):
-        hint = "mark some in models.csv" if split == "column" else "a family needs three sizes (params in models.csv)"
+        hint = RULES[split].without_tests
         raise NotEnoughDataError(f"split {split!r}: no test models; {hint}, or take --split family")
 
 

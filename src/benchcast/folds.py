@@ -13,6 +13,7 @@ from benchcast.dataset import Fold
 from benchcast.errors import NotEnoughDataError
 from benchcast.metadata import family_names
 from benchcast.records import Bools, Floats, ModelInfo
+from benchcast.splits import RULES, split_by_size
 
 MOST_INNER_FOLDS = 10
 LEFT_OUT = "training families left out in turn"
@@ -32,7 +33,7 @@ def make_folds(
     Parameters
     ----------
     models : rows of models.csv
-    split : "column", "size" or "family". None uses the split column of models.csv; if it is empty, `default_split`
+    split : one of `SPLITS`. None uses the split column of models.csv; if it is empty, `default_split`
         chooses. (`training_fold` also uses the column for None; if it is empty, a fit holds out no models.)
     groups : group of related families that each model belongs to (`Dataset.groups`); None: its family
 
@@ -42,11 +43,10 @@ def make_folds(
     """
     check_choice("split", split or SPLITS[0], SPLITS)
     name = cast(Split, split) if split else default_split(models)
-    if name == "family":
+    assign = RULES[name].assign
+    if assign is None:
         return name, _leave_one_family_out(family_names(models) if groups is None else groups)
-    role = np.array([m.split for m in models]) if name == "column" else split_by_size(models)
-    if name == "column" and not any(role):
-        raise NotEnoughDataError("split 'column': no model has a split in models.csv; fill it or take --split size")
+    role = assign(models)
     return name, [Fold(role == "train", role == "validation", role == "test")]
 
 
@@ -70,7 +70,7 @@ def training_fold(models: Sequence[ModelInfo], split: str | None) -> tuple[str, 
     none = ~everything
     if split is not None:
         check_choice("split", split, SPLITS)
-    if split == "family" or (split is None and not any(m.split for m in models)):
+    if not any(m.split for m in models) if split is None else RULES[split].assign is None:
         return "everything", Fold(everything, none, none)
     name, folds = make_folds(models, split)
     return name, folds[0]
@@ -82,22 +82,6 @@ def _leave_one_family_out(families: npt.NDArray[np.str_]) -> list[Fold]:
         raise NotEnoughDataError(f"split 'family' needs at least 2 families, found {len(names)}: {', '.join(names)}")
     none = np.zeros(len(families), bool)
     return [Fold(families != name, none, families == name) for name in names]
-
-
-def split_by_size(models: Sequence[ModelInfo]) -> npt.NDArray[np.str_]:
-    """The role of each model: per family, "test" for the largest size, "validation" for the second largest.
-
-    All others are "train", as are families with fewer than three sizes. Checkpoints of one size share a role.
-    """
-    families = family_names(models)
-    params = np.array([m.params for m in models], np.float64)
-    role = np.full(len(models), "train", dtype="<U10")
-    for family in np.unique(families):
-        sizes = np.unique(params[(families == family) & np.isfinite(params)])
-        if len(sizes) >= 3:
-            role[(families == family) & (params == sizes[-1])] = "test"
-            role[(families == family) & (params == sizes[-2])] = "validation"
-    return role
 
 
 def inner_folds(families: npt.NDArray[np.str_], seen: Bools) -> list[Bools]:

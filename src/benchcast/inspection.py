@@ -12,11 +12,11 @@ from benchcast.editing import stopped_rename
 from benchcast.errors import BenchcastError, StudyError
 from benchcast.fits.inputs import stale_line
 from benchcast.fitting import FEWEST_MODELS, fits_for_new_models
-from benchcast.folds import split_by_size
 from benchcast.loss_check import check_losses
 from benchcast.methods.pertext import text_losses
 from benchcast.records import NamedTexts, Score, Task, Text
 from benchcast.relatives import find_relatives
+from benchcast.splits import split_by_size
 from benchcast.store import Study, StudyLike
 
 NEARLY_ALL = 0.8  # share of a task's scores at or below chance that makes its chance doubtful

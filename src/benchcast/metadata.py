@@ -13,7 +13,7 @@ from benchcast.records import Bools, Floats, Ints, ModelInfo, Score, TokenLosses
 
 def family_names(models: Sequence[ModelInfo]) -> npt.NDArray[np.str_]:
     """The family of each model; a model without a family forms its own."""
-    return np.array([m.family or f"model {m.model}" for m in models], dtype=str)
+    return np.array([m.family_name for m in models], dtype=str)
 
 
 @dataclass(frozen=True, slots=True)

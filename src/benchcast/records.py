@@ -220,6 +220,11 @@ class ModelInfo:
     base: str = ""  # the model or family that it was made from, of the study or not
 
     @property
+    def family_name(self) -> str:
+        """The family; a model without a family forms its own."""
+        return self.family or f"model {self.model}"
+
+    @property
     def compute(self) -> float:
         """Training FLOPs, estimated as 6 × params × tokens if they are not given."""
         return self.flops if np.isfinite(self.flops) else 6 * self.params * self.tokens

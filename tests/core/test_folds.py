@@ -13,14 +13,14 @@ from benchcast.folds import (
     MOST_INNER_FOLDS,
     default_split,
     family_balanced,
-    family_names,
     inner_folds,
     left_out,
     make_folds,
-    split_by_size,
     training_fold,
 )
+from benchcast.metadata import family_names
 from benchcast.records import ModelInfo
+from benchcast.splits import split_by_size
 
 
 def models(*rows: tuple) -> list[ModelInfo]:

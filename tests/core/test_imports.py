@@ -22,6 +22,7 @@ LAYERS = [
     "extras",
     "records",
     "formatting",
+    "splits",
     "choices",
     "frames",
     "devices",

@@ -19,6 +19,7 @@ from benchcast.errors import StudyError
 from benchcast.folds import training_fold
 from benchcast.metadata import ModelMetadata
 from benchcast.records import ModelInfo, Score, Task
+from benchcast.splits import RULES
 from benchcast.storage.files import file_name
 from benchcast.store import Study
 from benchcast.task_fit import TaskFit
@@ -157,8 +158,7 @@ def _models(study: Study, core: TaskFit, split: str, tables: StudyTables) -> dic
 def _metadata(info: ModelInfo, core: TaskFit, split: str) -> list[str]:
     """The values of a model's row that a fit of this method and split uses."""
     row = [info.model, info.family, *([info.base] if info.base else [])]
-    row += [info.split] if split == "column" else []
-    row += [str(info.params)] if split == "size" else []
+    row += [str(getattr(info, column)) for column in (RULES[split].columns if split in RULES else ())]
     return row + (core.reads[0].used(info) if core.reads else [])
 
 

@@ -18,7 +18,7 @@ from benchcast.plots import COLOURS
 from benchcast.ranking import headline
 from benchcast.reports.columns import column_data
 from benchcast.reports.data import comparison_data, show_models
-from benchcast.reports.figures import DARK_COLOURS, forecast_figure, law_figure, sources_figure, steps_figure
+from benchcast.reports.figures import DARK_COLOURS, page_figures
 from benchcast.reports.heat import explanations, heat_data, mean_losses
 from benchcast.reports.provenance import provenance
 from benchcast.reports.sources import effect_of_sources
@@ -148,7 +148,7 @@ def report_data(study: Study, comparison: Comparison, on_step: Callable[[str], N
         "heat": heat,
         "columns": column_data(comparison, shown, study.texts),
         "provenance": provenance(study, comparison, shown),
-        "figures": _figures(families, sources["methods"] if sources else ()),
+        "figures": page_figures(families, sources["methods"] if sources else ()),
     }
 
 
@@ -159,16 +159,3 @@ def _counts(study: Study, comparison: Comparison) -> str:
         f"{len(study.texts)} texts, {len(comparison.tasks)} task{'s' * (len(comparison.tasks) > 1)}; "
         f"{held} models held out (split by {comparison.split})"
     )
-
-
-def _figures(families: list[str], methods: tuple[str, ...]) -> dict[str, Any]:
-    return {
-        "card": forecast_figure(families, height=140, dots=34),
-        "multiple": forecast_figure(families, height=150, dots=22),
-        "law": law_figure(families, log=False, height=380),
-        "law-log": law_figure(families, log=True, height=380),
-        "step": law_figure(families, log=False, height=300, band=False),
-        "step-log": law_figure(families, log=True, height=300, band=False),
-        "errors": steps_figure(height=300),
-        "sources": sources_figure(methods, height=300),
-    }

@@ -183,3 +183,17 @@ def sources_figure(methods: Sequence[str], *, height: int) -> Figure:
     )
     line = _named("means").mark_line(strokeWidth=2).encode(x=x, y=_error_axis(""), color=colour)
     return page_style(alt.layer(dots, line).properties(width="container", height=height))
+
+
+def page_figures(families: Sequence[str], methods: Sequence[str]) -> dict[str, Figure]:
+    """All figures of the page by name; a new one is added here and placed in report.html."""
+    return {
+        "card": forecast_figure(families, height=140, dots=34),
+        "multiple": forecast_figure(families, height=150, dots=22),
+        "law": law_figure(families, log=False, height=380),
+        "law-log": law_figure(families, log=True, height=380),
+        "step": law_figure(families, log=False, height=300, band=False),
+        "step-log": law_figure(families, log=True, height=300, band=False),
+        "errors": steps_figure(height=300),
+        "sources": sources_figure(methods, height=300),
+    }

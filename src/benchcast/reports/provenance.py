@@ -16,16 +16,12 @@ import benchcast
 from benchcast.evaluate import Comparison
 from benchcast.records import NamedTexts
 from benchcast.reports.data import ReportModels
+from benchcast.splits import RULES
 from benchcast.store import Study
 
 LIBRARIES = ("numpy", "scipy", "pyarrow", "altair")
 WAYS = ("backend", "backend_version", "dtype", "bos")  # metadata of losses that may make models differ
 TABLES = ("study.toml", "texts.jsonl", "models.csv", "scores.csv")
-SPLITS = {
-    "column": "by the column `split` of models.csv",
-    "size": "per family by parameters: the largest size tests, the second largest validates, the rest train",
-    "family": "each family in turn is held out; nothing of it is seen before",
-}
 
 
 def provenance(study: Study, comparison: Comparison, shown: ReportModels) -> dict[str, Any]:
@@ -45,7 +41,7 @@ def provenance(study: Study, comparison: Comparison, shown: ReportModels) -> dic
         "from every model and count",
         "models": f"{len(dataset.models)} of {len(np.unique(dataset.families))} families; "
         + ", ".join(f"{n} {role}" for role, n in roles.items()),
-        "split": f"{comparison.split}: {SPLITS[comparison.split]}{folds}",
+        "split": f"{comparison.split}: {RULES[comparison.split].about}{folds}",
         "seed": str(study.seed),
         "losses by": "; ".join(f"{how} ({n} models)" for how, n in _backends(study, dataset.models)) or "unknown",
     }

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchcast.folds import make_folds, split_by_size
+from benchcast.folds import make_folds
+from benchcast.splits import split_by_size
 from lab.paper.models import SERIES, TOKENS_FROM, hub_ids, paper_models, paper_scores, paper_tasks
 from lab.paper.tables import TABLE_1, TABLE_2, TABLE_3, TABLE_4, TASKS, scores, split
 
