@@ -176,12 +176,12 @@ def test_a_model_is_looked_up(visit, keep):
     assert f"{100 * own['forecast'][i]:.1f}%" in said
     assert f"between {100 * own['low'][i]:.1f}% and {100 * own['high'][i]:.1f}%" in said
     assert f"Observed: {100 * task['observed'][i]:.1f}%" in said
-    assert "had not seen this model" in said
+    assert "This model was held out" in said
     assert "How sure: intervals come from" in said
-    assert "What carries it:" in said
+    assert "Most salient tokens:" in said
     assert names[i] in page.inner_text("#answers")
     page.select_option("#model", str(data_of(page, ".models.role").index("train")))
-    assert "The fit learned from this model" in page.inner_text("#answer")
+    assert "The fit was trained on this model" in page.inner_text("#answer")
     keep(page.locator("#lookup"), "lookup")
 
 

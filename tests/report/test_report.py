@@ -14,7 +14,7 @@ import pytest
 from benchcast.evaluate import compare
 from benchcast.explanation import make_units, weigh_units
 from benchcast.fitting import fit
-from benchcast.page import embed
+from benchcast.page import embed, render
 from benchcast.records import ModelInfo, Text, TextSet
 from benchcast.reports import report_data, write_report
 from benchcast.reports.data import rounded, show_models
@@ -37,6 +37,12 @@ def found(opened):
 @pytest.fixture(scope="module")
 def data(opened, found):
     return report_data(opened, found)
+
+
+def test_no_placeholder_of_a_template_is_left_in_the_page(data):
+    page = render("report.html", data, scripts=(), figures=False)
+    assert "{{" not in page.split('<script type="application/json"')[0]
+    assert "coverage of the 90% interval" in page
 
 
 def test_numbers_of_the_page_are_those_of_the_comparison(data, found):

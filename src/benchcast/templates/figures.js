@@ -66,7 +66,7 @@ function ends(rows) {
 function drawForecasts(element, name, task, method, signals) {
   const rows = held(task, method);
   const missed = rows.length ? rows.reduce((sum, r) => sum + Math.abs(r.forecast - r.observed), 0) / rows.length : null;
-  const label = `${task.name}, ${method}: forecast against observed score of ${rows.length} held-out models${missed === null ? "" : `, missed by ${(100 * missed).toFixed(1)} points on average`}`;
+  const label = `${task.name}, ${method}: forecast against observed score of ${rows.length} held-out models${missed === null ? "" : `, mean absolute error ${(100 * missed).toFixed(1)} points`}`;
   const ideal = [signals.bottom, signals.top].map((v) => ({ observed: v, forecast: v }));
   return draw(element, name, { points: rows, ideal }, { signals, label });
 }

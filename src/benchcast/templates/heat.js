@@ -140,7 +140,7 @@ if (heat) {
     const more = found.length > SHOWN ? `, the first ${SHOWN} listed` : "";
     $("#matches").textContent = found.length
       ? `${found.length} of ${heat.texts.length} texts${more}`
-      : "no text matches; the one below stays";
+      : "no text matches";
     $("#found").replaceChildren(
       ...found
         .slice(0, SHOWN)

@@ -12,11 +12,11 @@ const waiting = data.models.role.indexOf("new"),
 modelBox.value = Math.max(waiting >= 0 ? waiting : tested, 0); // a model that waits for its score first
 
 const ROLE_SAYS = {
-  test: "The fit had not seen this model: an honest forecast.",
-  validation: "The fit chose its settings with the help of this model, so this is no test of it.",
-  train: "The fit learned from this model, so this is how well it fits, not how well it forecasts.",
-  new: "This model has losses and no score yet: a forecast in earnest.",
-  "": "The split gives this model no part.",
+  test: "This model was held out: the fit has not used its score.",
+  validation: "This model was used to select settings of the fit, so this is not a test.",
+  train: "The fit was trained on this model: this shows the quality of the fit, not of the forecast.",
+  new: "This model has losses and no score yet.",
+  "": "This model is not part of the split.",
 };
 
 function strip(forecast, low, high, observed) {
@@ -75,7 +75,7 @@ function carriers(task) {
   const k = data.heat ? data.heat.tasks.indexOf(task.name) : -1;
   if (k < 0) return null;
   const tokens = data.heat.most[k].slice(0, 6).flatMap((t) => [make("code", {}, inLine(t.around[1]).trim()), " "]);
-  return make("p", {}, "What carries it: ", ...tokens, make("a", { href: "#heat" }, "see all tokens"));
+  return make("p", {}, "Most salient tokens: ", ...tokens, make("a", { href: "#heat" }, "see all tokens"));
 }
 
 function answer() {

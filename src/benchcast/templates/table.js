@@ -1,8 +1,8 @@
 // The table of methods and tasks: another measure, another order.
 const MEASURES = {
-  mse: { says: "Mean squared error: the less, the better.", show: (x) => x.toExponential(2), better: (a, b) => a < b },
+  mse: { says: "Mean squared error; lower is better.", show: (x) => x.toExponential(2), better: (a, b) => a < b },
   mae: {
-    says: "Mean absolute error in points: the less, the better.",
+    says: "Mean absolute error in points; lower is better.",
     show: (x) => (100 * x).toFixed(2),
     better: (a, b) => a < b,
   },

@@ -46,7 +46,7 @@ function quotes(id, rows, show) {
     make(
       "caption",
       {},
-      id === "#most" ? "One line for each different token" : "Of equals, those with the greatest loss first",
+      id === "#most" ? "One line for each different token" : "Ties: the largest loss first",
     ),
     head,
     make("tbody", {}, ...body),
