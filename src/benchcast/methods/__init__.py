@@ -1,4 +1,4 @@
-"""Every way to forecast, by name: ours, the paper's, those of other papers, and the baselines."""
+"""All forecasting methods by name: ours, the paper's, those of other papers, and baselines."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ METHODS: dict[str, Method] = {
 }
 SETTINGS: dict[str, type[DescentSettings]] = {"paper": DescentSettings}  # of the methods that have any
 NEED_FEATURES = ("paper", "ridge")
-TOGETHER = ("paper", "ridge")  # all folds share their passes over the features, and their rounding
+TOGETHER = ("paper", "ridge")  # all folds share their passes over the features
 PEERS = ("pls", "perplexity-correlations", "logistic-4", "two-step", "observational")
 BASELINES = ("label-token", "source-token", "all-token", "compute", "constant")
 ABOUT = {  # what each method does, in one line
@@ -47,7 +47,7 @@ ABOUT = {  # what each method does, in one line
     "ridge": "signed token weights from a scorer's hidden states, in closed form",
     "pls": "partial least squares from the loss of each text",
     "perplexity-correlations": "each text weighted by how its loss orders the models (Thrush et al. 2024)",
-    "logistic-4": "mean loss of all tokens, own texts or answers; a curve with free floor and ceiling",
+    "logistic-4": "mean loss of all tokens, the task's texts or their answers; sigmoid with free floor and ceiling",
     "two-step": "parameters and training tokens → loss on the answers → accuracy (Bhagia et al. 2024)",
     "observational": "scores on the other benchmarks (Ruan et al. 2024); reads no losses",
     "label-token": "mean loss on the answers of the task's own texts",
@@ -59,7 +59,7 @@ ABOUT = {  # what each method does, in one line
 
 
 def check_methods(names: Iterable[str], settings: DescentSettings | None = None) -> None:
-    """Refuse unknown methods, and settings that none of the methods takes."""
+    """Raise InputError for unknown methods, and for settings that none of the methods has."""
     methods = list(names)
     for name in methods:
         check_choice("method", name, METHODS)
@@ -72,7 +72,7 @@ def check_methods(names: Iterable[str], settings: DescentSettings | None = None)
 
 @dataclass(frozen=True, slots=True)
 class MethodSpec:
-    """A method with its settings and the device on which it is computed; unknown ones are refused."""
+    """A method with its settings and the device on which it is computed; InputError if one is unknown."""
 
     name: MethodName = "salience"
     settings: DescentSettings | None = None  # of the method "paper"
@@ -90,7 +90,7 @@ class MethodSpec:
 def fit_method(
     name: str, dataset: Dataset, folds: Sequence[Fold], settings: DescentSettings | None = None
 ) -> list[list[TaskFit]]:
-    """Fits of a method by fold and task; a method that takes no such settings runs without them."""
+    """Fits of a method by fold and task; a method without settings ignores them."""
     check_choice("method", name, METHODS)
     if name == "paper":
         return paper.paper(dataset, folds, settings=settings)
@@ -98,7 +98,7 @@ def fit_method(
 
 
 def stored_settings(fit: TaskFit) -> DescentSettings | None:
-    """The settings that a fit was made with; None where its method has none."""
+    """The settings of a fit; None if its method has none."""
     if fit.method not in SETTINGS:
         return None
     known: dict[str, Any] = {k: v for k, v in fit.notes.items() if k in DescentSettings.__dataclass_fields__}

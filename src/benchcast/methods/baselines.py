@@ -1,6 +1,5 @@
-"""Forecasts whose weights are given, not learned: only the law is fitted.
+"""Baselines with fixed weights: only the law is fitted, on training and validation models together.
 
-The law learns from training and validation models alike: there is nothing to choose.
 Axes: F folds, T tasks, M models, I inner folds.
 """
 
@@ -83,7 +82,7 @@ def _fit_given(
     reading: Sequence[tuple[npt.NDArray[np.float32], float, Floats]],
     if_absent: str,
 ) -> list[list[TaskFit]]:
-    """Fit the law of every fold and task on capabilities that are already known."""
+    """Fit the law of every fold and task on given capabilities."""
     fits = []
     for fold in folds:
         row = []
@@ -101,7 +100,7 @@ def _fit_given(
 def fit_law_with_errors(
     dataset: Dataset, x: Floats, accuracy: Floats, chance: float, known: Bools
 ) -> tuple[SigmoidLaw, OutOfFoldErrors]:
-    """The law of all known models, and the errors on each family of laws that were not shown it."""
+    """The law fitted on all known models, and out-of-fold errors: each family forecast by a law fitted without it."""
     law = fit_law(x[known], accuracy[known], chance)
     hidden = [] if law.failure else inner_folds(dataset.groups, known)
     if not hidden:

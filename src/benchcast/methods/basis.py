@@ -1,8 +1,8 @@
 """Groups of tokens, from which `salience` builds its weights.
 
-A weight vector is a non-negative mix of groups: all tokens, the tokens of each source, the answers of each
-source, and groups of tokens that look alike to the scorer. What the data say about the mix sits in
-small matrices, models × groups, one for each view of the losses.
+A weight vector is a non-negative combination of groups: all tokens, the tokens of each source, the answers of each
+source, and clusters of tokens with similar hidden states. The combination is fitted on small matrices, models × groups,
+one for each view of the losses.
 Axes: M models, N tokens, K groups, D features.
 """
 
@@ -23,16 +23,16 @@ from benchcast.predictors import VIEWS, view
 from benchcast.records import Floats, Ints
 from benchcast.solvers import subspace_iteration
 
-TOKEN_KIND_CLUSTERS = 128  # of tokens, wherever they are
-CLUSTERS = 224  # within the sources, at most, in all
+TOKEN_KIND_CLUSTERS = 128  # clusters over all texts
+CLUSTERS = 224  # clusters within sources, at most, in total
 MOST_PER_CELL = 16  # clusters among the answers, or the other tokens, of one source
 FEWEST_PER_CLUSTER = 20  # tokens
 DIRECTIONS = 24  # of the hidden states, in which tokens are clustered
 MOST_TEXT_GROUPS = 400
-SPARE = 40  # more directions to look for, which makes the wanted ones exact sooner
-ROUNDS = 6  # of looking; hidden states have few large directions
-SAMPLE = 8192  # tokens that directions and clusters are learned from
-BLOCK = 16384  # tokens worked on at a time
+SPARE = 40  # oversampling: extra directions that speed up convergence
+ROUNDS = 6  # subspace iterations; the spectrum of hidden states decays fast
+SAMPLE = 8192  # tokens used to estimate directions and clusters
+BLOCK = 16384  # tokens per block
 SEED = 0
 
 
@@ -47,7 +47,7 @@ class Basis:
     size: Floats  # supported tokens in each group
 
     def weights(self, theta: Floats) -> npt.NDArray[np.float32]:
-        """The weight of every token under one mix."""
+        """The weight of every token for one combination of groups."""
         total = np.zeros(len(self.partitions[0][0]))
         at = 0
         for group, count in self.partitions:
@@ -102,7 +102,7 @@ def _group_sums(dataset: Dataset, name: str, basis: Basis) -> Floats:
 
 
 def _main_directions(features: Features, device: str) -> npt.NDArray[np.float32]:
-    """Standardised features on their main directions, each scaled to unit spread (N × DIRECTIONS)."""
+    """Principal components of the standardised features, each with unit variance (N × DIRECTIONS)."""
     sample = place(features.sample(SAMPLE, np.random.default_rng(SEED)), device, "float64")
     xp = array_namespace(sample)
     mean = xp.mean(sample, axis=0)
@@ -120,7 +120,7 @@ def _main_directions(features: Features, device: str) -> npt.NDArray[np.float32]
 
 
 def _largest(rows: Array) -> tuple[Array, Array]:
-    """Largest singular values and their right vectors, by subspace iteration: exact where features are few."""
+    """Largest singular values and their right vectors, by subspace iteration; exact if there are few features."""
     xp = array_namespace(rows)
     width = min(DIRECTIONS + SPARE, *rows.shape)
     start = np.random.default_rng(SEED).standard_normal((rows.shape[1], width))
@@ -132,10 +132,10 @@ def _largest(rows: Array) -> tuple[Array, Array]:
 
 
 def _learned_groups(dataset: Dataset) -> dict[str, Ints]:
-    """Groups of tokens that look alike to the scorer; without a scorer, of tokens of one text.
+    """Clusters of tokens with similar hidden states; without features, one group for each text.
 
-    A "cluster" lies within the answers, or within the other tokens, of one source: a task tells its own tokens apart
-    finely. A "kind" may lie anywhere: what few texts of a task show is taken from all.
+    A "cluster" is within the answers, or within the other tokens, of one source, so that a task's tokens are resolved
+    finely. A "kind" is over all texts, so that a task with few texts borrows strength from the others.
     """
     if dataset.features is None:
         return {"cluster": _text_groups(dataset.reference_tokens.text)}
@@ -146,18 +146,18 @@ def _learned_groups(dataset: Dataset) -> dict[str, Ints]:
 
 
 def _clusters(look: npt.NDArray[np.float32], cell: Ints, most: int) -> Ints:
-    """Which cluster of like tokens each token belongs to; clusters lie within cells, at most so many in each."""
+    """The cluster of each token; each cell (a label per token) has clusters of its own, at most `most`."""
     groups, count = np.full(len(look), -1), 0
     for name in np.unique(cell):
-        own = np.flatnonzero(cell == name)
-        centres = _centres(look[own], min(most, len(own) // FEWEST_PER_CLUSTER))
-        groups[own] = count + nearest(look[own], centres)
+        members = np.flatnonzero(cell == name)
+        centres = _centres(look[members], min(most, len(members) // FEWEST_PER_CLUSTER))
+        groups[members] = count + nearest(look[members], centres)
         count += len(centres)
     return groups
 
 
 def _centres(look: npt.NDArray[np.float32], count: int) -> npt.NDArray[np.float32]:
-    """Centres of like tokens; one where they are few, or all the same."""
+    """Cluster centres of tokens; one centre if there are few tokens or all are equal."""
     rng = np.random.default_rng(SEED)
     sample = look[np.sort(rng.choice(len(look), min(SAMPLE, len(look)), replace=False))]
     count = min(count, len(np.unique(sample, axis=0)) if look.shape[1] else 1)
@@ -165,6 +165,6 @@ def _centres(look: npt.NDArray[np.float32], count: int) -> npt.NDArray[np.float3
 
 
 def _text_groups(text: Ints) -> Ints:
-    """Without features every text is a group; of very many texts, neighbours share one."""
+    """Without features each text is a group; above `MOST_TEXT_GROUPS` texts, consecutive texts share a group."""
     share = int(np.ceil((int(text.max()) + 1) / MOST_TEXT_GROUPS))
     return text // share

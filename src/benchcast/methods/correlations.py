@@ -1,7 +1,7 @@
-"""The method `perplexity-correlations`: each text weighs by how its loss orders models (Thrush et al. 2024).
+"""The method `perplexity-correlations`: texts weighted by rank statistics (Thrush et al. 2024).
 
 The estimators are those of the authors' package: U-statistics of a single-index model, error = f(⟨weights, losses⟩)
-with f rising and unknown. They find weights up to scale, so a law is fitted on top to get accuracies.
+with an unknown increasing f. They estimate weights up to scale, so a law is fitted to get accuracies.
 Axes: M models, S texts.
 """
 
@@ -29,13 +29,13 @@ def sign(x: Floats, error: Floats) -> Floats:
 
 
 def sign_rank(ranks: Floats, error: Floats) -> Floats:
-    """The same with a loss replaced by its rank among the models: robust to odd losses. The package's `sign_cdf`."""
+    """The same with losses replaced by ranks, which is robust to outliers. The package's `sign_cdf`."""
     return sign(ranks / len(ranks), error)
 
 
 def rank(ranks: Floats, error: Floats) -> Floats:
     """Spearman's rank correlation of each text's loss with the error. The package's `spearmanr`."""
-    from scipy.stats import rankdata  # slow to load, and no other method needs it
+    from scipy.stats import rankdata  # slow to import
 
     n = len(error)
     gaps = ((rankdata(error)[:, None] - ranks) ** 2).sum(axis=0)
@@ -50,7 +50,7 @@ ESTIMATORS: dict[str, Callable[[Floats, Floats, Floats], Floats]] = {
 
 
 def perplexity_correlations(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
-    """Weights of texts; the estimator is chosen on training families left out in turn."""
+    """Weights of texts; the estimator is selected by leave-one-family-out cross-validation."""
     from scipy.stats import rankdata
 
     losses = text_losses(dataset)

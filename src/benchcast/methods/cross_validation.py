@@ -1,4 +1,4 @@
-"""Choose between forms of a forecast on training families left out in turn, and say how far the chosen one misses.
+"""Select a candidate by leave-one-family-out cross-validation, with out-of-fold errors of the whole selection.
 
 Axes: I sets of learning models, C candidates, M models.
 """
@@ -21,14 +21,14 @@ Forecasts = Callable[[Sequence[Bools]], Floats]  # sets of learning models → f
 
 @dataclass(frozen=True, slots=True)
 class CandidateSelection:
-    """The candidate that errs least on left-out families, and the errors of one chosen without them."""
+    """The candidate with the least error on left-out families; errors of candidates selected without each family."""
 
     best: int
     out_of_fold: OutOfFoldErrors
 
 
 def select_candidate(forecasts: Forecasts, dataset: Dataset, observed: Floats, known: Bools) -> CandidateSelection:
-    """Leave each family of the known models out in turn; every family counts the same."""
+    """Leave each family of the known models out in turn; all families have equal weight."""
     families = dataset.groups
     hidden = inner_folds(families, known)
     kind = left_out(families, known)
@@ -39,12 +39,12 @@ def select_candidate(forecasts: Forecasts, dataset: Dataset, observed: Floats, k
     who = np.concatenate([families[h] for h in hidden])
     part = np.repeat(np.arange(len(hidden)), [h.sum() for h in hidden])
     out_of_fold = np.empty(len(who))
-    for i in range(len(hidden)):  # a candidate chosen by a family's own errors would err too little on it
+    for i in range(len(hidden)):  # selecting on a family's errors would underestimate its error
         others = part != i
         out_of_fold[~others] = errors[_least(errors[:, others], who[others])][~others]
     return CandidateSelection(_least(errors, who), OutOfFoldErrors.of(dataset, hidden, out_of_fold, kind))
 
 
 def _least(errors: Floats, families: npt.NDArray[np.str_]) -> int:
-    """The candidate (row of errors) with the least squared error; every family counts the same."""
+    """The candidate (row of errors) with the least squared error; all families have equal weight."""
     return int(np.argmin(errors**2 @ family_balanced(families)))

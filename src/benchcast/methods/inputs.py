@@ -1,4 +1,4 @@
-"""Features and losses made ready for passes over them: their mean and spread, in memory or read again.
+"""Features and losses in blocks for repeated passes, with the features' mean and standard deviation.
 
 Axes: M models, N tokens, D features.
 """
@@ -16,15 +16,15 @@ from benchcast.devices import Array, fits_tf32, free_bytes, place, to_numpy
 from benchcast.methods.algorithm2.products import RowBlock, TiledBlock, TokenBlock, shared_out
 from benchcast.records import Floats
 
-KEEP_IN_MEMORY = 8 << 30  # features are laid out in memory if that takes no more than this
-KEEP_ON_DEVICE = 0.6  # or, on a CUDA device, no more than this share of what is free
-DEVICE_BLOCKS = 4  # times larger than those on a CPU
+KEEP_IN_MEMORY = 8 << 30  # bytes; larger features are read again on every pass
+KEEP_ON_DEVICE = 0.6  # the same on a CUDA device, as a share of the free memory
+DEVICE_BLOCKS = 4  # block size on a device, relative to a CPU
 CACHED = 1 << 16  # features summed at a time on a CPU
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The large arrays, read once forwards and once backwards in every step."""
+    """The large arrays, read once in the forward and once in the backward pass of every step."""
 
     stretches: Iterable[TokenBlock]  # a list if they are kept in memory
     characters: float
@@ -34,11 +34,11 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """What one pass over the features tells."""
+    """Statistics from one pass over the features."""
 
     mean: Floats  # D
     spread: Floats  # D; 1 where a feature never varies
-    sums: Floats  # M × D: features summed over tokens, weighted by each model's nats; no rows if not asked for
+    sums: Floats  # M × D: features summed over tokens, weighted by each model's nats; no rows if not computed
 
 
 def placed_blocks(features: Features, device: str) -> Iterator[tuple[slice, Array]]:
@@ -71,7 +71,7 @@ def measure(dataset: Dataset, *, weigh: bool) -> Moments:
 
 
 def _sums(values: Array, pilot: Array) -> tuple[Array, Array]:
-    """Sums and sums of squares of every feature, measured from `pilot`: squares of what lies near 0 keep their digits.
+    """Sums and sums of squares of every feature, relative to `pilot`, which avoids cancellation.
 
     On a CPU in parts that stay in its cache; on a device without a copy, in double precision.
     """
@@ -91,12 +91,12 @@ def _sums(values: Array, pilot: Array) -> tuple[Array, Array]:
             squares += (near * near).sum(axis=0)
         return total, squares
 
-    found = shared_out(add_up, values)
-    return sum(one for one, _ in found), sum(two for _, two in found)
+    parts = shared_out(add_up, values)
+    return sum(one for one, _ in parts), sum(two for _, two in parts)
 
 
 def prepare_inputs(dataset: Dataset, *, standardise: bool) -> Inputs:
-    """Features in blocks with their mean and spread; laid out in memory if they are not large."""
+    """Features in blocks with their mean and standard deviation; kept in memory if they fit."""
     features, device = dataset.features, dataset.device
     assert features is not None
     moments = measure(dataset, weigh=False)
@@ -107,7 +107,7 @@ def prepare_inputs(dataset: Dataset, *, standardise: bool) -> Inputs:
 
 
 def _fits(shape: tuple[int, int], device: str) -> bool:
-    """Whether the features may be kept: twice in tiles in memory, once on a device."""
+    """Whether the features fit: two tiled copies in memory, or one on a device."""
     size = 4 * shape[0] * shape[1]
     free = free_bytes(device)
     return 2 * size <= KEEP_IN_MEMORY if free is None else size <= KEEP_ON_DEVICE * free
@@ -126,7 +126,7 @@ def _kept(dataset: Dataset) -> list[TokenBlock]:
 
 
 def keep_on_device(dataset: Dataset) -> Dataset:
-    """The same dataset with its features on its device, if they fit, so that they travel there once."""
+    """The same dataset with its features on its device, if they fit, so that they are transferred once."""
     features, device = dataset.features, dataset.device
     if features is None or not device or not _fits(features.shape, device):
         return dataset

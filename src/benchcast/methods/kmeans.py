@@ -1,4 +1,4 @@
-"""Clusters of like points by k-means, from centres drawn apart (k-means++).
+"""k-means clustering with k-means++ initialisation.
 
 Axes: n points, d dimensions, k clusters.
 """
@@ -14,7 +14,7 @@ Points = npt.NDArray[np.floating]
 
 
 def cluster(points: Points, count: int, *, rounds: int, seed: int) -> Points:
-    """Centres of `count` clusters (k × d); a cluster that loses all its points stays where it was."""
+    """Centres of `count` clusters (k × d); the centre of an empty cluster is not moved."""
     centres = _draw_apart(points, count, seed)
     for _ in range(rounds):
         label = nearest(points, centres)
@@ -28,12 +28,12 @@ def cluster(points: Points, count: int, *, rounds: int, seed: int) -> Points:
 
 
 def nearest(points: Points, centres: Points) -> Ints:
-    """The centre each point is nearest to."""
+    """Index of the nearest centre of each point."""
     return np.argmax(points @ centres.T - 0.5 * (centres**2).sum(axis=1), axis=1).astype(np.int64)
 
 
 def _draw_apart(points: Points, count: int, seed: int) -> Points:
-    """Points drawn as centres, each with a chance that grows with the square of its distance to those before."""
+    """Initial centres, drawn with probability proportional to the squared distance to the nearest earlier centre."""
     rng = np.random.RandomState(seed)
     chosen = [int(rng.randint(len(points)))]
     far = np.full(len(points), np.inf)

@@ -1,7 +1,7 @@
 """The method `logistic-4`: a logistic curve of loss with free floor and ceiling, and the fits of such curves.
 
-Accuracy of many benchmarks levels off below 1, and small models may sit above or below chance. Fits of many
-curves at once: a grid of slopes and midpoints, floor and ceiling in closed form at each, then damped
+Accuracy plateaus below 1 for strong models and above or below chance for weak ones. Many curves are fitted
+at once: a grid of slopes and midpoints, floor and ceiling in closed form at each, then damped
 Gauss–Newton steps in all four. Axes: P problems (sets of models × candidates), G grid points, M models.
 """
 
@@ -37,12 +37,12 @@ class Curves:
     rise: Floats
 
     def accuracy(self, loss: Floats) -> Floats:
-        """Of P × M losses."""
+        """Accuracy for losses of P × M."""
         s = sigmoid(self.slope[:, None] * loss + self.offset[:, None])
         return np.asarray(self.floor[:, None] + self.rise[:, None] * s)
 
     def law(self, p: int) -> SigmoidLaw:
-        """One of them."""
+        """The law of one problem."""
         floor, ceiling = float(self.floor[p]), float(self.floor[p] + self.rise[p])
         return SigmoidLaw(float(self.slope[p]), float(self.offset[p]), floor, ceiling=ceiling)
 
@@ -116,14 +116,14 @@ def curve_forecasts(losses: Floats, observed: Floats, sets: Sequence[Bools]) -> 
 
 
 def readings(dataset: Dataset, task: Task) -> dict[str, npt.NDArray[np.float32]]:
-    """Tokens whose mean loss may be read, as far as the study has them."""
+    """Masks of tokens whose mean loss may be used: answers, the task's texts, all texts; empty ones are omitted."""
     own = dataset.reference_tokens.own(task)
     masks = {"answer": dataset.reference_tokens.answers(task), "source": own, "all": np.ones_like(own)}
     return {k: m.astype(np.float32)[None] for k, m in masks.items() if (m & dataset.reference_tokens.supported).any()}
 
 
 def logistic4(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
-    """Mean loss of all tokens, of the task's texts or of their answers, whichever left-out families choose."""
+    """Mean loss of all tokens, the task's texts or their answers, selected by leave-one-family-out cross-validation."""
     fits: list[list[TaskFit]] = [[] for _ in folds]
     for t, task in enumerate(dataset.tasks):
         masks = readings(dataset, task)

@@ -2,9 +2,9 @@
 
 Minimises, for each column of the result,
     ½ Σ_m ω_m (σ(b − x_m·θ) − q_m)² + ½ Σ_k p_k θ_k²    over θ ≥ 0 and b.
-Squared error in accuracy is not convex, so the descent starts with steps on the cross-entropy, which is.
-Problems differ in their models' weights ω and in the penalty p: infinite where a column may not be used, 0
-where it is free.
+Squared error in accuracy is not convex, so the descent starts on the cross-entropy, which is convex.
+Problems differ in their models' weights ω and in the penalty p: infinite for columns that may not be used, 0
+for columns without a penalty.
 Axes: M models, K columns, P problems.
 """
 
@@ -28,7 +28,7 @@ def fit_nonnegative(x: Array, q: Array, omega: Array, penalty: Array) -> tuple[A
     xp = array_namespace(x)
     usable = xp.isfinite(penalty)
     p = xp.where(usable, penalty, xp.zeros_like(penalty))
-    mean = x.T @ omega  # K × P: each problem's centre, so that b and θ do not fight
+    mean = x.T @ omega  # K × P: each problem's mean, which decorrelates b and θ
     spread = _largest_variance(x, mean, omega, usable)
     level = xp.sum(omega * q, axis=0)
     theta, b = xp.zeros_like(penalty), xp.log((level + 1e-3) / (1 - level + 1e-3))

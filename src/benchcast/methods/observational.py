@@ -1,6 +1,6 @@
 """The method `observational`: principal components of the other benchmarks' scores → a sigmoid (Ruan et al. 2024).
 
-No losses are read; a model to forecast must have been run on the other benchmarks.
+It reads no losses; a model needs scores on the other benchmarks to be forecast.
 Axes: M models, B benchmarks, K components.
 """
 
@@ -20,7 +20,7 @@ from benchcast.task_fit import OutOfFoldErrors, TaskFit
 
 COMPONENTS = 3
 STEEPEST = 30.0  # log-odds per standard deviation of a component
-COMMON = 0.9  # a benchmark that a smaller share of the models was run on is not read
+COMMON = 0.9  # benchmarks with scores of a smaller share of the models are not used
 
 
 def regress_on_components(
@@ -55,7 +55,7 @@ def _fit_sigmoid(scores: Floats, accuracy: Floats, chance: float) -> Floats:
         s = sigmoid(design @ w)
         return np.asarray((1 - chance) * (s * (1 - s))[:, None] * design)
 
-    from scipy.optimize import least_squares  # slow to load, and no other method needs it
+    from scipy.optimize import least_squares  # slow to import
 
     start = np.clip(start, -STEEPEST, STEEPEST)
     found = least_squares(residuals, start, jac=slopes, bounds=(-STEEPEST - 1, STEEPEST + 1))
@@ -78,7 +78,9 @@ def _fit(dataset: Dataset, fold: Fold, t: int) -> TaskFit:
     known = scored & whole
     k = min(COMPONENTS, len(others))
     if not others or known.sum() < k + 2:
-        why = f"{known.sum()} training models have scores on {len(others)} other benchmarks; it takes more"
+        why = (
+            f"{known.sum()} training models have scores on {len(others)} other benchmarks; at least {k + 2} are needed"
+        )
         law = SigmoidLaw(np.nan, np.nan, task.chance, why)
         none = np.zeros((0, 0), np.float32)
         return TaskFit(task, "observational", (), none, 1.0, law, OutOfFoldErrors.none(LEFT_OUT), (np.nan, np.nan))

@@ -1,4 +1,4 @@
-"""Losses text by text: what methods read that know nothing of tokens.
+"""Losses per text, for methods that do not use token positions.
 
 Axes: M models, S texts, N reference tokens.
 """
@@ -13,7 +13,7 @@ from benchcast.records import Floats
 
 
 def text_losses(dataset: Dataset) -> Floats:
-    """Bits per byte of every model on every text (M × S); 0 on texts that not every model has losses for."""
+    """Bits per byte of every model on every text (M × S); 0 on texts without losses of every model."""
     starts = np.flatnonzero(np.diff(dataset.reference_tokens.text, prepend=-1))
     nats = np.add.reduceat(dataset.nats, starts, axis=1, dtype=np.float64)
     size = _bytes(dataset)
@@ -21,7 +21,7 @@ def text_losses(dataset: Dataset) -> Floats:
 
 
 def spread_over_tokens(dataset: Dataset, weights: Floats) -> npt.NDArray[np.float32]:
-    """Weights of tokens (1 × N) that weigh nats as the given ones weigh the bits per byte of each text."""
+    """Weights of tokens (1 × N) equivalent to the given weights of each text's bits per byte."""
     each = weights / np.maximum(_bytes(dataset), 1) / np.log(2)
     number = np.cumsum(np.diff(dataset.reference_tokens.text, prepend=dataset.reference_tokens.text[0]) != 0)
     return np.where(dataset.reference_tokens.supported, each[number], 0.0).astype(np.float32)[None]

@@ -31,7 +31,7 @@ def pls(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
 def regress(x: Floats, y: Floats, components: int) -> tuple[Floats, Floats]:
     """Coefficients (K × S) and intercepts (K) of partial least squares with 1, 2, … components.
 
-    Columns are brought to unit variance first; those that do not vary get no weight.
+    Columns are scaled to unit variance; constant columns get weight 0.
     """
     centre, scale = x.mean(axis=0), x.std(axis=0, ddof=1)
     varies = scale > 1e-12 * np.maximum(1.0, np.abs(centre))
@@ -42,7 +42,7 @@ def regress(x: Floats, y: Floats, components: int) -> tuple[Floats, Floats]:
         w = z.T @ left
         length = np.linalg.norm(w)
         if length <= 1e-12 * np.linalg.norm(y - y.mean()):
-            break  # nothing of the target is left
+            break  # the target is explained
         w /= length
         score = z @ w
         size = score @ score
@@ -73,7 +73,7 @@ def _fit(dataset: Dataset, fold: Fold, t: int, losses: Floats) -> TaskFit:
 
     selected = select_candidate(forecasts, dataset, observed, known)
     weights, offsets = regress(losses[known], target[known], selected.best + 1)
-    if not len(weights):  # no text varies, or no score does
+    if not len(weights):  # all losses or all scores are equal
         weights, offsets = np.zeros((1, losses.shape[1])), target[known].mean(keepdims=True)
     capability = -losses @ weights[-1]
     return TaskFit(

@@ -1,8 +1,8 @@
 """The method `ridge`: signed weights in closed form.
 
-With identity activation the capability is (L H θ) / N_c, so all that the data say sits in the small
-matrix G = L H / N_c, one pass over the features; ridge on the log-odds scale is then a models × models
-solve. Signed weights fit known families well and carry over badly to new ones (LOG.md).
+With identity activation the capability is (L H θ) / N_c. The data enter only through the small matrix
+G = L H / N_c, computed in one pass over the features; ridge regression on the log-odds scale is then a models × models
+solve. Signed weights fit known families well but generalise poorly to new ones (LOG.md).
 Axes: M models, N tokens, D features, R strengths.
 """
 
@@ -28,7 +28,7 @@ STRENGTHS = 10.0 ** np.arange(-6.0, 2.1, 0.5)  # relative to the mean of the ker
 
 
 def ridge(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
-    """Signed weights; strength chosen on the validation models, else on left-out training families."""
+    """Signed weights; the strength is selected on validation models, or on left-out training families without them."""
     if dataset.features is None:
         raise NotEnoughDataError(
             "method 'ridge' needs features of a scorer; run `benchcast features` or `benchcast import features`"
@@ -46,7 +46,7 @@ def ridge(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """Coefficients at the chosen strength, and the errors that chose it."""
+    """Coefficients at the selected strength, and the errors used to select it."""
 
     theta: Floats  # D + 1
     strength: float
@@ -73,15 +73,15 @@ def solve(G: Floats, target: Floats, learn: Bools) -> tuple[Floats, Floats]:
 
 
 def _choose(dataset: Dataset, fold: Fold, t: int, G: Floats) -> _Chosen:
-    """The strength that errs least on the validation models, else on training families left out in turn."""
+    """The strength with the least error on validation models, or on left-out training families without them."""
     task, observed = dataset.tasks[t], dataset.accuracy[t]
     known = np.isfinite(observed)
-    learn, judge = fold.train & known, fold.validation & known
+    learn, validation = fold.train & known, fold.validation & known
     target = clipped_log_odds(np.where(known, observed, task.chance), task.chance)
-    hidden = [judge] if judge.any() else inner_folds(dataset.groups, learn)
+    hidden = [validation] if validation.any() else inner_folds(dataset.groups, learn)
     errors = np.concatenate([_errors_on(h, G, target, learn & ~h, observed, task.chance) for h in hidden])
     best = int(np.argmin((errors**2).mean(axis=0)))
-    theta = -solve(G, target, learn)[0][:, best]  # a law falls with capability
+    theta = -solve(G, target, learn)[0][:, best]  # accuracy decreases with capability
     out_of_fold = OutOfFoldErrors.of(dataset, hidden, errors[:, best], "the models that chose the strength")
     return _Chosen(theta, float(STRENGTHS[best]), out_of_fold)
 
@@ -89,13 +89,13 @@ def _choose(dataset: Dataset, fold: Fold, t: int, G: Floats) -> _Chosen:
 def _task_fit(dataset: Dataset, fold: Fold, t: int, chosen: _Chosen, weights: npt.NDArray[np.float32]) -> TaskFit:
     task, observed = dataset.tasks[t], dataset.accuracy[t]
     learn = fold.train & np.isfinite(observed)
-    own = np.ascontiguousarray(weights)[None]
-    capability = weighted_loss(dataset.nats, [LossView.NATS], own) / dataset.characters
+    token_weight = np.ascontiguousarray(weights)[None]
+    capability = weighted_loss(dataset.nats, [LossView.NATS], token_weight) / dataset.characters
     return TaskFit(
         task=task,
         method="ridge",
         reads=(LossView.NATS,),
-        weights=own,
+        weights=token_weight,
         unit=dataset.characters,
         law=fit_law(capability[learn], observed[learn], task.chance),
         out_of_fold=chosen.out_of_fold,
@@ -111,8 +111,8 @@ def _errors_on(hidden: Bools, G: Floats, target: Floats, learn: Bools, observed:
 
 
 def token_weights(dataset: Dataset, moments: Moments, theta: Floats) -> npt.NDArray[np.float32]:
-    """Weights of every token (N × columns of theta), in one pass: coefficients act on standardised features and the
-    mean loss."""
+    """Weights of every token (N × columns of theta), in one pass; coefficients apply to standardised features
+    and the mean loss."""
     assert dataset.features is not None
     scaled = theta[:-1] / moments.spread[:, None]
     shift = (theta[-1] - moments.mean @ scaled).astype(np.float32)

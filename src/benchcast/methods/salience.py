@@ -1,4 +1,4 @@
-"""The method `salience`: non-negative token weights that hold for a family never seen.
+"""The method `salience`: non-negative token weights that generalise to unseen families.
 
 Several forms of weights are fitted side by side (see `candidates`). Each form forecasts training families that it did
 not see, and the validation models where there are any. The forecast averages the forms on the log-odds scale by these

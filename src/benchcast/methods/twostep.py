@@ -1,8 +1,8 @@
 """The method `two-step`: parameters and tokens → loss on the task's answers → accuracy (Bhagia et al. 2024).
 
 Step one is a ladder, loss = E + A / params^a + B / tokens^b; step two a logistic curve with free floor and ceiling
-from the observed losses. Nothing but size and data is read of a new model. A family with enough models gets a
-ladder of its own; a family never seen is read off the ladder of all.
+from the observed losses. Of a new model only params and tokens are used. A family with enough models has its
+own ladder; an unseen family uses the ladder of all models.
 Axes: M models, G grid points.
 """
 
@@ -22,8 +22,8 @@ from benchcast.predictors import Ladder, LossView, ladder_loss
 from benchcast.records import Bools, Floats
 from benchcast.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
 
-GRID, ROUNDS = 9, 4  # exponents tried at once in each direction, and how often the grid is drawn closer
-FEWEST = 8  # models for a ladder of a family's own
+GRID, ROUNDS = 9, 4  # exponents in each direction, and number of grid refinements
+FEWEST = 8  # models of a family with its own ladder
 ABSENT = "no training model has its parameters and tokens in models.csv"
 
 
@@ -40,14 +40,14 @@ def two_step(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
 
 
 def _ladders(metadata: ModelMetadata, loss: Floats) -> Callable[[Bools], Floats]:
-    """The ladder of a set of models, fitted once: folds share most of their sets."""
-    made: dict[bytes, Floats] = {}
+    """A function that fits the ladder of a set of models and caches it, because folds share sets."""
+    fitted: dict[bytes, Floats] = {}
 
     def ladder(learn: Bools) -> Floats:
         key = learn.tobytes()
-        if key not in made:
-            made[key] = fit_ladder(metadata.params[learn], metadata.training_tokens[learn], loss[learn])
-        return made[key]
+        if key not in fitted:
+            fitted[key] = fit_ladder(metadata.params[learn], metadata.training_tokens[learn], loss[learn])
+        return fitted[key]
 
     return ladder
 
@@ -55,7 +55,7 @@ def _ladders(metadata: ModelMetadata, loss: Floats) -> Callable[[Bools], Floats]
 def fit_ladder(params: Floats, tokens: Floats, loss: Floats) -> Floats:
     """E, log A, a, log B, b with the least squared relative error.
 
-    Exponents are sought on a grid that is drawn closer around its best point; the rest has a closed form.
+    Exponents are found on a grid that is refined around its best point; the other parameters have a closed form.
     """
     p, d = params / np.exp(np.log(params).mean()), tokens / np.exp(np.log(tokens).mean())
     centre, reach = np.array([0.25, 0.25]), 8.0
@@ -73,7 +73,7 @@ def fit_ladder(params: Floats, tokens: Floats, loss: Floats) -> Floats:
 def _solve(columns: Floats, loss: Floats) -> tuple[Floats, Floats]:
     """Non-negative factors of three columns at every grid point (G × 3), and their squared relative errors (G).
 
-    Each of the seven sets of columns that may be used is solved; the best one whose factors are not negative stays.
+    Solves all seven subsets of columns and returns the best solution with non-negative factors.
     """
     relative = columns / loss[:, None]
     factors, least = np.zeros((len(columns), 3)), np.full(len(columns), np.inf)
@@ -91,7 +91,7 @@ def _solve(columns: Floats, loss: Floats) -> tuple[Floats, Floats]:
 
 
 def _term(factor: float, exponent: float, quantity: Floats) -> tuple[float, float]:
-    """Log factor and exponent on the quantity's own scale; a factor of 0 is e^-200."""
+    """Log factor and exponent on the scale of the quantity; a factor of 0 becomes e^-200."""
     if factor <= 0:
         return -200.0, 0.0
     return float(np.log(factor) + exponent * np.log(quantity).mean()), float(exponent)
@@ -126,7 +126,7 @@ def _rows(observed: Floats, sets: Sequence[Bools]) -> Floats:
 
 
 def _has_ladder(dataset: Dataset, known: Bools, family: str) -> bool:
-    """Whether a family has enough sizes and lengths of training for a ladder of its own."""
+    """Whether a family has enough sizes and training lengths for its own ladder."""
     rows, metadata = known & (dataset.families == family), dataset.metadata
     sizes, lengths = (len(np.unique(x[rows])) for x in (metadata.params, metadata.training_tokens))
     return bool(rows.sum() >= FEWEST and sizes >= 3 and lengths >= 2)

@@ -1,4 +1,4 @@
-"""What turns a head's output into a weight, each with its derivative; numpy or torch."""
+"""Activations that turn a head's output into a weight, with their derivatives; numpy or torch."""
 
 from __future__ import annotations
 

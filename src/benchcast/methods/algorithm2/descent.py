@@ -1,9 +1,9 @@
 """Gradient descent on a scoring head over frozen features (Algorithm 2); pure arrays, numpy or torch.
 
 Every step has the three parts of section 3.3: weights from the head, the law by Levenberg–Marquardt, a
-gradient step on the head. Because the law is re-fitted at every step, its own derivative drops out of
-the gradient. All problems share each pass over the features: they are the columns of one matrix
-product. Standardising the features is folded into the head, so they are read as they lie.
+gradient step on the head. Because the law is re-fitted at every step, the gradient has no term from the
+law's derivative. All problems share each pass over the features: they are the columns of one matrix
+product. The standardisation of the features is folded into the head, so that raw features are read.
 Axes: N tokens, D features, M models, P problems (fold × task × learning rate), Q first-layer columns.
 """
 
@@ -25,33 +25,33 @@ from benchcast.methods.algorithm2.replay import Shot, State, repeat
 from benchcast.methods.inputs import Inputs
 
 LAW_STEPS = 12  # Levenberg–Marquardt steps between two steps of the head; the law moves little
-Kept = tuple[Array, Array | None]  # of a stretch, for the way back: the activation's slope, and the hidden layer
+Kept = tuple[Array, Array | None]  # of a block, for the backward pass: derivative of the activation, hidden layer
 
 
 @dataclass(frozen=True, slots=True)
 class DescentSettings:
-    """How Algorithm 2 is run. As printed it is SGD at 1e-3, which hardly moves in 300 steps (LOG.md)."""
+    """Settings of Algorithm 2. The paper prints SGD at 1e-3, which makes little progress in 300 steps (LOG.md)."""
 
     steps: int = 300
-    rates: tuple[float, ...] = (1e-3, 1e-2)  # the validation models choose
+    rates: tuple[float, ...] = (1e-3, 1e-2)  # selected on the validation models
     optimizer: str = "adam"  # or "sgd"
     activation: str = "sigmoid"  # or "softplus", "relu", "identity"
     hidden: int = 0  # width of a hidden layer; 0 is the paper's linear head
     standardise: bool = True  # features per dimension
-    joint: bool = False  # one head for all tasks, each with a law of its own
+    joint: bool = False  # one head for all tasks, one law for each
     seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Problems:
-    """What each column of the head is to explain."""
+    """Targets and model weights of each problem, a column of the head."""
 
-    accuracy: Array  # P × M; any number where no mask looks
+    accuracy: Array  # P × M; arbitrary where both masks are 0
     chance: Array  # P
-    train: Array  # P × M, 1 where the model trains the head and the law
-    validation: Array  # P × M, 1 where the model chooses the step
+    train: Array  # P × M, 1 for models that train the head and the law
+    validation: Array  # P × M, 1 for models that select the step
     rate: Array  # P
-    together: Array | None = None  # P × P, 1 where two problems have one head between them
+    together: Array | None = None  # P × P, 1 if two problems share a head
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Descent:
-    """The head the validation models chose, per problem, and how it came about."""
+    """The head with the least validation error, for each problem, and the history of the descent."""
 
     head: Head
     step: Array  # P
@@ -82,7 +82,7 @@ def descend(
     *,
     on_step: Callable[[int], None] | None = None,
 ) -> Descent:
-    """Run all problems side by side and keep each one's best step on its validation models."""
+    """Run all problems together and keep the step of each with the least error on its validation models."""
 
     def step(state: State) -> tuple[State, Shot]:
         state, shot, gradient = _look(inputs, problems, settings, state)
@@ -107,11 +107,11 @@ def descend(
 
 
 def _start(inputs: Inputs, problems: Problems, settings: DescentSettings) -> State:
-    """A new head, and its law from many starts."""
+    """A new head and its law, fitted from many starts."""
     xp = array_namespace(inputs.mean)
     head = _new_head(inputs, problems, settings)
     capability = xp.astype(_forward(inputs, head, settings)[1], problems.accuracy.dtype)
-    # In numpy: hundreds of steps on a few numbers, which on a GPU would cost more than the descent that follows.
+    # In numpy: hundreds of steps on small arrays are slower on a GPU than the whole descent.
     c, accuracy, chance, train = map(to_numpy, (capability, problems.accuracy, problems.chance, problems.train))
     laws = fit_laws(c, accuracy, chance, weight=train)
     slope, offset = (place(x, device_name(inputs.mean)) for x in (laws.slope, laws.offset))
@@ -131,7 +131,7 @@ def _start(inputs: Inputs, problems: Problems, settings: DescentSettings) -> Sta
 def _look(
     inputs: Inputs, problems: Problems, settings: DescentSettings, state: State
 ) -> tuple[State, Shot, Callable[[], Head]]:
-    """The law and the errors of the present head, the state that remembers the best one, and how to get the gradient.
+    """The law and errors of the current head, the state with the best head so far, and a function for the gradient.
 
     No value is looked at from Python, so that a GPU can replay it.
     """
@@ -177,7 +177,7 @@ def head_weights(inputs: Inputs, head: Head, settings: DescentSettings) -> Array
 
 
 def _new_head(inputs: Inputs, problems: Problems, settings: DescentSettings) -> Head:
-    """A head that weighs all tokens alike; with a hidden layer, nearly so."""
+    """A head that gives all tokens equal weight; with a hidden layer, nearly equal weight."""
     xp = array_namespace(inputs.mean)
     d, p, h = inputs.mean.shape[0], problems.chance.shape[0], settings.hidden
 
@@ -199,7 +199,7 @@ def _new_head(inputs: Inputs, problems: Problems, settings: DescentSettings) -> 
 
 
 def _folded(inputs: Inputs, head: Head) -> Head:
-    """The head as it acts on raw features: standardisation moved into its first layer."""
+    """The head for raw features, with the standardisation folded into its first layer."""
     weight = head["weight"] / inputs.spread[:, None]
     return {**head, "weight": weight, "bias": head["bias"] - inputs.mean @ weight}
 
@@ -215,7 +215,7 @@ def _logits(block: FeatureBlock, head: Head, hidden: int) -> tuple[Array, Array 
 
 
 def _forward(inputs: Inputs, head: Head, settings: DescentSettings) -> tuple[dict[int, Kept], Array]:
-    """Capability of every problem and model (P × M), and what the way back needs, by each stretch's first token."""
+    """Capability (P × M), and the values for the backward pass by the first token of each block."""
     activate = ACTIVATIONS[settings.activation]
     folded = _folded(inputs, head)
 
@@ -255,7 +255,7 @@ def _backward(inputs: Inputs, head: Head, kept: dict[int, Kept], pull: Array) ->
 
 
 def _summed(gradient: Head, together: Array | None, hidden: int) -> Head:
-    """Gradients of problems that share a head, added up: started alike, their columns stay alike."""
+    """Sum of the gradients of problems that share a head, so that their columns stay equal."""
     if together is None:
         return gradient
     xp = array_namespace(gradient["bias"])
@@ -279,7 +279,7 @@ def _masked_mse(residual: Array, mask: Array) -> Array:
 
 
 def _per_column(values: Array, name: str, hidden: int) -> Array:
-    """One value per problem, laid out along the problems' axis of the named array of a head."""
+    """One value per problem, reshaped to broadcast along the problem axis of the named array of a head."""
     if not hidden or name == "out_bias":
         return values
     return values[:, None] if name == "out" else array_namespace(values).repeat(values, hidden)

@@ -52,7 +52,7 @@ def paper(
 
 
 def _problems(dataset: Dataset, folds: Sequence[Fold], settings: DescentSettings) -> Problems:
-    """Fold × task × rate as one axis."""
+    """All combinations of fold, task and rate as one axis of problems."""
     accuracy, chance, train, validation, rate = [], [], [], [], []
     for fold in folds:
         for observed, task in zip(dataset.accuracy, dataset.tasks, strict=True):
@@ -83,7 +83,7 @@ def _problems(dataset: Dataset, folds: Sequence[Fold], settings: DescentSettings
 
 
 def _on_host(history: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
-    """The same history in numpy."""
+    """The history as numpy arrays."""
     return tuple(
         Snapshot(
             s.step,
@@ -97,13 +97,13 @@ def _on_host(history: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
 
 
 def _judges(known: Bools, fold: Fold) -> Bools:
-    """The models that choose the step: those that validate, or the training models where none of them has a score."""
+    """The models on which the step is selected: validation models, or training models if none of those has a score."""
     validation: Bools = known & fold.validation
     return validation if validation.any() else known & fold.train
 
 
 def _with_validation(fold: Fold, families: npt.NDArray[np.str_]) -> Fold:
-    """Where nobody validates, the training family with the second most models does."""
+    """Without validation models, use the training family with the second most models."""
     if fold.validation.any():
         return fold
     names, first, counts = np.unique(families[fold.train], return_index=True, return_counts=True)
@@ -146,7 +146,7 @@ def _task_fit(
     known = np.isfinite(observed)
     train = fold.train & known
     law = fit_law(capability[train], observed[train], task.chance)
-    out_of_fold = fold.validation & known  # training models may have to judge, but their errors are not honest
+    out_of_fold = fold.validation & known  # errors on training models are not out-of-fold
     errors = law.accuracy(capability[out_of_fold]) - observed[out_of_fold]
     return TaskFit(
         task=task,

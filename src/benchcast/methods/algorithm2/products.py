@@ -1,4 +1,4 @@
-"""Products of features with few columns, at the speed of memory; numpy or torch.
+"""Memory-bound products of features with few columns; numpy or torch.
 
 A head over the features has as many columns as there are problems, a dozen perhaps. Such products move
 every feature for a few multiplications, and the BLAS spends more time on copying them into its own order than
@@ -25,15 +25,15 @@ from benchcast.devices import Array, tf32_split_matmul
 Result = TypeVar("Result")
 WIDTH = 32  # of a tile
 SMALL = 1_000_000  # multiplications up to which OpenBLAS works without copying
-FEWEST_ROWS, MOST_ROWS = 16, 64  # of features as they lie that go into one small product
-DEVICE_ROWS = 2048  # of a product that a GPU sums over tokens
+FEWEST_ROWS, MOST_ROWS = 16, 64  # rows of features in one small product
+DEVICE_ROWS = 2048  # rows per product that a GPU sums over tokens
 
 
 class FeatureBlock(Protocol):
     """Features of consecutive tokens, to be multiplied from either side."""
 
     def project(self, columns: Array) -> Array:
-        """Every token on every column: (Q × D) → Q × n."""
+        """Projection of every token onto every column: (Q × D) → Q × n."""
         ...
 
     def gather(self, values: Array) -> Array:
@@ -47,15 +47,15 @@ class TokenBlock:
 
     start: int
     features: FeatureBlock
-    losses: FeatureBlock  # a model's losses stand where a feature would
+    losses: FeatureBlock  # one column for each model
 
 
 @dataclass(frozen=True, slots=True)
 class RowBlock:
-    """Features as they lie, one row a token."""
+    """Features in rows, one for each token."""
 
     values: Array  # n × D
-    short: bool = False  # whether their digits are few enough for a GPU's tensor cores (`few_digits`)
+    short: bool = False  # whether they are exact in TF32
 
     def project(self, columns: Array) -> Array:
         """(Q × D) → Q × n."""
@@ -82,7 +82,7 @@ class RowBlock:
 
 
 def _in_batches(values: Array, columns: Array, rows: int) -> npt.NDArray[np.floating]:
-    """Rows times columns (n × Q), some rows at a time in products small enough not to be copied."""
+    """Rows times columns (n × Q), in blocks of rows that BLAS does not copy."""
     bulk = len(values) // rows * rows
     most = values[:bulk].reshape(-1, rows, values.shape[1]) @ columns.T
     return np.concatenate([most.reshape(bulk, len(columns)), values[bulk:] @ columns.T])
@@ -90,7 +90,7 @@ def _in_batches(values: Array, columns: Array, rows: int) -> npt.NDArray[np.floa
 
 @dataclass(frozen=True, slots=True)
 class TiledBlock:
-    """Features laid out twice, so that both products run along memory; numpy."""
+    """Features stored in both layouts, so that both products read contiguous memory; numpy."""
 
     along: npt.NDArray[np.float32]  # tiles × D × WIDTH tokens
     across: npt.NDArray[np.float32]  # tiles × n × WIDTH features; n and D are padded to whole tiles
@@ -98,12 +98,12 @@ class TiledBlock:
 
     @staticmethod
     def of(values: npt.NDArray[np.floating]) -> TiledBlock:
-        """Tiles of features that lie in rows."""
+        """Tiles from features in rows."""
         n, d = values.shape
         whole = np.pad(values, ((0, -n % WIDTH), (0, -d % WIDTH))) if n % WIDTH or d % WIDTH else values
         across = np.ascontiguousarray(whole.reshape(len(whole), -1, WIDTH).transpose(1, 0, 2), np.float32)
         along = np.empty((len(whole) // WIDTH, len(across), WIDTH, WIDTH), np.float32)
-        for k, tile in enumerate(across):  # from tile to tile: 32 × 32 values at a time stay in cache
+        for k, tile in enumerate(across):  # blocks of 32 × 32 values stay in cache
             along[:, k] = tile.reshape(-1, WIDTH, WIDTH).transpose(0, 2, 1)
         return TiledBlock(along.reshape(len(along), -1, WIDTH), across, (n, d))
 
@@ -117,7 +117,7 @@ class TiledBlock:
 
 
 def _times_tiles(left: Array, tiles: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """(Q × K) times tiles of K rows each, side by side; K is cut so that each product stays small."""
+    """(Q × K) times tiles of K rows each, side by side; K is split so that each product stays small."""
     q, k = len(left), tiles.shape[1]
     padded = left
     if left.shape[1] < k:
@@ -131,7 +131,7 @@ def _times_tiles(left: Array, tiles: npt.NDArray[np.float32]) -> npt.NDArray[np.
 
 
 def _cuts(length: int, width: int) -> int:
-    """Into how many equal parts a sum of `length` terms is cut so that each product stays small."""
+    """Number of equal parts into which a sum of `length` terms is split so that each product stays small."""
     cuts = 1
     while length // cuts * width > SMALL and length // cuts % 2 == 0:
         cuts *= 2
@@ -139,7 +139,7 @@ def _cuts(length: int, width: int) -> int:
 
 
 def over_stretches(work: Callable[[TokenBlock], Result], stretches: Iterable[TokenBlock]) -> Iterator[Result]:
-    """The work on every stretch, in order; on all cores if they lie in memory: no BLAS shares out small products."""
+    """The work on every block, in order; on all cores if blocks are in memory, as BLAS runs small products on one."""
     workers = _cores()
     if workers == 1 or not isinstance(stretches, list) or len(stretches) == 1:
         yield from map(work, stretches)
@@ -149,7 +149,7 @@ def over_stretches(work: Callable[[TokenBlock], Result], stretches: Iterable[Tok
 
 
 def shared_out(work: Callable[[Array], Result], rows: Array) -> list[Result]:
-    """The work on some of the rows for each core, in order; a torch tensor stays whole."""
+    """The work on an equal part of the rows for each core, in order; a torch tensor is not split."""
     workers = 1 if is_torch_array(rows) else min(_cores(), -(-len(rows) // MOST_ROWS))
     if workers <= 1:
         return [work(rows)]

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from benchcast.devices import Array
 
 State = dict[str, dict[str, Array]]  # everything that changes from step to step
-Shot = dict[str, Array]  # what is to be kept of a step
+Shot = dict[str, Array]  # values to keep of a step
 Step = Callable[[State], tuple[State, Shot]]
 
 
 def repeat(step: Step, state: State, times: int, *, record: bool = False) -> Iterator[tuple[State, Shot]]:
-    """The state after each step, and what is to be kept of it.
+    """The state after each step, and the values to keep.
 
     With `record` (CUDA only) the step must be free of Python's looking at values: its shapes and kernels
     are the same every time. A state is good until the next one is asked for.
@@ -36,7 +36,7 @@ def _replayed(step: Step, start: State, times: int) -> Iterator[tuple[State, Sho
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):
-        step(state)  # once outside: libraries set up their workspaces, which a recording may not
+        step(state)  # once outside the recording, in which libraries cannot allocate workspaces
     torch.cuda.current_stream().wait_stream(aside)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
