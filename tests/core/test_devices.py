@@ -155,7 +155,7 @@ def test_a_cluster_that_loses_its_points_stays_where_it_was():
 
 def test_non_negative_fits_agree_between_numpy_and_torch():
     rng = np.random.default_rng(0)
-    x, q, omega, penalty = rng.normal(size=(20, 6)), rng.random((20, 4)), np.full((20, 4), 0.05), np.full((6, 4), 1e-3)
+    x, q, omega, penalty = rng.normal(size=(20, 6)), rng.random((4, 20)), np.full((4, 20), 0.05), np.full((4, 6), 1e-3)
     ours = fit_nonnegative(x, q, omega, penalty)
     theirs = fit_nonnegative(*(torch.from_numpy(a) for a in (x, q, omega, penalty)))
     for a, b in zip(ours, theirs, strict=True):

@@ -91,10 +91,10 @@ def problem(seed: int, models: int = 20, columns: int = 4, problems: int = 3):
     x = rng.normal(size=(models, columns))
     truth = rng.uniform(0, 1.5, columns) * (rng.random(columns) > 0.4)
     q = np.clip(sigmoid(0.3 - x @ truth) + rng.normal(0, 0.05, models), 0, 1)
-    omega = rng.random((models, problems)) * (rng.random((models, problems)) > 0.15)
-    penalty = 10.0 ** rng.uniform(-4, -1, (columns, problems))
+    omega = rng.random((problems, models)) * (rng.random((problems, models)) > 0.15)
+    penalty = 10.0 ** rng.uniform(-4, -1, (problems, columns))
     penalty[0, 0], penalty[1, 1] = 0.0, np.inf
-    return x, np.repeat(q[:, None], problems, axis=1), omega / omega.sum(axis=0), penalty
+    return x, np.tile(q, (problems, 1)), omega / omega.sum(axis=1, keepdims=True), penalty
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -102,11 +102,11 @@ def test_nonnegative_fits_agree_with_a_bounded_quasi_newton(seed):
     x, q, omega, penalty = problem(seed)
     theta, b = fit_nonnegative(x, q, omega, penalty)
     for i in range(3):
-        p = np.where(np.isfinite(penalty[:, i]), penalty[:, i], 0.0)
-        reference = slow(x, q[:, i], omega[:, i], penalty[:, i])
-        mine = objective(np.append(theta[:, i], b[i]), x, q[:, i], omega[:, i], p)
+        p = np.where(np.isfinite(penalty[i]), penalty[i], 0.0)
+        reference = slow(x, q[i], omega[i], penalty[i])
+        mine = objective(np.append(theta[i], b[i]), x, q[i], omega[i], p)
         assert mine <= reference.fun * 1.002 + 1e-7
-        assert_allclose(theta[:, i], reference.x[:-1], atol=0.05)
+        assert_allclose(theta[i], reference.x[:-1], atol=0.05)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -123,7 +123,7 @@ def test_no_weight_is_ever_negative_and_an_infinite_penalty_means_unused(seed):
 
 def test_a_stronger_penalty_never_gives_larger_weights():
     x, q, omega, _ = problem(1)
-    sizes = [np.sum(fit_nonnegative(x, q, omega, np.full((4, 3), p))[0] ** 2, axis=0) for p in (1e-4, 1e-2, 1.0)]
+    sizes = [np.sum(fit_nonnegative(x, q, omega, np.full((3, 4), p))[0] ** 2, axis=1) for p in (1e-4, 1e-2, 1.0)]
     assert (sizes[0] > sizes[1]).all()
     assert (sizes[1] > sizes[2]).all()
 
@@ -138,9 +138,19 @@ def test_nonnegative_is_the_same_in_numpy_and_torch():
 
 def test_models_of_weight_zero_do_not_count():
     x, q, omega, penalty = problem(3)
-    off = omega[:, 0] == 0
+    off = omega[0] == 0
     assert off.any()
     x2 = x.copy()
     x2[off] += 5
-    one, two = (fit_nonnegative(v, q[:, :1], omega[:, :1], penalty[:, :1]) for v in (x, x2))
+    one, two = (fit_nonnegative(v, q[:1], omega[:1], penalty[:1]) for v in (x, x2))
     assert_allclose(one[0], two[0], rtol=1e-9)
+
+
+def test_a_problem_is_solved_alike_alone_and_among_others():
+    x, q, omega, penalty = problem(4, models=30, columns=12, problems=150)
+    penalty[::3, 6:] = np.inf  # fewer columns than the others
+    theta, b = fit_nonnegative(x, q, omega, penalty)
+    for i in (0, 1, 75, 149):
+        alone, offset = fit_nonnegative(x, q[i : i + 1], omega[i : i + 1], penalty[i : i + 1])
+        assert_allclose(alone[0], theta[i], rtol=1e-6, atol=1e-9)
+        assert_allclose(offset[0], b[i], rtol=1e-6)

@@ -76,14 +76,14 @@ def _anchor(basis: Basis, task: Task, sources: Sequence[str], kind: str) -> Bool
 
 
 def penalties(basis: Basis, z: Floats, task: Task, sources: Sequence[str], tried: Sequence[Candidate]) -> Floats:
-    """Penalty of each group under each candidate (K × C); infinite where the candidate may not use the group."""
-    out = np.full((z.shape[1], len(tried)), np.inf)
-    for c, form in enumerate(tried):
+    """Penalty of each group under each candidate (C × K); infinite where the candidate may not use the group."""
+    out = np.full((len(tried), z.shape[1]), np.inf)
+    for form, row in zip(tried, out, strict=True):
         if form.groups:
             groups = (basis.kinds == form.groups) & (basis.size > 0)
-            out[groups, c] = form.strength * float(z[:, groups].var(axis=0).sum())
+            row[groups] = form.strength * float(z[:, groups].var(axis=0).sum())
         if form.anchor:
-            out[_anchor(basis, task, sources, form.anchor), c] = 0.0
+            row[_anchor(basis, task, sources, form.anchor)] = 0.0
     return out
 
 
@@ -98,12 +98,11 @@ def nonnegative_candidates(problem: Problem, basis: Basis, view: str, x: Floats)
     omega = np.zeros((len(learning), len(z)))
     for weight, rows in zip(omega, learning, strict=True):
         weight[rows] = family_balanced(dataset.groups[rows])
-    wide = np.repeat(omega, len(tried), axis=0).T.astype(np.float32)
-    target = np.broadcast_to(problem.q[:, None], wide.shape).astype(np.float32)
-    arrays = (z, target, wide, np.tile(penalty, len(learning)))
+    wide = np.repeat(omega, len(tried), axis=0)
+    arrays = (z, np.broadcast_to(problem.q, wide.shape), wide, np.tile(penalty, (len(learning), 1)))
     theta, b = map(to_numpy, fit_nonnegative(*(place(x, dataset.device, "float32") for x in arrays)))
-    log_odds = (b - z @ theta).reshape(len(z), len(learning), len(tried))
-    mix = theta[:, : len(tried)].astype(np.float64) / scale[:, None]
+    log_odds = (b - z @ theta.T).reshape(len(z), len(learning), len(tried))
+    mix = theta[: len(tried)].T.astype(np.float64) / scale[:, None]
     return Fitted(view, [c.name for c in tried], mix, b[: len(tried)] + centre @ mix, log_odds)
 
 
