@@ -95,6 +95,13 @@ def planted_folder(world: World, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return write_study(world, tmp_path_factory.mktemp("planted") / "study").root
 
 
+@pytest.fixture(scope="session")
+def small_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four families of three sizes and one task, for claims about every method on every fold; not to be written to."""
+    world = plant(Plan(seed=3, families=4, sizes=3, checkpoints=1, tasks=1, texts_per_source=4))
+    return write_study(world, tmp_path_factory.mktemp("small") / "study").root
+
+
 @pytest.fixture
 def study(planted_folder: Path, tmp_path: Path) -> Study:
     """A copy of the planted study of one's own."""

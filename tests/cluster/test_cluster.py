@@ -20,7 +20,6 @@ from benchcast.executor import Job, Local
 from benchcast.methods import METHODS
 from benchcast.records import TextSet
 from benchcast.store import Study
-from lab.synthetic import Plan, plant, write_study
 
 ZOO = Path(__file__).parents[1] / "zoo" / "shipped"
 MODELS = ("ash-0.5M", "cedar-0.5M")
@@ -159,9 +158,8 @@ def test_a_model_that_cannot_be_loaded_is_named_and_the_others_are_stored(nodes:
     assert study.models_with_losses() == [MODELS[0]]
 
 
-def test_compare_gives_the_same_bytes(nodes: Nodes, cli: Callable[..., Any], tmp_path: Path) -> None:
-    world = plant(Plan(seed=3, families=4, sizes=3, checkpoints=1, tasks=1, texts_per_source=4))
-    command = ["compare", write_study(world, tmp_path / "study").root, "--split", "family", "--json"]
+def test_compare_gives_the_same_bytes(nodes: Nodes, cli: Callable[..., Any], small_folder: Path) -> None:
+    command = ["compare", small_folder, "--split", "family", "--json"]
     alone, shared = cli(*command), nodes.benchcast(*command)
     assert (shared.returncode, shared.stderr) == (0, "")
     assert shared.stdout == alone.out

@@ -205,9 +205,9 @@ def test_a_comparison_keeps_the_models_that_each_method_was_tried_on(study, worl
     assert set(found.held_out["task0", "constant"].models) == largest
 
 
-def test_folds_fitted_one_by_one_give_what_all_of_them_together_give(planted_folder):
+def test_folds_fitted_one_by_one_give_what_all_of_them_together_give(small_folder):
     """What lets a cluster share the folds of a comparison."""
-    study = Study.open(planted_folder)
+    study = Study.open(small_folder)
     told: list[str] = []
     together = compare(study, split="family")
     apart = compare(study, split="family", device=Execution(executor=Local(), on_method=told.append))

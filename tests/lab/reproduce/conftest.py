@@ -50,7 +50,7 @@ def compare_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def world() -> World:
-    return rename_twins(plant(Plan(seed=3, families=4, sizes=3, checkpoints=3, tasks=2, texts_per_source=8)))
+    return rename_twins(plant(Plan(seed=3, families=4, sizes=3, checkpoints=3, tasks=2, texts_per_source=5)))
 
 
 @pytest.fixture(scope="session")
