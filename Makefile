@@ -40,9 +40,10 @@ $(VENV)/.browser: $(VENV)/.core
 demo: $(VENV)/.core
 	$(BIN)/benchcast demo --out benchcast-demo
 
-# Two processes of one thread each, a file of tests at a time; PYTEST_ADDOPTS=-n0 for one process.
+# Three processes of one thread each, a file of tests at a time: one of them often waits, for a cluster or for a killed
+# process, and two cores stay busy. PYTEST_ADDOPTS=-n0 for one process.
 test: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 fuzz: $(VENV)/.dev
 	PYTHONPATH=. $(BIN)/python tests/fuzz/fuzz.py --count 5000 --kills 200
