@@ -25,6 +25,7 @@ _HOME = {
     "remove_models": "benchcast.editing",
     "rename_model": "benchcast.editing",
     "status": "benchcast.inspection",
+    "bits_per_byte": "benchcast.bits",
     "create_study": "benchcast.creation",
     "create_mixture": "benchcast.creation",
     "import_losses": "benchcast.importing",

@@ -44,6 +44,7 @@ LAYERS = [
     "store",
     "all_models",
     "loss_check",
+    "bits",
     "fits",
     "editing",
     "fitting",

@@ -9,6 +9,7 @@ import sys
 import click
 
 from benchcast import __version__
+from benchcast.cli.bits import bpb
 from benchcast.cli.collect import collect, features
 from benchcast.cli.contamination import contamination
 from benchcast.cli.data import import_group, init
@@ -44,7 +45,7 @@ def cli() -> None:
 
 cli.add_sections(
     {
-        "Start": (demo, datasets, init, status),
+        "Start": (demo, datasets, init, status, bpb),
         "Bring in losses, scores and features": (import_group, collect, features, remove, rename),
         "Fit and compare": (fit, compare, explain, report),
         "Forecast": (predict, extrapolate, watch, verify),
