@@ -14,8 +14,8 @@ import numpy as np
 
 from benchcast.assemble import AssemblyOptions, assemble
 from benchcast.dataset import Features, Fold
-from benchcast.intervals import distance, interval
-from benchcast.methods import METHODS
+from benchcast.intervals import distance, predict
+from benchcast.methods import fit_method
 from lab.synthetic import Plan, plant
 
 METHOD_NAMES = ("salience", "label-token", "all-token")
@@ -46,14 +46,13 @@ def held_out(number: int) -> dict[str, list[np.ndarray]]:
     metadata = dataset.metadata.take(test)
     out = defaultdict(list)
     for method in METHOD_NAMES:
-        for t, fit in enumerate(METHODS[method](dataset, [fold])[0]):
-            capability = fit.capability(dataset.nats[test], metadata)
-            forecast = fit.law.accuracy(capability)
-            low, high = interval(fit, capability, forecast)
+        for t, fit in enumerate(fit_method(method, dataset, [fold])[0]):
+            predicted = predict(fit, dataset.nats[test], metadata)
+            forecast, low, high = predicted.accuracy, predicted.low, predicted.high
             score = dataset.accuracy[t][test]
             near = forecast < fit.task.chance + 0.1 * (1 - fit.task.chance)
             covered = (low <= score) & (score <= high)
-            out[method].append(np.stack([covered, high - low, near, distance(fit, capability) > 0], axis=1))
+            out[method].append(np.stack([covered, high - low, near, distance(fit, predicted.capability) > 0], axis=1))
     return out
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from benchcast.dataset import Dataset, Fold
 from benchcast.errors import NotEnoughDataError
 from benchcast.evaluate import noise_floor
-from benchcast.intervals import interval
+from benchcast.intervals import predict
 from benchcast.methods import METHODS
 from benchcast.plots import colour, finish, panels
 from benchcast.records import ModelInfo
@@ -64,9 +64,8 @@ def live_points(dataset: Dataset, infos: Sequence[ModelInfo], fold: Fold, fits: 
     """One row a task and checkpoint of the unseen runs; a run is one family at one size."""
     rows: Rows = []
     for fit, observed in zip(fits, dataset.accuracy, strict=True):
-        capability = fit.capability(dataset.nats, dataset.metadata)
-        forecast = fit.law.accuracy(capability)
-        low, high = interval(fit, capability, forecast)
+        predicted = predict(fit, dataset.nats, dataset.metadata)
+        forecast, low, high = predicted.accuracy, predicted.low, predicted.high
         for i in np.flatnonzero(fold.test & np.isfinite(observed)).tolist():
             m = infos[i]
             row = {"task": fit.task.name, "chance": fit.task.chance, "model": m.model, "family": m.family}

@@ -23,7 +23,7 @@ from benchcast.errors import NotEnoughDataError
 from benchcast.executor import Executor, Job
 from benchcast.fitting import without_weak_tasks
 from benchcast.folds import make_folds
-from benchcast.intervals import interval
+from benchcast.intervals import predict
 from benchcast.methods import NEED_FEATURES, TOGETHER, check_methods, fit_method
 from benchcast.methods.algorithm2.descent import DescentSettings
 from benchcast.records import Score
@@ -157,10 +157,8 @@ def hold(dataset: Dataset, folds: Sequence[Fold], fits: Sequence[TaskFit], t: in
     parts, metadata = [], dataset.metadata
     for fold, fit in zip(folds, fits, strict=True):
         rows = fold.test & np.isfinite(dataset.accuracy[t])
-        capability = fit.capability(dataset.nats[rows], metadata.take(rows))
-        forecast = fit.law.accuracy(capability)
-        low, high = interval(fit, capability, forecast)
-        parts.append((np.flatnonzero(rows), forecast, low, high, capability))
+        p = predict(fit, dataset.nats[rows], metadata.take(rows))
+        parts.append((np.flatnonzero(rows), p.accuracy, p.low, p.high, p.capability))
     rows, forecast, low, high, capability = (np.concatenate(x) for x in zip(*parts, strict=True))
     models = tuple(dataset.models[i] for i in rows)
     return HeldOutForecasts(models, dataset.families[rows], dataset.accuracy[t][rows], forecast, low, high, capability)

@@ -18,7 +18,7 @@ from benchcast.dataset import Dataset, Fold
 from benchcast.devices import check_device
 from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.fitting import without_weak_tasks
-from benchcast.intervals import interval
+from benchcast.intervals import Predictions, predict
 from benchcast.metadata import ModelMetadata
 from benchcast.methods import NEED_FEATURES, check_methods, fit_method
 from benchcast.records import Floats, ModelInfo, NamedTexts, Score, Task, Text, TokenLosses
@@ -152,16 +152,14 @@ class Forecaster:
 
     def predict(self, X: npt.ArrayLike) -> Floats:
         """Forecast the accuracy, from 0 to 1, of models whose losses are the rows of X (as in `fit`)."""
-        capability = self._capability(X)
-        return self.task_fit_.law.accuracy(capability)
+        return self._predict(X).accuracy
 
     def predict_interval(self, X: npt.ArrayLike) -> tuple[Floats, Floats]:
         """Low and high end of the prediction interval of each model, from 0 to 1 (see `level`)."""
-        capability = self._capability(X)
-        low, high = interval(self.task_fit_, capability, self.task_fit_.law.accuracy(capability), self.level)
-        if not np.isfinite(low).all():
+        predicted = self._predict(X)
+        if not np.isfinite(predicted.low).all():
             raise NotEnoughDataError("no interval: too few models could be left out to measure errors of forecasts")
-        return low, high
+        return predicted.low, predicted.high
 
     def score(self, X: npt.ArrayLike, y: npt.ArrayLike) -> float:
         """Share of the variance of y that the forecasts explain (R²); 1 is perfect, and it may be negative."""
@@ -194,7 +192,7 @@ class Forecaster:
         dataset = assemble(texts, rows, infos, scores, [Task(TASK, self.chance, (SOURCE,))])
         return replace(dataset, device=self.device)
 
-    def _capability(self, X: npt.ArrayLike) -> Floats:
+    def _predict(self, X: npt.ArrayLike) -> Predictions:
         if not self.__sklearn_is_fitted__():
             raise NotFittedError("this Forecaster is not fitted yet; call fit(losses, accuracy) first")
         losses = _check_losses(X)
@@ -204,7 +202,7 @@ class Forecaster:
         if names is not None and fitted is not None and list(names) != list(fitted):
             raise InvalidArrayError("X: the columns are not those that fit was given, or in another order")
         unknown = ModelMetadata.of([ModelInfo(f"row {i}") for i in range(len(losses))], [])
-        return self.task_fit_.capability(losses.astype(np.float32), unknown)
+        return predict(self.task_fit_, losses.astype(np.float32), unknown, self.level)
 
 
 def _check_losses(X: npt.ArrayLike) -> Floats:

@@ -1,10 +1,19 @@
-"""Prediction intervals from out-of-fold errors on held-out families.
+"""Prediction intervals from out-of-fold errors. An interval answers one of two questions (`Position.stronger`).
 
-Errors within a family are correlated, so F families give F independent observations, whatever their number of
-checkpoints. The scale is therefore the root of the mean over families of their mean squared error, and the interval
-is Student's t with F − 1 degrees of freedom. Each error comes from a fit with one family fewer than the final fit,
-and errors fall about as 1 / √F: hence the factor √(1 − 1/F). Split-conformal intervals over families would need at
-least nine families for 90%. Coverage is tested on synthetic studies (`lab/log/coverage.py`, LOG.md).
+A model of a family never seen: errors within a family are correlated, so F families give F independent observations,
+whatever their number of checkpoints. The scale is therefore the root of the mean over families of their mean squared
+error, and the interval is Student's t with F − 1 degrees of freedom. Each error comes from a fit with one family fewer
+than the final fit, and errors fall about as 1 / √F: hence the factor √(1 − 1/F).
+
+A model stronger than every training model: the sets of stronger models that were hidden count as further families, and
+the scale is never smaller than that of families. Near chance the upper end is higher, because training models at
+chance do not show when a task takes off.
+
+In both cases errors grow with the distance of the losses from those of the training models (see `profile`): errors of
+hidden models are divided by their distance, and the interval is multiplied by that of the model. Beyond the range of
+capability it grows with that distance, too. Errors are measured as differences of arcsin √accuracy, whose noise does
+not depend on the accuracy, so that intervals stay within 0 and 1 and are asymmetric near the ends.
+Coverage is tested on synthetic studies (`lab/log/coverage.py`, LOG.md).
 """
 
 from __future__ import annotations
@@ -17,12 +26,34 @@ from scipy.special import stdtrit  # scipy.stats has it, too, and takes a second
 
 from benchcast.choices import DEFAULT_LEVEL
 from benchcast.law import share_above_chance
-from benchcast.records import Floats
+from benchcast.metadata import ModelMetadata
+from benchcast.records import Bools, Floats
 from benchcast.task_fit import OutOfFoldErrors, TaskFit
 
 SAME = 1e-6  # capabilities with a smaller relative difference count as equal
 NEAR_CHANCE = 0.1  # as a share of the range from chance to 1
-WIDER_AT_CHANCE = 0.25  # losses hardly show whether a model at chance is about to improve
+# How far a task at chance may rise at twice the usual distance of an unseen family, as an angle: 0.25 is the step from
+# 25% to 47%. Decided on DCLM's 7B models and the largest models of mlfoundations/scaling (LOG.md).
+RISE_FROM_CHANCE = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where models lie relative to the training models of a fit."""
+
+    distance: Floats  # squared, in units of left-out families; at least 1
+    stronger: Bools  # stronger than every training model
+
+
+@dataclass(frozen=True, slots=True)
+class Predictions:
+    """Forecasts of models by one fit, with the ends of their prediction intervals."""
+
+    capability: Floats
+    accuracy: Floats
+    low: Floats
+    high: Floats
+    position: Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,63 +62,127 @@ class Spread:
 
     scale: float  # root mean squared error on an unseen family; NaN without errors
     families: int
-    half_width: float  # half the width of the interval inside the training range; NaN with fewer than two groups
+    half_width: float  # half the mean width of the intervals of the held-out models; NaN with fewer than two groups
+
+
+def predict(
+    fit: TaskFit, nats: npt.NDArray[np.floating], metadata: ModelMetadata, level: float = DEFAULT_LEVEL
+) -> Predictions:
+    """Forecast models from their losses on the reference tokens (M × N) and their metadata, with intervals."""
+    capability = fit.capability(nats, metadata)
+    accuracy = fit.law.accuracy(capability)
+    position = locate(fit, capability, nats)
+    return Predictions(capability, accuracy, *interval(fit, accuracy, position, level), position)
+
+
+def locate(fit: TaskFit, capability: npt.ArrayLike, nats: npt.NDArray[np.floating] | None = None) -> Position:
+    """Position of models by their capability and, if `nats` (M × N) is given, by their loss profile."""
+    c = np.asarray(capability, np.float64)
+    low, high = fit.range
+    beyond = c < low if fit.law.slope < 0 else c > high
+    squared, stronger = (1 + distance(fit, c)) ** 2, np.asarray(beyond & (distance(fit, c) > 0))
+    if fit.profile is None or nats is None:
+        return Position(squared, stronger)
+    return Position(np.maximum(squared, fit.profile.distance(nats)), stronger | fit.profile.stronger(nats))
+
+
+def interval(
+    fit: TaskFit, accuracy: npt.ArrayLike, position: Position, level: float = DEFAULT_LEVEL
+) -> tuple[Floats, Floats]:
+    """Lower and upper end of the prediction interval of each forecast accuracy; NaN if no errors are known.
+
+    `level` is the nominal coverage, between 0 and 1.
+    """
+    a = np.asarray(accuracy, np.float64)
+    below, above = half_widths(fit, a, position, level)
+    return from_angle(angle(a) - below), from_angle(angle(a) + above)
+
+
+def half_widths(fit: TaskFit, accuracy: Floats, position: Position, level: float) -> tuple[Floats, Floats]:
+    """Distance of the interval's lower and upper end from the forecast, as angles; infinite at infinite distance."""
+    squares = _group_squares(fit.out_of_fold)
+    if len(squares) < 2:
+        return np.full_like(accuracy, np.nan), np.full_like(accuracy, np.nan)
+    of_families = float(squares.mean())
+    sets = _set_squares(fit.stronger)
+    of_stronger = max(of_families, float(np.concatenate([squares, sets]).mean()))
+    reach = _students_reach(len(squares), level)
+    scale = np.sqrt(np.where(position.stronger, of_stronger, of_families))
+    infinite = np.isinf(position.distance)
+    far = np.sqrt(np.where(infinite, 1.0, position.distance))
+    below = np.where(infinite, np.inf, reach * scale * far)
+    rise = np.where(position.stronger, RISE_FROM_CHANCE * nearness_to_chance(fit, accuracy) * (far - 1), 0.0)
+    return below, below + rise
 
 
 def spread_of(out_of_fold: OutOfFoldErrors, level: float = DEFAULT_LEVEL) -> Spread:
-    """Estimate the spread from out-of-fold errors; the half width is that of an interval of this level."""
-    if not len(out_of_fold.errors):
-        return Spread(np.nan, 0, np.nan)
+    """Estimate the spread from out-of-fold errors; the half width is that of intervals of this level."""
     names, index = np.unique(out_of_fold.families, return_inverse=True)
-    squares = np.bincount(index, weights=out_of_fold.errors**2) / np.bincount(index)
-    groups = len(names)
-    if groups == 1:  # with a single family, models take the place of families
-        squares = out_of_fold.errors**2
-        groups = len(squares)
-    if groups < 2:
-        return Spread(float(np.sqrt(squares.mean())), len(names), np.nan)
-    scale = float(np.sqrt(squares.mean()))
-    reach = float(stdtrit(groups - 1, 0.5 + level / 2)) * np.sqrt(1 - 1 / groups)
-    return Spread(scale, len(names), scale * reach)
+    if not len(names):
+        return Spread(np.nan, 0, np.nan)
+    scale = float(np.sqrt((np.bincount(index, weights=out_of_fold.errors**2) / np.bincount(index)).mean()))
+    squares = _group_squares(out_of_fold)
+    if len(squares) < 2:
+        return Spread(scale, len(names), np.nan)
+    half = np.sqrt(squares.mean()) * _students_reach(len(squares), level)
+    forecast = angle(_observed(out_of_fold) + out_of_fold.errors)
+    return Spread(scale, len(names), float(np.mean(from_angle(forecast + half) - from_angle(forecast - half))) / 2)
 
 
 def out_of_fold_coverage(out_of_fold: OutOfFoldErrors) -> float:
     """Share of out-of-fold errors inside the interval from the other families' errors; NaN below three families."""
-    errors, families = out_of_fold.errors, out_of_fold.families
+    errors, families = _scaled_errors(out_of_fold), out_of_fold.families
     inside: list[bool] = []
     for family in np.unique(families):
         held_out = families == family
-        if len(np.unique(families[~held_out])) < 2:
-            continue
-        others = OutOfFoldErrors(errors[~held_out], families[~held_out], out_of_fold.kind)
-        inside += [*(np.abs(errors[held_out]) <= spread_of(others).half_width)]
+        others = _mean_squares(errors[~held_out], families[~held_out])
+        if len(others) >= 2:
+            inside += [*(np.abs(errors[held_out]) <= np.sqrt(others.mean()) * _students_reach(len(others)))]
     return float(np.mean(inside)) if inside else float("nan")
 
 
-def interval(
-    fit: TaskFit, capability: npt.ArrayLike, accuracy: npt.ArrayLike, level: float = DEFAULT_LEVEL
-) -> tuple[Floats, Floats]:
-    """Lower and upper end of the prediction interval of each forecast, within 0..1.
-
-    Intervals are wider outside the capability range of the training models and near chance.
-
-    Parameters
-    ----------
-    fit : the fit, with its out-of-fold errors
-    capability, accuracy : capability and forecast accuracy of each model
-    level : nominal coverage on unseen families, between 0 and 1
-    """
-    a = np.asarray(accuracy, np.float64)
-    wider = widening(fit, capability, a)
-    half = np.where(
-        np.isinf(wider), np.inf, spread_of(fit.out_of_fold, level).half_width * np.where(np.isinf(wider), 0.0, wider)
-    )
-    return np.clip(a - half, 0, 1), np.clip(a + half, 0, 1)
+def angle(accuracy: npt.ArrayLike) -> Floats:
+    """arcsin √accuracy: from 0 to π/2."""
+    return np.arcsin(np.sqrt(np.clip(np.asarray(accuracy, np.float64), 0.0, 1.0)))
 
 
-def widening(fit: TaskFit, capability: npt.ArrayLike, accuracy: npt.ArrayLike) -> Floats:
-    """Factor by which an interval is wider than inside the training range and away from chance."""
-    return (1 + distance(fit, capability)) * (1 + WIDER_AT_CHANCE * nearness_to_chance(fit, accuracy))
+def from_angle(angles: npt.ArrayLike) -> Floats:
+    """The accuracy that belongs to an angle; 0 or 1 beyond the ends."""
+    return np.sin(np.clip(np.asarray(angles, np.float64), 0.0, np.pi / 2)) ** 2
+
+
+def _students_reach(groups: int, level: float = DEFAULT_LEVEL) -> float:
+    """Half width of an interval in units of the scale, for errors of so many independent groups."""
+    return float(stdtrit(groups - 1, 0.5 + level / 2)) * float(np.sqrt(1 - 1 / groups))
+
+
+def _observed(errors: OutOfFoldErrors) -> Floats:
+    """Accuracy of each held-out model; where it is unknown, one that puts forecast and accuracy around 0.5."""
+    return errors.observed if len(errors.observed) else 0.5 - errors.errors / 2
+
+
+def _scaled_errors(errors: OutOfFoldErrors) -> Floats:
+    """Errors as angles, at the distance of an unseen family of the usual kind."""
+    observed = _observed(errors)
+    far = np.sqrt(np.maximum(errors.distance, 1)) if len(errors.distance) else 1.0
+    return np.asarray((angle(observed + errors.errors) - angle(observed)) / far)
+
+
+def _group_squares(errors: OutOfFoldErrors) -> Floats:
+    """Mean squared error of each family; with a single family, models take the place of families."""
+    scaled = _scaled_errors(errors)
+    squares = _mean_squares(scaled, errors.families)
+    return squares if len(squares) != 1 else scaled**2
+
+
+def _set_squares(errors: OutOfFoldErrors) -> Floats:
+    """Mean squared error of each hidden set."""
+    return _mean_squares(_scaled_errors(errors), errors.hidden_set)
+
+
+def _mean_squares(errors: Floats, groups: npt.NDArray[np.generic]) -> Floats:
+    _, index = np.unique(groups, return_inverse=True)
+    return np.bincount(index, weights=errors**2) / np.bincount(index)
 
 
 def distance(fit: TaskFit, capability: npt.ArrayLike) -> Floats:

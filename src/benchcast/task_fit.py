@@ -17,9 +17,18 @@ from benchcast.dataset import Dataset, Fold
 from benchcast.law import SigmoidLaw
 from benchcast.metadata import ModelMetadata
 from benchcast.predictors import BenchmarkScore, Ladder, LossView, Predictor, TrainingCompute, ladder_loss, view
-from benchcast.records import Bools, Floats, Task
+from benchcast.profile import LossProfile
+from benchcast.records import Bools, Floats, Ints, Task
 
 TOKEN_BLOCK = 1 << 16  # tokens per block in weighted sums
+
+
+def _no_ints() -> Ints:
+    return np.zeros(0, np.int64)
+
+
+def _no_floats() -> Floats:
+    return np.zeros(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +39,24 @@ class OutOfFoldErrors:
     families: npt.NDArray[np.str_]  # groups of related families (`Dataset.groups`)
     kind: str  # description of the models that were held out
     models: tuple[str, ...] = ()  # of each error; empty: unknown, as in fits written before names were stored
+    hidden_set: Ints = field(default_factory=_no_ints)  # number of the set that each was hidden with; empty: unknown
+    observed: Floats = field(default_factory=_no_floats)  # accuracy; empty: unknown
+    distance: Floats = field(default_factory=_no_floats)  # squared, from the models learned from (see `profile`)
 
     @classmethod
     def of(cls, dataset: Dataset, rows: Sequence[Bools], errors: Floats, kind: str) -> OutOfFoldErrors:
         """Errors of the models of several masks, one mask after the other."""
         index = np.concatenate([np.flatnonzero(mask) for mask in rows]) if len(rows) else np.zeros(0, np.int64)
-        return cls(errors, dataset.groups[index], kind, tuple(dataset.models[i] for i in index))
+        hidden_set = np.repeat(np.arange(len(rows)), [int(mask.sum()) for mask in rows])
+        return cls(errors, dataset.groups[index], kind, tuple(dataset.models[i] for i in index), hidden_set)
 
     @classmethod
     def none(cls, kind: str) -> OutOfFoldErrors:
         """No errors: no model could be held out."""
         return cls(np.zeros(0), np.zeros(0, str), kind)
+
+
+NO_ERRORS = OutOfFoldErrors.none("stronger models")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +73,8 @@ class TaskFit:
     range: tuple[float, float]  # lowest and highest capability of the training models
     notes: dict[str, Any] = field(default_factory=dict)  # chosen settings, as JSON values
     history: dict[str, npt.NDArray[Any]] = field(default_factory=dict)  # values per step, for figure 6
+    stronger: OutOfFoldErrors = NO_ERRORS  # of models that were hidden because they are stronger than the others
+    profile: LossProfile | None = None  # of the training models; None if unknown
 
     @property
     def reads_losses(self) -> bool:

@@ -32,6 +32,7 @@ LAYERS = [
     "law",
     "metadata",
     "predictors",
+    "profile",
     "dataset",
     "task_fit",
     "folds",

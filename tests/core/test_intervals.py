@@ -2,100 +2,181 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from benchcast.intervals import distance, has_range, interval, out_of_fold_coverage, spread_of
+from benchcast.intervals import (
+    RISE_FROM_CHANCE,
+    Position,
+    angle,
+    distance,
+    from_angle,
+    has_range,
+    interval,
+    locate,
+    out_of_fold_coverage,
+    spread_of,
+)
 from benchcast.law import SigmoidLaw
+from benchcast.predictors import LossView
+from benchcast.profile import LossProfile
 from benchcast.records import Task
-from benchcast.task_fit import OutOfFoldErrors, TaskFit
+from benchcast.task_fit import NO_ERRORS, OutOfFoldErrors, TaskFit
+
+T_90_WITH_2 = 2.9199856  # Student's t at 95%, two degrees of freedom
 
 
-def errors(values: list[float], families: list[str]) -> OutOfFoldErrors:
-    return OutOfFoldErrors(np.array(values), np.array(families, dtype=str), "by hand")
+def errors(angles: list[float], families: list[str], *, far: list[float] | None = None) -> OutOfFoldErrors:
+    """Errors of models that score 0.5, given as angles."""
+    observed = np.full(len(angles), 0.5)
+    misses = from_angle(angle(observed) + np.array(angles)) - observed
+    groups = np.unique(families, return_inverse=True)[1]
+    names = tuple(f"m{i}" for i in range(len(angles)))
+    squared = np.ones(len(angles)) if far is None else np.array(far)
+    return OutOfFoldErrors(misses, np.array(families, dtype=str), "by hand", names, groups, observed, squared)
 
 
-def fit_with(out_of_fold: OutOfFoldErrors, *, span: tuple[float, float] = (1.0, 3.0)) -> TaskFit:
-    law = SigmoidLaw(-1.0, 0.0, 0.0)
-    return TaskFit(Task("t"), "salience", "nats", np.ones(1, np.float32), 1.0, law, out_of_fold, span)
+def fit_with(out_of_fold: OutOfFoldErrors, stronger: OutOfFoldErrors = NO_ERRORS, *, chance: float = 0.0) -> TaskFit:
+    law = SigmoidLaw(-1.0, 0.0, chance)
+    weights = np.ones((1, 2), np.float32)
+    return TaskFit(
+        Task("t", chance), "stack", (LossView.NATS,), weights, 2.0, law, out_of_fold, (1.0, 3.0), stronger=stronger
+    )
+
+
+def ends(fit: TaskFit, accuracy: float = 0.5, *, far: float = 1.0, stronger: bool = False) -> tuple[float, float]:
+    """Distance of both ends of an interval from the forecast, as angles."""
+    position = Position(np.array([far]), np.array([stronger]))
+    low, high = interval(fit, [accuracy], position)
+    return float(angle(accuracy) - angle(low)[0]), float(angle(high)[0] - angle(accuracy))
 
 
 THREE = errors([0.03, -0.05, 0.04, 0.0], ["a", "a", "b", "c"])
+SCALE = np.sqrt(((0.0009 + 0.0025) / 2 + 0.0016 + 0.0) / 3)  # mean over families of their mean square
+HALF = SCALE * T_90_WITH_2 * np.sqrt(2 / 3)
 
 
 def test_the_interval_is_students_t_over_families():
-    spread = spread_of(THREE)
-    scale = np.sqrt(((0.0009 + 0.0025) / 2 + 0.0016 + 0.0) / 3)  # mean over families of their mean square
-    assert spread.families == 3
-    assert spread.scale == pytest.approx(scale)
-    # Student's t at 95% with 2 degrees of freedom is 2.919986
-    assert spread.half_width == pytest.approx(scale * 2.9199856 * np.sqrt(2 / 3), rel=1e-6)
+    assert ends(fit_with(THREE)) == pytest.approx((HALF, HALF))
 
 
 def test_many_checkpoints_of_one_family_do_not_narrow_the_interval():
-    doubled = errors([*THREE.errors, *THREE.errors], [*THREE.families, *THREE.families])
-    assert spread_of(doubled).half_width == pytest.approx(spread_of(THREE).half_width)
+    doubled = errors([0.03, -0.05, 0.04, 0.0] * 2, ["a", "a", "b", "c"] * 2)
+    assert ends(fit_with(doubled)) == pytest.approx((HALF, HALF))
 
 
 def test_with_one_family_its_models_stand_in():
-    spread = spread_of(errors([0.1, -0.1], ["a", "a"]))
-    assert spread.families == 1
-    assert spread.half_width == pytest.approx(0.1 * 6.313752 * np.sqrt(0.5), rel=1e-6)  # t, 1 degree of freedom
+    one = errors([0.1, -0.1], ["a", "a"])
+    reach = 0.1 * 6.313752 * np.sqrt(0.5)  # t with one degree of freedom
+    assert ends(fit_with(one)) == pytest.approx((reach, reach), rel=1e-6)
+    assert spread_of(one).families == 1
 
 
 @pytest.mark.parametrize("out_of_fold", [errors([], []), errors([0.1], ["a"])])
 def test_what_cannot_be_said_is_nan(out_of_fold):
+    fit = fit_with(out_of_fold)
     assert np.isnan(spread_of(out_of_fold).half_width)
-    assert np.isnan(interval(fit_with(out_of_fold), [2.0], [0.5])).all()
+    assert np.isnan(interval(fit, [0.5], locate(fit, [2.0]))).all()
 
 
-def test_inside_the_training_range_the_interval_is_forecast_plus_minus_half():
-    half = spread_of(THREE).half_width
-    low, high = interval(fit_with(THREE), [1.0, 2.0, 3.0], [0.5, 0.5, 0.5])
-    assert_allclose(low, 0.5 - half)
-    assert_allclose(high, 0.5 + half)
+def test_an_interval_is_narrower_and_leans_inwards_near_the_ends_of_the_scale():
+    fit = fit_with(THREE)
+    low, high = interval(fit, [0.5, 0.95, 0.999], Position(np.ones(3), np.zeros(3, bool)))
+    assert (np.diff(high - low) < 0).all()
+    assert (0.95 - low[1]) > (high[1] - 0.95)
+    assert high[2] == 1.0
+    assert (low >= 0).all()
 
 
-def test_outside_the_training_range_it_widens_with_the_distance_on_both_sides():
+def test_errors_of_distant_models_count_by_their_distance_and_distant_models_get_wider_intervals():
+    """Family b was four times as far away (in squares) and missed by twice as much: that is the usual error."""
+    near = fit_with(errors([0.04, 0.04, 0.04], ["a", "b", "c"]))
+    far = fit_with(errors([0.04, 0.08, 0.04], ["a", "b", "c"], far=[1.0, 4.0, 1.0]))
+    assert ends(far) == pytest.approx(ends(near))
+    assert ends(far, far=9.0)[0] == pytest.approx(3 * ends(near)[0])
+
+
+def test_hidden_models_nearer_than_usual_do_not_count_for_more():
+    assert ends(fit_with(errors([0.04] * 3, ["a", "b", "c"], far=[0.1] * 3))) == pytest.approx(
+        ends(fit_with(errors([0.04] * 3, ["a", "b", "c"])))
+    )
+
+
+def test_only_stronger_models_get_the_errors_of_hidden_stronger_models():
+    stronger = errors([0.2, 0.2, 0.3], ["a", "b", "a"])
+    stronger = replace(stronger, hidden_set=np.array([0, 0, 1]))
+    fit = fit_with(THREE, stronger)
+    assert ends(fit) == pytest.approx((HALF, HALF))
+    pooled = np.sqrt((3 * SCALE**2 + 0.04 + 0.09) / 5)  # each hidden set counts as one more family
+    assert ends(fit, stronger=True)[0] == pytest.approx(pooled * T_90_WITH_2 * np.sqrt(2 / 3))
+
+
+def test_an_interval_for_a_stronger_model_is_never_narrower_than_for_an_unseen_family():
+    fit = fit_with(THREE, errors([0.001, 0.001], ["a", "b"]))
+    assert ends(fit, stronger=True) == pytest.approx((HALF, HALF))
+
+
+def test_a_stronger_model_at_chance_may_take_off():
+    fit = fit_with(THREE, chance=0.25)
+    below, above = ends(fit, 0.25, far=4.0, stronger=True)
+    assert above == pytest.approx(below + RISE_FROM_CHANCE)
+    assert ends(fit, 0.25, far=4.0)[1] == pytest.approx(below), "inside the range it may not"
+    assert ends(fit, 0.5, far=4.0, stronger=True)[1] == pytest.approx(below), "well above chance it already has"
+
+
+def test_outside_the_training_range_the_distance_grows_on_both_sides():
     fit = fit_with(THREE)
     assert distance(fit, [0.0, 1.0, 2.0, 3.0, 5.0]).tolist() == [0.5, 0.0, 0.0, 0.0, 1.0]
-    half = spread_of(THREE).half_width
-    low, high = interval(fit, [0.0, 2.0, 5.0], [0.5, 0.5, 0.5])
-    assert_allclose((high - low) / 2, [1.5 * half, half, 2 * half])
+    position = locate(fit, [0.0, 2.0, 5.0])
+    assert position.distance.tolist() == [2.25, 1.0, 4.0]
+    assert position.stronger.tolist() == [True, False, False], "a lower capability is a lower loss"
 
 
-def test_intervals_stay_inside_zero_and_one():
-    low, high = interval(fit_with(THREE), [2.0, 2.0], [0.01, 0.99])
-    assert low.min() == 0.0
-    assert high.max() == 1.0
+def test_a_model_is_located_by_its_profile_as_well():
+    """Two tokens; the training models lie along e^(0, 0), with unit covariance, and their best mean loss is 1."""
+    profile = LossProfile(np.array([0, 1]), np.zeros(2), np.eye(2), typical=2.0, farthest=1.5, strongest=1.0)
+    fit = replace(fit_with(THREE), profile=profile)
+    nats = np.exp(np.array([[0.0, 0.0], [2.0, -2.0], [-1.0, -1.0]])).astype(np.float32)
+    position = locate(fit, fit.capability(nats, None), nats)
+    assert_allclose(position.distance, [1.0, 4.0, (1 + (1 - np.exp(-1)) / 2) ** 2], rtol=1e-6)
+    assert position.stronger.tolist() == [False, False, True]
 
 
 def test_every_other_capability_is_infinitely_far_from_a_single_one():
-    assert distance(fit_with(THREE, span=(2.0, 2.0)), [0.0, 2.0, 4.0]).tolist() == [np.inf, 0.0, np.inf]
+    fit = replace(fit_with(THREE), range=(2.0, 2.0))
+    assert distance(fit, [0.0, 2.0, 4.0]).tolist() == [np.inf, 0.0, np.inf]
+    low, high = interval(fit, [0.5, 0.5], locate(fit, [0.0, 4.0]))
+    assert low.tolist() == [0.0, 0.0]
+    assert high.tolist() == [1.0, 1.0]
 
 
 @pytest.mark.parametrize(
     ("span", "apart"), [((0.0, 0.0), False), ((1e3, 1e3 + 1e-4), False), ((1e3, 1e3 + 1e-2), True), ((0.0, 1e-9), True)]
 )
 def test_capabilities_are_apart_by_more_than_rounding(span, apart):
-    assert has_range(fit_with(THREE, span=span)) is apart
+    assert has_range(replace(fit_with(THREE), range=span)) is apart
 
 
 def test_coverage_counts_errors_inside_the_interval_of_the_other_families():
     """Of b and c alone an interval reaches 0.44, of a and c and of a and b much further than any error."""
-    wide = errors([0.9, 0.1, 0.1], ["a", "b", "c"])
-    assert spread_of(errors([0.1, 0.1], ["b", "c"])).half_width == pytest.approx(
-        0.1 * 6.313752 * np.sqrt(0.5), rel=1e-6
-    )
-    assert out_of_fold_coverage(wide) == pytest.approx(2 / 3)
+    assert out_of_fold_coverage(errors([0.7, 0.1, 0.1], ["a", "b", "c"])) == pytest.approx(2 / 3)
 
 
 def test_coverage_of_two_families_is_not_known():
     assert np.isnan(out_of_fold_coverage(errors([0.1, 0.2, 0.3], ["a", "b", "b"])))
 
 
-def test_near_chance_the_interval_is_wider_and_elsewhere_it_is_not():
-    _, high = interval(fit_with(THREE), [2.0, 2.0, 2.0, 2.0], [0.0, 0.05, 0.1, 0.5])
-    half = spread_of(THREE).half_width
-    assert_allclose((high - [0.0, 0.05, 0.1, 0.5]) / half, [1.25, 1.125, 1.0, 1.0])
+def test_the_spread_is_in_accuracy():
+    spread = spread_of(THREE)
+    squares = THREE.errors**2
+    assert spread.scale == pytest.approx(np.sqrt(((squares[0] + squares[1]) / 2 + squares[2] + squares[3]) / 3))
+    assert spread.half_width == pytest.approx(HALF, rel=0.02), "at 0.5 an angle is as large as the accuracy"
+    assert spread.families == 3
+
+
+def test_errors_of_version_0_1_0_have_no_accuracies_and_count_as_around_one_half():
+    old = OutOfFoldErrors(THREE.errors, THREE.families, "by hand")
+    assert ends(fit_with(old))[0] == pytest.approx(HALF, rel=0.01)

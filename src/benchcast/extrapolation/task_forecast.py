@@ -12,7 +12,7 @@ from scipy.special import ndtr, ndtri, stdtrit
 
 from benchcast.choices import DEFAULT_LEVEL
 from benchcast.extrapolation.family_law import Drift, FamilyLaw, ScalePoints
-from benchcast.intervals import spread_of, widening
+from benchcast.intervals import angle, from_angle, half_widths, locate
 from benchcast.records import Floats
 from benchcast.task_fit import TaskFit
 
@@ -64,12 +64,14 @@ def mixture_quantile(fit: TaskFit, capability: Floats, share: float) -> Floats:
     """Quantile of accuracy for equally likely capabilities (targets × nodes), with the forecast's error around each."""
     accuracy = fit.law.accuracy(capability)
     normal = float(ndtri((1 + DEFAULT_LEVEL) / 2))
-    scale = spread_of(fit.out_of_fold).half_width / normal * widening(fit, capability, accuracy)
-    if not np.isfinite(scale).all():
+    below, above = half_widths(fit, accuracy, locate(fit, capability), DEFAULT_LEVEL)
+    if not np.isfinite(above).all():
         return np.full(len(capability), np.nan)
-    low, high = np.full(len(capability), -1.0), np.full(len(capability), 2.0)
+    centre = angle(accuracy)
+    low, high = np.full(len(capability), -np.pi / 2), np.full(len(capability), np.pi)
     for _ in range(40):
-        middle = (low + high) / 2
-        below = ndtr((middle[:, None] - accuracy) / np.maximum(scale, 1e-9)).mean(axis=1) < share
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
-    return np.clip((low + high) / 2, 0.0, 1.0)
+        middle = ((low + high) / 2)[:, None]
+        scale = np.maximum(np.where(middle < centre, below, above) / normal, 1e-9)
+        is_low = ndtr((middle - centre) / scale).mean(axis=1) < share
+        low, high = np.where(is_low, middle[:, 0], low), np.where(is_low, high, middle[:, 0])
+    return from_angle((low + high) / 2)

@@ -21,11 +21,13 @@ from benchcast.errors import InputError
 from benchcast.fits import files, hub
 from benchcast.fits.checks import FitParts
 from benchcast.fits.files import own_folder, read_parts, write_parts
+from benchcast.fits.forecasts import STRONGER_MODEL, UNSEEN_FAMILY
 from benchcast.fits.forecasts import Forecast as Forecast
 from benchcast.fits.forecasts import Forecasts as Forecasts
 from benchcast.fits.reading import align_checked, read_model, require_texts
+from benchcast.fits.remarks import remark_on
 from benchcast.formatting import match_names
-from benchcast.intervals import distance, interval, nearness_to_chance
+from benchcast.intervals import predict
 from benchcast.metadata import ModelMetadata
 from benchcast.records import Bools, Ints, TextSet, TokenLosses
 from benchcast.storage.folders import write_folder
@@ -36,7 +38,6 @@ NO_BOS = (
     "the tokenizer adds no BOS before a text, and the fits use losses of first tokens; "
     "if the model is trained with a BOS, set it"
 )
-NO_INTERVAL = "no interval: forecasts of fewer than two unseen models could be tested"
 
 
 @dataclass(frozen=True, repr=False)
@@ -156,34 +157,11 @@ class Fit:
                     f"that the fit of {self.task!r} uses; --restrict fits again on the tokens that both have"
                 )
             nats[:, ~self.supported] = 0.0
-        capability = self.core.capability(nats, metadata)
-        accuracy = self.core.law.accuracy(capability)
-        low, high = interval(self.core, capability, accuracy, level)
-        remark = self._remark(capability, metadata, losses.model)
-        if np.isfinite(accuracy[0]) and not np.isfinite(low[0]):
-            remark = "; ".join(filter(None, (remark, NO_INTERVAL)))
-        ends = float(low[0]), float(high[0])
-        return Forecast(self.task, losses.model, float(accuracy[0]), *ends, float(capability[0]), remark, level)
-
-    def _remark(self, capability: npt.NDArray[np.float64], metadata: ModelMetadata, model: str) -> str:
-        if self.core.law.failure:
-            return f"no law: {self.core.law.failure}"
-        if not np.isfinite(capability[0]):
-            return self.core.lacking(metadata)
-        if model in self.about.get("train", ()) or model in self.about.get("validation", ()):
-            return "seen: the fit was trained on this model's score"
-        if self.core.reads_losses and not self.core.weights.any():
-            return "constant: the training losses say nothing about this task, so no token has weight"
-        far = float(distance(self.core, capability)[0])
-        if far <= 0:
-            near = float(nearness_to_chance(self.core, self.core.law.accuracy(capability))[0]) > 0
-            return "near chance: losses hardly show whether such a model is about to improve" if near else ""
-        if np.isinf(far):
-            return "extrapolation: all training models have the same capability, and this model has a different one"
-        below = bool(capability[0] < self.core.range[0])
-        side = "stronger" if below == (self.core.law.slope < 0) else "weaker"
-        size = "less than 1%" if far < 0.01 else f"{far:.0%}"
-        return f"extrapolation: {side} than every training model, by {size} of their range"
+        p = predict(self.core, nats, metadata, level)
+        accuracy, low, high, capability = (float(x[0]) for x in (p.accuracy, p.low, p.high, p.capability))
+        remark = remark_on(self.core, p, metadata, losses.model, self.about)
+        question = STRONGER_MODEL if p.position.stronger[0] else UNSEEN_FAMILY
+        return Forecast(self.task, losses.model, accuracy, low, high, capability, remark, level, question)
 
     def save(self, folder: str | Path) -> Path:
         """Write salience.safetensors and fit.json atomically, replacing an older fit; returns the folder."""

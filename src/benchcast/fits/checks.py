@@ -15,8 +15,9 @@ import numpy.typing as npt
 from benchcast.choices import METHOD_NAMES, REGROUP_UNITS, check_choice
 from benchcast.law import KNOTS, MonotoneCalibration, SigmoidLaw
 from benchcast.predictors import Ladder, LossView
+from benchcast.profile import LossProfile
 from benchcast.records import Bools, Ints, Task, TextOutlines, TextSet
-from benchcast.task_fit import TaskFit
+from benchcast.task_fit import OutOfFoldErrors, TaskFit
 
 LADDER = 5  # columns of the weights of a ladder
 ABOUT: dict[str, type | tuple[type, ...]] = {
@@ -67,8 +68,11 @@ def check_parts(parts: FitParts) -> None:
     need(is_number(core.unit) and core.unit > 0, f"unit {core.unit!r} is not a positive number")
     need(isinstance(core.notes, dict), "notes are not a table")
     _check_range(core.range)
-    _check_out_of_fold(core)
+    _check_errors("honest_errors", core.out_of_fold)
+    _check_errors("stronger_errors", core.stronger)
     _check_edges(parts.edges, parts.texts)
+    if core.profile is not None:
+        _check_profile(core.profile, len(parts.edges) - 1)
     _check_weights(core, len(parts.edges) - 1)
     _check_array("salience", parts.salience, (len(parts.edges) - 1,), "f")
     _check_array("supported", parts.supported, (len(parts.edges) - 1,), "b")
@@ -111,14 +115,28 @@ def _check_range(ends: tuple[float, float]) -> None:
     need(known or all(isinstance(x, float) and math.isnan(x) for x in ends), f"range {ends} is not a range")
 
 
-def _check_out_of_fold(core: TaskFit) -> None:
-    out_of_fold = core.out_of_fold
-    need(isinstance(out_of_fold.kind, str), "out-of-fold errors: kind is not text")
-    _check_array("honest_errors", out_of_fold.errors, (len(out_of_fold.families),), "f")
-    need((np.abs(out_of_fold.errors) <= 1).all(), "honest_errors are outside −1..1")
-    models = out_of_fold.models
-    need(len(models) in (0, len(out_of_fold.errors)), f"{len(models)} names for {len(out_of_fold.errors)} errors")
-    need(all(isinstance(m, str) for m in models), "out-of-fold errors: models are not names")
+def _check_errors(name: str, out_of_fold: OutOfFoldErrors) -> None:
+    count = len(out_of_fold.errors)
+    need(isinstance(out_of_fold.kind, str), f"{name}: kind is not text")
+    _check_array(name, out_of_fold.errors, (len(out_of_fold.families),), "f")
+    need((np.abs(out_of_fold.errors) <= 1).all(), f"{name} are outside −1..1")
+    need(len(out_of_fold.models) in (0, count), f"{len(out_of_fold.models)} names for {count} errors")
+    need(all(isinstance(m, str) for m in out_of_fold.models), f"{name}: models are not names")
+    for key, kinds in (("hidden_set", "iu"), ("observed", "f"), ("distance", "f")):
+        values = getattr(out_of_fold, key)
+        _check_array(f"{name}.{key}", values, (count if len(values) else 0,), kinds)
+    need(((out_of_fold.observed >= 0) & (out_of_fold.observed <= 1)).all(), f"{name}: accuracies are outside 0..1")
+    need((out_of_fold.distance >= 0).all(), f"{name}: a distance is negative")
+
+
+def _check_profile(profile: LossProfile, tokens: int) -> None:
+    groups = profile.mean.size
+    _check_array("profile.group", profile.group, (tokens,), "iu")
+    _check_array("profile.mean", profile.mean, (groups,), "f")
+    _check_array("profile.whiten", profile.whiten, (groups, groups), "f")
+    need((np.unique(profile.group[profile.group >= 0]) == np.arange(groups)).all(), "profile: groups have gaps")
+    numbers = (profile.typical, profile.farthest, profile.strongest)
+    need(all(map(is_number, numbers)) and profile.typical > 0, f"profile: {numbers} are not all usable numbers")
 
 
 def _check_edges(edges: Ints, texts: TextSet) -> None:

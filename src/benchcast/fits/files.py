@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from benchcast.errors import InputError, StudyError, one_line
 from benchcast.fits.card import fit_card
@@ -18,12 +19,15 @@ from benchcast.fits.hub import FILES
 from benchcast.formatting import nan_to_none
 from benchcast.law import MonotoneCalibration, SigmoidLaw
 from benchcast.predictors import parse_predictor
+from benchcast.profile import LossProfile
 from benchcast.records import NamedTexts, Task, Text, TextOutlines, TextSet
 from benchcast.storage.folders import read_files
 from benchcast.storage.hashes import hash_holds, hashed
-from benchcast.task_fit import OutOfFoldErrors, TaskFit
+from benchcast.task_fit import NO_ERRORS, OutOfFoldErrors, TaskFit
 
 FORMAT = 1
+PROFILE_ARRAYS, PROFILE_NUMBERS = ("group", "mean", "whiten"), ("typical", "farthest", "strongest")
+ERROR_ARRAYS = ("hidden_set", "observed", "distance")  # stored where they are known
 
 
 def digest(parts: FitParts) -> str:
@@ -56,7 +60,9 @@ def _contents(parts: FitParts) -> tuple[bytes, dict[str, Any]]:
         "weights": core.weights,
         "edges": parts.edges,
         "supported": parts.supported.astype(np.uint8),
-        "honest_errors": core.out_of_fold.errors,
+        **_error_arrays("honest_errors", core.out_of_fold),
+        **(_error_arrays("stronger_errors", core.stronger) if len(core.stronger.errors) else {}),
+        **{f"profile.{k}": getattr(core.profile, k) for k in PROFILE_ARRAYS if core.profile is not None},
         **{f"history.{name}": np.ascontiguousarray(x) for name, x in core.history.items()},
     }
     blob = save({name: np.ascontiguousarray(x) for name, x in arrays.items()})
@@ -69,11 +75,19 @@ def _contents(parts: FitParts) -> tuple[bytes, dict[str, Any]]:
         "law": {"bend" if k == "calibration" else k: nan_to_none(v) for k, v in asdict(core.law).items()},
         "range": [nan_to_none(x) for x in core.range],
         "honest": _out_of_fold(core.out_of_fold),
+        **({"stronger": _out_of_fold(core.stronger)} if len(core.stronger.errors) else {}),
+        **({"profile": {k: getattr(core.profile, k) for k in PROFILE_NUMBERS}} if core.profile is not None else {}),
         "notes": core.notes,
         "about": parts.about,
         "texts": _text_rows(parts.texts, include_texts=True),
         "arrays_sha256": hashlib.sha256(blob).hexdigest(),
     }
+
+
+def _error_arrays(name: str, errors: OutOfFoldErrors) -> dict[str, npt.NDArray[Any]]:
+    """The errors, and what is known of each besides names."""
+    known = {f"{name}.{k}": getattr(errors, k) for k in ERROR_ARRAYS if len(getattr(errors, k))}
+    return {name: errors.errors, **known}
 
 
 def _out_of_fold(errors: OutOfFoldErrors) -> dict[str, Any]:
@@ -160,14 +174,22 @@ def _check_hashes(path: Path, text: dict[str, Any], blob: bytes) -> None:
         raise StudyError(f"{path}: salience.safetensors does not belong to fit.json; fit again")
 
 
+def _read_errors(name: str, stored: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> OutOfFoldErrors:
+    """Out-of-fold errors; fits of version 0.1.0 have no names, accuracies and distances."""
+    known = {k: arrays[f"{name}.{k}"] for k in ERROR_ARRAYS if f"{name}.{k}" in arrays}
+    families = np.array(stored["families"], dtype=str)
+    return OutOfFoldErrors(arrays[name], families, stored["kind"], tuple(stored.get("models", ())), **known)
+
+
 def _parts(text: dict[str, Any], blob: bytes) -> FitParts:
     from safetensors.numpy import load as load_arrays
 
     arrays = load_arrays(blob)
     supported = arrays["supported"]
     need(supported.dtype == np.uint8 and (supported <= 1).all(), "supported has values other than 0 and 1")
-    held_out = text["honest"]
-    families = np.array(held_out["families"], dtype=str)
+    profile = text.get("profile") and LossProfile(
+        **{k: arrays[f"profile.{k}"] for k in PROFILE_ARRAYS}, **{k: text["profile"][k] for k in PROFILE_NUMBERS}
+    )
     core = TaskFit(
         _task(text["task"]),
         text["method"],
@@ -175,10 +197,12 @@ def _parts(text: dict[str, Any], blob: bytes) -> FitParts:
         arrays["weights"],
         text["unit"],
         _law(text["law"]),
-        OutOfFoldErrors(arrays["honest_errors"], families, held_out["kind"], tuple(held_out.get("models", ()))),
+        _read_errors("honest_errors", text["honest"], arrays),
         (_nan(text["range"][0]), _nan(text["range"][1])),
         text["notes"],
         {name.removeprefix("history."): x for name, x in arrays.items() if name.startswith("history.")},
+        _read_errors("stronger_errors", text["stronger"], arrays) if "stronger" in text else NO_ERRORS,
+        profile,
     )
     texts = _read_texts(text["texts"], text["about"])
     return FitParts(core, arrays["salience"], arrays["edges"], supported.astype(bool), texts, text["about"])

@@ -19,6 +19,7 @@ COLUMNS = {
     "high": "double",
     "remark": "string",
 }
+UNSEEN_FAMILY, STRONGER_MODEL = "unseen family", "stronger model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +32,12 @@ class Forecast:
     task: str
     model: str
     accuracy: float  # 0..1
-    low: float  # ends of the prediction interval for a model of an unseen family
+    low: float  # ends of the prediction interval
     high: float
     capability: float  # salience-weighted loss per character; lower is better
     remark: str = ""  # reason why the forecast is missing or unreliable
-    level: float = DEFAULT_LEVEL  # nominal coverage of the interval on unseen families, 0..1
+    level: float = DEFAULT_LEVEL  # nominal coverage of the interval, 0..1
+    question: str = UNSEEN_FAMILY  # what the interval is about: a model of an unseen family, or a stronger model
 
     def __repr__(self) -> str:
         if math.isnan(self.accuracy):

@@ -15,6 +15,7 @@ from benchcast.methods.correlations import perplexity_correlations
 from benchcast.methods.logistic import logistic4
 from benchcast.methods.observational import observational
 from benchcast.methods.pls import pls
+from benchcast.methods.profiling import with_profiles
 from benchcast.methods.stack import stack
 from benchcast.methods.twostep import two_step
 from benchcast.task_fit import Method, TaskFit
@@ -92,9 +93,8 @@ def fit_method(
 ) -> list[list[TaskFit]]:
     """Fits of a method by fold and task; a method without settings ignores them."""
     check_choice("method", name, METHODS)
-    if name == "paper":
-        return paper.paper(dataset, folds, settings=settings)
-    return METHODS[name](dataset, folds)
+    fits = paper.paper(dataset, folds, settings=settings) if name == "paper" else METHODS[name](dataset, folds)
+    return with_profiles(dataset, folds, fits)
 
 
 def stored_settings(fit: TaskFit) -> DescentSettings | None:

@@ -45,8 +45,8 @@ def average_candidates(problem: Problem, basis: Basis, pool: Sequence[Fitted], m
     weights, offset = _one_weighted_loss(basis, pool, averaged)
     dataset, known = problem.dataset, problem.known
     capability = weighted_loss(dataset.nats, VIEWS, weights) / dataset.characters
-    of_families = unseen.of_families
-    errors = problem.accuracy(averaged.nested[of_families]) - problem.observed[unseen.model[of_families]]
+    errors = problem.accuracy(averaged.nested) - problem.observed[unseen.model]
+    of_families, kind = unseen.of_families, left_out(dataset.groups, known)
     names = [name for f in pool for name in f.names]
     shares = {n: round(float(s), 4) for n, s in zip(names, averaged.share, strict=True) if s > SMALLEST_SHARE}
     return TaskFit(
@@ -58,7 +58,8 @@ def average_candidates(problem: Problem, basis: Basis, pool: Sequence[Fitted], m
         law=SigmoidLaw(
             -averaged.calibration.slope, offset, problem.task.chance, calibration=averaged.calibration.curve
         ),
-        out_of_fold=OutOfFoldErrors.of(dataset, problem.families, errors, left_out(dataset.groups, known)),
+        out_of_fold=OutOfFoldErrors.of(dataset, problem.families, errors[of_families], kind),
+        stronger=OutOfFoldErrors.of(dataset, problem.stronger, errors[~of_families], "stronger models"),
         range=(float(capability[known].min()), float(capability[known].max())),
         notes={"shares": shares, "bend_saves": nan_to_none(round(averaged.saved, 4))},  # of the out-of-fold error
     )

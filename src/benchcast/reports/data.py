@@ -19,7 +19,7 @@ from benchcast.dataset import Fold
 from benchcast.evaluate import Comparison
 from benchcast.fits import Fit
 from benchcast.fitting import fits_like_stored
-from benchcast.intervals import distance, interval
+from benchcast.intervals import distance, interval, locate, predict
 from benchcast.records import Bools, Floats, Ints
 from benchcast.store import Study
 from benchcast.task_fit import TaskFit
@@ -113,9 +113,8 @@ def forecasts(comparison: Comparison, shown: ReportModels, task: str, method: st
     size = len(shown.infos)
     capability, forecast, low, high, beyond = (np.full(size, np.nan) for _ in range(5))
     for fit, rows in fits_of_models(comparison, shown, task, method):
-        capability[rows] = fit.capability(shown.nats[rows], shown.metadata.take(rows))
-        forecast[rows] = fit.law.accuracy(capability[rows])
-        low[rows], high[rows] = interval(fit, capability[rows], forecast[rows])
+        p = predict(fit, shown.nats[rows], shown.metadata.take(rows))
+        capability[rows], forecast[rows], low[rows], high[rows] = p.capability, p.accuracy, p.low, p.high
         side = np.where(capability[rows] < fit.range[0], -1, 1)
         beyond[rows] = side * np.minimum(distance(fit, capability[rows]), FARTHEST)
     return {
@@ -155,7 +154,7 @@ def law_curve(fit: TaskFit, capability: Floats) -> dict[str, Any] | None:
     log = low > 0 and fit.reads_losses  # the losses of early checkpoints are far above the others
     x = np.geomspace(low, high, CURVE) if log else np.linspace(low, high, CURVE)
     accuracy = fit.law.accuracy(x)
-    bottom, top = interval(fit, x, accuracy)
+    bottom, top = interval(fit, accuracy, locate(fit, x))
     return {
         "log": log,
         "capability": rounded(x),

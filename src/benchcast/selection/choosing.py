@@ -18,6 +18,7 @@ import numpy as np
 from benchcast.dataset import Dataset, Fold
 from benchcast.folds import family_balanced
 from benchcast.law import SigmoidLaw
+from benchcast.methods.profiling import Distances
 from benchcast.predictors import view
 from benchcast.records import Bools, Floats, Ints
 from benchcast.task_fit import TaskFit
@@ -175,5 +176,6 @@ def cut_fit(dataset: Dataset, fold: Fold, t: int, fit: TaskFit, chosen: Ints) ->
         law=law,
         out_of_fold=replace(fit.out_of_fold, errors=fit.out_of_fold.errors * factor),
         range=(float(capability[known].min()), float(capability[known].max())),
+        profile=None if fit.profile is None else Distances(dataset.for_texts(chosen)).profile(fold.seen),
         history={},
     )

@@ -1,0 +1,103 @@
+"""Give fits the loss profile of their training models, and held-out models their distance from the models learned from.
+
+Axes: M models, N reference tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from benchcast.dataset import Dataset, Fold, ReferenceTokens
+from benchcast.folds import family_balanced, inner_folds
+from benchcast.profile import LossProfile, group_losses, mean_losses, spread_of_profiles, squared_distance
+from benchcast.records import Bools, Floats, Ints
+from benchcast.task_fit import OutOfFoldErrors, TaskFit
+
+MOST_GROUPS = 200  # texts; of more texts, neighbours share a group
+
+
+def with_profiles(dataset: Dataset, folds: Sequence[Fold], fits: list[list[TaskFit]]) -> list[list[TaskFit]]:
+    """Fits by fold and task, each with the profile of its training models and the distances of held-out models.
+
+    Fits that read no losses stay as they are. A row of `fits` holds one fit for every task of `dataset`, in order.
+    """
+    if not any(fit.reads_losses for row in fits for fit in row):
+        return fits
+    distances = Distances(dataset)
+    return [
+        [_with_profile(distances, fold, t, fit) if fit.reads_losses else fit for t, fit in enumerate(row)]
+        for fold, row in zip(folds, fits, strict=True)
+    ]
+
+
+def _with_profile(distances: Distances, fold: Fold, t: int, fit: TaskFit) -> TaskFit:
+    profile = distances.profile(fold.seen)
+    errors, stronger = (_located(distances, fold, t, e, profile) for e in (fit.out_of_fold, fit.stronger))
+    return replace(fit, profile=profile, out_of_fold=errors, stronger=stronger)
+
+
+def _located(
+    distances: Distances, fold: Fold, t: int, errors: OutOfFoldErrors, profile: LossProfile | None
+) -> OutOfFoldErrors:
+    """Out-of-fold errors with the accuracy of each model and its distance from those that were not hidden with it."""
+    dataset = distances.dataset
+    row_of = {model: i for i, model in enumerate(dataset.models)}
+    index = np.array([row_of[model] for model in errors.models], np.int64)
+    distance = np.ones(len(index))
+    if profile is not None:
+        for k in np.unique(errors.hidden_set):
+            rows = errors.hidden_set == k
+            learned = fold.seen.copy()
+            learned[index[rows]] = False
+            distance[rows] = distances.squared(learned, index[rows]) / profile.typical
+    return replace(errors, observed=dataset.accuracy[t][index], distance=distance)
+
+
+class Distances:
+    """Squared distances among the models of one dataset; each set of models to learn from is worked out once."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.dataset = dataset
+        self.group = text_groups(dataset.reference_tokens)
+        self.profiles = group_losses(dataset.nats, self.group)
+        self.mean_loss = mean_losses(dataset.nats, self.group)
+        self._spread: dict[bytes, tuple[Floats, Floats] | None] = {}
+        self._profile: dict[bytes, LossProfile | None] = {}
+
+    def squared(self, learned: Bools, rows: Ints) -> Floats:
+        """Squared distance of some models from those learned from; 0 where nothing is known about distances."""
+        key = np.packbits(learned).tobytes()
+        if key not in self._spread:
+            weight = family_balanced(self.dataset.groups[learned])
+            self._spread[key] = spread_of_profiles(self.profiles[learned], weight) if len(weight) > 1 else None
+        spread = self._spread[key]
+        return np.zeros(len(rows)) if spread is None else squared_distance(self.profiles[rows], *spread)
+
+    def profile(self, seen: Bools) -> LossProfile | None:
+        """The profile of the seen models; None where no family can be left out, or all models are alike."""
+        key = np.packbits(seen).tobytes()
+        if key not in self._profile:
+            self._profile[key] = self._work_out(seen)
+        return self._profile[key]
+
+    def _work_out(self, seen: Bools) -> LossProfile | None:
+        families = self.dataset.groups
+        left_out = np.zeros(len(seen))
+        for hidden in inner_folds(families, seen):
+            left_out[hidden] = self.squared(seen & ~hidden, np.flatnonzero(hidden))
+        typical = float(family_balanced(families[seen]) @ left_out[seen])
+        spread = spread_of_profiles(self.profiles[seen], family_balanced(families[seen]))
+        if spread is None or not typical > 0:
+            return None
+        farthest = float(left_out.max()) / typical
+        return LossProfile(self.group, *spread, typical, farthest, float(self.mean_loss[seen].min()))
+
+
+def text_groups(tokens: ReferenceTokens) -> Ints:
+    """The group of each token: its text, or neighbouring texts where there are very many; −1 outside the support."""
+    texts = np.unique(tokens.text[tokens.supported])
+    share = int(np.ceil(len(texts) / MOST_GROUPS))
+    return np.where(tokens.supported, np.searchsorted(texts, tokens.text) // max(share, 1), -1)
