@@ -15,6 +15,7 @@ import numpy as np
 from benchcast.extrapolation.backtest import HiddenModel, backtest, read_study_models
 from benchcast.extrapolation.family_law import HOLDOUT_KINDS, ScalePoints, estimate_drift, fit_family
 from benchcast.extrapolation.task_forecast import extrapolate_task
+from benchcast.intervals import angle, from_angle
 from benchcast.law import SigmoidLaw
 from benchcast.plots import COLOURS
 from benchcast.predictors import LossView
@@ -95,7 +96,7 @@ def coverage_of(planted: Planted) -> list[dict[str, Any]]:
         target = ScalePoints(np.array([params]), np.array([tokens]), np.array([6 * params * tokens]))
         said = extrapolate_task(planted.fit, law, drift, target)
         log_loss = truth(target)[0] + planted.noise * planted.rng.normal()
-        score = float(np.clip(planted.fit.law.accuracy(np.exp(log_loss)) + miss, 0, 1))
+        score = float(from_angle(angle(planted.fit.law.accuracy(np.exp(log_loss))) + miss))
         low, high = float(said.low[0]), float(said.high[0])
         rows.append(
             {

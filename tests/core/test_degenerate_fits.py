@@ -9,7 +9,7 @@ import pytest
 
 import benchcast as bc
 from benchcast.errors import NotEnoughDataError
-from benchcast.intervals import distance, interval
+from benchcast.intervals import distance, interval, locate
 from benchcast.records import Score
 from benchcast.storage.tables import SCORE_COLUMNS, as_csv
 from benchcast.store import Study
@@ -48,7 +48,7 @@ def test_a_capability_outside_a_range_of_one_point_is_an_extrapolation(study, wo
     at = fit.predict(world.losses[0]).capability
     point = replace(fit, core=replace(fit.core, range=(at, at)), about={**fit.about, "train": []})
     assert distance(point.core, [at, at * 0.99]).tolist() == [0.0, np.inf]
-    assert [float(x[0]) for x in interval(point.core, [at * 0.99], [0.9])] == [0.0, 1.0]
+    assert [float(x[0]) for x in interval(point.core, [0.9], locate(point.core, [at * 0.99]))] == [0.0, 1.0]
     other = point.predict(replace(world.losses[0], nats=world.losses[0].nats * 0.99))
     assert other.remark.startswith("extrapolation: all training models have the same capability")
     assert (other.low, other.high) == (0.0, 1.0)

@@ -16,7 +16,8 @@ from benchcast.choices import DEFAULT_LEVEL, level_text
 from benchcast.errors import InputError, MissingExtraError
 from benchcast.fitting import fit_tasks, store_fits
 from benchcast.forecasting import predict
-from benchcast.intervals import spread_of
+from benchcast.intervals import Position, half_widths
+from benchcast.task_fit import OutOfFoldErrors
 
 COLUMNS = ["model", "task", "accuracy", "low", "high", "remark"]
 
@@ -72,7 +73,7 @@ def test_stored_fits_forecast_all_models_in_order(with_holes):
 
 def test_no_interval_has_a_reason(fit, planted_folder, world):
     errors = fit.core.out_of_fold
-    few = replace(errors, errors=errors.errors[:1], families=errors.families[:1])
+    few = OutOfFoldErrors(errors.errors[:1], errors.families[:1], errors.kind)
     lonely = replace(fit, core=replace(fit.core, out_of_fold=few))
     forecast = lonely.predict(world.losses[-1])
     assert np.isnan(forecast.low)
@@ -81,7 +82,8 @@ def test_no_interval_has_a_reason(fit, planted_folder, world):
 
 def test_a_lower_level_gives_narrower_intervals_by_students_t(fit, world):
     groups = len(np.unique(fit.core.out_of_fold.families))
-    wide, narrow = (spread_of(fit.core.out_of_fold, level).half_width for level in (0.9, 0.5))
+    accuracy = np.array([0.5])
+    wide, narrow = (half_widths(fit.core, accuracy, Position(accuracy, accuracy > 1), level)[0] for level in (0.9, 0.5))
     assert narrow / wide == pytest.approx(student.ppf(0.75, groups - 1) / student.ppf(0.95, groups - 1))
     default, lower = fit.predict(world.losses[2]), fit.predict(world.losses[2], level=0.5)
     assert default.low < lower.low < lower.accuracy < lower.high < default.high
@@ -114,7 +116,7 @@ def test_the_command_line_takes_the_level_and_shows_it(study, cli, tmp_path, wor
 def test_the_level_is_written_once():
     root = Path(bc.__file__).parent
     pages = [p for p in root.rglob("*") if p.suffix in (".py", ".js", ".html") and p.name != "choices.py"]
-    assert [p.name for p in pages if level_text() in p.read_text(encoding="utf-8")] == ["intervals.py"]
+    assert [p.name for p in pages if level_text() in p.read_text(encoding="utf-8")] == []
 
 
 def test_pandas_is_asked_for_by_name_where_it_is_missing(fit, planted_folder, monkeypatch):

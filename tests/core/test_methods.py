@@ -14,9 +14,9 @@ from benchcast.assemble import AssemblyOptions, assemble
 from benchcast.dataset import Dataset, Features, Fold
 from benchcast.errors import NotEnoughDataError
 from benchcast.folds import make_folds
-from benchcast.intervals import interval, spread_of
+from benchcast.intervals import predict, spread_of
 from benchcast.law import fit_law
-from benchcast.methods import METHODS, NEED_FEATURES
+from benchcast.methods import METHODS, NEED_FEATURES, fit_method
 from benchcast.methods.algorithm2.descent import DescentSettings
 from benchcast.methods.algorithm2.paper import paper
 from benchcast.methods.basis import build_basis
@@ -281,9 +281,8 @@ def test_intervals_cover_most_models_of_families_never_seen(truth, method):
     inside = []
     for fold, row in zip(folds, fits, strict=True):
         for fit, accuracy in zip(row, dataset.accuracy, strict=True):
-            capability = fit.capability(dataset.nats[fold.test], dataset.metadata.take(fold.test))
-            low, high = interval(fit, capability, fit.law.accuracy(capability))
-            inside += list((low <= accuracy[fold.test]) & (accuracy[fold.test] <= high))
+            made = predict(fit, dataset.nats[fold.test], dataset.metadata.take(fold.test))
+            inside += list((made.low <= accuracy[fold.test]) & (accuracy[fold.test] <= made.high))
     assert np.mean(inside) > 0.7
 
 
@@ -294,11 +293,10 @@ def test_over_many_small_worlds_intervals_cover_about_nine_in_ten():
         world = plant(Plan(seed=seed, families=6, sizes=4, checkpoints=1, tasks=2, texts_per_source=10, mixture=0.5))
         dataset = dataset_of(world)
         test = dataset.families == "family5"
-        fits = salience(dataset, [Fold(~test, np.zeros_like(test), test)])[0]
+        fits = fit_method("salience", dataset, [Fold(~test, np.zeros_like(test), test)])[0]
         for fit, accuracy in zip(fits, dataset.accuracy, strict=True):
-            capability = fit.capability(dataset.nats[test], dataset.metadata.take(test))
-            low, high = interval(fit, capability, fit.law.accuracy(capability))
-            covered.append(np.mean((low <= accuracy[test]) & (accuracy[test] <= high)))
+            made = predict(fit, dataset.nats[test], dataset.metadata.take(test))
+            covered.append(np.mean((made.low <= accuracy[test]) & (accuracy[test] <= made.high)))
     assert 0.84 < np.mean(covered) < 0.98
 
 

@@ -22,7 +22,7 @@ from benchcast.extrapolation.family_law import (
 )
 from benchcast.extrapolation.powerlaw import _slopes, _terms, fit_power_law
 from benchcast.extrapolation.task_forecast import extrapolate_task, mixture_quantile
-from benchcast.intervals import interval
+from benchcast.intervals import interval, locate
 from benchcast.law import SigmoidLaw
 from benchcast.predictors import LossView
 from benchcast.records import Task
@@ -93,7 +93,7 @@ def test_the_interval_widens_with_distance_and_with_drift():
 def test_without_doubt_about_capability_the_interval_is_the_forecasts_own():
     fit = a_fit()
     found = [float(mixture_quantile(fit, np.full((1, 50), 2.2), p)[0]) for p in (0.05, 0.95)]
-    assert found == pytest.approx([float(end) for end in interval(fit, 2.2, 0.625)], abs=1e-3)
+    assert found == pytest.approx([float(end) for end in interval(fit, 0.625, locate(fit, 2.2))], abs=1e-3)
 
 
 def test_both_steps_widen_the_interval():

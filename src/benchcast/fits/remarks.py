@@ -28,15 +28,18 @@ def remark_on(
     elif fit.reads_losses and not fit.weights.any():
         why = "constant: the training losses say nothing about this task, so no token has weight"
     else:
-        parts = (unlike(fit, predicted), _beyond(fit, predicted), _near_chance(fit, predicted))
-        why = "; ".join(dict.fromkeys(filter(None, parts)))
+        unusual = filter(None, (_beyond(fit, predicted), _unlike(fit, predicted)))
+        why = "; ".join(unusual) or _near_chance(fit, predicted)
     return "; ".join(filter(None, (why, "" if np.isfinite(predicted.low[0]) else NO_INTERVAL)))
 
 
-def unlike(fit: TaskFit, predicted: Predictions) -> str:
-    """A remark if the losses are farther from the training models' than those of any family that was left out."""
+def _unlike(fit: TaskFit, predicted: Predictions) -> str:
+    """A remark if the losses are farther from the training models' than those of any left-out family.
+
+    None if the capability is beyond their range, because that says so already.
+    """
     far = float(predicted.position.distance[0])
-    if fit.profile is None or not np.isfinite(far) or far <= max(fit.profile.farthest, UNLIKE**2):
+    if fit.profile is None or far <= max(fit.profile.farthest, UNLIKE**2) or distance(fit, predicted.capability)[0] > 0:
         return ""
     return (
         f"unlike any training model: its losses differ from theirs {np.sqrt(far):.1f} times as much as those of an "
