@@ -2,7 +2,8 @@
 
     python tests/collect/sglang_like.py FOLDER
 
-prints its address and serves until it is ended. Routes and fields are those of SGLang's native API: prompt
+prints two lines, each with the id and the address of a process that serves until it is ended: two, because one start
+is dear and a test ends one of them. Routes and fields are those of SGLang's native API: prompt
 log-probabilities only with `return_logprob` and only from `logprob_start_len` on (−1, the default, is the
 prompt's end), entries of [log-probability, id, text or null] of which the first of a prompt has none, a context
 length that is null unless it was set. Its OpenAI route gives none of them. `PUT /trap/NAME` makes it bend every
@@ -12,6 +13,7 @@ answer in one way.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -102,8 +104,9 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def main(folder: str) -> None:
+    os.fork()
     server = Server(folder)
-    print(f"http://127.0.0.1:{server.server_port}", flush=True)  # noqa: T201
+    print(f"{os.getpid()} http://127.0.0.1:{server.server_port}", flush=True)  # noqa: T201
     server.serve_forever()
 
 

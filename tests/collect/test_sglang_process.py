@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -29,28 +31,28 @@ LONG = "tom has a red ball. " * 40
 TEXTS = ["tom has a red ball.", "the sum of 3 and 4 is 7.", "今天", LONG]
 
 
-@contextmanager
-def serving() -> Iterator[str]:
+@pytest.fixture(scope="module")
+def processes() -> Iterator[dict[int, str]]:
+    """Addresses of two servers by the ids of their processes; the last may be killed by a test."""
     script = Path(__file__).with_name("sglang_like.py")
     process = subprocess.Popen([sys.executable, script, MODEL], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    lines = [process.stdout.readline().split() for _ in range(2)]
+    served = {int(pid): url for pid, url in sorted(lines, key=lambda line: int(line[0]) != process.pid)}
     try:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
+        yield served
     finally:
-        process.kill()
+        for pid in reversed(served):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         process.communicate()
 
 
-@pytest.fixture(scope="module")
-def process() -> Iterator[str]:
-    with serving() as url:
-        yield url
-
-
 @pytest.fixture
-def url(process: str) -> str:
-    lay(process, "")
-    return process
+def url(processes: dict[int, str]) -> str:
+    first = next(iter(processes.values()))
+    lay(first, "")
+    return first
 
 
 def lay(url: str, trap: str) -> None:
@@ -110,20 +112,21 @@ def test_its_openai_route_is_refused(study: Study, url: str) -> None:
 
 
 def test_a_process_that_is_killed_leaves_an_error_and_what_was_scored(
-    study: Study, url: str, monkeypatch: pytest.MonkeyPatch
+    study: Study, url: str, processes: dict[int, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("benchcast.backends.http.FIRST_PAUSE", 0.01)
     monkeypatch.setattr("benchcast.collection.shards.SHARD_SECONDS", 0.0)
-    with serving() as other:
-        backend = open_backend("sglang", settings(other, max_retries="2"), batch_size=1)
-        assert backend.context == 249
+    pid, other = list(processes.items())[1]
+    backend = open_backend("sglang", settings(other, max_retries="2"), batch_size=1)
+    assert backend.context == 249
 
-        def stop_after_one(texts: int, tokens: int) -> None:
-            if texts:
-                raise KeyboardInterrupt
+    def stop_after_one(texts: int, tokens: int) -> None:
+        if texts:
+            raise KeyboardInterrupt
 
-        with pytest.raises(KeyboardInterrupt):
-            collect(study, backend, report=stop_after_one)
+    with pytest.raises(KeyboardInterrupt):
+        collect(study, backend, report=stop_after_one)
+    os.kill(pid, signal.SIGKILL)
     with pytest.raises(InputError, match=r"no whole reply in 2 tries, last: .*is the server up\?"):
         collect(study, backend)  # must not take the silence for another version and forget what was scored
     done = collect(study, open_backend("sglang", settings(url), batch_size=1))
