@@ -56,6 +56,14 @@ def test_plain_names_are_kept_as_they_are():
         assert file_name(name) == name
 
 
+def test_the_same_losses_are_stored_once_also_where_some_are_missing(tmp_path):
+    """In a folder that exists and is empty."""
+    (tmp_path / "study").mkdir()
+    study = Study.create(tmp_path / "study", TextSet.of([Text("a", "s", "abc")]))
+    losses = TokenLosses("m", np.array([2]), np.array([0, 1, 3]), np.array([np.nan, 1.5]))
+    assert [study.add_losses([losses]), study.add_losses([losses])] == [1, 0]
+
+
 @pytest.mark.parametrize("name", [n for n in HOSTILE[:-1] if "\0" not in n])
 def test_losses_of_a_hostile_name_land_in_the_study_and_read_back(name, tmp_path):
     study = Study.create(tmp_path / "outer" / "study", TextSet.of([Text("a", "s", "abc")]))

@@ -180,3 +180,9 @@ def test_the_spread_is_in_accuracy():
 def test_errors_of_version_0_1_0_have_no_accuracies_and_count_as_around_one_half():
     old = OutOfFoldErrors(THREE.errors, THREE.families, "by hand")
     assert ends(fit_with(old))[0] == pytest.approx(HALF, rel=0.01)
+
+
+def test_without_errors_there_is_no_spread_and_no_family():
+    spread = spread_of(NO_ERRORS)
+    assert np.isnan([spread.scale, spread.half_width]).all()
+    assert spread.families == 0
