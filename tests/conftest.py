@@ -15,11 +15,11 @@ from typing import NamedTuple
 import pytest
 from hypothesis import settings
 
-from benchcast.assemble import AssemblyOptions, assemble
-from benchcast.dataset import Dataset, Features
+from benchcast.dataset import Dataset
 from benchcast.store import Study
 from benchmark_files import REAL, write_benchmarks
 from lab.synthetic import Plan, World, plant, write_study
+from worlds import make_dataset
 
 PUBLIC = Path(__file__).resolve().parents[2] / "shared" / "real_models" / "raw"
 if PUBLIC.is_dir():
@@ -82,11 +82,6 @@ def world() -> World:
 def dataset(world: World) -> Dataset:
     """The planted world as methods see it."""
     return make_dataset(world)
-
-
-def make_dataset(world: World, *, features: bool = True) -> Dataset:
-    given = Features(world.features, world.edges, "planted") if features else None
-    return assemble(world.texts, world.losses, world.models, world.scores, world.tasks, AssemblyOptions(given))
 
 
 @pytest.fixture(scope="session")

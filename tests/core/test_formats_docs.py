@@ -48,10 +48,10 @@ def test_the_page_names_what_a_fit_folder_holds(study):
     rows = dict(re.findall(r"^\| `([\w.]+)` \| (.*) \|$", PAGE, re.MULTILINE))
     said = re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)", "", rows["fit.json"]))
     assert set(said) == document.keys()
-    assert set(re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)", "", rows["salience.safetensors"]))) == set(
+    assert set(re.findall(r"`([\w.]+)`", re.sub(r"\([^)]*\)", "", rows["salience.safetensors"]))) == set(
         load_file(folder / "salience.safetensors")
     )
-    about = PAGE.split("`about` says where")[1].split("\n\n")[0]
+    about = PAGE.split("`about` is the provenance")[1].split("\n\n")[0]
     assert set(re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)", "", about))) <= document["about"].keys()
 
 

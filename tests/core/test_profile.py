@@ -10,8 +10,8 @@ from benchcast.intervals import locate, predict
 from benchcast.methods import fit_method
 from benchcast.methods.profiling import MOST_GROUPS, Distances, text_groups
 from benchcast.profile import SHARED_VARIANCE, group_losses, spread_of_profiles, squared_distance
-from conftest import make_dataset
 from lab.synthetic import Plan, plant
+from worlds import make_dataset
 
 
 @pytest.fixture(scope="module")
