@@ -1,0 +1,10 @@
+"""Synthetic worlds as methods see them."""
+
+from benchcast.assemble import AssemblyOptions, assemble
+from benchcast.dataset import Dataset, Features
+from lab.synthetic import World
+
+
+def make_dataset(world: World, *, features: bool = True) -> Dataset:
+    given = Features(world.features, world.edges, "planted") if features else None
+    return assemble(world.texts, world.losses, world.models, world.scores, world.tasks, AssemblyOptions(given))
