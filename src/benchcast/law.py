@@ -95,11 +95,14 @@ class SigmoidLaw:
         """β: the capability halfway between chance and the ceiling, before calibration."""
         return -self.offset / self.slope if self.slope else math.nan
 
+    def log_odds(self, capability: npt.ArrayLike) -> Floats:
+        """Log-odds of the share of the range from chance to the ceiling, at each capability."""
+        log_odds = self.slope * np.asarray(capability, np.float64) + self.offset
+        return self.calibration(log_odds) if self.calibration else log_odds
+
     def accuracy(self, capability: npt.ArrayLike) -> Floats:
         """Forecast accuracy (0..1) at each capability; NaN if the fit failed."""
-        log_odds = self.slope * np.asarray(capability, np.float64) + self.offset
-        share = sigmoid(self.calibration(log_odds) if self.calibration else log_odds)
-        return np.asarray(at_share(share, self.chance, self.ceiling))
+        return np.asarray(at_share(sigmoid(self.log_odds(capability)), self.chance, self.ceiling))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,31 +121,42 @@ class Laws:
 
 
 def fit_monotone_calibration(log_odds: Floats, q: Floats, weight: Floats) -> MonotoneCalibration:
-    """Fit the calibration of log-odds to accuracies, with slopes shrunk towards 1.
+    """Fit the calibration of M log-odds; see `fit_monotone_calibrations`."""
+    return fit_monotone_calibrations(log_odds[None], q, weight[None])[0]
 
-    Ridge regression on the logarithms of the slopes by damped Gauss–Newton steps. The penalty corresponds to a prior
-    of unit variance: the mean error of the uncalibrated log-odds.
+
+def fit_monotone_calibrations(log_odds: Floats, q: Floats, weight: Floats) -> list[MonotoneCalibration]:
+    """Fit calibrations of log-odds to accuracies, with slopes shrunk towards 1.
+
+    Ridge regression on the logarithms of the slopes by damped Gauss–Newton steps, all problems at once. The penalty
+    corresponds to a prior of unit variance: the mean error of the uncalibrated log-odds.
 
     Parameters
     ----------
-    log_odds : M log-odds of the law
+    log_odds : log-odds of the law (P × M)
     q : M accuracies, rescaled so that chance is 0 and the ceiling is 1
-    weight : M weights of the squared errors
+    weight : weights of the squared errors (P × M); a model of weight 0 takes no part
     """
-    x = ramps(log_odds)
-    penalty = float(weight @ (sigmoid(log_odds) - q) ** 2) / len(q)
-    prior = np.sqrt(np.append(1e-9 * penalty, np.full(x.shape[1], penalty)))
+    x = ramps(log_odds).swapaxes(-1, -2)  # P × segments × M
+    used = weight > 0
+    error = (weight * (sigmoid(log_odds) - q) ** 2).sum(axis=1) / used.sum(axis=1)
+    prior = np.sqrt(error)[:, None] * np.sqrt(np.append(1e-9, np.ones(x.shape[1])))  # P × parameters
     root = np.sqrt(weight)
+    pull = prior[:, None] * np.eye(prior.shape[1])
 
     def evaluate(theta: Array) -> tuple[Array, Array]:
-        slopes = x * np.exp(theta[1:])
-        s = sigmoid(theta[0] + slopes.sum(axis=1))
-        rise = (root * s * (1 - s))[:, None] * np.hstack([np.ones((len(x), 1)), slopes])
-        return np.append(root * (s - q), prior * theta), np.hstack([rise.T, np.diag(prior)])
+        slopes = np.exp(theta[:, 1:, None]) * x
+        s = sigmoid(theta[:, :1] + slopes.sum(axis=1))
+        rise = root * s * (1 - s)
+        jacobian = np.concatenate([rise[:, None], slopes * rise[:, None]], axis=1)
+        return np.concatenate([root * (s - q), prior * theta], axis=1), np.concatenate([jacobian, pull], axis=2)
 
-    theta = gauss_newton(np.zeros(1 + x.shape[1]), evaluate, lambda t: t.clip(-6.0, 4.0), steps=40).theta
-    shift, *slopes = map(float, theta)
-    return MonotoneCalibration(shift, tuple(slopes), float(log_odds.min()), float(log_odds.max()))
+    theta = gauss_newton(np.zeros_like(prior), evaluate, lambda t: t.clip(-6.0, 4.0), steps=40).theta
+    low, high = np.where(used, log_odds, np.inf).min(axis=1), np.where(used, log_odds, -np.inf).max(axis=1)
+    return [
+        MonotoneCalibration(shift, tuple(slopes), *ends)
+        for (shift, *slopes), ends in zip(theta.tolist(), np.stack([low, high], axis=1).tolist(), strict=True)
+    ]
 
 
 def fit_law(

@@ -21,6 +21,7 @@ from benchcast.profile import LossProfile
 from benchcast.records import Bools, Floats, Ints, Task
 
 TOKEN_BLOCK = 1 << 16  # tokens per block in weighted sums
+FADING = 0.15  # share of the training models, the strongest ones, among which a model begins to count as stronger
 
 
 def _no_ints() -> Ints:
@@ -60,8 +61,61 @@ NO_ERRORS = OutOfFoldErrors.none("stronger models")
 
 
 @dataclass(frozen=True, slots=True)
+class Fade:
+    """How far a model counts as stronger than the training models, by its mean loss."""
+
+    strongest: float  # lowest mean loss of a training model; at or below it a model is stronger, 1
+    usual: float  # mean loss at or above which a model is inside the range, 0
+
+    @classmethod
+    def of(cls, mean_loss: Floats) -> Fade:
+        """From the mean losses of the training models: the strongest `FADING` of them lie in between."""
+        return cls(float(mean_loss.min()), float(np.quantile(mean_loss, FADING)))
+
+    def __call__(self, mean_loss: Floats) -> Floats:
+        """0 inside the range of the training models, 1 beyond it."""
+        width = self.usual - self.strongest
+        stronger = (self.usual - mean_loss) / width if width > 0 else (mean_loss < self.strongest) * 1.0
+        return np.clip(stronger, 0.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One of several weighted losses whose log-odds a fit averages."""
+
+    weights: npt.NDArray[np.float32]  # views × N
+    law: SigmoidLaw
+    share: float  # of the average, for a model inside the range of the training models
+    share_of_stronger: float  # the same, for a model that is stronger than all training models
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Weighted losses whose log-odds are averaged; which shares they have depends on how strong a model is."""
+
+    members: tuple[Member, ...]
+    fade: Fade
+
+    def log_odds(self, nats: npt.NDArray[np.float32], views: Sequence[str], unit: float) -> Floats:
+        """Averaged log-odds of models (M × N losses)."""
+        stronger = self.fade(weighted_loss(nats, (LossView.NATS,), np.ones((1, nats.shape[1]), np.float32)) / unit)
+        return sum(
+            (
+                (m.share + stronger * (m.share_of_stronger - m.share))
+                * m.law.log_odds(weighted_loss(nats, views, m.weights) / unit)
+                for m in self.members
+            ),
+            np.zeros(len(nats)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class TaskFit:
-    """A fitted forecast of one task: weights over inputs, and a law (equations 1 and 2)."""
+    """A fitted forecast of one task: weights over inputs, and a law (equations 1 and 2).
+
+    A fit with members averages their log-odds: its capability is minus that average, and its weights are those of the
+    average for a model inside the range, without the members' calibration curves.
+    """
 
     task: Task
     method: str
@@ -75,6 +129,7 @@ class TaskFit:
     history: dict[str, npt.NDArray[Any]] = field(default_factory=dict)  # values per step, for figure 6
     stronger: OutOfFoldErrors = NO_ERRORS  # of models that were hidden because they are stronger than the others
     profile: LossProfile | None = None  # of the training models; None if unknown
+    average: Members | None = None  # None: one weighted sum
 
     @property
     def reads_losses(self) -> bool:
@@ -105,6 +160,8 @@ class TaskFit:
             return ladder_loss(ladders, self.weights, metadata)
         if self.benchmarks:
             return np.stack([metadata.score(name) for name in self.benchmarks], axis=1) @ self.weights[:, 0]
+        if self.average is not None:
+            return -self.average.log_odds(nats, self.views, self.unit)
         return weighted_loss(nats, self.views, self.weights) / self.unit
 
     def known(self, metadata: ModelMetadata) -> Bools:

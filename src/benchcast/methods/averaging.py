@@ -1,4 +1,4 @@
-"""From candidates to one fit: average their log-odds out of fold, and store the average as one weighted loss.
+"""From candidates to one fit: average their log-odds out of fold, and store each average as one weighted loss.
 
 Axes: M models, R out-of-fold rows, C candidates.
 """
@@ -6,6 +6,7 @@ Axes: M models, R out-of-fold rows, C candidates.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -16,60 +17,85 @@ from benchcast.law import SigmoidLaw
 from benchcast.methods.basis import Basis
 from benchcast.methods.candidates import Fitted
 from benchcast.methods.problem import Problem
-from benchcast.methods.stacking import OutOfFoldLogOdds, Stack, stack
+from benchcast.methods.stacking import OutOfFoldLogOdds, Stack
 from benchcast.predictors import VIEWS
 from benchcast.records import Floats
-from benchcast.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
+from benchcast.task_fit import Members, OutOfFoldErrors, TaskFit, weighted_loss
 
 SMALLEST_SHARE = 0.01  # that is written down
 
 
-def out_of_fold_log_odds(problem: Problem, log_odds: Floats) -> OutOfFoldLogOdds:
-    """Log-odds of every hidden model under candidates that did not see it; `log_odds` is M × learning sets × C."""
-    hidden = problem.hidden
-    model = np.concatenate([np.flatnonzero(rows) for rows in hidden])
-    return OutOfFoldLogOdds(
-        log_odds=np.concatenate([log_odds[rows, i] for i, rows in enumerate(hidden, start=1)]),  # 0 learned from all
-        q=problem.q[model],
-        families=problem.dataset.groups[model],
-        model=model,
-        hidden_set=np.repeat(np.arange(len(hidden)), [rows.sum() for rows in hidden]),
-        family_sets=len(problem.families),
-    )
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The candidates of one task, fitted with and without each hidden set."""
+
+    problem: Problem
+    basis: Basis
+    fitted: Sequence[Fitted]
+
+    def out_of_fold(self) -> OutOfFoldLogOdds:
+        """Log-odds of every hidden model under candidates that did not see it."""
+        hidden = self.problem.hidden
+        log_odds = np.concatenate([f.log_odds for f in self.fitted], axis=2)  # M × learning sets × C
+        model = np.concatenate([np.flatnonzero(rows) for rows in hidden])
+        return OutOfFoldLogOdds(
+            log_odds=np.concatenate([log_odds[rows, i] for i, rows in enumerate(hidden, start=1)]),  # 0: all models
+            q=self.problem.q[model],
+            families=self.problem.dataset.groups[model],
+            model=model,
+            hidden_set=np.repeat(np.arange(len(hidden)), [rows.sum() for rows in hidden]),
+            family_sets=len(self.problem.families),
+        )
+
+    def weighted_loss(self, averaged: Stack) -> tuple[npt.NDArray[np.float32], SigmoidLaw]:
+        """Token weights of each view (views × N), and the law of the averaged, calibrated log-odds."""
+        parts = np.split(averaged.share, np.cumsum([len(f.names) for f in self.fitted])[:-1])
+        shared = list(zip(self.fitted, parts, strict=True))
+        nothing = np.zeros(len(self.basis.kinds))
+        mixes = [sum((f.mix @ part for f, part in shared if f.view == view), nothing) for view in VIEWS]
+        calibration, chance = averaged.calibration, self.problem.task.chance
+        offset = calibration.offset + calibration.slope * sum(float(f.offset @ part) for f, part in shared)
+        law = SigmoidLaw(-calibration.slope, offset, chance, calibration=calibration.curve)
+        return np.stack([self.basis.weights(mix) for mix in mixes]), law
+
+    def named_shares(self, share: Floats) -> dict[str, float]:
+        """The larger shares by candidate, for notes."""
+        names = [name for f in self.fitted for name in f.names]
+        return {n: round(float(s), 4) for n, s in zip(names, share, strict=True) if s > SMALLEST_SHARE}
 
 
-def average_candidates(problem: Problem, basis: Basis, pool: Sequence[Fitted], method: str, *, line: bool) -> TaskFit:
-    """One fit from a pool of candidates; `line` as in `stacking.stack`."""
-    unseen = out_of_fold_log_odds(problem, np.concatenate([f.log_odds for f in pool], axis=2))
-    averaged = stack(unseen, line=line)
-    weights, offset = _one_weighted_loss(basis, pool, averaged)
-    dataset, known = problem.dataset, problem.known
-    capability = weighted_loss(dataset.nats, VIEWS, weights) / dataset.characters
-    errors = problem.accuracy(averaged.nested) - problem.observed[unseen.model]
-    of_families, kind = unseen.of_families, left_out(dataset.groups, known)
-    names = [name for f in pool for name in f.names]
-    shares = {n: round(float(s), 4) for n, s in zip(names, averaged.share, strict=True) if s > SMALLEST_SHARE}
+def averaged_fit(
+    pool: Pool,
+    method: str,
+    weights: npt.NDArray[np.float32],
+    law: SigmoidLaw,
+    nested: Floats,
+    *,
+    average: Members | None = None,
+) -> TaskFit:
+    """The fit of an average; `nested` are the log-odds of the out-of-fold rows, averaged without their own set."""
+    problem, dataset = pool.problem, pool.problem.dataset
+    if average is None:
+        capability = weighted_loss(dataset.nats, VIEWS, weights) / dataset.characters
+    else:
+        capability = -average.log_odds(dataset.nats, VIEWS, dataset.characters)
+    known = problem.known
+    observed = np.concatenate([problem.observed[rows] for rows in problem.hidden])
+    errors = np.split(problem.accuracy(nested) - observed, [sum(int(rows.sum()) for rows in problem.families)])
     return TaskFit(
         task=problem.task,
         method=method,
         reads=VIEWS,
         weights=weights,
         unit=dataset.characters,
-        law=SigmoidLaw(
-            -averaged.calibration.slope, offset, problem.task.chance, calibration=averaged.calibration.curve
-        ),
-        out_of_fold=OutOfFoldErrors.of(dataset, problem.families, errors[of_families], kind),
-        stronger=OutOfFoldErrors.of(dataset, problem.stronger, errors[~of_families], "stronger models"),
+        law=law,
+        out_of_fold=OutOfFoldErrors.of(dataset, problem.families, errors[0], left_out(dataset.groups, known)),
+        stronger=OutOfFoldErrors.of(dataset, problem.stronger, errors[1], "stronger models"),
         range=(float(capability[known].min()), float(capability[known].max())),
-        notes={"shares": shares, "bend_saves": nan_to_none(round(averaged.saved, 4))},  # of the out-of-fold error
+        average=average,
     )
 
 
-def _one_weighted_loss(basis: Basis, pool: Sequence[Fitted], averaged: Stack) -> tuple[npt.NDArray[np.float32], float]:
-    """Token weights of each view (views × N) and the offset of the averaged, calibrated log-odds."""
-    parts = np.split(averaged.share, np.cumsum([len(f.names) for f in pool])[:-1])
-    shared = list(zip(pool, parts, strict=True))
-    mixes = [sum((f.mix @ part for f, part in shared if f.view == view), np.zeros(len(basis.kinds))) for view in VIEWS]
-    offset = sum(float(f.offset @ part) for f, part in shared)
-    calibration = averaged.calibration
-    return np.stack([basis.weights(mix) for mix in mixes]), calibration.offset + calibration.slope * offset
+def noted(saved: float) -> float | None:
+    """What a curve saves of the out-of-fold error, for notes."""
+    return nan_to_none(round(saved, 4))

@@ -9,13 +9,15 @@ a lower loss never lowers a forecast.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from benchcast.dataset import Dataset, Fold
-from benchcast.methods.averaging import average_candidates
+from benchcast.methods.averaging import Pool, averaged_fit, noted
 from benchcast.methods.basis import build_basis
 from benchcast.methods.candidates import nonnegative_candidates
 from benchcast.methods.inputs import keep_on_device
 from benchcast.methods.problem import Problem
+from benchcast.methods.stacking import stack
 from benchcast.predictors import VIEWS
 from benchcast.task_fit import TaskFit
 
@@ -26,7 +28,9 @@ def salience(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
 
     def fit(fold: Fold, t: int) -> TaskFit:
         problem = Problem.of(dataset, fold, t)
-        pool = [nonnegative_candidates(problem, basis, view, sums[view]) for view in VIEWS]
-        return average_candidates(problem, basis, pool, "salience", line=True)
+        pool = Pool(problem, basis, [nonnegative_candidates(problem, basis, view, sums[view]) for view in VIEWS])
+        averaged = stack(pool.out_of_fold(), line=1.0)
+        notes = {"shares": pool.named_shares(averaged.share), "bend_saves": noted(averaged.saved)}
+        return replace(averaged_fit(pool, "salience", *pool.weighted_loss(averaged), averaged.nested), notes=notes)
 
     return [[fit(fold, t) for t in range(len(dataset.tasks))] for fold in folds]

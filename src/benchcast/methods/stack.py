@@ -3,35 +3,83 @@
 The pool holds the non-negative forms of `salience` and signed directions of partial least squares (see `candidates`).
 Each candidate forecasts two kinds of models that it did not see: whole training families, and models stronger than all
 that it learned from. The stronger models are the validation models where the study names some, else the strongest
-training models. Both kinds weigh half. The average is one weighted loss with signed weights and one monotone law.
+training models.
+
+Two averages come out of the pool, each one weighted loss with signed weights and a monotone law. The first errs least
+on both kinds of hidden models, which weigh half each. The second errs least on left-out families alone. A model inside
+the range of the training models gets the mean of the two log-odds, a model stronger than all of them gets the first;
+among the strongest training models the second fades out.
+Axes: M models, R out-of-fold rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from benchcast.dataset import Dataset, Fold
-from benchcast.methods.averaging import average_candidates
+from benchcast.law import SigmoidLaw
+from benchcast.methods.averaging import Pool, averaged_fit, noted
 from benchcast.methods.basis import build_basis
 from benchcast.methods.candidates import nonnegative_candidates, signed_candidates
 from benchcast.methods.inputs import keep_on_device
 from benchcast.methods.problem import Problem
+from benchcast.methods.stacking import Stack
+from benchcast.methods.stacking import stack as average
 from benchcast.predictors import VIEWS
-from benchcast.task_fit import TaskFit
+from benchcast.records import Floats
+from benchcast.task_fit import Fade, Member, Members, TaskFit
+
+PRIOR_MODELS = 40  # as many models as this halve the correction of slope and offset
+IN_RANGE = 0.7  # share of the average of left-out families, for models inside the range of the training models
 
 
 def stack(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
-    """Signed weights and a law, per fold and task."""
+    """Signed weights and laws, per fold and task."""
     basis, sums = build_basis(keep_on_device(dataset))
     mean_loss = sums["nats"][:, basis.kinds == "all"][:, 0]
 
     def fit(fold: Fold, t: int) -> TaskFit:
         problem = Problem.of(dataset, fold, t, mean_loss=mean_loss)
-        pool = [
+        fitted = [
             candidates(problem, basis, view, sums[view])
             for candidates in (nonnegative_candidates, signed_candidates)
             for view in VIEWS
         ]
-        return average_candidates(problem, basis, pool, "stack", line=False)
+        return _fit(Pool(problem, basis, fitted), mean_loss)
 
     return [[fit(fold, t) for t in range(len(dataset.tasks))] for fold in folds]
+
+
+def _fit(pool: Pool, mean_loss: Floats) -> TaskFit:
+    problem, unseen = pool.problem, pool.out_of_fold()
+    count = int(problem.known.sum())
+    on_both = average(unseen)
+    on_families = average(unseen, stronger=False, line=count / (count + PRIOR_MODELS))
+    members = Members(
+        (
+            Member(*pool.weighted_loss(on_both), share=1 - IN_RANGE, share_of_stronger=1.0),
+            Member(*pool.weighted_loss(on_families), share=IN_RANGE, share_of_stronger=0.0),
+        ),
+        Fade.of(mean_loss[problem.known]),
+    )
+    weights = np.stack([-m.law.slope * m.share * m.weights for m in members.members]).sum(axis=0).astype(np.float32)
+    law = SigmoidLaw(-1.0, 0.0, problem.task.chance)
+    nested = _nested(problem, mean_loss, on_both, on_families)
+    shares = (1 - IN_RANGE) * on_both.share + IN_RANGE * on_families.share
+    notes = {
+        "shares": pool.named_shares(shares),
+        "shares_of_stronger": pool.named_shares(on_both.share),
+        "bend_saves": noted(on_both.saved),
+    }
+    return replace(averaged_fit(pool, "stack", weights, law, nested, average=members), notes=notes)
+
+
+def _nested(problem: Problem, mean_loss: Floats, on_both: Stack, on_families: Stack) -> Floats:
+    """Log-odds of the out-of-fold rows (R), mixed by how strong each model is beside the models learned from."""
+    learned = problem.learning[1:]
+    stronger = [Fade.of(mean_loss[rows])(mean_loss[hid]) for rows, hid in zip(learned, problem.hidden, strict=True)]
+    share = IN_RANGE * (1 - np.concatenate(stronger))
+    return np.asarray((1 - share) * on_both.nested + share * on_families.nested)

@@ -1,7 +1,7 @@
 """Average several forecasts by how they do on models they were not shown, and calibrate the average there.
 
 Everything works on the log-odds scale, where an average of weights times losses is again weights times losses.
-Axes: R judged models, C candidates, S sets of weights.
+Axes: R out-of-fold rows, C candidates, S sets of weights.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.folds import family_balanced
-from benchcast.law import MonotoneCalibration, fit_laws, fit_monotone_calibration, sigmoid
+from benchcast.law import MonotoneCalibration, fit_laws, fit_monotone_calibrations, sigmoid
 from benchcast.records import Bools, Floats, Ints
 
 SHARE_STEPS = 300
 LEAST_ERROR = 1e-12  # squared; below this there is only rounding
-# What a bend must save of the error of left-out families, over their number. In planted worlds with a plain sigmoid it
-# saves more than that by chance in one task of twenty (lab/log/bends.py).
+# What a curve must save of the error of left-out families, over their number. In synthetic worlds with a plain sigmoid
+# it saves more than that by chance in one task of twenty (lab/log/bends.py).
 MIN_CALIBRATION_GAIN = 0.1
 
 
@@ -41,12 +41,15 @@ class OutOfFoldLogOdds:
         """Rows of models that were hidden with their family."""
         return np.asarray(self.hidden_set < self.family_sets)
 
-    def weight(self, hidden: Bools | None = None) -> Floats:
-        """Weight of each row, 1 in all: families and stronger models half each, sets and families alike within."""
+    def weight(self, hidden: Bools | None = None, *, stronger: bool = True) -> Floats:
+        """Weight of each row, 1 in all: families and stronger models half each, sets and families alike within.
+
+        Without `stronger`, rows of families alone. Rows in `hidden` weigh nothing.
+        """
         out = np.zeros(len(self.q))
         shown = np.ones(len(self.q), bool) if hidden is None else ~hidden
-        stronger = [shown & (self.hidden_set == k) for k in np.unique(self.hidden_set[~self.of_families])]
-        kinds = [[shown & self.of_families], stronger]
+        sets = np.unique(self.hidden_set[~self.of_families & stronger])
+        kinds = [[shown & self.of_families], [shown & (self.hidden_set == k) for k in sets]]
         filled = [[rows for rows in kind if rows.any()] for kind in kinds]
         filled = [kind for kind in filled if kind]
         for kind in filled:
@@ -87,11 +90,11 @@ class Calibration:
     curve: MonotoneCalibration | None = None
 
     def straight(self, log_odds: Floats) -> Floats:
-        """Calibrated, but for the bend."""
+        """Calibrated, but for the curve."""
         return self.slope * log_odds + self.offset
 
     def curved(self, log_odds: Floats) -> Floats:
-        """Calibrated, with the bend."""
+        """Calibrated, with the curve."""
         return self.curve(self.straight(log_odds)) if self.curve else self.straight(log_odds)
 
 
@@ -100,63 +103,73 @@ class Stack:
     """The averaged forecast: shares of the candidates, and what makes their mix right on unseen models."""
 
     share: Floats  # C
-    calibration: Calibration  # without a bend where it does not pay
-    saved: float  # by the bend, of the error of left-out families, kept or not; NaN where they have none
+    calibration: Calibration  # without a curve where it does not pay
+    saved: float  # by the curve, of the error of left-out families, kept or not; NaN where they have none
     nested: Floats  # R: log-odds of hidden rows; of three sets or more, averaged and calibrated without their own
 
 
-def stack(unseen: OutOfFoldLogOdds, *, line: bool) -> Stack:
+def stack(unseen: OutOfFoldLogOdds, *, stronger: bool = True, line: float = 0.0) -> Stack:
     """Average and calibrate on all out-of-fold rows, and once more without the models of each hidden set.
 
     Errors of models that took part in the selection would be too small, the more so the fewer models there are.
-    `line` fits slope and offset of the averaged log-odds, too: averages of penalised fits are a little too flat.
+
+    Parameters
+    ----------
+    unseen : rows of hidden models
+    stronger : whether stronger models take part in the selection, or left-out families alone
+    line : share that is kept of a line through the averaged log-odds, 0 to 1: averages of penalised fits are a little
+        too flat, but few models cannot say by how much
     """
-    everyone = unseen.weight()
+    everyone = unseen.weight(stronger=stronger)
     sets = np.unique(unseen.hidden_set)
     alone = len(sets) < 3  # of two sets, one alone cannot select
-    others = [everyone if alone else unseen.weight(unseen.of_models_in(k)) for k in sets]
+    others = [everyone if alone else unseen.weight(unseen.of_models_in(k), stronger=stronger) for k in sets]
     others = [weight if weight.any() else everyone for weight in others]
-    share, *shares = choose_shares(unseen, np.stack([everyone, *others]))
-    calibration = _calibrate(unseen, share, everyone, line=line)
-    saved = _curve_saves(unseen, share, line=line)
+    weights = np.stack([everyone, *others])
+    shares = choose_shares(unseen, weights)
+    mixed = shares @ unseen.log_odds.T
+    calibration, *without = _calibrate(unseen, mixed, weights, line)
+    saved = _curve_saves(unseen, mixed[0], everyone, line)
     families = len(np.unique(unseen.families[unseen.of_families]))
     keep_curve = families > 2 and saved > MIN_CALIBRATION_GAIN / families  # otherwise a curve would follow noise
     nested = np.full(len(unseen.q), np.nan)
-    for k, other_share, weight in zip(sets, shares, others, strict=True):
+    for k, other, log_odds in zip(sets, without, mixed[1:], strict=True):
         rows = unseen.hidden_set == k
-        without = _calibrate(unseen, other_share, weight, line=line)
-        mixed = unseen.log_odds[rows] @ other_share
-        nested[rows] = without.curved(mixed) if keep_curve else without.straight(mixed)
-    return Stack(share, calibration if keep_curve else replace(calibration, curve=None), saved, nested)
+        nested[rows] = other.curved(log_odds[rows]) if keep_curve else other.straight(log_odds[rows])
+    return Stack(shares[0], calibration if keep_curve else replace(calibration, curve=None), saved, nested)
 
 
-def _curve_saves(unseen: OutOfFoldLogOdds, share: Floats, *, line: bool) -> float:
+def _curve_saves(unseen: OutOfFoldLogOdds, mixed: Floats, everyone: Floats, line: float) -> float:
     """Share of the squared error that a curve saves on hidden sets that it was not fitted on; NaN without an error.
 
     All sets have the same shares, because shares without a set change the error by more than a curve does. Stronger
     models still take part with their families: a curve that has never seen them cannot serve them.
     """
-    mixed, everyone = unseen.log_odds @ share, unseen.weight()
-    straight, curved = (np.full(len(mixed), np.nan) for _ in range(2))
-    for k in np.unique(unseen.hidden_set):
+    sets = np.unique(unseen.hidden_set[everyone > 0])
+    weights = np.stack([np.where(unseen.hidden_set == k, 0.0, everyone) for k in sets])
+    if not weights.any(axis=1).all():
+        return np.nan
+    weights /= weights.sum(axis=1, keepdims=True)
+    straight, curved = (np.zeros(len(mixed)) for _ in range(2))
+    calibrations = _calibrate(unseen, np.broadcast_to(mixed, weights.shape), weights, line)
+    for k, without in zip(sets, calibrations, strict=True):
         rows = unseen.hidden_set == k
-        weight = np.where(rows, 0.0, everyone)
-        if not weight.any():
-            return np.nan
-        without = _calibrate(unseen, share, weight / weight.sum(), line=line)
         straight[rows], curved[rows] = without.straight(mixed[rows]), without.curved(mixed[rows])
     plain, with_curve = (float(everyone @ (sigmoid(x) - unseen.q) ** 2) for x in (straight, curved))
     return 1 - with_curve / plain if plain > LEAST_ERROR else np.nan
 
 
-def _calibrate(unseen: OutOfFoldLogOdds, share: Floats, weight: Floats, *, line: bool) -> Calibration:
-    """Line and monotone curve from hidden models: scores plateau above chance and below 1, a sigmoid does not."""
-    rows = weight > 0
-    log_odds, q, weight = unseen.log_odds[rows] @ share, unseen.q[rows], weight[rows]
-    straight = Calibration(1.0, 0.0)
+def _calibrate(unseen: OutOfFoldLogOdds, mixed: Floats, weights: Floats, line: float) -> list[Calibration]:
+    """Line and monotone curve of every row of log-odds and weights (S × R), from the rows of `unseen` that weigh.
+
+    Scores plateau above chance and below 1, a sigmoid does not. Without a usable line there is no curve.
+    """
+    slope, offset, usable = np.ones(len(mixed)), np.zeros(len(mixed)), np.ones(len(mixed), bool)
     if line:
-        law = fit_laws(log_odds, q, np.asarray(0.0), weight=weight)
-        if not bool(law.converged) or not 0 < float(law.slope) < np.inf:
-            return straight
-        straight = Calibration(float(law.slope), float(law.offset))
-    return replace(straight, curve=fit_monotone_calibration(straight.straight(log_odds), q, weight))
+        laws = fit_laws(mixed, np.broadcast_to(unseen.q, mixed.shape), np.zeros(len(mixed)), weight=weights)
+        usable = laws.converged & (laws.slope > 0) & np.isfinite(laws.slope)
+        slope = np.where(usable, 1 + line * (laws.slope - 1), 1.0)
+        offset = np.where(usable, line * laws.offset, 0.0)
+    curves = fit_monotone_calibrations(slope[:, None] * mixed + offset[:, None], unseen.q, weights)
+    kept = [curve if on else None for curve, on in zip(curves, usable, strict=True)]
+    return [Calibration(*parts) for parts in zip(slope.tolist(), offset.tolist(), kept, strict=True)]
