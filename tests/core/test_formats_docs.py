@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file
 
+from benchcast.storage.tables import MODEL_COLUMNS, SCORE_COLUMNS
 from benchcast.store import Study
 from pages import steps
 
@@ -42,16 +43,22 @@ def test_every_example_is_imported_and_prints_what_the_page_shows(study):
     assert study.infos(["oak-1B"])[0].flops == 6e21
 
 
+@pytest.mark.parametrize(("table", "columns"), [("models.csv", MODEL_COLUMNS), ("scores.csv", SCORE_COLUMNS)])
+def test_the_page_describes_every_column(table, columns):
+    section = PAGE.split(f"\n## {table}\n")[1].split("\n```")[0]
+    assert [column for column in columns if f"`{column}`" not in section] == []
+
+
 def test_the_page_names_what_a_fit_folder_holds(study):
     folder = study.fit_folder("mmlu")
     document = json.loads((folder / "fit.json").read_text(encoding="utf-8"))
     rows = dict(re.findall(r"^\| `([\w.]+)` \| (.*) \|$", PAGE, re.MULTILINE))
     said = re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)", "", rows["fit.json"]))
     assert set(said) == document.keys()
-    assert set(re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)", "", rows["salience.safetensors"]))) == set(
+    assert set(re.findall(r"`([\w.]+)`", re.sub(r"\([^)]*\)", "", rows["salience.safetensors"]))) == set(
         load_file(folder / "salience.safetensors")
     )
-    about = PAGE.split("`about` says where")[1].split("\n\n")[0]
+    about = PAGE.split("`about` is the provenance")[1].split("\n\n")[0]
     assert set(re.findall(r"`(\w+)`", re.sub(r"\([^)]*\)", "", about))) <= document["about"].keys()
 
 
