@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from benchcast.choices import EXECUTORS
+
 
 class StudyPlace(click.ParamType):  # type: ignore[type-arg]
     """A folder, or a URL whose study is worked on in a local copy while the command runs."""
@@ -27,7 +29,7 @@ FILE = click.argument("file", type=click.Path(path_type=Path))
 FORCE = click.option("--force", is_flag=True, help="Replace what is in the study.")
 EXECUTOR = click.option(
     "--executor",
-    type=click.Choice(["local", "ray"]),
+    type=click.Choice(EXECUTORS),
     default="local",
     show_default=True,
     help="Where the work is done.",

@@ -17,7 +17,7 @@ from benchcast.cli.groups import WithMethods
 from benchcast.cli.output import print_json, progress, say, workers
 
 if TYPE_CHECKING:
-    from benchcast.choices import MethodName, Split
+    from benchcast.choices import ExecutorName, MethodName, Split
     from benchcast.evaluate import Comparison
     from benchcast.store import Study
     from benchcast.support import Support
@@ -100,7 +100,7 @@ def compare(
     runs: str | None,
     keep_all: bool,
     device: str,
-    executor: str,
+    executor: ExecutorName,
     address: str,
     wide: bool,
     as_json: bool,
