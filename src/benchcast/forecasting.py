@@ -62,8 +62,8 @@ def predict(
     opened = Study.of(study)
     names = find_models(opened, models)
     fits = stored_fits(opened, tasks, again=refit)
-    found, failed = predict_models(opened, names, fits, level=level, restrict=restrict)
-    rows = [row for one in found for row in one.forecasts]
+    by_model, failed = predict_models(opened, names, fits, level=level, restrict=restrict)
+    rows = [row for one in by_model for row in one.forecasts]
     rows += [Forecast.missing(fit.task, name, why, level) for name, why in failed.items() for fit in fits]
     return Forecasts(tuple(sorted(rows, key=lambda row: names.index(row.model))), failed)
 
@@ -88,12 +88,12 @@ def predict_models(
 ) -> tuple[list[ModelForecasts], dict[str, str]]:
     """Forecasts of models, and for those that cannot be forecast the reason."""
     check_level(level)
-    found, failed = [], {}
+    by_model, failed = [], {}
     for name in names:
         try:
             losses = study.losses(name)
             used = fit_again(study, fits, losses) if restrict else fits
-            found.append(ModelForecasts(used, losses, [fit.predict(losses, level=level) for fit in used]))
+            by_model.append(ModelForecasts(used, losses, [fit.predict(losses, level=level) for fit in used]))
         except BenchcastError as error:
             failed[name] = str(error)
-    return found, failed
+    return by_model, failed

@@ -69,12 +69,12 @@ def fit(
     spec = MethodSpec(method, device=device)
     with progress(f"fitting {method}"):
         fits = fit_tasks(opened, tasks, method=spec, split=split, store=True, on_left_out=weak.append)
-    for made in fits:
-        say(describe(made))
+    for fitted in fits:
+        say(describe(fitted))
     for line in weak:
         say(f"left out: {line}")
     _tell_support(Support.of(fits[0].about))
-    _warn_below_chance(opened, [made.task for made in fits])
+    _warn_below_chance(opened, [fitted.task for fitted in fits])
     say(f"next: benchcast predict {study} --model NAME")
 
 
@@ -132,19 +132,19 @@ def compare(
     opened = Study.open(study, keep_all=keep_all)
     with workers(executor, address) as pool, progress("comparing", len(methods) or len(METHODS)) as advance:
         execution = Execution(device, pool, partial(_tell, advance))
-        found = run(opened, tasks, split=split, methods=methods, device=execution)
-    say_split(split, found)
+        comparison = run(opened, tasks, split=split, methods=methods, device=execution)
+    say_split(split, comparison)
     if as_json:
-        print_json(found.as_json())
+        print_json(comparison.as_json())
     else:
-        print_comparison(found, wide=wide)
-    _tell_support(found.dataset.support)
-    _warn_below_chance(opened, found.tasks)
+        print_comparison(comparison, wide=wide)
+    _tell_support(comparison.dataset.support)
+    _warn_below_chance(opened, comparison.tasks)
 
 
-def say_split(asked: str | None, found: Comparison) -> None:
+def say_split(asked: str | None, comparison: Comparison) -> None:
     """Say that families are held out where nobody asked for it."""
-    if asked is None and found.split == "family":
+    if asked is None and comparison.split == "family":
         say("split by family: no split column, and no family has models of three sizes", err=True)
 
 
