@@ -160,7 +160,7 @@ def test_provenance_tells_how_the_losses_of_all_models_were_made(study, world):
     for losses, backend in zip(world.losses, ["vllm"] * 3 + ["hf"] * 17, strict=True):
         study.add_losses([replace(losses, about={"backend": backend, "dtype": "float32"})], force=True)
     page = report_data(study, compare(study, methods=("all-token",)))
-    assert page["provenance"]["facts"]["losses by"] == (
+    assert page["provenance"]["details"]["losses by"] == (
         "backend hf, dtype float32 (17 models); backend vllm, dtype float32 (3 models)"
     )
     before = page["provenance"]["files"]["losses of 20 models"]
