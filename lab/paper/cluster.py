@@ -54,10 +54,10 @@ class _Worker:
 
 def simulate(models: Sequence[ModelInfo], text_bytes: float, gpus: int, pace: Pace | None = None) -> Outcome:
     """Go through the schedule of a cluster with so many GPUs, eight to a node."""
-    own, needed = pace or Pace(), max(map(plan.gpus_for, models))
+    speed, needed = pace or Pace(), max(map(plan.gpus_for, models))
     if gpus < needed or needed > NODE_GPUS:
         raise InputError(f"{gpus} GPUs; the largest model needs {needed} of one node, which has at most {NODE_GPUS}")
-    run = _Simulation([min(NODE_GPUS, gpus - at) for at in range(0, gpus, NODE_GPUS)], models, text_bytes, own)
+    run = _Simulation([min(NODE_GPUS, gpus - at) for at in range(0, gpus, NODE_GPUS)], models, text_bytes, speed)
     return run.outcome(gpus)
 
 

@@ -88,9 +88,9 @@ def write_plan(
     models, scores = paper_models(), paper_scores()
     texts = None
     if data is not None:
-        made = build_mixture(PAPER_MIX, data, seed=seed)
-        texts = made.texts
-        study = Study.create(folder / "study", texts, tasks=made.tasks, seed=seed)
+        mixture = build_mixture(PAPER_MIX, data, seed=seed)
+        texts = mixture.texts
+        study = Study.create(folder / "study", texts, tasks=mixture.tasks, seed=seed)
         study.add_models(models)
         study.add_scores(scores)
     cost = estimate(models, _bytes(texts))

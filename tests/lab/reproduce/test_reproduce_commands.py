@@ -78,7 +78,7 @@ def test_every_command_writes_files_that_open(what: str, study: Study, tmp_path:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["fig1"], "no two families are named like twins"),
+        (["fig1"], "no two families share a name up to the last hyphen"),
         (["fig1", "--runs", "twina,twinb"], "fig1 needs training FLOPs of twina and twinb; fill flops"),
         (
             ["fig5", "--runs", "twina,twinb"],
