@@ -207,6 +207,10 @@ class Forecaster:
 
 def _check_losses(X: npt.ArrayLike) -> Floats:
     """Losses as a float array of models × columns, all finite and not negative."""
+    if hasattr(X, "toarray"):
+        raise InvalidArrayError("X: sparse input is not supported; pass X.toarray()")
+    if np.iscomplexobj(X):
+        raise InvalidArrayError("X: complex data not supported; losses are real numbers")
     try:
         losses = np.array(X, np.float64, order="C")  # the same layout, hence the same rounding, for a DataFrame
     except (TypeError, ValueError) as error:
@@ -224,6 +228,8 @@ def _check_losses(X: npt.ArrayLike) -> Floats:
 
 
 def _check_accuracy(y: npt.ArrayLike) -> Floats:
+    if y is None:
+        raise InvalidArrayError("a Forecaster requires y to be passed, but the target y is None")
     try:
         accuracy = np.asarray(y, np.float64)
     except (TypeError, ValueError) as error:
