@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from benchcast.choices import check_choice
 from benchcast.dataset import Dataset, Fold
 from benchcast.errors import InputError
 from benchcast.evaluate import Comparison
-from benchcast.formatting import did_you_mean
 from benchcast.records import Floats
 from benchcast.task_fit import TaskFit
 from lab.reproduce.context import StudyContext, role
@@ -24,13 +24,9 @@ DRAWN = 100  # points of a drawn law
 def fig4(context: StudyContext, method: str = "salience") -> Outcome:
     """Capability against accuracy under one method, by family and role."""
     comparison = context.comparison(None)
-    if method not in comparison.methods:
-        why = (
-            f"{method} {comparison.left_out[method]}" if method in comparison.left_out else f"unknown method {method!r}"
-        )
-        raise InputError(
-            f"{why}; known here: {', '.join(comparison.methods)}{did_you_mean(method, comparison.methods)}"
-        )
+    if method in comparison.left_out:
+        raise InputError(f"{method} {comparison.left_out[method]}; known: {', '.join(comparison.methods)}")
+    check_choice("method", method, comparison.methods)
     dataset, fold = comparison.dataset, comparison.folds[0]
     fits = [comparison.fits[task, method][0] for task in comparison.tasks]
     points = law_points(dataset, fold, fits)
