@@ -53,7 +53,7 @@ class _Worker:
 
 
 def simulate(models: Sequence[ModelInfo], text_bytes: float, gpus: int, pace: Pace | None = None) -> Outcome:
-    """Go through the schedule of a cluster with so many GPUs, eight to a node."""
+    """Simulate the schedule of a cluster of `gpus` GPUs, eight per node."""
     speed, needed = pace or Pace(), max(map(plan.gpus_for, models))
     if gpus < needed or needed > NODE_GPUS:
         raise InputError(f"{gpus} GPUs; the largest model needs {needed} of one node, which has at most {NODE_GPUS}")

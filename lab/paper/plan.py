@@ -59,7 +59,7 @@ def gpus_for(model: ModelInfo) -> int:
 
 
 def estimate(models: Sequence[ModelInfo], text_bytes: float) -> Cost:
-    """Cost of scoring texts of so many bytes with each of the models, and of storing what comes out."""
+    """Cost of scoring texts of `text_bytes` bytes with each of the models, and of storing the results."""
     tokens = text_bytes / BYTES_PER_TOKEN
     hours, weights = 0.0, []
     for m in models:

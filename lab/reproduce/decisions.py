@@ -1,9 +1,8 @@
-"""Which of two data mixtures is better, told from small checkpoints: decision accuracy against compute.
+"""Decision accuracy against compute: whether small checkpoints show which of two data mixtures is better.
 
-As in DataDecide (Magnusson et al. 2025): two families are two recipes, and the better one on a task is the one whose
-last checkpoint of the largest size scores higher. A small checkpoint of each, alike in size and compute, decides
-right if what is read of them puts them in that order. Forecasts come from fits that saw neither family.
-Axes: T tasks, M models.
+As in DataDecide (Magnusson et al. 2025), two families are two data mixtures. The better one on a task is the one whose
+last checkpoint of the largest size scores higher. Two small checkpoints of similar size and compute decide correctly
+if a signal read from them puts them in that order. Forecasts come from fits that saw neither family.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ SCORE = "its own score"
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two families, their largest models, and small checkpoints of like size and compute (pairs of model numbers)."""
+    """Two families, their largest models, and pairs of small checkpoints alike in size and compute (model numbers)."""
 
     families: tuple[str, str]
     largest: tuple[int, int]
@@ -48,7 +47,7 @@ def decisions(context: StudyContext) -> Outcome:
     pairs = find_pairs(dataset)
     if not pairs:
         raise NotEnoughDataError(
-            "decisions needs two families with largest models of like size and compute, and smaller ones of each; "
+            "decisions needs two families with largest models of similar size and compute, and smaller ones of each; "
             "fill params and tokens in models.csv"
         )
     rows = decide(dataset, pairs, context)
@@ -92,10 +91,10 @@ def _distance(size: Floats, i: int, j: int) -> float:
 
 
 def decide(dataset: Dataset, pairs: Sequence[Pair], context: StudyContext) -> list[dict[str, Any]]:
-    """One row a task, pair, checkpoint and signal: whether it puts the two recipes in the order of their largest
-    models. Pairs whose largest models differ by less than the noise of their scores are left out."""
-    nobody = np.zeros(len(dataset.models), bool)
-    folds = [Fold(~np.isin(dataset.families, p.families), nobody, np.isin(dataset.families, p.families)) for p in pairs]
+    """Whether a signal puts two mixtures in the order of their largest models: a row for each task, pair, checkpoint
+    and signal. Pairs whose largest models differ by less than the noise of their scores are left out."""
+    none = np.zeros(len(dataset.models), bool)
+    folds = [Fold(~np.isin(dataset.families, p.families), none, np.isin(dataset.families, p.families)) for p in pairs]
     fits = {}
     for method in METHODS_READ:
         context.tell(f"{method}, without either family of {len(pairs)} pairs")

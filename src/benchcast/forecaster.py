@@ -44,8 +44,8 @@ class Forecaster:
     ----------
     method : how to forecast: a method that reads nothing but losses, such as "salience", "pls" or "all-token"
     chance : accuracy of guessing, from 0 to below 1
-    level : share of scores of unseen models that `predict_interval` is to hold, between 0 and 1
-    device : where the method is worked out: a torch device such as "cuda"; "" is numpy
+    level : share of scores of unseen models that `predict_interval` should contain, between 0 and 1
+    device : where the method is computed: a torch device such as "cuda"; "" is numpy
 
     Attributes
     ----------

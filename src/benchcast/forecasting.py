@@ -40,7 +40,7 @@ def predict(
     study : an opened study or its folder
     models : names of models that have losses, or patterns such as "my-7b@*"; None: all
     tasks : tasks that have a fit; none given: all of them
-    level : share of scores of unseen models that the interval is to hold, between 0 and 1
+    level : share of scores of unseen models that the interval should contain, between 0 and 1
     restrict : fit again for each model, on the tokens that it has losses for; nothing is stored
     refit : fit again first, from the present data of the study, and store the new fits
 

@@ -32,7 +32,11 @@ EXECUTOR = click.option(
     type=click.Choice(EXECUTORS),
     default="local",
     show_default=True,
-    help="Where the work is done.",
+    help="Where jobs run.",
 )
-ADDRESS = click.option("--address", default="", help="Of the Ray cluster: HOST:6379, or auto. Default: RAY_ADDRESS.")
-GPUS = click.option("--gpus", type=click.FloatRange(min=0), help="Of a Ray worker. Default: 1 where there are any.")
+ADDRESS = click.option(
+    "--address", default="", help="Address of the Ray cluster: HOST:6379, or auto. Default: RAY_ADDRESS."
+)
+GPUS = click.option(
+    "--gpus", type=click.FloatRange(min=0), help="GPUs of each Ray worker. Default: 1 if the cluster has any."
+)

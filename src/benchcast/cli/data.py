@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     help="Folder with the benchmarks' files, one folder each. Default: the hub, through `datasets`.",
 )
 @click.option("--from", "public_study", metavar="NAME", help="A public study to copy; `benchcast datasets` lists them.")
-@click.option("--table", type=click.Path(path_type=Path), help="CSV of losses: a column `model`, then one a loss.")
+@click.option(
+    "--table", type=click.Path(path_type=Path), help="CSV of losses: a column `model`, then one column per loss."
+)
 @click.option(
     "--unit",
     "units",
@@ -148,7 +150,7 @@ def import_group() -> None:
 def losses(
     study: Path, files: tuple[Path, ...], family: str, unit: LossUnit | None, allow_implausible: bool, force: bool
 ) -> None:
-    """Token losses in nats: JSONL or Parquet, one file a model, or a wide CSV of models × texts.
+    """Token losses in nats: JSONL or Parquet, one file per model, or a wide CSV of models × texts.
 
     \b
     One row of JSONL: the text's id, token bounds in UTF-8 bytes, the loss of each token (null: none):

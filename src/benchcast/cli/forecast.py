@@ -35,7 +35,7 @@ KEEP_ALL = click.option(
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 DEVICE = click.option(
-    "--device", default="", help="Work out salience, paper and ridge there, e.g. cuda; needs torch. Default: numpy."
+    "--device", default="", help="Compute salience, paper and ridge on this torch device, e.g. cuda. Default: numpy."
 )
 
 
@@ -143,7 +143,7 @@ def compare(
 
 
 def say_split(asked: str | None, comparison: Comparison) -> None:
-    """Say that families are held out where nobody asked for it."""
+    """Say that families are held out if no split was chosen."""
     if asked is None and comparison.split == "family":
         say("split by family: no split column, and no family has models of three sizes", err=True)
 

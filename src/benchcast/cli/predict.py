@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 @click.option(
     "--register",
     type=click.Path(path_type=Path),
-    help="Put it down, dated and hashed, in a new file; for one model at a time.",
+    help="Write the forecast of one model, with date and hash, to a new file.",
 )
 @click.option(
     "--level",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=DEFAULT_LEVEL,
     show_default=True,
-    help="Share of scores of unseen models that an interval is to hold.",
+    help="Share of scores of unseen models that an interval should contain.",
 )
 @TASKS
 @JSON

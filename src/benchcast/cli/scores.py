@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     help="What a table holds, where its kind does not say or says otherwise.",
 )
 @click.option("--rename", type=click.Path(path_type=Path), help="CSV from,to: names in the files, names in the study.")
-@click.option("--add-tasks", multiple=True, metavar="PATTERN", help="Make tasks of these, such as 'mmlu_*'.")
+@click.option(
+    "--add-tasks", multiple=True, metavar="PATTERN", help="Add tasks of these names to the study, such as 'mmlu_*'."
+)
 @click.option("--allow-mixed", is_flag=True, help="Take scores of different harnesses, versions or shots for one task.")
 @click.option("--allow-limit", is_flag=True, help="Take results of a run with --limit.")
 @FORCE
