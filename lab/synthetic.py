@@ -1,4 +1,4 @@
-"""A planted world: synthetic families, tokenizers and a known salience, for tests and for the synthetic demo.
+"""Synthetic studies: families, tokenizers and a known salience, for tests.
 
 Each reference token is of one kind, and a model's loss on it falls with the model's ability for that
 kind: a general ability that grows with compute, plus what its family's mixture taught. A task rests on
@@ -188,8 +188,8 @@ def _as_tokens(model: str, nats: Floats, edges: Ints, texts: TextSet, rng: np.ra
     rate = rng.uniform(0.05, 0.25)
     keep = rng.random(len(edges)) > rate
     extra = rng.choice(int(edges[-1]), int(rate * len(edges)), replace=False)
-    own = np.union1d(np.union1d(edges[keep], extra), texts.starts)
-    rise = np.interp(own, edges, np.concatenate([[0.0], np.cumsum(nats)]))
-    counts = np.diff(np.searchsorted(own, texts.starts))
+    model_edges = np.union1d(np.union1d(edges[keep], extra), texts.starts)
+    rise = np.interp(model_edges, edges, np.concatenate([[0.0], np.cumsum(nats)]))
+    counts = np.diff(np.searchsorted(model_edges, texts.starts))
     about = {"tokenizer": "planted", "texts": texts.digest}
-    return TokenLosses(model, counts.astype(np.int64), own, np.diff(rise), about)
+    return TokenLosses(model, counts.astype(np.int64), model_edges, np.diff(rise), about)

@@ -44,15 +44,15 @@ def _make(study: Path | None, out: Path, work: Callable[[StudyContext], Outcome]
 
     opened = open_embedded() if study is None else Study.open(study)
     with progress("reading the study") as advance:
-        made = work(StudyContext(opened, tell=lambda what: advance(what)))
-    for table in made.tables:
+        outcome = work(StudyContext(opened, tell=lambda what: advance(what)))
+    for table in outcome.tables:
         print_table(table.header, table.rows, title=table.title, wide=True)
         say()
-    for remark in made.remarks:
+    for remark in outcome.remarks:
         say(remark)
-    written = write_outcome(made, out)
+    written = write_outcome(outcome, out)
     say(f"written: {written[0].parent}/{{{', '.join(p.name for p in written)}}}")
-    return made
+    return outcome
 
 
 @_command("table1")
@@ -169,8 +169,8 @@ def fig9(study: Path | None, out: Path, method: str, task: str | None, text: str
     """
     from lab.reproduce import weights
 
-    made = _make(study, out, lambda context: weights.fig9(context, task, text, method))
-    _print_strip(made.numbers["tokens"])
+    outcome = _make(study, out, lambda context: weights.fig9(context, task, text, method))
+    _print_strip(outcome.numbers["tokens"])
 
 
 def _print_strip(tokens: list[dict[str, Any]]) -> None:
@@ -216,9 +216,9 @@ def ablation(study: Path | None, out: Path) -> None:
 
 
 @_command("extrapolate")
-@click.option("--worlds", type=click.IntRange(1), default=60, show_default=True, help="How many planted worlds.")
+@click.option("--worlds", type=click.IntRange(1), default=60, show_default=True, help="How many synthetic studies.")
 def extrapolate(study: Path | None, out: Path, worlds: int) -> None:
-    """Forecasts of larger models and later checkpoints, checked on hidden ones and in planted worlds.
+    """Forecasts of larger models and later checkpoints, checked on hidden ones and in synthetic studies.
 
     \b
     python -m lab extrapolate study

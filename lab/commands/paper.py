@@ -40,8 +40,8 @@ def plan(out: Path, data: Path | None, backend: str, seed: int, stand_ins: bool)
     from lab.paper.plan import STAND_INS, describe, write_plan
 
     cost = write_plan(out, data, seed=seed, backend=backend, stand_ins=stand_ins)
-    made = [*(["study"] if data else []), "models.csv", "scores.csv", *([STAND_INS] if stand_ins else [])]
-    say(f"{out}: {', '.join(made)} and commands.sh")
+    written = [*(["study"] if data else []), "models.csv", "scores.csv", *([STAND_INS] if stand_ins else [])]
+    say(f"{out}: {', '.join(written)} and commands.sh")
     say("The real models: " + describe(cost) if stand_ins else describe(cost))
     settings = f"{'' if data else 'BENCHMARKS=FOLDER '}{f'WEIGHTS={STAND_INS}/ ' if stand_ins else ''}"
     say(f"next: {settings}sh {out / 'commands.sh'}")
@@ -76,9 +76,9 @@ def cluster(gpus: list[int], price: float, read: float, texts: float | None, as_
     from lab.paper.models import paper_models
 
     models, size = paper_models(), texts * 1e6 if texts else mixture_bytes()
-    found = [simulate(models, size, count, Pace(read=read * 1e9)) for count in gpus]
+    outcomes = [simulate(models, size, count, Pace(read=read * 1e9)) for count in gpus]
     if as_json:
-        print_json([{**asdict(o), "cost": o.gpus * o.hours * price} for o in found])
+        print_json([{**asdict(o), "cost": o.gpus * o.hours * price} for o in outcomes])
         return
     say(
         f"{len(models)} models, {size / 1e6:.2f} MB of texts at {assumed.BYTES_PER_TOKEN:g} bytes a token, weights in "
@@ -88,7 +88,7 @@ def cluster(gpus: list[int], price: float, read: float, texts: float | None, as_
     rows = [
         (f"{o.gpus}", f"{o.hours:.2f}", f"{o.gpus * o.hours * price:,.0f}", f"{o.workers}", f"{o.busy:.0%}",
          f"{o.loading:.0%}")
-        for o in found
+        for o in outcomes
     ]  # fmt: skip
     print_table(("GPUs", "hours", "cost", "workers started", "GPUs in use", "of that, loading"), rows)
 
@@ -133,10 +133,10 @@ def _bare(scored: set[str], listed: list[ModelInfo]) -> list[ModelInfo]:
 
 
 def _by_task(rows: list[BaselineRow], *, keep: Callable[[float], Any]) -> dict[str, dict[str, dict[str, Any]]]:
-    found: dict[str, dict[str, dict[str, Any]]] = {}
+    by_task: dict[str, dict[str, dict[str, Any]]] = {}
     for row in rows:
-        found.setdefault(row.task, {})[row.method] = {k: keep(v) for k, v in row.measures.items()}
-    return found
+        by_task.setdefault(row.task, {})[row.method] = {k: keep(v) for k, v in row.measures.items()}
+    return by_task
 
 
 def _print(split: str, rows: list[BaselineRow], *, beside_table_1: bool) -> None:
@@ -144,11 +144,11 @@ def _print(split: str, rows: list[BaselineRow], *, beside_table_1: bool) -> None
 
     methods = list(dict.fromkeys(row.method for row in rows))
     body = []
-    for task, own in _by_task(rows, keep=float).items():
+    for task, by_method in _by_task(rows, keep=float).items():
         printed = TABLE_1[task] if beside_table_1 else None
         paper = (printed.salience, printed.all_token, printed.label_token) if printed else ()
-        mses = [own[m]["mse"] if m in own else math.nan for m in methods]
-        n = max(measures["n_test"] for measures in own.values())
+        mses = [by_method[m]["mse"] if m in by_method else math.nan for m in methods]
+        n = max(measures["n_test"] for measures in by_method.values())
         body.append((task, *map(number, (*paper, *mses)), f"{n:g}"))
     heads = ("paper: CSV", "paper: all token", "paper: label token") if beside_table_1 else ()
     print_table(("task", *heads, *methods, "models"), body, title=f"test MSE, split {split}", wide=True)

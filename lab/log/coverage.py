@@ -1,4 +1,4 @@
-"""Do 90% intervals cover 90%? Planted worlds, one family of each held out.
+"""Do 90% intervals cover 90%? Synthetic studies, one family of each held out.
 
     python -m lab.log.coverage [WORLDS]
 

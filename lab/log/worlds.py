@@ -1,4 +1,4 @@
-"""Twenty planted worlds: is `salience` ever a bad idea?
+"""Twenty synthetic studies: is `salience` ever a bad idea?
 
     python -m lab.log.worlds [WORLDS]
 

@@ -53,11 +53,11 @@ class _Worker:
 
 
 def simulate(models: Sequence[ModelInfo], text_bytes: float, gpus: int, pace: Pace | None = None) -> Outcome:
-    """Go through the schedule of a cluster with so many GPUs, eight to a node."""
-    own, needed = pace or Pace(), max(map(plan.gpus_for, models))
+    """Simulate the schedule of a cluster of `gpus` GPUs, eight per node."""
+    speed, needed = pace or Pace(), max(map(plan.gpus_for, models))
     if gpus < needed or needed > NODE_GPUS:
         raise InputError(f"{gpus} GPUs; the largest model needs {needed} of one node, which has at most {NODE_GPUS}")
-    run = _Simulation([min(NODE_GPUS, gpus - at) for at in range(0, gpus, NODE_GPUS)], models, text_bytes, own)
+    run = _Simulation([min(NODE_GPUS, gpus - at) for at in range(0, gpus, NODE_GPUS)], models, text_bytes, speed)
     return run.outcome(gpus)
 
 
@@ -102,7 +102,7 @@ class _Simulation:
             group = self.schedule.next_group(
                 [w.group for w in self.workers if w.ready], [w.group for w in self.workers if not w.ready]
             )
-            wanted = int(self.schedule.gpus[group]) if group else 0
+            wanted = int(self.schedule.worker_options[group]["num_gpus"]) if group else 0
             room = [node for node, free in enumerate(self.free) if free >= wanted]
             if not group or not room:
                 return

@@ -77,14 +77,14 @@ def baselines(
 def _forecasters(tasks: Sequence[Task], task: Task) -> dict[str, Forecaster]:
     names = [t.name for t in tasks]
     alike = tuple(names.index(n) for n in ALIKE.get(task.name, ()) if n in names)
-    made: dict[str, Forecaster] = {"constant": constant}
+    forecasters: dict[str, Forecaster] = {"constant": constant}
     if len(tasks) < 2:
-        return made
-    made["observational, 1 component"] = lambda a, t, c, s: observational(a, t, c, s, components=1)
-    made["observational"] = observational
+        return forecasters
+    forecasters["observational, 1 component"] = lambda a, t, c, s: observational(a, t, c, s, components=1)
+    forecasters["observational"] = observational
     if alike and len(tasks) > 2:
-        made["observational, without its twin"] = lambda a, t, c, s: observational(a, t, c, s, without=alike)
-    return made
+        forecasters["observational, without its twin"] = lambda a, t, c, s: observational(a, t, c, s, without=alike)
+    return forecasters
 
 
 def _measured(
@@ -92,10 +92,10 @@ def _measured(
 ) -> dict[str, float]:
     observed, forecast = [], []
     for fold in folds:
-        made = forecaster(accuracy, task, chance, fold.seen)
-        rows = fold.test & np.isfinite(accuracy[task]) & np.isfinite(made)
+        predicted = forecaster(accuracy, task, chance, fold.seen)
+        rows = fold.test & np.isfinite(accuracy[task]) & np.isfinite(predicted)
         observed.append(accuracy[task][rows])
-        forecast.append(made[rows])
+        forecast.append(predicted[rows])
     truth, guess = np.concatenate(observed), np.concatenate(forecast)
     nothing = np.full(len(truth), np.nan)
     return measure(truth, guess, nothing, nothing)

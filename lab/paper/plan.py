@@ -59,7 +59,7 @@ def gpus_for(model: ModelInfo) -> int:
 
 
 def estimate(models: Sequence[ModelInfo], text_bytes: float) -> Cost:
-    """Cost of scoring texts of so many bytes with each of the models, and of storing what comes out."""
+    """Cost of scoring texts of `text_bytes` bytes with each of the models, and of storing the results."""
     tokens = text_bytes / BYTES_PER_TOKEN
     hours, weights = 0.0, []
     for m in models:
@@ -88,9 +88,9 @@ def write_plan(
     models, scores = paper_models(), paper_scores()
     texts = None
     if data is not None:
-        made = build_mixture(PAPER_MIX, data, seed=seed)
-        texts = made.texts
-        study = Study.create(folder / "study", texts, tasks=made.tasks, seed=seed)
+        mixture = build_mixture(PAPER_MIX, data, seed=seed)
+        texts = mixture.texts
+        study = Study.create(folder / "study", texts, tasks=mixture.tasks, seed=seed)
         study.add_models(models)
         study.add_scores(scores)
     cost = estimate(models, _bytes(texts))

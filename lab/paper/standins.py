@@ -85,9 +85,9 @@ def weights(quality: Mapping[str, float], rng: np.random.Generator) -> dict[str,
         **dict.fromkeys(("self_attn.o_proj", "mlp.up_proj", "mlp.down_proj"), nothing),
         **dict.fromkeys(("input_layernorm", "post_attention_layernorm"), one),
     }
-    made = {"model.embed_tokens.weight": embedding, "lm_head.weight": head, "model.norm.weight": one}
-    made |= {f"model.layers.0.{name}.weight": x for name, x in inside.items()}
-    return {name: np.array(x, np.float32) for name, x in made.items()}
+    arrays = {"model.embed_tokens.weight": embedding, "lm_head.weight": head, "model.norm.weight": one}
+    arrays |= {f"model.layers.0.{name}.weight": x for name, x in inside.items()}
+    return {name: np.array(x, np.float32) for name, x in arrays.items()}
 
 
 def kind_of(piece: bytes) -> str:

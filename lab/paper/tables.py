@@ -160,12 +160,12 @@ Qwen2-1.5B,35.75,69.32,70.58,59.06,46.76,57.45
 
 def scores() -> dict[str, dict[str, float]]:
     """Model → task → accuracy in 0..1, of Tables 3 and 4."""
-    made = {}
+    scores = {}
     for table in (TABLE_3, TABLE_4):
         for row in csv.DictReader(table.splitlines()):
             cells = {PRINTED_TASK.get(task, task): cell for task, cell in row.items() if task != "model"}
-            made[row["model"]] = {task: round(float(cells[task]) / 100, 6) for task in TASKS}
-    return made
+            scores[row["model"]] = {task: round(float(cells[task]) / 100, 6) for task in TASKS}
+    return scores
 
 
 def split() -> dict[str, str]:

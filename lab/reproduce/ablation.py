@@ -1,6 +1,6 @@
 """What matters and what does not: the head and its activation, the unit of spreading, the scorer.
 
-Every variant is told by the geometric mean over tasks of its test error, as a gain over all-token.
+Each variant is measured by the geometric mean over tasks of its test error, as a gain over all-token.
 """
 
 from __future__ import annotations

@@ -90,9 +90,11 @@ def _fig8(numbers: dict[str, Any]) -> str:
     rows = [m for m in numbers["mean"] if m["task"].startswith("geometric")]
     said, helped = [], []
     for method in dict.fromkeys(m["method"] for m in rows):
-        own = sorted((m for m in rows if m["method"] == method), key=lambda m: m["sources"])
-        helped.append(own[-1]["mse"] < own[0]["mse"])
-        said.append(f"`{method}` goes from {own[0]['mse']:.1e} with one source to {own[-1]['mse']:.1e} with all")
+        by_count = sorted((m for m in rows if m["method"] == method), key=lambda m: m["sources"])
+        helped.append(by_count[-1]["mse"] < by_count[0]["mse"])
+        said.append(
+            f"`{method}` goes from {by_count[0]['mse']:.1e} with one source to {by_count[-1]['mse']:.1e} with all"
+        )
     verdict = (
         "As in the paper, more sources help" if all(helped) else "Unlike in the paper, more sources do not always help"
     )

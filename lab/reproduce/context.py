@@ -109,5 +109,6 @@ def pick_runs(families: Sequence[str], named: str | None) -> tuple[str, str]:
         if stem and stem in stems[i + 1 :]:
             return known[i], known[stems.index(stem, i + 1)]
     raise NotEnoughDataError(
-        f"no two families are named like twins (as oak-a and oak-b); say which with --runs {','.join(known[:2])}"
+        "no two families share a name up to the last hyphen (as oak-a and oak-b); "
+        f"say which with --runs {','.join(known[:2])}"
     )

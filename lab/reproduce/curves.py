@@ -7,6 +7,7 @@ from typing import Any
 
 import altair as alt
 
+from benchcast.choices import DEFAULT_LEVEL, level_text
 from benchcast.plots import LAW, Figure, Rows, colour, count_axis, finish, log_axis, panels, rows_where
 from lab.reproduce.figures import y_axis
 
@@ -29,16 +30,18 @@ def count_figure(rows: Rows, names: Sequence[str], *, by: str, count: str, title
 
 
 def interval_figure(rows: Rows, names: Sequence[str]) -> Figure:
-    """Coverage and width of the 90% interval by how many models or families there are; the rule is 90%."""
+    """Coverage and width of the interval by how many models or families there are; the rule is the nominal level."""
     long = [{**r, "what": what, "value": r[what]} for r in rows for what in ("coverage", "width")]
 
     def panel(name: str) -> Any:
         base = alt.Chart(rows_where(long, of=name)).encode(
             x=count_axis("count", "how many"),
             y=y_axis("value", "share of models covered, and width", domain=[0, 1]),
-            color=colour("what", ("coverage", "width"), "90% interval"),
+            color=colour("what", ("coverage", "width"), f"{level_text()} interval"),
         )
-        rule = alt.Chart(alt.Data(values=[{"y": 0.9}])).mark_rule(color=LAW, strokeDash=[3, 3]).encode(y="y:Q")
+        rule = (
+            alt.Chart(alt.Data(values=[{"y": DEFAULT_LEVEL}])).mark_rule(color=LAW, strokeDash=[3, 3]).encode(y="y:Q")
+        )
         return alt.layer(rule, base.mark_line(strokeWidth=1.8), base.mark_point(filled=True, size=36, opacity=1))
 
     return finish(panels(names, panel))

@@ -1,9 +1,8 @@
-"""Which of two data mixtures is better, told from small checkpoints: decision accuracy against compute.
+"""Decision accuracy against compute: whether small checkpoints show which of two data mixtures is better.
 
-As in DataDecide (Magnusson et al. 2025): two families are two recipes, and the better one on a task is the one whose
-last checkpoint of the largest size scores higher. A small checkpoint of each, alike in size and compute, decides
-right if what is read of them puts them in that order. Forecasts come from fits that saw neither family.
-Axes: T tasks, M models.
+As in DataDecide (Magnusson et al. 2025), two families are two data mixtures. The better one on a task is the one whose
+last checkpoint of the largest size scores higher. Two small checkpoints of similar size and compute decide correctly
+if a signal read from them puts them in that order. Forecasts come from fits that saw neither family.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from benchcast.choices import DEFAULT_LEVEL, level_text
 from benchcast.dataset import Dataset, Fold
 from benchcast.errors import NotEnoughDataError
 from benchcast.methods import METHODS
@@ -34,7 +34,7 @@ SCORE = "its own score"
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two families, their largest models, and small checkpoints of like size and compute (pairs of model numbers)."""
+    """Two families, their largest models, and pairs of small checkpoints alike in size and compute (model numbers)."""
 
     families: tuple[str, str]
     largest: tuple[int, int]
@@ -47,7 +47,7 @@ def decisions(context: StudyContext) -> Outcome:
     pairs = find_pairs(dataset)
     if not pairs:
         raise NotEnoughDataError(
-            "decisions needs two families with largest models of like size and compute, and smaller ones of each; "
+            "decisions needs two families with largest models of similar size and compute, and smaller ones of each; "
             "fill params and tokens in models.csv"
         )
     rows = decide(dataset, pairs, context)
@@ -68,8 +68,10 @@ def find_pairs(dataset: Dataset) -> list[Pair]:
     )
     sized = np.isfinite(size).all(axis=1)
     members = {str(f): np.flatnonzero(sized & (dataset.families == f)).tolist() for f in np.unique(dataset.families)}
-    largest = {f: max(own, key=lambda i: tuple(size[i])) for f, own in members.items() if own}
-    found = []
+    largest = {
+        f: max(rows_of_family, key=lambda i: tuple(size[i])) for f, rows_of_family in members.items() if rows_of_family
+    }
+    pairs = []
     for a, b in combinations(largest, 2):
         if _distance(size, largest[a], largest[b]) >= math.log(ALIKE):
             continue
@@ -79,8 +81,8 @@ def find_pairs(dataset: Dataset) -> list[Pair]:
             if i != largest[a] and near is not None and _distance(size, i, near) < math.log(ALIKE):
                 small.append((i, near))
         if small:
-            found.append(Pair((a, b), (largest[a], largest[b]), tuple(small)))
-    return found
+            pairs.append(Pair((a, b), (largest[a], largest[b]), tuple(small)))
+    return pairs
 
 
 def _distance(size: Floats, i: int, j: int) -> float:
@@ -89,10 +91,10 @@ def _distance(size: Floats, i: int, j: int) -> float:
 
 
 def decide(dataset: Dataset, pairs: Sequence[Pair], context: StudyContext) -> list[dict[str, Any]]:
-    """One row a task, pair, checkpoint and signal: whether it puts the two recipes in the order of their largest
-    models. Pairs whose largest models differ by less than the noise of their scores are left out."""
-    nobody = np.zeros(len(dataset.models), bool)
-    folds = [Fold(~np.isin(dataset.families, p.families), nobody, np.isin(dataset.families, p.families)) for p in pairs]
+    """Whether a signal puts two mixtures in the order of their largest models: a row for each task, pair, checkpoint
+    and signal. Pairs whose largest models differ by less than the noise of their scores are left out."""
+    none = np.zeros(len(dataset.models), bool)
+    folds = [Fold(~np.isin(dataset.families, p.families), none, np.isin(dataset.families, p.families)) for p in pairs]
     fits = {}
     for method in METHODS_READ:
         context.tell(f"{method}, without either family of {len(pairs)} pairs")
@@ -140,25 +142,29 @@ def _noise(dataset: Dataset, t: int, models: tuple[int, int]) -> float:
 
 
 def by_compute(rows: Sequence[dict[str, Any]], seed: int) -> list[dict[str, Any]]:
-    """Decision accuracy by signal and half decade of compute, with a 90% interval from resampled families."""
+    """Decision accuracy by signal and half decade of compute, with an interval from resampled families."""
     names = sorted({f for r in rows for f in r["families"]})
     index = {f: i for i, f in enumerate(names)}
     draws = np.random.default_rng(seed).multinomial(len(names), np.full(len(names), 1 / len(names)), size=RESAMPLES)
     out = []
     for key in sorted({(r["signal"], _bin(r["flops"])) for r in rows}):
-        own = [r for r in rows if (r["signal"], _bin(r["flops"])) == key]
-        right = np.array([r["right"] for r in own])
-        a, b = (np.array([index[r["families"][k]] for r in own]) for k in (0, 1))
+        group = [r for r in rows if (r["signal"], _bin(r["flops"])) == key]
+        right = np.array([r["right"] for r in group])
+        a, b = (np.array([index[r["families"][k]] for r in group]) for k in (0, 1))
         weight = draws[:, a] * draws[:, b]
         total = weight.sum(axis=1)
         resampled = (weight @ right)[total > 0] / total[total > 0]
-        low, high = np.quantile(resampled, [0.05, 0.95]) if len(resampled) else (math.nan, math.nan)
+        low, high = (
+            np.quantile(resampled, [(1 - DEFAULT_LEVEL) / 2, (1 + DEFAULT_LEVEL) / 2])
+            if len(resampled)
+            else (math.nan, math.nan)
+        )
         flops = 10 ** ((key[1] + 0.5) / BINS_PER_DECADE)
         out.append(
             {
                 "signal": key[0],
                 "flops": flops,
-                "decisions": len(own),
+                "decisions": len(group),
                 "right": float(right.mean()),
                 "low": float(low),
                 "high": float(high),
@@ -174,13 +180,13 @@ def _bin(flops: float) -> int:
 def _tables(
     rows: Sequence[dict[str, Any]], summary: Sequence[dict[str, Any]], signals: Sequence[str]
 ) -> tuple[Table, ...]:
-    found = {(s["signal"], s["flops"]): s for s in summary}
+    by_key = {(s["signal"], s["flops"]): s for s in summary}
     lines = []
     for flops in sorted({s["flops"] for s in summary}):
-        own = [found.get((name, flops)) for name in signals]
-        cells = ["–" if s is None else f"{s['right']:.2f} ({s['low']:.2f} – {s['high']:.2f})" for s in own]
-        lines.append((f"about {flops:.0e} FLOPs", str(max(s["decisions"] for s in own if s)), *cells))
-    title = "decisions between two mixtures that are right (90% interval over families)"
+        of_signals = [by_key.get((name, flops)) for name in signals]
+        cells = ["–" if s is None else f"{s['right']:.2f} ({s['low']:.2f} – {s['high']:.2f})" for s in of_signals]
+        lines.append((f"about {flops:.0e} FLOPs", str(max(s["decisions"] for s in of_signals if s)), *cells))
+    title = f"decisions between two mixtures that are right ({level_text()} interval over families)"
     tasks = list(dict.fromkeys(r["task"] for r in rows))
     per_task = []
     for task in tasks:
@@ -201,8 +207,10 @@ def _tables(
 def _remarks(summary: Sequence[dict[str, Any]], signals: Sequence[str]) -> list[str]:
     said = []
     for name in signals:
-        own = sorted((s for s in summary if s["signal"] == name), key=lambda s: s["flops"])
-        enough = next((s["flops"] for i, s in enumerate(own) if all(x["right"] >= GOOD for x in own[i:])), None)
+        by_compute = sorted((s for s in summary if s["signal"] == name), key=lambda s: s["flops"])
+        enough = next(
+            (s["flops"] for i, s in enumerate(by_compute) if all(x["right"] >= GOOD for x in by_compute[i:])), None
+        )
         said.append(
             f"{name}: {GOOD:.0%} right "
             + (f"from about {enough:.0e} FLOPs on" if enough else "at no compute below the largest")

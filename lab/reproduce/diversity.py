@@ -56,23 +56,23 @@ def _rows(context: StudyContext, method: str, chosen: Sequence[str]) -> list[dic
 
 
 def _has_own(context: StudyContext, task: str, chosen: Sequence[str]) -> bool | None:
-    own = [t.sources for t in context.dataset.tasks if t.name == task]
-    return bool(set(own[0]) & set(chosen)) if own else None
+    task_sources = [t.sources for t in context.dataset.tasks if t.name == task]
+    return bool(set(task_sources[0]) & set(chosen)) if task_sources else None
 
 
 def means(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Mean over subsets by method, task and number of sources; with the task's own texts in and out, too."""
     out = []
-    for (method, task, size), own in grouped(rows, "method", "task", "sources").items():
+    for (method, task, size), group in grouped(rows, "method", "task", "sources").items():
         out.append(
             {
                 "method": method,
                 "task": task,
                 "sources": size,
-                "subsets": len(own),
-                "mse": _mean([r["mse"] for r in own]),
-                "mse_with_own_texts": _mean([r["mse"] for r in own if r["own_texts"]]),
-                "mse_without": _mean([r["mse"] for r in own if r["own_texts"] is False]),
+                "subsets": len(group),
+                "mse": _mean([r["mse"] for r in group]),
+                "mse_with_own_texts": _mean([r["mse"] for r in group if r["own_texts"]]),
+                "mse_without": _mean([r["mse"] for r in group if r["own_texts"] is False]),
             }
         )
     return out
@@ -83,13 +83,13 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _table(rows: Sequence[dict[str, Any]], methods: Sequence[str]) -> Table:
-    found = {(m["method"], m["task"], m["sources"]): m for m in means(rows)}
+    mean_of = {(m["method"], m["task"], m["sources"]): m for m in means(rows)}
     tasks = list(dict.fromkeys(r["task"] for r in rows))
     lines = tuple(
         (
             f"{method}: {size} source{'s' if size > 1 else ''}",
-            str(found[method, tasks[0], size]["subsets"]),
-            *(cell(found[method, task, size]["mse"]) for task in tasks),
+            str(mean_of[method, tasks[0], size]["subsets"]),
+            *(cell(mean_of[method, task, size]["mse"]) for task in tasks),
         )
         for method in methods
         for size in sorted({r["sources"] for r in rows if r["method"] == method})

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from benchcast.choices import level_text
 from benchcast.demo import open_embedded
 from benchcast.errors import InputError
 from benchcast.formatting import did_you_mean
@@ -66,10 +67,11 @@ CAPTIONS = {
     "fig9": "Darker tokens weigh more.",
     "ablation": "Gain of each variant.",
     "live": "The largest run of each mixture. Line and band: the forecast from each checkpoint; dots: its score.",
-    "extrapolate": "Hidden models; bars: 90% intervals; the dashed line is a perfect forecast.",
-    "learning": "Each dot is one draw, the line their mean; below, the 90% interval of the first method.",
+    "extrapolate": f"Hidden models; bars: {level_text()} intervals; the dashed line is a perfect forecast.",
+    "learning": f"Each dot is one draw, the line their mean; below, the {level_text()} interval of the first method.",
     "select": "Dots: draws; lines: their mean; the dashed rule is the error with all texts.",
-    "decisions": "Small checkpoints decide which family's largest model scores higher; bars: 90% over families.",
+    "decisions": "Small checkpoints decide which family's largest model scores higher; "
+    f"bars: {level_text()} over families.",
 }
 
 
@@ -87,18 +89,18 @@ def write_results(folder: Path, named: Sequence[str] = (), *, tell: Callable[[st
     write_page(context, folder)
 
 
-def write_part(made: Outcome, folder: Path) -> None:
+def write_part(outcome: Outcome, folder: Path) -> None:
     """The figures of one part, and a JSON file with all that the page says of it."""
-    for ending, figure in made.figures.items():
-        write_figure(figure, folder / "figures" / f"{made.name}{ending}", kinds=("png",))
+    for ending, figure in outcome.figures.items():
+        write_figure(figure, folder / "figures" / f"{outcome.name}{ending}", kinds=("png",))
     part = {
-        "tables": [asdict(t) for t in made.tables],
-        "remarks": made.remarks,
-        "figures": list(made.figures),
-        "numbers": {k: v for k, v in made.numbers.items() if k not in BULKY},
+        "tables": [asdict(t) for t in outcome.tables],
+        "remarks": outcome.remarks,
+        "figures": list(outcome.figures),
+        "numbers": {k: v for k, v in outcome.numbers.items() if k not in BULKY},
     }
     text = json.dumps(plain(part), indent=1, ensure_ascii=False, allow_nan=False)
-    write_text(folder / "figures" / f"{made.name}.json", text + "\n")
+    write_text(folder / "figures" / f"{outcome.name}.json", text + "\n")
 
 
 def write_page(context: StudyContext, folder: Path) -> None:
@@ -168,6 +170,8 @@ def paper_table() -> str:
     best = geometric_mean([min(r.all_token, r.label_token) / r.salience for r in TABLE_1.values()])
     header = ("test MSE", "CSV", "all token", "label token", "gain over all token", *without_losses)
     mean = ("geometric mean", "", "", "", cell(paper_gain(), ".1f"), *("" for _ in without_losses))
-    made = Table(header, (*rows, mean), "the paper's Table 1 as printed; right of it, forecasts from its Tables 2 to 4")
+    table = Table(
+        header, (*rows, mean), "the paper's Table 1 as printed; right of it, forecasts from its Tables 2 to 4"
+    )
     gain = f"Over the better of the two baselines its geometric mean gain is {best:.1f}."
-    return f"{as_markdown(made)}\n\n{gain} {NOTE}"
+    return f"{as_markdown(table)}\n\n{gain} {NOTE}"

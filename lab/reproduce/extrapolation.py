@@ -1,7 +1,7 @@
-"""How forecasts of larger and longer-trained models do: on hidden models of a study, and in planted worlds.
+"""How forecasts of larger and longer-trained models do: on hidden models of a study, and in synthetic studies.
 
-In a planted world every family has a Chinchilla-like law of its own and the task a sigmoid law that families
-miss by a little, so what intervals should hold is known.
+In a synthetic study every family has its own Chinchilla-like law, and the scores of each family deviate a little
+from the sigmoid law of the task, so the score of every target is known.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from benchcast.choices import level_text
 from benchcast.extrapolation.backtest import HiddenModel, backtest, read_study_models
 from benchcast.extrapolation.family_law import HOLDOUT_KINDS, ScalePoints, estimate_drift, fit_family
 from benchcast.extrapolation.task_forecast import extrapolate_task
@@ -30,7 +31,7 @@ Truth = Callable[[ScalePoints], Floats]
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What kind of world to plant."""
+    """Settings of a synthetic study."""
 
     seed: int = 0
     families: int = 5
@@ -41,8 +42,8 @@ class World:
 
 
 @dataclass(frozen=True, slots=True)
-class Planted:
-    """Families of one world: points, log losses and the law behind them; the task's fit with honest errors."""
+class SyntheticStudy:
+    """Families of one study: points, log losses and the true law; the task's fit with out-of-fold errors."""
 
     families: tuple[tuple[ScalePoints, Floats, Truth], ...]
     fit: TaskFit
@@ -51,7 +52,7 @@ class Planted:
     rng: np.random.Generator
 
 
-def plant_family(rng: np.random.Generator, world: World) -> tuple[ScalePoints, Floats, Truth]:
+def make_family(rng: np.random.Generator, world: World) -> tuple[ScalePoints, Floats, Truth]:
     """A family with a law of its own, sizes 4 × apart, checkpoints 3 × apart."""
     floor, size, data = rng.uniform(0.8, 1.6), rng.uniform(0.25, 0.5), rng.uniform(0.2, 0.45)
     at_first = rng.uniform(0.5, 1.5, 2)  # what size and data add to the loss of the smallest, shortest run
@@ -68,35 +69,35 @@ def plant_family(rng: np.random.Generator, world: World) -> tuple[ScalePoints, F
     return points, truth(points) + world.noise * rng.normal(size=len(points)), truth
 
 
-def plant_world(world: World) -> Planted:
-    """Families, and a fit whose honest errors are those of other families of the same world."""
+def make_study(world: World) -> SyntheticStudy:
+    """Families, and a fit whose out-of-fold errors are those of other families of the same study."""
     rng = np.random.default_rng([7, world.seed])
-    families = tuple(plant_family(rng, world) for _ in range(world.families))
+    families = tuple(make_family(rng, world) for _ in range(world.families))
     seen = np.exp(np.concatenate([log_loss for _, log_loss, _ in families]))
     slope = -rng.uniform(3.0, 6.0) / seen.std() / 2
     law = SigmoidLaw(slope, -slope * float(np.quantile(seen, 0.4)), 0.25)
     errors = world.miss * rng.normal(size=world.families)
     names = np.array([f"family{i}" for i in range(world.families)])
-    out_of_fold = OutOfFoldErrors(errors, names, "planted")
+    out_of_fold = OutOfFoldErrors(errors, names, "synthetic")
     ends = (float(seen.min()), float(seen.max()))
     fit = TaskFit(
-        Task("task", 0.25), "planted", (LossView.NATS,), np.ones((1, 1), np.float32), 1.0, law, out_of_fold, ends
+        Task("task", 0.25), "synthetic", (LossView.NATS,), np.ones((1, 1), np.float32), 1.0, law, out_of_fold, ends
     )
-    return Planted(families, fit, world.miss * rng.normal(size=world.families), world.noise, rng)
+    return SyntheticStudy(families, fit, world.miss * rng.normal(size=world.families), world.noise, rng)
 
 
-def coverage_of(planted: Planted) -> list[dict[str, Any]]:
-    """Forecast of one model a family, a size larger and a checkpoint longer than any, against what it scores."""
-    laws = [fit_family(points, log_loss) for points, log_loss, _ in planted.families]
-    made = [law for law in laws if law is not None]
-    drift = estimate_drift(made)
+def coverage_of(study: SyntheticStudy) -> list[dict[str, Any]]:
+    """For each family, compare the forecast of one model, larger and longer trained than any other, with its score."""
+    laws = [fit_family(points, log_loss) for points, log_loss, _ in study.families]
+    fitted = [law for law in laws if law is not None]
+    drift = estimate_drift(fitted)
     rows = []
-    for law, (points, _, truth), miss in zip(made, planted.families, planted.misses, strict=True):
+    for law, (points, _, truth), miss in zip(fitted, study.families, study.misses, strict=True):
         params, tokens = 4 * points.params.max(), 3 * points.tokens.max()
         target = ScalePoints(np.array([params]), np.array([tokens]), np.array([6 * params * tokens]))
-        said = extrapolate_task(planted.fit, law, drift, target)
-        log_loss = truth(target)[0] + planted.noise * planted.rng.normal()
-        score = float(from_angle(angle(planted.fit.law.accuracy(np.exp(log_loss))) + miss))
+        said = extrapolate_task(study.fit, law, drift, target)
+        log_loss = truth(target)[0] + study.noise * study.rng.normal()
+        score = float(from_angle(angle(study.fit.law.accuracy(np.exp(log_loss))) + miss))
         low, high = float(said.low[0]), float(said.high[0])
         rows.append(
             {
@@ -110,21 +111,21 @@ def coverage_of(planted: Planted) -> list[dict[str, Any]]:
 
 
 def extrapolate(context: StudyContext, worlds: int = WORLDS) -> Outcome:
-    """Hidden models of every family and task, and planted worlds."""
+    """Hidden models of every family and task, and synthetic studies."""
     known = read_study_models(context.study)
     hidden = [row for kind in HOLDOUT_KINDS for row in backtest(known, kind, tell=context.tell)]
-    context.tell("planted worlds")
-    planted = [row for seed in range(worlds) for row in coverage_of(plant_world(World(seed=seed)))]
-    means = {k: float(np.mean([r[k] for r in planted])) for k in ("inside", "capability_inside", "error", "width")}
+    context.tell("synthetic studies")
+    rows = [row for seed in range(worlds) for row in coverage_of(make_study(World(seed=seed)))]
+    means = {k: float(np.mean([r[k] for r in rows])) for k in ("inside", "capability_inside", "error", "width")}
     tables = [t for kind in HOLDOUT_KINDS for t in (_by_task(hidden, kind), _by_family(hidden, kind)) if t.rows]
     share = float(np.mean([h.inside for h in hidden])) if hidden else float("nan")
     remarks = (
-        f"90% intervals held {cell(share, '.1%')} of {len(hidden)} hidden scores",
-        f"in {worlds} planted worlds ({len(planted)} targets, a size larger and a checkpoint longer than any) "
+        f"{level_text()} intervals held {cell(share, '.1%')} of {len(hidden)} hidden scores",
+        f"in {worlds} synthetic studies ({len(rows)} targets, a size larger and a checkpoint longer than any) "
         f"they held {means['inside']:.1%}, those of capability {means['capability_inside']:.1%}; mean error "
         f"{means['error']:.3f}, mean width {means['width']:.3f}",
     )
-    numbers = {**context.about(), "points": [_row(h) for h in hidden], "planted": {"worlds": worlds, **means}}
+    numbers = {**context.about(), "points": [_row(h) for h in hidden], "synthetic": {"studies": worlds, **means}}
     figures = {"": hidden_figure(hidden)} if hidden else {}
     return Outcome("extrapolate", numbers, tuple(tables), figures, remarks)
 
@@ -163,22 +164,22 @@ def _measures(rows: list[HiddenModel]) -> tuple[str, ...]:
 
 
 def _by_task(hidden: list[HiddenModel], kind: str) -> Table:
-    own = [h for h in hidden if h.kind == kind]
-    rows = [(t, *_measures([h for h in own if h.task == t])) for t in dict.fromkeys(h.task for h in own)]
-    rows += [("all", *_measures(own))] if own else []
+    of_kind = [h for h in hidden if h.kind == kind]
+    rows = [(t, *_measures([h for h in of_kind if h.task == t])) for t in dict.fromkeys(h.task for h in of_kind)]
+    rows += [("all", *_measures(of_kind))] if of_kind else []
     what = "the largest models" if kind == "largest" else "the latest checkpoints"
-    header = ("task", "mean abs error", "if unchanged", "90% interval covers", "its width", "models")
+    header = ("task", "mean abs error", "if unchanged", f"{level_text()} interval covers", "its width", "models")
     return Table(header, tuple(rows), f"{what} hidden and forecast")
 
 
 def _by_family(hidden: list[HiddenModel], kind: str) -> Table:
-    own = [h for h in hidden if h.kind == kind]
-    tasks = list(dict.fromkeys(h.task for h in own))
+    of_kind = [h for h in hidden if h.kind == kind]
+    tasks = list(dict.fromkeys(h.task for h in of_kind))
     rows = []
-    for family in dict.fromkeys(h.family for h in own):
+    for family in dict.fromkeys(h.family for h in of_kind):
         cells = []
         for task in tasks:
-            mine = [h for h in own if (h.family, h.task) == (family, task)]
+            mine = [h for h in of_kind if (h.family, h.task) == (family, task)]
             error = float(np.mean([abs(h.forecast - h.observed) for h in mine])) if mine else float("nan")
             cells.append(f"{cell(error, '.3f')} ({sum(h.inside for h in mine)}/{len(mine)})")
         rows.append((family, *cells))

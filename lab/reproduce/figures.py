@@ -113,8 +113,8 @@ def law_panels(points: Rows, curves: Rows, names: Sequence[str], *, by: str = "t
         )
 
     def panel(name: str) -> Any:
-        own = {by: name}
-        return _law_layers(rows_where(points, **own), rows_where(curves, **own), dots, across)
+        where = {by: name}
+        return _law_layers(rows_where(points, **where), rows_where(curves, **where), dots, across)
 
     return finish(panels(names, panel, columns=columns))
 
@@ -171,8 +171,8 @@ def forecast_panels(rows: Rows, methods: Sequence[str]) -> Figure:
         dots = alt.Chart(rows_where(rows, method=method)).mark_point(filled=True, size=16, opacity=0.7)
         return alt.layer(line.encode(x=x, y=y), dots.encode(x=x, y=y, color=colour("task", tasks)))
 
-    made = [panel(m).properties(title=m, width=150, height=150) for m in methods]
-    return finish(alt.concat(*made, columns=4, spacing=12))
+    charts = [panel(m).properties(title=m, width=150, height=150) for m in methods]
+    return finish(alt.concat(*charts, columns=4, spacing=12))
 
 
 def variants_figure(rows: Rows) -> Figure:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from benchcast.choices import check_choice
 from benchcast.dataset import Dataset, Fold
 from benchcast.errors import InputError
 from benchcast.evaluate import Comparison
-from benchcast.formatting import did_you_mean
 from benchcast.records import Floats
 from benchcast.task_fit import TaskFit
 from lab.reproduce.context import StudyContext, role
@@ -23,30 +23,32 @@ DRAWN = 100  # points of a drawn law
 
 def fig4(context: StudyContext, method: str = "salience") -> Outcome:
     """Capability against accuracy under one method, by family and role."""
-    found = context.comparison(None)
-    if method not in found.methods:
-        why = f"{method} {found.left_out[method]}" if method in found.left_out else f"unknown method {method!r}"
-        raise InputError(f"{why}; known here: {', '.join(found.methods)}{did_you_mean(method, found.methods)}")
-    dataset, fold = found.dataset, found.folds[0]
-    fits = [found.fits[task, method][0] for task in found.tasks]
+    comparison = context.comparison(None)
+    if method in comparison.left_out:
+        raise InputError(f"{method} {comparison.left_out[method]}; known: {', '.join(comparison.methods)}")
+    check_choice("method", method, comparison.methods)
+    dataset, fold = comparison.dataset, comparison.folds[0]
+    fits = [comparison.fits[task, method][0] for task in comparison.tasks]
     points = law_points(dataset, fold, fits)
     curves = law_curves(points, fits)
-    errors = {task: {r: role_error(points, task, r) for r in ("train", "validation", "test")} for task in found.tasks}
+    errors = {
+        task: {r: role_error(points, task, r) for r in ("train", "validation", "test")} for task in comparison.tasks
+    }
     laws = {f.task.name: {"slope": f.law.slope, "offset": f.law.offset, "chance": f.law.chance} for f in fits}
     table = Table(
         ("task", "train MSE", "validation MSE", "test MSE"),
         tuple((task, *(cell(e) for e in row.values())) for task, row in errors.items()),
-        f"error around the law of {method}, split by {found.split}",
+        f"error around the law of {method}, split by {comparison.split}",
     )
     numbers = {
         **context.about(),
         "method": method,
-        "split": found.split,
+        "split": comparison.split,
         "mse": errors,
         "laws": laws,
         "points": points,
     }
-    return Outcome("fig4", numbers, (table,), {"": law_panels(points, curves, found.tasks)})
+    return Outcome("fig4", numbers, (table,), {"": law_panels(points, curves, comparison.tasks)})
 
 
 def law_points(dataset: Dataset, fold: Fold, fits: Sequence[TaskFit]) -> list[dict[str, Any]]:
@@ -98,22 +100,22 @@ def role_error(points: Sequence[dict[str, Any]], task: str, of: str) -> float:
 
 def fig7(context: StudyContext) -> Outcome:
     """Forecast against observed accuracy of the held-out models, every method."""
-    found = context.comparison(None)
-    rows = forecast_rows(found)
-    bias = {m: method_summary([r for r in rows if r["method"] == m]) for m in found.methods}
+    comparison = context.comparison(None)
+    rows = forecast_rows(comparison)
+    bias = {m: method_summary([r for r in rows if r["method"] == m]) for m in comparison.methods}
     table = Table(
         ("method", "forecasts", "mean abs error", "mean error", "within 5 points"),
         tuple(
             (m, str(s["forecasts"]), cell(s["mae"], ".4f"), cell(s["bias"], "+.4f"), cell(s["within"], ".0%"))
             for m, s in bias.items()
         ),
-        f"forecast minus observed on held-out models, all tasks, split by {found.split}",
+        f"forecast minus observed on held-out models, all tasks, split by {comparison.split}",
     )
-    numbers = {**context.about(), "split": found.split, "methods": bias, "points": rows}
-    return Outcome("fig7", numbers, (table,), {"": forecast_panels(rows, found.methods)})
+    numbers = {**context.about(), "split": comparison.split, "methods": bias, "points": rows}
+    return Outcome("fig7", numbers, (table,), {"": forecast_panels(rows, comparison.methods)})
 
 
-def forecast_rows(found: Comparison) -> list[dict[str, Any]]:
+def forecast_rows(comparison: Comparison) -> list[dict[str, Any]]:
     """One row a method, task and held-out model."""
     return [
         {
@@ -123,7 +125,7 @@ def forecast_rows(found: Comparison) -> list[dict[str, Any]]:
             "observed": float(held.observed[i]),
             "forecast": float(held.forecast[i]),
         }
-        for (task, method), held in found.held_out.items()
+        for (task, method), held in comparison.held_out.items()
         for i, model in enumerate(held.models)
         if np.isfinite(held.forecast[i])
     ]

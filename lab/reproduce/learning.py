@@ -1,6 +1,6 @@
 """How the error falls with the number of training models and of families: what to collect, and when it is enough.
 
-Every point forecasts a family never seen. The 90% interval's coverage and width stand beside the error: with few
+Every point forecasts a family never seen. The interval's coverage and width stand beside the error: with few
 models an interval must be wide, and still tell the truth.
 """
 
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from benchcast.choices import level_text
 from benchcast.dataset import Dataset, Fold
 from benchcast.errors import NotEnoughDataError
 from benchcast.evaluate import hold, measure
@@ -85,15 +86,15 @@ def point(dataset: Dataset, fold: Fold) -> list[dict[str, Any]]:
     has no two different scores to learn from."""
     keep = fold.train | fold.test
     small = dataset.of_models(keep)
-    own = Fold(fold.train[keep], fold.validation[keep], fold.test[keep])
-    if not all(np.ptp(a[own.train & np.isfinite(a)]) > 0 for a in small.accuracy):
+    small_fold = Fold(fold.train[keep], fold.validation[keep], fold.test[keep])
+    if not all(np.ptp(a[small_fold.train & np.isfinite(a)]) > 0 for a in small.accuracy):
         return []
     rows = []
     for method in METHODS_SHOWN:
-        fits = METHODS[method](small, [own])[0]
+        fits = METHODS[method](small, [small_fold])[0]
         cells = []
         for t, fit in enumerate(fits):
-            held = hold(small, [own], [fit], t)
+            held = hold(small, [small_fold], [fit], t)
             cells.append(measure(held.observed, held.forecast, held.low, held.high))
         rows.append(
             {
@@ -110,16 +111,16 @@ def means(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Over the draws that could be fitted: geometric mean of the errors, means of coverage and width."""
     out = []
     ordered = sorted(rows, key=lambda r: (r["of"], r["count"]))
-    for (of, count, method), own in grouped(ordered, "of", "count", "method").items():
+    for (of, count, method), group in grouped(ordered, "of", "count", "method").items():
         out.append(
             {
                 "of": of,
                 "count": count,
                 "method": method,
-                "draws": len(own),
-                "mse": geometric_mean([r["mse"] for r in own if math.isfinite(r["mse"])]),
-                "coverage": _mean([r["coverage"] for r in own]),
-                "width": _mean([r["width"] for r in own]),
+                "draws": len(group),
+                "mse": geometric_mean([r["mse"] for r in group if math.isfinite(r["mse"])]),
+                "coverage": _mean([r["coverage"] for r in group]),
+                "width": _mean([r["width"] for r in group]),
             }
         )
     return out
@@ -132,15 +133,15 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _tables(summary: Sequence[dict[str, Any]]) -> tuple[Table, ...]:
-    found = {(r["of"], r["count"], r["method"]): r for r in summary}
+    by_key = {(r["of"], r["count"], r["method"]): r for r in summary}
     points = list(dict.fromkeys((r["of"], r["count"]) for r in summary))
     lines = []
     for of, count in points:
-        own = [found[of, count, m] for m in METHODS_SHOWN]
-        first = own[0]
-        cells = [cell(r["mse"]) for r in own] + [cell(first["coverage"], ".2f"), cell(first["width"], ".2f")]
+        shown = [by_key[of, count, m] for m in METHODS_SHOWN]
+        first = shown[0]
+        cells = [cell(r["mse"]) for r in shown] + [cell(first["coverage"], ".2f"), cell(first["width"], ".2f")]
         lines.append((f"{count} {of}", str(first["draws"]), *cells))
-    header = ("test MSE on a new family", "draws", *METHODS_SHOWN, "90% interval covers", "its width")
+    header = ("test MSE on a new family", "draws", *METHODS_SHOWN, f"{level_text()} interval covers", "its width")
     return (Table(header, tuple(lines), f"how many it takes; intervals of {METHODS_SHOWN[0]}"),)
 
 
@@ -148,7 +149,7 @@ def _remarks(first: Sequence[dict[str, Any]]) -> list[str]:
     """The smallest number that comes within a quarter of the error of all of them."""
     said = []
     for of in dict.fromkeys(r["of"] for r in first):
-        own = sorted((r for r in first if r["of"] == of), key=lambda r: r["count"])
-        enough = next(r["count"] for r in own if r["mse"] <= 1.25 * own[-1]["mse"])
-        said.append(f"{enough} {of} come within 25% of the error of all {own[-1]['count']}")
+        by_count = sorted((r for r in first if r["of"] == of), key=lambda r: r["count"])
+        enough = next(r["count"] for r in by_count if r["mse"] <= 1.25 * by_count[-1]["mse"])
+        said.append(f"{enough} {of} come within 25% of the error of all {by_count[-1]['count']}")
     return said

@@ -1,6 +1,6 @@
 """Live curves: a run on a new mixture, forecast from each of its checkpoints.
 
-Figure 5's twins as a team would meet them: nothing of either run is seen before, every checkpoint is forecast
+The two runs of figure 5 as a team would meet them: nothing of either run is seen before, every checkpoint is forecast
 when it is there, and its score is measured later. Beside the error: from which share of the training on the
 interval of the forecast holds the run's final score for good.
 """
@@ -14,6 +14,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 
+from benchcast.choices import level_text
 from benchcast.dataset import Dataset, Fold
 from benchcast.errors import NotEnoughDataError
 from benchcast.evaluate import noise_floor
@@ -92,12 +93,12 @@ def _with_ends(rows: Rows) -> Rows:
 
 def known_from(run: Rows) -> float:
     """The share of a run's training from which on all intervals hold its final score; infinite where none does."""
-    found = math.inf
+    share = math.inf
     for row in sorted(run, key=lambda r: -r["share"]):
         if not row["low"] <= row["final"] <= row["high"]:
             break
-        found = row["share"]
-    return found
+        share = row["share"]
+    return share
 
 
 def known_early(points: Rows, task: str) -> dict[str, Any]:
@@ -120,25 +121,25 @@ def known_early(points: Rows, task: str) -> dict[str, Any]:
 
 
 def _mse(points: Rows, task: str, run: str) -> float:
-    own = [p for p in points if p["task"] == task and p["family"] == run]
-    return float(np.mean([(p["forecast"] - p["accuracy"]) ** 2 for p in own])) if own else math.nan
+    chosen = [p for p in points if p["task"] == task and p["family"] == run]
+    return float(np.mean([(p["forecast"] - p["accuracy"]) ** 2 for p in chosen])) if chosen else math.nan
 
 
 def _coverage(points: Rows, task: str) -> float:
-    own = [p for p in points if p["task"] == task]
-    return float(np.mean([p["low"] <= p["accuracy"] <= p["high"] for p in own]))
+    chosen = [p for p in points if p["task"] == task]
+    return float(np.mean([p["low"] <= p["accuracy"] <= p["high"] for p in chosen]))
 
 
 def _error_table(numbers: dict[str, Any]) -> Table:
     pair = numbers["runs"]
     rows = [
-        (task, *(cell(own[run]) for run in pair), cell(numbers["noise_floor"][task]), "1e-4", f"{covered:.2f}")
-        for (task, own), covered in zip(numbers["mse"].items(), numbers["coverage"].values(), strict=True)
+        (task, *(cell(by_run[run]) for run in pair), cell(numbers["noise_floor"][task]), "1e-4", f"{covered:.2f}")
+        for (task, by_run), covered in zip(numbers["mse"].items(), numbers["coverage"].values(), strict=True)
     ]
     means = [cell(numbers["geometric_mean"][run]) for run in pair]
     rows.append(("geometric mean", *means, cell(geometric_mean([*numbers["noise_floor"].values()])), "", ""))
     return Table(
-        ("MSE of all checkpoints", *pair, "noise floor", "in the paper", "90% interval covers"),
+        ("MSE of all checkpoints", *pair, "noise floor", "in the paper", f"{level_text()} interval covers"),
         tuple(rows),
         f"{pair[0]} and {pair[1]}, forecast by {numbers['method']} from other families only",
     )

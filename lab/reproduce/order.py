@@ -14,6 +14,7 @@ from benchcast.extrapolation.run_comparison import MEAN, RunComparison, rank_run
 from lab.reproduce.context import StudyContext
 from lab.reproduce.outcome import Outcome, Table, cell, grouped
 
+SURE = 0.9  # a probability from which an order counts as sure
 BINS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
 
 
@@ -47,17 +48,17 @@ def order(context: StudyContext) -> Outcome:
     return Outcome("order", {**context.about(), "points": rows, "brier": brier}, tables, {}, (remark,))
 
 
-def pair_rows(found: RunComparison) -> list[dict[str, Any]]:
+def pair_rows(runs: RunComparison) -> list[dict[str, Any]]:
     """One row a task and size: how likely the order was said to be, and whether scores have it (a tie is half)."""
     rows = []
-    for ranking in found.rankings:
-        for t, task in enumerate(found.tasks):
+    for ranking in runs.rankings:
+        for t, task in enumerate(runs.tasks):
             scores = ranking.observed[t]
             if np.isfinite(scores).all():
                 ahead = scores[ranking.order[t][0]] - scores[ranking.order[t][1]]
                 rows.append(
                     {
-                        "runs": found.runs,
+                        "runs": runs.runs,
                         "params": ranking.params,
                         "task": task,
                         "said": float(ranking.likely[t]),
@@ -71,19 +72,23 @@ def _reliability(rows: list[dict[str, Any]], title: str) -> Table:
     said, right = (np.array([r[k] for r in rows]) for k in ("said", "right"))
     body = []
     for low, high in pairwise(BINS):
-        own = (said >= low) & ((said < high) | (high == 1.0))
-        if own.any():
-            cells = (cell(float(said[own].mean()), ".1%"), cell(float(right[own].mean()), ".1%"), str(int(own.sum())))
+        in_bin = (said >= low) & ((said < high) | (high == 1.0))
+        if in_bin.any():
+            cells = (
+                cell(float(said[in_bin].mean()), ".1%"),
+                cell(float(right[in_bin].mean()), ".1%"),
+                str(int(in_bin.sum())),
+            )
             body.append((f"{low:.0%} – {high:.0%}", *cells))
     return Table(("said", "mean said", "in the right order", "comparisons"), tuple(body), title)
 
 
 def _by_task(rows: list[dict[str, Any]]) -> Table:
     body = []
-    for (task,), own in grouped(rows, "task").items():
-        sure = [r for r in own if r["said"] >= 0.9]
+    for (task,), of_task in grouped(rows, "task").items():
+        sure = [r for r in of_task if r["said"] >= SURE]
         right = float(np.mean([r["right"] for r in sure])) if sure else float("nan")
-        every = float(np.mean([r["right"] for r in own]))
-        body.append((task, cell(every, ".1%"), str(len(own)), cell(right, ".1%"), str(len(sure))))
-    header = ("task", "in the right order", "of", "where said 90% or more", "of")
+        every = float(np.mean([r["right"] for r in of_task]))
+        body.append((task, cell(every, ".1%"), str(len(of_task)), cell(right, ".1%"), str(len(sure))))
+    header = ("task", "in the right order", "of", f"where said {SURE:.0%} or more", "of")
     return Table(header, tuple(body), "by task")

@@ -135,9 +135,9 @@ def own_losses(dataset: Dataset, texts: TextSet) -> Floats:
     characters = characters_per_token(tokens.edges, texts.utf8)
     losses = []
     for task in dataset.tasks:
-        own = tokens.of_sources(task.sources) & tokens.supported
-        length = characters[own].sum()
-        total = dataset.nats[:, own].sum(axis=1, dtype=np.float64)
+        of_task = tokens.of_sources(task.sources) & tokens.supported
+        length = characters[of_task].sum()
+        total = dataset.nats[:, of_task].sum(axis=1, dtype=np.float64)
         losses.append(total / length if length > 0 else np.full(len(dataset.models), np.nan))
     return np.array(losses)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from benchcast.choices import level_text
 from benchcast.errors import NotEnoughDataError
 from benchcast.folds import make_folds
 from benchcast.plots import budget_figure
@@ -40,7 +41,7 @@ def select(context: StudyContext, budgets: Sequence[int] = BUDGETS) -> Outcome:
 
 def grounds(context: StudyContext) -> list[tuple[str, FullTextFits]]:
     """Fits on all texts under every split that the study allows."""
-    made: list[tuple[str, FullTextFits]] = []
+    prepared: list[tuple[str, FullTextFits]] = []
     for split in dict.fromkeys((make_folds(context.infos, None)[0], "family")):
         try:
             name, folds = make_folds(context.infos, split)
@@ -48,22 +49,27 @@ def grounds(context: StudyContext) -> list[tuple[str, FullTextFits]]:
             continue
         if all(fold.test.any() for fold in folds):
             context.tell(f"{name}: all texts")
-            made.append((name, prepare(context.dataset, folds)))
-    if not made:
+            prepared.append((name, prepare(context.dataset, folds)))
+    if not prepared:
         raise NotEnoughDataError("select needs test models; mark some in models.csv, or have two families")
-    return made
+    return prepared
 
 
 def as_table(rows: Sequence[dict[str, Any]], split: str, full: BudgetResult) -> Table:
     """Error ÷ error with all texts by number of texts, and by task for the chosen ones."""
     lines = []
     for texts in dict.fromkeys(r["texts"] for r in rows):
-        own = {way: [r for r in rows if r["texts"] == texts and r["way"] == way] for way in WAYS}
-        first = own[CHOSEN][0]
-        ratios = [cell(geometric_mean([r["ratio"] for r in own[way]]), ".2f") for way in WAYS]
+        by_way = {way: [r for r in rows if r["texts"] == texts and r["way"] == way] for way in WAYS}
+        first = by_way[CHOSEN][0]
+        ratios = [cell(geometric_mean([r["ratio"] for r in by_way[way]]), ".2f") for way in WAYS]
         tasks = [cell(first["tasks"][t] / full.mse[t], ".2f") for t in full.mse]
         lines.append((f"{texts} texts", *ratios, *tasks, cell(first["coverage"], ".2f")))
-    header = ("error ÷ error with all texts", *WAYS, *(f"chosen: {t}" for t in full.mse), "90% interval covers")
+    header = (
+        "error ÷ error with all texts",
+        *WAYS,
+        *(f"chosen: {t}" for t in full.mse),
+        f"{level_text()} interval covers",
+    )
     return Table(header, tuple(lines), f"split by {split}")
 
 

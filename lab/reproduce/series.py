@@ -43,11 +43,11 @@ def series_folds(
     """The first run validates and the second tests; then the other way round."""
     early = early_checkpoints(infos)
     first, second = (families == name for name in pair)
-    for name, own in zip(pair, (first, second), strict=True):
-        if not (own & early).any() or not (own & ~early).any():
+    for name, of_run in zip(pair, (first, second), strict=True):
+        if not (of_run & early).any() or not (of_run & ~early).any():
             raise NotEnoughDataError(
-                f"fig5 needs early and later checkpoints of {name}: {int((own & early).sum())} lie in the first third "
-                f"of their run's tokens, {int((own & ~early).sum())} later (is `tokens` filled in models.csv?)"
+                f"fig5 needs early and later checkpoints of {name}: {int((of_run & early).sum())} lie in the first "
+                f"third of their run's tokens, {int((of_run & ~early).sum())} later (is `tokens` filled in models.csv?)"
             )
     train = ~(first | second) | early
     return Fold(train, first & ~early, second & ~early), Fold(train, second & ~early, first & ~early)
@@ -78,7 +78,9 @@ def fig5(context: StudyContext, runs: str | None = None) -> Outcome:
         "paper_mse": PAPER_MSE,
         "mse": mse,
         "noise_floor": noise,
-        "geometric_mean": {t: {m: geometric_mean([*row.values()]) for m, row in own.items()} for t, own in mse.items()},
+        "geometric_mean": {
+            t: {m: geometric_mean([*row.values()]) for m, row in by_method.items()} for t, by_method in mse.items()
+        },
         "models": {tested: _members(dataset, fold) for tested, fold in zip(pair[::-1], folds, strict=True)},
     }
     figures = {}

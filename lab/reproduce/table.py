@@ -46,17 +46,17 @@ class Errors:
         return geometric_mean([self.gain(t, method, self.best(t, among)) for t in self.tasks])
 
 
-def errors_of(found: Comparison) -> Errors:
+def errors_of(comparison: Comparison) -> Errors:
     """The errors of a comparison."""
-    cells = {t: {m: found.measures(t, m) for m in found.methods} for t in found.tasks}
+    cells = {t: {m: comparison.measures(t, m) for m in comparison.methods} for t in comparison.tasks}
     return Errors(
-        found.split,
-        found.methods,
-        found.tasks,
+        comparison.split,
+        comparison.methods,
+        comparison.tasks,
         {t: {m: c["mse"] for m, c in row.items()} for t, row in cells.items()},
         {t: {m: c["r2"] for m, c in row.items()} for t, row in cells.items()},
-        found.noise,
-        max(len(held.observed) for held in found.held_out.values()),
+        comparison.noise,
+        max(len(held.observed) for held in comparison.held_out.values()),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.choices import DEFAULT_LEVEL
+from benchcast.choices import DEFAULT_LEVEL, level_text
 from benchcast.errors import NotEnoughDataError
 from benchcast.evaluate import Comparison, HeldOutForecasts
 from benchcast.ranking import family_counts
@@ -23,17 +23,18 @@ OVER = "all-token"
 
 
 def uncertainty(context: StudyContext) -> Outcome:
-    """Gain over all-token and coverage of the intervals, each with a 90% interval over families."""
-    found = [context.comparison("family")]
+    """Gain over all-token and coverage of the intervals, each with an interval over families."""
+    comparisons = [context.comparison("family")]
     remarks = []
     try:
-        found.insert(0, context.comparison("size"))
+        comparisons.insert(0, context.comparison("size"))
     except NotEnoughDataError as why:
         remarks.append(f"no split by size: {why}")
     numbers = {
-        c.split: {"gain": gains(c, context.study.seed), "coverage": coverages(c, context.study.seed)} for c in found
+        c.split: {"gain": gains(c, context.study.seed), "coverage": coverages(c, context.study.seed)}
+        for c in comparisons
     }
-    tables = [table for c in found for table in _tables(c, numbers[c.split])]
+    tables = [table for c in comparisons for table in _tables(c, numbers[c.split])]
     return Outcome("doubt", {**context.about(), "splits": numbers}, tuple(tables), remarks=tuple(remarks))
 
 
@@ -44,20 +45,20 @@ def family_draws(families: npt.NDArray[np.str_], seed: int) -> Floats:
 
 
 def bounds_of(values: Floats) -> tuple[float, float]:
-    """Ends of the 90% interval of bootstrap values."""
+    """Ends of the interval of bootstrap values."""
     low, high = np.quantile(values, [(1 - DEFAULT_LEVEL) / 2, (1 + DEFAULT_LEVEL) / 2])
     return float(low), float(high)
 
 
-def gains(found: Comparison, seed: int) -> dict[str, list[float]]:
+def gains(comparison: Comparison, seed: int) -> dict[str, list[float]]:
     """For every method the gain over all-token, geometric mean over tasks, and its interval."""
-    if OVER not in found.methods:
+    if OVER not in comparison.methods:
         return {}
-    logs = {m: [_log_errors(found.held_out[t, m], seed) for t in found.tasks] for m in found.methods}
+    logs = {m: [_log_errors(comparison.held_out[t, m], seed) for t in comparison.tasks] for m in comparison.methods}
     out = {}
-    for method in found.methods:
+    for method in comparison.methods:
         pairs = zip(logs[OVER], logs[method], strict=True)
-        gain = np.exp(np.mean([base - own for base, own in pairs], axis=0))
+        gain = np.exp(np.mean([base - of_method for base, of_method in pairs], axis=0))
         out[method] = [float(gain[0]), *bounds_of(gain[1:])]
     return out
 
@@ -69,10 +70,10 @@ def _log_errors(held: HeldOutForecasts, seed: int) -> Floats:
     return np.log(weights @ squares / weights.sum(axis=1))
 
 
-def coverages(found: Comparison, seed: int) -> dict[str, dict[str, list[float]]]:
-    """By task and method: share of scores inside the 90% interval, its own interval, and the mean width."""
+def coverages(comparison: Comparison, seed: int) -> dict[str, dict[str, list[float]]]:
+    """By task and method: share of scores inside the interval, its own interval, and the mean width."""
     out: dict[str, dict[str, list[float]]] = {}
-    for (task, method), held in found.held_out.items():
+    for (task, method), held in comparison.held_out.items():
         inside = ((held.observed >= held.low) & (held.observed <= held.high)).astype(np.float64)
         weights = family_draws(held.families, seed)
         shares = weights @ inside / weights.sum(axis=1)
@@ -81,17 +82,17 @@ def coverages(found: Comparison, seed: int) -> dict[str, dict[str, list[float]]]
     return out
 
 
-def _tables(found: Comparison, numbers: dict[str, Any]) -> list[Table]:
-    title = f"split by {found.split}; in brackets 90% intervals over families"
+def _tables(comparison: Comparison, numbers: dict[str, Any]) -> list[Table]:
+    title = f"split by {comparison.split}; in brackets {level_text()} intervals over families"
     gain_rows = [(m, _with_bounds(g, ".1f")) for m, g in numbers["gain"].items()]
-    first = found.methods[0]
+    first = comparison.methods[0]
     rows = []
-    for task in found.tasks:
+    for task in comparison.tasks:
         covered = numbers["coverage"][task][first]
         rows.append((task, _with_bounds(covered[:3], ".2f"), cell(covered[3], ".3f")))
     return [
         Table(("method", f"gain over {OVER}"), tuple(gain_rows), title),
-        Table((f"task ({first})", "coverage of 90% intervals", "mean width"), tuple(rows), title),
+        Table((f"task ({first})", f"coverage of {level_text()} intervals", "mean width"), tuple(rows), title),
     ]
 
 

@@ -65,10 +65,10 @@ def fig9(context: StudyContext, task: str | None = None, text: str | None = None
 def longest_task(tasks: tuple[Task, ...], texts: TextSet) -> Task:
     """The task whose own texts are longest: reasoning is written out there."""
     length = {t: [len(x.text) for x in texts if x.source in t.sources] for t in tasks}
-    own = [t for t in tasks if length[t]]
-    if not own:
+    with_texts = [t for t in tasks if length[t]]
+    if not with_texts:
         raise NotEnoughDataError("fig9 needs texts of a task's own sources; no task of study.toml has any")
-    return max(own, key=lambda t: max(length[t]))
+    return max(with_texts, key=lambda t: max(length[t]))
 
 
 def _text_index(texts: TextSet, task: Task, named: str | None) -> int:
@@ -77,26 +77,26 @@ def _text_index(texts: TextSet, task: Task, named: str | None) -> int:
         if named not in texts.index:
             raise InputError(f"unknown text {named!r}{did_you_mean(named, texts.index)}")
         return texts.index[named]
-    own = [i for i, t in enumerate(texts) if t.source in task.sources]
-    if not own:
+    of_task = [i for i, t in enumerate(texts) if t.source in task.sources]
+    if not of_task:
         raise NotEnoughDataError(f"{task.name} has no texts of its own; name one with --text")
-    longest = texts.texts[max(own, key=lambda i: len(texts.texts[i].text))].source
-    ranked = sorted((i for i in own if texts.texts[i].source == longest), key=lambda i: len(texts.texts[i].text))
+    longest = texts.texts[max(of_task, key=lambda i: len(texts.texts[i].text))].source
+    ranked = sorted((i for i in of_task if texts.texts[i].source == longest), key=lambda i: len(texts.texts[i].text))
     return ranked[len(ranked) // 2]
 
 
 def weigh(dataset: Dataset, weights: npt.NDArray[np.float32], texts: TextSet, index: int) -> list[Weighed]:
     """The tokens of one text with their weights, the largest being 1."""
     tokens, blob = dataset.reference_tokens, texts.utf8.tobytes()
-    own = np.flatnonzero(tokens.text == index)
-    largest = float(np.abs(weights[own]).max()) or 1.0
+    in_text = np.flatnonzero(tokens.text == index)
+    largest = float(np.abs(weights[in_text]).max()) or 1.0
     return [
         Weighed(
             blob[tokens.edges[i] : tokens.edges[i + 1]].decode(errors="replace"),
             float(weights[i]) / largest,
             bool(tokens.answer[i]),
         )
-        for i in own
+        for i in in_text
     ]
 
 
@@ -106,10 +106,10 @@ def source_means(dataset: Dataset, weights: npt.NDArray[np.float32]) -> dict[str
     mean = float(weights[tokens.supported].mean()) or 1.0
     out = {}
     for i, name in enumerate(tokens.sources):
-        own = (tokens.source == i) & tokens.supported
-        answers = own & tokens.answer
+        of_source = (tokens.source == i) & tokens.supported
+        answers = of_source & tokens.answer
         out[name] = {
-            "all": float(weights[own].mean()) / mean if own.any() else np.nan,
+            "all": float(weights[of_source].mean()) / mean if of_source.any() else np.nan,
             "answers": float(weights[answers].mean()) / mean if answers.any() else np.nan,
         }
     return out

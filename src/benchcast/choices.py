@@ -1,4 +1,4 @@
-"""Named choices (splits, methods, units), each as a `Literal` type and a tuple; the default interval level."""
+"""Named choices (splits, methods, units, executors): a `Literal` type and a tuple for each; the default level."""
 
 from __future__ import annotations
 
@@ -29,11 +29,13 @@ MethodName = Literal[
 RegroupUnit = Literal["byte", "char"]  # over which a token's loss is spread
 LossUnit = Literal["nats", "bits-per-byte"]  # of a column in a table of losses
 ScoreUnit = Literal["fraction", "percent"]  # of a table of scores
+ExecutorName = Literal["local", "ray"]  # where jobs run
 
 METHOD_NAMES: tuple[MethodName, ...] = get_args(MethodName)
 REGROUP_UNITS: tuple[RegroupUnit, ...] = get_args(RegroupUnit)
 LOSS_UNITS: tuple[LossUnit, ...] = get_args(LossUnit)
 SCORE_UNITS: tuple[ScoreUnit, ...] = get_args(ScoreUnit)
+EXECUTORS: tuple[ExecutorName, ...] = get_args(ExecutorName)
 
 DEFAULT_LEVEL = 0.90  # nominal coverage of prediction intervals on unseen families
 
@@ -41,9 +43,9 @@ DEFAULT_LEVEL = 0.90  # nominal coverage of prediction intervals on unseen famil
 def check_choice(what: str, value: str, known: Iterable[str]) -> None:
     """Raise an InputError if a value is not among the known ones; `what` names the choice in the message.
 
-    >>> check_choice("split", "familly", SPLITS)
+    >>> check_choice("unit", "chars", REGROUP_UNITS)
     Traceback (most recent call last):
-    benchcast.errors.InputError: unknown split 'familly'; known: column, size, family; did you mean 'family'?
+    benchcast.errors.InputError: unknown unit 'chars'; known: byte, char; did you mean 'char'?
     """
     names = list(known)
     if value not in names:

@@ -32,6 +32,9 @@ class Features:
     scorer: str
     rows: Ints | None = None  # None: the stored rows are the reference tokens, in order
 
+    def __repr__(self) -> str:
+        return f"<Features of {self.scorer!r}: {self.shape[0]} tokens × {self.shape[1]}>"
+
     @property
     def shape(self) -> tuple[int, int]:
         """Reference tokens × dimensions."""
@@ -106,6 +109,9 @@ class Dataset:
     support: Support = field(default_factory=Support)  # share of text that all models have; excluded models
     device: str = ""  # torch device for the large arrays; empty for numpy
 
+    def __repr__(self) -> str:
+        return f"<Dataset of {len(self.models)} models × {self.nats.shape[1]} tokens, {len(self.tasks)} tasks>"
+
     @property
     def families(self) -> npt.NDArray[np.str_]:
         """The family of each model; a model without a family forms its own."""
@@ -177,6 +183,10 @@ class Fold:
     train: Bools
     validation: Bools
     test: Bools
+
+    def __repr__(self) -> str:
+        counts = (f"{int(getattr(self, role).sum())} {role}" for role in ("train", "validation", "test"))
+        return f"<Fold of {', '.join(counts)} models>"
 
     @property
     def seen(self) -> Bools:

@@ -47,8 +47,8 @@ def fit(
     study : an opened study or its folder
     task : a task of study.toml
     method : how to forecast; `benchcast.compare` lists and compares all methods
-    split : whose test models stay unseen. None: those of the split column where it is filled, else none
-    device : where the method "salience", "paper" or "ridge" is worked out: a torch device such as "cuda"; "" is numpy
+    split : the split whose test models are not used. None: the split column where it is filled, else all are used
+    device : where the method "salience", "paper" or "ridge" is computed: a torch device such as "cuda"; "" is numpy
     settings : of the method "paper"; other methods have none
 
     Returns

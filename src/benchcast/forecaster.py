@@ -44,8 +44,8 @@ class Forecaster:
     ----------
     method : how to forecast: a method that reads nothing but losses, such as "salience", "pls" or "all-token"
     chance : accuracy of guessing, from 0 to below 1
-    level : share of scores of unseen models that `predict_interval` is to hold, between 0 and 1
-    device : where the method is worked out: a torch device such as "cuda"; "" is numpy
+    level : share of scores of unseen models that `predict_interval` should contain, between 0 and 1
+    device : where the method is computed: a torch device such as "cuda"; "" is numpy
 
     Attributes
     ----------
@@ -207,6 +207,10 @@ class Forecaster:
 
 def _check_losses(X: npt.ArrayLike) -> Floats:
     """Losses as a float array of models × columns, all finite and not negative."""
+    if hasattr(X, "toarray"):
+        raise InvalidArrayError("X: sparse input is not supported; pass X.toarray()")
+    if np.iscomplexobj(X):
+        raise InvalidArrayError("X: complex data not supported; losses are real numbers")
     try:
         losses = np.array(X, np.float64, order="C")  # the same layout, hence the same rounding, for a DataFrame
     except (TypeError, ValueError) as error:
@@ -224,6 +228,8 @@ def _check_losses(X: npt.ArrayLike) -> Floats:
 
 
 def _check_accuracy(y: npt.ArrayLike) -> Floats:
+    if y is None:
+        raise InvalidArrayError("a Forecaster requires y to be passed, but the target y is None")
     try:
         accuracy = np.asarray(y, np.float64)
     except (TypeError, ValueError) as error:

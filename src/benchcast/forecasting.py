@@ -40,7 +40,7 @@ def predict(
     study : an opened study or its folder
     models : names of models that have losses, or patterns such as "my-7b@*"; None: all
     tasks : tasks that have a fit; none given: all of them
-    level : share of scores of unseen models that the interval is to hold, between 0 and 1
+    level : share of scores of unseen models that the interval should contain, between 0 and 1
     restrict : fit again for each model, on the tokens that it has losses for; nothing is stored
     refit : fit again first, from the present data of the study, and store the new fits
 
@@ -62,8 +62,8 @@ def predict(
     opened = Study.of(study)
     names = find_models(opened, models)
     fits = stored_fits(opened, tasks, again=refit)
-    found, failed = predict_models(opened, names, fits, level=level, restrict=restrict)
-    rows = [row for one in found for row in one.forecasts]
+    by_model, failed = predict_models(opened, names, fits, level=level, restrict=restrict)
+    rows = [row for one in by_model for row in one.forecasts]
     rows += [Forecast.missing(fit.task, name, why, level) for name, why in failed.items() for fit in fits]
     return Forecasts(tuple(sorted(rows, key=lambda row: names.index(row.model))), failed)
 
@@ -88,12 +88,12 @@ def predict_models(
 ) -> tuple[list[ModelForecasts], dict[str, str]]:
     """Forecasts of models, and for those that cannot be forecast the reason."""
     check_level(level)
-    found, failed = [], {}
+    by_model, failed = [], {}
     for name in names:
         try:
             losses = study.losses(name)
             used = fit_again(study, fits, losses) if restrict else fits
-            found.append(ModelForecasts(used, losses, [fit.predict(losses, level=level) for fit in used]))
+            by_model.append(ModelForecasts(used, losses, [fit.predict(losses, level=level) for fit in used]))
         except BenchcastError as error:
             failed[name] = str(error)
-    return found, failed
+    return by_model, failed

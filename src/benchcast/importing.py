@@ -107,7 +107,7 @@ def import_models(study: StudyLike, file: str | PathLike[str]) -> int:
     Parameters
     ----------
     study : an opened study or its folder
-    file : CSV with the column `model` and any of family, params, tokens (training tokens), flops, split
+    file : CSV with the column `model` and any other of models.csv: family, params, tokens (training tokens), flops, …
 
     Returns
     -------

@@ -168,10 +168,10 @@ def _relatives(study: Study) -> list[str]:
         dataset = study.dataset()
     except BenchcastError:  # reported with the losses and scores
         return []
-    found = find_relatives(study.infos(dataset.models), text_losses(dataset))
+    related = find_relatives(study.infos(dataset.models), text_losses(dataset))
     return [
         f"related, so hidden together and counted once in intervals: {_few(list(r.names))} ({', '.join(r.reasons)})"
-        for r in found.relations
+        for r in related.relations
     ]
 
 

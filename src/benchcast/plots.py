@@ -161,7 +161,7 @@ def targets_figure(rows: Rows) -> Figure:
     return finish(chart.properties(title=title))
 
 
-def ahead_figure(result: Extrapolation) -> Figure:
+def extrapolation_figure(result: Extrapolation) -> Figure:
     """Scores of a family's models by compute, and forecasts with intervals up to the target; one panel per task.
 
     Parameters
@@ -173,7 +173,8 @@ def ahead_figure(result: Extrapolation) -> Figure:
     a Vega-Lite specification
     """
     panels = [
-        _ahead_panel(result, task).properties(title=wrap(task.task, 34), width=240, height=160) for task in result.tasks
+        _extrapolation_panel(result, task).properties(title=wrap(task.task, 34), width=240, height=160)
+        for task in result.tasks
     ]
     params, tokens, flops = (float(x[0]) for x in (result.target.params, result.target.tokens, result.target.flops))
     has_size = np.isfinite([params, tokens]).all()
@@ -189,7 +190,7 @@ def ahead_figure(result: Extrapolation) -> Figure:
     return dict(chart.configure(padding=PADDING).to_dict())
 
 
-def _ahead_panel(result: Extrapolation, task: TaskExtrapolation) -> Any:
+def _extrapolation_panel(result: Extrapolation, task: TaskExtrapolation) -> Any:
     known, order = result.known, [_count(x) for x in np.unique(result.known.params)]
     dots = [
         {"flops": float(c), "accuracy": float(a), "params": _count(n), "kind": POINT_KINDS[0]}
@@ -246,7 +247,7 @@ def save_figure(result: Extrapolation | TextSelection, path: str | Path) -> Path
     the path of the file
     """
     if isinstance(result, Extrapolation):
-        return write_chart(ahead_figure(result), Path(path))
+        return write_chart(extrapolation_figure(result), Path(path))
     if result.cost is None:
         raise InputError("the cost of the selection was not measured; select with check=True")
     rows = [row for row in result.cost.to_dict()["costs"] if row["mse"]]

@@ -65,6 +65,9 @@ class TextSet:
                 )
         return text_set
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self.texts)} texts from {len(self.sources)} sources>"
+
     def __len__(self) -> int:
         return len(self.texts)
 
@@ -110,7 +113,7 @@ def _hash_rows(rows: Iterable[Any]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TextOutlines(TextSet):
     """Ids, sources and lengths of texts without their content: enough to read losses, not to compute them."""
 
@@ -139,7 +142,7 @@ class TextOutlines(TextSet):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NamedTexts(TextSet):
     """Texts that are known by name only: the columns of a table of losses.
 
@@ -180,6 +183,9 @@ class TokenLosses:
     about: dict[str, str] = field(default_factory=dict)  # tokenizer, backend, dtype, digest of the texts, …
     info: ModelInfo | None = None  # the model's row of models.csv, if it has one
     scores: tuple[Score, ...] = ()  # the model's rows of scores.csv
+
+    def __repr__(self) -> str:
+        return f"<TokenLosses of {self.model!r}: {len(self.nats)} tokens of {len(self.counts)} texts>"
 
     @property
     def texts_digest(self) -> str:

@@ -98,10 +98,10 @@ def register(
     else:
         opened, name = Study.of(study), str(model)
         fits = fits_for_new_models(opened, tasks)
-        found, failed = predict_models(opened, [name], fits, level=level, restrict=restrict)
+        by_model, failed = predict_models(opened, [name], fits, level=level, restrict=restrict)
         if failed:
             raise InputError(failed[name])
-        registered = document(found[0].fits, found[0].losses, found[0].forecasts)
+        registered = document(by_model[0].fits, by_model[0].losses, by_model[0].forecasts)
     write(Path(path), registered)
     return registered
 

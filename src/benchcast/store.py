@@ -58,7 +58,7 @@ class Study:
 
     @classmethod
     def create(cls, root: str | Path, texts: TextSet, *, tasks: Sequence[Task] = (), seed: int = 0) -> Study:
-        """A new study with these texts; without tasks, study.toml holds a sketch of them to fill in."""
+        """Create a study with these texts; without tasks, study.toml holds a template of them to fill in."""
         path = Path(root)
         if (path / "study.toml").exists():
             raise StudyError(f"{path}: there is a study already")
@@ -120,11 +120,11 @@ class Study:
         return sorted(stored_name(p) for p in (self.root / "losses").glob("*.parquet"))
 
     def losses_path(self, model: str) -> Path:
-        """Where a model's losses lie."""
+        """Path of the file of a model's losses."""
         return self.root / "losses" / f"{file_name(model)}.parquet"
 
     def losses(self, model: str) -> TokenLosses:
-        """Losses of one model, with what models.csv and scores.csv say of it."""
+        """Losses of one model, with its rows of models.csv and scores.csv."""
         path = self.losses_path(model)
         if not path.is_file():
             names = self.models_with_losses()
@@ -177,7 +177,7 @@ class Study:
         return assemble(self.texts, losses, models, scores, wanted, options)
 
     def infos(self, names: Sequence[str]) -> list[ModelInfo]:
-        """What is known of the named models, in that order."""
+        """Rows of models.csv of the named models, in that order; an empty row for a model that has none."""
         known = {m.model: m for m in self.models()}
         return [known.get(name, ModelInfo(name)) for name in names]
 
@@ -192,9 +192,10 @@ class Study:
         half: bool = False,
         allow_implausible: bool = False,
     ) -> int:
-        """Store losses of models; those already here with the same content are passed over.
+        """Store losses of models; those already stored with the same content are skipped.
 
-        Returns how many were new. Nothing is written if any clashes or, unless allowed, is more than a softmax gives.
+        Returns how many were new. Nothing is written if one differs from stored losses of the same name or, unless
+        allowed, is larger than a softmax can give.
         """
         for x in () if allow_implausible else losses:
             refuse_impossible(x)
@@ -212,7 +213,7 @@ class Study:
         return len(new)
 
     def _holds(self, losses: TokenLosses) -> bool:
-        """Whether these very losses are stored; other losses under the same name are an error."""
+        """Whether the same losses are stored; other losses under the same name are an error."""
         path = self.losses_path(losses.model)
         if not path.exists():
             return False
@@ -229,7 +230,7 @@ class Study:
         return True
 
     def add_models(self, models: Sequence[ModelInfo]) -> None:
-        """Add rows to models.csv; what a row says replaces what was known, what it leaves out stays."""
+        """Add rows to models.csv; the values of a row replace older ones, its empty values do not."""
         with locked(self.root):
             self._merge_models(models)
 
@@ -259,7 +260,7 @@ class Study:
         return len(known) - before
 
     def add_tasks(self, tasks: Sequence[Task]) -> Study:
-        """The study with more tasks at the end of study.toml; those it has already are passed over."""
+        """The study with more tasks at the end of study.toml; those it already has are skipped."""
         check_tasks(tasks)
         with locked(self.root):
             path = self.root / "study.toml"
@@ -280,7 +281,7 @@ class Study:
             write_folder(self.root / "features" / file_name(name), fill)
 
     def fit_folder(self, task: str) -> Path:
-        """Where the fit of a task lies."""
+        """Path of the folder of a task's fit."""
         return self.root / "fits" / file_name(task)
 
     def fitted_tasks(self) -> list[str]:

@@ -48,7 +48,7 @@ def test_every_figure_is_drawn(visit, keep):
     assert marks(page, "#multiple-0") in (held, held - 1)
     assert marks(page, "#step-points .plot") >= scored
     assert page.locator("#step-errors svg .mark-line path").count() >= 3
-    assert marks(page, "#source-errors .plot") > 6
+    assert marks(page, "#sources-figure .plot") > 6
 
 
 def test_the_first_screen_says_how_good_and_against_what(visit):
@@ -201,7 +201,7 @@ def test_downloads_hold_the_data_of_their_figures(visit):
 @pytest.mark.parametrize(
     "names",
     [
-        ("multiples", "law", "step-points", "step-errors", "source-errors"),
+        ("multiples", "law", "step-points", "step-errors", "sources-figure"),
         ("heat-text", "heat-tokens", "heat-groups", "models", "provenance"),
     ],
 )

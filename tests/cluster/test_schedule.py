@@ -34,6 +34,14 @@ def test_this_process_hands_on_the_results_of_a_generator_as_they_are_made() -> 
     assert [*results] == [(0, 2), (0, 4), (1, 20), (1, 22), (1, 24)]
 
 
+def test_a_worker_reserves_the_most_that_a_job_of_its_group_needs() -> None:
+    jobs = [Job("a", 0, group="g", gpus=0.5), Job("b", 1, group="g", gpus=2.0), Job("c", 2, group="h")]
+    assert Schedule.of(jobs).worker_options == {
+        "g": {"num_cpus": 1.0, "num_gpus": 2.0},
+        "h": {"num_cpus": 1.0, "num_gpus": 0.0},
+    }
+
+
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 9)), max_size=12))
 def test_every_job_of_a_group_is_taken_once_and_dearest_first(costs: list[tuple[str, float]]) -> None:
     schedule = make(*costs)

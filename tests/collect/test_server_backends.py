@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -184,7 +186,14 @@ def test_wrong_server_settings_are_named(settings: dict[str, str], said: str) ->
         open_backend("vllm-server", ModelSettings(settings))
 
 
-def test_every_backend_is_known_by_name() -> None:
-    assert set(BACKENDS) == {"hf", "vllm", "vllm-server", "sglang", "lmdeploy", "llamacpp", "completions"}
-    with pytest.raises(InputError, match=r"unknown backend 'vlm'; one of .*did you mean 'vllm'"):
+def test_every_backend_is_in_the_help_and_on_the_page(cli: Callable[..., Any]) -> None:
+    listed = re.search(r"--model TEXT\s+(.*?)\.\s+--model_args", cli("collect", "--help").out, re.DOTALL)
+    assert set(re.split(r"[\s,]+(?:or\s+)?", listed[1])) == set(BACKENDS)
+    page = (Path(__file__).parents[2] / "docs" / "backends.md").read_text(encoding="utf-8")
+    table = page.split("| `--model` |")[1].split("\n\n")[0]
+    assert set(re.findall(r"^\| `([a-z-]+)` \|", table, re.MULTILINE)) == set(BACKENDS)
+
+
+def test_an_unknown_backend_is_refused_with_a_suggestion() -> None:
+    with pytest.raises(InputError, match=r"unknown backend 'vlm'; known: .*did you mean 'vllm'"):
         open_backend("vlm", ModelSettings({}))

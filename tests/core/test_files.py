@@ -16,7 +16,15 @@ from benchcast.records import ModelInfo, Task, Text, TextSet, TokenLosses
 from benchcast.storage.files import LONGEST_NAME, file_name, locked, sweep, write_text, write_whole
 from benchcast.storage.folders import write_folder
 from benchcast.storage.loss_files import read_parquet
-from benchcast.storage.tables import MODEL_COLUMNS, as_csv, read_models, read_texts, texts_jsonl
+from benchcast.storage.tables import (
+    MODEL_COLUMNS,
+    MODEL_NUMBERS,
+    as_csv,
+    models_csv,
+    read_models,
+    read_texts,
+    texts_jsonl,
+)
 from benchcast.store import Study
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200)
@@ -226,3 +234,16 @@ def test_a_parquet_file_without_a_name_in_its_column_is_named_by_its_file(study,
     path = tmp_path / "mine.parquet"
     pq.write_table(table.append_column("model", pa.nulls(table.num_rows, pa.string())), path)
     assert read_parquet(path, world.texts).model == "mine"
+
+
+def test_every_column_of_models_csv_is_read_as_written(tmp_path):
+    cells = {name: float(i) for i, name in enumerate(MODEL_NUMBERS, start=2)}
+    model = ModelInfo(**{name: cells.get(name, "test") for name in MODEL_COLUMNS} | {"base": "other"})
+    path = tmp_path / "models.csv"
+    path.write_text(models_csv([model, ModelInfo("empty")]), encoding="utf-8")
+    assert repr(read_models(path)) == repr([model, ModelInfo("empty")]), "NaN included"
+
+
+def test_a_column_after_split_that_no_model_fills_is_not_written():
+    assert models_csv([ModelInfo("m", split="test")]) == "model,family,params,tokens,flops,split\nm,,,,,test\n"
+    assert models_csv([ModelInfo("m", base="b"), ModelInfo("n")]).splitlines()[0].endswith(",split,base")

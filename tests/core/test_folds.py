@@ -20,7 +20,7 @@ from benchcast.folds import (
 )
 from benchcast.metadata import family_names
 from benchcast.records import ModelInfo
-from benchcast.splits import split_by_size
+from benchcast.splits import SPLITS, split_by_size
 
 
 def models(*rows: tuple) -> list[ModelInfo]:
@@ -153,8 +153,7 @@ def test_inner_folds_of_many_families_are_of_like_size():
 
 
 def test_an_unknown_split_is_refused_with_a_suggestion():
+    known = ", ".join(SPLITS)
     for make in (make_folds, training_fold):
-        with pytest.raises(
-            InputError, match=r"unknown split 'colunm'; known: column, size, family; did you mean 'column'"
-        ):
+        with pytest.raises(InputError, match=rf"unknown split 'colunm'; known: {known}; did you mean 'column'"):
             make([ModelInfo("a")], "colunm")

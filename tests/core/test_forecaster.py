@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
+from scipy.sparse import csr_array
 from sklearn.base import clone, is_regressor
 from sklearn.exceptions import NotFittedError as SklearnNotFitted
 from sklearn.feature_selection import VarianceThreshold
@@ -171,6 +172,9 @@ def test_data_frames_keep_their_column_names(arrays):
         (lambda X, y, f: (np.where(X[3, 2] == X, np.nan, X), y, f), "X: NaN or infinity in row 3, column 2"),
         (lambda X, y, f: (X - 3, y, f), "X: negative losses; do not centre"),
         (lambda X, y, f: ([["a"] * 12] * 30, y, f), "X: not an array of numbers"),
+        (lambda X, y, f: (X + 1j, y, f), "X: complex data not supported"),
+        (lambda X, y, f: (csr_array(X), y, f), "X: sparse input is not supported"),
+        (lambda X, y, f: (X, None, f), "requires y to be passed"),
         (lambda X, y, f: (X, 100 * y, f), "y: accuracies must lie from 0 to 1; divide percentages by 100"),
         (lambda X, y, f: (X, np.where(y == y[0], np.nan, y), f), "y: accuracies must lie from 0 to 1"),
         (lambda X, y, f: (X, y[:, None], f), "y: expected a 1D array"),

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file
 
+from benchcast.storage.tables import MODEL_COLUMNS, SCORE_COLUMNS
 from benchcast.store import Study
 from pages import steps
 
@@ -40,6 +41,12 @@ def test_every_example_is_imported_and_prints_what_the_page_shows(study):
     assert {s.model for s in study.scores()} == {"ash-1B", "oak-1B", "oak-3B", "oak-7B"}
     assert study.features().scorer == "tiny"
     assert study.infos(["oak-1B"])[0].flops == 6e21
+
+
+@pytest.mark.parametrize(("table", "columns"), [("models.csv", MODEL_COLUMNS), ("scores.csv", SCORE_COLUMNS)])
+def test_the_page_describes_every_column(table, columns):
+    section = PAGE.split(f"\n## {table}\n")[1].split("\n```")[0]
+    assert [column for column in columns if f"`{column}`" not in section] == []
 
 
 def test_the_page_names_what_a_fit_folder_holds(study):

@@ -16,6 +16,7 @@ from benchcast.errors import InputError
 from benchcast.evaluate import compare
 from benchcast.extrapolation.backtest import read_study_models
 from benchcast.fitting import fit_tasks, refit, store_fits
+from benchcast.folds import make_folds
 from benchcast.methods import METHODS, fit_method, stored_settings
 from benchcast.methods.algorithm2.descent import DescentSettings
 
@@ -111,6 +112,17 @@ def test_results_have_short_representations(planted_folder):
     found = bc.compare(planted_folder, methods=["all-token", "constant"], split="size")
     assert repr(found) == "<Comparison of 2 methods on 2 tasks, 5 models held out by size>"
     assert repr(found.held_out["task0", "constant"]) == "<HeldOutForecasts of 5 models>"
+
+
+def test_what_a_study_gives_has_short_representations(planted_folder, world):
+    study = bc.Study.open(planted_folder)
+    dataset, losses = study.dataset(), study.losses(world.models[0].model)
+    assert repr(study.texts) == f"<TextSet of {len(study.texts)} texts from {len(study.texts.sources)} sources>"
+    assert repr(losses).startswith(f"<TokenLosses of '{losses.model}': {len(losses.nats)} tokens of ")
+    assert repr(dataset).startswith(f"<Dataset of {len(dataset.models)} models × {dataset.nats.shape[1]} tokens, ")
+    assert repr(study.features()).startswith("<Features of 'planted': ")
+    fold = make_folds(study.infos(dataset.models), "size")[1][0]
+    assert repr(fold).endswith(f" validation, {fold.test.sum()} test models>")
 
 
 def test_no_public_result_is_long_or_has_nan_in_its_plain_values(fitted, world, tmp_path):

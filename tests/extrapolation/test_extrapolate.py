@@ -27,7 +27,7 @@ from benchcast.law import SigmoidLaw
 from benchcast.predictors import LossView
 from benchcast.records import Task
 from benchcast.task_fit import OutOfFoldErrors, TaskFit
-from lab.reproduce.extrapolation import World, coverage_of, plant_family, plant_world
+from lab.reproduce.extrapolation import World, coverage_of, make_family, make_study
 
 GRID = ScalePoints(*(x.ravel() for x in np.meshgrid([1e6, 4e6, 1.6e7, 6.4e7], [1e9, 3e9, 9e9, 2.7e10])), np.empty(0))
 GRID = replace(GRID, flops=6 * GRID.params * GRID.tokens)
@@ -147,16 +147,16 @@ def test_a_law_that_misses_drifts_and_a_true_one_does_not():
     assert estimate_drift([fit_family(GRID, bent)] * 3).size > 0.2
 
 
-def test_intervals_hold_in_planted_worlds():
+def test_intervals_hold_in_synthetic_studies():
     """Where the laws are true, 90% intervals of both steps hold about nine times in ten."""
-    rows = [row for seed in range(10) for row in coverage_of(plant_world(World(seed=seed)))]
+    rows = [row for seed in range(10) for row in coverage_of(make_study(World(seed=seed)))]
     inside = np.mean([r["inside"] for r in rows])
     assert 0.8 <= inside <= 1.0
     assert np.mean([r["width"] for r in rows]) < 0.35, "wide enough to hold anything proves nothing"
 
 
-def test_a_planted_family_follows_its_law():
-    points, log_loss, truth = plant_family(np.random.default_rng(0), World(noise=0.0))
+def test_a_synthetic_family_follows_its_law():
+    points, log_loss, truth = make_family(np.random.default_rng(0), World(noise=0.0))
     assert log_loss == pytest.approx(truth(points))
 
 

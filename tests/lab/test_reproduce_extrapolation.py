@@ -18,14 +18,14 @@ def runs_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_study(world, tmp_path_factory.mktemp("runs") / "study").root
 
 
-def test_hidden_models_and_planted_worlds_are_reported(runs_folder, lab, tmp_path):
+def test_hidden_models_and_synthetic_studies_are_reported(runs_folder, lab, tmp_path):
     ran = lab("extrapolate", runs_folder, "--worlds", 2, "--out", tmp_path)
     assert ran.code == 0, ran.err
     numbers = json.loads((tmp_path / "extrapolate.json").read_text(encoding="utf-8"))
     kinds = {(p["kind"], p["family"], p["task"]) for p in numbers["points"]}
     assert len(kinds) == 2 * 4 * 2
     assert all(p["inside"] == (p["low"] <= p["observed"] <= p["high"]) for p in numbers["points"])
-    assert numbers["planted"]["worlds"] == 2
+    assert numbers["synthetic"]["studies"] == 2
     assert "90% intervals held" in ran.out
     assert (tmp_path / "extrapolate.png").stat().st_size > 1000
 

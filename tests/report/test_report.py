@@ -14,10 +14,12 @@ import pytest
 from benchcast.evaluate import compare
 from benchcast.explanation import make_units, weigh_units
 from benchcast.fitting import fit
-from benchcast.page import embed, render
+from benchcast.page import SCRIPTS, embed, render
 from benchcast.records import ModelInfo, Text, TextSet
 from benchcast.reports import report_data, write_report
+from benchcast.reports.charts import Chart
 from benchcast.reports.data import rounded, show_models
+from benchcast.reports.figures import named, page_style
 from benchcast.reports.heat import STEPS, choose_texts, heat_data
 from benchcast.reports.sources import effect_of_sources
 from benchcast.store import Study
@@ -116,12 +118,30 @@ def test_convergence_keeps_every_shot_and_ends_where_the_errors_say(data, found)
 
 
 def test_all_sources_together_give_the_error_of_the_comparison(opened, found):
-    made = effect_of_sources(found, opened.texts, opened.seed)
-    whole = [r for r in made["rows"] if r["sources"] == len(made["sources"])]
-    assert [r["method"] for r in whole] == made["methods"] == ["ridge", "all-token"]
+    rows = effect_of_sources(found, opened.texts, opened.seed)
+    whole = [r for r in rows if r["sources"] == len(opened.texts.sources)]
+    assert [(r["method"], r["task"]) for r in whole] == [(m, t) for m in ("ridge", "all-token") for t in found.tasks]
     for r in whole:
-        for mse, task in zip(r["mse"], found.tasks, strict=True):
-            assert mse == pytest.approx(found.measures(task, r["method"])["mse"], rel=1e-3)
+        assert r["texts_of"] == ", ".join(opened.texts.sources)
+        assert r["mse"] == pytest.approx(found.measures(r["task"], r["method"])["mse"], rel=1e-3)
+
+
+def test_a_chart_of_the_list_has_its_section_its_link_and_its_drawing(opened, found, tmp_path, monkeypatch):
+    rows = [{"task": task, "mae": found.measures(task, "all-token")["mae"]} for task in found.tasks]
+    figure = page_style(named("rows").mark_bar().encode(x="mae:Q", y="task:N").properties(width="container"))
+    added = Chart("mean-error", "Mean error", "How far off?", "One bar.", "Mean absolute error", rows, figure)
+    monkeypatch.setattr("benchcast.reports.charts.CHARTS", (lambda study, comparison, shown: added,))
+    data = report_data(opened, found)
+    assert data["charts"] == [added.words()]
+    assert data["figures"]["mean-error"] == figure
+    page = render("report.html", data, scripts=SCRIPTS, figures=False)
+    for part in (
+        '<a href="#mean-error">Mean error',
+        '<section id="mean-error"',
+        "How far off?",
+        'id="mean-error-figure"',
+    ):
+        assert part in page
 
 
 def test_one_source_has_no_effect_to_show(tmp_path):
@@ -129,7 +149,7 @@ def test_one_source_has_no_effect_to_show(tmp_path):
     texts = TextSet.of([replace(t, source="one") for t in world.texts])
     study = write_study(replace(world, texts=texts), tmp_path / "study")
     made = compare(study, methods=("all-token",))
-    assert effect_of_sources(made, study.texts, 0) is None
+    assert effect_of_sources(made, study.texts, 0) == []
     page = report_data(study, made)
     assert page["steps"] is None, "Algorithm 2 was not tried"
     write_report(tmp_path / "report.html", study, made)
@@ -140,7 +160,7 @@ def test_provenance_tells_how_the_losses_of_all_models_were_made(study, world):
     for losses, backend in zip(world.losses, ["vllm"] * 3 + ["hf"] * 17, strict=True):
         study.add_losses([replace(losses, about={"backend": backend, "dtype": "float32"})], force=True)
     page = report_data(study, compare(study, methods=("all-token",)))
-    assert page["provenance"]["facts"]["losses by"] == (
+    assert page["provenance"]["details"]["losses by"] == (
         "backend hf, dtype float32 (17 models); backend vllm, dtype float32 (3 models)"
     )
     before = page["provenance"]["files"]["losses of 20 models"]
@@ -264,5 +284,5 @@ def test_a_study_without_features_or_compute_still_has_a_report(study, tmp_path)
     page = report_data(study, made)
     assert page["steps"] is None
     assert page["provenance"]["left_out"]["paper"] == "needs features of a scorer"
-    assert page["sources"]["methods"] == ["all-token"]
+    assert {row["method"] for row in page["charts"][0]["rows"]} == {"all-token"}
     write_report(tmp_path / "report.html", study, made)

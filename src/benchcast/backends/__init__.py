@@ -11,8 +11,7 @@ from benchcast.backends.llamacpp import LlamaCppBackend
 from benchcast.backends.lmdeploy import LmdeployBackend
 from benchcast.backends.servers import DIALECTS, ServerBackend
 from benchcast.backends.vllm import VllmBackend
-from benchcast.errors import InputError
-from benchcast.formatting import did_you_mean
+from benchcast.choices import check_choice
 
 BACKENDS: dict[str, Any] = {
     "hf": HfBackend,
@@ -37,8 +36,7 @@ def open_backend(kind: str, settings: ModelSettings | str, *, device: str = "", 
     -------
     the backend
     """
-    if kind not in BACKENDS:
-        raise InputError(f"unknown backend {kind!r}; one of {', '.join(BACKENDS)}{did_you_mean(kind, BACKENDS)}")
+    check_choice("backend", kind, BACKENDS)
     model = ModelSettings.parse(settings) if isinstance(settings, str) else settings
     backend: Backend = BACKENDS[kind](model, device=device, batch_size=batch_size)
     model.finish()

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from benchcast.choices import EXECUTORS
+
 
 class StudyPlace(click.ParamType):  # type: ignore[type-arg]
     """A folder, or a URL whose study is worked on in a local copy while the command runs."""
@@ -27,10 +29,14 @@ FILE = click.argument("file", type=click.Path(path_type=Path))
 FORCE = click.option("--force", is_flag=True, help="Replace what is in the study.")
 EXECUTOR = click.option(
     "--executor",
-    type=click.Choice(["local", "ray"]),
+    type=click.Choice(EXECUTORS),
     default="local",
     show_default=True,
-    help="Where the work is done.",
+    help="Where jobs run.",
 )
-ADDRESS = click.option("--address", default="", help="Of the Ray cluster: HOST:6379, or auto. Default: RAY_ADDRESS.")
-GPUS = click.option("--gpus", type=click.FloatRange(min=0), help="Of a Ray worker. Default: 1 where there are any.")
+ADDRESS = click.option(
+    "--address", default="", help="Address of the Ray cluster: HOST:6379, or auto. Default: RAY_ADDRESS."
+)
+GPUS = click.option(
+    "--gpus", type=click.FloatRange(min=0), help="GPUs of each Ray worker. Default: 1 if the cluster has any."
+)

@@ -28,18 +28,18 @@ def bpb(study: Path, models: tuple[str, ...], table: Path | None, plot: Path | N
     from benchcast.plots import finish, write_chart
     from benchcast.storage.files import write_whole
 
-    found = bits_per_byte(study, models)
-    names = dict.fromkeys(r.model for r in found.rows)
+    bits = bits_per_byte(study, models)
+    names = dict.fromkeys(r.model for r in bits.rows)
     columns = {
-        f"{source} {kind}": [number(getattr(r, field), ".3f") for r in found.rows if r.source == source]
-        for source in dict.fromkeys(r.source for r in found.rows)
+        f"{source} {kind}": [number(getattr(r, field), ".3f") for r in bits.rows if r.source == source]
+        for source in dict.fromkeys(r.source for r in bits.rows)
         for kind, field in (("text", "whole_text"), ("answer", "answer"))
     }
     shown = {head: cells for head, cells in columns.items() if set(cells) != {number(float("nan"))}}
     print_table(["model", *shown], zip(names, *shown.values(), strict=True), title="bits per byte")
     if table is not None:
-        write_whole(table, lambda path: write_csv(found.to_arrow(), path))
+        write_whole(table, lambda path: write_csv(bits.to_arrow(), path))
         say(f"values: {table}")
     if plot is not None:
-        write_chart(finish(found.plot()), plot)
+        write_chart(finish(bits.plot()), plot)
         say(f"figure: {plot}")

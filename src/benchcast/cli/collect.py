@@ -19,6 +19,7 @@ from benchcast.errors import BenchcastError, InputError
 if TYPE_CHECKING:
     from benchcast.backends.hf import HfBackend
     from benchcast.backends.lists import ModelEntry
+    from benchcast.choices import ExecutorName
     from benchcast.collection import CollectRequest, CollectResult, Report
     from benchcast.collection.jobs import CollectOptions
     from benchcast.collection.workers import ModelSpec
@@ -67,7 +68,7 @@ def collect(
     device: str,
     reference: str | None,
     skip_refused: bool,
-    executor: str,
+    executor: ExecutorName,
     address: str,
     gpus: float | None,
     force: bool,
@@ -237,7 +238,7 @@ def features(
     model_args: str,
     batch_size: int,
     device: str,
-    executor: str,
+    executor: ExecutorName,
     address: str,
     gpus: float | None,
     force: bool,

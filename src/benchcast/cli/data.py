@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @STUDY
 @click.option(
     "--texts",
-    "own",
+    "texts_file",
     type=click.Path(path_type=Path),
     help="JSONL with text, and optionally id, source, answer_start (in bytes); a folder of files; a Parquet file.",
 )
@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     help="Folder with the benchmarks' files, one folder each. Default: the hub, through `datasets`.",
 )
 @click.option("--from", "public_study", metavar="NAME", help="A public study to copy; `benchcast datasets` lists them.")
-@click.option("--table", type=click.Path(path_type=Path), help="CSV of losses: a column `model`, then one a loss.")
+@click.option(
+    "--table", type=click.Path(path_type=Path), help="CSV of losses: a column `model`, then one column per loss."
+)
 @click.option(
     "--unit",
     "units",
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
 @click.option("--normalize", type=click.Choice(["nfc"]), help="Write the texts in this Unicode normal form.")
 def init(
     study: Path,
-    own: Path | None,
+    texts_file: Path | None,
     column: str,
     mix: str | None,
     data: Path | None,
@@ -73,7 +75,7 @@ def init(
     """
     from benchcast.errors import InputError
 
-    if sum(x is not None for x in (own, mix, table, public_study)) != 1:
+    if sum(x is not None for x in (texts_file, mix, table, public_study)) != 1:
         raise InputError("init: give one of --texts FILE, --mix BENCHMARK=COUNT,…, --table FILE.csv and --from NAME")
     if units and table is None:
         raise InputError("init: --unit is for --table FILE.csv")
@@ -81,8 +83,8 @@ def init(
         copy_study(public_study, study)
     elif table is not None:
         _init_table(study, table, units, seed)
-    elif own is not None:
-        _init_own(study, own, column, seed, normal=normalize is not None)
+    elif texts_file is not None:
+        _init_texts(study, texts_file, column, seed, normal=normalize is not None)
     elif mix is not None:
         _init_mix(study, mix, data, seed, normal=normalize is not None)
 
@@ -95,10 +97,10 @@ def _say_new(created: NewStudy, line: str) -> None:
         say(f"warning: {warning}", err=True)
 
 
-def _init_own(study: Path, own: Path, column: str, seed: int, *, normal: bool) -> None:
+def _init_texts(study: Path, texts_file: Path, column: str, seed: int, *, normal: bool) -> None:
     from benchcast.creation import create_study
 
-    created = create_study(study, own, column=column, seed=seed, normalize=normal)
+    created = create_study(study, texts_file, column=column, seed=seed, normalize=normal)
     texts = created.study.texts
     _say_new(created, f"{study}: {len(texts)} texts from {len(texts.sources)} sources ({', '.join(texts.sources)})")
     say(f"next: add your tasks to {created.study.root / 'study.toml'}, then `benchcast status {study}`")
@@ -108,12 +110,12 @@ def _init_table(study: Path, table: Path, units: tuple[str, ...], seed: int) -> 
     from benchcast.datasets.table import create_table_study
     from benchcast.loss_check import suspicious_losses
 
-    made = create_table_study(study, table, units=units, seed=seed)
-    names = made.models_with_losses()
-    say(f"{study}: {len(names)} models, {len(made.texts)} losses each ({', '.join(made.texts.sources)})")
-    for line in suspicious_losses(made, names):
+    created = create_table_study(study, table, units=units, seed=seed)
+    names = created.models_with_losses()
+    say(f"{study}: {len(names)} models, {len(created.texts)} losses each ({', '.join(created.texts.sources)})")
+    for line in suspicious_losses(created, names):
         say(f"warning: {line}", err=True)
-    say(f"next: add your tasks to {made.root / 'study.toml'}, then `benchcast import scores {study} FILE…`")
+    say(f"next: add your tasks to {created.root / 'study.toml'}, then `benchcast import scores {study} FILE…`")
 
 
 def _init_mix(study: Path, mix: str, data: Path | None, seed: int, *, normal: bool) -> None:
@@ -148,7 +150,7 @@ def import_group() -> None:
 def losses(
     study: Path, files: tuple[Path, ...], family: str, unit: LossUnit | None, allow_implausible: bool, force: bool
 ) -> None:
-    """Token losses in nats: JSONL or Parquet, one file a model, or a wide CSV of models × texts.
+    """Token losses in nats: JSONL or Parquet, one file per model, or a wide CSV of models × texts.
 
     \b
     One row of JSONL: the text's id, token bounds in UTF-8 bytes, the loss of each token (null: none):
@@ -182,7 +184,7 @@ import_group.add_command(scores)
 @STUDY
 @FILE
 def models(study: Path, file: Path) -> None:
-    """What is known of the models: CSV with model and optionally family, params, tokens, flops, split, base.
+    """What is known of the models: CSV with model and optionally family, params, tokens, flops, split and others.
 
     \b
     benchcast import models study models.csv

@@ -35,9 +35,9 @@ def copy_study(name: str, study: Path) -> None:
     """Copy a public study and say what is in it."""
     from benchcast.datasets import copy_dataset, find
 
-    found = find(name)
+    dataset = find(name)
     with progress(f"fetching {name}") as advance:
         copy_dataset(name, study, on_file=lambda path: advance(f"reading {path.rpartition('/')[2]}", by=0))
-    say(f"{study}: {found.summary}")
-    say(f"source: {found.source} ({found.licence})")
+    say(f"{study}: {dataset.summary}")
+    say(f"source: {dataset.source} ({dataset.licence})")
     say(f"next: benchcast compare {study}")

@@ -43,11 +43,11 @@ def demo(name: str, out: Path) -> None:
     about = find(name)
     study = _study(name, out)
     say(f"{about.summary}\n")
-    found = _compare(study)
-    _fit(study, found)
-    targets = target_forecasts(name, found)
-    _print_targets(targets, found.methods[0])
-    _write(out, study, found, targets)
+    comparison = _compare(study)
+    _fit(study, comparison)
+    targets = target_forecasts(name, comparison)
+    _print_targets(targets, comparison.methods[0])
+    _write(out, study, comparison, targets)
     say(f"next: benchcast status {study.root}")
 
 
@@ -73,16 +73,16 @@ def _compare(study: Study) -> Comparison:
     from benchcast.methods import METHODS
 
     with progress("comparing", len(METHODS)) as advance:
-        found = compare(study, device=Execution(on_method=lambda m: advance(f"comparing: {m}")))
-    print_comparison(found)
+        comparison = compare(study, device=Execution(on_method=lambda m: advance(f"comparing: {m}")))
+    print_comparison(comparison)
     say()
-    return found
+    return comparison
 
 
-def _fit(study: Study, found: Comparison) -> None:
+def _fit(study: Study, comparison: Comparison) -> None:
     from benchcast.fitting import describe, fit_tasks, store_fits
 
-    fits = fit_tasks(study, split=found.split)
+    fits = fit_tasks(study, split=comparison.split)
     store_fits(study, fits)
     for fit in fits:
         say(describe(fit))
@@ -91,7 +91,7 @@ def _fit(study: Study, found: Comparison) -> None:
 def _print_targets(targets: list[TargetForecast], method: str) -> None:
     """Forecasts of the models that a study is about, one table a model."""
     for model in dict.fromkeys(t.model for t in targets):
-        own = [t for t in targets if t.model == model]
+        of_model = [t for t in targets if t.model == model]
         rows = [
             (
                 t.task,
@@ -100,24 +100,24 @@ def _print_targets(targets: list[TargetForecast], method: str) -> None:
                 number(t.observed, ".3f"),
                 f"{100 * (t.forecast - t.observed):+.1f}",
             )
-            for t in own
+            for t in of_model
         ]
         header = ("task", "forecast", f"{level_text()} interval", "observed", "error, points")
         say()
         print_table(header, rows, title=f"{model}, held out, by {method}")
-        mean = sum(abs(t.forecast - t.observed) for t in own) / len(own)
-        inside = sum(t.low <= t.observed <= t.high for t in own)
-        say(f"mean absolute error {100 * mean:.1f} points; {inside} of {len(own)} scores inside the interval")
+        mean = sum(abs(t.forecast - t.observed) for t in of_model) / len(of_model)
+        inside = sum(t.low <= t.observed <= t.high for t in of_model)
+        say(f"mean absolute error {100 * mean:.1f} points; {inside} of {len(of_model)} scores inside the interval")
 
 
-def _write(out: Path, study: Study, found: Comparison, targets: list[TargetForecast]) -> None:
+def _write(out: Path, study: Study, comparison: Comparison, targets: list[TargetForecast]) -> None:
     from dataclasses import asdict
 
     from benchcast.plots import targets_figure, write_chart
     from benchcast.reports import STEPS, write_report
 
     with progress("report", STEPS) as advance:
-        write_report(out / "report.html", study, found, on_step=lambda what: advance(what))
+        write_report(out / "report.html", study, comparison, on_step=lambda what: advance(what))
     say(f"\nreport: {out / 'report.html'}   study: {study.root}")
     if targets:
         write_chart(targets_figure([asdict(t) for t in targets]), out / "forecasts.png")

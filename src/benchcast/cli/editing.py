@@ -30,11 +30,11 @@ def remove(study: Path, patterns: tuple[str, ...], dry_run: bool) -> None:
     from benchcast.editing import remove_models
     from benchcast.store import Study
 
-    found = remove_models(Study.open(study), patterns, dry_run=dry_run)
-    some = ", ".join(found.models[:5]) + (f" and {len(found.models) - 5} more" if len(found.models) > 5 else "")
-    say(f"{study}: {'would remove' if dry_run else 'removed'} {_count(len(found.models), 'model')} ({some})")
-    say(_parts(found))
-    _name_fits(study, found)
+    edited = remove_models(Study.open(study), patterns, dry_run=dry_run)
+    some = ", ".join(edited.models[:5]) + (f" and {len(edited.models) - 5} more" if len(edited.models) > 5 else "")
+    say(f"{study}: {'would remove' if dry_run else 'removed'} {_count(len(edited.models), 'model')} ({some})")
+    say(_parts(edited))
+    _name_fits(study, edited)
 
 
 @click.command()
@@ -50,18 +50,18 @@ def rename(study: Path, old: str, new: str) -> None:
     from benchcast.editing import rename_model
     from benchcast.store import Study
 
-    found = rename_model(Study.open(study), old, new)
-    say(f"{study}: {old} is now {found.models[0]}")
-    say(_parts(found))
-    _name_fits(study, found)
+    edited = rename_model(Study.open(study), old, new)
+    say(f"{study}: {old} is now {edited.models[0]}")
+    say(_parts(edited))
+    _name_fits(study, edited)
 
 
-def _parts(found: Edited) -> str:
+def _parts(edited: Edited) -> str:
     return ", ".join(
         (
-            _count(found.losses, "losses file"),
-            _count(found.rows, "row") + " of models.csv",
-            _count(found.scores, "score"),
+            _count(edited.losses, "losses file"),
+            _count(edited.rows, "row") + " of models.csv",
+            _count(edited.scores, "score"),
         )
     )
 
@@ -70,7 +70,7 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def _name_fits(study: Path, found: Edited) -> None:
-    if found.fits:
-        say(f"fits that learned from {'it' if len(found.models) == 1 else 'them'}: {', '.join(found.fits)}")
+def _name_fits(study: Path, edited: Edited) -> None:
+    if edited.fits:
+        say(f"fits that learned from {'it' if len(edited.models) == 1 else 'them'}: {', '.join(edited.fits)}")
         say(f"next: benchcast fit {study}")

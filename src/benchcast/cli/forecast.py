@@ -17,7 +17,7 @@ from benchcast.cli.groups import WithMethods
 from benchcast.cli.output import print_json, progress, say, workers
 
 if TYPE_CHECKING:
-    from benchcast.choices import MethodName, Split
+    from benchcast.choices import ExecutorName, MethodName, Split
     from benchcast.evaluate import Comparison
     from benchcast.store import Study
     from benchcast.support import Support
@@ -35,7 +35,7 @@ KEEP_ALL = click.option(
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 DEVICE = click.option(
-    "--device", default="", help="Work out salience, paper and ridge there, e.g. cuda; needs torch. Default: numpy."
+    "--device", default="", help="Compute salience, paper and ridge on this torch device, e.g. cuda. Default: numpy."
 )
 
 
@@ -69,12 +69,12 @@ def fit(
     spec = MethodSpec(method, device=device)
     with progress(f"fitting {method}"):
         fits = fit_tasks(opened, tasks, method=spec, split=split, store=True, on_left_out=weak.append)
-    for made in fits:
-        say(describe(made))
+    for fitted in fits:
+        say(describe(fitted))
     for line in weak:
         say(f"left out: {line}")
     _tell_support(Support.of(fits[0].about))
-    _warn_below_chance(opened, [made.task for made in fits])
+    _warn_below_chance(opened, [fitted.task for fitted in fits])
     say(f"next: benchcast predict {study} --model NAME")
 
 
@@ -100,7 +100,7 @@ def compare(
     runs: str | None,
     keep_all: bool,
     device: str,
-    executor: str,
+    executor: ExecutorName,
     address: str,
     wide: bool,
     as_json: bool,
@@ -132,19 +132,19 @@ def compare(
     opened = Study.open(study, keep_all=keep_all)
     with workers(executor, address) as pool, progress("comparing", len(methods) or len(METHODS)) as advance:
         execution = Execution(device, pool, partial(_tell, advance))
-        found = run(opened, tasks, split=split, methods=methods, device=execution)
-    say_split(split, found)
+        comparison = run(opened, tasks, split=split, methods=methods, device=execution)
+    say_split(split, comparison)
     if as_json:
-        print_json(found.as_json())
+        print_json(comparison.as_json())
     else:
-        print_comparison(found, wide=wide)
-    _tell_support(found.dataset.support)
-    _warn_below_chance(opened, found.tasks)
+        print_comparison(comparison, wide=wide)
+    _tell_support(comparison.dataset.support)
+    _warn_below_chance(opened, comparison.tasks)
 
 
-def say_split(asked: str | None, found: Comparison) -> None:
-    """Say that families are held out where nobody asked for it."""
-    if asked is None and found.split == "family":
+def say_split(asked: str | None, comparison: Comparison) -> None:
+    """Say that families are held out if no split was chosen."""
+    if asked is None and comparison.split == "family":
         say("split by family: no split column, and no family has models of three sizes", err=True)
 
 

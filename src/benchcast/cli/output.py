@@ -16,6 +16,7 @@ from benchcast.formatting import number as number
 from benchcast.graphemes import printable, visible
 
 if TYPE_CHECKING:
+    from benchcast.choices import ExecutorName
     from benchcast.executor import Executor
 
 WIDEST = 100_000
@@ -103,7 +104,7 @@ def progress(label: str, total: int | None = None) -> Iterator[Any]:
 
 
 @contextmanager
-def workers(executor: str, address: str) -> Iterator[Executor | None]:
+def workers(executor: ExecutorName, address: str) -> Iterator[Executor | None]:
     """None for this process, else the executor of a cluster, whose events are printed to stderr."""
     from benchcast.executor import open_executor
 

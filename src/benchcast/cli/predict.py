@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 @click.option(
     "--register",
     type=click.Path(path_type=Path),
-    help="Put it down, dated and hashed, in a new file; for one model at a time.",
+    help="Write the forecast of one model, with date and hash, to a new file.",
 )
 @click.option(
     "--level",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=DEFAULT_LEVEL,
     show_default=True,
-    help="Share of scores of unseen models that an interval is to hold.",
+    help="Share of scores of unseen models that an interval should contain.",
 )
 @TASKS
 @JSON
@@ -83,10 +83,10 @@ def predict(
         raise click.UsageError("--refit, --restrict and --task need a study to fit on again")
     if study is not None:
         asked = Asked(study, None if everything else patterns, tasks, level, restrict)
-        found, note = _by_study(asked, again=again, register=register)
+        forecasts, note = _by_study(asked, again=again, register=register)
     else:
-        found, note = _by_files(str(fit_folder), Path(str(losses_file)), level, register=register)
-    rows = [row for row in found if row.model not in found.failed]
+        forecasts, note = _by_files(str(fit_folder), Path(str(losses_file)), level, register=register)
+    rows = [row for row in forecasts if row.model not in forecasts.failed]
     if as_json:
         if rows:
             print_json([row.to_dict() for row in rows])
@@ -94,8 +94,8 @@ def predict(
         _print(rows)
         if note:
             say(note)
-    if found.failed:
-        raise InputError("; ".join(found.failed.values()))
+    if forecasts.failed:
+        raise InputError("; ".join(forecasts.failed.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +120,13 @@ def _by_study(asked: Asked, *, again: bool, register: Path | None) -> tuple[Fore
     if register is not None and len(names) != 1:
         raise click.UsageError(f"--register takes one model, found {len(names)}: {', '.join(names[:4])}, …")
     with progress("fitting again" if again or asked.restrict else "forecasting"):
-        found = predict(opened, names, tasks=asked.tasks, level=asked.level, restrict=asked.restrict, refit=again)
+        forecasts = predict(opened, names, tasks=asked.tasks, level=asked.level, restrict=asked.restrict, refit=again)
     if not again:
         _tell_stale(opened, asked.tasks)
-    if register is None or found.failed:
-        return found, ""
+    if register is None or forecasts.failed:
+        return forecasts, ""
     written = write_register(opened, names[0], register, tasks=asked.tasks, level=asked.level, restrict=asked.restrict)
-    return found, _registered(register, written)
+    return forecasts, _registered(register, written)
 
 
 def _tell_stale(study: Study, tasks: Sequence[str]) -> None:
@@ -159,9 +159,9 @@ def _by_files(folder: str, file: Path, level: float, *, register: Path | None) -
     from benchcast.registration import register as write_register
 
     fit = Fit.from_pretrained(folder)
-    found = Forecasts((fit.predict(read_model(file, fit.texts), level=level),))
+    forecasts = Forecasts((fit.predict(read_model(file, fit.texts), level=level),))
     note = "" if register is None else _registered(register, write_register(fit, file, register, level=level))
-    return found, note
+    return forecasts, note
 
 
 def _registered(path: Path, document: Mapping[str, Any]) -> str:

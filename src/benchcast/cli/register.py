@@ -37,14 +37,14 @@ def verify(file: Path, source: Path, unit: ScoreUnit | None, as_json: bool) -> N
     """
     from benchcast.registration import read, verify
 
-    made = read(file)
-    verdicts = verify(made, source, unit=unit)
-    found = [v.task for v in verdicts]
-    waiting = [row["task"] for row in made["forecasts"] if row["task"] not in found]
+    registration = read(file)
+    verdicts = verify(registration, source, unit=unit)
+    scored = [v.task for v in verdicts]
+    waiting = [row["task"] for row in registration["forecasts"] if row["task"] not in scored]
     if as_json:
-        print_json(_document(made, verdicts, waiting))
+        print_json(_document(registration, verdicts, waiting))
     else:
-        _print(made, verdicts, waiting)
+        _print(registration, verdicts, waiting)
 
 
 def _summary(verdicts: list[VerifiedForecast]) -> dict[str, Any]:
@@ -60,14 +60,14 @@ def _summary(verdicts: list[VerifiedForecast]) -> dict[str, Any]:
     }
 
 
-def _document(made: dict[str, Any], verdicts: list[VerifiedForecast], waiting: list[str]) -> dict[str, Any]:
+def _document(registration: dict[str, Any], verdicts: list[VerifiedForecast], waiting: list[str]) -> dict[str, Any]:
     rows = [v.to_dict() for v in verdicts]
-    head = {k: made[k] for k in ("model", "registered", "level", "sha256")}
+    head = {k: registration[k] for k in ("model", "registered", "level", "sha256")}
     return {**head, "unaltered": True, "forecasts": rows, "waiting": waiting, **_summary(verdicts)}
 
 
-def _print(made: dict[str, Any], verdicts: list[VerifiedForecast], waiting: list[str]) -> None:
-    say(f"unaltered: sha256 {made['sha256']}, registered {made['registered']}\n")
+def _print(registration: dict[str, Any], verdicts: list[VerifiedForecast], waiting: list[str]) -> None:
+    say(f"unaltered: sha256 {registration['sha256']}, registered {registration['registered']}\n")
     rows = [
         (
             v.task,
@@ -85,7 +85,7 @@ def _print(made: dict[str, Any], verdicts: list[VerifiedForecast], waiting: list
     header = (
         "task",
         "forecast",
-        f"{level_text(made['level'])} interval",
+        f"{level_text(registration['level'])} interval",
         "scored",
         "error",
         "inside",
@@ -93,7 +93,7 @@ def _print(made: dict[str, Any], verdicts: list[VerifiedForecast], waiting: list
         "of chance",
         "",
     )
-    print_table(header, rows, title=made["model"])
+    print_table(header, rows, title=registration["model"])
     said = _summary(verdicts)
     held = sum(v.inside for v in verdicts)
     say(

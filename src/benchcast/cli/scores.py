@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     help="What a table holds, where its kind does not say or says otherwise.",
 )
 @click.option("--rename", type=click.Path(path_type=Path), help="CSV from,to: names in the files, names in the study.")
-@click.option("--add-tasks", multiple=True, metavar="PATTERN", help="Make tasks of these, such as 'mmlu_*'.")
+@click.option(
+    "--add-tasks", multiple=True, metavar="PATTERN", help="Add tasks of these names to the study, such as 'mmlu_*'."
+)
 @click.option("--allow-mixed", is_flag=True, help="Take scores of different harnesses, versions or shots for one task.")
 @click.option("--allow-limit", is_flag=True, help="Take results of a run with --limit.")
 @FORCE
@@ -75,22 +77,22 @@ def _metrics(given: tuple[str, ...]) -> dict[str, str]:
     return {task: metric for task, _, metric in parts}
 
 
-def _tell(study: Path, found: ImportedScores) -> None:
-    say(f"{study}: {found.added} scores added, {len(found.scores) - found.added} were there already")
-    say("read: " + ", ".join(f"{kind} × {n}" for kind, n in found.kinds.items()))
-    if found.metrics:
-        say("metrics: " + ", ".join(f"{task} {metric}" for task, metric in found.metrics.items()))
-    if found.new_tasks:
-        say("new tasks: " + ", ".join(f"{t.name} (chance {t.chance:g})" for t in found.new_tasks))
-    if found.left_out:
-        say(f"not in study.toml, left out: {_some(found.left_out)}")
-    for name, called in found.renamed.items():
+def _tell(study: Path, imported: ImportedScores) -> None:
+    say(f"{study}: {imported.added} scores added, {len(imported.scores) - imported.added} were there already")
+    say("read: " + ", ".join(f"{kind} × {n}" for kind, n in imported.kinds.items()))
+    if imported.metrics:
+        say("metrics: " + ", ".join(f"{task} {metric}" for task, metric in imported.metrics.items()))
+    if imported.new_tasks:
+        say("new tasks: " + ", ".join(f"{t.name} (chance {t.chance:g})" for t in imported.new_tasks))
+    if imported.left_out:
+        say(f"not in study.toml, left out: {_some(imported.left_out)}")
+    for name, called in imported.renamed.items():
         say(f"{name} is {called}")
-    for name, near in found.unmatched.items():
+    for name, near in imported.unmatched.items():
         like = f"; near: {', '.join(near)}" if near else ""
         say(f"the study has no model {name!r} yet{like} (map names with --rename)")
-    if found.without_losses:
-        say(f"note: no losses yet for {len(found.without_losses)} of these models: {_some(found.without_losses)}")
+    if imported.without_losses:
+        say(f"note: no losses yet for {len(imported.without_losses)} of these models: {_some(imported.without_losses)}")
 
 
 def _some(names: list[str] | tuple[str, ...]) -> str:

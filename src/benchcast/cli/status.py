@@ -29,20 +29,20 @@ def status(study: Path, as_json: bool) -> None:
     """
     from benchcast.inspection import status
 
-    found = status(study)
+    state = status(study)
     if as_json:
-        print_json(found.to_dict())
+        print_json(state.to_dict())
         return
     say_wrapped(
-        f"{study}: {found.texts} texts, {found.models_with_losses} models with losses, scorer: {found.scorer or 'none'}"
+        f"{study}: {state.texts} texts, {state.models_with_losses} models with losses, scorer: {state.scorer or 'none'}"
     )
-    print_table(_header(found.sources), [_source(s) for s in found.sources], left=(0, 4))
-    if found.tasks:
-        print_table(TASKS, [_task(t) for t in found.tasks])
-    for line in (*found.problems, *found.relatives):
+    print_table(_header(state.sources), [_source(s) for s in state.sources], left=(0, 4))
+    if state.tasks:
+        print_table(TASKS, [_task(t) for t in state.tasks])
+    for line in (*state.problems, *state.relatives):
         say_wrapped(f"- {line}")
     # Commands stay whole, to be copied: each on a line of its own.
-    say("next: " + re.sub(r"   (or|then)   ", r"\n\1: ", found.next_step).replace("   (", "\n      ("))
+    say("next: " + re.sub(r"   (or|then)   ", r"\n\1: ", state.next_step).replace("   (", "\n      ("))
 
 
 def _header(sources: Sequence[SourceStatus]) -> tuple[str, ...]:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 
+from benchcast.choices import EXECUTORS, ExecutorName, check_choice
 from benchcast.errors import InputError
 from benchcast.executor.jobs import Executor as Executor
 from benchcast.executor.jobs import Job as Job
 from benchcast.executor.jobs import Local as Local
 from benchcast.executor.jobs import Note
 
-EXECUTORS = ("local", "ray")
 
-
-def open_executor(kind: str, *, address: str = "", note: Note | None = None) -> AbstractContextManager[Executor]:
+def open_executor(
+    kind: ExecutorName, *, address: str = "", note: Note | None = None
+) -> AbstractContextManager[Executor]:
     """Open an executor, to be used in a `with` block.
 
     Parameters
@@ -26,8 +27,7 @@ def open_executor(kind: str, *, address: str = "", note: Note | None = None) -> 
     -------
     a context manager that gives the executor
     """
-    if kind not in EXECUTORS:
-        raise InputError(f"unknown executor {kind!r}; one of {', '.join(EXECUTORS)}")
+    check_choice("executor", kind, EXECUTORS)
     if kind == "local":
         if address:
             raise InputError(f"--address {address} is of a Ray cluster; add --executor ray")

@@ -117,8 +117,8 @@ class _Pool:
             group = self._schedule.next_group(working, starting)
             if group is None or len(starting) >= max(STARTING, len(working)):
                 break
-            gpus = self._schedule.gpus[group]
-            actor = self._actor.options(num_cpus=1, num_gpus=gpus, scheduling_strategy="SPREAD").remote()
+            options = self._schedule.worker_options[group]
+            actor = self._actor.options(**options, scheduling_strategy="SPREAD").remote()
             self._workers.append(_Worker(group, actor, actor.ready.remote()))
         if working:
             self._alive = time.monotonic()
@@ -126,7 +126,7 @@ class _Pool:
             raise ClusterError(f"no worker could be started in {WAIT_SECONDS / 60:.0f} minutes; {self._room()}")
 
     def _room(self) -> str:
-        gpus = max(self._schedule.gpus[w.group] for w in self._workers)
+        gpus = max(self._schedule.worker_options[w.group]["num_gpus"] for w in self._workers)
         nodes = [n["Resources"].get("GPU", 0.0) for n in self._ray.nodes() if n["Alive"]]
         most_gpus = max(nodes, default=0.0)
         return f"a worker needs 1 CPU and {gpus:g} GPUs, {len(nodes)} nodes have at most {most_gpus:g} GPUs each"

@@ -25,6 +25,10 @@ class Job:
     cost: float = 1.0  # relative cost; the most expensive jobs start first
     gpus: float = 0.0  # GPUs that its worker needs
 
+    def worker_options(self) -> dict[str, float]:
+        """What its worker reserves, by Ray's names."""
+        return {"num_cpus": 1.0, "num_gpus": self.gpus}
+
 
 class Executor(Protocol):
     """Runs jobs."""

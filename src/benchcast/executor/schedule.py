@@ -18,7 +18,7 @@ class Schedule:
     attempts: list[int]
     not_before: list[float]  # earliest start of each job, seconds of the monotonic clock
     cost: dict[str, float]  # total cost of the waiting jobs of each group
-    gpus: dict[str, float]  # GPUs that a worker of each group needs
+    worker_options: dict[str, dict[str, float]]  # what a worker of each group reserves: the most that any job needs
 
     @classmethod
     def of(cls, jobs: Sequence[Job]) -> Schedule:
@@ -27,8 +27,8 @@ class Schedule:
         for number in sorted(range(len(jobs)), key=lambda i: jobs[i].cost):
             waiting.setdefault(jobs[number].group, []).append(number)
         cost = {group: sum(jobs[i].cost for i in numbers) for group, numbers in waiting.items()}
-        gpus = {group: max(jobs[i].gpus for i in numbers) for group, numbers in waiting.items()}
-        return cls(jobs, waiting, [0] * len(jobs), [0.0] * len(jobs), cost, gpus)
+        options = {group: _largest([jobs[i].worker_options() for i in numbers]) for group, numbers in waiting.items()}
+        return cls(jobs, waiting, [0] * len(jobs), [0.0] * len(jobs), cost, options)
 
     def take(self, group: str, now: float) -> int | None:
         """Start the most expensive job of a group that may start now; None if there is none."""
@@ -59,3 +59,7 @@ class Schedule:
         if not unserved:
             return None
         return max(unserved, key=lambda group: (not worker_count[group], self.cost[group] / (worker_count[group] + 1)))
+
+
+def _largest(options: Sequence[dict[str, float]]) -> dict[str, float]:
+    return {name: max(each[name] for each in options) for name in options[0]}

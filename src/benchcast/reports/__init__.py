@@ -16,12 +16,12 @@ from benchcast.methods import ABOUT
 from benchcast.page import HEAT_SCRIPTS, SCRIPTS, render
 from benchcast.plots import COLOURS
 from benchcast.ranking import headline
+from benchcast.reports.charts import make_charts
 from benchcast.reports.columns import column_data
 from benchcast.reports.data import comparison_data, show_models
 from benchcast.reports.figures import DARK_COLOURS, page_figures
 from benchcast.reports.heat import explanations, heat_data, mean_losses
 from benchcast.reports.provenance import provenance
-from benchcast.reports.sources import effect_of_sources
 from benchcast.reports.steps import convergence
 from benchcast.reports.verdicts import verdict_on
 from benchcast.storage.files import write_text
@@ -125,7 +125,7 @@ def report_data(study: Study, comparison: Comparison, on_step: Callable[[str], N
     explained = explanations(comparison, shown, study.texts)
     heat = heat_data(explained, mean_losses(comparison, explained[0].units)) if explained else None
     on_step("refits on texts of some sources")
-    sources = effect_of_sources(comparison, study.texts, study.seed)
+    charts = make_charts(study, comparison, shown)
     on_step("convergence of Algorithm 2")
     steps = [convergence(comparison, task) for task in comparison.tasks]
     families = sorted(set(data["models"]["family"]))
@@ -144,11 +144,11 @@ def report_data(study: Study, comparison: Comparison, on_step: Callable[[str], N
             m: [verdict_on(comparison, task, m).sentence for task in comparison.tasks] for m in comparison.methods
         },
         "steps": steps if all(steps) else None,
-        "sources": sources,
+        "charts": [chart.words() for chart in charts],
         "heat": heat,
         "columns": column_data(comparison, shown, study.texts),
         "provenance": provenance(study, comparison, shown),
-        "figures": page_figures(families, sources["methods"] if sources else ()),
+        "figures": page_figures(families) | {chart.name: chart.figure for chart in charts},
     }
 
 

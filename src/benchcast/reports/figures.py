@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchcast.choices import level_text
-from benchcast.plots import COLOURS, ROLES, WHOLE, alt
+from benchcast.plots import COLOURS, ROLES, alt
 
 # The same hues, lighter for contrast on a dark page.
 DARK_COLOURS = [
@@ -64,7 +64,8 @@ def _point_colours(families: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _named(name: str) -> Any:
+def named(name: str) -> Any:
+    """A chart of data that the page fills in."""
     return alt.Chart(alt.NamedData(name))
 
 
@@ -90,8 +91,8 @@ def forecast_figure(families: Sequence[str], *, height: int, dots: int) -> Figur
     ends = alt.Scale(domain=[{"expr": "bottom"}, {"expr": "top"}], nice=False, zero=False)
     x = alt.X("observed:Q", title="observed", scale=ends, axis=SHARE)
     y = alt.Y("forecast:Q", title="forecast", scale=ends, axis=SHARE)
-    ideal = _named("ideal").mark_line(color="var(--dim)", strokeDash=[4, 3], strokeWidth=1, clip=True).encode(x=x, y=y)
-    base = _named("points")
+    ideal = named("ideal").mark_line(color="var(--dim)", strokeDash=[4, 3], strokeWidth=1, clip=True).encode(x=x, y=y)
+    base = named("points")
     bars = base.mark_rule(opacity=0.28, strokeWidth=1.4, clip=True).encode(
         x=x, y=alt.Y("low:Q"), y2="high:Q", color=family_colour(families, alt.Color)
     )
@@ -106,10 +107,10 @@ def law_figure(families: Sequence[str], *, log: bool, height: int, band: bool = 
     axis = alt.Axis(format="~g", tickCount=6)
     x = alt.X("capability:Q", title=ACROSS, scale=scale, axis=axis)
     y = alt.Y("accuracy:Q", title="accuracy", scale=alt.Scale(zero=False, nice=True, clamp=True), axis=SHARE)
-    curve = _named("curve")
+    curve = named("curve")
     line = curve.mark_line(color="var(--ink)", strokeWidth=1.6, clip=True).encode(x=x, y=y)
     dots = (
-        _named("points")
+        named("points")
         .mark_point(strokeWidth=1.2)
         .encode(
             x=x,
@@ -131,9 +132,10 @@ def law_figure(families: Sequence[str], *, log: bool, height: int, band: bool = 
     return page_style(chart)
 
 
-def _error_axis(title: str) -> Any:
+def error_axis(title: str, field: str = "mse:Q") -> Any:
+    """A log axis of squared errors."""
     axis = alt.Axis(format="~e", tickCount=4, labelExpr="replace(datum.label, '+', '')", grid=False)
-    return alt.Y("mse:Q", title=title, scale=alt.Scale(type="log", nice=False, padding=8), axis=axis)
+    return alt.Y(field, title=title, scale=alt.Scale(type="log", nice=False, padding=8), axis=axis)
 
 
 def steps_figure(*, height: int) -> Figure:
@@ -153,40 +155,16 @@ def steps_figure(*, height: int) -> Figure:
     )
     x = alt.X("step:Q", title="step of Algorithm 2", axis=alt.Axis(tickCount=6))
     lines = (
-        _named("errors")
+        named("errors")
         .mark_line(strokeWidth=2)
-        .encode(x=x, y=_error_axis("squared error"), color=colour, strokeDash=dash)
+        .encode(x=x, y=error_axis("squared error"), color=colour, strokeDash=dash)
     )
-    now = _named("now").mark_rule(color="var(--ink)", strokeWidth=1.2).encode(x=x)
+    now = named("now").mark_rule(color="var(--ink)", strokeWidth=1.2).encode(x=x)
     return page_style(alt.layer(lines, now).properties(width="container", height=height))
 
 
-def sources_figure(methods: Sequence[str], *, height: int) -> Figure:
-    """Error by the number of sources of the texts: a dot for each draw, a line for their mean (figure 8)."""
-    names = [f"var(--c{i})" for i in range(len(methods))]
-    colour = alt.Color(
-        "method:N", title=None, scale=alt.Scale(domain=list(methods), range=names), legend=alt.Legend(orient="top")
-    )
-    shapes = alt.Scale(domain=list(methods), range=["circle", "square"][: len(methods)])
-    shape = alt.Shape("method:N", title=None, scale=shapes, legend=alt.Legend(orient="top"))
-    axis = alt.Axis(format="d", tickMinStep=1, tickCount=8, labelExpr=WHOLE)
-    x = alt.X("sources:Q", title="sources of texts", scale=alt.Scale(zero=False, nice=False, padding=14), axis=axis)
-    tips = [
-        alt.Tooltip("method:N"),
-        alt.Tooltip("chosen:N", title="texts of"),
-        alt.Tooltip("mse:Q", title="squared error", format=".2e"),
-    ]
-    dots = (
-        _named("rows")
-        .mark_point(filled=True, size=46, opacity=0.55)
-        .encode(x=x, y=_error_axis("squared error on held-out models"), color=colour, shape=shape, tooltip=tips)
-    )
-    line = _named("means").mark_line(strokeWidth=2).encode(x=x, y=_error_axis(""), color=colour)
-    return page_style(alt.layer(dots, line).properties(width="container", height=height))
-
-
-def page_figures(families: Sequence[str], methods: Sequence[str]) -> dict[str, Figure]:
-    """All figures of the page by name; a new one is added here and placed in report.html."""
+def page_figures(families: Sequence[str]) -> dict[str, Figure]:
+    """The figures that report.html places and figures.js fills, by name; for others see `charts`."""
     return {
         "card": forecast_figure(families, height=140, dots=34),
         "multiple": forecast_figure(families, height=150, dots=22),
@@ -195,5 +173,4 @@ def page_figures(families: Sequence[str], methods: Sequence[str]) -> dict[str, F
         "step": law_figure(families, log=False, height=300, band=False),
         "step-log": law_figure(families, log=True, height=300, band=False),
         "errors": steps_figure(height=300),
-        "sources": sources_figure(methods, height=300),
     }

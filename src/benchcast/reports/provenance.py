@@ -25,12 +25,12 @@ TABLES = ("study.toml", "texts.jsonl", "models.csv", "scores.csv")
 
 
 def provenance(study: Study, comparison: Comparison, shown: ReportModels) -> dict[str, Any]:
-    """Facts in display order, files with their hashes, and the models that were left out, with reasons."""
+    """Details in display order, files with their hashes, and the models that were left out, with reasons."""
     dataset, tokens = comparison.dataset, comparison.dataset.reference_tokens
     roles = {r: shown.role.count(r) for r in ("train", "validation", "test", "new") if shown.role.count(r)}
     folds = f"; {len(comparison.folds)} folds" if len(comparison.folds) > 1 else ""
     unit = "columns" if isinstance(study.texts, NamedTexts) else "words"
-    facts = {
+    details = {
         "benchcast": benchcast.__version__,
         "Python and libraries": ", ".join(
             [f"Python {platform.python_version()}", *(f"{name} {version(name)}" for name in LIBRARIES)]
@@ -46,7 +46,7 @@ def provenance(study: Study, comparison: Comparison, shown: ReportModels) -> dic
         "losses by": "; ".join(f"{how} ({n} models)" for how, n in _backends(study, dataset.models)) or "unknown",
     }
     return {
-        "facts": facts,
+        "details": details,
         "files": {
             **{name: _hash([study.root / name]) for name in TABLES if (study.root / name).is_file()},
             f"losses of {len(dataset.models)} models": _hash([study.losses_path(m) for m in dataset.models]),

@@ -215,9 +215,10 @@ def _same(read_back: Sequence[Any], written: Sequence[Any], *columns: str) -> No
 
 
 def models_csv(models: Sequence[ModelInfo]) -> str:
-    """The content of models.csv; the column `base` is left out if it is empty."""
-    based = any(m.base for m in models)
-    return as_csv([c for c in MODEL_COLUMNS if based or c != "base"], models)
+    """The content of models.csv; a column after `split` that no model fills is left out."""
+    later = MODEL_COLUMNS[MODEL_COLUMNS.index("split") + 1 :]
+    empty = {column for column in later if all(blank(getattr(m, column)) for m in models)}
+    return as_csv([column for column in MODEL_COLUMNS if column not in empty], models)
 
 
 def as_csv(columns: Sequence[str], records: Iterable[Any]) -> str:

@@ -233,35 +233,21 @@ if (data.steps) {
   });
 }
 
-// ---- effect of sources
+// ---- figures with a section of their own: the rows of the chosen task
 
-function sourceRows() {
-  return data.sources.rows
-    .map((r) => ({ method: r.method, sources: r.sources, chosen: r.chosen.join(", "), mse: r.mse[state.task] }))
-    .filter((r) => r.mse > 0);
-}
-async function drawSources() {
-  const rows = sourceRows(),
-    means = {};
-  for (const r of rows)
-    (means[`${r.method}\n${r.sources}`] ??= { method: r.method, sources: r.sources, all: [] }).all.push(r.mse);
-  const lines = Object.values(means).map((m) => ({
-    method: m.method,
-    sources: m.sources,
-    mse: m.all.reduce((a, b) => a + b, 0) / m.all.length,
-  }));
-  await draw(
-    $("#source-errors .plot"),
-    "sources",
-    { rows, means: lines },
-    { label: `${data.tasks[state.task].name}: squared error by the number of sources the texts come from` },
+const chartRows = (chart) => chart.rows.filter((r) => r.task === data.tasks[state.task].name);
+const drawChart = (chart) =>
+  draw(
+    $(`#${chart.name}-figure .plot`),
+    chart.name,
+    { rows: chartRows(chart) },
+    { label: `${data.tasks[state.task].name}: ${chart.caption}` },
   );
-}
-if (data.sources) {
-  listen(["task"], drawSources);
-  tables["source-errors"] = () => ({
-    header: ["task", "method", "sources", "texts_of", "mse"],
-    rows: sourceRows().map((r) => [data.tasks[state.task].name, r.method, r.sources, r.chosen, r.mse]),
+for (const chart of data.charts) {
+  listen(["task"], () => drawChart(chart));
+  tables[`${chart.name}-figure`] = () => ({
+    header: Object.keys(chart.rows[0]),
+    rows: chartRows(chart).map((r) => Object.values(r)),
   });
 }
 
@@ -277,7 +263,7 @@ listen(["method", "families", "task"], drawLaw);
 listen(["families", "task"], drawMultiples);
 listen(["task", "families", "method", "step"], refreshRows);
 (async () => {
-  for (const act of [drawCards, drawLaw, drawMultiples, data.steps && drawSteps, data.sources && drawSources])
-    if (act) await act();
+  for (const act of [drawCards, drawLaw, drawMultiples, data.steps && drawSteps]) if (act) await act();
+  for (const chart of data.charts) await drawChart(chart);
   document.documentElement.dataset.drawn = "yes";
 })();

@@ -42,7 +42,7 @@ const visible = (text) =>
   text.replace(ODD, (c) => `⟨U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
 const inLine = (text) => visible(text).replaceAll("\n", "⏎").replaceAll("\t", "⇥");
 
-// ---- one state for the page; whoever shows a part of it listens
+// ---- one state for the page; each part that shows it listens to its changes
 
 const state = { task: 0, method: 0, families: new Set(data.families || []), step: null };
 const listeners = [];

@@ -80,7 +80,7 @@ tables.comparison = () => ({
 tables.provenance = () => ({
   header: ["what", "value"],
   rows: [
-    ...Object.entries(data.provenance.facts),
+    ...Object.entries(data.provenance.details),
     ...Object.entries(data.provenance.files),
     ...Object.entries(data.provenance.left_out).map(([k, v]) => [`left out: ${k}`, v]),
   ],

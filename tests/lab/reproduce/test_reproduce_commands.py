@@ -78,7 +78,7 @@ def test_every_command_writes_files_that_open(what: str, study: Study, tmp_path:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["fig1"], "no two families are named like twins"),
+        (["fig1"], "no two families share a name up to the last hyphen"),
         (["fig1", "--runs", "twina,twinb"], "fig1 needs training FLOPs of twina and twinb; fill flops"),
         (
             ["fig5", "--runs", "twina,twinb"],
@@ -112,7 +112,7 @@ def test_a_study_without_the_parts_gets_one_clear_line(
 
 def test_figure_4_names_the_methods_it_knows(study: Study, tmp_path: Path) -> None:
     done = CliRunner().invoke(lab, ["fig4", str(study.root), "--out", str(tmp_path), "--method", "magic"])
-    assert "unknown method 'magic'; known here: salience, stack, paper" in str(done.exception)
+    assert "unknown method 'magic'; known: salience, stack, paper" in str(done.exception)
 
 
 def test_a_smaller_png_shows_the_same_picture(tmp_path: Path) -> None:
