@@ -21,9 +21,12 @@ class StudyPlace(click.ParamType):  # type: ignore[type-arg]
         return context.with_resource(local_copy(str(value)))
 
 
+PATH = click.Path(path_type=Path)
 STUDY = click.argument("study", type=StudyPlace())
-FILES = click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-FILE = click.argument("file", type=click.Path(path_type=Path))
+FILES = click.argument("files", nargs=-1, required=True, type=PATH)
+FILE = click.argument("file", type=PATH)
+TASKS = click.option("--task", "tasks", multiple=True, help="A task of study.toml; may be given again. Default: all.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 FORCE = click.option("--force", is_flag=True, help="Replace what is in the study.")
 EXECUTOR = click.option(
     "--executor",

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import click
 
-from benchcast.cli.arguments import STUDY
+from benchcast.cli.arguments import PATH, STUDY
 from benchcast.cli.output import number, print_table, say
 
 
 @click.command()
 @STUDY
 @click.option("--model", "models", multiple=True, help="A model that has losses; may be given again. Default: all.")
-@click.option("--csv", "table", type=click.Path(path_type=Path), help="Write all values to this file.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Write a figure: .html, .png, .svg or .pdf.")
+@click.option("--csv", "table", type=PATH, help="Write all values to this file.")
+@click.option("--plot", type=PATH, help="Write a figure: .html, .png, .svg or .pdf.")
 def bpb(study: Path, models: tuple[str, ...], table: Path | None, plot: Path | None) -> None:
     """Show bits per byte of each model on each source: of whole texts, and of answers only.
 

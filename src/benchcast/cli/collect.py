@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchcast.cli.arguments import ADDRESS, EXECUTOR, GPUS
-from benchcast.cli.data import FORCE, STUDY
+from benchcast.cli.arguments import ADDRESS, EXECUTOR, FORCE, GPUS, PATH, STUDY
 from benchcast.cli.output import progress, say, workers
 from benchcast.errors import BenchcastError, InputError
 
@@ -45,7 +44,7 @@ BATCH = click.option(
 @STUDY
 @click.option("--model", "backend", help="hf, vllm, vllm-server, sglang, lmdeploy, llamacpp or completions.")
 @click.option("--model_args", default="", help="Settings of the model: pretrained=…,dtype=…,revision=…")
-@click.option("--models", "models_file", type=click.Path(path_type=Path), help="A TOML or YAML list of models instead.")
+@click.option("--models", "models_file", type=PATH, help="A TOML or YAML list of models instead.")
 @click.option("--name", default="", help="The model's name in the study. Default: its hub id or file name.")
 @click.option("--family", default="", help="The model's family.")
 @BATCH

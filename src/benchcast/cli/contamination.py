@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchcast.cli.arguments import STUDY
+from benchcast.cli.arguments import JSON, PATH, STUDY
 from benchcast.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -16,16 +16,12 @@ if TYPE_CHECKING:
 
 @click.command()
 @STUDY
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=PATH)
 @click.option(
     "--count", type=click.IntRange(min=1), default=50, show_default=True, help="Number of texts that get a variant."
 )
-@click.option(
-    "--paraphrases",
-    type=click.Path(path_type=Path),
-    help="JSONL of paraphrased texts, each with the id of its original.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--paraphrases", type=PATH, help="JSONL of paraphrased texts, each with the id of its original.")
+@JSON
 def contamination(study: Path, folder: Path, count: int, paraphrases: Path | None, as_json: bool) -> None:
     """Compare the losses on texts with those on variants whose options are in another order.
 

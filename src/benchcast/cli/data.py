@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchcast.choices import LOSS_UNITS
-from benchcast.cli.arguments import FILE, FILES
-from benchcast.cli.arguments import FORCE as FORCE
-from benchcast.cli.arguments import STUDY as STUDY
+from benchcast.cli.arguments import FILE, FILES, FORCE, PATH, STUDY
 from benchcast.cli.datasets import copy_study
 from benchcast.cli.groups import Sections
 from benchcast.cli.output import progress, say
@@ -26,18 +24,18 @@ if TYPE_CHECKING:
 @click.option(
     "--texts",
     "own",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="JSONL with text, and optionally id, source, answer_start (in bytes); a folder of files; a Parquet file.",
 )
 @click.option("--column", default="text", show_default=True, help="Which column of a Parquet file holds the texts.")
 @click.option("--mix", help="Benchmarks and how many examples of each, such as mmlu=100,bbh=50.")
 @click.option(
     "--data",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Folder with the benchmarks' files, one folder each. Default: the hub, through `datasets`.",
 )
 @click.option("--from", "public_study", metavar="NAME", help="A public study to copy; `benchcast datasets` lists them.")
-@click.option("--table", type=click.Path(path_type=Path), help="CSV of losses: a column `model`, then one a loss.")
+@click.option("--table", type=PATH, help="CSV of losses: a column `model`, then one a loss.")
 @click.option(
     "--unit",
     "units",

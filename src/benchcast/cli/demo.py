@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchcast.choices import level_text
+from benchcast.cli.arguments import PATH
 from benchcast.cli.comparison import print_comparison
 from benchcast.cli.output import number, print_table, progress, say
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @click.argument("name", default="zoo")
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=PATH,
     default=Path("benchcast-demo"),
     show_default=True,
     help="Folder to write; an older demo there is replaced.",

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from benchcast.cli.arguments import JSON, PATH, STUDY
 from benchcast.cli.columns import explain_columns
-from benchcast.cli.data import STUDY
 from benchcast.cli.output import number, print_json, print_table, progress, say
 from benchcast.cli.show import page_path
 
@@ -22,8 +22,8 @@ LISTED = 10  # number of most and of least salient tokens printed
 @STUDY
 @click.option("--task", "task_name", required=True, help="A task of study.toml.")
 @click.option("--text", "text_id", help="Id of a text. Default: the one with the largest mean salience.")
-@click.option("--html", "html", type=click.Path(path_type=Path), help="Write the heat map of all texts to this file.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--html", "html", type=PATH, help="Write the heat map of all texts to this file.")
+@JSON
 def explain(study: Path, task_name: str, text_id: str | None, html: Path | None, as_json: bool) -> None:
     """Show which tokens a task's forecast depends on.
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchcast.choices import level_text
-from benchcast.cli.arguments import STUDY
-from benchcast.cli.forecast import JSON, TASKS
+from benchcast.cli.arguments import JSON, PATH, STUDY, TASKS
 from benchcast.cli.output import format_interval, number, print_json, print_table, progress, say
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ FIGURES = (".html", ".png", ".svg")
 )
 @TASKS
 @click.option("--method", default="salience", show_default=True, help="Method that measures capability.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Write a figure: .html, .png or .svg.")
+@click.option("--plot", type=PATH, help="Write a figure: .html, .png or .svg.")
 @JSON
 def extrapolate(
     study: Path, family: str, target: str, tasks: tuple[str, ...], method: MethodName, plot: Path | None, as_json: bool

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchcast.choices import SPLITS
-from benchcast.cli.arguments import ADDRESS, EXECUTOR
+from benchcast.cli.arguments import ADDRESS, EXECUTOR, JSON, STUDY, TASKS
 from benchcast.cli.comparison import print_comparison
-from benchcast.cli.data import STUDY
 from benchcast.cli.groups import WithMethods
 from benchcast.cli.output import print_json, progress, say, workers
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from benchcast.store import Study
     from benchcast.support import Support
 
-TASKS = click.option("--task", "tasks", multiple=True, help="A task of study.toml; may be given again. Default: all.")
 SPLIT = click.option(
     "--split",
     type=click.Choice(SPLITS),
@@ -33,7 +31,6 @@ KEEP_ALL = click.option(
     is_flag=True,
     help="Keep models that lack more than 10% of a task's own text; it is then lost for all.",
 )
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 DEVICE = click.option(
     "--device", default="", help="Work out salience, paper and ridge there, e.g. cuda; needs torch. Default: numpy."
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchcast.choices import DEFAULT_LEVEL, level_text
-from benchcast.cli.forecast import JSON, TASKS
+from benchcast.cli.arguments import JSON, PATH, TASKS
 from benchcast.cli.output import number, print_json, print_table, progress, say
 from benchcast.errors import InputError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("study", required=False, type=click.Path(path_type=Path))
+@click.argument("study", required=False, type=PATH)
 @click.option(
     "--model",
     "patterns",
@@ -28,22 +28,16 @@ if TYPE_CHECKING:
     help="A model of the study that has losses, or a pattern such as 'my-7b@*'; may be given again.",
 )
 @click.option("--all", "everything", is_flag=True, help="All models of the study that have losses.")
-@click.option(
-    "--fit", "fit_folder", type=click.Path(path_type=Path), help="A fit's folder or hub id, instead of a study."
-)
+@click.option("--fit", "fit_folder", type=PATH, help="A fit's folder or hub id, instead of a study.")
 @click.option(
     "--losses",
     "losses_file",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Losses of one model on the fit's texts: JSONL or Parquet; CSV where the fit is on a table of losses.",
 )
 @click.option("--refit", "again", is_flag=True, help="Fit again first, and store the new fits.")
 @click.option("--restrict", is_flag=True, help="Fit again on the tokens that the model has losses for; not stored.")
-@click.option(
-    "--register",
-    type=click.Path(path_type=Path),
-    help="Put it down, dated and hashed, in a new file; for one model at a time.",
-)
+@click.option("--register", type=PATH, help="Put it down, dated and hashed, in a new file; for one model at a time.")
 @click.option(
     "--level",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchcast.choices import SCORE_UNITS
-from benchcast.cli.arguments import FILES, FORCE, STUDY
+from benchcast.cli.arguments import FILES, FORCE, PATH, STUDY
 from benchcast.cli.output import say
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     type=click.Choice(SCORE_UNITS),
     help="What a table holds, where its kind does not say or says otherwise.",
 )
-@click.option("--rename", type=click.Path(path_type=Path), help="CSV from,to: names in the files, names in the study.")
+@click.option("--rename", type=PATH, help="CSV from,to: names in the files, names in the study.")
 @click.option("--add-tasks", multiple=True, metavar="PATTERN", help="Make tasks of these, such as 'mmlu_*'.")
 @click.option("--allow-mixed", is_flag=True, help="Take scores of different harnesses, versions or shots for one task.")
 @click.option("--allow-limit", is_flag=True, help="Take results of a run with --limit.")

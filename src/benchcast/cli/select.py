@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from benchcast.choices import level_text
-from benchcast.cli.arguments import STUDY
-from benchcast.cli.forecast import JSON, TASKS
+from benchcast.cli.arguments import JSON, PATH, STUDY, TASKS
 from benchcast.cli.output import number, print_json, print_table, progress, say
 
 
@@ -20,10 +19,8 @@ from benchcast.cli.output import number, print_json, print_table, progress, say
 @click.option(
     "--check/--no-check", default=True, help="Measure what fewer texts cost on held-out models. Default: yes."
 )
-@click.option(
-    "-o", "out", type=click.Path(path_type=Path), help="A .jsonl file for the texts, or a folder for a smaller study."
-)
-@click.option("--figure", type=click.Path(path_type=Path), help="Error against number of texts: .png, .svg or .html.")
+@click.option("-o", "out", type=PATH, help="A .jsonl file for the texts, or a folder for a smaller study.")
+@click.option("--figure", type=PATH, help="Error against number of texts: .png, .svg or .html.")
 @JSON
 def select(
     study: Path,

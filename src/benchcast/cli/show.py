@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchcast.cli.data import STUDY
+from benchcast.cli.arguments import PATH, STUDY
 from benchcast.cli.forecast import SPLIT, say_split
 from benchcast.cli.output import progress, say
 
@@ -17,12 +17,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @STUDY
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="Where to write it. Default: report.html in the study.",
-)
+@click.option("-o", "--output", type=PATH, help="Where to write it. Default: report.html in the study.")
 @SPLIT
 def report(study: Path, output: Path | None, split: Split | None) -> None:
     """Write one self-contained HTML file with tables and figures.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchcast.cli.arguments import STUDY
+from benchcast.cli.arguments import JSON, STUDY
 from benchcast.cli.output import print_json, print_table, say, say_wrapped
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ TASKS = ("task", "chance", "scores", "with losses", "lowest", "highest", "fitted
 
 @click.command()
 @STUDY
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON
 def status(study: Path, as_json: bool) -> None:
     """Tell what a study holds, what is missing, and the next command to run.
 

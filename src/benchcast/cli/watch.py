@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchcast.choices import level_text
-from benchcast.cli.arguments import STUDY
+from benchcast.cli.arguments import PATH, STUDY
 from benchcast.cli.collect import BATCH, DEVICE
 from benchcast.cli.output import number, say, say_json
 from benchcast.cli.predict import warn_if_stale
@@ -28,10 +28,8 @@ SHOWN_LINES = 6
 
 @click.command()
 @STUDY
-@click.option("--checkpoints", type=click.Path(path_type=Path), help="Folder with checkpoint-500, checkpoint-1000, …")
-@click.option(
-    "--losses", type=click.Path(path_type=Path), help="Folder of JSONL files of losses that the training job writes."
-)
+@click.option("--checkpoints", type=PATH, help="Folder with checkpoint-500, checkpoint-1000, …")
+@click.option("--losses", type=PATH, help="Folder of JSONL files of losses that the training job writes.")
 @click.option("--name", default="", help="The run's name; checkpoints are NAME@STEP. Default: the folder's name.")
 @click.option("--family", default="", help="The run's family. Default: its name.")
 @click.option("--tokenizer", default="", help="Path of the tokenizer, if not in the checkpoints or beside them.")
