@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchcast.cli.arguments import ADDRESS, EXECUTOR, FORCE, GPUS, PATH, STUDY
-from benchcast.cli.output import progress, say, workers
+from benchcast.cli.output import progress, say, warn, workers
 from benchcast.errors import BenchcastError, InputError
 
 if TYPE_CHECKING:
@@ -198,8 +198,8 @@ def _tell(study: Study, name: str, done: CollectResult | None) -> None:
     from benchcast.loss_check import suspicious_losses
 
     say(describe(name, done))
-    for line in suspicious_losses(study, [done.model]) if done is not None else ():
-        say(f"warning: {line}", err=True)
+    if done is not None:
+        warn(*suspicious_losses(study, [done.model]))
 
 
 def describe(name: str, done: CollectResult | None) -> str:

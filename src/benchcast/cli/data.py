@@ -11,7 +11,7 @@ from benchcast.choices import LOSS_UNITS
 from benchcast.cli.arguments import FILE, FILES, FORCE, PATH, STUDY
 from benchcast.cli.datasets import copy_study
 from benchcast.cli.groups import Sections
-from benchcast.cli.output import progress, say
+from benchcast.cli.output import progress, say, warn
 from benchcast.cli.scores import scores
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ def _say_new(created: NewStudy, line: str) -> None:
     """Print what a new study holds, with notes and warnings."""
     for note in (line, *created.notes):
         say(note)
-    for warning in created.warnings:
-        say(f"warning: {warning}", err=True)
+    warn(*created.warnings)
 
 
 def _init_own(study: Path, own: Path, column: str, seed: int, *, normal: bool) -> None:
@@ -109,8 +108,7 @@ def _init_table(study: Path, table: Path, units: tuple[str, ...], seed: int) -> 
     made = create_table_study(study, table, units=units, seed=seed)
     names = made.models_with_losses()
     say(f"{study}: {len(names)} models, {len(made.texts)} losses each ({', '.join(made.texts.sources)})")
-    for line in suspicious_losses(made, names):
-        say(f"warning: {line}", err=True)
+    warn(*suspicious_losses(made, names))
     say(f"next: add your tasks to {made.root / 'study.toml'}, then `benchcast import scores {study} FILE…`")
 
 
@@ -169,8 +167,7 @@ def losses(
             on_file=lambda file: advance(f"reading {file.name}"),
         )
     say(f"{study}: {result.added} models added, {len(result.models) - result.added} were there already")
-    for line in result.warnings:
-        say(f"warning: {line}", err=True)
+    warn(*result.warnings)
 
 
 import_group.add_command(scores)

@@ -10,7 +10,7 @@ import click
 from benchcast.choices import level_text
 from benchcast.cli.arguments import PATH
 from benchcast.cli.comparison import print_comparison
-from benchcast.cli.output import number, print_table, progress, say
+from benchcast.cli.output import ends, number, print_table, progress, say
 
 if TYPE_CHECKING:
     from benchcast.datasets.targets import TargetForecast
@@ -94,21 +94,15 @@ def _print_targets(targets: list[TargetForecast], method: str) -> None:
     for model in dict.fromkeys(t.model for t in targets):
         own = [t for t in targets if t.model == model]
         rows = [
-            (
-                t.task,
-                number(t.forecast, ".3f"),
-                f"{number(t.low, '.3f')} – {number(t.high, '.3f')}",
-                number(t.observed, ".3f"),
-                f"{100 * (t.forecast - t.observed):+.1f}",
-            )
+            (t.task, number(t.forecast, ".3f"), ends(t.low, t.high), number(t.observed, ".3f"), f"{t.points:+.1f}")
             for t in own
         ]
         header = ("task", "forecast", f"{level_text()} interval", "observed", "error, points")
         say()
         print_table(header, rows, title=f"{model}, held out, by {method}")
-        mean = sum(abs(t.forecast - t.observed) for t in own) / len(own)
+        mean = sum(abs(t.points) for t in own) / len(own)
         inside = sum(t.low <= t.observed <= t.high for t in own)
-        say(f"mean absolute error {100 * mean:.1f} points; {inside} of {len(own)} scores inside the interval")
+        say(f"mean absolute error {mean:.1f} points; {inside} of {len(own)} scores inside the interval")
 
 
 def _write(out: Path, study: Study, found: Comparison, targets: list[TargetForecast]) -> None:

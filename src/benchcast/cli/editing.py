@@ -57,13 +57,8 @@ def rename(study: Path, old: str, new: str) -> None:
 
 
 def _parts(found: Edited) -> str:
-    return ", ".join(
-        (
-            _count(found.losses, "losses file"),
-            _count(found.rows, "row") + " of models.csv",
-            _count(found.scores, "score"),
-        )
-    )
+    rows = f"{_count(found.rows, 'row')} of models.csv"
+    return ", ".join((_count(found.losses, "losses file"), rows, _count(found.scores, "score")))
 
 
 def _count(number: int, what: str) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,11 +12,12 @@ from benchcast.choices import SPLITS
 from benchcast.cli.arguments import ADDRESS, EXECUTOR, JSON, STUDY, TASKS
 from benchcast.cli.comparison import print_comparison
 from benchcast.cli.groups import WithMethods
-from benchcast.cli.output import print_json, progress, say, workers
+from benchcast.cli.output import number, print_json, print_table, progress, say, warn, workers
 
 if TYPE_CHECKING:
     from benchcast.choices import MethodName, Split
     from benchcast.evaluate import Comparison
+    from benchcast.extrapolation.run_comparison import RunComparison, RunRanking
     from benchcast.store import Study
     from benchcast.support import Support
 
@@ -113,12 +113,10 @@ def compare(
     from benchcast.store import Study
 
     if runs is not None:
-        from benchcast.cli.runs import show_runs
-
         if split is not None or len(methods) > 1 or executor != "local":
             raise click.UsageError("--runs goes with one --method at most, no --split and no --executor ray")
         opened = Study.open(study, keep_all=keep_all)
-        show_runs(opened, runs, tasks, methods[0] if methods else "salience", device=device, as_json=as_json)
+        _show_runs(opened, runs, tasks, methods[0] if methods else "salience", device=device, as_json=as_json)
         return
     from benchcast.evaluate import Execution
     from benchcast.evaluate import compare as run
@@ -128,7 +126,7 @@ def compare(
         raise click.UsageError("--device is for this process; leave it out, or --executor ray")
     opened = Study.open(study, keep_all=keep_all)
     with workers(executor, address) as pool, progress("comparing", len(methods) or len(METHODS)) as advance:
-        execution = Execution(device, pool, partial(_tell, advance))
+        execution = Execution(device, pool, lambda m: advance(f"comparing: {m}"))
         found = run(opened, tasks, split=split, methods=methods, device=execution)
     say_split(split, found)
     if as_json:
@@ -155,9 +153,56 @@ def _warn_below_chance(study: Study, tasks: Sequence[str]) -> None:
     """Warn of tasks whose scores are no better than guessing."""
     from benchcast.inspection import below_chance
 
-    for line in below_chance(study.scores(), [study.task(name) for name in tasks]):
-        say(f"warning: {line}", err=True)
+    warn(*below_chance(study.scores(), [study.task(name) for name in tasks]))
 
 
-def _tell(advance: Any, method: str) -> None:
-    advance(f"comparing: {method}")
+def _show_runs(
+    study: Study, runs: str, tasks: tuple[str, ...], method: MethodName, *, device: str, as_json: bool
+) -> None:
+    """Compare the named runs and print the result."""
+    from benchcast.extrapolation.run_comparison import compare_runs
+
+    names = [name.strip() for name in runs.split(",") if name.strip()]
+    with progress("reading the study") as advance:
+        comparison = compare_runs(
+            study, names, tasks=tasks, method=method, device=device, tell=lambda what: advance(what)
+        )
+    if as_json:
+        print_json(comparison.to_dict())
+    else:
+        _print_runs(comparison)
+
+
+def _print_runs(comparison: RunComparison) -> None:
+    first = comparison.rankings[0]
+    rows = []
+    for t, task in enumerate(comparison.tasks):
+        order = [comparison.runs[i] for i in first.order[t]]
+        cells = [number(x, ".3f") for x in first.forecast[t]]
+        rows.append((task, *cells, " > ".join(order), _percent(first.likely[t]), _scores_agree(first, t)))
+    say(f"forecasts at {first.params:.3g} params and {first.flops:.3g} FLOPs; scores of these runs are not used\n")
+    header = ("task", *comparison.runs, "order", "likely", "by their scores")
+    print_table(header, rows, left=(0, header.index("order")))
+    if len(comparison.rankings) > 1:
+        say()
+        others = []
+        for ranking in comparison.rankings:
+            order = [comparison.runs[i] for i in ranking.order[-1]]
+            size, flops = f"{ranking.params:.3g}", f"{ranking.flops:.3g}"
+            others.append((size, flops, " > ".join(order), _percent(ranking.likely[-1]), _scores_agree(ranking, -1)))
+        header = ("params", "FLOPs", "order by the mean of tasks", "likely", "by their scores")
+        print_table(header, others, title="at every size that they share", left=(2,))
+    if not (first.likely == first.likely).all():
+        say("too few other families to estimate the probability of an order")
+
+
+def _percent(value: float) -> str:
+    return number(value, ".0%")
+
+
+def _scores_agree(ranking: RunRanking, t: int) -> str:
+    """Whether the observed scores have the same order."""
+    observed = ranking.observed[t]
+    if not (observed == observed).all():
+        return "–"
+    return "the same" if [*(-observed).argsort(kind="stable")] == [*ranking.order[t]] else "another"

@@ -27,6 +27,12 @@ def say(text: str = "", *, err: bool = False) -> None:
     click.echo(printable(text), err=err)
 
 
+def warn(*lines: str) -> None:
+    """Print warnings to stderr, one a line."""
+    for line in lines:
+        say(f"warning: {line}", err=True)
+
+
 def say_wrapped(text: str) -> None:
     """Print a sentence, wrapped at the width of the terminal."""
     from benchcast.cli.tables import wrap_text
@@ -44,6 +50,11 @@ def say_json(value: Any, *, indent: int | None = None) -> None:
     """Print a value as JSON, with control characters escaped."""
     text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
     click.echo(ODD_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
+
+
+def ends(low: float, high: float) -> str:
+    """The two ends of an interval of accuracies."""
+    return f"{number(low, '.3f')} – {number(high, '.3f')}"
 
 
 def room() -> int:
@@ -75,25 +86,14 @@ def print_table(
 @contextmanager
 def progress(label: str, total: int | None = None) -> Iterator[Any]:
     """Progress bar on stderr; yields a function that advances it and may change its label."""
+    from rich import progress as parts
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
 
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
+    words = parts.TextColumn("{task.description}", markup=False)
+    times = (parts.TimeElapsedColumn(), parts.TimeRemainingColumn())
+    columns = (words, parts.BarColumn(), parts.MofNCompleteColumn(), *times)
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with parts.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(visible(label), total=total)
 
         def advance(what: str | None = None, by: int = 1) -> None:

@@ -11,7 +11,7 @@ import click
 
 from benchcast.choices import DEFAULT_LEVEL, level_text
 from benchcast.cli.arguments import JSON, PATH, TASKS
-from benchcast.cli.output import number, print_json, print_table, progress, say
+from benchcast.cli.output import ends, number, print_json, print_table, progress, say, warn
 from benchcast.errors import InputError
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def warn_if_stale(study: Study, fits: Sequence[Fit], remedy: str) -> None:
 
     line = stale_line(study, fits)
     if line:
-        say(f"warning: {line} ({remedy})", err=True)
+        warn(f"{line} ({remedy})")
 
 
 def _by_files(folder: str, file: Path, level: float, *, register: Path | None) -> tuple[Forecasts, str]:
@@ -165,13 +165,7 @@ def _registered(path: Path, document: Mapping[str, Any]) -> str:
 def _print(rows: Sequence[Forecast]) -> None:
     for i, model in enumerate(dict.fromkeys(row.model for row in rows)):
         cells = [
-            (
-                f.task,
-                number(f.accuracy, ".3f"),
-                f"{number(f.low, '.3f')} – {number(f.high, '.3f')}",
-                number(f.capability, ".4f"),
-                f.remark,
-            )
+            (f.task, number(f.accuracy, ".3f"), ends(f.low, f.high), number(f.capability, ".4f"), f.remark)
             for f in rows
             if f.model == model
         ]

@@ -9,7 +9,7 @@ import click
 
 from benchcast.choices import SCORE_UNITS, level_text
 from benchcast.cli.arguments import FILE, JSON, PATH
-from benchcast.cli.output import number, print_json, print_table, say
+from benchcast.cli.output import ends, number, print_json, print_table, say
 
 if TYPE_CHECKING:
     from benchcast.choices import ScoreUnit
@@ -71,7 +71,7 @@ def _print(made: dict[str, Any], verdicts: list[VerifiedForecast], waiting: list
         (
             v.task,
             number(v.forecast, ".3f"),
-            f"{number(v.low, '.3f')} – {number(v.high, '.3f')}",
+            ends(v.low, v.high),
             number(v.observed, ".3f"),
             number(v.error, "+.3f"),
             "yes" if v.inside else "no",
@@ -81,17 +81,8 @@ def _print(made: dict[str, Any], verdicts: list[VerifiedForecast], waiting: list
         )
         for v in verdicts
     ]
-    header = (
-        "task",
-        "forecast",
-        f"{level_text(made['level'])} interval",
-        "scored",
-        "error",
-        "inside",
-        "error of the mean",
-        "of chance",
-        "",
-    )
+    interval = f"{level_text(made['level'])} interval"
+    header = ("task", "forecast", interval, "scored", "error", "inside", "error of the mean", "of chance", "")
     print_table(header, rows, title=made["model"])
     said = _summary(verdicts)
     held = sum(v.inside for v in verdicts)

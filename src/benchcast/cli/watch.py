@@ -12,7 +12,7 @@ import click
 from benchcast.choices import level_text
 from benchcast.cli.arguments import PATH, STUDY
 from benchcast.cli.collect import BATCH, DEVICE
-from benchcast.cli.output import number, say, say_json
+from benchcast.cli.output import ends, number, say, say_json
 from benchcast.cli.predict import warn_if_stale
 from benchcast.graphemes import visible
 
@@ -184,8 +184,8 @@ def draw_table(name: str, events: list[Event], *, room: int) -> Any:
     rows = []
     for i, last in enumerate(events[-1].forecasts if events else ()):
         values = [e.forecasts[i].accuracy for e in events]
-        interval = f"{number(last.low, '.3f')} – {number(last.high, '.3f')}"
-        rows.append((last.task, number(last.accuracy, ".3f"), interval, number(last.capability, ".4f"), curve(values)))
+        numbers = (number(last.accuracy, ".3f"), ends(last.low, last.high), number(last.capability, ".4f"))
+        rows.append((last.task, *numbers, curve(values)))
     header = ("task", "forecast", f"{level_text()} interval", "capability", "so far")
     lines = table_lines(header, rows, left=(0, len(header) - 1), room=room)
     return Group(*(Text(line, style="bold") for line in wrap_text(visible(title), room)), *lines)

@@ -21,6 +21,11 @@ class TargetForecast:
     high: float
     observed: float
 
+    @property
+    def points(self) -> float:
+        """Forecast minus observed accuracy, in percentage points."""
+        return 100 * (self.forecast - self.observed)
+
 
 def target_forecasts(name: str, comparison: Comparison) -> list[TargetForecast]:
     """Forecasts of the target models of a public study by the first method; empty if it has no targets."""
