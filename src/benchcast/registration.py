@@ -30,10 +30,10 @@ from benchcast.formatting import did_you_mean, nan_to_none, need_file, number, p
 from benchcast.records import Score, Task, TokenLosses
 from benchcast.scores.gather import ImportOptions, gather
 from benchcast.storage.files import write_new
+from benchcast.storage.hashes import HASH, content_digest, hashed
 from benchcast.store import Study, StudyLike
 
 FORMAT = 1
-HASH = "sha256"
 FIELDS = {"forecast": "accuracy", "low": "low", "high": "high", "chance": "chance", "constant": "constant"}
 
 
@@ -137,14 +137,7 @@ def document(fits: Sequence[Fit], losses: TokenLosses, forecasts: Sequence[Forec
         "versions": {"benchcast": benchcast.__version__, "numpy": np.__version__, "python": platform.python_version()},
         "forecasts": rows,
     }
-    return {**content, HASH: digest(content)}
-
-
-def digest(content: Mapping[str, Any]) -> str:
-    """SHA-256 of a document without its hash: JSON in UTF-8 with sorted keys and no white space."""
-    rest = {k: v for k, v in content.items() if k != HASH}
-    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashed(content)
 
 
 def losses_digest(losses: TokenLosses) -> str:
@@ -171,7 +164,7 @@ def read(path: Path) -> dict[str, Any]:
     if not isinstance(document, dict) or document.get("kind") != "benchcast forecast" or HASH not in document:
         raise InputError(f"{path}: not a registered forecast (`benchcast predict … --register FILE` writes one)")
     try:
-        actual = digest(document)
+        actual = content_digest(document)
     except ValueError as error:  # NaN or a lone surrogate, which are never registered
         raise InputError(f"{path}: not a registered forecast ({error})") from error
     if actual != document[HASH]:

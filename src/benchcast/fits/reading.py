@@ -1,39 +1,15 @@
-"""Check that losses are on the texts of a fit, and align them with its reference tokens."""
+"""Read the losses of one model for a forecast, and compare their tokens with the texts of a fit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import starmap
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from benchcast.align import align_models
-from benchcast.choices import RegroupUnit
 from benchcast.errors import InputError
-from benchcast.records import Ints, NamedTexts, TextSet, TokenLosses
+from benchcast.records import NamedTexts, TextSet, TokenLosses
 from benchcast.storage.loss_files import read_losses
-
-
-def require_texts(texts: TextSet, digest: str, *, task: str, whose: str) -> None:
-    """Raise an error unless `digest` is empty (unknown) or that of `texts`.
-
-    `task` names the fit's task, and `whose` starts the message.
-    """
-    if digest and digest != texts.digest:
-        raise InputError(
-            f"{whose} are on texts {digest}, the fit of {task!r} is on texts {texts.digest}; "
-            "fit again on the study's texts (`benchcast fit STUDY`), or use losses on the fit's texts"
-        )
-
-
-def align_checked(
-    losses: Iterable[TokenLosses], texts: TextSet, edges: Ints, *, task: str, unit: RegroupUnit
-) -> npt.NDArray[np.float32]:
-    """Losses of models on a fit's reference tokens (M × N, nats), NaN where missing; an error for other texts."""
-    checked = (_checked(x, texts, task) for x in losses)
-    return align_models(checked, edges, texts, unit=unit)
 
 
 def read_model(file: Path, texts: TextSet) -> TokenLosses:
@@ -46,16 +22,7 @@ def read_model(file: Path, texts: TextSet) -> TokenLosses:
     return models[0]
 
 
-def _checked(losses: TokenLosses, texts: TextSet, task: str) -> TokenLosses:
-    whose = f"losses of model {losses.model!r}"
-    require_texts(texts, losses.texts_digest, task=task, whose=whose)
-    mismatch = _mismatch(losses, texts)
-    if mismatch:
-        raise InputError(f"{whose} do not match the texts of the fit of {task!r}: {mismatch}")
-    return losses
-
-
-def _mismatch(losses: TokenLosses, texts: TextSet) -> str:
+def mismatch(losses: TokenLosses, texts: TextSet) -> str:
     """Description of the first text that the tokens do not cover exactly; empty if all texts are covered."""
     counts, edges = losses.counts, losses.edges
     if len(counts) != len(texts):
