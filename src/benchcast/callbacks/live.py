@@ -15,10 +15,9 @@ import numpy as np
 from benchcast.backends.base import Nats, Vocabulary
 from benchcast.backends.memory import MemoryBackend, bare, sharded
 from benchcast.backends.vocabulary import vocabulary_of
-from benchcast.backends.windows import Window
 from benchcast.callbacks.ranks import Ranks
 from benchcast.callbacks.untouched import untouched
-from benchcast.collection.portions import EncodedTexts, Portion, ask, encode_texts, walk
+from benchcast.collection.portions import EncodedTexts, Portion, Window, ask, encode_texts, walk
 from benchcast.errors import InputError
 from benchcast.fits import NO_BOS, Fit, Forecast, hub
 from benchcast.fits.inputs import stale_line
