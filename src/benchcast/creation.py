@@ -1,19 +1,22 @@
-"""Create a study from the user's texts or from a mixture of benchmarks."""
+"""Create a study from the user's texts or from a mixture of benchmarks.
+
+Some tokenizers (Qwen, Command-R) normalise a text first. Their tokens do not cover the bytes of a text that is not in
+Unicode normal form C (NFC), so `collect` raises an error for it; the texts are checked, and normalised where asked.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 
-from benchcast.records import TextSet
+from benchcast.records import Text, TextSet
 from benchcast.store import Study
 from benchcast.texts.duplicates import count_repeats
 from benchcast.texts.mix import SampledExamples, build_mixture, parse_mix
 from benchcast.texts.own import read_own
-from benchcast.texts.unicode import normalize as to_nfc
-from benchcast.texts.unicode import not_normal
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -105,9 +108,36 @@ def _normal_form(texts: TextSet, *, normalize: bool) -> tuple[TextSet, tuple[str
     if not wrong:
         return texts, (), ()
     if normalize:
-        return to_nfc(texts), (f"{len(wrong)} texts were normalised to NFC ({named})",), ()
+        return to_normal_form(texts), (f"{len(wrong)} texts were normalised to NFC ({named})",), ()
     line = (
         f"{len(wrong)} texts are not in Unicode NFC ({named}); tokenizers that normalise (Qwen, Command-R) "
         "refuse them; --normalize nfc stores them in NFC"
     )
     return texts, (), (line,)
+
+
+def not_normal(texts: Iterable[Text]) -> list[str]:
+    """Ids of the texts that are not in NFC."""
+    return [t.id for t in texts if not unicodedata.is_normalized("NFC", t.text)]
+
+
+def to_normal_form(texts: TextSet) -> TextSet:
+    """The same texts in NFC, with `answer_start` moved to the same character."""
+    return TextSet.of(_normal(t) for t in texts)
+
+
+def _normal(text: Text) -> Text:
+    normalized = unicodedata.normalize("NFC", text.text)
+    if text.answer_start is None or normalized == text.text:
+        return replace(text, text=normalized)
+    prompt = text.text.encode()[: text.answer_start].decode(errors="ignore")
+    cut = len(prompt)
+    # A combining mark at the start of the answer joins the previous letter: then the answer starts with that letter.
+    while not _separable(text.text, cut, normalized):
+        cut -= 1
+    return replace(text, text=normalized, answer_start=len(unicodedata.normalize("NFC", text.text[:cut]).encode()))
+
+
+def _separable(text: str, cut: int, normalized: str) -> bool:
+    """Whether the normal forms of both sides of a cut join to that of the text."""
+    return unicodedata.normalize("NFC", text[:cut]) + unicodedata.normalize("NFC", text[cut:]) == normalized

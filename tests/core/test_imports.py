@@ -59,7 +59,6 @@ LAYERS = [
     "inspection",
     "extrapolation",
     "selection",
-    "demo",
     "datasets",
     "texts",
     "scores",

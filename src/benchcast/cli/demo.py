@@ -13,9 +13,11 @@ from benchcast.cli.comparison import print_comparison
 from benchcast.cli.output import ends, number, print_table, progress, say
 
 if TYPE_CHECKING:
-    from benchcast.datasets.targets import TargetForecast
+    from benchcast.datasets import TargetForecast
     from benchcast.evaluate import Comparison
     from benchcast.store import Study
+
+MARK = ".benchcast-demo"  # name of a file that marks a folder written by the demo
 
 
 @click.command()
@@ -36,8 +38,7 @@ def demo(name: str, out: Path) -> None:
     benchcast demo
     benchcast demo olmo-ladder --out ladder
     """
-    from benchcast.datasets import find
-    from benchcast.datasets.targets import target_forecasts
+    from benchcast.datasets import find, target_forecasts
     from benchcast.extras import require_report
 
     require_report()
@@ -55,7 +56,6 @@ def demo(name: str, out: Path) -> None:
 def _study(name: str, out: Path) -> Study:
     """A copy of the study in the demo's folder."""
     from benchcast.datasets import copy_dataset, fetch
-    from benchcast.demo import MARK
     from benchcast.errors import InputError
     from benchcast.storage.files import remove
 
