@@ -178,6 +178,12 @@ class Fold:
     validation: Bools
     test: Bools
 
+    @classmethod
+    def of_all(cls, count: int) -> Fold:
+        """The fold in which all models are training models."""
+        everyone = np.ones(count, bool)
+        return cls(everyone, ~everyone, ~everyone)
+
     @property
     def seen(self) -> Bools:
         """Training and validation models."""

@@ -9,6 +9,7 @@ import click
 
 from benchcast.cli.arguments import STUDY
 from benchcast.cli.output import say
+from benchcast.formatting import few
 
 if TYPE_CHECKING:
     from benchcast.editing import Edited
@@ -31,8 +32,8 @@ def remove(study: Path, patterns: tuple[str, ...], dry_run: bool) -> None:
     from benchcast.store import Study
 
     found = remove_models(Study.open(study), patterns, dry_run=dry_run)
-    some = ", ".join(found.models[:5]) + (f" and {len(found.models) - 5} more" if len(found.models) > 5 else "")
-    say(f"{study}: {'would remove' if dry_run else 'removed'} {_count(len(found.models), 'model')} ({some})")
+    removed = f"{_count(len(found.models), 'model')} ({few(found.models, 5)})"
+    say(f"{study}: {'would remove' if dry_run else 'removed'} {removed}")
     say(_parts(found))
     _name_fits(study, found)
 

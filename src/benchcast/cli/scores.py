@@ -10,6 +10,7 @@ import click
 from benchcast.choices import SCORE_UNITS
 from benchcast.cli.arguments import FILES, FORCE, PATH, STUDY
 from benchcast.cli.output import say
+from benchcast.formatting import few
 
 if TYPE_CHECKING:
     from benchcast.scores.gather import ImportedScores
@@ -83,15 +84,11 @@ def _tell(study: Path, found: ImportedScores) -> None:
     if found.new_tasks:
         say("new tasks: " + ", ".join(f"{t.name} (chance {t.chance:g})" for t in found.new_tasks))
     if found.left_out:
-        say(f"not in study.toml, left out: {_some(found.left_out)}")
+        say(f"not in study.toml, left out: {few(found.left_out, 5)}")
     for name, called in found.renamed.items():
         say(f"{name} is {called}")
     for name, near in found.unmatched.items():
         like = f"; near: {', '.join(near)}" if near else ""
         say(f"the study has no model {name!r} yet{like} (map names with --rename)")
     if found.without_losses:
-        say(f"note: no losses yet for {len(found.without_losses)} of these models: {_some(found.without_losses)}")
-
-
-def _some(names: list[str] | tuple[str, ...]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        say(f"note: no losses yet for {len(found.without_losses)} of these models: {few(found.without_losses, 5)}")

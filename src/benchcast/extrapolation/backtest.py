@@ -29,10 +29,6 @@ from benchcast.store import Study
 from benchcast.task_fit import TaskFit
 
 
-def silent(_: str) -> None:
-    """Ignore progress messages."""
-
-
 @dataclass(frozen=True, slots=True)
 class HiddenModel:
     """A hidden model with its forecast and its observed score."""
@@ -67,8 +63,7 @@ class StudyModels(AllModels):
     def fits(self, seen: Bools) -> list[TaskFit]:
         """One fit for each task, from the scored models in `seen`."""
         dataset = self.dataset.of_models(seen[: self.scored])
-        everyone = np.ones(len(dataset.models), bool)
-        return fit_method(self.method, dataset, [Fold(everyone, ~everyone, ~everyone)])[0]
+        return fit_method(self.method, dataset, [Fold.of_all(len(dataset.models))])[0]
 
     def log_capability(self, fit: TaskFit) -> Floats:
         """Log capability of every model."""
@@ -99,10 +94,8 @@ def read_study_models(
     """
     check_methods([method])
     dataset = replace(study.dataset(tasks), device=check_device(device))
-    everyone = np.ones(len(dataset.models), bool)
-    dataset, _ = without_weak_tasks(dataset, [Fold(everyone, ~everyone, ~everyone)], asked_for=bool(tasks))
-    models = with_unscored(study, dataset)
-    return StudyModels(models.dataset, models.infos, models.nats, models.metadata, models.left_out, method)
+    dataset, _ = without_weak_tasks(dataset, [Fold.of_all(len(dataset.models))], asked_for=bool(tasks))
+    return StudyModels(**vars(with_unscored(study, dataset)), method=method)
 
 
 def family_laws(
@@ -119,7 +112,7 @@ def family_laws(
     return laws
 
 
-def backtest(models: StudyModels, kind: str, *, tell: Callable[[str], None] = silent) -> list[HiddenModel]:
+def backtest(models: StudyModels, kind: str, *, tell: Callable[[str], None] = lambda line: None) -> list[HiddenModel]:
     """Hide some models of every family, refit everything without them, and forecast them.
 
     Parameters
@@ -142,10 +135,8 @@ def backtest(models: StudyModels, kind: str, *, tell: Callable[[str], None] = si
     if not hidden.any() or remaining.sum() < FEWEST[FORMS[1]]:
         return []
     rows = []
-    everyone = np.ones(int(remaining.sum()), bool)
-    kept, _ = without_weak_tasks(
-        models.dataset.of_models(remaining), [Fold(everyone, ~everyone, ~everyone)], asked_for=False
-    )
+    visible = models.dataset.of_models(remaining)
+    kept, _ = without_weak_tasks(visible, [Fold.of_all(len(visible.models))], asked_for=False)
     forecastable = replace(models, dataset=models.dataset.for_tasks([t.name for t in kept.tasks]))
     for t, fit in enumerate(forecastable.fits(~hidden)):
         laws = family_laws(forecastable, forecastable.log_capability(fit), ~hidden)

@@ -17,7 +17,7 @@ import numpy as np
 
 from benchcast.choices import MethodName
 from benchcast.errors import InputError, NotEnoughDataError
-from benchcast.extrapolation.backtest import HiddenModel, backtest, family_laws, read_study_models, silent
+from benchcast.extrapolation.backtest import HiddenModel, backtest, family_laws, read_study_models
 from benchcast.extrapolation.family_law import (
     FEWEST,
     FEWEST_VALUES,
@@ -126,7 +126,7 @@ def extrapolate(
     *,
     tasks: Sequence[str] = (),
     method: MethodName = "salience",
-    tell: Callable[[str], None] = silent,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> Extrapolation:
     """Forecast a larger or longer-trained model of a family, and backtest the procedure on hidden models.
 
