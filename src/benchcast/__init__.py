@@ -68,7 +68,7 @@ _HOME = {
     "extrapolate": "benchcast.extrapolation.extrapolate",
     "Target": "benchcast.extrapolation.extrapolate",
     "compare_runs": "benchcast.extrapolation.run_comparison",
-    "watch": "benchcast.watching.following",
+    "watch": "benchcast.watching",
     "WatchedRun": "benchcast.watching",
     "register": "benchcast.registration",
     "verify": "benchcast.registration",

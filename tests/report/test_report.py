@@ -19,7 +19,7 @@ from benchcast.records import ModelInfo, Text, TextSet
 from benchcast.reports import report_data, write_report
 from benchcast.reports.data import rounded, show_models
 from benchcast.reports.heat import STEPS, choose_texts, heat_data
-from benchcast.reports.sources import effect_of_sources
+from benchcast.reports.sections import effect_of_sources
 from benchcast.store import Study
 from lab.synthetic import Plan, plant, write_study
 

@@ -9,7 +9,6 @@ import sys
 import click
 
 from benchcast import __version__
-from benchcast.cli.bits import bpb
 from benchcast.cli.collect import collect, features
 from benchcast.cli.contamination import contamination
 from benchcast.cli.data import import_group, init
@@ -24,8 +23,7 @@ from benchcast.cli.output import say
 from benchcast.cli.predict import predict
 from benchcast.cli.register import verify
 from benchcast.cli.select import select
-from benchcast.cli.show import report
-from benchcast.cli.status import status
+from benchcast.cli.show import bpb, report, status
 from benchcast.cli.watch import watch
 from benchcast.errors import BenchcastError
 from benchcast.graphemes import visible

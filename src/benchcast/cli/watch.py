@@ -67,8 +67,7 @@ def watch(
     from benchcast.backends.base import ModelSettings
     from benchcast.fitting import fits_for_new_models
     from benchcast.store import Study
-    from benchcast.watching import WatchedRun
-    from benchcast.watching.following import watch
+    from benchcast.watching import WatchedRun, watch
 
     settings = ModelSettings.parse(model_args)
     if tokenizer:

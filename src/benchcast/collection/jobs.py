@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import benchcast
 from benchcast.backends.base import Backend, Nats
 from benchcast.backends.stated import NO_METADATA, metadata_of, without_metadata
-from benchcast.collection.metadata import add_metadata
 from benchcast.collection.portions import BackendInfo, EncodedTexts, ask, encode_texts
 from benchcast.collection.shards import ShardStore, tidy
 from benchcast.errors import InputError
 from benchcast.records import ModelInfo
 from benchcast.storage.files import file_name
 from benchcast.storage.parquet import read_metadata
+from benchcast.storage.tables import blank
 from benchcast.store import Study
 
 LIMIT = 0.5  # largest accepted mean difference in nats
 TEXTS = 4
 FEWEST = 8  # tokens a compared text must have
+COLUMNS = tuple(f.name for f in fields(ModelInfo) if f.name != "model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,3 +188,38 @@ def compare(ask: Callable[[Backend], list[Nats]], backend: Backend, reference: B
             "so they do not score the same model, or not the same tokens"
         )
     return agreement
+
+
+def add_metadata(study: Study, model: str, user_info: ModelInfo, measured: ModelInfo) -> tuple[str, ...]:
+    """Fill the blank cells of a model's row; the row is added if it is missing.
+
+    Parameters
+    ----------
+    study : the study whose models.csv is edited
+    model : the model's name
+    user_info : values from the command line or the list of models; its name is not used
+    measured : values read from the loaded model, used where the user gives none
+
+    Returns
+    -------
+    one line for each existing value that differs from the user's
+    """
+    by_model = {row.model: row for row in study.models()}
+    listed = by_model.get(model, ModelInfo(model))
+    cells: dict[str, Any] = {}
+    remarks = []
+    for column in COLUMNS:
+        listed_value, user_value = getattr(listed, column), getattr(user_info, column)
+        if blank(listed_value):
+            cells[column] = getattr(measured, column) if blank(user_value) else user_value
+        elif not blank(user_value) and user_value != listed_value:
+            remarks.append(
+                f"models.csv has {column} {_shown(listed_value)}, which is kept; {_shown(user_value)} was given"
+            )
+    if model not in by_model or not all(map(blank, cells.values())):
+        study.add_models([ModelInfo(model, **cells)])
+    return tuple(remarks)
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else repr(value)

@@ -22,11 +22,10 @@ from benchcast.errors import InputError
 from benchcast.fits import files, hub
 from benchcast.fits.checks import FitParts
 from benchcast.fits.files import own_folder, read_parts, write_parts
-from benchcast.fits.forecasts import STRONGER_MODEL, UNSEEN_FAMILY
+from benchcast.fits.forecasts import STRONGER_MODEL, UNSEEN_FAMILY, remark_on
 from benchcast.fits.forecasts import Forecast as Forecast
 from benchcast.fits.forecasts import Forecasts as Forecasts
 from benchcast.fits.reading import mismatch, read_model
-from benchcast.fits.remarks import remark_on
 from benchcast.formatting import match_names
 from benchcast.intervals import predict
 from benchcast.metadata import ModelMetadata

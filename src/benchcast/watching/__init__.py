@@ -18,15 +18,23 @@ from benchcast.backends import open_backend
 from benchcast.backends.base import ModelSettings
 from benchcast.backends.stated import NO_METADATA
 from benchcast.collection import Report, collect
-from benchcast.collection.metadata import add_metadata
+from benchcast.collection.jobs import add_metadata
 from benchcast.errors import BenchcastError, InputError, StudyError
 from benchcast.fits import NO_BOS, Fit, Forecast
 from benchcast.fitting import fits_for_new_models
 from benchcast.formatting import nan_to_none
 from benchcast.records import ModelInfo
 from benchcast.storage.loss_files import read_growing
-from benchcast.store import Study
-from benchcast.watching.checkpoints import find_checkpoints, has_tokenizer, lacking, progress_of, signature, step_of
+from benchcast.store import Study, StudyLike
+from benchcast.watching.checkpoints import (
+    SETTLED,
+    find_checkpoints,
+    has_tokenizer,
+    lacking,
+    progress_of,
+    signature,
+    step_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,3 +206,54 @@ class Watch:
         except OSError:  # deleted: the run keeps a limited number of checkpoints
             self._finished.add(model)
         yield Event("skipped", model, step, why)
+
+
+def watch(
+    study: StudyLike,
+    run: WatchedRun | str | Path,
+    *,
+    interval: float = 30.0,
+    once: bool = False,
+    on_model: Callable[[str], Report | None] = lambda model: None,
+    on_wait: Callable[[], None] = lambda: None,
+) -> Iterator[Event]:
+    """Score each new checkpoint of a training run, add its losses to the study and forecast its scores.
+
+    Parameters
+    ----------
+    study : an opened study or its folder; it has fits
+    run : the run to follow, or its folder of checkpoints
+    interval : seconds between two checks of the folders
+    once : end after the checkpoints that are there now; otherwise the iterator does not end
+    on_model : called with a model's name before it is scored; may return a progress callback
+    on_wait : called before each pause
+
+    Returns
+    -------
+    an iterator over events: the forecasts of a checkpoint, or the reason why it has none yet. A checkpoint that is
+    still being written is waited for; all results are in the study, so that a new call continues
+    """
+    asked = (run if isinstance(run, WatchedRun) else WatchedRun(Path(run))).named()
+    opened = Study.of(study)
+    if asked.checkpoints is not None:
+        opened.texts.require_texts("watch --checkpoints")
+    watched = Watch(opened, asked, on_model)
+    _ = watched.fits  # raises for a study without fits before the first checkpoint
+    return _follow(watched, interval, on_wait, once=once)
+
+
+def _follow(watched: Watch, interval: float, on_wait: Callable[[], None], *, once: bool) -> Iterator[Event]:
+    looked_again = False
+    while True:
+        changing = False
+        for event in watched.look():
+            changing = changing or event.why == "still changing"
+            yield event
+        if not once:
+            on_wait()
+            time.sleep(interval)
+        elif looked_again or not changing:
+            return
+        else:  # written a moment ago: check once more
+            looked_again = True
+            time.sleep(SETTLED + 0.1)
