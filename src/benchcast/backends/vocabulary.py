@@ -12,7 +12,7 @@ from typing import Any
 
 from benchcast.backends.base import ModelSettings, Vocabulary
 from benchcast.backends.sources import gguf_parts, source_name
-from benchcast.bounds import FastTokenizer, PlainTokenizer, Tokenizer
+from benchcast.bounds import FastTokenizer, Tokenizer
 from benchcast.errors import InputError, MissingExtraError, one_line
 from benchcast.extras import library
 
@@ -87,7 +87,7 @@ def wrap(inner: Any, name: str) -> Tokenizer:
             token_text = inner.convert_ids_to_tokens(token)
             return token_text if isinstance(token_text, bytes) else str(token_text).encode()
 
-        return PlainTokenizer(name, encode, piece)
+        return Tokenizer(name, encode, piece)
     raise InputError(
         f"tokenizer {name!r}: {type(inner).__name__} does not give the bytes of its tokens; "
         "name a tokenizer that does with tokenizer=…"
@@ -105,14 +105,14 @@ def from_sentencepiece(processor: Any, name: str) -> Tokenizer:
             raise InputError(f"tokenizer {name!r}: its vocabulary lacks part of the text, which became {text!r}")
         return text.replace("▁", " ").encode()
 
-    tokenizer = PlainTokenizer(name, lambda text: processor.encode(text, out_type=int), piece)
+    tokenizer = Tokenizer(name, lambda text: processor.encode(text, out_type=int), piece)
     tokenizer.marks_spaces = True
     return tokenizer
 
 
 def from_tiktoken(encoding: Any, name: str) -> Tokenizer:
     """Wrap a tiktoken encoding."""
-    return PlainTokenizer(name, encoding.encode_ordinary, encoding.decode_single_token_bytes)
+    return Tokenizer(name, encoding.encode_ordinary, encoding.decode_single_token_bytes)
 
 
 def bos_policy(inner: Any, add_bos: bool | None, file_adds: bool | None) -> tuple[tuple[int, ...], str]:

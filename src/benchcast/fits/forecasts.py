@@ -1,4 +1,4 @@
-"""Forecasts of a fit, of one model or of many as a table, and remarks: why one is missing or less certain than usual."""
+"""Forecasts of a fit, of one model or of many as a table, and remarks: why one is missing or less certain."""
 
 from __future__ import annotations
 
