@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from textwrap import wrap
@@ -40,10 +40,7 @@ PADDING = {"left": 8, "top": 8, "bottom": 8, "right": 32}
 ROLES = {"train": "circle", "validation": "square", "test": "diamond"}
 Rows = Sequence[dict[str, Any]]
 Figure = dict[str, Any]  # a Vega-Lite specification
-PANEL = {"width": 200, "height": 150}
-LAW = "#555555"
 WHOLE = "datum.value % 1 ? '' : datum.label"  # no label between whole numbers
-COLUMNS = 3
 ALL_TEXTS = "all texts"
 POINT_KINDS = ("scored model", "target")  # kinds of points in the figure of an extrapolation
 
@@ -58,12 +55,6 @@ def finish(chart: Any) -> Figure:
         .configure_view(stroke="#cccccc")
     )
     return dict(styled.to_dict())
-
-
-def panels(names: Sequence[str], panel: Callable[[str], Any], *, columns: int = COLUMNS) -> Any:
-    """One panel for each name, side by side, with one legend."""
-    charts = [panel(name).properties(title=name, **PANEL) for name in names]
-    return alt.concat(*charts, columns=columns, spacing=14).resolve_scale(color="shared", shape="shared")
 
 
 def colour(field: str, domain: Sequence[str], title: str | None = None) -> Any:
