@@ -185,12 +185,9 @@ def _learned(dataset: Dataset, fold: Fold, core: TaskFit) -> dict[str, Any]:
     return {
         "mean_accuracy": float(np.nanmean(accuracy[fold.seen])),
         "n_train": {task: int((fold.train & usable).sum())},
-        **{role: _named(dataset, on & usable) for role, on in _roles(fold)},
+        "train": _named(dataset, fold.train & usable),
+        "validation": _named(dataset, fold.validation & usable),
     }
-
-
-def _roles(fold: Fold) -> tuple[tuple[str, Bools], ...]:
-    return ("train", fold.train), ("validation", fold.validation)
 
 
 def _named(dataset: Dataset, rows: Bools) -> list[str]:

@@ -19,16 +19,14 @@ from scipy.special import stdtr
 from benchcast.choices import MethodName
 from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.extrapolation.backtest import StudyModels, read_study_models
-from benchcast.extrapolation.comparison_points import (
+from benchcast.extrapolation.runs import (
     SAME_SIZE,
     ComparisonPoint,
+    DifferenceUncertainty,
     TrainingRun,
     comparison_points,
-    find_run,
-)
-from benchcast.extrapolation.run_uncertainty import (
-    DifferenceUncertainty,
     difference_uncertainty,
+    find_run,
     forecast_at,
     leverage,
 )
