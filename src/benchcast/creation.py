@@ -171,10 +171,10 @@ def read_folder(folder: Path) -> TextSet:
 
 def read_column(path: Path, column: str) -> TextSet:
     """Read each row of a Parquet file as a text, with its id, source and answer_start if there are such columns."""
-    from benchcast.storage.parquet import column_names, read_table
+    from benchcast.storage.parquet import read_schema, read_table
 
     need_file(path)
-    names = column_names(path)
+    names = read_schema(path).names
     if column not in names:
         hint = f"found {', '.join(names)}; choose one with --column"
         raise InputError(f"{path}: no column {column!r}{did_you_mean(column, names)} ({hint})")

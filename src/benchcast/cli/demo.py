@@ -112,7 +112,7 @@ def _write(out: Path, study: Study, found: Comparison, targets: list[TargetForec
     from benchcast.reports import STEPS, write_report
 
     with progress("report", STEPS) as advance:
-        write_report(out / "report.html", study, found, on_step=lambda what: advance(what))
+        write_report(out / "report.html", study, found, on_step=advance)
     say(f"\nreport: {out / 'report.html'}   study: {study.root}")
     if targets:
         write_chart(targets_figure([asdict(t) for t in targets]), out / "forecasts.png")

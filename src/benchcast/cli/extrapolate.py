@@ -10,14 +10,12 @@ import click
 
 from benchcast.choices import level_text
 from benchcast.cli.arguments import JSON, PATH, STUDY, TASKS
-from benchcast.cli.output import format_interval, number, print_json, print_table, progress, say
+from benchcast.cli.output import check_figure, format_interval, number, print_json, print_table, progress, say
 
 if TYPE_CHECKING:
     from benchcast.choices import MethodName
     from benchcast.extrapolation.backtest import HiddenModel
     from benchcast.extrapolation.extrapolate import Extrapolation
-
-FIGURES = (".html", ".png", ".svg")
 
 
 @click.command()
@@ -47,16 +45,11 @@ def extrapolate(
     from benchcast.extrapolation.extrapolate import extrapolate as run
     from benchcast.store import Study
 
-    if plot is not None and plot.suffix.lower() not in FIGURES:
-        raise click.UsageError(f"--plot {plot}: the name must end in {', '.join(FIGURES)}")
-    if plot is not None:
-        from benchcast.extras import require_report
-
-        require_report()
+    check_figure("--plot", plot)
     at = Target.parse(target)
     opened = Study.open(study)
     with progress("reading the study") as advance:
-        result = run(opened, family, at, tasks=tasks, method=method, tell=lambda what: advance(what))
+        result = run(opened, family, at, tasks=tasks, method=method, tell=advance)
     if plot is not None:
         from benchcast.plots import save_figure
 

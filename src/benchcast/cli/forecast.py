@@ -164,9 +164,7 @@ def _show_runs(
 
     names = [name.strip() for name in runs.split(",") if name.strip()]
     with progress("reading the study") as advance:
-        comparison = compare_runs(
-            study, names, tasks=tasks, method=method, device=device, tell=lambda what: advance(what)
-        )
+        comparison = compare_runs(study, names, tasks=tasks, method=method, device=device, tell=advance)
     if as_json:
         print_json(comparison.to_dict())
     else:

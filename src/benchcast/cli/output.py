@@ -7,10 +7,13 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from benchcast.errors import InputError
+from benchcast.extras import require_report
 from benchcast.formatting import format_interval as format_interval
 from benchcast.formatting import number as number
 from benchcast.graphemes import printable, visible
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from benchcast.executor import Executor
 
 WIDEST = 100_000
+FIGURES = (".png", ".svg", ".html")
 ODD_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
@@ -81,6 +85,15 @@ def print_table(
     title_lines = [Text(line, style="bold") for line in wrap_text(visible(title), space)] if title else []
     for line in (*title_lines, *table_lines(header, list(rows), left=left, room=space)):
         console.print(line, soft_wrap=True)
+
+
+def check_figure(option: str, path: Path | None) -> None:
+    """Raise an error for a figure that cannot be written, before any work is done."""
+    if path is None:
+        return
+    require_report()
+    if path.suffix.lower() not in FIGURES:
+        raise InputError(f"{option} {path}: the name must end in .png, .svg or .html")
 
 
 @contextmanager

@@ -9,7 +9,8 @@ import click
 
 from benchcast.choices import level_text
 from benchcast.cli.arguments import JSON, PATH, STUDY, TASKS
-from benchcast.cli.output import number, print_json, print_table, progress, say
+from benchcast.cli.output import check_figure, number, print_json, print_table, progress, say
+from benchcast.errors import InputError
 
 
 @click.command()
@@ -41,10 +42,11 @@ def select(
     """
     from benchcast.selection.smaller import select
 
-    if figure is not None:
-        _check_figure(figure, check=check)
+    check_figure("--figure", figure)
+    if figure is not None and not check:
+        raise InputError("--figure shows the cost that --check measures; leave out --no-check")
     with progress("fitting all texts") as advance:
-        choice = select(study, budget, tasks=tasks, out=out, check=check, on_step=lambda step: advance(step))
+        choice = select(study, budget, tasks=tasks, out=out, check=check, on_step=advance)
     if figure is not None and choice.cost is not None:
         from benchcast.plots import save_figure
 
@@ -54,18 +56,6 @@ def select(
         print_json(result)
     else:
         _print(result, "" if out is None else _written(out))
-
-
-def _check_figure(figure: Path, *, check: bool) -> None:
-    """Raise an error for an unusable figure before any work is done."""
-    from benchcast.errors import InputError
-    from benchcast.extras import require_report
-
-    require_report()
-    if figure.suffix not in (".png", ".svg", ".html"):
-        raise InputError(f"--figure {figure}: the name must end in .png, .svg or .html")
-    if not check:
-        raise InputError("--figure shows the cost that --check measures; leave out --no-check")
 
 
 def _written(out: Path) -> str:

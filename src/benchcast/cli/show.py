@@ -42,7 +42,7 @@ def report(study: Path, output: Path | None, split: Split | None) -> None:
         require_writable(study)
     target = page_path(output or study / "report.html")
     with progress("comparing", len(METHOD_NAMES) + STEPS) as advance:
-        found = compare_and_write(target, opened, split, on_step=lambda what: advance(what))
+        found = compare_and_write(target, opened, split, on_step=advance)
     say_split(split, found)
     stored = fits_for_new_models(opened) if opened.fitted_tasks() else []
     warn_if_stale(opened, stored, f"the report fitted again; `benchcast fit {study}` updates them")
