@@ -5,23 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cached_property
-from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError
 
 from benchcast.backends.base import ModelSettings, Nats
 from benchcast.backends.forward import Forward
 from benchcast.backends.loaded import LoadedBackend
-from benchcast.backends.sources import gguf_parts
+from benchcast.backends.sources import gguf_parts, loading
 from benchcast.backends.stated import stated
-from benchcast.errors import InputError, MissingExtraError, one_line
+from benchcast.errors import InputError
 from benchcast.extras import library
 
 BUSY = {"cpu": 512, "cuda": 16384}  # tokens of a batch; larger batches exceed CPU caches and need more padding
-BROKEN = (OSError, ValueError, KeyError, RuntimeError, EOFError, SafetensorError, UnpicklingError)  # of bad files
 DTYPES = ("float32", "float16", "bfloat16", "auto")
 SHOWN = 3
 # buffers that older versions of transformers stored and newer ones compute
@@ -87,14 +84,10 @@ class HfBackend(LoadedBackend):
         options: dict[str, Any] = {"gguf_file": gguf} if gguf else {}
         dtype = "auto" if self._dtype == "auto" else getattr(torch, self._dtype)
         options |= {"dtype": dtype, "revision": self._revision or "main", "trust_remote_code": self._trust}
-        try:
+        with loading(self._source, "the model cannot be loaded"):
             model, info = transformers.AutoModelForCausalLM.from_pretrained(source, output_loading_info=True, **options)
             refuse_incomplete(model, info, self._source)
             model = model.to(device).eval()
-        except ImportError as error:
-            raise MissingExtraError(f"{self._source}: {one_line(error)}") from error
-        except BROKEN as error:
-            raise InputError(f"{self._source}: the model cannot be loaded: {one_line(error)}") from error
         if Forward(model).sees_the_future():
             raise InputError(
                 f"{self._source}: {type(model).__name__} sees tokens to the right; a causal model is needed"

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from benchcast.backends.base import ModelSettings, Vocabulary
-from benchcast.backends.sources import gguf_parts, source_name
+from benchcast.backends.sources import gguf_parts, loading, source_name
 from benchcast.bounds import FastTokenizer, Tokenizer
-from benchcast.errors import InputError, MissingExtraError, one_line
+from benchcast.errors import InputError
 from benchcast.extras import library
 
 
@@ -63,12 +63,8 @@ def _load(source: str, gguf: str, revision: str, trust: bool) -> Any:
     transformers = library("transformers", "hf")
     transformers.utils.logging.disable_progress_bar()
     options = {"revision": revision or "main", "trust_remote_code": trust, **({"gguf_file": gguf} if gguf else {})}
-    try:
+    with loading(source, "its tokenizer cannot be loaded"):
         return transformers.AutoTokenizer.from_pretrained(source, **options)
-    except ImportError as error:
-        raise MissingExtraError(f"{source}: {one_line(error)}") from error
-    except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"{source}: its tokenizer cannot be loaded: {one_line(error)}") from error
 
 
 def wrap(inner: Any, name: str) -> Tokenizer:

@@ -9,11 +9,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-from benchcast.errors import InputError, MissingExtraError
+from benchcast.errors import InputError
+from benchcast.extras import library
 from benchcast.formatting import did_you_mean
 from benchcast.records import Task, TextSet
 from benchcast.texts.duplicates import NearDuplicates
@@ -156,7 +155,7 @@ def refuse_absent(benchmarks: Iterable[str]) -> None:
 def read_hub(benchmark: str) -> Iterator[Row]:
     """All items of one benchmark; needs the network or the cache of `datasets`."""
     refuse_absent([benchmark])
-    datasets = _datasets()
+    datasets = library("datasets", "hf", "; or give the benchmarks' files with --data")
     repository, split, everything = SETS[benchmark]
     try:
         names = [everything] if everything else sorted(datasets.get_dataset_config_names(repository))
@@ -168,13 +167,4 @@ def read_hub(benchmark: str) -> Iterator[Row]:
         first = str(error).strip().split("\n")[0]
         raise InputError(
             f"{repository}: could not be read from the hub ({first}); download the files and give them with --data"
-        ) from error
-
-
-def _datasets() -> Any:
-    try:
-        return import_module("datasets")
-    except ImportError as error:
-        raise MissingExtraError(
-            "texts from the hub need `datasets`: pip install 'benchcast[hf]'; or give the benchmarks' files with --data"
         ) from error
