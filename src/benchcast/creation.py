@@ -18,9 +18,8 @@ from benchcast.formatting import did_you_mean, need_file
 from benchcast.records import Text, TextSet
 from benchcast.storage.tables import read_texts
 from benchcast.store import Study
-from benchcast.texts.duplicates import count_repeats
 from benchcast.texts.layouts import read_utf8
-from benchcast.texts.mix import SampledExamples, build_mixture, parse_mix
+from benchcast.texts.mix import SampledExamples, build_mixture, count_repeats, parse_mix
 
 
 @dataclass(frozen=True, slots=True, repr=False)

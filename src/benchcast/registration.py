@@ -22,8 +22,7 @@ import numpy as np
 import benchcast
 from benchcast.choices import DEFAULT_LEVEL, ScoreUnit
 from benchcast.errors import InputError
-from benchcast.fits import Fit, Forecast
-from benchcast.fits.reading import read_model
+from benchcast.fits import Fit, Forecast, read_model
 from benchcast.fitting import fits_for_new_models
 from benchcast.forecasting import predict_models
 from benchcast.formatting import did_you_mean, nan_to_none, need_file, number, plain

@@ -19,7 +19,7 @@ from benchcast.creation import to_normal_form as normalize
 from benchcast.errors import InputError
 from benchcast.records import Text, TextSet
 from benchcast.store import Study
-from benchcast.texts.duplicates import NearDuplicates, count_repeats
+from benchcast.texts.mix import NearDuplicates, count_repeats
 
 SENTENCE = "The heron that lives by the old mill pond eats seven small fish every single morning before the sun is up"
 

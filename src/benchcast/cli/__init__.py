@@ -9,6 +9,7 @@ import sys
 import click
 
 from benchcast import __version__
+from benchcast.cli.arguments import Sections
 from benchcast.cli.collect import collect, features
 from benchcast.cli.contamination import contamination
 from benchcast.cli.data import import_group, init
@@ -18,7 +19,6 @@ from benchcast.cli.editing import remove, rename
 from benchcast.cli.explain import explain
 from benchcast.cli.extrapolate import extrapolate
 from benchcast.cli.forecast import compare, fit
-from benchcast.cli.groups import Sections
 from benchcast.cli.output import say
 from benchcast.cli.predict import predict
 from benchcast.cli.register import verify

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from benchcast.choices import LOSS_UNITS
-from benchcast.cli.arguments import FILE, FILES, FORCE, PATH, STUDY
+from benchcast.cli.arguments import FILE, FILES, FORCE, PATH, STUDY, Sections
 from benchcast.cli.datasets import copy_study
-from benchcast.cli.groups import Sections
 from benchcast.cli.output import progress, say, warn
 from benchcast.cli.scores import scores
 

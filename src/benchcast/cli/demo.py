@@ -9,7 +9,7 @@ import click
 
 from benchcast.choices import level_text
 from benchcast.cli.arguments import PATH
-from benchcast.cli.comparison import print_comparison
+from benchcast.cli.forecast import print_comparison
 from benchcast.cli.output import ends, number, print_table, progress, say
 
 if TYPE_CHECKING:

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchcast.choices import SPLITS
-from benchcast.cli.arguments import ADDRESS, EXECUTOR, JSON, STUDY, TASKS
-from benchcast.cli.comparison import print_comparison
-from benchcast.cli.groups import WithMethods
-from benchcast.cli.output import number, print_json, print_table, progress, say, warn, workers
+from benchcast.choices import SPLITS, level_text
+from benchcast.cli.arguments import ADDRESS, EXECUTOR, JSON, STUDY, TASKS, WithMethods
+from benchcast.cli.output import number, print_json, print_table, progress, say, say_wrapped, warn, workers
 
 if TYPE_CHECKING:
     from benchcast.choices import MethodName, Split
@@ -34,6 +32,14 @@ KEEP_ALL = click.option(
 DEVICE = click.option(
     "--device", default="", help="Work out salience, paper and ridge there, e.g. cuda; needs torch. Default: numpy."
 )
+DETAILS = {  # measures of one method: heading and format
+    "mae": ("mean abs error", ".4f"),
+    "r2": ("R²", ".3f"),
+    "spearman": ("Spearman", ".3f"),
+    "pairs": ("pairs in order", ".3f"),
+    "coverage": (f"{level_text()} interval covers", ".2f"),
+    "width": ("its width", ".3f"),
+}
 
 
 @click.command()
@@ -204,3 +210,31 @@ def _scores_agree(ranking: RunRanking, t: int) -> str:
     if not (observed == observed).all():
         return "–"
     return "the same" if [*(-observed).argsort(kind="stable")] == [*ranking.order[t]] else "another"
+
+
+def print_comparison(found: Comparison, *, wide: bool = False) -> None:
+    """Error of every method on every task, which method is best, and what the first one's intervals are worth."""
+    from benchcast.ranking import headline
+
+    n_test = max(len(h.observed) for h in found.held_out.values())
+    title = f"mean squared error, split by {found.split}, {n_test} held-out models"
+    print_table(("method", *found.tasks), _error_rows(found), title=title, wide=wide)
+    say("* least error; noise floor: what the finite number of scored items alone leaves")
+    say_wrapped(headline(found))
+    say()
+    first = found.methods[0]
+    measured = [(task, found.measures(task, first)) for task in found.tasks]
+    rows = [(task, *(number(m[k], form) for k, (_, form) in DETAILS.items())) for task, m in measured]
+    print_table((first, *(name for name, _ in DETAILS.values())), rows, wide=wide)
+    for method, why in found.left_out.items():
+        say(f"left out: {method} {why}")
+
+
+def _error_rows(found: Comparison) -> list[tuple[str, ...]]:
+    errors = {(t, m): found.measures(t, m)["mse"] for t in found.tasks for m in found.methods}
+    known = {t: [errors[t, m] for m in found.methods if errors[t, m] == errors[t, m]] for t in found.tasks}
+    rows = [
+        (m, *("*" * (errors[t, m] in known[t] and errors[t, m] == min(known[t])) + number(errors[t, m]) for t in known))
+        for m in found.methods
+    ]
+    return [*rows, ("noise floor", *(number(found.noise[t]) for t in found.tasks))]

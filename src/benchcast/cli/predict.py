@@ -148,8 +148,7 @@ def warn_if_stale(study: Study, fits: Sequence[Fit], remedy: str) -> None:
 
 def _by_files(folder: str, file: Path, level: float, *, register: Path | None) -> tuple[Forecasts, str]:
     """The forecast of one fit from a file of losses, and a line on the registered one."""
-    from benchcast.fits import Fit, Forecasts
-    from benchcast.fits.reading import read_model
+    from benchcast.fits import Fit, Forecasts, read_model
     from benchcast.registration import register as write_register
 
     fit = Fit.from_pretrained(folder)

@@ -19,8 +19,7 @@ from benchcast.ranking import headline
 from benchcast.reports.data import comparison_data, show_models
 from benchcast.reports.figures import DARK_COLOURS, page_figures
 from benchcast.reports.heat import explanations, heat_data, mean_losses
-from benchcast.reports.provenance import provenance
-from benchcast.reports.sections import column_data, convergence, effect_of_sources
+from benchcast.reports.sections import column_data, convergence, effect_of_sources, provenance
 from benchcast.reports.verdicts import verdict_on
 from benchcast.storage.files import write_text
 from benchcast.store import Study, StudyLike

@@ -7,6 +7,9 @@ machine and with every library version, and an added or removed subject does not
 from __future__ import annotations
 
 import hashlib
+import re
+import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +18,6 @@ from benchcast.errors import InputError
 from benchcast.extras import library
 from benchcast.formatting import did_you_mean
 from benchcast.records import Task, TextSet
-from benchcast.texts.duplicates import NearDuplicates
 from benchcast.texts.examples import TEMPLATES, Example, Row
 from benchcast.texts.layouts import read_rows
 
@@ -44,6 +46,9 @@ SETS: dict[str, tuple[str, str, str | None]] = {
     "cmmlu": ("haonan-li/cmmlu", "test", None),
     "ceval": ("ceval/ceval-exam", "val", None),
 }
+ALIKE = 0.9  # Jaccard index of two sets of word runs
+RUN = 3  # words in a run
+WORD = re.compile(r"[぀-ヿ㐀-鿿가-힯]|[^\W぀-ヿ㐀-鿿가-힯]+|[^\w\s.,;:!?'\"]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,3 +173,41 @@ def read_hub(benchmark: str) -> Iterator[Row]:
         raise InputError(
             f"{repository}: could not be read from the hub ({first}); download the files and give them with --data"
         ) from error
+
+
+class NearDuplicates:
+    """The texts kept so far, indexed by their runs of words.
+
+    Two texts are near-duplicates if the Jaccard index of their word trigrams is at least 0.9. A short question with one
+    changed number is a different question; with one changed comma it is not.
+    """
+
+    def __init__(self) -> None:
+        self._with_run: dict[tuple[str, ...], list[int]] = {}
+        self._sizes: list[int] = []
+
+    def add(self, text: str) -> bool:
+        """Keep a text unless it is a near-duplicate of a kept one; returns whether it was kept."""
+        runs = word_runs(text)
+        if self._repeats(runs):
+            return False
+        for run in runs:
+            self._with_run.setdefault(run, []).append(len(self._sizes))
+        self._sizes.append(len(runs))
+        return True
+
+    def _repeats(self, runs: set[tuple[str, ...]]) -> bool:
+        common = Counter(i for run in runs for i in self._with_run.get(run, ()))
+        return any(n >= ALIKE * (len(runs) + self._sizes[i] - n) for i, n in common.items())
+
+
+def word_runs(text: str) -> set[tuple[str, ...]]:
+    """Word trigrams, ignoring case and common punctuation; a text of fewer words is one run."""
+    words = WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+    return {tuple(words[i : i + RUN]) for i in range(max(1, len(words) - RUN + 1))}
+
+
+def count_repeats(texts: Iterable[str]) -> int:
+    """Number of texts that are near-duplicates of an earlier one."""
+    seen = NearDuplicates()
+    return sum(not seen.add(text) for text in texts)
