@@ -55,7 +55,6 @@ LAYERS = [
     "comparison",
     "evaluate",
     "ranking",
-    "diversity",
     "inspection",
     "extrapolation",
     "selection",

@@ -19,9 +19,9 @@ from benchcast.extrapolation.family_law import (
     FamilyLaw,
     ScalePoints,
     estimate_drift,
+    extrapolate_task,
     fit_family,
 )
-from benchcast.extrapolation.task_forecast import extrapolate_task
 from benchcast.fitting import without_weak_tasks
 from benchcast.methods import check_methods, fit_method
 from benchcast.records import Bools, Floats

@@ -24,11 +24,12 @@ from benchcast.extrapolation.family_law import (
     FORMS,
     HOLDOUT_KINDS,
     Drift,
+    ExtrapolatedForecast,
     ScalePoints,
     estimate_drift,
+    extrapolate_task,
     hide_largest,
 )
-from benchcast.extrapolation.task_forecast import ExtrapolatedForecast, extrapolate_task
 from benchcast.formatting import did_you_mean, plain
 from benchcast.records import Floats
 from benchcast.storage.tables import quantity
