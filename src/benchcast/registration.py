@@ -23,6 +23,7 @@ import benchcast
 from benchcast.choices import DEFAULT_LEVEL, ScoreUnit
 from benchcast.errors import InputError
 from benchcast.fits import Fit, Forecast, read_model
+from benchcast.fits.forecasts import ScoredForecast
 from benchcast.fitting import fits_for_new_models
 from benchcast.forecasting import predict_models
 from benchcast.formatting import did_you_mean, nan_to_none, need_file, number, plain
@@ -37,14 +38,9 @@ FIELDS = {"forecast": "accuracy", "low": "low", "high": "high", "chance": "chanc
 
 
 @dataclass(frozen=True, slots=True)
-class VerifiedForecast:
+class VerifiedForecast(ScoredForecast):
     """A registered forecast and the observed score."""
 
-    task: str
-    observed: float
-    forecast: float
-    low: float
-    high: float
     chance: float
     constant: float  # mean score of the fit's training models; NaN if unknown
     remark: str
@@ -55,16 +51,6 @@ class VerifiedForecast:
     def to_dict(self) -> dict[str, Any]:
         """The fields, the error and whether the interval covers the score, as plain values; unknown is None."""
         return dict(plain(asdict(self) | {"error": self.error, "inside": self.inside}))
-
-    @property
-    def error(self) -> float:
-        """Forecast minus score."""
-        return self.forecast - self.observed
-
-    @property
-    def inside(self) -> bool:
-        """Whether the interval covers the score."""
-        return self.low <= self.observed <= self.high
 
 
 def register(
@@ -194,11 +180,6 @@ def _complete(document: Mapping[str, Any]) -> bool:
     )
 
 
-def tasks_of(document: Mapping[str, Any]) -> list[Task]:
-    """The tasks of a registered forecast."""
-    return [Task(row["task"], row["chance"]) for row in document["forecasts"]]
-
-
 def verify(
     document: Mapping[str, Any] | str | PathLike[str],
     scores: Sequence[Score] | StudyLike,
@@ -250,7 +231,8 @@ def _scores(source: Sequence[Score] | StudyLike, registered: Mapping[str, Any], 
     if (path / "study.toml").is_file():
         return Study.open(path).scores()
     options = ImportOptions(unit=unit, allow_mixed=True)
-    return [*gather([path], tasks_of(registered), [registered["model"]], [], options).scores]
+    tasks = [Task(row["task"], row["chance"]) for row in registered["forecasts"]]
+    return [*gather([path], tasks, [registered["model"]], [], options).scores]
 
 
 def _number(value: float | None) -> float:

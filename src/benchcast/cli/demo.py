@@ -94,14 +94,14 @@ def _print_targets(targets: list[TargetForecast], method: str) -> None:
     for model in dict.fromkeys(t.model for t in targets):
         own = [t for t in targets if t.model == model]
         rows = [
-            (t.task, number(t.forecast, ".3f"), ends(t.low, t.high), number(t.observed, ".3f"), f"{t.points:+.1f}")
+            (t.task, number(t.forecast, ".3f"), ends(t.low, t.high), number(t.observed, ".3f"), f"{100 * t.error:+.1f}")
             for t in own
         ]
         header = ("task", "forecast", f"{level_text()} interval", "observed", "error, points")
         say()
         print_table(header, rows, title=f"{model}, held out, by {method}")
-        mean = sum(abs(t.points) for t in own) / len(own)
-        inside = sum(t.low <= t.observed <= t.high for t in own)
+        mean = 100 * sum(abs(t.error) for t in own) / len(own)
+        inside = sum(t.inside for t in own)
         say(f"mean absolute error {mean:.1f} points; {inside} of {len(own)} scores inside the interval")
 
 

@@ -106,6 +106,6 @@ def _print_check(result: Extrapolation) -> None:
 def _cells(rows: list[HiddenModel]) -> tuple[str, str, str]:
     if not rows:
         return "–", "–", "–"
-    error = sum(abs(h.forecast - h.observed) for h in rows) / len(rows)
+    error = sum(abs(h.error) for h in rows) / len(rows)
     unchanged = sum(abs(h.unchanged - h.observed) for h in rows) / len(rows)
     return number(error, ".3f"), number(unchanged, ".3f"), f"{sum(h.inside for h in rows)} of {len(rows)}"

@@ -24,6 +24,7 @@ from benchcast.datasets.download import cache_folder, data_folder, fetch_files, 
 from benchcast.datasets.table import PublicStudyTables, create_whole, write_tables
 from benchcast.datasets.table import create_table_study as create_table_study
 from benchcast.errors import InputError
+from benchcast.fits.forecasts import ScoredForecast
 from benchcast.formatting import did_you_mean
 from benchcast.storage.files import READ_ONLY, write_text
 from benchcast.storage.folders import write_folder
@@ -174,21 +175,11 @@ def _files_here(name: str) -> bool:
     return all((folder / file.place).is_file() for file in public_files(name))
 
 
-@dataclass(frozen=True, slots=True)
-class TargetForecast:
-    """Forecast and observed accuracy (0..1) of a held-out model on one task."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetForecast(ScoredForecast):
+    """Forecast and observed accuracy of a held-out model on one task."""
 
     model: str
-    task: str
-    forecast: float
-    low: float  # ends of the prediction interval
-    high: float
-    observed: float
-
-    @property
-    def points(self) -> float:
-        """Forecast minus observed accuracy, in percentage points."""
-        return 100 * (self.forecast - self.observed)
 
 
 def target_forecasts(name: str, comparison: Comparison) -> list[TargetForecast]:
@@ -198,6 +189,6 @@ def target_forecasts(name: str, comparison: Comparison) -> list[TargetForecast]:
         for task in comparison.tasks:
             held = comparison.held_out[task, comparison.methods[0]]
             i = held.models.index(model)
-            numbers = (float(x[i]) for x in (held.forecast, held.low, held.high, held.observed))
-            forecasts.append(TargetForecast(model, task, *numbers))
+            numbers = (float(x[i]) for x in (held.observed, held.forecast, held.low, held.high))
+            forecasts.append(TargetForecast(task, *numbers, model=model))
     return forecasts

@@ -22,6 +22,7 @@ from benchcast.extrapolation.family_law import (
     extrapolate_task,
     fit_family,
 )
+from benchcast.fits.forecasts import ScoredForecast
 from benchcast.fitting import without_weak_tasks
 from benchcast.methods import check_methods, fit_method
 from benchcast.records import Bools, Floats
@@ -29,24 +30,14 @@ from benchcast.store import Study
 from benchcast.task_fit import TaskFit
 
 
-@dataclass(frozen=True, slots=True)
-class HiddenModel:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HiddenModel(ScoredForecast):
     """A hidden model with its forecast and its observed score."""
 
     kind: str  # largest or latest
     family: str
-    task: str
     model: str
-    observed: float
-    forecast: float
-    low: float
-    high: float
     unchanged: float  # score of the family's visible model nearest in compute: the baseline
-
-    @property
-    def inside(self) -> bool:
-        """Whether the interval covers the observed score."""
-        return self.low <= self.observed <= self.high
 
 
 @dataclass(frozen=True)
@@ -160,17 +151,7 @@ def _forecast_hidden(
         for i, row in enumerate(targets):
             distance = np.abs(np.log(models.points.flops[visible] / models.points.flops[row]))
             unchanged = float(observed[visible[distance.argmin()]]) if len(visible) else math.nan
-            rows.append(
-                HiddenModel(
-                    kind=kind,
-                    family=family,
-                    task=fit.task.name,
-                    model=models.models[row],
-                    observed=float(observed[row]),
-                    forecast=float(forecasts.accuracy[i]),
-                    low=float(forecasts.low[i]),
-                    high=float(forecasts.high[i]),
-                    unchanged=unchanged,
-                )
-            )
+            numbers = (float(x) for x in (observed[row], forecasts.accuracy[i], forecasts.low[i], forecasts.high[i]))
+            name, model = fit.task.name, models.models[row]
+            rows.append(HiddenModel(name, *numbers, kind=kind, family=family, model=model, unchanged=unchanged))
     return rows

@@ -62,6 +62,27 @@ class Forecast:
         return cls(task, model, math.nan, math.nan, math.nan, math.nan, why, level)
 
 
+@dataclass(frozen=True, slots=True)
+class ScoredForecast:
+    """A forecast with its prediction interval beside the observed accuracy, all from 0 to 1."""
+
+    task: str
+    observed: float
+    forecast: float
+    low: float
+    high: float
+
+    @property
+    def error(self) -> float:
+        """Forecast minus score."""
+        return self.forecast - self.observed
+
+    @property
+    def inside(self) -> bool:
+        """Whether the interval covers the score."""
+        return self.low <= self.observed <= self.high
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Forecasts:
     """Forecasts of several models, one row for each model and task."""
