@@ -105,10 +105,9 @@ def _read_vllm(reply: Reply, ids: Sequence[int], tokenizer: Tokenizer) -> Nats:
     entries = first_choice(reply).get("prompt_logprobs")
     if not isinstance(entries, list):
         raise InputError("the server gave no prompt_logprobs; is it vLLM? (else use --model completions)")
-    values: list[float | None] = []
-    for position, (entry, token) in enumerate(zip(entries, ids, strict=False)):
-        values.append(None if entry is None else _vllm_logprob(entry, token, position))
-    return from_logprobs(values + [None] * (len(entries) - len(values)), ids, "the server")
+    scored = enumerate(zip(entries, ids, strict=False))
+    values = [None if entry is None else _vllm_logprob(entry, token, at) for at, (entry, token) in scored]
+    return from_logprobs([*values, *entries[len(values) :]], ids, "the server")
 
 
 def _vllm_logprob(entry: Any, token: int, position: int) -> Any:

@@ -91,24 +91,15 @@ def _print(explained: Explanation, document: dict[str, Any]) -> None:
         )
     for title in ("most", "least"):
         rows = [
-            (
-                f"{q['salience']:.2f}",
-                visible(q["text"]),
-                f"{visible(q['before'])}[{visible(q['token'])}]{visible(q['after'])}",
-            )
-            for q in document[title]
+            (f"{q['salience']:.2f}", q["text"], f"{q['before']}[{q['token']}]{q['after']}") for q in document[title]
         ]
         say()
         print_table(("× mean", "text", "in context"), rows, title=f"{title} salient tokens", left=(1, 2))
     for title, groups in (("source", explained.by_source()), ("kind of token", explained.by_kind())):
+        means = [[number(r[k], ".2f") for k in ("mean", "prompt", "answer")] for r in groups]
         table = [
-            (
-                visible(r["name"]),
-                f"{r['tokens']}",
-                *(number(r[k], ".2f") for k in ("mean", "prompt", "answer")),
-                number(r["share"], ".0%"),
-            )
-            for r in groups
+            (r["name"], f"{r['tokens']}", *mean, number(r["share"], ".0%"))
+            for r, mean in zip(groups, means, strict=True)
         ]
         say()
         print_table((title, "tokens", "mean salience", "prompts", "answers", "share of all"), table)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 
 from benchcast.errors import InputError
-from benchcast.executor.jobs import Executor as Executor
-from benchcast.executor.jobs import Job as Job
-from benchcast.executor.jobs import Local as Local
-from benchcast.executor.jobs import Note
+from benchcast.executor.jobs import Executor, Job, Local, Note
 
+__all__ = ["Executor", "Job", "Local", "open_executor"]
 EXECUTORS = ("local", "ray")
 
 

@@ -107,17 +107,14 @@ class Extrapolation:
             | {"law": {"form": t.form, "floor": t.floor, "exponents": t.exponents, "drift": asdict(t.drift)}}
             for t in self.tasks
         }
-        return dict(
-            plain(
-                {
-                    "family": self.family,
-                    "target": {k: getattr(self.target, k)[0] for k in ("params", "tokens", "flops")},
-                    "tasks": tasks,
-                    "remarks": self.remarks,
-                    "hidden": [asdict(h) | {"inside": h.inside} for h in self.hidden],
-                }
-            )
-        )
+        content = {
+            "family": self.family,
+            "target": {k: getattr(self.target, k)[0] for k in ("params", "tokens", "flops")},
+            "tasks": tasks,
+            "remarks": self.remarks,
+            "hidden": [asdict(h) | {"inside": h.inside} for h in self.hidden],
+        }
+        return dict(plain(content))
 
 
 def extrapolate(
