@@ -15,7 +15,7 @@ from benchcast.comparison import geometric_mean
 from benchcast.errors import InputError
 from benchcast.extrapolation.extrapolate import Extrapolation, TaskExtrapolation
 from benchcast.extras import LazyLibrary, library
-from benchcast.formatting import nan_to_none, plain
+from benchcast.formatting import plain
 from benchcast.page import render
 from benchcast.selection.budgets import WAYS
 from benchcast.selection.smaller import TextSelection
@@ -171,9 +171,7 @@ def ahead_figure(result: Extrapolation) -> Figure:
     title = alt.TitleParams(
         f"{result.family}: forecast at "
         + (f"{_count(params)} parameters, {_count(tokens)} tokens" if has_size else f"{flops:.3g} FLOPs"),
-        subtitle=[
-            f"line and band: forecast with its {level_text()} interval, from the largest known model to the target"
-        ],
+        subtitle=f"line and band: forecast and {level_text()} interval, from the largest known model to the target",
         anchor="start",
     )
     chart = alt.concat(*panels, columns=3).resolve_scale(color="shared").properties(title=title)
@@ -183,20 +181,14 @@ def ahead_figure(result: Extrapolation) -> Figure:
 def _ahead_panel(result: Extrapolation, task: TaskExtrapolation) -> Any:
     known, order = result.known, [_count(x) for x in np.unique(result.known.params)]
     dots = [
-        {"flops": float(c), "accuracy": float(a), "params": _count(n), "kind": POINT_KINDS[0]}
+        {"flops": c, "accuracy": a, "params": _count(n), "kind": POINT_KINDS[0]}
         for n, c, a in zip(known.params, known.flops, result.observed[task.task], strict=True)
         if np.isfinite(a) and np.isfinite(c)
     ]
     way, end = (
         [
-            {
-                "flops": float(c),
-                "accuracy": float(a),
-                "low": nan_to_none(float(lo)),
-                "high": nan_to_none(float(hi)),
-                "kind": POINT_KINDS[1],
-            }
-            for c, a, lo, hi in zip(at.flops, part.accuracy, part.low, part.high, strict=True)
+            {"flops": c, "accuracy": a, "low": low, "high": high, "kind": POINT_KINDS[1]}
+            for c, a, low, high in zip(at.flops, part.accuracy, part.low, part.high, strict=True)
         ]
         for at, part in ((result.way, task.path), (result.target, task.forecast))
     )

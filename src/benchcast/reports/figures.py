@@ -31,17 +31,11 @@ Figure = dict[str, Any]
 
 def page_style(chart: Any) -> Figure:
     """Apply the page's style and convert to plain JSON."""
+    lines = dict.fromkeys(("gridColor", "domainColor", "tickColor"), "var(--line)")
     text = {"labelColor": "var(--dim)", "titleColor": "var(--ink)", "labelFontSize": 11, "titleFontSize": 12}
     styled = (
         chart.configure(background="transparent", font="system-ui, sans-serif", padding=4)
-        .configure_axis(
-            gridColor="var(--line)",
-            domainColor="var(--line)",
-            tickColor="var(--line)",
-            titleFontWeight="normal",
-            titlePadding=6,
-            **text,
-        )
+        .configure_axis(titleFontWeight="normal", titlePadding=6, **lines, **text)
         .configure_legend(symbolOpacity=1, titleFontWeight="normal", **text)
         .configure_title(fontSize=13, anchor="start", color="var(--ink)")
         .configure_view(stroke="var(--line)")
@@ -139,18 +133,10 @@ def _error_axis(title: str) -> Any:
 def steps_figure(*, height: int) -> Figure:
     """Error of training, validation and test models by step, with a rule at the slider's step (figure 6)."""
     roles = list(ROLES)
-    colour = alt.Color(
-        "role:N",
-        title="models",
-        scale=alt.Scale(domain=roles, range=["var(--c0)", "var(--c4)", "var(--c1)"]),
-        legend=alt.Legend(orient="top"),
-    )
-    dash = alt.StrokeDash(
-        "role:N",
-        title="models",
-        scale=alt.Scale(domain=roles, range=[[1, 0], [5, 3], [2, 2]]),
-        legend=alt.Legend(orient="top"),
-    )
+    legend = {"title": "models", "legend": alt.Legend(orient="top")}
+    colours = alt.Scale(domain=roles, range=["var(--c0)", "var(--c4)", "var(--c1)"])
+    colour = alt.Color("role:N", scale=colours, **legend)
+    dash = alt.StrokeDash("role:N", scale=alt.Scale(domain=roles, range=[[1, 0], [5, 3], [2, 2]]), **legend)
     x = alt.X("step:Q", title="step of Algorithm 2", axis=alt.Axis(tickCount=6))
     lines = (
         _named("errors")
@@ -164,11 +150,10 @@ def steps_figure(*, height: int) -> Figure:
 def sources_figure(methods: Sequence[str], *, height: int) -> Figure:
     """Error by the number of sources of the texts: a dot for each draw, a line for their mean (figure 8)."""
     names = [f"var(--c{i})" for i in range(len(methods))]
-    colour = alt.Color(
-        "method:N", title=None, scale=alt.Scale(domain=list(methods), range=names), legend=alt.Legend(orient="top")
-    )
+    legend = {"title": None, "legend": alt.Legend(orient="top")}
+    colour = alt.Color("method:N", scale=alt.Scale(domain=list(methods), range=names), **legend)
     shapes = alt.Scale(domain=list(methods), range=["circle", "square"][: len(methods)])
-    shape = alt.Shape("method:N", title=None, scale=shapes, legend=alt.Legend(orient="top"))
+    shape = alt.Shape("method:N", scale=shapes, **legend)
     axis = alt.Axis(format="d", tickMinStep=1, tickCount=8, labelExpr=WHOLE)
     x = alt.X("sources:Q", title="sources of texts", scale=alt.Scale(zero=False, nice=False, padding=14), axis=axis)
     tips = [
