@@ -26,15 +26,7 @@ from benchcast.formatting import nan_to_none
 from benchcast.records import ModelInfo
 from benchcast.storage.loss_files import read_growing
 from benchcast.store import Study, StudyLike
-from benchcast.watching.checkpoints import (
-    SETTLED,
-    find_checkpoints,
-    has_tokenizer,
-    lacking,
-    progress_of,
-    signature,
-    step_of,
-)
+from benchcast.watching import checkpoints as folders
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +108,11 @@ class Watch:
                 yield from self._wait(str(folder), None, "no such folder yet")
 
     def _look_at_checkpoints(self, folder: Path) -> Iterator[Event]:
-        checkpoints = find_checkpoints(folder)
+        checkpoints = folders.find_checkpoints(folder)
         if not checkpoints:
             yield from self._wait(str(folder), None, "no checkpoints yet; folders named like checkpoint-500 are needed")
         for path in checkpoints:
-            step = step_of(path.name)
+            step = folders.step_of(path.name)
             model = f"{self.run.name}@{step}"
             if model in self._finished:
                 continue
@@ -137,10 +129,10 @@ class Watch:
                 add_metadata(self.study, model, self._metadata(path), NO_METADATA)
             yield self._forecast(model, step)
             return
-        if path.name in self._refused and self._refused[path.name] == signature(path):
+        if path.name in self._refused and self._refused[path.name] == folders.signature(path):
             return
         tokenizer = self._tokenizer(path)
-        missing = lacking(path, own_tokenizer=not tokenizer)
+        missing = folders.lacking(path, own_tokenizer=not tokenizer)
         if missing:
             yield from self._wait(model, step, missing)
             return
@@ -155,17 +147,17 @@ class Watch:
 
     def _metadata(self, path: Path) -> ModelInfo:
         """Family, parameters, tokens and FLOPs of a checkpoint."""
-        return replace(progress_of(path), family=self.run.family)
+        return replace(folders.progress_of(path), family=self.run.family)
 
     def _tokenizer(self, path: Path) -> str:
         """Path of the tokenizer the settings name, or of one beside the checkpoints; empty: in the checkpoint."""
         named = self.run.settings.values().get("tokenizer", "")
-        if named or has_tokenizer(path):
+        if named or folders.has_tokenizer(path):
             return named
-        return str(path.parent) if has_tokenizer(path.parent) else ""
+        return str(path.parent) if folders.has_tokenizer(path.parent) else ""
 
     def _look_at_losses(self, folder: Path) -> Iterator[Event]:
-        for path in sorted(folder.glob("*.jsonl"), key=lambda p: (step_of(p.stem) or 0, p.name)):
+        for path in sorted(folder.glob("*.jsonl"), key=lambda p: (folders.step_of(p.stem) or 0, p.name)):
             signature_now: object = None
             try:
                 state = path.stat()
@@ -176,7 +168,7 @@ class Watch:
                 continue
             except (BenchcastError, OSError) as error:
                 self._refused[path.name] = signature_now
-                yield Event("skipped", path.stem, step_of(path.stem), str(error))
+                yield Event("skipped", path.stem, folders.step_of(path.stem), str(error))
 
     def _imported(self, path: Path) -> Iterator[Event]:
         """Forecasts of the models in a file that have all texts; the file may still grow."""
@@ -185,9 +177,9 @@ class Watch:
             if losses.model not in self._finished:
                 new = not self.study.losses_path(losses.model).is_file()
                 self.study.add_losses([losses], family=self.run.family)
-                yield self._forecast(losses.model, step_of(losses.model), new=new)
+                yield self._forecast(losses.model, folders.step_of(losses.model), new=new)
         for model, why in growing.items():
-            yield from self._wait(model, step_of(model), why)
+            yield from self._wait(model, folders.step_of(model), why)
 
     def _forecast(self, model: str, step: int | None, *, seconds: float = 0.0, new: bool | None = None) -> Event:
         losses = self.study.losses(model)
@@ -202,7 +194,7 @@ class Watch:
 
     def _refuse(self, path: Path, model: str, step: int | None, why: str) -> Iterator[Event]:
         try:
-            self._refused[path.name] = signature(path)
+            self._refused[path.name] = folders.signature(path)
         except OSError:  # deleted: the run keeps a limited number of checkpoints
             self._finished.add(model)
         yield Event("skipped", model, step, why)
@@ -256,4 +248,4 @@ def _follow(watched: Watch, interval: float, on_wait: Callable[[], None], *, onc
             return
         else:  # written a moment ago: check once more
             looked_again = True
-            time.sleep(SETTLED + 0.1)
+            time.sleep(folders.SETTLED + 0.1)
