@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,8 +75,8 @@ def predict(
     if by_files and (restrict or again or tasks):
         raise click.UsageError("--refit, --restrict and --task need a study to fit on again")
     if study is not None:
-        asked = Asked(study, None if everything else patterns, tasks, level, restrict)
-        found, note = _by_study(asked, again=again, register=register)
+        asked = {"tasks": tasks, "level": level, "restrict": restrict}
+        found, note = _by_study(study, None if everything else patterns, asked, again=again, register=register)
     else:
         found, note = _by_files(str(fit_folder), Path(str(losses_file)), level, register=register)
     rows = [row for row in found if row.model not in found.failed]
@@ -92,35 +91,25 @@ def predict(
         raise InputError("; ".join(found.failed.values()))
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What to forecast."""
-
-    study: Path
-    patterns: Sequence[str] | None
-    tasks: Sequence[str]
-    level: float
-    restrict: bool
-
-
-def _by_study(asked: Asked, *, again: bool, register: Path | None) -> tuple[Forecasts, str]:
-    """Forecasts by the fits of a study, and a line on the registered one."""
+def _by_study(
+    study: Path, patterns: Sequence[str] | None, asked: dict[str, Any], *, again: bool, register: Path | None
+) -> tuple[Forecasts, str]:
+    """Forecasts by the fits of a study, and a line on the registered one; `asked` holds tasks, level and restrict."""
     from benchcast.forecasting import find_models, predict
     from benchcast.registration import register as write_register
     from benchcast.store import Study
 
-    opened = Study.open(asked.study)
-    names = find_models(opened, asked.patterns)
+    opened = Study.open(study)
+    names = find_models(opened, patterns)
     if register is not None and len(names) != 1:
         raise click.UsageError(f"--register takes one model, found {len(names)}: {', '.join(names[:4])}, …")
-    with progress("fitting again" if again or asked.restrict else "forecasting"):
-        found = predict(opened, names, tasks=asked.tasks, level=asked.level, restrict=asked.restrict, refit=again)
+    with progress("fitting again" if again or asked["restrict"] else "forecasting"):
+        found = predict(opened, names, **asked, refit=again)
     if not again:
-        _tell_stale(opened, asked.tasks)
+        _tell_stale(opened, asked["tasks"])
     if register is None or found.failed:
         return found, ""
-    written = write_register(opened, names[0], register, tasks=asked.tasks, level=asked.level, restrict=asked.restrict)
-    return found, _registered(register, written)
+    return found, _registered(register, write_register(opened, names[0], register, **asked))
 
 
 def _tell_stale(study: Study, tasks: Sequence[str]) -> None:
