@@ -127,10 +127,10 @@ def descents(table: Table, size: Size, dataset: Dataset, fold: Fold, a_pass: flo
 def part_reduced(size: Size) -> None:
     """What fewer or coarser features cost `paper` in error, on the embedded study, and save in time."""
     from benchcast.collection.features import reduce
-    from benchcast.demo import open_embedded
+    from benchcast.datasets import load_zoo
     from benchcast.folds import make_folds
 
-    study = open_embedded()
+    study = load_zoo()
     dataset = study.dataset()
     folds = make_folds(study.infos(dataset.models), "size")[1]
     stored = np.asarray(dataset.features.values, np.float32)

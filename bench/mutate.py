@@ -21,12 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import hypothesis  # noqa: F401  imported once, before the forks
-import numpy as np  # noqa: F401
-import pyarrow.parquet  # noqa: F401
 import pytest
-import scipy.optimize
-import scipy.stats  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[1]
 SECONDS = 90  # of CPU time; a mutant that takes longer has been noticed, and so has one that waits ten times as long

@@ -25,7 +25,7 @@ from torch.utils.data import Dataset
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Trainer, TrainingArguments, set_seed
 
 from benchcast.callbacks import TransformersForecast  # the first of the two lines
-from benchcast.demo import copy_embedded
+from benchcast.datasets import copy_dataset
 from benchcast.fitting import fit_tasks
 from benchcast.store import Study
 from lab.zoo.model import Shape
@@ -68,7 +68,7 @@ def load_tokenizer() -> PreTrainedTokenizerFast:
 def fitted_study(folder: Path) -> Path:
     """A copy of the embedded study with its fits; in real life, your own study after `benchcast fit`."""
     if not (folder / "study.toml").exists():
-        copy_embedded(folder)
+        copy_dataset("zoo", folder)
     study = Study.open(folder)
     if not study.fitted_tasks():
         for fit in fit_tasks(study):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from benchcast.cli import run
-from benchcast.cli.groups import Sections
+from benchcast.cli.arguments import Sections
 from lab.commands import figures, paper
 from lab.commands.quality import quality
 

@@ -37,12 +37,12 @@ def _command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
 
 def _make(study: Path | None, out: Path, work: Callable[[StudyContext], Outcome]) -> Outcome:
     """Do the work, write its files, print its tables."""
-    from benchcast.demo import open_embedded
+    from benchcast.datasets import load_zoo
     from benchcast.store import Study
     from lab.reproduce.context import StudyContext
     from lab.reproduce.outcome import write_outcome
 
-    opened = open_embedded() if study is None else Study.open(study)
+    opened = load_zoo() if study is None else Study.open(study)
     with progress("reading the study") as advance:
         outcome = work(StudyContext(opened, tell=lambda what: advance(what)))
     for table in outcome.tables:

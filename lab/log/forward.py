@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from benchcast.demo import open_embedded
+from benchcast.datasets import load_zoo
 from benchcast.extrapolation.backtest import StudyModels, read_study_models
 from benchcast.extrapolation.family_law import FORMS, HOLDOUT_KINDS, HOLDOUT_RULES, HoldoutErrors, holdout_errors
 from benchcast.records import Bools, Floats, Ints
 
 
 def main() -> None:
-    known = read_study_models(open_embedded())
+    known = read_study_models(load_zoo())
     families = np.unique(known.families)
     fits = known.fits(np.ones(len(known.models), bool))
     capability = {fit.task.name: known.log_capability(fit) for fit in fits}

@@ -5,7 +5,7 @@ python -m lab.log.sgd
 
 import numpy as np
 
-from benchcast.demo import open_embedded
+from benchcast.datasets import load_zoo
 from benchcast.folds import make_folds
 from benchcast.law import SigmoidLaw
 from benchcast.methods.algorithm2.descent import DescentSettings
@@ -29,7 +29,7 @@ def first_forecast(fit: TaskFit) -> np.ndarray:
 
 
 def main() -> None:
-    study = open_embedded()
+    study = load_zoo()
     dataset = study.dataset()
     _, folds = make_folds(study.infos(dataset.models), "size")
     test = folds[0].test

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchcast.demo import open_embedded
+from benchcast.datasets import load_zoo
 from benchcast.folds import make_folds
 from lab.log.worlds import RIVALS, errors
 
@@ -18,7 +18,7 @@ FAMILIES = (4, 6)
 
 
 def main(draws: int) -> None:
-    study = open_embedded()
+    study = load_zoo()
     whole = study.dataset()
     names, rng = np.unique(whole.families), np.random.default_rng(5)
     print("| families | features | split | gain over all-token | error ÷ best baseline | worst | within 10% |")

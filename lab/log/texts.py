@@ -13,7 +13,7 @@ from scipy.linalg import qr
 from scipy.optimize import nnls
 
 from benchcast.dataset import Dataset, Fold
-from benchcast.demo import open_embedded
+from benchcast.datasets import load_zoo
 from benchcast.folds import make_folds
 from benchcast.methods import METHODS
 from benchcast.methods.pertext import text_losses
@@ -111,7 +111,7 @@ def ratios(full_fits: FullTextFits, choose: Choose, full: dict[str, float]) -> t
 
 
 def main() -> None:
-    study = open_embedded()
+    study = load_zoo()
     dataset = study.dataset()
     found: dict[str, list[float]] = {name: [] for name in WAYS}
     for split in ("size", "family"):

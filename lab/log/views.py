@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from benchcast.dataset import Dataset, Fold
-from benchcast.demo import open_embedded
+from benchcast.datasets import load_zoo
 from benchcast.folds import make_folds
 from benchcast.methods import METHODS, basis, salience
 from benchcast.task_fit import TaskFit
@@ -38,7 +38,7 @@ def errors(fits: Sequence[Sequence[TaskFit]], dataset: Dataset, folds: Sequence[
 
 
 def main() -> None:
-    study = open_embedded()
+    study = load_zoo()
     dataset = study.dataset()
     for split in ("size", "family"):
         _, folds = make_folds(study.infos(dataset.models), split)

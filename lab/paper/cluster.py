@@ -14,8 +14,7 @@ from itertools import count
 
 from benchcast.collection.portions import PORTION_BYTES
 from benchcast.errors import InputError
-from benchcast.executor.jobs import Job
-from benchcast.executor.schedule import Schedule
+from benchcast.executor.jobs import Job, Schedule
 from benchcast.records import ModelInfo
 from benchcast.texts.mix import PAPER_MIX
 from lab.paper import plan

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from benchcast.dataset import Dataset, Fold
-from benchcast.diversity import held_out_errors
 from benchcast.errors import NotEnoughDataError
 from benchcast.methods import METHODS
 from benchcast.methods.algorithm2.descent import DescentSettings
 from benchcast.methods.algorithm2.paper import paper
 from benchcast.records import Floats
+from benchcast.reports.sections import held_out_errors
 from lab.reproduce.context import StudyContext
 from lab.reproduce.figures import variants_figure
 from lab.reproduce.outcome import Outcome, Table, cell, geometric_mean

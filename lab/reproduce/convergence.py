@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from benchcast.dataset import Dataset, Fold
-from benchcast.diversity import held_out_errors
 from benchcast.errors import NotEnoughDataError
 from benchcast.law import SigmoidLaw
 from benchcast.methods.algorithm2.paper import paper
+from benchcast.reports.sections import held_out_errors
 from benchcast.task_fit import TaskFit
 from lab.reproduce.context import StudyContext, need_features, role
 from lab.reproduce.figures import law_panels, steps_figure

@@ -8,8 +8,8 @@ from typing import Any
 import altair as alt
 
 from benchcast.choices import DEFAULT_LEVEL, level_text
-from benchcast.plots import LAW, Figure, Rows, colour, count_axis, finish, log_axis, panels, rows_where
-from lab.reproduce.figures import y_axis
+from benchcast.plots import Figure, Rows, colour, count_axis, finish, log_axis, rows_where
+from lab.reproduce.figures import LAW, panels, y_axis
 
 
 def count_figure(rows: Rows, names: Sequence[str], *, by: str, count: str, title: str) -> Figure:

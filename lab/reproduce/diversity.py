@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.diversity import numbers_of_sources, source_errors, subsets
 from benchcast.errors import NotEnoughDataError
 from benchcast.methods import NEED_FEATURES, check_methods
+from benchcast.reports.sections import numbers_of_sources, source_errors, subsets
 from lab.reproduce.context import StudyContext, need_features
 from lab.reproduce.curves import count_figure
 from lab.reproduce.outcome import Outcome, Table, cell, geometric_mean, grouped

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchcast.choices import level_text
-from benchcast.demo import open_embedded
+from benchcast.datasets import load_zoo
 from benchcast.errors import InputError
 from benchcast.formatting import did_you_mean
 from benchcast.storage.files import write_text
@@ -81,7 +81,7 @@ def write_results(folder: Path, named: Sequence[str] = (), *, tell: Callable[[st
     for name in named:
         if name not in known:
             raise InputError(f"unknown part {name!r}; known: {', '.join(known)}{did_you_mean(name, known)}")
-    context = StudyContext(open_embedded(), tell=tell)
+    context = StudyContext(load_zoo(), tell=tell)
     for name, _, work in PARTS:
         if not named or name in named:
             tell(f"{name}:")

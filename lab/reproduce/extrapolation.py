@@ -14,8 +14,7 @@ import numpy as np
 
 from benchcast.choices import level_text
 from benchcast.extrapolation.backtest import HiddenModel, backtest, read_study_models
-from benchcast.extrapolation.family_law import HOLDOUT_KINDS, ScalePoints, estimate_drift, fit_family
-from benchcast.extrapolation.task_forecast import extrapolate_task
+from benchcast.extrapolation.family_law import HOLDOUT_KINDS, ScalePoints, estimate_drift, extrapolate_task, fit_family
 from benchcast.intervals import angle, from_angle
 from benchcast.law import SigmoidLaw
 from benchcast.plots import COLOURS

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import altair as alt
 
 from benchcast.plots import (
     COLOURS,
-    COLUMNS,
-    LAW,
     ROLES,
     Figure,
     Rows,
     colour,
     finish,
     log_axis,
-    panels,
     rows_where,
 )
+
+PANEL = {"width": 200, "height": 150}
+LAW = "#555555"  # colour of laws and reference lines
+COLUMNS = 3
+
+
+def panels(names: Sequence[str], panel: Callable[[str], Any], *, columns: int = COLUMNS) -> Any:
+    """One panel for each name, side by side, with one legend."""
+    charts = [panel(name).properties(title=name, **PANEL) for name in names]
+    return alt.concat(*charts, columns=columns, spacing=14).resolve_scale(color="shared", shape="shared")
 
 
 def y_axis(field: str = "accuracy", title: str | None = None, **scale: Any) -> Any:

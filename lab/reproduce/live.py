@@ -20,9 +20,10 @@ from benchcast.errors import NotEnoughDataError
 from benchcast.evaluate import noise_floor
 from benchcast.intervals import predict
 from benchcast.methods import METHODS
-from benchcast.plots import colour, finish, panels
+from benchcast.plots import colour, finish
 from benchcast.records import ModelInfo
 from lab.reproduce.context import StudyContext, pick_runs
+from lab.reproduce.figures import panels
 from lab.reproduce.outcome import Figure, Outcome, Table, cell, geometric_mean
 from lab.reproduce.series import PAPER_MSE
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from benchcast.errors import NotEnoughDataError
 from benchcast.extrapolation.backtest import read_study_models
-from benchcast.extrapolation.comparison_points import find_run
 from benchcast.extrapolation.run_comparison import MEAN, RunComparison, rank_runs
+from benchcast.extrapolation.runs import find_run
 from lab.reproduce.context import StudyContext
 from lab.reproduce.outcome import Outcome, Table, cell, grouped
 

@@ -8,9 +8,9 @@ fallback and are checked token by token. If neither covers the text exactly, it 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
-from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -18,34 +18,38 @@ from benchcast.errors import InputError
 from benchcast.records import Ints
 
 MARK = "▁"  # SentencePiece's character for a space
+BYTE = re.compile("<0x([0-9A-Fa-f]{2})>")  # a token of one byte
 SHOWN = 24  # characters of a text quoted in an error
 
 
-class Tokenizer(Protocol):
-    """The tokenizer interface that `locate` needs."""
+class Tokenizer:
+    """A tokenizer that gives the bytes of each id, as tiktoken, SentencePiece and llama.cpp do."""
 
-    name: str
+    marks_spaces = False  # whether `▁` is a space, so that a `▁` in the text cannot be distinguished from one
+
+    def __init__(self, name: str, encode: Any, piece: Any) -> None:
+        """`encode` maps a text to ids, without BOS or template; `piece` maps an id to its bytes."""
+        self.name = name
+        self._encode, self._piece = encode, piece
+        self._pieces: dict[int, bytes] = {}
 
     def encode(self, text: str) -> list[int]:
-        """Ids of the text without BOS or template; special tokens in the text are read as plain text."""
-        ...
+        """Ids of the text alone; special tokens in the text are read as plain text."""
+        return list(self._encode(text))
 
     def pieces(self, ids: Sequence[int]) -> list[bytes]:
         """The bytes of each token."""
-        ...
-
-    @property
-    def marks_spaces(self) -> bool:
-        """Whether `▁` is a space, so that a `▁` in the text cannot be distinguished from one."""
-        ...
+        for token in set(ids) - self._pieces.keys():
+            self._pieces[token] = self._piece(token)
+        return [self._pieces[token] for token in ids]
 
     def spans(self, text: str) -> list[tuple[int, int, str]] | None:
         """Character offsets and surface of each token; None if the tokenizer has none."""
-        ...
+        return None
 
     def objection(self, text: str, ids: Sequence[int]) -> str:
         """The reason why the tokens do not spell the text; empty if unknown."""
-        ...
+        return ""
 
 
 def locate(tokenizer: Tokenizer, text: str) -> tuple[list[int], Ints]:
@@ -119,37 +123,28 @@ def _refusal(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> str:
     why = tokenizer.objection(text, ids)
     if not why:
         spelled, expected = b"".join(tokenizer.pieces(ids)), text.encode()
-        at = next((i for i, (a, b) in enumerate(zip(spelled, expected, strict=False)) if a != b), len(expected))
+        at = _first_difference(spelled, expected)
         actual, needed = (x[at:][:SHOWN].decode(errors="replace") for x in (spelled, expected))
         why = f"its tokens spell {actual!r} at byte {at}, the text has {needed!r}"
     return f"tokenizer {tokenizer.name!r}: {why}; its losses cannot be assigned to the bytes of the text"
 
 
-class FastTokenizer:
+class FastTokenizer(Tokenizer):
     """A tokenizer of the `tokenizers` library: byte-level BPE, SentencePiece-like BPE and unigram, WordPiece."""
 
     def __init__(self, inner: Any, name: str) -> None:
-        self.name = name
         self._inner = type(inner).from_str(inner.to_str())  # a copy, because the settings below change it
         self._inner.no_truncation()
         self._inner.no_padding()
         self._inner.encode_special_tokens = True  # `<s>` in a text is text
-        self._pieces: dict[int, bytes] = {}
-
-    def encode(self, text: str) -> list[int]:
-        """Ids of the text alone."""
-        return list(self._inner.encode(text, add_special_tokens=False).ids)
-
-    def pieces(self, ids: Sequence[int]) -> list[bytes]:
-        """The bytes of each token."""
-        for token in set(ids) - self._pieces.keys():
-            self._pieces[token] = self._piece(token)
-        return [self._pieces[token] for token in ids]
-
-    @cached_property
-    def marks_spaces(self) -> bool:
-        """Whether `▁` stands for a space."""
-        return not self._byte_level and MARK in json.dumps(self._parts, ensure_ascii=False)
+        super().__init__(name, lambda text: self._inner.encode(text, add_special_tokens=False).ids, self._bytes)
+        state = json.loads(self._inner.to_str())
+        self._model: dict[str, Any] = state["model"]
+        self._added = {int(t["id"]): str(t["content"]) for t in state["added_tokens"]}
+        self._normaliser_types = list(_types(state.get("normalizer")))
+        parts = [state.get(k) for k in ("normalizer", "pre_tokenizer", "decoder")]
+        self._byte_level = "ByteLevel" in list(_types(parts))
+        self.marks_spaces = not self._byte_level and MARK in json.dumps(parts, ensure_ascii=False)
 
     def spans(self, text: str) -> list[tuple[int, int, str]]:
         """Character offsets and surface of each token."""
@@ -174,18 +169,15 @@ class FastTokenizer:
     def _changed(self, text: str) -> str:
         """A message if the normaliser changes more than white space; else empty."""
         normaliser = self._inner.normalizer
-        if normaliser is None or self._byte_level_normaliser:
+        if normaliser is None or "ByteLevel" in self._normaliser_types:
             return ""
         normalised = normaliser.normalize_str(text)
         plain, original = (x.replace(MARK, " ") for x in (normalised, text))
         if "".join(plain.split()) == "".join(original.split()):
             return ""
         plain = plain.removeprefix(" ") if not original.startswith(" ") else plain
-        at = next(
-            (i for i, (a, b) in enumerate(zip(plain, original, strict=False)) if a != b),
-            min(map(len, (plain, original))),
-        )
-        names = ", ".join(dict.fromkeys(_types(self._parts["normalizer"]))) or "unknown"
+        at = _first_difference(plain, original)
+        names = ", ".join(dict.fromkeys(self._normaliser_types)) or "unknown"
         return (
             f"its normaliser ({names}) changes the text at character {at}: "
             f"{original[at : at + SHOWN]!r} becomes {plain[at : at + SHOWN]!r}"
@@ -194,7 +186,7 @@ class FastTokenizer:
     def _lacks(self, byte: int) -> bool:
         return self._inner.token_to_id(_CHARACTER_OF[bytes([byte])]) is None
 
-    def _piece(self, token: int) -> bytes:
+    def _bytes(self, token: int) -> bytes:
         if token in self._added:
             literal = self._added[token]
             return (literal.replace(MARK, " ") if self.marks_spaces else literal).encode()
@@ -203,8 +195,8 @@ class FastTokenizer:
             raise InputError(f"tokenizer {self.name!r}: no token has the id {token}")
         if self._byte_level:
             return b"".join(_BYTE_OF.get(c, c.encode()) for c in piece)
-        if self._model.get("byte_fallback") and _is_byte(piece):
-            return bytes([int(piece[3:5], 16)])
+        if self._model.get("byte_fallback") and (byte := BYTE.fullmatch(piece)):
+            return bytes.fromhex(byte[1])
         return self._surface(piece).encode()
 
     def _surface(self, piece: str) -> str:
@@ -213,57 +205,9 @@ class FastTokenizer:
         bare = bare.removesuffix(self._model.get("end_of_word_suffix") or "")
         return bare.replace(MARK, " ") if self.marks_spaces else bare
 
-    @cached_property
-    def _state(self) -> dict[str, Any]:
-        return dict(json.loads(self._inner.to_str()))
 
-    @cached_property
-    def _model(self) -> dict[str, Any]:
-        return dict(self._state["model"])
-
-    @cached_property
-    def _parts(self) -> dict[str, Any]:
-        return {k: self._state.get(k) for k in ("normalizer", "pre_tokenizer", "decoder")}
-
-    @cached_property
-    def _byte_level(self) -> bool:
-        return "ByteLevel" in list(_types(self._parts))
-
-    @cached_property
-    def _byte_level_normaliser(self) -> bool:
-        return "ByteLevel" in list(_types(self._parts["normalizer"]))
-
-    @cached_property
-    def _added(self) -> dict[int, str]:
-        return {int(t["id"]): str(t["content"]) for t in self._state["added_tokens"]}
-
-
-class PlainTokenizer:
-    """A tokenizer that gives the bytes of each id: tiktoken, SentencePiece, llama.cpp."""
-
-    marks_spaces = False
-
-    def __init__(self, name: str, encode: Any, piece: Any) -> None:
-        self.name = name
-        self._encode, self._piece = encode, piece
-        self._pieces: dict[int, bytes] = {}
-
-    def encode(self, text: str) -> list[int]:
-        """Ids of the text alone."""
-        return list(self._encode(text))
-
-    def pieces(self, ids: Sequence[int]) -> list[bytes]:
-        """The bytes of each token."""
-        for token in set(ids) - self._pieces.keys():
-            self._pieces[token] = self._piece(token)
-        return [self._pieces[token] for token in ids]
-
-    def spans(self, text: str) -> None:
-        """None: it has no offsets."""
-
-    def objection(self, text: str, ids: Sequence[int]) -> str:
-        """Empty: the reason is unknown."""
-        return ""
+def _first_difference(a: Sequence[Any], b: Sequence[Any]) -> int:
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def _types(part: Any) -> Iterator[str]:
@@ -276,12 +220,6 @@ def _types(part: Any) -> Iterator[str]:
     elif isinstance(part, list):
         for value in part:
             yield from _types(value)
-
-
-def _is_byte(piece: str) -> bool:
-    if len(piece) != 6 or not piece.startswith("<0x") or not piece.endswith(">"):
-        return False
-    return all(c in "0123456789ABCDEFabcdef" for c in piece[3:5])
 
 
 def _byte_alphabet() -> dict[str, bytes]:

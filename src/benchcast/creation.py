@@ -1,19 +1,25 @@
-"""Create a study from the user's texts or from a mixture of benchmarks."""
+"""Create a study from the user's texts or from a mixture of benchmarks.
+
+Some tokenizers (Qwen, Command-R) normalise a text first. Their tokens do not cover the bytes of a text that is not in
+Unicode normal form C (NFC), so `collect` raises an error for it; the texts are checked, and normalised where asked.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
-from benchcast.records import TextSet
+from benchcast.errors import InputError
+from benchcast.formatting import did_you_mean, need_file
+from benchcast.records import Text, TextSet
+from benchcast.storage.tables import read_texts
 from benchcast.store import Study
-from benchcast.texts.duplicates import count_repeats
-from benchcast.texts.mix import SampledExamples, build_mixture, parse_mix
-from benchcast.texts.own import read_own
-from benchcast.texts.unicode import normalize as to_nfc
-from benchcast.texts.unicode import not_normal
+from benchcast.texts.layouts import read_utf8
+from benchcast.texts.mix import SampledExamples, build_mixture, count_repeats, parse_mix
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -105,9 +111,88 @@ def _normal_form(texts: TextSet, *, normalize: bool) -> tuple[TextSet, tuple[str
     if not wrong:
         return texts, (), ()
     if normalize:
-        return to_nfc(texts), (f"{len(wrong)} texts were normalised to NFC ({named})",), ()
+        return to_normal_form(texts), (f"{len(wrong)} texts were normalised to NFC ({named})",), ()
     line = (
         f"{len(wrong)} texts are not in Unicode NFC ({named}); tokenizers that normalise (Qwen, Command-R) "
         "refuse them; --normalize nfc stores them in NFC"
     )
     return texts, (), (line,)
+
+
+def not_normal(texts: Iterable[Text]) -> list[str]:
+    """Ids of the texts that are not in NFC."""
+    return [t.id for t in texts if not unicodedata.is_normalized("NFC", t.text)]
+
+
+def to_normal_form(texts: TextSet) -> TextSet:
+    """The same texts in NFC, with `answer_start` moved to the same character."""
+    return TextSet.of(_normal(t) for t in texts)
+
+
+def _normal(text: Text) -> Text:
+    normalized = unicodedata.normalize("NFC", text.text)
+    if text.answer_start is None or normalized == text.text:
+        return replace(text, text=normalized)
+    prompt = text.text.encode()[: text.answer_start].decode(errors="ignore")
+    cut = len(prompt)
+    # A combining mark at the start of the answer joins the previous letter: then the answer starts with that letter.
+    while not _separable(text.text, cut, normalized):
+        cut -= 1
+    return replace(text, text=normalized, answer_start=len(unicodedata.normalize("NFC", text.text[:cut]).encode()))
+
+
+def _separable(text: str, cut: int, normalized: str) -> bool:
+    """Whether the normal forms of both sides of a cut join to that of the text."""
+    return unicodedata.normalize("NFC", text[:cut]) + unicodedata.normalize("NFC", text[cut:]) == normalized
+
+
+def read_own(path: Path, *, column: str = "text") -> TextSet:
+    """Read all texts at a path: a folder, a Parquet file (`column` has the texts), or a JSONL file."""
+    if path.is_dir():
+        return read_folder(path)
+    if path.suffix.lower() == ".parquet":
+        return read_column(path, column)
+    return read_texts(path)
+
+
+def read_folder(folder: Path) -> TextSet:
+    """Read each file of a folder, except hidden ones, as a text; its source is the subfolder, or the folder."""
+    texts = []
+    for path in sorted(folder.rglob("*")):
+        relative = path.relative_to(folder)
+        if path.is_file() and not any(part.startswith(".") for part in relative.parts):
+            source = relative.parts[0] if len(relative.parts) > 1 else folder.resolve().name
+            texts.append(Text(relative.as_posix(), source, read_utf8(path)))
+    if not texts:
+        raise InputError(f"{folder}: no files; a study needs at least one text")
+    return TextSet.of(texts)
+
+
+def read_column(path: Path, column: str) -> TextSet:
+    """Read each row of a Parquet file as a text, with its id, source and answer_start if there are such columns."""
+    from benchcast.storage.parquet import read_schema, read_table
+
+    need_file(path)
+    names = read_schema(path).names
+    if column not in names:
+        hint = f"found {', '.join(names)}; choose one with --column"
+        raise InputError(f"{path}: no column {column!r}{did_you_mean(column, names)} ({hint})")
+    optional = [n for n in ("id", "source", "answer_start") if n in names and n != column]
+    rows: list[dict[str, Any]] = read_table(path, [column, *optional]).to_pylist()
+    return TextSet.of(_row(path, i, row, column) for i, row in enumerate(rows, start=1))
+
+
+def _row(path: Path, number: int, row: dict[str, Any], column: str) -> Text:
+    where = f"{path}: row {number}"
+    text, start = row[column], row.get("answer_start")
+    if not isinstance(text, str):
+        raise InputError(f"{where}: {column} must be text, found {text!r}")
+    if start is not None and (isinstance(start, bool) or not isinstance(start, int)):
+        raise InputError(f"{where}: answer_start must be a whole number of bytes, found {start!r}")
+    name, source = row.get("id"), row.get("source")
+    return Text(
+        f"{path.stem}-{number}" if name is None else str(name),
+        path.stem if source is None else str(source),
+        text,
+        start,
+    )

@@ -188,6 +188,12 @@ class Fold:
         counts = (f"{int(getattr(self, role).sum())} {role}" for role in ("train", "validation", "test"))
         return f"<Fold of {', '.join(counts)} models>"
 
+    @classmethod
+    def of_all(cls, count: int) -> Fold:
+        """The fold in which all models are training models."""
+        everyone = np.ones(count, bool)
+        return cls(everyone, ~everyone, ~everyone)
+
     @property
     def seen(self) -> Bools:
         """Training and validation models."""

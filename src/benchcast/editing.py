@@ -19,7 +19,7 @@ from benchcast.formatting import match_names, need_name
 from benchcast.records import ModelInfo, Score
 from benchcast.storage.files import locked, sync, write_text, write_whole
 from benchcast.storage.loss_files import is_half, read_parquet, write_parquet
-from benchcast.storage.tables import SCORE_COLUMNS, as_csv, models_csv, read_models, write_models, write_scores
+from benchcast.storage.tables import SCORE_COLUMNS, as_csv, models_csv, write_models, write_scores
 from benchcast.store import Study, StudyLike
 
 JOURNAL = ".rename.json"  # old and new name of a rename in progress; removed at its end
@@ -54,7 +54,7 @@ def remove_models(study: StudyLike, patterns: Sequence[str], *, dry_run: bool = 
     """
     study = Study.of(study)
     with locked(study.root):
-        listed, scores = _listed(study), study.scores()
+        listed, scores = study.listed_models(), study.scores()
         known = [*study.models_with_losses(), *(m.model for m in listed), *(s.model for s in scores)]
         names = match_names(list(dict.fromkeys(known)), patterns, where=str(study.root), what="model")
         files = [path for name in names if (path := study.losses_path(name)).exists()]
@@ -134,7 +134,7 @@ def _pending(journal: Path) -> tuple[str, str]:
 
 def _refuse(study: Study, old: str, new: str) -> None:
     """Raise an error if the old name is unknown or the new name exists."""
-    known = {*study.models_with_losses(), *(m.model for m in _listed(study)), *(s.model for s in study.scores())}
+    known = {*study.models_with_losses(), *(m.model for m in study.listed_models()), *(s.model for s in study.scores())}
     match_names(sorted(known), [old], where=str(study.root), what="model")
     if old not in known:
         raise InputError(f"{study.root}: rename takes one model, not a pattern; found {old!r}")
@@ -148,7 +148,7 @@ def _rename(study: Study, old: str, new: str) -> Edited:
     if source.exists():
         losses = replace(read_parquet(source, study.texts), model=new)
         write_whole(target, partial(write_parquet, losses=losses, texts=study.texts, half=is_half(source)))
-    listed, scores = _listed(study), study.scores()
+    listed, scores = study.listed_models(), study.scores()
     rows, score_rows = (sum(x.model == old for x in table) for table in (listed, scores))
     _write_tables(study, [_named(m, old, new) for m in listed], [_named(s, old, new) for s in scores])
     if source.exists() and source != target:
@@ -160,12 +160,6 @@ def _rename(study: Study, old: str, new: str) -> Edited:
 def _named(row: Any, old: str, new: str) -> Any:
     columns = [c for c in ("model", "base") if getattr(row, c, None) == old]
     return replace(row, **dict.fromkeys(columns, new))
-
-
-def _listed(study: Study) -> list[ModelInfo]:
-    """Rows of models.csv."""
-    path = study.root / "models.csv"
-    return read_models(path) if path.exists() else []
 
 
 def _write_tables(study: Study, models: Sequence[ModelInfo], scores: Sequence[Score]) -> None:

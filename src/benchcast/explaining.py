@@ -19,12 +19,10 @@ from benchcast.metadata import family_names
 from benchcast.records import NamedTexts
 from benchcast.store import Study, StudyLike
 
-
-def _silent(_: str) -> None:
-    return None
+Tell = Callable[[str], None]  # receives one line
 
 
-def explain(study: StudyLike, task: str, *, tell: Callable[[str], None] = _silent) -> Explanation | list[ColumnWeight]:
+def explain(study: StudyLike, task: str, *, tell: Tell = lambda line: None) -> Explanation | list[ColumnWeight]:
     """Show which tokens the forecast of a task depends on.
 
     Parameters
@@ -62,7 +60,7 @@ def _mean(values: npt.NDArray[np.float32]) -> float:
     return float(finite.mean()) if len(finite) else math.nan
 
 
-def fit_to_explain(study: Study, task: str, tell: Callable[[str], None] = _silent) -> Fit:
+def fit_to_explain(study: Study, task: str, tell: Tell = lambda line: None) -> Fit:
     """The stored fit of a task if it reads losses on the study's texts, else a new one."""
     study.task(task)
     if task in study.fitted_tasks():

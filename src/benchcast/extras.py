@@ -8,12 +8,14 @@ from typing import Any
 from benchcast.errors import MissingExtraError
 
 
-def library(name: str, extra: str) -> Any:
-    """Import an optional library; MissingExtraError with an install hint if it is missing."""
+def library(name: str, extra: str, instead: str = "") -> Any:
+    """Import an optional library; MissingExtraError with an install hint, and what to do instead, if it is missing."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise MissingExtraError(f"{name} is needed here: pip install 'benchcast[{extra}]' ({error})") from error
+        raise MissingExtraError(
+            f"{name} is needed here: pip install 'benchcast[{extra}]'{instead} ({error})"
+        ) from error
 
 
 class LazyLibrary:

@@ -71,7 +71,7 @@ def fit_tasks(
     method: MethodName | MethodSpec = "salience",
     split: Split | None = None,
     store: bool = False,
-    on_left_out: Callable[[str], None] | None = None,
+    on_left_out: Callable[[str], None] = lambda line: None,
 ) -> list[Fit]:
     """Fit several tasks, by default all, in shared passes over losses and features.
 
@@ -91,15 +91,10 @@ def fit_tasks(
     opened = Study.of(study)
     if store:
         require_writable(opened.root)
-    tell = on_left_out or _silent
-    fits = _fit_dataset(opened, opened.dataset(tasks), spec, split, asked_for=bool(tasks), tell=tell)
+    fits = _fit_dataset(opened, opened.dataset(tasks), spec, split, asked_for=bool(tasks), tell=on_left_out)
     if store:
         store_fits(opened, fits)
     return fits
-
-
-def _silent(line: str) -> None:
-    """Ignore a message."""
 
 
 def _fit_dataset(
@@ -109,7 +104,7 @@ def _fit_dataset(
     split: Split | None,
     *,
     asked_for: bool,
-    tell: Callable[[str], None] = _silent,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> list[Fit]:
     """Fits of the dataset's tasks; if they were asked for, one that cannot be fitted is an error."""
     name, fold = training_fold(study.infos(dataset.models), split)
@@ -190,12 +185,9 @@ def _learned(dataset: Dataset, fold: Fold, core: TaskFit) -> dict[str, Any]:
     return {
         "mean_accuracy": float(np.nanmean(accuracy[fold.seen])),
         "n_train": {task: int((fold.train & usable).sum())},
-        **{role: _named(dataset, on & usable) for role, on in _roles(fold)},
+        "train": _named(dataset, fold.train & usable),
+        "validation": _named(dataset, fold.validation & usable),
     }
-
-
-def _roles(fold: Fold) -> tuple[tuple[str, Bools], ...]:
-    return ("train", fold.train), ("validation", fold.validation)
 
 
 def _named(dataset: Dataset, rows: Bools) -> list[str]:

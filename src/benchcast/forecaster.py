@@ -135,8 +135,7 @@ class Forecaster:
             raise InvalidArrayError(f"y: {len(accuracy)} accuracies for {len(losses)} models; needed is one for each")
         self._check_settings()
         dataset = self._dataset(losses, accuracy, groups)
-        everyone = np.ones(len(losses), bool)
-        fold = Fold(everyone, ~everyone, ~everyone)
+        fold = Fold.of_all(len(losses))
         dataset, _ = without_weak_tasks(dataset, [fold], asked_for=True)
         (core,) = fit_method(self.method, dataset, [fold])[0]
         if core.law.failure:

@@ -92,6 +92,15 @@ def match_names(names: Sequence[str], patterns: Sequence[str], *, where: str, wh
     return list(matches)
 
 
+def few(names: Sequence[str], most: int = 4) -> str:
+    """The first names and the number of the others.
+
+    >>> few(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
 def need_name(name: str, where: str) -> str:
     """The name without surrounding white space; an error if it is empty or cannot be displayed or stored."""
     stripped = name.strip()

@@ -12,6 +12,7 @@ from benchcast.editing import stopped_rename
 from benchcast.errors import BenchcastError, StudyError
 from benchcast.fits.inputs import stale_line
 from benchcast.fitting import FEWEST_MODELS, fits_for_new_models
+from benchcast.formatting import few
 from benchcast.loss_check import check_losses
 from benchcast.methods.pertext import text_losses
 from benchcast.records import NamedTexts, Score, Task, Text
@@ -170,7 +171,7 @@ def _relatives(study: Study) -> list[str]:
         return []
     related = find_relatives(study.infos(dataset.models), text_losses(dataset))
     return [
-        f"related, so hidden together and counted once in intervals: {_few(list(r.names))} ({', '.join(r.reasons)})"
+        f"related, so hidden together and counted once in intervals: {few(list(r.names))} ({', '.join(r.reasons)})"
         for r in related.relations
     ]
 
@@ -186,7 +187,7 @@ def _problems(study: Study, tasks: list[TaskStatus], scores: list[Score], with_l
         unknown = [a for a in task.answers if a not in study.texts.index]
         if unknown:
             problems.append(
-                f"task {task.name}: answers name {_few(unknown)}, not a text of the study; correct study.toml"
+                f"task {task.name}: answers name {few(unknown)}, not a text of the study; correct study.toml"
             )
         if absent and isinstance(study.texts, NamedTexts):
             problems.append(f"task {task.name}: no answers; label-token needs them (answers = […] in study.toml)")
@@ -198,19 +199,15 @@ def _problems(study: Study, tasks: list[TaskStatus], scores: list[Score], with_l
     no_scores = sorted(with_losses - {s.model for s in scores})
     no_losses = sorted({s.model for s in scores} - with_losses)
     if no_scores and tasks:
-        problems.append(f"losses but no scores: {_few(no_scores)} (they can be forecast, not learned from)")
+        problems.append(f"losses but no scores: {few(no_scores)} (they can be forecast, not learned from)")
     if no_losses:
-        problems.append(f"scores but no losses: {_few(no_losses)}")
+        problems.append(f"scores but no losses: {few(no_losses)}")
     models = [m for m in study.models() if m.model in with_losses]
     if models and not any(m.family for m in models):
         problems.append("no model has a family; intervals and `--split family` go by groups of similar loss profiles")
     if models and not any(m.split for m in models) and not (split_by_size(models) == "test").any():
         problems.append("no split column and no family with three sizes: `compare` holds out each family in turn")
     return problems
-
-
-def _few(names: list[str]) -> str:
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def _next_step(study: Study, tasks: list[TaskStatus], with_losses: set[str], *, has_features: bool) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from textwrap import wrap
@@ -15,7 +15,7 @@ from benchcast.comparison import geometric_mean
 from benchcast.errors import InputError
 from benchcast.extrapolation.extrapolate import Extrapolation, TaskExtrapolation
 from benchcast.extras import LazyLibrary, library
-from benchcast.formatting import nan_to_none, plain
+from benchcast.formatting import plain
 from benchcast.page import render
 from benchcast.selection.budgets import WAYS
 from benchcast.selection.smaller import TextSelection
@@ -40,10 +40,7 @@ PADDING = {"left": 8, "top": 8, "bottom": 8, "right": 32}
 ROLES = {"train": "circle", "validation": "square", "test": "diamond"}
 Rows = Sequence[dict[str, Any]]
 Figure = dict[str, Any]  # a Vega-Lite specification
-PANEL = {"width": 200, "height": 150}
-LAW = "#555555"
 WHOLE = "datum.value % 1 ? '' : datum.label"  # no label between whole numbers
-COLUMNS = 3
 ALL_TEXTS = "all texts"
 POINT_KINDS = ("scored model", "target")  # kinds of points in the figure of an extrapolation
 
@@ -58,12 +55,6 @@ def finish(chart: Any) -> Figure:
         .configure_view(stroke="#cccccc")
     )
     return dict(styled.to_dict())
-
-
-def panels(names: Sequence[str], panel: Callable[[str], Any], *, columns: int = COLUMNS) -> Any:
-    """One panel for each name, side by side, with one legend."""
-    charts = [panel(name).properties(title=name, **PANEL) for name in names]
-    return alt.concat(*charts, columns=columns, spacing=14).resolve_scale(color="shared", shape="shared")
 
 
 def colour(field: str, domain: Sequence[str], title: str | None = None) -> Any:
@@ -181,9 +172,7 @@ def extrapolation_figure(result: Extrapolation) -> Figure:
     title = alt.TitleParams(
         f"{result.family}: forecast at "
         + (f"{_count(params)} parameters, {_count(tokens)} tokens" if has_size else f"{flops:.3g} FLOPs"),
-        subtitle=[
-            f"line and band: forecast with its {level_text()} interval, from the largest known model to the target"
-        ],
+        subtitle=f"line and band: forecast and {level_text()} interval, from the largest known model to the target",
         anchor="start",
     )
     chart = alt.concat(*panels, columns=3).resolve_scale(color="shared").properties(title=title)
@@ -193,20 +182,14 @@ def extrapolation_figure(result: Extrapolation) -> Figure:
 def _extrapolation_panel(result: Extrapolation, task: TaskExtrapolation) -> Any:
     known, order = result.known, [_count(x) for x in np.unique(result.known.params)]
     dots = [
-        {"flops": float(c), "accuracy": float(a), "params": _count(n), "kind": POINT_KINDS[0]}
+        {"flops": c, "accuracy": a, "params": _count(n), "kind": POINT_KINDS[0]}
         for n, c, a in zip(known.params, known.flops, result.observed[task.task], strict=True)
         if np.isfinite(a) and np.isfinite(c)
     ]
     way, end = (
         [
-            {
-                "flops": float(c),
-                "accuracy": float(a),
-                "low": nan_to_none(float(lo)),
-                "high": nan_to_none(float(hi)),
-                "kind": POINT_KINDS[1],
-            }
-            for c, a, lo, hi in zip(at.flops, part.accuracy, part.low, part.high, strict=True)
+            {"flops": c, "accuracy": a, "low": low, "high": high, "kind": POINT_KINDS[1]}
+            for c, a, low, high in zip(at.flops, part.accuracy, part.low, part.high, strict=True)
         ]
         for at, part in ((result.way, task.path), (result.target, task.forecast))
     )

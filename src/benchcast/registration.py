@@ -22,30 +22,25 @@ import numpy as np
 import benchcast
 from benchcast.choices import DEFAULT_LEVEL, ScoreUnit
 from benchcast.errors import InputError
-from benchcast.fits import Fit, Forecast
-from benchcast.fits.reading import read_model
+from benchcast.fits import Fit, Forecast, read_model
+from benchcast.fits.forecasts import ScoredForecast
 from benchcast.fitting import fits_for_new_models
 from benchcast.forecasting import predict_models
 from benchcast.formatting import did_you_mean, nan_to_none, need_file, number, plain
 from benchcast.records import Score, Task, TokenLosses
 from benchcast.scores.gather import ImportOptions, gather
 from benchcast.storage.files import write_new
+from benchcast.storage.hashes import HASH, content_digest, hashed
 from benchcast.store import Study, StudyLike
 
 FORMAT = 1
-HASH = "sha256"
 FIELDS = {"forecast": "accuracy", "low": "low", "high": "high", "chance": "chance", "constant": "constant"}
 
 
 @dataclass(frozen=True, slots=True)
-class VerifiedForecast:
+class VerifiedForecast(ScoredForecast):
     """A registered forecast and the observed score."""
 
-    task: str
-    observed: float
-    forecast: float
-    low: float
-    high: float
     chance: float
     constant: float  # mean score of the fit's training models; NaN if unknown
     remark: str
@@ -56,16 +51,6 @@ class VerifiedForecast:
     def to_dict(self) -> dict[str, Any]:
         """The fields, the error and whether the interval covers the score, as plain values; unknown is None."""
         return dict(plain(asdict(self) | {"error": self.error, "inside": self.inside}))
-
-    @property
-    def error(self) -> float:
-        """Forecast minus score."""
-        return self.forecast - self.observed
-
-    @property
-    def inside(self) -> bool:
-        """Whether the interval covers the score."""
-        return self.low <= self.observed <= self.high
 
 
 def register(
@@ -137,14 +122,7 @@ def document(fits: Sequence[Fit], losses: TokenLosses, forecasts: Sequence[Forec
         "versions": {"benchcast": benchcast.__version__, "numpy": np.__version__, "python": platform.python_version()},
         "forecasts": rows,
     }
-    return {**content, HASH: digest(content)}
-
-
-def digest(content: Mapping[str, Any]) -> str:
-    """SHA-256 of a document without its hash: JSON in UTF-8 with sorted keys and no white space."""
-    rest = {k: v for k, v in content.items() if k != HASH}
-    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashed(content)
 
 
 def losses_digest(losses: TokenLosses) -> str:
@@ -171,7 +149,7 @@ def read(path: Path) -> dict[str, Any]:
     if not isinstance(document, dict) or document.get("kind") != "benchcast forecast" or HASH not in document:
         raise InputError(f"{path}: not a registered forecast (`benchcast predict … --register FILE` writes one)")
     try:
-        actual = digest(document)
+        actual = content_digest(document)
     except ValueError as error:  # NaN or a lone surrogate, which are never registered
         raise InputError(f"{path}: not a registered forecast ({error})") from error
     if actual != document[HASH]:
@@ -200,11 +178,6 @@ def _complete(document: Mapping[str, Any]) -> bool:
         and all(isinstance(row.get(k, ""), (int, float, NoneType)) for k in FIELDS.values())
         for row in rows
     )
-
-
-def tasks_of(document: Mapping[str, Any]) -> list[Task]:
-    """The tasks of a registered forecast."""
-    return [Task(row["task"], row["chance"]) for row in document["forecasts"]]
 
 
 def verify(
@@ -258,7 +231,8 @@ def _scores(source: Sequence[Score] | StudyLike, registered: Mapping[str, Any], 
     if (path / "study.toml").is_file():
         return Study.open(path).scores()
     options = ImportOptions(unit=unit, allow_mixed=True)
-    return [*gather([path], tasks_of(registered), [registered["model"]], [], options).scores]
+    tasks = [Task(row["task"], row["chance"]) for row in registered["forecasts"]]
+    return [*gather([path], tasks, [registered["model"]], [], options).scores]
 
 
 def _number(value: float | None) -> float:

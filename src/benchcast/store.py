@@ -25,22 +25,13 @@ from benchcast.formatting import did_you_mean
 from benchcast.plausible import refuse_impossible
 from benchcast.records import Bools, Ints, ModelInfo, Score, Task, TextSet, TokenLosses
 from benchcast.storage import features as feature_files
+from benchcast.storage import tables
 from benchcast.storage.files import TEMPORARY, file_name, locked, write_text, write_whole
 from benchcast.storage.folders import present, stored_folders, write_folder
 from benchcast.storage.known import known_info, known_scores
 from benchcast.storage.loss_files import read_parquet, stored_name, write_parquet
 from benchcast.storage.names import check_rows, check_tasks, check_texts
 from benchcast.storage.settings import read_settings, settings_toml, tasks_toml
-from benchcast.storage.tables import (
-    merge,
-    merge_scores,
-    read_models,
-    read_scores,
-    read_texts,
-    texts_jsonl,
-    write_models,
-    write_scores,
-)
 
 
 @dataclass(frozen=True)
@@ -67,7 +58,7 @@ class Study:
         check_texts(texts)
         check_tasks(tasks)
         path.mkdir(parents=True, exist_ok=True)
-        write_text(path / "texts.jsonl", texts_jsonl(texts))
+        write_text(path / "texts.jsonl", tables.texts_jsonl(texts))
         write_text(path / "study.toml", settings_toml(texts, tasks, seed))
         return cls.open(path)
 
@@ -92,7 +83,7 @@ class Study:
     @cached_property
     def texts(self) -> TextSet:
         """The validation set."""
-        return read_texts(self.root / "texts.jsonl")
+        return tables.read_texts(self.root / "texts.jsonl")
 
     def task(self, name: str) -> Task:
         """A task by name."""
@@ -105,15 +96,19 @@ class Study:
 
     def models(self) -> list[ModelInfo]:
         """models.csv, then models that have losses and no row of their own."""
-        path = self.root / "models.csv"
-        listed = read_models(path) if path.exists() else []
+        listed = self.listed_models()
         known = {m.model for m in listed}
         return listed + [ModelInfo(m) for m in self.models_with_losses() if m not in known]
+
+    def listed_models(self) -> list[ModelInfo]:
+        """models.csv."""
+        path = self.root / "models.csv"
+        return tables.read_models(path) if path.exists() else []
 
     def scores(self) -> list[Score]:
         """scores.csv."""
         path = self.root / "scores.csv"
-        return read_scores(path, self.tasks) if path.exists() else []
+        return tables.read_scores(path, self.tasks) if path.exists() else []
 
     def models_with_losses(self) -> list[str]:
         """Names of the models whose losses are here, sorted."""
@@ -236,11 +231,10 @@ class Study:
 
     def _merge_models(self, models: Sequence[ModelInfo]) -> None:
         check_rows(models)
-        path = self.root / "models.csv"
-        known = {m.model: m for m in (read_models(path) if path.exists() else [])}
+        known = {m.model: m for m in self.listed_models()}
         for m in models:
-            known[m.model] = merge(known.get(m.model, ModelInfo(m.model)), m)
-        write_models(path, known.values())
+            known[m.model] = tables.merge(known.get(m.model, ModelInfo(m.model)), m)
+        tables.write_models(self.root / "models.csv", known.values())
 
     def add_scores(self, scores: Sequence[Score], *, force: bool = False) -> int:
         """Add rows to scores.csv; a different score of the same model and task is an error unless forced."""
@@ -255,8 +249,8 @@ class Study:
                         f"{s.model!r} has accuracy {old.accuracy:g} on {s.task!r} in the study, "
                         f"the file says {s.accuracy:g}; --force replaces it"
                     )
-                known[s.model, s.task] = s if old is None else merge_scores(old, s, force=force)
-            write_scores(self.root / "scores.csv", known.values(), self.tasks)
+                known[s.model, s.task] = s if old is None else tables.merge_scores(old, s, force=force)
+            tables.write_scores(self.root / "scores.csv", known.values(), self.tasks)
         return len(known) - before
 
     def add_tasks(self, tasks: Sequence[Task]) -> Study:
@@ -295,5 +289,5 @@ StudyLike = Study | str | PathLike[str]  # an opened study, or its folder
 def _own_leftover(path: Path, texts: TextSet) -> bool:
     """Whether a killed `create` of the same texts may have left this behind."""
     if path.name == "texts.jsonl":
-        return path.is_file() and path.read_bytes() == texts_jsonl(texts).encode()
+        return path.is_file() and path.read_bytes() == tables.texts_jsonl(texts).encode()
     return path.name == ".lock" or TEMPORARY.fullmatch(path.name) is not None

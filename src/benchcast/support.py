@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from benchcast.formatting import few
 from benchcast.records import Bools, Ints
 
 MOST_LOST = 0.10  # share of a task's own text; models that remove more are excluded
 NOTICED = 0.005  # share of a source; smaller losses are not reported
-SHOWN = 4  # most names in one line
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Support:
     def hint(self) -> str:
         """Names of excluded models, to append to a message about too few models; empty if there are none."""
         excluded = [f"model {m} is left out: it {self.why(m)}" for m in self.excluded]
-        return f"; {_few(excluded)} (--keep-all keeps it)" if excluded else ""
+        return f"; {few(excluded)} (--keep-all keeps it)" if excluded else ""
 
     def lines(self) -> list[str]:
         """Readable lines on the reduced sources and their models; empty if all text remains."""
@@ -46,12 +46,12 @@ class Support:
             return []
         least = sorted(reduced.items(), key=lambda item: (item[1], item[0]))
         costs = sorted(self.costs.items(), key=lambda item: (-item[1][1], item[0]))
-        text = _few([f"{source} {_percent(share)}" for source, share in least])
+        text = few([f"{source} {_percent(share)}" for source, share in least])
         lines = [f"text that all models have: {text}"]
         if not costs:
             lines.append("most models have no loss on the rest; first tokens have none without a BOS")
         else:
-            lines.append("models that lack text: " + _few([f"{m} {_percent(x)} of {s}" for m, (s, x) in costs]))
+            lines.append("models that lack text: " + few([f"{m} {_percent(x)} of {s}" for m, (s, x) in costs]))
         return lines
 
     def as_json(self) -> dict[str, Any]:
@@ -75,10 +75,6 @@ def _percent(share: float) -> str:
     if rounded == 100 and share < 1 - 1e-6:
         return "over 99%"
     return "under 1%" if rounded == 0 and share > 0 else f"{rounded}%"
-
-
-def _few(items: Sequence[str]) -> str:
-    return ", ".join(items[:SHOWN]) + (f" and {len(items) - SHOWN} more" if len(items) > SHOWN else "")
 
 
 def costly_models(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from benchcast.demo import copy_embedded
+from benchcast.datasets import copy_dataset
 from benchcast.evaluate import compare
 from benchcast.reports import write_report
 from conftest import PROGRAMS
@@ -24,7 +24,7 @@ WIDTH = 1200
 def main(target: Path) -> None:
     program = next(p for p in map(shutil.which, PROGRAMS) if p)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        study = copy_embedded(Path(folder) / "small-language-models")
+        study = copy_dataset("zoo", Path(folder) / "small-language-models")
         report = Path(folder) / "report.html"
         write_report(report, study, compare(study))
         browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])

@@ -15,7 +15,7 @@ import torch
 import work
 from ray_nodes import Nodes
 
-from benchcast.demo import open_embedded
+from benchcast.datasets import load_zoo
 from benchcast.executor import Job, Local
 from benchcast.methods import METHODS
 from benchcast.records import TextSet
@@ -99,7 +99,7 @@ def locally(cli: Callable[..., Any]) -> Callable[..., None]:
 
 def make(root: Path, texts: int) -> Study:
     """A study of the first embedded texts: 60 are one portion of work for each model, all 650 are two."""
-    return Study.create(root, TextSet.of(open_embedded().texts.texts[:texts]))
+    return Study.create(root, TextSet.of(load_zoo().texts.texts[:texts]))
 
 
 def collect(root: Path, *models: str) -> list[object]:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchcast.executor import Job, Local
-from benchcast.executor.schedule import Schedule
+from benchcast.executor.jobs import Schedule
 
 
 def make(*costs: tuple[str, float]) -> Schedule:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.backends.base import Nats, Vocabulary
-from benchcast.bounds import PlainTokenizer
+from benchcast.bounds import Tokenizer
 
 BOS = 256
 
@@ -25,7 +25,7 @@ class FakeBackend:
     def __init__(self, *, bos: bool = True, context: int = 1 << 20, batch_size: int = 4, pause: float = 0.0) -> None:
         self.model, self.context, self.batch_size, self.pause = "fake-1", context, batch_size, pause
         self.sent: list[Sequence[int]] = []
-        tokenizer = PlainTokenizer("bytes", lambda text: list(text.encode()), lambda token: bytes([token]))
+        tokenizer = Tokenizer("bytes", lambda text: list(text.encode()), lambda token: bytes([token]))
         self.vocabulary = Vocabulary(tokenizer, (BOS,) if bos else (), "<bos>" if bos else "none")
 
     def about(self) -> dict[str, str]:

@@ -42,7 +42,7 @@ def echo_of_llamacpp(reference: dict[str, Any]) -> str:
     """What we say about the echo of llama-cpp-python, asked in process (with text: it cannot echo ids)."""
     import llama_cpp
 
-    from benchcast.backends.echo import verify_echo
+    from benchcast.backends.servers import verify_echo
 
     path = reference["settings"]["llamacpp"]["pretrained"]
     model = llama_cpp.Llama(path, n_ctx=256, logits_all=True, verbose=False)

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from vocabularies import ALL, vocabulary
 
-from benchcast.bounds import PlainTokenizer, Tokenizer, locate, spell
+from benchcast.bounds import Tokenizer, locate, spell
 from benchcast.errors import InputError
 
 NASTY = {
@@ -133,7 +133,7 @@ def test_wordpiece_refuses_what_it_cannot_spell(text: str, reason: str) -> None:
 
 
 def test_tokens_that_spell_something_else_are_refused() -> None:
-    liar = PlainTokenizer("liar", lambda text: [0] * len(text), lambda token: b"x")
+    liar = Tokenizer("liar", lambda text: [0] * len(text), lambda token: b"x")
     with pytest.raises(InputError, match=r"tokenizer 'liar': its tokens spell 'xx' at byte 0, the text has 'ab'"):
         locate(liar, "ab")
 

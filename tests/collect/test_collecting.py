@@ -18,10 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchcast.backends.base import DeviceFullError, Nats, SequenceError, in_halves
-from benchcast.backends.windows import batches, plan
 from benchcast.collection import CollectRequest, CollectResult, collect, collect_on
 from benchcast.collection.jobs import CollectJob, CollectOptions
-from benchcast.collection.portions import BackendInfo
+from benchcast.collection.portions import BackendInfo, batches, plan
 from benchcast.collection.shards import ShardStore
 from benchcast.errors import InputError, StudyError
 from benchcast.executor import Local

@@ -19,9 +19,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 from benchcast.backends import forward, open_backend
 from benchcast.backends.base import ModelSettings
 from benchcast.backends.hf import HfBackend
-from benchcast.backends.windows import plan
 from benchcast.bounds import locate
 from benchcast.collection import collect
+from benchcast.collection.portions import plan
 from benchcast.errors import InputError
 from benchcast.records import Text, TextSet
 from benchcast.store import Study

@@ -10,7 +10,7 @@ import torch
 from numpy.testing import assert_allclose
 from scipy.cluster.vq import kmeans2
 
-from benchcast.demo import copy_embedded
+from benchcast.datasets import copy_dataset
 from benchcast.devices import check_device, fits_tf32, place, tf32_split_matmul, to_numpy
 from benchcast.errors import InputError
 from benchcast.folds import make_folds
@@ -171,7 +171,7 @@ def test_a_device_that_is_not_there_is_named():
 
 
 def test_fit_and_compare_take_a_device(cli, tmp_path):
-    study = copy_embedded(tmp_path / "study").root
+    study = copy_dataset("zoo", tmp_path / "study").root
     asked = ("fit", study, "--task", "code", "--method", "ridge")
     here, there = cli(*asked), cli(*asked, "--device", "cpu")
     assert (here.code, there.code) == (0, 0)

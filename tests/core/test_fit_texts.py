@@ -14,7 +14,8 @@ import benchcast as bc
 from benchcast.align import regroup
 from benchcast.errors import InputError
 from benchcast.records import ModelInfo, TextSet, TokenLosses
-from benchcast.registration import digest, document, read, write
+from benchcast.registration import document, read, write
+from benchcast.storage.hashes import content_digest as digest
 from benchcast.store import Study
 from lab.synthetic import Plan, World, plant, write_study
 

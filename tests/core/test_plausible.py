@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from benchcast.demo import open_embedded
+from benchcast.datasets import load_zoo
 from benchcast.errors import InputError
 from benchcast.formatting import read_csv
 from benchcast.loss_check import check_losses, suspicious_losses
@@ -42,7 +42,7 @@ MISTAKES: dict[str, tuple[Callable[[TokenLosses], np.ndarray], str]] = {
 @pytest.fixture(scope="module")
 def embedded():
     """Losses of all 225 real models, checkpoints from early in training included, on a sample of words."""
-    study = open_embedded()
+    study = load_zoo()
     sample = WordSample.of(study.texts)
     return study, sample, {m: sample.read(study.losses(m)) for m in study.models_with_losses()}
 

@@ -16,12 +16,13 @@ from benchcast.extrapolation.family_law import (
     ScalePoints,
     distances,
     estimate_drift,
+    extrapolate_task,
     fit_family,
     hide_largest,
     hide_latest,
+    mixture_quantile,
 )
 from benchcast.extrapolation.powerlaw import _slopes, _terms, fit_power_law
-from benchcast.extrapolation.task_forecast import extrapolate_task, mixture_quantile
 from benchcast.intervals import interval, locate
 from benchcast.law import SigmoidLaw
 from benchcast.predictors import LossView

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchcast.registration import digest, losses_digest, read
+from benchcast.registration import losses_digest, read
+from benchcast.storage.hashes import content_digest as digest
 
 MODEL = "family1-64M@432B"
 

@@ -12,10 +12,18 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from benchcast.extrapolation.backtest import read_study_models
-from benchcast.extrapolation.comparison_points import TrainingRun, at_compute, comparison_points, find_run
 from benchcast.extrapolation.family_law import ScalePoints
 from benchcast.extrapolation.run_comparison import likely_order, probability_above
-from benchcast.extrapolation.run_uncertainty import DifferenceUncertainty, _variance, errors_by_model, leverage
+from benchcast.extrapolation.runs import (
+    DifferenceUncertainty,
+    TrainingRun,
+    _variance,
+    at_compute,
+    comparison_points,
+    errors_by_model,
+    find_run,
+    leverage,
+)
 from lab.reproduce.order import pair_rows
 
 FORECASTS = arrays.arrays(np.float64, (2, 3), elements=st.floats(0, 1))

@@ -21,7 +21,7 @@ from benchcast.reports.charts import Chart
 from benchcast.reports.data import rounded, show_models
 from benchcast.reports.figures import named, page_style
 from benchcast.reports.heat import STEPS, choose_texts, heat_data
-from benchcast.reports.sources import effect_of_sources
+from benchcast.reports.sections import effect_of_sources
 from benchcast.store import Study
 from lab.synthetic import Plan, plant, write_study
 

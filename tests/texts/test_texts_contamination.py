@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchcast.cli import cli
-from benchcast.cli.contamination import contamination as command
+from benchcast.cli.select import contamination as command
 from benchcast.errors import InputError, NotEnoughDataError, StudyError
 from benchcast.records import Text, TextSet, TokenLosses
 from benchcast.storage.loss_files import write_parquet

@@ -17,8 +17,7 @@ import pytest
 import benchcast
 from benchcast.errors import InputError
 from benchcast.store import Study
-from benchcast.texts.hub import SETS, read_hub
-from benchcast.texts.mix import PAPER_MIX, build_mixture
+from benchcast.texts.mix import PAPER_MIX, SETS, build_mixture, read_hub
 
 pytest.importorskip("datasets", reason="reads the hub through `datasets`")
 CHINESE = {"A": "甲", "B": "乙", "C": "丙", "D": "丁"}

@@ -14,9 +14,8 @@ import pytest
 from benchcast.errors import InputError, MissingExtraError
 from benchcast.store import Study
 from benchcast.texts.examples import TEMPLATES, Row
-from benchcast.texts.hub import read_hub
 from benchcast.texts.layouts import read_rows
-from benchcast.texts.mix import PAPER_MIX, build_mixture, parse_mix, tasks_of
+from benchcast.texts.mix import PAPER_MIX, build_mixture, parse_mix, read_hub, tasks_of
 
 MIX = "mmlu=100,bbh=100,gsm8k=100,hellaswag=100,cmmlu=100,bbh-cot=50"
 Run = Callable[..., tuple[int, str, str]]

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 from benchcast.backends import open_backend
 from benchcast.backends.base import ModelSettings
 from benchcast.collection import collect
-from benchcast.demo import open_embedded
+from benchcast.datasets import load_zoo
 from benchcast.store import Study
 
 SHIPPED = Path(__file__).parent / "shipped"
@@ -19,7 +19,7 @@ ITEMS = 2000
 
 @pytest.fixture(scope="module")
 def embedded():
-    return open_embedded()
+    return load_zoo()
 
 
 def test_shipped_checkpoints_are_small():

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cached_property
-from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError
 
 from benchcast.backends.base import ModelSettings, Nats
 from benchcast.backends.forward import Forward
 from benchcast.backends.loaded import LoadedBackend
-from benchcast.backends.sources import gguf_parts
+from benchcast.backends.sources import gguf_parts, loading
 from benchcast.backends.stated import stated
-from benchcast.backends.weights import refuse_incomplete
-from benchcast.errors import InputError, MissingExtraError, one_line
+from benchcast.errors import InputError
 from benchcast.extras import library
 
 BUSY = {"cpu": 512, "cuda": 16384}  # tokens of a batch; larger batches exceed CPU caches and need more padding
-BROKEN = (OSError, ValueError, KeyError, RuntimeError, EOFError, SafetensorError, UnpicklingError)  # of bad files
 DTYPES = ("float32", "float16", "bfloat16", "auto")
+SHOWN = 3
+# buffers that older versions of transformers stored and newer ones compute
+BUFFERS = re.compile(r"rotary_emb\.(inv_freq|cos_cached|sin_cached)$|(^|\.)position_ids$|attn\.(masked_)?bias$|"
+                     r"attention\.(masked_)?bias$")  # fmt: skip
 
 
 class HfBackend(LoadedBackend):
@@ -83,16 +84,60 @@ class HfBackend(LoadedBackend):
         options: dict[str, Any] = {"gguf_file": gguf} if gguf else {}
         dtype = "auto" if self._dtype == "auto" else getattr(torch, self._dtype)
         options |= {"dtype": dtype, "revision": self._revision or "main", "trust_remote_code": self._trust}
-        try:
+        with loading(self._source, "the model cannot be loaded"):
             model, info = transformers.AutoModelForCausalLM.from_pretrained(source, output_loading_info=True, **options)
             refuse_incomplete(model, info, self._source)
             model = model.to(device).eval()
-        except ImportError as error:
-            raise MissingExtraError(f"{self._source}: {one_line(error)}") from error
-        except BROKEN as error:
-            raise InputError(f"{self._source}: the model cannot be loaded: {one_line(error)}") from error
         if Forward(model).sees_the_future():
             raise InputError(
                 f"{self._source}: {type(model).__name__} sees tokens to the right; a causal model is needed"
             )
         return model
+
+
+def refuse_incomplete(model: Any, info: dict[str, Any], source: str) -> None:
+    """Raise InputError if weights are missing, unexpected or of another shape; transformers fills gaps at random.
+
+    Parameters
+    ----------
+    model : the loaded transformers model
+    info : the loading info of `from_pretrained(output_loading_info=True)`
+    source : path or hub id, for the message
+    """
+    name = type(model).__name__
+    missing = _not_tied(model, set(info.get("missing_keys", ())))
+    if missing:
+        raise InputError(
+            f"{source}: the checkpoint lacks {len(missing)} of the weights of {name} ({_some(missing)}), which "
+            "would be random numbers; is the checkpoint complete, and is config.json of the same model?"
+        )
+    unexpected = {key for key in info.get("unexpected_keys", ()) if not BUFFERS.search(key)}
+    if unexpected:
+        raise InputError(
+            f"{source}: the checkpoint has {len(unexpected)} weights that {name} with its config.json does not use "
+            f"({_some(unexpected)}); is config.json of the same model?"
+        )
+    mismatched = {str(entry[0] if isinstance(entry, tuple) else entry) for entry in info.get("mismatched_keys", ())}
+    if mismatched:
+        raise InputError(
+            f"{source}: {len(mismatched)} weights of the checkpoint have another shape than {name} with its "
+            f"config.json ({_some(mismatched)}); is config.json of the same model?"
+        )
+
+
+def _not_tied(model: Any, missing: set[str]) -> set[str]:
+    """Missing parameters except tied ones, which share memory with a loaded parameter."""
+    if not missing:
+        return missing
+    tensors = {
+        **dict(model.named_parameters(remove_duplicate=False)),
+        **dict(model.named_buffers(remove_duplicate=False)),
+    }
+    loaded = {tensor.data_ptr() for name, tensor in tensors.items() if name not in missing}
+    return {name for name in missing if name not in tensors or tensors[name].data_ptr() not in loaded}
+
+
+def _some(keys: set[str]) -> str:
+    """The first few names in sorted order."""
+    first = sorted(keys)[:SHOWN]
+    return ", ".join(first) + (", …" if len(keys) > SHOWN else "")

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from benchcast.backends.base import ModelSettings, Nats, Vocabulary, read_each
 from benchcast.backends.stated import PREFIX
 from benchcast.backends.vocabulary import VocabularySource
-from benchcast.bounds import PlainTokenizer
+from benchcast.bounds import Tokenizer
 from benchcast.errors import InputError
 from benchcast.extras import library
 
@@ -79,7 +79,7 @@ class LlamaCppBackend:
             raise InputError(f"{self._path}: add_bos_token: the vocabulary has no BOS token; leave the setting out")
         policy = piece(bos).decode(errors="replace") if adds_bos else "none"
         asked = "" if self._bos is None else ", as asked"
-        tokenizer = PlainTokenizer(self._path.stem, encode, piece)
+        tokenizer = Tokenizer(self._path.stem, encode, piece)
         return Vocabulary(tokenizer, (bos,) if adds_bos else (), policy + asked)
 
     @cached_property

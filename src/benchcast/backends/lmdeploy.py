@@ -17,7 +17,7 @@ import numpy as np
 from benchcast.backends.base import DeviceFullError, ModelSettings, Nats, read_each
 from benchcast.backends.llamacpp import nats_of_rows
 from benchcast.backends.loaded import LoadedBackend
-from benchcast.backends.sources import locate_source
+from benchcast.backends.sources import loading, locate_source
 from benchcast.errors import InputError, one_line
 from benchcast.extras import library
 
@@ -79,10 +79,8 @@ class LmdeployBackend(LoadedBackend):
             revision=self._revision or None,
         )
         source = locate_source(self._source)
-        try:
+        with loading(self._source, "LMDeploy cannot load it"):
             return lmdeploy.pipeline(source, backend_config=config, trust_remote_code=self._trust)
-        except (OSError, ValueError, RuntimeError) as error:
-            raise InputError(f"{self._source}: LMDeploy cannot load it: {one_line(error)}") from error
 
 
 def read_logits(logits: Any, ids: Sequence[int]) -> Nats:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from benchcast.backends.base import ModelSettings, Nats, Vocabulary, from_logprobs, read_each, shown
-from benchcast.backends.echo import verify_echo
+from benchcast.backends.base import ModelSettings, Nats, Vocabulary, from_logprobs, is_number, read_each, shown
 from benchcast.backends.http import Client
 from benchcast.backends.sources import source_name
 from benchcast.backends.vocabulary import VocabularySource
@@ -21,6 +20,8 @@ from benchcast.errors import InputError
 
 DEFAULT_CONTEXT = 2048
 Reply = dict[str, Any]
+PROBES = ("The capital of France is", "1, 2, 3, 4, 5, 6,", "Once upon a time, there was a little")
+LIMIT = 0.5  # nats; numerical noise of bfloat16 stays below it, wrong logits exceed it
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +105,9 @@ def _read_vllm(reply: Reply, ids: Sequence[int], tokenizer: Tokenizer) -> Nats:
     entries = first_choice(reply).get("prompt_logprobs")
     if not isinstance(entries, list):
         raise InputError("the server gave no prompt_logprobs; is it vLLM? (else use --model completions)")
-    values: list[float | None] = []
-    for position, (entry, token) in enumerate(zip(entries, ids, strict=False)):
-        values.append(None if entry is None else _vllm_logprob(entry, token, position))
-    return from_logprobs(values + [None] * (len(entries) - len(values)), ids, "the server")
+    scored = enumerate(zip(entries, ids, strict=False))
+    values = [None if entry is None else _vllm_logprob(entry, token, at) for at, (entry, token) in scored]
+    return from_logprobs([*values, *entries[len(values) :]], ids, "the server")
 
 
 def _vllm_logprob(entry: Any, token: int, position: int) -> Any:
@@ -183,15 +183,11 @@ def _ask_echo(model: str, ids: Sequence[int]) -> Reply:
 
 
 def _read_echo(reply: Reply, ids: Sequence[int], tokenizer: Tokenizer) -> Nats:
-    logprobs = first_choice(reply).get("logprobs")
-    values, tokens = (
-        (logprobs.get("token_logprobs"), logprobs.get("tokens")) if isinstance(logprobs, dict) else (None, None)
-    )
-    if not isinstance(values, list) or not isinstance(tokens, list) or len(values) < len(ids):
-        count = len(values) if isinstance(values, list) else 0
+    tokens, values = _logprobs(first_choice(reply))
+    if not tokens or len(values) < len(ids):
         raise InputError(
-            f"the server gave {count} log-probabilities for {len(ids)} prompt tokens; it does not echo the prompt "
-            "and cannot score it (llama.cpp's servers cannot: use --model llamacpp with the file)"
+            f"the server gave {len(values)} log-probabilities for {len(ids)} prompt tokens; it does not echo the "
+            "prompt and cannot score it (llama.cpp's servers cannot: use --model llamacpp with the file)"
         )
     if len(values) != len(tokens):
         raise InputError(f"the server gave {len(tokens)} tokens and {len(values)} log-probabilities")
@@ -222,3 +218,55 @@ DIALECTS = {
     "sglang": Dialect("/generate", _ask_sglang, _read_sglang, lambda c: _version(_sglang_info(c)), _sglang_context),
     "completions": Dialect("/v1/completions", _ask_echo, _read_echo, lambda c: "", _vllm_context),
 }
+
+
+def verify_echo(echo: Callable[[Sequence[int]], dict[str, Any]], vocabulary: Vocabulary) -> bool:
+    """True if the server's echo agrees with its generation; InputError if it does not.
+
+    Some servers score token i with the logits computed after reading it, which gives plausible but meaningless numbers.
+    The check: a token that the server generates must have the same log-probability when it is echoed.
+    """
+    compared = 0
+    for text in PROBES:
+        start = vocabulary.tokenizer.encode(text)
+        shown, generated = _last(echo([*vocabulary.prefix, *start]), len(vocabulary.prefix) + len(start))
+        longer = vocabulary.tokenizer.encode(text + shown)
+        if not shown or longer[:-1] != start:
+            continue
+        sent = [*vocabulary.prefix, *longer]
+        _, values = _logprobs(echo(sent))
+        echoed = values[len(sent) - 1] if len(values) >= len(sent) else None
+        if not is_number(echoed) or abs(echoed - generated) > LIMIT:
+            raise InputError(
+                f"the server's echo is wrong: after {text!r} it generates {shown!r} with log-probability "
+                f"{generated:.2f} and echoes it with {f'{echoed:.2f}' if is_number(echoed) else 'none'}; "
+                "llama.cpp's Python server does this: use --model llamacpp with the file"
+            )
+        compared += 1
+    if not compared:
+        raise InputError(
+            "the server's echo cannot be checked against its own generation; add verify_echo=false to "
+            "--model_args and --check-against hf if you trust it"
+        )
+    return True
+
+
+def _last(choice: dict[str, Any], sent: int) -> tuple[str, float]:
+    """The generated token and its log-probability."""
+    tokens, values = _logprobs(choice)
+    usual = len(tokens) == len(values) == sent + 1
+    if not usual or not is_number(values[-1]) or not isinstance(tokens[-1], str):
+        raise InputError(
+            f"the server gave {len(values)} log-probabilities for {sent} prompt tokens and 1 generated; "
+            "it does not echo the prompt and cannot score it "
+            "(llama.cpp's servers cannot: use --model llamacpp with the file)"
+        )
+    return tokens[-1], float(values[-1])
+
+
+def _logprobs(choice: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+    """The tokens of a choice and their log-probabilities; empty lists if it has none."""
+    logprobs = choice.get("logprobs")
+    lists = [logprobs.get(key) if isinstance(logprobs, dict) else None for key in ("tokens", "token_logprobs")]
+    tokens, values = (value if isinstance(value, list) else [] for value in lists)
+    return tokens, values

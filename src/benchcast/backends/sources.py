@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from pickle import UnpicklingError
 
-from benchcast.errors import InputError
+from safetensors import SafetensorError
+
+from benchcast.errors import InputError, MissingExtraError, one_line
 from benchcast.formatting import did_you_mean
+
+# Exceptions that libraries raise on bad files of a model.
+BROKEN = (OSError, ValueError, KeyError, RuntimeError, EOFError, SafetensorError, UnpicklingError)
+
+
+@contextmanager
+def loading(source: str, problem: str) -> Iterator[None]:
+    """Turn the errors of a library that loads a model into one line: the source, then the problem."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtraError(f"{source}: {one_line(error)}") from error
+    except BROKEN as error:
+        raise InputError(f"{source}: {problem}: {one_line(error)}") from error
 
 
 def source_name(source: str) -> str:

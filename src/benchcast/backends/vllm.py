@@ -9,7 +9,7 @@ from typing import Any
 
 from benchcast.backends.base import DeviceFullError, ModelSettings, Nats, from_logprobs, read_each
 from benchcast.backends.loaded import LoadedBackend
-from benchcast.backends.sources import locate_source
+from benchcast.backends.sources import loading, locate_source
 from benchcast.errors import InputError, one_line
 from benchcast.extras import library
 
@@ -85,7 +85,7 @@ class VllmBackend(LoadedBackend):
 
     @cached_property
     def _engine(self) -> Any:
-        try:
+        with loading(self._source, "vLLM cannot load it"):
             return self._library.LLM(
                 model=locate_source(self._source),
                 tokenizer=locate_source(self._tokens.source),
@@ -101,8 +101,6 @@ class VllmBackend(LoadedBackend):
                 trust_remote_code=self._trust,
                 logprobs_mode="raw_logprobs",
             )
-        except (OSError, ValueError, RuntimeError) as error:
-            raise InputError(f"{self._source}: vLLM cannot load it: {one_line(error)}") from error
 
 
 def read_output(output: Any, ids: Sequence[int]) -> Nats:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from benchcast.backends.base import ModelSettings, Vocabulary
-from benchcast.backends.sources import gguf_parts, source_name
-from benchcast.bounds import FastTokenizer, PlainTokenizer, Tokenizer
-from benchcast.errors import InputError, MissingExtraError, one_line
+from benchcast.backends.sources import gguf_parts, loading, source_name
+from benchcast.bounds import FastTokenizer, Tokenizer
+from benchcast.errors import InputError
 from benchcast.extras import library
 
 
@@ -63,12 +63,8 @@ def _load(source: str, gguf: str, revision: str, trust: bool) -> Any:
     transformers = library("transformers", "hf")
     transformers.utils.logging.disable_progress_bar()
     options = {"revision": revision or "main", "trust_remote_code": trust, **({"gguf_file": gguf} if gguf else {})}
-    try:
+    with loading(source, "its tokenizer cannot be loaded"):
         return transformers.AutoTokenizer.from_pretrained(source, **options)
-    except ImportError as error:
-        raise MissingExtraError(f"{source}: {one_line(error)}") from error
-    except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"{source}: its tokenizer cannot be loaded: {one_line(error)}") from error
 
 
 def wrap(inner: Any, name: str) -> Tokenizer:
@@ -87,7 +83,7 @@ def wrap(inner: Any, name: str) -> Tokenizer:
             token_text = inner.convert_ids_to_tokens(token)
             return token_text if isinstance(token_text, bytes) else str(token_text).encode()
 
-        return PlainTokenizer(name, encode, piece)
+        return Tokenizer(name, encode, piece)
     raise InputError(
         f"tokenizer {name!r}: {type(inner).__name__} does not give the bytes of its tokens; "
         "name a tokenizer that does with tokenizer=…"
@@ -105,14 +101,14 @@ def from_sentencepiece(processor: Any, name: str) -> Tokenizer:
             raise InputError(f"tokenizer {name!r}: its vocabulary lacks part of the text, which became {text!r}")
         return text.replace("▁", " ").encode()
 
-    tokenizer = PlainTokenizer(name, lambda text: processor.encode(text, out_type=int), piece)
+    tokenizer = Tokenizer(name, lambda text: processor.encode(text, out_type=int), piece)
     tokenizer.marks_spaces = True
     return tokenizer
 
 
 def from_tiktoken(encoding: Any, name: str) -> Tokenizer:
     """Wrap a tiktoken encoding."""
-    return PlainTokenizer(name, encoding.encode_ordinary, encoding.decode_single_token_bytes)
+    return Tokenizer(name, encoding.encode_ordinary, encoding.decode_single_token_bytes)
 
 
 def bos_policy(inner: Any, add_bos: bool | None, file_adds: bool | None) -> tuple[tuple[int, ...], str]:

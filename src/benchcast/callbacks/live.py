@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Mapping
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from math import nan
 from pathlib import Path
@@ -15,10 +17,8 @@ import numpy as np
 from benchcast.backends.base import Nats, Vocabulary
 from benchcast.backends.memory import MemoryBackend, bare, sharded
 from benchcast.backends.vocabulary import vocabulary_of
-from benchcast.backends.windows import Window
 from benchcast.callbacks.ranks import Ranks
-from benchcast.callbacks.untouched import untouched
-from benchcast.collection.portions import EncodedTexts, Portion, ask, encode_texts, walk
+from benchcast.collection.portions import EncodedTexts, Portion, Window, ask, encode_texts, walk
 from benchcast.errors import InputError
 from benchcast.fits import NO_BOS, Fit, Forecast, hub
 from benchcast.fits.inputs import stale_line
@@ -173,3 +173,38 @@ def _nats(backend: MemoryBackend, portion: Portion, ranks: Ranks) -> Nats:
 
     rows = {index: nats for part in walk(backend, portion, answer) for index, nats in part.rows.items()}
     return np.concatenate([np.zeros(0, np.float32), *(rows[i] for i, token_ids in portion.ids.items() if token_ids)])
+
+
+@contextmanager
+def untouched(model: Any) -> Iterator[None]:
+    """Set the model to evaluation mode; on exit, restore the mode of every module and all random generators."""
+    import torch
+
+    modes = [(module, module.training) for module in model.modules()]
+    python, legacy = random.getstate(), np.random.get_state()
+    device = next(model.parameters()).device
+    with ExitStack() as stack:
+        stack.enter_context(_generators(device))
+        if torch.is_autocast_enabled(device.type):  # do not cache weights that are cast without gradients
+            dtype = torch.get_autocast_dtype(device.type)
+            stack.enter_context(torch.autocast(device.type, dtype=dtype, cache_enabled=False))
+        try:
+            model.eval()
+            yield
+        finally:
+            model.train(modes[0][1])  # some modules override train()
+            for module, mode in modes:
+                if module.training != mode:
+                    module.training = mode
+            random.setstate(python)
+            np.random.set_state(legacy)
+
+
+def _generators(device: Any) -> Any:
+    """Context that restores torch's generators of the CPU and of the model's device."""
+    import torch
+
+    if device.type == "cpu":
+        return torch.random.fork_rng(devices=[])
+    index = device.index if device.index is not None else torch.get_device_module(device.type).current_device()
+    return torch.random.fork_rng(devices=[index], device_type=device.type)

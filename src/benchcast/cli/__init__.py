@@ -9,23 +9,19 @@ import sys
 import click
 
 from benchcast import __version__
-from benchcast.cli.bits import bpb
+from benchcast.cli.arguments import Sections
 from benchcast.cli.collect import collect, features
-from benchcast.cli.contamination import contamination
-from benchcast.cli.data import import_group, init
+from benchcast.cli.data import import_group, init, remove, rename
 from benchcast.cli.datasets import datasets
 from benchcast.cli.demo import demo
-from benchcast.cli.editing import remove, rename
 from benchcast.cli.explain import explain
 from benchcast.cli.extrapolate import extrapolate
 from benchcast.cli.forecast import compare, fit
-from benchcast.cli.groups import Sections
 from benchcast.cli.output import say
 from benchcast.cli.predict import predict
 from benchcast.cli.register import verify
-from benchcast.cli.select import select
-from benchcast.cli.show import report
-from benchcast.cli.status import status
+from benchcast.cli.select import contamination, select
+from benchcast.cli.show import bpb, report, status
 from benchcast.cli.watch import watch
 from benchcast.errors import BenchcastError
 from benchcast.graphemes import visible

@@ -1,12 +1,15 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options that several commands share, and groups of commands under headings, in the order of use."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
 
 from benchcast.choices import EXECUTORS
+
+LONGEST = 200
 
 
 class StudyPlace(click.ParamType):  # type: ignore[type-arg]
@@ -23,9 +26,12 @@ class StudyPlace(click.ParamType):  # type: ignore[type-arg]
         return context.with_resource(local_copy(str(value)))
 
 
+PATH = click.Path(path_type=Path)
 STUDY = click.argument("study", type=StudyPlace())
-FILES = click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-FILE = click.argument("file", type=click.Path(path_type=Path))
+FILES = click.argument("files", nargs=-1, required=True, type=PATH)
+FILE = click.argument("file", type=PATH)
+TASKS = click.option("--task", "tasks", multiple=True, help="A task of study.toml; may be given again. Default: all.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 FORCE = click.option("--force", is_flag=True, help="Replace what is in the study.")
 EXECUTOR = click.option(
     "--executor",
@@ -40,3 +46,37 @@ ADDRESS = click.option(
 GPUS = click.option(
     "--gpus", type=click.FloatRange(min=0), help="GPUs of each Ray worker. Default: 1 if the cluster has any."
 )
+
+
+class Sections(click.Group):
+    """A group whose commands are listed as they were added, or under headings."""
+
+    headings: Mapping[str, Sequence[click.Command]] = {}
+
+    def add_sections(self, headings: Mapping[str, Sequence[click.Command]]) -> None:
+        """Add commands, heading by heading."""
+        self.headings = headings
+        for commands in headings.values():
+            for command in commands:
+                self.add_command(command)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of adding, without aliases; click would sort them."""
+        return [name for name, command in self.commands.items() if name == command.name]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what each command does, not cut short as click does."""
+        for heading, commands in (self.headings or {"Commands": list(self.commands.values())}).items():
+            with formatter.section(heading):
+                formatter.write_dl([(c.name or "", c.get_short_help_str(LONGEST)) for c in commands])
+
+
+class WithMethods(click.Command):
+    """A command whose help ends with the methods, one line each."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list; the methods are loaded only now."""
+        from benchcast.methods import ABOUT
+
+        with formatter.section("Methods"):
+            formatter.write_dl([*ABOUT.items()])

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchcast.cli.arguments import ADDRESS, EXECUTOR, GPUS
-from benchcast.cli.data import FORCE, STUDY
-from benchcast.cli.output import progress, say, workers
+from benchcast.cli.arguments import ADDRESS, EXECUTOR, FORCE, GPUS, PATH, STUDY
+from benchcast.cli.output import progress, say, warn, workers
 from benchcast.errors import BenchcastError, InputError
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ BATCH = click.option(
 @STUDY
 @click.option("--model", "backend", help="hf, vllm, vllm-server, sglang, lmdeploy, llamacpp or completions.")
 @click.option("--model_args", default="", help="Settings of the model: pretrained=…,dtype=…,revision=…")
-@click.option("--models", "models_file", type=click.Path(path_type=Path), help="A TOML or YAML list of models instead.")
+@click.option("--models", "models_file", type=PATH, help="A TOML or YAML list of models instead.")
 @click.option("--name", default="", help="The model's name in the study. Default: its hub id or file name.")
 @click.option("--family", default="", help="The model's family.")
 @BATCH
@@ -200,8 +199,8 @@ def _tell(study: Study, name: str, done: CollectResult | None) -> None:
     from benchcast.loss_check import suspicious_losses
 
     say(describe(name, done))
-    for line in suspicious_losses(study, [done.model]) if done is not None else ():
-        say(f"warning: {line}", err=True)
+    if done is not None:
+        warn(*suspicious_losses(study, [done.model]))
 
 
 def describe(name: str, done: CollectResult | None) -> str:

@@ -1,4 +1,4 @@
-"""`init` and `import`: what goes into a study."""
+"""`init`, `import`, `remove` and `rename`: what goes into a study, and out of it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING
 import click
 
 from benchcast.choices import LOSS_UNITS
-from benchcast.cli.arguments import FILE, FILES
-from benchcast.cli.arguments import FORCE as FORCE
-from benchcast.cli.arguments import STUDY as STUDY
+from benchcast.cli.arguments import FILE, FILES, FORCE, PATH, STUDY, Sections
 from benchcast.cli.datasets import copy_study
-from benchcast.cli.groups import Sections
-from benchcast.cli.output import progress, say
+from benchcast.cli.output import progress, say, warn
 from benchcast.cli.scores import scores
+from benchcast.formatting import few
 
 if TYPE_CHECKING:
     from benchcast.choices import LossUnit
     from benchcast.creation import NewStudy
+    from benchcast.editing import Edited
 
 
 @click.command()
@@ -26,20 +25,18 @@ if TYPE_CHECKING:
 @click.option(
     "--texts",
     "texts_file",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="JSONL with text, and optionally id, source, answer_start (in bytes); a folder of files; a Parquet file.",
 )
 @click.option("--column", default="text", show_default=True, help="Which column of a Parquet file holds the texts.")
 @click.option("--mix", help="Benchmarks and how many examples of each, such as mmlu=100,bbh=50.")
 @click.option(
     "--data",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Folder with the benchmarks' files, one folder each. Default: the hub, through `datasets`.",
 )
 @click.option("--from", "public_study", metavar="NAME", help="A public study to copy; `benchcast datasets` lists them.")
-@click.option(
-    "--table", type=click.Path(path_type=Path), help="CSV of losses: a column `model`, then one column per loss."
-)
+@click.option("--table", type=PATH, help="CSV of losses: a column `model`, then one column per loss.")
 @click.option(
     "--unit",
     "units",
@@ -93,8 +90,7 @@ def _say_new(created: NewStudy, line: str) -> None:
     """Print what a new study holds, with notes and warnings."""
     for note in (line, *created.notes):
         say(note)
-    for warning in created.warnings:
-        say(f"warning: {warning}", err=True)
+    warn(*created.warnings)
 
 
 def _init_texts(study: Path, texts_file: Path, column: str, seed: int, *, normal: bool) -> None:
@@ -113,8 +109,7 @@ def _init_table(study: Path, table: Path, units: tuple[str, ...], seed: int) -> 
     created = create_table_study(study, table, units=units, seed=seed)
     names = created.models_with_losses()
     say(f"{study}: {len(names)} models, {len(created.texts)} losses each ({', '.join(created.texts.sources)})")
-    for line in suspicious_losses(created, names):
-        say(f"warning: {line}", err=True)
+    warn(*suspicious_losses(created, names))
     say(f"next: add your tasks to {created.root / 'study.toml'}, then `benchcast import scores {study} FILE…`")
 
 
@@ -173,8 +168,7 @@ def losses(
             on_file=lambda file: advance(f"reading {file.name}"),
         )
     say(f"{study}: {result.added} models added, {len(result.models) - result.added} were there already")
-    for line in result.warnings:
-        say(f"warning: {line}", err=True)
+    warn(*result.warnings)
 
 
 import_group.add_command(scores)
@@ -212,3 +206,60 @@ def features(study: Path, file: Path, name: str) -> None:
     opened = Study.open(study)
     if len(opened.scorers()) > 1 and not opened.scorer:
         say(f"next: say in study.toml which features to use: scorer = {opened.scorers()[0]!r}")
+
+
+@click.command()
+@STUDY
+@click.option(
+    "--model", "patterns", multiple=True, required=True, help="A model, or a pattern such as 'ash-*'; may be repeated."
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+def remove(study: Path, patterns: tuple[str, ...], dry_run: bool) -> None:
+    """Remove models from a study: their losses, metadata and scores.
+
+    \b
+    benchcast remove study --model my-7b
+    benchcast remove study --model 'ash-*' --dry-run
+    """
+    from benchcast.editing import remove_models
+    from benchcast.store import Study
+
+    edited = remove_models(Study.open(study), patterns, dry_run=dry_run)
+    removed = f"{_count(len(edited.models), 'model')} ({few(edited.models, 5)})"
+    say(f"{study}: {'would remove' if dry_run else 'removed'} {removed}")
+    say(_parts(edited))
+    _name_fits(study, edited)
+
+
+@click.command()
+@STUDY
+@click.argument("old")
+@click.argument("new")
+def rename(study: Path, old: str, new: str) -> None:
+    """Give a model of a study another name, with its losses, metadata and scores.
+
+    \b
+    benchcast rename study my-7b my-7b-v2
+    """
+    from benchcast.editing import rename_model
+    from benchcast.store import Study
+
+    edited = rename_model(Study.open(study), old, new)
+    say(f"{study}: {old} is now {edited.models[0]}")
+    say(_parts(edited))
+    _name_fits(study, edited)
+
+
+def _parts(edited: Edited) -> str:
+    rows = f"{_count(edited.rows, 'row')} of models.csv"
+    return ", ".join((_count(edited.losses, "losses file"), rows, _count(edited.scores, "score")))
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _name_fits(study: Path, edited: Edited) -> None:
+    if edited.fits:
+        say(f"fits that learned from {'it' if len(edited.models) == 1 else 'them'}: {', '.join(edited.fits)}")
+        say(f"next: benchcast fit {study}")

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
+from benchcast.cli.arguments import JSON
 from benchcast.cli.output import print_json, print_table, progress, say
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON
 def datasets(as_json: bool) -> None:
     """List studies of real models that can be fetched, and the embedded one.
 

@@ -8,20 +8,23 @@ from typing import TYPE_CHECKING
 import click
 
 from benchcast.choices import level_text
-from benchcast.cli.comparison import print_comparison
-from benchcast.cli.output import number, print_table, progress, say
+from benchcast.cli.arguments import PATH
+from benchcast.cli.forecast import print_comparison
+from benchcast.cli.output import ends, number, print_table, progress, say
 
 if TYPE_CHECKING:
-    from benchcast.datasets.targets import TargetForecast
+    from benchcast.datasets import TargetForecast
     from benchcast.evaluate import Comparison
     from benchcast.store import Study
+
+MARK = ".benchcast-demo"  # name of a file that marks a folder written by the demo
 
 
 @click.command()
 @click.argument("name", default="zoo")
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=PATH,
     default=Path("benchcast-demo"),
     show_default=True,
     help="Folder to write; an older demo there is replaced.",
@@ -35,8 +38,7 @@ def demo(name: str, out: Path) -> None:
     benchcast demo
     benchcast demo olmo-ladder --out ladder
     """
-    from benchcast.datasets import find
-    from benchcast.datasets.targets import target_forecasts
+    from benchcast.datasets import find, target_forecasts
     from benchcast.extras import require_report
 
     require_report()
@@ -54,7 +56,6 @@ def demo(name: str, out: Path) -> None:
 def _study(name: str, out: Path) -> Study:
     """A copy of the study in the demo's folder."""
     from benchcast.datasets import copy_dataset, fetch
-    from benchcast.demo import MARK
     from benchcast.errors import InputError
     from benchcast.storage.files import remove
 
@@ -93,21 +94,15 @@ def _print_targets(targets: list[TargetForecast], method: str) -> None:
     for model in dict.fromkeys(t.model for t in targets):
         of_model = [t for t in targets if t.model == model]
         rows = [
-            (
-                t.task,
-                number(t.forecast, ".3f"),
-                f"{number(t.low, '.3f')} – {number(t.high, '.3f')}",
-                number(t.observed, ".3f"),
-                f"{100 * (t.forecast - t.observed):+.1f}",
-            )
+            (t.task, number(t.forecast, ".3f"), ends(t.low, t.high), number(t.observed, ".3f"), f"{100 * t.error:+.1f}")
             for t in of_model
         ]
         header = ("task", "forecast", f"{level_text()} interval", "observed", "error, points")
         say()
         print_table(header, rows, title=f"{model}, held out, by {method}")
-        mean = sum(abs(t.forecast - t.observed) for t in of_model) / len(of_model)
-        inside = sum(t.low <= t.observed <= t.high for t in of_model)
-        say(f"mean absolute error {100 * mean:.1f} points; {inside} of {len(of_model)} scores inside the interval")
+        mean = 100 * sum(abs(t.error) for t in of_model) / len(of_model)
+        inside = sum(t.inside for t in of_model)
+        say(f"mean absolute error {mean:.1f} points; {inside} of {len(of_model)} scores inside the interval")
 
 
 def _write(out: Path, study: Study, comparison: Comparison, targets: list[TargetForecast]) -> None:
@@ -117,7 +112,7 @@ def _write(out: Path, study: Study, comparison: Comparison, targets: list[Target
     from benchcast.reports import STEPS, write_report
 
     with progress("report", STEPS) as advance:
-        write_report(out / "report.html", study, comparison, on_step=lambda what: advance(what))
+        write_report(out / "report.html", study, comparison, on_step=advance)
     say(f"\nreport: {out / 'report.html'}   study: {study.root}")
     if targets:
         write_chart(targets_figure([asdict(t) for t in targets]), out / "forecasts.png")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchcast.cli.columns import explain_columns
-from benchcast.cli.data import STUDY
+from benchcast.cli.arguments import JSON, PATH, STUDY
 from benchcast.cli.output import number, print_json, print_table, progress, say
 from benchcast.cli.show import page_path
+from benchcast.formatting import nan_to_none
 
 if TYPE_CHECKING:
+    from benchcast.explaining import ColumnWeight
     from benchcast.explanation import Explanation
 
 LISTED = 10  # number of most and of least salient tokens printed
@@ -22,8 +25,8 @@ LISTED = 10  # number of most and of least salient tokens printed
 @STUDY
 @click.option("--task", "task_name", required=True, help="A task of study.toml.")
 @click.option("--text", "text_id", help="Id of a text. Default: the one with the largest mean salience.")
-@click.option("--html", "html", type=click.Path(path_type=Path), help="Write the heat map of all texts to this file.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--html", "html", type=PATH, help="Write the heat map of all texts to this file.")
+@JSON
 def explain(study: Path, task_name: str, text_id: str | None, html: Path | None, as_json: bool) -> None:
     """Show which tokens a task's forecast depends on.
 
@@ -53,7 +56,7 @@ def explain(study: Path, task_name: str, text_id: str | None, html: Path | None,
     with progress("reading fit and losses"):
         explained = explain(opened, task_name, tell=lambda line: say(line, err=True))
     if not isinstance(explained, Explanation):
-        explain_columns(task_name, explained, as_json=as_json)
+        _explain_columns(task_name, explained, as_json=as_json)
         return
     document = explained.to_dict(text_id or "", listed=LISTED)
     if html is not None:
@@ -88,24 +91,41 @@ def _print(explained: Explanation, document: dict[str, Any]) -> None:
         )
     for title in ("most", "least"):
         rows = [
-            (
-                f"{q['salience']:.2f}",
-                visible(q["text"]),
-                f"{visible(q['before'])}[{visible(q['token'])}]{visible(q['after'])}",
-            )
-            for q in document[title]
+            (f"{q['salience']:.2f}", q["text"], f"{q['before']}[{q['token']}]{q['after']}") for q in document[title]
         ]
         say()
         print_table(("× mean", "text", "in context"), rows, title=f"{title} salient tokens", left=(1, 2))
     for title, groups in (("source", explained.by_source()), ("kind of token", explained.by_kind())):
+        means = [[number(r[k], ".2f") for k in ("mean", "prompt", "answer")] for r in groups]
         table = [
-            (
-                visible(r["name"]),
-                f"{r['tokens']}",
-                *(number(r[k], ".2f") for k in ("mean", "prompt", "answer")),
-                number(r["share"], ".0%"),
-            )
-            for r in groups
+            (r["name"], f"{r['tokens']}", *mean, number(r["share"], ".0%"))
+            for r, mean in zip(groups, means, strict=True)
         ]
         say()
         print_table((title, "tokens", "mean salience", "prompts", "answers", "share of all"), table)
+
+
+def _explain_columns(task: str, weights: Sequence[ColumnWeight], *, as_json: bool) -> None:
+    """Print the columns of a table study by their weight in the forecast."""
+    from dataclasses import asdict
+
+    if as_json:
+        unit = "times the mean salience of all columns"
+        rows = [{k: nan_to_none(v) for k, v in asdict(w).items() if k not in ("index", "method")} for w in weights]
+        print_json({"task": task, "method": weights[0].method, "unit": unit, "columns": rows})
+        return
+    table = [
+        (
+            w.column + (" (answers)" if w.answers else ""),
+            w.unit,
+            number(w.mean_loss, ".3f"),
+            number(w.salience, ".2f"),
+            number(w.share, ".1%"),
+        )
+        for w in weights
+    ]
+    header = ("column", "unit", "mean loss", "× mean salience", "share of all")
+    print_table(header, table, title=f"{task} by {weights[0].method}", left=(0, 1))
+    lacking = sum(isnan(w.salience) for w in weights)
+    if lacking:
+        say(f"columns that are not used, because some model has no loss there: {lacking}")

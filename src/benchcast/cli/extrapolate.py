@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from benchcast.choices import level_text
-from benchcast.cli.arguments import STUDY
-from benchcast.cli.forecast import JSON, TASKS
-from benchcast.cli.output import format_interval, number, print_json, print_table, progress, say
+from benchcast.cli.arguments import JSON, PATH, STUDY, TASKS
+from benchcast.cli.output import check_figure, format_interval, number, print_json, print_table, progress, say
 
 if TYPE_CHECKING:
     from benchcast.choices import MethodName
     from benchcast.extrapolation.backtest import HiddenModel
     from benchcast.extrapolation.extrapolate import Extrapolation
-
-FIGURES = (".html", ".png", ".svg")
 
 
 @click.command()
@@ -33,7 +30,7 @@ FIGURES = (".html", ".png", ".svg")
 )
 @TASKS
 @click.option("--method", default="salience", show_default=True, help="Method that measures capability.")
-@click.option("--plot", type=click.Path(path_type=Path), help="Write a figure: .html, .png or .svg.")
+@click.option("--plot", type=PATH, help="Write a figure: .html, .png or .svg.")
 @JSON
 def extrapolate(
     study: Path, family: str, target: str, tasks: tuple[str, ...], method: MethodName, plot: Path | None, as_json: bool
@@ -48,16 +45,11 @@ def extrapolate(
     from benchcast.extrapolation.extrapolate import extrapolate as run
     from benchcast.store import Study
 
-    if plot is not None and plot.suffix.lower() not in FIGURES:
-        raise click.UsageError(f"--plot {plot}: the name must end in {', '.join(FIGURES)}")
-    if plot is not None:
-        from benchcast.extras import require_report
-
-        require_report()
+    check_figure("--plot", plot)
     at = Target.parse(target)
     opened = Study.open(study)
     with progress("reading the study") as advance:
-        result = run(opened, family, at, tasks=tasks, method=method, tell=lambda what: advance(what))
+        result = run(opened, family, at, tasks=tasks, method=method, tell=advance)
     if plot is not None:
         from benchcast.plots import save_figure
 
@@ -114,6 +106,6 @@ def _print_check(result: Extrapolation) -> None:
 def _cells(rows: list[HiddenModel]) -> tuple[str, str, str]:
     if not rows:
         return "–", "–", "–"
-    error = sum(abs(h.forecast - h.observed) for h in rows) / len(rows)
+    error = sum(abs(h.error) for h in rows) / len(rows)
     unchanged = sum(abs(h.unchanged - h.observed) for h in rows) / len(rows)
     return number(error, ".3f"), number(unchanged, ".3f"), f"{sum(h.inside for h in rows)} of {len(rows)}"

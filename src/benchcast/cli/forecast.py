@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from benchcast.choices import SPLITS
-from benchcast.cli.arguments import ADDRESS, EXECUTOR
-from benchcast.cli.comparison import print_comparison
-from benchcast.cli.data import STUDY
-from benchcast.cli.groups import WithMethods
-from benchcast.cli.output import print_json, progress, say, workers
+from benchcast.choices import SPLITS, level_text
+from benchcast.cli.arguments import ADDRESS, EXECUTOR, JSON, STUDY, TASKS, WithMethods
+from benchcast.cli.output import number, print_json, print_table, progress, say, say_wrapped, warn, workers
 
 if TYPE_CHECKING:
     from benchcast.choices import ExecutorName, MethodName, Split
     from benchcast.evaluate import Comparison
+    from benchcast.extrapolation.run_comparison import RunComparison, RunRanking
     from benchcast.store import Study
     from benchcast.support import Support
 
-TASKS = click.option("--task", "tasks", multiple=True, help="A task of study.toml; may be given again. Default: all.")
 SPLIT = click.option(
     "--split",
     type=click.Choice(SPLITS),
@@ -33,10 +29,17 @@ KEEP_ALL = click.option(
     is_flag=True,
     help="Keep models that lack more than 10% of a task's own text; it is then lost for all.",
 )
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 DEVICE = click.option(
     "--device", default="", help="Compute salience, paper and ridge on this torch device, e.g. cuda. Default: numpy."
 )
+DETAILS = {  # measures of one method: heading and format
+    "mae": ("mean abs error", ".4f"),
+    "r2": ("R²", ".3f"),
+    "spearman": ("Spearman", ".3f"),
+    "pairs": ("pairs in order", ".3f"),
+    "coverage": (f"{level_text()} interval covers", ".2f"),
+    "width": ("its width", ".3f"),
+}
 
 
 @click.command()
@@ -116,12 +119,10 @@ def compare(
     from benchcast.store import Study
 
     if runs is not None:
-        from benchcast.cli.runs import show_runs
-
         if split is not None or len(methods) > 1 or executor != "local":
             raise click.UsageError("--runs goes with one --method at most, no --split and no --executor ray")
         opened = Study.open(study, keep_all=keep_all)
-        show_runs(opened, runs, tasks, methods[0] if methods else "salience", device=device, as_json=as_json)
+        _show_runs(opened, runs, tasks, methods[0] if methods else "salience", device=device, as_json=as_json)
         return
     from benchcast.evaluate import Execution
     from benchcast.evaluate import compare as run
@@ -131,7 +132,7 @@ def compare(
         raise click.UsageError("--device is for this process; leave it out, or --executor ray")
     opened = Study.open(study, keep_all=keep_all)
     with workers(executor, address) as pool, progress("comparing", len(methods) or len(METHODS)) as advance:
-        execution = Execution(device, pool, partial(_tell, advance))
+        execution = Execution(device, pool, lambda m: advance(f"comparing: {m}"))
         comparison = run(opened, tasks, split=split, methods=methods, device=execution)
     say_split(split, comparison)
     if as_json:
@@ -158,9 +159,82 @@ def _warn_below_chance(study: Study, tasks: Sequence[str]) -> None:
     """Warn of tasks whose scores are no better than guessing."""
     from benchcast.inspection import below_chance
 
-    for line in below_chance(study.scores(), [study.task(name) for name in tasks]):
-        say(f"warning: {line}", err=True)
+    warn(*below_chance(study.scores(), [study.task(name) for name in tasks]))
 
 
-def _tell(advance: Any, method: str) -> None:
-    advance(f"comparing: {method}")
+def _show_runs(
+    study: Study, runs: str, tasks: tuple[str, ...], method: MethodName, *, device: str, as_json: bool
+) -> None:
+    """Compare the named runs and print the result."""
+    from benchcast.extrapolation.run_comparison import compare_runs
+
+    names = [name.strip() for name in runs.split(",") if name.strip()]
+    with progress("reading the study") as advance:
+        comparison = compare_runs(study, names, tasks=tasks, method=method, device=device, tell=advance)
+    if as_json:
+        print_json(comparison.to_dict())
+    else:
+        _print_runs(comparison)
+
+
+def _print_runs(comparison: RunComparison) -> None:
+    first = comparison.rankings[0]
+    rows = []
+    for t, task in enumerate(comparison.tasks):
+        order = [comparison.runs[i] for i in first.order[t]]
+        cells = [number(x, ".3f") for x in first.forecast[t]]
+        rows.append((task, *cells, " > ".join(order), _percent(first.likely[t]), _scores_agree(first, t)))
+    say(f"forecasts at {first.params:.3g} params and {first.flops:.3g} FLOPs; scores of these runs are not used\n")
+    header = ("task", *comparison.runs, "order", "likely", "by their scores")
+    print_table(header, rows, left=(0, header.index("order")))
+    if len(comparison.rankings) > 1:
+        say()
+        others = []
+        for ranking in comparison.rankings:
+            order = [comparison.runs[i] for i in ranking.order[-1]]
+            size, flops = f"{ranking.params:.3g}", f"{ranking.flops:.3g}"
+            others.append((size, flops, " > ".join(order), _percent(ranking.likely[-1]), _scores_agree(ranking, -1)))
+        header = ("params", "FLOPs", "order by the mean of tasks", "likely", "by their scores")
+        print_table(header, others, title="at every size that they share", left=(2,))
+    if not (first.likely == first.likely).all():
+        say("too few other families to estimate the probability of an order")
+
+
+def _percent(value: float) -> str:
+    return number(value, ".0%")
+
+
+def _scores_agree(ranking: RunRanking, t: int) -> str:
+    """Whether the observed scores have the same order."""
+    observed = ranking.observed[t]
+    if not (observed == observed).all():
+        return "–"
+    return "the same" if [*(-observed).argsort(kind="stable")] == [*ranking.order[t]] else "another"
+
+
+def print_comparison(comparison: Comparison, *, wide: bool = False) -> None:
+    """Error of every method on every task, which method is best, and what the first one's intervals are worth."""
+    from benchcast.ranking import headline
+
+    n_test = max(len(h.observed) for h in comparison.held_out.values())
+    title = f"mean squared error, split by {comparison.split}, {n_test} held-out models"
+    print_table(("method", *comparison.tasks), _error_rows(comparison), title=title, wide=wide)
+    say("* least error; noise floor: what the finite number of scored items alone leaves")
+    say_wrapped(headline(comparison))
+    say()
+    first = comparison.methods[0]
+    measured = [(task, comparison.measures(task, first)) for task in comparison.tasks]
+    rows = [(task, *(number(m[k], form) for k, (_, form) in DETAILS.items())) for task, m in measured]
+    print_table((first, *(name for name, _ in DETAILS.values())), rows, wide=wide)
+    for method, why in comparison.left_out.items():
+        say(f"left out: {method} {why}")
+
+
+def _error_rows(comparison: Comparison) -> list[tuple[str, ...]]:
+    errors = {(t, m): comparison.measures(t, m)["mse"] for t in comparison.tasks for m in comparison.methods}
+    known = {t: [errors[t, m] for m in comparison.methods if errors[t, m] == errors[t, m]] for t in comparison.tasks}
+    rows = [
+        (m, *("*" * (errors[t, m] in known[t] and errors[t, m] == min(known[t])) + number(errors[t, m]) for t in known))
+        for m in comparison.methods
+    ]
+    return [*rows, ("noise floor", *(number(comparison.noise[t]) for t in comparison.tasks))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 from rich.console import Console
 from rich.text import Text
 
@@ -64,18 +64,8 @@ def lines_of(shades: Sequence[Shade], width: int) -> Iterator[list[Shade]]:
 
 def _pieces(shown: str, width: int) -> Iterator[str]:
     """A token cut after line breaks and at `width` columns."""
-    piece, used = "", 0
-    for c in shown:
-        width_of_c = cell_len(c)
-        if piece and used + width_of_c > width:
-            yield piece
-            piece, used = "", 0
-        piece, used = piece + c, used + width_of_c
-        if c == LINE:
-            yield piece
-            piece, used = "", 0
-    if piece:
-        yield piece
+    for line in shown.replace(LINE, f"{LINE}\n").splitlines():
+        yield from chop_cells(line, width)
 
 
 def print_heat_map(tokens: Sequence[tuple[str, float]], console: Console) -> None:

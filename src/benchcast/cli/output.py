@@ -7,10 +7,13 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from benchcast.errors import InputError
+from benchcast.extras import require_report
 from benchcast.formatting import format_interval as format_interval
 from benchcast.formatting import number as number
 from benchcast.graphemes import printable, visible
@@ -20,12 +23,19 @@ if TYPE_CHECKING:
     from benchcast.executor import Executor
 
 WIDEST = 100_000
+FIGURES = (".png", ".svg", ".html")
 ODD_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def say(text: str = "", *, err: bool = False) -> None:
     """Print a line; control characters, which names from files may contain, are made visible."""
     click.echo(printable(text), err=err)
+
+
+def warn(*lines: str) -> None:
+    """Print warnings to stderr, one a line."""
+    for line in lines:
+        say(f"warning: {line}", err=True)
 
 
 def say_wrapped(text: str) -> None:
@@ -45,6 +55,11 @@ def say_json(value: Any, *, indent: int | None = None) -> None:
     """Print a value as JSON, with control characters escaped."""
     text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
     click.echo(ODD_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
+
+
+def ends(low: float, high: float) -> str:
+    """The two ends of an interval of accuracies."""
+    return f"{number(low, '.3f')} – {number(high, '.3f')}"
 
 
 def room() -> int:
@@ -73,28 +88,26 @@ def print_table(
         console.print(line, soft_wrap=True)
 
 
+def check_figure(option: str, path: Path | None) -> None:
+    """Raise an error for a figure that cannot be written, before any work is done."""
+    if path is None:
+        return
+    require_report()
+    if path.suffix.lower() not in FIGURES:
+        raise InputError(f"{option} {path}: the name must end in .png, .svg or .html")
+
+
 @contextmanager
 def progress(label: str, total: int | None = None) -> Iterator[Any]:
     """Progress bar on stderr; yields a function that advances it and may change its label."""
+    from rich import progress as parts
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
 
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
+    words = parts.TextColumn("{task.description}", markup=False)
+    times = (parts.TimeElapsedColumn(), parts.TimeRemainingColumn())
+    columns = (words, parts.BarColumn(), parts.MofNCompleteColumn(), *times)
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with parts.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(visible(label), total=total)
 
         def advance(what: str | None = None, by: int = 1) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from benchcast.choices import DEFAULT_LEVEL, level_text
-from benchcast.cli.forecast import JSON, TASKS
-from benchcast.cli.output import number, print_json, print_table, progress, say
+from benchcast.cli.arguments import JSON, PATH, TASKS
+from benchcast.cli.output import ends, number, print_json, print_table, progress, say, warn
 from benchcast.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("study", required=False, type=click.Path(path_type=Path))
+@click.argument("study", required=False, type=PATH)
 @click.option(
     "--model",
     "patterns",
@@ -28,22 +27,16 @@ if TYPE_CHECKING:
     help="A model of the study that has losses, or a pattern such as 'my-7b@*'; may be given again.",
 )
 @click.option("--all", "everything", is_flag=True, help="All models of the study that have losses.")
-@click.option(
-    "--fit", "fit_folder", type=click.Path(path_type=Path), help="A fit's folder or hub id, instead of a study."
-)
+@click.option("--fit", "fit_folder", type=PATH, help="A fit's folder or hub id, instead of a study.")
 @click.option(
     "--losses",
     "losses_file",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Losses of one model on the fit's texts: JSONL or Parquet; CSV where the fit is on a table of losses.",
 )
 @click.option("--refit", "again", is_flag=True, help="Fit again first, and store the new fits.")
 @click.option("--restrict", is_flag=True, help="Fit again on the tokens that the model has losses for; not stored.")
-@click.option(
-    "--register",
-    type=click.Path(path_type=Path),
-    help="Write the forecast of one model, with date and hash, to a new file.",
-)
+@click.option("--register", type=PATH, help="Write the forecast of one model, with date and hash, to a new file.")
 @click.option(
     "--level",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
@@ -82,8 +75,8 @@ def predict(
     if by_files and (restrict or again or tasks):
         raise click.UsageError("--refit, --restrict and --task need a study to fit on again")
     if study is not None:
-        asked = Asked(study, None if everything else patterns, tasks, level, restrict)
-        forecasts, note = _by_study(asked, again=again, register=register)
+        asked = {"tasks": tasks, "level": level, "restrict": restrict}
+        forecasts, note = _by_study(study, None if everything else patterns, asked, again=again, register=register)
     else:
         forecasts, note = _by_files(str(fit_folder), Path(str(losses_file)), level, register=register)
     rows = [row for row in forecasts if row.model not in forecasts.failed]
@@ -98,35 +91,25 @@ def predict(
         raise InputError("; ".join(forecasts.failed.values()))
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What to forecast."""
-
-    study: Path
-    patterns: Sequence[str] | None
-    tasks: Sequence[str]
-    level: float
-    restrict: bool
-
-
-def _by_study(asked: Asked, *, again: bool, register: Path | None) -> tuple[Forecasts, str]:
-    """Forecasts by the fits of a study, and a line on the registered one."""
+def _by_study(
+    study: Path, patterns: Sequence[str] | None, asked: dict[str, Any], *, again: bool, register: Path | None
+) -> tuple[Forecasts, str]:
+    """Forecasts by the fits of a study, and a line on the registered one; `asked` holds tasks, level and restrict."""
     from benchcast.forecasting import find_models, predict
     from benchcast.registration import register as write_register
     from benchcast.store import Study
 
-    opened = Study.open(asked.study)
-    names = find_models(opened, asked.patterns)
+    opened = Study.open(study)
+    names = find_models(opened, patterns)
     if register is not None and len(names) != 1:
         raise click.UsageError(f"--register takes one model, found {len(names)}: {', '.join(names[:4])}, …")
-    with progress("fitting again" if again or asked.restrict else "forecasting"):
-        forecasts = predict(opened, names, tasks=asked.tasks, level=asked.level, restrict=asked.restrict, refit=again)
+    with progress("fitting again" if again or asked["restrict"] else "forecasting"):
+        forecasts = predict(opened, names, **asked, refit=again)
     if not again:
-        _tell_stale(opened, asked.tasks)
+        _tell_stale(opened, asked["tasks"])
     if register is None or forecasts.failed:
         return forecasts, ""
-    written = write_register(opened, names[0], register, tasks=asked.tasks, level=asked.level, restrict=asked.restrict)
-    return forecasts, _registered(register, written)
+    return forecasts, _registered(register, write_register(opened, names[0], register, **asked))
 
 
 def _tell_stale(study: Study, tasks: Sequence[str]) -> None:
@@ -149,13 +132,12 @@ def warn_if_stale(study: Study, fits: Sequence[Fit], remedy: str) -> None:
 
     line = stale_line(study, fits)
     if line:
-        say(f"warning: {line} ({remedy})", err=True)
+        warn(f"{line} ({remedy})")
 
 
 def _by_files(folder: str, file: Path, level: float, *, register: Path | None) -> tuple[Forecasts, str]:
     """The forecast of one fit from a file of losses, and a line on the registered one."""
-    from benchcast.fits import Fit, Forecasts
-    from benchcast.fits.reading import read_model
+    from benchcast.fits import Fit, Forecasts, read_model
     from benchcast.registration import register as write_register
 
     fit = Fit.from_pretrained(folder)
@@ -171,13 +153,7 @@ def _registered(path: Path, document: Mapping[str, Any]) -> str:
 def _print(rows: Sequence[Forecast]) -> None:
     for i, model in enumerate(dict.fromkeys(row.model for row in rows)):
         cells = [
-            (
-                f.task,
-                number(f.accuracy, ".3f"),
-                f"{number(f.low, '.3f')} – {number(f.high, '.3f')}",
-                number(f.capability, ".4f"),
-                f.remark,
-            )
+            (f.task, number(f.accuracy, ".3f"), ends(f.low, f.high), number(f.capability, ".4f"), f.remark)
             for f in rows
             if f.model == model
         ]

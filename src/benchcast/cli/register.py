@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchcast.choices import SCORE_UNITS, level_text
-from benchcast.cli.arguments import FILE
-from benchcast.cli.forecast import JSON
-from benchcast.cli.output import number, print_json, print_table, say
+from benchcast.cli.arguments import FILE, JSON, PATH
+from benchcast.cli.output import ends, number, print_json, print_table, say
 
 if TYPE_CHECKING:
     from benchcast.choices import ScoreUnit
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     "--scores",
     "source",
     required=True,
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="A study, or score files of any kind that `import scores` reads.",
 )
 @click.option("--unit", type=click.Choice(SCORE_UNITS), help="What a wide table holds.")
@@ -72,7 +71,7 @@ def _print(registration: dict[str, Any], verdicts: list[VerifiedForecast], waiti
         (
             v.task,
             number(v.forecast, ".3f"),
-            f"{number(v.low, '.3f')} – {number(v.high, '.3f')}",
+            ends(v.low, v.high),
             number(v.observed, ".3f"),
             number(v.error, "+.3f"),
             "yes" if v.inside else "no",
@@ -82,17 +81,8 @@ def _print(registration: dict[str, Any], verdicts: list[VerifiedForecast], waiti
         )
         for v in verdicts
     ]
-    header = (
-        "task",
-        "forecast",
-        f"{level_text(registration['level'])} interval",
-        "scored",
-        "error",
-        "inside",
-        "error of the mean",
-        "of chance",
-        "",
-    )
+    interval = f"{level_text(registration['level'])} interval"
+    header = ("task", "forecast", interval, "scored", "error", "inside", "error of the mean", "of chance", "")
     print_table(header, rows, title=registration["model"])
     said = _summary(verdicts)
     held = sum(v.inside for v in verdicts)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from benchcast.choices import SCORE_UNITS
-from benchcast.cli.arguments import FILES, FORCE, STUDY
+from benchcast.cli.arguments import FILES, FORCE, PATH, STUDY
 from benchcast.cli.output import say
+from benchcast.formatting import few
 
 if TYPE_CHECKING:
     from benchcast.scores.gather import ImportedScores
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     type=click.Choice(SCORE_UNITS),
     help="What a table holds, where its kind does not say or says otherwise.",
 )
-@click.option("--rename", type=click.Path(path_type=Path), help="CSV from,to: names in the files, names in the study.")
+@click.option("--rename", type=PATH, help="CSV from,to: names in the files, names in the study.")
 @click.option(
     "--add-tasks", multiple=True, metavar="PATTERN", help="Add tasks of these names to the study, such as 'mmlu_*'."
 )
@@ -85,15 +86,13 @@ def _tell(study: Path, imported: ImportedScores) -> None:
     if imported.new_tasks:
         say("new tasks: " + ", ".join(f"{t.name} (chance {t.chance:g})" for t in imported.new_tasks))
     if imported.left_out:
-        say(f"not in study.toml, left out: {_some(imported.left_out)}")
+        say(f"not in study.toml, left out: {few(imported.left_out, 5)}")
     for name, called in imported.renamed.items():
         say(f"{name} is {called}")
     for name, near in imported.unmatched.items():
         like = f"; near: {', '.join(near)}" if near else ""
         say(f"the study has no model {name!r} yet{like} (map names with --rename)")
     if imported.without_losses:
-        say(f"note: no losses yet for {len(imported.without_losses)} of these models: {_some(imported.without_losses)}")
-
-
-def _some(names: list[str] | tuple[str, ...]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+        say(
+            f"note: no losses yet for {len(imported.without_losses)} of these models: {few(imported.without_losses, 5)}"
+        )

@@ -1,16 +1,19 @@
-"""`select`: keep the texts that forecasts depend on most."""
+"""`select`: keep the texts that forecasts depend on most; `contamination`: check whether a model has seen the texts."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from benchcast.choices import level_text
-from benchcast.cli.arguments import STUDY
-from benchcast.cli.forecast import JSON, TASKS
-from benchcast.cli.output import number, print_json, print_table, progress, say
+from benchcast.cli.arguments import JSON, PATH, STUDY, TASKS
+from benchcast.cli.output import check_figure, number, print_json, print_table, progress, say
+from benchcast.errors import InputError
+
+if TYPE_CHECKING:
+    from benchcast.texts.contamination import ContaminationCheck
 
 
 @click.command()
@@ -20,10 +23,8 @@ from benchcast.cli.output import number, print_json, print_table, progress, say
 @click.option(
     "--check/--no-check", default=True, help="Measure what fewer texts cost on held-out models. Default: yes."
 )
-@click.option(
-    "-o", "out", type=click.Path(path_type=Path), help="A .jsonl file for the texts, or a folder for a smaller study."
-)
-@click.option("--figure", type=click.Path(path_type=Path), help="Error against number of texts: .png, .svg or .html.")
+@click.option("-o", "out", type=PATH, help="A .jsonl file for the texts, or a folder for a smaller study.")
+@click.option("--figure", type=PATH, help="Error against number of texts: .png, .svg or .html.")
 @JSON
 def select(
     study: Path,
@@ -44,10 +45,11 @@ def select(
     """
     from benchcast.selection.smaller import select
 
-    if figure is not None:
-        _check_figure(figure, check=check)
+    check_figure("--figure", figure)
+    if figure is not None and not check:
+        raise InputError("--figure shows the cost that --check measures; leave out --no-check")
     with progress("fitting all texts") as advance:
-        choice = select(study, budget, tasks=tasks, out=out, check=check, on_step=lambda step: advance(step))
+        choice = select(study, budget, tasks=tasks, out=out, check=check, on_step=advance)
     if figure is not None and choice.cost is not None:
         from benchcast.plots import save_figure
 
@@ -57,18 +59,6 @@ def select(
         print_json(result)
     else:
         _print(result, "" if out is None else _written(out))
-
-
-def _check_figure(figure: Path, *, check: bool) -> None:
-    """Raise an error for an unusable figure before any work is done."""
-    from benchcast.errors import InputError
-    from benchcast.extras import require_report
-
-    require_report()
-    if figure.suffix not in (".png", ".svg", ".html"):
-        raise InputError(f"--figure {figure}: the name must end in .png, .svg or .html")
-    if not check:
-        raise InputError("--figure shows the cost that --check measures; leave out --no-check")
 
 
 def _written(out: Path) -> str:
@@ -103,3 +93,51 @@ def _print(result: dict[str, Any], written: str) -> None:
     say(" ".join(result["chosen"]))
     if written:
         say(written)
+
+
+@click.command()
+@STUDY
+@click.argument("folder", type=PATH)
+@click.option(
+    "--count", type=click.IntRange(min=1), default=50, show_default=True, help="Number of texts that get a variant."
+)
+@click.option("--paraphrases", type=PATH, help="JSONL of paraphrased texts, each with the id of its original.")
+@JSON
+def contamination(study: Path, folder: Path, count: int, paraphrases: Path | None, as_json: bool) -> None:
+    """Compare the losses on texts with those on variants whose options are in another order.
+
+    The first call writes a small study of texts and variants. Collect or import the models' losses on it, then run the
+    command again.
+
+    \b
+    benchcast contamination study study-variants
+    benchcast contamination study study-variants    once it has losses
+    """
+    from benchcast.texts.contamination import check_contamination, create_contamination_study
+
+    if not (folder / "study.toml").exists():
+        pairs = create_contamination_study(study, folder, count=count, paraphrases=paraphrases).texts
+        say(f"{folder}: {len(pairs) // 2} texts with their variants")
+        say(f"next: benchcast collect {folder} …, then this command again")
+        return
+    checks = check_contamination(folder)
+    if checks:
+        _show(checks, as_json)
+    else:
+        say(f"{folder}: no losses yet; next: benchcast collect {folder} …, then this command again")
+
+
+def _show(checks: list[ContaminationCheck], as_json: bool) -> None:
+    from dataclasses import asdict
+
+    if as_json:
+        print_json([asdict(c) for c in checks])
+        return
+    print_table(
+        ("model", "pairs", "variant − text, nats", "± stderr", "text easier in", "p"),
+        [
+            (c.model, str(c.pairs), f"{c.nats:+.3f}", f"{c.stderr:.3f}", f"{c.easier:.0%}", f"{c.p_value:.4f}")
+            for c in checks
+        ],
+    )
+    say("a small p means that the model has learned the original order: it has probably seen these texts")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchcast.choices import level_text
-from benchcast.cli.arguments import STUDY
+from benchcast.cli.arguments import PATH, STUDY
 from benchcast.cli.collect import BATCH, DEVICE
-from benchcast.cli.output import number, say, say_json
+from benchcast.cli.output import ends, number, say, say_json
 from benchcast.cli.predict import warn_if_stale
 from benchcast.graphemes import visible
 
@@ -28,10 +28,8 @@ SHOWN_LINES = 6
 
 @click.command()
 @STUDY
-@click.option("--checkpoints", type=click.Path(path_type=Path), help="Folder with checkpoint-500, checkpoint-1000, …")
-@click.option(
-    "--losses", type=click.Path(path_type=Path), help="Folder of JSONL files of losses that the training job writes."
-)
+@click.option("--checkpoints", type=PATH, help="Folder with checkpoint-500, checkpoint-1000, …")
+@click.option("--losses", type=PATH, help="Folder of JSONL files of losses that the training job writes.")
 @click.option("--name", default="", help="The run's name; checkpoints are NAME@STEP. Default: the folder's name.")
 @click.option("--family", default="", help="The run's family. Default: its name.")
 @click.option("--tokenizer", default="", help="Path of the tokenizer, if not in the checkpoints or beside them.")
@@ -69,8 +67,7 @@ def watch(
     from benchcast.backends.base import ModelSettings
     from benchcast.fitting import fits_for_new_models
     from benchcast.store import Study
-    from benchcast.watching import WatchedRun
-    from benchcast.watching.following import watch
+    from benchcast.watching import WatchedRun, watch
 
     settings = ModelSettings.parse(model_args)
     if tokenizer:
@@ -186,8 +183,8 @@ def draw_table(name: str, events: list[Event], *, room: int) -> Any:
     rows = []
     for i, last in enumerate(events[-1].forecasts if events else ()):
         values = [e.forecasts[i].accuracy for e in events]
-        interval = f"{number(last.low, '.3f')} – {number(last.high, '.3f')}"
-        rows.append((last.task, number(last.accuracy, ".3f"), interval, number(last.capability, ".4f"), curve(values)))
+        numbers = (number(last.accuracy, ".3f"), ends(last.low, last.high), number(last.capability, ".4f"))
+        rows.append((last.task, *numbers, curve(values)))
     header = ("task", "forecast", f"{level_text()} interval", "capability", "so far")
     lines = table_lines(header, rows, left=(0, len(header) - 1), room=room)
     return Group(*(Text(line, style="bold") for line in wrap_text(visible(title), room)), *lines)

@@ -14,10 +14,9 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from benchcast.backends.agreement import Agreement
 from benchcast.backends.base import Backend
 from benchcast.backends.stated import NO_METADATA
-from benchcast.collection.jobs import DEFAULT, CollectJob, CollectOptions
+from benchcast.collection.jobs import DEFAULT, Agreement, CollectJob, CollectOptions
 from benchcast.collection.portions import BackendInfo, PortionResult
 from benchcast.collection.shards import ShardStore, exclusive
 from benchcast.collection.workers import ModelSpec, portion_jobs, score_portion

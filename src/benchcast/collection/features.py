@@ -16,9 +16,8 @@ import numpy.typing as npt
 
 from benchcast.backends.base import Backend, in_halves
 from benchcast.backends.stated import without_metadata
-from benchcast.backends.windows import Window
 from benchcast.collection import Report
-from benchcast.collection.portions import BackendInfo, EncodedTexts, Portion, PortionResult, encode_texts, walk
+from benchcast.collection.portions import BackendInfo, EncodedTexts, Portion, PortionResult, Window, encode_texts, walk
 from benchcast.collection.shards import PerToken, ShardStore, exclusive
 from benchcast.collection.workers import ModelSpec, Work, opened, portion_jobs
 from benchcast.errors import InputError

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 import benchcast
-from benchcast.backends.agreement import Agreement, compare, pick
-from benchcast.backends.base import Backend
+from benchcast.backends.base import Backend, Nats
 from benchcast.backends.stated import NO_METADATA, metadata_of, without_metadata
-from benchcast.collection.metadata import add_metadata
 from benchcast.collection.portions import BackendInfo, EncodedTexts, ask, encode_texts
 from benchcast.collection.shards import ShardStore, tidy
 from benchcast.errors import InputError
 from benchcast.records import ModelInfo
 from benchcast.storage.files import file_name
 from benchcast.storage.parquet import read_metadata
+from benchcast.storage.tables import blank
 from benchcast.store import Study
+
+LIMIT = 0.5  # largest accepted mean difference in nats
+TEXTS = 4
+FEWEST = 8  # tokens a compared text must have
+COLUMNS = tuple(f.name for f in fields(ModelInfo) if f.name != "model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,3 +141,85 @@ class CollectJob:
         self.study.add_losses([losses], force=self.options.force)
         shard_store.clear()
         return remarks
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Difference between the losses of two backends."""
+
+    against: str  # name of the reference backend
+    dtype: str  # of the reference backend
+    texts: int
+    tokens: int
+    mean_nats: float
+    most_nats: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.mean_nats:.2g} nats from {self.against} ({self.dtype}) on average, "
+            f"at most {self.most_nats:.2g}, on {self.tokens} tokens of {self.texts} texts"
+        )
+
+
+def pick(ids: Sequence[Sequence[int]], room: int) -> list[int]:
+    """Indices of the shortest texts that have at least `FEWEST` tokens and fit into `room` tokens."""
+    fitting = [i for i, token_ids in enumerate(ids) if FEWEST <= len(token_ids) <= room]
+    if not fitting:
+        raise InputError(f"no text has {FEWEST} to {room} tokens, which a comparison of backends needs")
+    return sorted(fitting, key=lambda i: (len(ids[i]), i))[:TEXTS]
+
+
+def compare(ask: Callable[[Backend], list[Nats]], backend: Backend, reference: Backend, texts: int) -> Agreement:
+    """Difference between two backends on the sequences that `ask` sends to each; InputError if above `LIMIT`."""
+    losses, reference_losses = (np.concatenate(ask(b)) for b in (backend, reference))
+    differences = np.abs(losses - reference_losses)
+    differences = differences[np.isfinite(differences)]
+    agreement = Agreement(
+        reference.name,
+        reference.about()["dtype"],
+        texts,
+        len(differences),
+        float(differences.mean()),
+        float(differences.max()),
+    )
+    if agreement.mean_nats > LIMIT:
+        raise InputError(
+            f"model {backend.model!r}: {backend.name} is {agreement}; {LIMIT:g} on average is the limit, "
+            "so they do not score the same model, or not the same tokens"
+        )
+    return agreement
+
+
+def add_metadata(study: Study, model: str, user_info: ModelInfo, measured: ModelInfo) -> tuple[str, ...]:
+    """Fill the blank cells of a model's row; the row is added if it is missing.
+
+    Parameters
+    ----------
+    study : the study whose models.csv is edited
+    model : the model's name
+    user_info : values from the command line or the list of models; its name is not used
+    measured : values read from the loaded model, used where the user gives none
+
+    Returns
+    -------
+    one line for each existing value that differs from the user's
+    """
+    by_model = {row.model: row for row in study.models()}
+    listed = by_model.get(model, ModelInfo(model))
+    cells: dict[str, Any] = {}
+    remarks = []
+    for column in COLUMNS:
+        listed_value, user_value = getattr(listed, column), getattr(user_info, column)
+        if blank(listed_value):
+            cells[column] = getattr(measured, column) if blank(user_value) else user_value
+        elif not blank(user_value) and user_value != listed_value:
+            remarks.append(
+                f"models.csv has {column} {_shown(listed_value)}, which is kept; {_shown(user_value)} was given"
+            )
+    if model not in by_model or not all(map(blank, cells.values())):
+        study.add_models([ModelInfo(model, **cells)])
+    return tuple(remarks)
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else repr(value)

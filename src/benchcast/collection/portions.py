@@ -2,6 +2,9 @@
 
 Portions and their batches depend only on the texts and the model. The last bits of a loss depend on the other
 sequences of its batch; with fixed batches a resumed or distributed run gives the same bytes as an uninterrupted one.
+
+Texts longer than a model's context are cut into overlapping windows. Every token is scored once. Each window starts
+with the model's BOS, and a token scored outside the first window has at least `overlap` tokens of the text before it.
 """
 
 from __future__ import annotations
@@ -16,7 +19,6 @@ from functools import cached_property
 import numpy as np
 
 from benchcast.backends.base import Backend, Nats, SequenceError, checked, in_halves
-from benchcast.backends.windows import Window, batches, plan
 from benchcast.bounds import Tokenizer, locate
 from benchcast.collection.shards import PerToken
 from benchcast.errors import InputError, StudyError
@@ -213,3 +215,45 @@ def ask(backend: Backend, portion: Portion, batch: Sequence[Window]) -> list[Nat
         raise InputError(f"{who}: {len(answers)} answers for {len(batch)} sequences")
     where = [f"{who}, text {portion.names[w.text]!r}: the backend" for w in batch]
     return [checked(nats, w.ids, at) for nats, w, at in zip(answers, batch, where, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One sequence to score and the part of its text that it covers."""
+
+    text: int  # index of the text
+    ids: tuple[int, ...]  # including the prefix
+    skip: int  # number of leading ids that are prefix or are scored in the previous window
+    first: int  # position in the text of the token ids[skip]
+
+
+def plan(text: int, ids: Sequence[int], prefix: Sequence[int], context: int) -> list[Window]:
+    """Windows of one text with `context` tokens at most; empty for a text without tokens."""
+    room = context - len(prefix)
+    overlap = room // 2
+    if room < 2:
+        raise InputError(f"a context of {context} tokens leaves no room for a text; 2 tokens and BOS are needed")
+    if not ids:
+        return []
+    windows = [Window(text, (*prefix, *ids[:room]), len(prefix), 0)]
+    done = min(room, len(ids))
+    while done < len(ids):
+        start = min(done - overlap, len(ids) - room)
+        windows.append(Window(text, (*prefix, *ids[start : start + room]), len(prefix) + done - start, done))
+        done = start + room
+    return windows
+
+
+def batches(windows: Iterable[Window], *, size: int, tokens: int) -> Iterator[list[Window]]:
+    """Windows by length, longest first, in batches of at most `size` sequences and `tokens` padded tokens.
+
+    With the longest first, a lack of memory shows at once and the estimated time left is not too low.
+    """
+    batch: list[Window] = []
+    for window in sorted(windows, key=lambda w: (-len(w.ids), w.text, w.first)):
+        if batch and (len(batch) >= size or (len(batch) + 1) * len(batch[0].ids) > tokens):
+            yield batch
+            batch = []
+        batch.append(window)
+    if batch:
+        yield batch

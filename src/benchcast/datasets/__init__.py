@@ -14,22 +14,27 @@ import hashlib
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import benchcast
 from benchcast.datasets import dclm, olmo_ladder, public_llms
 from benchcast.datasets.download import cache_folder, data_folder, fetch_files, public_files
+from benchcast.datasets.table import PublicStudyTables, create_whole, write_tables
 from benchcast.datasets.table import create_table_study as create_table_study
-from benchcast.datasets.table import create_whole
-from benchcast.datasets.tables import PublicStudyTables, write_tables
-from benchcast.demo import open_embedded
 from benchcast.errors import InputError
+from benchcast.fits.forecasts import ScoredForecast
 from benchcast.formatting import did_you_mean
 from benchcast.storage.files import READ_ONLY, write_text
 from benchcast.storage.folders import write_folder
 from benchcast.store import Study
 
+if TYPE_CHECKING:
+    from benchcast.evaluate import Comparison
+
 ZOO = "zoo"
+TARGETS = {"olmo-ladder": olmo_ladder.TARGETS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +89,12 @@ DATASETS = {
 
 
 def load_zoo() -> Study:
-    """The embedded study: 225 small models of nine families, token losses on 650 texts, six tasks."""
-    return open_embedded()
+    """The embedded study: 225 small models of nine families, token losses on 650 texts, six tasks.
+
+    Each family has its own tokenizer and training mixture, five sizes and five checkpoints of each. lab/zoo creates it.
+    The study is in the package and read-only.
+    """
+    return Study.open(Path(str(files("benchcast") / "embedded")))
 
 
 def fetch_olmo_ladder(data_home: str | Path | None = None) -> Study:
@@ -164,3 +173,22 @@ def _study_folder(name: str) -> Path:
 def _files_here(name: str) -> bool:
     folder = data_folder(None)
     return all((folder / file.place).is_file() for file in public_files(name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetForecast(ScoredForecast):
+    """Forecast and observed accuracy of a held-out model on one task."""
+
+    model: str
+
+
+def target_forecasts(name: str, comparison: Comparison) -> list[TargetForecast]:
+    """Forecasts of the target models of a public study by the first method; empty if it has no targets."""
+    forecasts = []
+    for model in TARGETS.get(name, ()):
+        for task in comparison.tasks:
+            held = comparison.held_out[task, comparison.methods[0]]
+            i = held.models.index(model)
+            numbers = (float(x[i]) for x in (held.observed, held.forecast, held.low, held.high))
+            forecasts.append(TargetForecast(task, *numbers, model=model))
+    return forecasts

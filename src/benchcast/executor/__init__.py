@@ -6,10 +6,9 @@ from contextlib import AbstractContextManager, nullcontext
 
 from benchcast.choices import EXECUTORS, ExecutorName, check_choice
 from benchcast.errors import InputError
-from benchcast.executor.jobs import Executor as Executor
-from benchcast.executor.jobs import Job as Job
-from benchcast.executor.jobs import Local as Local
-from benchcast.executor.jobs import Note
+from benchcast.executor.jobs import Executor, Job, Local, Note
+
+__all__ = ["Executor", "Job", "Local", "open_executor"]
 
 
 def open_executor(

@@ -14,8 +14,7 @@ from typing import Any
 
 from benchcast.errors import BenchcastError, ClusterError, InputError
 from benchcast.executor.connection import connect, ray_library
-from benchcast.executor.jobs import Call, Executor, Job, Note, results
-from benchcast.executor.schedule import Schedule
+from benchcast.executor.jobs import Call, Executor, Job, Note, Schedule, results
 
 ATTEMPTS = 4  # for each job, each on a new worker
 PAUSE_SECONDS = 1.0  # before the second attempt, then doubled: Ray notices a lost node with a delay

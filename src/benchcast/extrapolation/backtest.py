@@ -19,9 +19,10 @@ from benchcast.extrapolation.family_law import (
     FamilyLaw,
     ScalePoints,
     estimate_drift,
+    extrapolate_task,
     fit_family,
 )
-from benchcast.extrapolation.task_forecast import extrapolate_task
+from benchcast.fits.forecasts import ScoredForecast
 from benchcast.fitting import without_weak_tasks
 from benchcast.methods import check_methods, fit_method
 from benchcast.records import Bools, Floats
@@ -29,28 +30,14 @@ from benchcast.store import Study
 from benchcast.task_fit import TaskFit
 
 
-def silent(_: str) -> None:
-    """Ignore progress messages."""
-
-
-@dataclass(frozen=True, slots=True)
-class HiddenModel:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HiddenModel(ScoredForecast):
     """A hidden model with its forecast and its observed score."""
 
     kind: str  # largest or latest
     family: str
-    task: str
     model: str
-    observed: float
-    forecast: float
-    low: float
-    high: float
     unchanged: float  # score of the family's visible model nearest in compute: the baseline
-
-    @property
-    def inside(self) -> bool:
-        """Whether the interval covers the observed score."""
-        return self.low <= self.observed <= self.high
 
 
 @dataclass(frozen=True)
@@ -67,8 +54,7 @@ class StudyModels(AllModels):
     def fits(self, seen: Bools) -> list[TaskFit]:
         """One fit for each task, from the scored models in `seen`."""
         dataset = self.dataset.of_models(seen[: self.scored])
-        everyone = np.ones(len(dataset.models), bool)
-        return fit_method(self.method, dataset, [Fold(everyone, ~everyone, ~everyone)])[0]
+        return fit_method(self.method, dataset, [Fold.of_all(len(dataset.models))])[0]
 
     def log_capability(self, fit: TaskFit) -> Floats:
         """Log capability of every model."""
@@ -99,10 +85,8 @@ def read_study_models(
     """
     check_methods([method])
     dataset = replace(study.dataset(tasks), device=check_device(device))
-    everyone = np.ones(len(dataset.models), bool)
-    dataset, _ = without_weak_tasks(dataset, [Fold(everyone, ~everyone, ~everyone)], asked_for=bool(tasks))
-    models = with_unscored(study, dataset)
-    return StudyModels(models.dataset, models.infos, models.nats, models.metadata, models.left_out, method)
+    dataset, _ = without_weak_tasks(dataset, [Fold.of_all(len(dataset.models))], asked_for=bool(tasks))
+    return StudyModels(**vars(with_unscored(study, dataset)), method=method)
 
 
 def family_laws(
@@ -119,7 +103,7 @@ def family_laws(
     return laws
 
 
-def backtest(models: StudyModels, kind: str, *, tell: Callable[[str], None] = silent) -> list[HiddenModel]:
+def backtest(models: StudyModels, kind: str, *, tell: Callable[[str], None] = lambda line: None) -> list[HiddenModel]:
     """Hide some models of every family, refit everything without them, and forecast them.
 
     Parameters
@@ -142,10 +126,8 @@ def backtest(models: StudyModels, kind: str, *, tell: Callable[[str], None] = si
     if not hidden.any() or remaining.sum() < FEWEST[FORMS[1]]:
         return []
     rows = []
-    everyone = np.ones(int(remaining.sum()), bool)
-    kept, _ = without_weak_tasks(
-        models.dataset.of_models(remaining), [Fold(everyone, ~everyone, ~everyone)], asked_for=False
-    )
+    visible = models.dataset.of_models(remaining)
+    kept, _ = without_weak_tasks(visible, [Fold.of_all(len(visible.models))], asked_for=False)
     forecastable = replace(models, dataset=models.dataset.for_tasks([t.name for t in kept.tasks]))
     for t, fit in enumerate(forecastable.fits(~hidden)):
         laws = family_laws(forecastable, forecastable.log_capability(fit), ~hidden)
@@ -169,17 +151,7 @@ def _forecast_hidden(
         for i, row in enumerate(targets):
             distance = np.abs(np.log(models.points.flops[visible] / models.points.flops[row]))
             unchanged = float(observed[visible[distance.argmin()]]) if len(visible) else math.nan
-            rows.append(
-                HiddenModel(
-                    kind=kind,
-                    family=family,
-                    task=fit.task.name,
-                    model=models.models[row],
-                    observed=float(observed[row]),
-                    forecast=float(forecasts.accuracy[i]),
-                    low=float(forecasts.low[i]),
-                    high=float(forecasts.high[i]),
-                    unchanged=unchanged,
-                )
-            )
+            numbers = (float(x) for x in (observed[row], forecasts.accuracy[i], forecasts.low[i], forecasts.high[i]))
+            name, model = fit.task.name, models.models[row]
+            rows.append(HiddenModel(name, *numbers, kind=kind, family=family, model=model, unchanged=unchanged))
     return rows

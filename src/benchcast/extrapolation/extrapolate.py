@@ -17,18 +17,19 @@ import numpy as np
 
 from benchcast.choices import MethodName
 from benchcast.errors import InputError, NotEnoughDataError
-from benchcast.extrapolation.backtest import HiddenModel, backtest, family_laws, read_study_models, silent
+from benchcast.extrapolation.backtest import HiddenModel, backtest, family_laws, read_study_models
 from benchcast.extrapolation.family_law import (
     FEWEST,
     FEWEST_VALUES,
     FORMS,
     HOLDOUT_KINDS,
     Drift,
+    ExtrapolatedForecast,
     ScalePoints,
     estimate_drift,
+    extrapolate_task,
     hide_largest,
 )
-from benchcast.extrapolation.task_forecast import ExtrapolatedForecast, extrapolate_task
 from benchcast.formatting import did_you_mean, plain
 from benchcast.records import Floats
 from benchcast.storage.tables import quantity
@@ -106,17 +107,14 @@ class Extrapolation:
             | {"law": {"form": t.form, "floor": t.floor, "exponents": t.exponents, "drift": asdict(t.drift)}}
             for t in self.tasks
         }
-        return dict(
-            plain(
-                {
-                    "family": self.family,
-                    "target": {k: getattr(self.target, k)[0] for k in ("params", "tokens", "flops")},
-                    "tasks": tasks,
-                    "remarks": self.remarks,
-                    "hidden": [asdict(h) | {"inside": h.inside} for h in self.hidden],
-                }
-            )
-        )
+        content = {
+            "family": self.family,
+            "target": {k: getattr(self.target, k)[0] for k in ("params", "tokens", "flops")},
+            "tasks": tasks,
+            "remarks": self.remarks,
+            "hidden": [asdict(h) | {"inside": h.inside} for h in self.hidden],
+        }
+        return dict(plain(content))
 
 
 def extrapolate(
@@ -126,7 +124,7 @@ def extrapolate(
     *,
     tasks: Sequence[str] = (),
     method: MethodName = "salience",
-    tell: Callable[[str], None] = silent,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> Extrapolation:
     """Forecast a larger or longer-trained model of a family, and backtest the procedure on hidden models.
 

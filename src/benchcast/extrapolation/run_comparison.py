@@ -18,17 +18,15 @@ from scipy.special import stdtr
 
 from benchcast.choices import MethodName
 from benchcast.errors import InputError, NotEnoughDataError
-from benchcast.extrapolation.backtest import StudyModels, read_study_models, silent
-from benchcast.extrapolation.comparison_points import (
+from benchcast.extrapolation.backtest import StudyModels, read_study_models
+from benchcast.extrapolation.runs import (
     SAME_SIZE,
     ComparisonPoint,
+    DifferenceUncertainty,
     TrainingRun,
     comparison_points,
-    find_run,
-)
-from benchcast.extrapolation.run_uncertainty import (
-    DifferenceUncertainty,
     difference_uncertainty,
+    find_run,
     forecast_at,
     leverage,
 )
@@ -97,7 +95,7 @@ def compare_runs(
     tasks: Sequence[str] = (),
     method: MethodName = "salience",
     device: str = "",
-    tell: Callable[[str], None] = silent,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> RunComparison:
     """Order training runs by their forecasts at every size that they share.
 
@@ -125,7 +123,7 @@ def compare_runs(
 
 
 def rank_runs(
-    models: StudyModels, runs: Sequence[TrainingRun], *, tell: Callable[[str], None] = silent
+    models: StudyModels, runs: Sequence[TrainingRun], *, tell: Callable[[str], None] = lambda line: None
 ) -> RunComparison:
     """Order runs of a study that has been read; their scores are not used.
 

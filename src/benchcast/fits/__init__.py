@@ -10,29 +10,29 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import starmap
 from pathlib import Path
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
 
+from benchcast.align import align_models
 from benchcast.choices import DEFAULT_LEVEL, check_level
 from benchcast.errors import InputError
 from benchcast.fits import files, hub
 from benchcast.fits.checks import FitParts
 from benchcast.fits.files import own_folder, read_parts, write_parts
-from benchcast.fits.forecasts import STRONGER_MODEL, UNSEEN_FAMILY
+from benchcast.fits.forecasts import STRONGER_MODEL, UNSEEN_FAMILY, remark_on
 from benchcast.fits.forecasts import Forecast as Forecast
 from benchcast.fits.forecasts import Forecasts as Forecasts
-from benchcast.fits.reading import align_checked, read_model, require_texts
-from benchcast.fits.remarks import remark_on
 from benchcast.formatting import match_names
 from benchcast.intervals import predict
 from benchcast.metadata import ModelMetadata
-from benchcast.records import Bools, Ints, TextSet, TokenLosses
+from benchcast.records import NamedTexts, TextSet, TokenLosses
 from benchcast.storage.folders import write_folder
+from benchcast.storage.loss_files import read_losses
 from benchcast.store import Study, StudyLike
-from benchcast.task_fit import TaskFit
 
 NO_BOS = (
     "the tokenizer adds no BOS before a text, and the fits use losses of first tokens; "
@@ -41,15 +41,8 @@ NO_BOS = (
 
 
 @dataclass(frozen=True, repr=False)
-class Fit:
+class Fit(FitParts):
     """A fitted forecast of one task, with the texts and reference tokens on which it reads losses."""
-
-    core: TaskFit
-    salience: npt.NDArray[np.float32]  # weight of each reference token (N, see TaskFit.salience)
-    edges: Ints  # of the reference tokens, in bytes (N + 1)
-    supported: Bools  # mask of the reference tokens that are used (N)
-    texts: TextSet  # texts on which losses are read
-    about: dict[str, Any]  # provenance: versions, models, split, hashes
 
     def __repr__(self) -> str:
         count = self.about.get("n_train", {}).get(self.task)
@@ -67,12 +60,25 @@ class Fit:
         return self.core.reads_losses and bool(self.supported[first[first < len(self.supported)]].any())
 
     def require_texts(self, digest: str, *, whose: str) -> None:
-        """Raise an error unless `digest` is that of the fit's texts; `whose` starts the message."""
-        require_texts(self.texts, digest, task=self.task, whose=whose)
+        """Raise an error unless `digest` is empty (unknown) or that of the fit's texts; `whose` starts the message."""
+        if digest and digest != self.texts.digest:
+            raise InputError(
+                f"{whose} are on texts {digest}, the fit of {self.task!r} is on texts {self.texts.digest}; "
+                "fit again on the study's texts (`benchcast fit STUDY`), or use losses on the fit's texts"
+            )
 
     def align(self, losses: Iterable[TokenLosses]) -> npt.NDArray[np.float32]:
         """Losses of models on the reference tokens (M × N, nats), NaN where missing; an error for other texts."""
-        return align_checked(losses, self.texts, self.edges, task=self.task, unit=self.about.get("unit", "byte"))
+        checked = (self._checked(x) for x in losses)
+        return align_models(checked, self.edges, self.texts, unit=self.about.get("unit", "byte"))
+
+    def _checked(self, losses: TokenLosses) -> TokenLosses:
+        whose = f"losses of model {losses.model!r}"
+        self.require_texts(losses.texts_digest, whose=whose)
+        why = mismatch(losses, self.texts)
+        if why:
+            raise InputError(f"{whose} do not match the texts of the fit of {self.task!r}: {why}")
+        return losses
 
     @overload
     def predict(
@@ -166,13 +172,13 @@ class Fit:
     def save(self, folder: str | Path) -> Path:
         """Write salience.safetensors and fit.json atomically, replacing an older fit; returns the folder."""
         path = own_folder(folder)
-        write_folder(path, partial(write_parts, parts=self._parts()))
+        write_folder(path, partial(write_parts, parts=self))
         return path
 
     def save_pretrained(self, folder: str | Path, *, include_texts: bool = False) -> Path:
         """Write the fit with a model card, for sharing; the texts are included only with `include_texts`."""
         path = own_folder(folder)
-        write_folder(path, partial(write_parts, parts=self._parts(), include_texts=include_texts, with_card=True))
+        write_folder(path, partial(write_parts, parts=self, include_texts=include_texts, with_card=True))
         return path
 
     @classmethod
@@ -200,10 +206,7 @@ class Fit:
     @property
     def digest(self) -> str:
         """Hash of everything that affects a forecast; the same with or without the content of the texts."""
-        return files.digest(self._parts())
-
-    def _parts(self) -> FitParts:
-        return FitParts(self.core, self.salience, self.edges, self.supported, self.texts, self.about)
+        return files.digest(self)
 
 
 def load(folder: str | Path) -> Fit:
@@ -223,4 +226,32 @@ def load(folder: str | Path) -> Fit:
     ...     bc.load(fit.save(folder + "/code")).digest == fit.digest
     True
     """
-    return Fit(*read_parts(Path(folder)))
+    return Fit(**vars(read_parts(Path(folder))))
+
+
+def read_model(file: Path, texts: TextSet) -> TokenLosses:
+    """Read the losses of one model on a fit's texts from a file; an error if the file has several models."""
+    if file.suffix == ".csv" and not isinstance(texts, NamedTexts):
+        raise InputError(f"{file}: losses for a forecast come as .jsonl or .parquet, one model a file")
+    models = read_losses(file, texts)
+    if len(models) != 1:
+        raise InputError(f"{file}: losses of one model are needed, found {len(models)}")
+    return models[0]
+
+
+def mismatch(losses: TokenLosses, texts: TextSet) -> str:
+    """Description of the first text that the tokens do not cover exactly; empty if all texts are covered."""
+    counts, edges = losses.counts, losses.edges
+    if len(counts) != len(texts):
+        return f"they are on {len(counts)} texts, the fit is on {len(texts)}"
+    if not len(edges) - 1 == len(losses.nats) == counts.sum() or (counts < 0).any():
+        return f"{len(losses.nats)} nats need {len(losses.nats) + 1} edges, found {len(edges)}"
+    ends = edges[np.concatenate([[0], np.cumsum(counts)])]
+    if (ends != texts.starts).any() or (np.diff(edges) < 0).any():
+        lengths = zip(np.diff(ends), np.diff(texts.starts), strict=True)
+        at = next((i for i, same in enumerate(starmap(np.equal, lengths)) if not same), 0)
+        return (
+            f"text {texts.texts[at].id!r} has {texts.starts[at + 1] - texts.starts[at]} bytes, "
+            f"the losses cover {ends[at + 1] - ends[at]}"
+        )
+    return ""

@@ -7,7 +7,8 @@ Axes: N reference tokens.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,15 +36,16 @@ ABOUT: dict[str, type | tuple[type, ...]] = {
 }
 
 
-class FitParts(NamedTuple):
-    """The content of a fit's folder; the fields are those of `Fit`."""
+@dataclass(frozen=True, repr=False)
+class FitParts:
+    """The content of a fit's folder."""
 
     core: TaskFit
-    salience: npt.NDArray[np.float32]
-    edges: Ints
-    supported: Bools
-    texts: TextSet
-    about: dict[str, Any]
+    salience: npt.NDArray[np.float32]  # weight of each reference token (N, see TaskFit.salience)
+    edges: Ints  # of the reference tokens, in bytes (N + 1)
+    supported: Bools  # mask of the reference tokens that are used (N)
+    texts: TextSet  # texts on which losses are read
+    about: dict[str, Any]  # provenance: versions, models, split, hashes
 
 
 def need(condition: object, what: str) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
-from benchcast.errors import InputError, MissingExtraError, one_line
+from benchcast.errors import InputError, one_line
+from benchcast.extras import library
 
 ID = re.compile(r"[\w.-]+/[\w.-]+")
 FILES = ("fit.json", "salience.safetensors", "README.md")
@@ -17,22 +17,12 @@ def is_id(name: str) -> bool:
     return ID.fullmatch(name) is not None and not name.startswith(".")
 
 
-def _library(repo_id: str) -> Any:
-    try:
-        import huggingface_hub
-    except ImportError as error:
-        raise MissingExtraError(
-            f'{repo_id}: no such folder, and the hub needs huggingface_hub: pip install "benchcast[hub]"'
-        ) from error
-    return huggingface_hub
-
-
 def fetch(repo_id: str, revision: str | None = None) -> Path:
     """Download a fit unless it is cached; returns its folder."""
-    library = _library(repo_id)
+    hub = library("huggingface_hub", "hub", f"; there is no folder {repo_id}")
     try:
-        return Path(library.snapshot_download(repo_id, revision=revision, allow_patterns=list(FILES)))
-    except (library.errors.HfHubHTTPError, library.errors.LocalEntryNotFoundError, OSError, ValueError) as error:
+        return Path(hub.snapshot_download(repo_id, revision=revision, allow_patterns=list(FILES)))
+    except (hub.errors.HfHubHTTPError, hub.errors.LocalEntryNotFoundError, OSError, ValueError) as error:
         raise InputError(
             f"{repo_id}: neither a local folder nor a readable fit on the hub ({one_line(error).rstrip('.')}); "
             "is HF_TOKEN set, if it is private?"
@@ -43,8 +33,8 @@ def push(folder: Path, repo_id: str, *, private: bool | None = None) -> str:
     """Upload a fit's folder, creating the repository if needed; returns its address."""
     if not is_id(repo_id):
         raise InputError(f"{repo_id!r} is not a repository of the hub; needed is user/name")
-    library = _library(repo_id)
-    api = library.HfApi(library_name="benchcast")
+    hub = library("huggingface_hub", "hub")
+    api = hub.HfApi(library_name="benchcast")
     try:
         repository = api.create_repo(repo_id, private=private, exist_ok=True)
         api.upload_folder(
@@ -53,7 +43,7 @@ def push(folder: Path, repo_id: str, *, private: bool | None = None) -> str:
             allow_patterns=list(FILES),
             commit_message="Upload a benchcast fit",
         )
-    except (library.errors.HfHubHTTPError, OSError, ValueError) as error:
+    except (hub.errors.HfHubHTTPError, OSError, ValueError) as error:
         raise InputError(
             f"{repo_id}: the upload to the hub failed ({one_line(error).rstrip('.')}); is HF_TOKEN set?"
         ) from error

@@ -17,6 +17,7 @@ import numpy as np
 
 from benchcast.errors import StudyError
 from benchcast.folds import training_fold
+from benchcast.formatting import few
 from benchcast.metadata import ModelMetadata
 from benchcast.records import ModelInfo, Score, Task
 from benchcast.splits import RULES
@@ -91,7 +92,7 @@ def stale_line(study: Study, fits: Sequence[Fit]) -> str:
         change = "; ".join(changed_inputs(study, fit, tables))
         if change:
             by_change.setdefault(change, []).append(fit.task)
-    outdated = [f"{_few(tasks)}: {change}" for change, tasks in by_change.items()]
+    outdated = [f"{few(tasks, MOST_NAMES)}: {change}" for change, tasks in by_change.items()]
     return f"the study has changed since these fits were made: {' | '.join(outdated)}" if outdated else ""
 
 
@@ -115,13 +116,8 @@ def _changed_models(then: dict[str, list[str]], now: dict[str, list[str]]) -> li
     for i, what in enumerate(("losses", "scores", "metadata")):
         changed = [m for m in both if then[m][i] != now[m][i]]
         if changed:
-            changes.append(f"{what} of {_few(changed)} changed")
+            changes.append(f"{what} of {few(changed, MOST_NAMES)} changed")
     return changes
-
-
-def _few(names: Sequence[str]) -> str:
-    more = len(names) - MOST_NAMES
-    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _of_task(task: Task) -> list[Any]:

@@ -17,21 +17,16 @@ from benchcast.page import HEAT_SCRIPTS, SCRIPTS, render
 from benchcast.plots import COLOURS
 from benchcast.ranking import headline
 from benchcast.reports.charts import make_charts
-from benchcast.reports.columns import column_data
 from benchcast.reports.data import comparison_data, show_models
 from benchcast.reports.figures import DARK_COLOURS, page_figures
 from benchcast.reports.heat import explanations, heat_data, mean_losses
-from benchcast.reports.provenance import provenance
-from benchcast.reports.steps import convergence
+from benchcast.reports.sections import column_data, convergence, provenance
 from benchcast.reports.verdicts import verdict_on
 from benchcast.storage.files import write_text
 from benchcast.store import Study, StudyLike
 
 STEPS = 5  # number of calls of `on_step`
-
-
-def _silent(_: str) -> None:
-    return None
+OnStep = Callable[[str], None]
 
 
 def report(
@@ -39,7 +34,7 @@ def report(
     path: str | Path | None = None,
     *,
     split: Split | None = None,
-    on_step: Callable[[str], None] = _silent,
+    on_step: OnStep = lambda step: None,
 ) -> Path:
     """Compare all methods and write one self-contained HTML page with tables and figures.
 
@@ -60,7 +55,7 @@ def report(
     return target
 
 
-def compare_and_write(path: Path, study: Study, split: Split | None, *, on_step: Callable[[str], None]) -> Comparison:
+def compare_and_write(path: Path, study: Study, split: Split | None, *, on_step: OnStep) -> Comparison:
     """Write the report of a new comparison, and return the comparison."""
     require_report()
     comparison = compare(study, split=split, device=Execution(on_method=lambda method: on_step(f"comparing: {method}")))
@@ -68,7 +63,7 @@ def compare_and_write(path: Path, study: Study, split: Split | None, *, on_step:
     return comparison
 
 
-def write_report(path: Path, study: Study, comparison: Comparison, *, on_step: Callable[[str], None] = _silent) -> None:
+def write_report(path: Path, study: Study, comparison: Comparison, *, on_step: OnStep = lambda step: None) -> None:
     """Write the report atomically.
 
     Parameters
@@ -116,7 +111,7 @@ def heat_map(study: StudyLike, explained: str | Explanation, path: str | Path, *
     return target
 
 
-def report_data(study: Study, comparison: Comparison, on_step: Callable[[str], None] = _silent) -> dict[str, Any]:
+def report_data(study: Study, comparison: Comparison, on_step: OnStep = lambda step: None) -> dict[str, Any]:
     """The content of the page as plain values."""
     on_step("forecasts of all models")
     shown = show_models(study, comparison)

@@ -13,7 +13,7 @@ from benchcast.evaluate import Comparison
 from benchcast.plots import WHOLE, Figure, alt
 from benchcast.reports.data import ReportModels
 from benchcast.reports.figures import error_axis, named, page_style
-from benchcast.reports.sources import effect_of_sources
+from benchcast.reports.sections import effect_of_sources
 from benchcast.store import Study
 
 
@@ -41,9 +41,10 @@ def sources_chart(study: Study, comparison: Comparison, shown: ReportModels) -> 
         return None
     methods = list(dict.fromkeys(r["method"] for r in rows))
     hues = alt.Scale(domain=methods, range=[f"var(--c{i})" for i in range(len(methods))])
-    colour = alt.Color("method:N", title=None, scale=hues, legend=alt.Legend(orient="top"))
+    legend = {"title": None, "legend": alt.Legend(orient="top")}
+    colour = alt.Color("method:N", scale=hues, **legend)
     shapes = alt.Scale(domain=methods, range=["circle", "square"][: len(methods)])
-    shape = alt.Shape("method:N", title=None, scale=shapes, legend=alt.Legend(orient="top"))
+    shape = alt.Shape("method:N", scale=shapes, **legend)
     axis = alt.Axis(format="d", tickMinStep=1, tickCount=8, labelExpr=WHOLE)
     x = alt.X("sources:Q", title="sources of texts", scale=alt.Scale(zero=False, nice=False, padding=14), axis=axis)
     tips = [

@@ -56,16 +56,8 @@ def show_models(study: Study, comparison: Comparison) -> ReportModels:
     models = with_unscored(study, comparison.dataset)
     fold, role = _roles(comparison.folds, models.scored)
     new = len(models.infos) - models.scored
-    return ReportModels(
-        models.dataset,
-        models.infos,
-        models.nats,
-        models.metadata,
-        models.left_out,
-        np.pad(fold, (0, new)),
-        _new_fits(study, comparison, any_new=not np.isfinite(models.observed).all()),
-        [*role, *["new"] * new],
-    )
+    new_fits = _new_fits(study, comparison, any_new=not np.isfinite(models.observed).all())
+    return ReportModels(**vars(models), fold=np.pad(fold, (0, new)), new_fits=new_fits, role=[*role, *["new"] * new])
 
 
 def _new_fits(study: Study, comparison: Comparison, *, any_new: bool) -> dict[tuple[str, str], Fit]:
@@ -80,19 +72,11 @@ def _roles(folds: Sequence[Fold], size: int) -> tuple[Ints, list[str]]:
     fold = np.zeros(size, np.int64)
     for i, f in enumerate(folds):
         fold[f.test] = i
-    role = []
-    for m in range(size):
-        its_fold = folds[fold[m]]
-        role.append(
-            "test"
-            if its_fold.test[m]
-            else "validation"
-            if its_fold.validation[m]
-            else "train"
-            if its_fold.train[m]
-            else ""
-        )
-    return fold, role
+    role = np.full(size, "", dtype=object)
+    for i, f in enumerate(folds):
+        for name, mask in (("train", f.train), ("validation", f.validation), ("test", f.test)):
+            role[mask & (fold == i)] = name
+    return fold, role.tolist()
 
 
 def model_columns(shown: ReportModels) -> dict[str, list[Any]]:

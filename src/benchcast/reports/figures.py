@@ -31,17 +31,11 @@ Figure = dict[str, Any]
 
 def page_style(chart: Any) -> Figure:
     """Apply the page's style and convert to plain JSON."""
+    lines = dict.fromkeys(("gridColor", "domainColor", "tickColor"), "var(--line)")
     text = {"labelColor": "var(--dim)", "titleColor": "var(--ink)", "labelFontSize": 11, "titleFontSize": 12}
     styled = (
         chart.configure(background="transparent", font="system-ui, sans-serif", padding=4)
-        .configure_axis(
-            gridColor="var(--line)",
-            domainColor="var(--line)",
-            tickColor="var(--line)",
-            titleFontWeight="normal",
-            titlePadding=6,
-            **text,
-        )
+        .configure_axis(titleFontWeight="normal", titlePadding=6, **lines, **text)
         .configure_legend(symbolOpacity=1, titleFontWeight="normal", **text)
         .configure_title(fontSize=13, anchor="start", color="var(--ink)")
         .configure_view(stroke="var(--line)")
@@ -141,18 +135,10 @@ def error_axis(title: str, field: str = "mse:Q") -> Any:
 def steps_figure(*, height: int) -> Figure:
     """Error of training, validation and test models by step, with a rule at the slider's step (figure 6)."""
     roles = list(ROLES)
-    colour = alt.Color(
-        "role:N",
-        title="models",
-        scale=alt.Scale(domain=roles, range=["var(--c0)", "var(--c4)", "var(--c1)"]),
-        legend=alt.Legend(orient="top"),
-    )
-    dash = alt.StrokeDash(
-        "role:N",
-        title="models",
-        scale=alt.Scale(domain=roles, range=[[1, 0], [5, 3], [2, 2]]),
-        legend=alt.Legend(orient="top"),
-    )
+    legend = {"title": "models", "legend": alt.Legend(orient="top")}
+    colours = alt.Scale(domain=roles, range=["var(--c0)", "var(--c4)", "var(--c1)"])
+    colour = alt.Color("role:N", scale=colours, **legend)
+    dash = alt.StrokeDash("role:N", scale=alt.Scale(domain=roles, range=[[1, 0], [5, 3], [2, 2]]), **legend)
     x = alt.X("step:Q", title="step of Algorithm 2", axis=alt.Axis(tickCount=6))
     lines = (
         named("errors")

@@ -147,18 +147,11 @@ def _quoted(explained: Explanation, chosen: Sequence[int], kept: Sequence[int]) 
     units, position = explained.units, {text: k for k, text in enumerate(kept)}
     rows = []
     for i in chosen:
-        index = int(units.text[i])
+        index, quoted = int(units.text[i]), explained.quote(i)
         rows.append(
-            {
-                "text": units.texts.texts[index].id,
-                "source": units.texts.texts[index].source,
-                "at": position.get(index),
-                "unit": i - units.of_text(index).start,
-                "around": units.context(i),
-                "salience": rounded([explained.salience[i]])[0],
-                "kind": TOKEN_KINDS[units.kind[i]],
-                "part": "answer" if units.answer[i] else "prompt",
-            }
+            {k: quoted[k] for k in ("text", "source", "kind", "part")}
+            | {"at": position.get(index), "unit": i - units.of_text(index).start}
+            | {"around": units.context(i), "salience": rounded([explained.salience[i]])[0]}
         )
     return rows
 

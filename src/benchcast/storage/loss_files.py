@@ -21,7 +21,7 @@ from benchcast.formatting import need_file, parse_json, read_csv
 from benchcast.records import Ints, NamedTexts, TextSet, TokenLosses
 from benchcast.storage.files import file_name
 from benchcast.storage.loss_rows import LossRows, lay_out, most_tokens
-from benchcast.storage.parquet import column_names, decoded, read_metadata, read_schema, read_table, write_table
+from benchcast.storage.parquet import decoded, read_metadata, read_schema, read_table, write_table
 
 COLUMNS = ("text_id", "bounds", "nats")
 ABOUT = (
@@ -141,7 +141,7 @@ def read_parquet(path: Path, texts: TextSet) -> TokenLosses:
     )
     missing = set(COLUMNS) - set(table.column_names)
     if missing:
-        raise InputError(f"{path}: no column {', '.join(sorted(missing))}; found {', '.join(column_names(path))}")
+        raise InputError(f"{path}: no column {', '.join(sorted(missing))}; found {', '.join(read_schema(path).names)}")
     if not table.num_rows:
         raise InputError(f"{path}: no rows")
     metadata = decoded(table.schema.metadata)

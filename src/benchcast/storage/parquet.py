@@ -79,11 +79,6 @@ def read_metadata(path: Path) -> dict[str, str]:
     return decoded(read_schema(path).metadata)
 
 
-def column_names(path: Path) -> list[str]:
-    """Names of all columns."""
-    return list(read_schema(path).names)
-
-
 def decoded(metadata: Mapping[bytes, bytes] | None) -> dict[str, str]:
     """Metadata of a schema as text."""
     return {key.decode(errors="replace"): value.decode(errors="replace") for key, value in (metadata or {}).items()}

@@ -12,13 +12,13 @@ ceval/val/<subject>_val.csv
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from benchcast.errors import InputError
+from benchcast.formatting import parse_json
 from benchcast.texts.examples import Row
 
 WORKED = re.compile(r"^Q: (?P<question>.*?)\nA: (?P<steps>.*?)(?=\n\nQ: |\Z)", re.DOTALL | re.MULTILINE)
@@ -54,7 +54,7 @@ def _bbh(data: Path) -> Iterator[Row]:
 
 
 def _bbh_items(path: Path) -> list[dict[str, Any]]:
-    document = _json(path)
+    document = parse_json(read_utf8(path), str(path))
     items = document.get("examples") if isinstance(document, dict) else None
     if not isinstance(items, list) or not all(isinstance(x, dict) for x in items):
         raise InputError(f"{path}: a BBH task needs a list 'examples' of input and target")
@@ -131,16 +131,19 @@ def _folder(data: Path, benchmark: str) -> Path:
 def _split(data: Path, benchmark: str, split: str) -> Path:
     folder = _folder(data, benchmark) / split
     if not folder.is_dir():
-        names = ", ".join(sorted(p.name for p in folder.parent.iterdir())[:6]) or "nothing"
-        raise InputError(f"{folder}: no such folder; {benchmark} is read from its {split!r}, found {names}")
+        found = _beside(folder)
+        raise InputError(f"{folder}: no such folder; {benchmark} is read from its {split!r}, found {found}")
     return folder
 
 
 def _present(path: Path) -> Path:
     if not path.is_file():
-        names = ", ".join(sorted(p.name for p in path.parent.iterdir())[:6]) or "nothing"
-        raise InputError(f"{path}: no such file; the texts are drawn from it, found {names}")
+        raise InputError(f"{path}: no such file; the texts are drawn from it, found {_beside(path)}")
     return path
+
+
+def _beside(path: Path) -> str:
+    return ", ".join(sorted(p.name for p in path.parent.iterdir())[:6]) or "nothing"
 
 
 def _files(folder: Path, *patterns: str) -> list[Path]:
@@ -160,21 +163,11 @@ def read_utf8(path: Path) -> str:
         ) from error
 
 
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(read_utf8(path))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON ({error})") from error
-
-
 def _jsonl(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     for number, line in enumerate(read_utf8(path).split("\n"), start=1):
         if line.strip():
             where = f"{path}: line {number}"
-            try:
-                fields = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise InputError(f"{where}: not JSON ({error})") from error
+            fields = parse_json(line, where)
             if not isinstance(fields, dict):
                 raise InputError(f"{where}: a row must be an object, found {type(fields).__name__}")
             yield where, fields

@@ -7,16 +7,18 @@ machine and with every library version, and an added or removed subject does not
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchcast.errors import InputError
+from benchcast.extras import library
 from benchcast.formatting import did_you_mean
 from benchcast.records import Task, TextSet
-from benchcast.texts.duplicates import NearDuplicates
 from benchcast.texts.examples import TEMPLATES, Example, Row
-from benchcast.texts.hub import read_hub, refuse_absent
 from benchcast.texts.layouts import read_rows
 
 PAPER_MIX = {"mmlu": 100, "bbh": 100, "gsm8k": 100, "hellaswag": 100, "cmmlu": 100, "bbh-cot": 50}
@@ -33,6 +35,20 @@ TASKS: dict[str, tuple[float, tuple[str, ...]]] = {
     "cmmlu": (0.25, ("cmmlu", "ceval")),
     "ceval": (0.25, ("cmmlu", "ceval")),
 }
+# Repository, split, and the configuration with all subjects (None: each subject has its own configuration).
+# A folder of that name below the working directory is read instead of the hub. BBH comes from a copy without a
+# loading script, since `datasets` 4 and later do not run loading scripts.
+SETS: dict[str, tuple[str, str, str | None]] = {
+    "mmlu": ("cais/mmlu", "validation", "all"),
+    "bbh": ("SaylorTwift/bbh", "test", None),
+    "gsm8k": ("openai/gsm8k", "train", "main"),
+    "hellaswag": ("Rowan/hellaswag", "validation", "default"),
+    "cmmlu": ("haonan-li/cmmlu", "test", None),
+    "ceval": ("ceval/ceval-exam", "val", None),
+}
+ALIKE = 0.9  # Jaccard index of two sets of word runs
+RUN = 3  # words in a run
+WORD = re.compile(r"[぀-ヿ㐀-鿿가-힯]|[^\W぀-ヿ㐀-鿿가-힯]+|[^\w\s.,;:!?'\"]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,3 +145,69 @@ def tasks_of(mix: Iterable[str]) -> tuple[Task, ...]:
         if sources:
             tasks.append(Task(name, chance, sources))
     return tuple(tasks)
+
+
+def refuse_absent(benchmarks: Iterable[str]) -> None:
+    """Raise an error, before any download, for a benchmark that the hub does not have."""
+    for benchmark in benchmarks:
+        if benchmark not in SETS:
+            raise InputError(
+                f"{benchmark}: the hub has no data set of the chain-of-thought prompts; "
+                "give their folder with --data, or remove this part from --mix"
+            )
+
+
+def read_hub(benchmark: str) -> Iterator[Row]:
+    """All items of one benchmark; needs the network or the cache of `datasets`."""
+    refuse_absent([benchmark])
+    datasets = library("datasets", "hf", "; or give the benchmarks' files with --data")
+    repository, split, everything = SETS[benchmark]
+    try:
+        names = [everything] if everything else sorted(datasets.get_dataset_config_names(repository))
+        for name in names:
+            for i, fields in enumerate(datasets.load_dataset(repository, name, split=split)):
+                subject = fields.get("subject") or name
+                yield Row(f"{repository}: {name}: row {i}", f"{benchmark}-{subject}-{i}", fields)
+    except (OSError, ValueError, RuntimeError) as error:
+        first = str(error).strip().split("\n")[0]
+        raise InputError(
+            f"{repository}: could not be read from the hub ({first}); download the files and give them with --data"
+        ) from error
+
+
+class NearDuplicates:
+    """The texts kept so far, indexed by their runs of words.
+
+    Two texts are near-duplicates if the Jaccard index of their word trigrams is at least 0.9. A short question with one
+    changed number is a different question; with one changed comma it is not.
+    """
+
+    def __init__(self) -> None:
+        self._with_run: dict[tuple[str, ...], list[int]] = {}
+        self._sizes: list[int] = []
+
+    def add(self, text: str) -> bool:
+        """Keep a text unless it is a near-duplicate of a kept one; returns whether it was kept."""
+        runs = word_runs(text)
+        if self._repeats(runs):
+            return False
+        for run in runs:
+            self._with_run.setdefault(run, []).append(len(self._sizes))
+        self._sizes.append(len(runs))
+        return True
+
+    def _repeats(self, runs: set[tuple[str, ...]]) -> bool:
+        common = Counter(i for run in runs for i in self._with_run.get(run, ()))
+        return any(n >= ALIKE * (len(runs) + self._sizes[i] - n) for i, n in common.items())
+
+
+def word_runs(text: str) -> set[tuple[str, ...]]:
+    """Word trigrams, ignoring case and common punctuation; a text of fewer words is one run."""
+    words = WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+    return {tuple(words[i : i + RUN]) for i in range(max(1, len(words) - RUN + 1))}
+
+
+def count_repeats(texts: Iterable[str]) -> int:
+    """Number of texts that are near-duplicates of an earlier one."""
+    seen = NearDuplicates()
+    return sum(not seen.add(text) for text in texts)

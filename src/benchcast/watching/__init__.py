@@ -18,15 +18,15 @@ from benchcast.backends import open_backend
 from benchcast.backends.base import ModelSettings
 from benchcast.backends.stated import NO_METADATA
 from benchcast.collection import Report, collect
-from benchcast.collection.metadata import add_metadata
+from benchcast.collection.jobs import add_metadata
 from benchcast.errors import BenchcastError, InputError, StudyError
 from benchcast.fits import NO_BOS, Fit, Forecast
 from benchcast.fitting import fits_for_new_models
 from benchcast.formatting import nan_to_none
 from benchcast.records import ModelInfo
 from benchcast.storage.loss_files import read_growing
-from benchcast.store import Study
-from benchcast.watching.checkpoints import find_checkpoints, has_tokenizer, lacking, progress_of, signature, step_of
+from benchcast.store import Study, StudyLike
+from benchcast.watching import checkpoints as folders
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +108,11 @@ class Watch:
                 yield from self._wait(str(folder), None, "no such folder yet")
 
     def _look_at_checkpoints(self, folder: Path) -> Iterator[Event]:
-        checkpoints = find_checkpoints(folder)
+        checkpoints = folders.find_checkpoints(folder)
         if not checkpoints:
             yield from self._wait(str(folder), None, "no checkpoints yet; folders named like checkpoint-500 are needed")
         for path in checkpoints:
-            step = step_of(path.name)
+            step = folders.step_of(path.name)
             model = f"{self.run.name}@{step}"
             if model in self._finished:
                 continue
@@ -129,10 +129,10 @@ class Watch:
                 add_metadata(self.study, model, self._metadata(path), NO_METADATA)
             yield self._forecast(model, step)
             return
-        if path.name in self._refused and self._refused[path.name] == signature(path):
+        if path.name in self._refused and self._refused[path.name] == folders.signature(path):
             return
         tokenizer = self._tokenizer(path)
-        missing = lacking(path, own_tokenizer=not tokenizer)
+        missing = folders.lacking(path, own_tokenizer=not tokenizer)
         if missing:
             yield from self._wait(model, step, missing)
             return
@@ -147,17 +147,17 @@ class Watch:
 
     def _metadata(self, path: Path) -> ModelInfo:
         """Family, parameters, tokens and FLOPs of a checkpoint."""
-        return replace(progress_of(path), family=self.run.family)
+        return replace(folders.progress_of(path), family=self.run.family)
 
     def _tokenizer(self, path: Path) -> str:
         """Path of the tokenizer the settings name, or of one beside the checkpoints; empty: in the checkpoint."""
         named = self.run.settings.values().get("tokenizer", "")
-        if named or has_tokenizer(path):
+        if named or folders.has_tokenizer(path):
             return named
-        return str(path.parent) if has_tokenizer(path.parent) else ""
+        return str(path.parent) if folders.has_tokenizer(path.parent) else ""
 
     def _look_at_losses(self, folder: Path) -> Iterator[Event]:
-        for path in sorted(folder.glob("*.jsonl"), key=lambda p: (step_of(p.stem) or 0, p.name)):
+        for path in sorted(folder.glob("*.jsonl"), key=lambda p: (folders.step_of(p.stem) or 0, p.name)):
             signature_now: object = None
             try:
                 state = path.stat()
@@ -168,7 +168,7 @@ class Watch:
                 continue
             except (BenchcastError, OSError) as error:
                 self._refused[path.name] = signature_now
-                yield Event("skipped", path.stem, step_of(path.stem), str(error))
+                yield Event("skipped", path.stem, folders.step_of(path.stem), str(error))
 
     def _imported(self, path: Path) -> Iterator[Event]:
         """Forecasts of the models in a file that have all texts; the file may still grow."""
@@ -177,9 +177,9 @@ class Watch:
             if losses.model not in self._finished:
                 new = not self.study.losses_path(losses.model).is_file()
                 self.study.add_losses([losses], family=self.run.family)
-                yield self._forecast(losses.model, step_of(losses.model), new=new)
+                yield self._forecast(losses.model, folders.step_of(losses.model), new=new)
         for model, why in growing.items():
-            yield from self._wait(model, step_of(model), why)
+            yield from self._wait(model, folders.step_of(model), why)
 
     def _forecast(self, model: str, step: int | None, *, seconds: float = 0.0, new: bool | None = None) -> Event:
         losses = self.study.losses(model)
@@ -194,7 +194,58 @@ class Watch:
 
     def _refuse(self, path: Path, model: str, step: int | None, why: str) -> Iterator[Event]:
         try:
-            self._refused[path.name] = signature(path)
+            self._refused[path.name] = folders.signature(path)
         except OSError:  # deleted: the run keeps a limited number of checkpoints
             self._finished.add(model)
         yield Event("skipped", model, step, why)
+
+
+def watch(
+    study: StudyLike,
+    run: WatchedRun | str | Path,
+    *,
+    interval: float = 30.0,
+    once: bool = False,
+    on_model: Callable[[str], Report | None] = lambda model: None,
+    on_wait: Callable[[], None] = lambda: None,
+) -> Iterator[Event]:
+    """Score each new checkpoint of a training run, add its losses to the study and forecast its scores.
+
+    Parameters
+    ----------
+    study : an opened study or its folder; it has fits
+    run : the run to follow, or its folder of checkpoints
+    interval : seconds between two checks of the folders
+    once : end after the checkpoints that are there now; otherwise the iterator does not end
+    on_model : called with a model's name before it is scored; may return a progress callback
+    on_wait : called before each pause
+
+    Returns
+    -------
+    an iterator over events: the forecasts of a checkpoint, or the reason why it has none yet. A checkpoint that is
+    still being written is waited for; all results are in the study, so that a new call continues
+    """
+    asked = (run if isinstance(run, WatchedRun) else WatchedRun(Path(run))).named()
+    opened = Study.of(study)
+    if asked.checkpoints is not None:
+        opened.texts.require_texts("watch --checkpoints")
+    watched = Watch(opened, asked, on_model)
+    _ = watched.fits  # raises for a study without fits before the first checkpoint
+    return _follow(watched, interval, on_wait, once=once)
+
+
+def _follow(watched: Watch, interval: float, on_wait: Callable[[], None], *, once: bool) -> Iterator[Event]:
+    looked_again = False
+    while True:
+        changing = False
+        for event in watched.look():
+            changing = changing or event.why == "still changing"
+            yield event
+        if not once:
+            on_wait()
+            time.sleep(interval)
+        elif looked_again or not changing:
+            return
+        else:  # written a moment ago: check once more
+            looked_again = True
+            time.sleep(folders.SETTLED + 0.1)

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from benchcast.dataset import Fold
-from benchcast.diversity import held_out_errors, numbers_of_sources, restrict, source_errors, subsets
 from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.evaluate import compare
 from benchcast.folds import make_folds
 from benchcast.law import SigmoidLaw
 from benchcast.methods import BASELINES, METHODS
 from benchcast.methods.algorithm2.paper import paper
+from benchcast.reports.sections import held_out_errors, numbers_of_sources, restrict, source_errors, subsets
 from lab.reproduce.context import StudyContext, pick_runs
 from lab.reproduce.convergence import fig6
 from lab.reproduce.decisions import by_compute, decide, find_pairs
