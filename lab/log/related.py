@@ -8,6 +8,7 @@ Shares and their standard errors are over worlds.
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from lab.synthetic import Plan, World, plant
 METHOD_NAMES = ("stack", "salience", "all-token")
 
 
-def plan(number: int, **changes: object) -> Plan:
+def plan(number: int, **changes: Any) -> Plan:
     rng = np.random.default_rng([11, number])
     usual = Plan(
         seed=20_000 + number,
@@ -37,10 +38,12 @@ def plan(number: int, **changes: object) -> Plan:
 def only(world: World, keep: Callable[[str], bool]) -> World:
     """The world with some of its models."""
     kept = {m.model for m in world.models if keep(m.model)}
-    models, losses, scores = (
-        tuple(r for r in rows if r.model in kept) for rows in (world.models, world.losses, world.scores)
+    return replace(
+        world,
+        models=tuple(m for m in world.models if m.model in kept),
+        losses=tuple(x for x in world.losses if x.model in kept),
+        scores=tuple(s for s in world.scores if s.model in kept),
     )
-    return replace(world, models=models, losses=losses, scores=scores)
 
 
 def without_families(world: World) -> World:
@@ -50,7 +53,7 @@ def without_families(world: World) -> World:
 def copied(world: World) -> World:
     """Every model once more, under another name and family."""
 
-    def twice(rows: tuple) -> tuple:
+    def twice(rows: tuple[Any, ...]) -> tuple[Any, ...]:
         again = [replace(r, model=f"{r.model}-copy") for r in rows]
         return (*rows, *(replace(r, family=f"{r.family}-copy") if hasattr(r, "family") else r for r in again))
 

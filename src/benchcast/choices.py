@@ -11,8 +11,8 @@ from benchcast.splits import SPLITS as SPLITS
 from benchcast.splits import Split as Split
 
 MethodName = Literal[
-    "salience",
     "stack",
+    "salience",
     "paper",
     "ridge",
     "pls",
@@ -37,6 +37,7 @@ LOSS_UNITS: tuple[LossUnit, ...] = get_args(LossUnit)
 SCORE_UNITS: tuple[ScoreUnit, ...] = get_args(ScoreUnit)
 EXECUTORS: tuple[ExecutorName, ...] = get_args(ExecutorName)
 
+DEFAULT_METHOD: MethodName = "stack"
 DEFAULT_LEVEL = 0.90  # nominal coverage of prediction intervals on unseen families
 
 

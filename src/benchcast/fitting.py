@@ -14,7 +14,7 @@ import numpy as np
 import benchcast
 from benchcast.align import align_models
 from benchcast.assemble import reference_of
-from benchcast.choices import DEFAULT_LEVEL, MethodName, Split, level_text
+from benchcast.choices import DEFAULT_LEVEL, DEFAULT_METHOD, MethodName, Split, level_text
 from benchcast.dataset import Dataset, Fold
 from benchcast.errors import NotEnoughDataError, StudyError
 from benchcast.fits import Fit, load
@@ -35,7 +35,7 @@ def fit(
     study: StudyLike,
     task: str,
     *,
-    method: MethodName = "salience",
+    method: MethodName = DEFAULT_METHOD,
     split: Split | None = None,
     device: str = "",
     settings: DescentSettings | None = None,
@@ -48,7 +48,7 @@ def fit(
     task : a task of study.toml
     method : how to forecast; `benchcast.compare` lists and compares all methods
     split : the split whose test models are not used. None: the split column where it is filled, else all are used
-    device : where the method "salience", "paper" or "ridge" is computed: a torch device such as "cuda"; "" is numpy
+    device : where methods that learn token weights are computed: a torch device such as "cuda"; "" is numpy
     settings : of the method "paper"; other methods have none
 
     Returns
@@ -68,7 +68,7 @@ def fit_tasks(
     study: StudyLike,
     tasks: Sequence[str] = (),
     *,
-    method: MethodName | MethodSpec = "salience",
+    method: MethodName | MethodSpec = DEFAULT_METHOD,
     split: Split | None = None,
     store: bool = False,
     on_left_out: Callable[[str], None] = lambda line: None,

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.assemble import assemble
-from benchcast.choices import DEFAULT_LEVEL, MethodName, check_level
+from benchcast.choices import DEFAULT_LEVEL, DEFAULT_METHOD, MethodName, check_level
 from benchcast.dataset import Dataset, Fold
 from benchcast.devices import check_device
 from benchcast.errors import InputError, NotEnoughDataError
@@ -42,7 +42,7 @@ class Forecaster:
 
     Parameters
     ----------
-    method : how to forecast: a method that reads nothing but losses, such as "salience", "pls" or "all-token"
+    method : how to forecast: a method that reads nothing but losses, such as "stack", "salience" or "pls"
     chance : accuracy of guessing, from 0 to below 1
     level : share of scores of unseen models that `predict_interval` should contain, between 0 and 1
     device : where the method is computed: a torch device such as "cuda"; "" is numpy
@@ -70,7 +70,7 @@ class Forecaster:
     def __init__(
         self,
         *,
-        method: MethodName = "salience",
+        method: MethodName = DEFAULT_METHOD,
         chance: float = 0.0,
         level: float = DEFAULT_LEVEL,
         device: str = "",

@@ -3,7 +3,8 @@
 A model of a family never seen: errors within a family are correlated, so F families give F independent observations,
 whatever their number of checkpoints. The scale is therefore the root of the mean over families of their mean squared
 error, and the interval is Student's t with F − 1 degrees of freedom. Each error comes from a fit with one family fewer
-than the final fit, and errors fall about as 1 / √F: hence the factor √(1 − 1/F).
+than the final fit, and errors fall about as 1 / √F: hence the factor √(1 − 1/F). A single family says nothing about
+others: for a model of another family, the errors of its models are doubled and a usual error of families is added.
 
 A model stronger than every training model: the sets of stronger models that were hidden count as further families, and
 the scale is never smaller than that of families. Near chance the upper end is higher, because training models at
@@ -35,6 +36,10 @@ NEAR_CHANCE = 0.1  # as a share of the range from chance to 1
 # How far a task at chance may rise at twice the usual distance of an unseen family, as an angle: 0.25 is the step from
 # 25% to 47%. Decided on DCLM's 7B models and the largest models of mlfoundations/scaling (LOG.md).
 RISE_FROM_CHANCE = 0.25
+# Where all training models are of one family: how much more forecasts of other families err than those of left-out
+# models of this one, and by which angle at least. Decided on single families of the zoo, DCLM, mlfoundations/scaling.
+OF_OTHER_FAMILIES = 2.0
+USUAL_FAMILY_ERROR = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,7 @@ class Position:
 
     distance: Floats  # squared, in units of left-out families; at least 1
     stronger: Bools  # stronger than every training model
+    other_family: Bools | np.bool_ = np.False_  # of another family than all training models, which are of a single one
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +77,29 @@ def predict(
     """Forecast models from their losses on the reference tokens (M × N) and their metadata, with intervals."""
     capability = fit.capability(nats, metadata)
     accuracy = fit.law.accuracy(capability)
-    position = locate(fit, capability, nats)
+    position = locate(fit, capability, nats, metadata.families)
     return Predictions(capability, accuracy, *interval(fit, accuracy, position, level), position)
 
 
-def locate(fit: TaskFit, capability: npt.ArrayLike, nats: npt.NDArray[np.floating] | None = None) -> Position:
-    """Position of models by their capability and, if `nats` (M × N) is given, by their loss profile."""
+def locate(
+    fit: TaskFit,
+    capability: npt.ArrayLike,
+    nats: npt.NDArray[np.floating] | None = None,
+    families: npt.NDArray[np.str_] | None = None,
+) -> Position:
+    """Position of models by their capability, by their loss profile if `nats` (M × N) is given, and by family.
+
+    Without `families`, models count as members of the family where all training models are of one.
+    """
     c = np.asarray(capability, np.float64)
     low, high = fit.range
     beyond = c < low if fit.law.slope < 0 else c > high
     squared, stronger = (1 + distance(fit, c)) ** 2, np.asarray(beyond & (distance(fit, c) > 0))
+    trained = np.unique(fit.out_of_fold.families)
+    other = np.zeros(c.shape, bool) if families is None or len(trained) != 1 else np.asarray(families != trained[0])
     if fit.profile is None or nats is None:
-        return Position(squared, stronger)
-    return Position(np.maximum(squared, fit.profile.distance(nats)), stronger | fit.profile.stronger(nats))
+        return Position(squared, stronger, other)
+    return Position(np.maximum(squared, fit.profile.distance(nats)), stronger | fit.profile.stronger(nats), other)
 
 
 def interval(
@@ -107,7 +123,8 @@ def half_widths(fit: TaskFit, accuracy: Floats, position: Position, level: float
     sets = _set_squares(fit.stronger)
     of_stronger = max(of_families, float(np.concatenate([squares, sets]).mean()))
     reach = _students_reach(len(squares), level)
-    scale = np.sqrt(np.where(position.stronger, of_stronger, of_families))
+    square = np.where(position.stronger, of_stronger, of_families)
+    scale = np.sqrt(np.where(position.other_family, OF_OTHER_FAMILIES**2 * square + USUAL_FAMILY_ERROR**2, square))
     infinite = np.isinf(position.distance)
     far = np.sqrt(np.where(infinite, 1.0, position.distance))
     below = np.where(infinite, np.inf, reach * scale * far)

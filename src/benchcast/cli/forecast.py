@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchcast.choices import SPLITS, level_text
+from benchcast.choices import DEFAULT_METHOD, SPLITS, level_text
 from benchcast.cli.arguments import ADDRESS, EXECUTOR, JSON, STUDY, TASKS, WithMethods
 from benchcast.cli.output import number, print_json, print_table, progress, say, say_wrapped, warn, workers
 
@@ -45,7 +45,7 @@ DETAILS = {  # measures of one method: heading and format
 @click.command()
 @STUDY
 @TASKS
-@click.option("--method", default="salience", show_default=True, help="A row of `benchcast compare`.")
+@click.option("--method", default=DEFAULT_METHOD, show_default=True, help="A row of `benchcast compare`.")
 @click.option(
     "--split",
     type=click.Choice(SPLITS),

@@ -18,7 +18,7 @@ from benchcast.law import KNOTS, MonotoneCalibration, SigmoidLaw
 from benchcast.predictors import Ladder, LossView
 from benchcast.profile import LossProfile
 from benchcast.records import Bools, Ints, Task, TextOutlines, TextSet
-from benchcast.task_fit import OutOfFoldErrors, TaskFit
+from benchcast.task_fit import Members, OutOfFoldErrors, TaskFit
 
 LADDER = 5  # columns of the weights of a ladder
 ABOUT: dict[str, type | tuple[type, ...]] = {
@@ -76,6 +76,8 @@ def check_parts(parts: FitParts) -> None:
     if core.profile is not None:
         _check_profile(core.profile, len(parts.edges) - 1)
     _check_weights(core, len(parts.edges) - 1)
+    if core.average is not None:
+        _check_average(core.average, core.weights.shape)
     _check_array("salience", parts.salience, (len(parts.edges) - 1,), "f")
     _check_array("supported", parts.supported, (len(parts.edges) - 1,), "b")
 
@@ -159,6 +161,20 @@ def _check_weights(core: TaskFit, tokens: int) -> None:
     by_kind: dict[type, int] = {LossView: tokens, Ladder: LADDER}
     columns = by_kind.get(type(reads[0]), 1) if reads else core.weights.shape[-1]
     _check_array("weights", core.weights, (len(reads), columns), "f")
+
+
+def _check_average(average: Members, shape: tuple[int, ...]) -> None:
+    fade, members = average.fade, average.members
+    need(members, "an average without members")
+    need(is_number(fade.strongest) and is_number(fade.usual), f"fade {fade} is not two numbers")
+    need(fade.strongest <= fade.usual, f"fade {fade.strongest}..{fade.usual}")
+    shares = [(m.share, m.share_of_stronger) for m in members]
+    need(all(is_number(x) and 0 <= x <= 1 for row in shares for x in row), f"shares {shares} are not in 0..1")
+    need(all(abs(sum(column) - 1) < 1e-6 for column in zip(*shares, strict=True)), f"shares {shares} do not sum to 1")
+    for k, member in enumerate(members):
+        _check_law(member.law)
+        need(not member.law.failure, f"the law of member {k} failed")
+        _check_array(f"member.{k}", member.weights, shape, "f")
 
 
 def _check_about(about: object) -> None:

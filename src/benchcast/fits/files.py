@@ -23,7 +23,7 @@ from benchcast.profile import LossProfile
 from benchcast.records import NamedTexts, Task, Text, TextOutlines, TextSet
 from benchcast.storage.folders import read_files
 from benchcast.storage.hashes import hash_holds, hashed
-from benchcast.task_fit import NO_ERRORS, OutOfFoldErrors, TaskFit
+from benchcast.task_fit import NO_ERRORS, Fade, Member, Members, OutOfFoldErrors, TaskFit
 
 FORMAT = 1
 PROFILE_ARRAYS, PROFILE_NUMBERS = ("group", "mean", "whiten"), ("typical", "farthest", "strongest")
@@ -63,6 +63,7 @@ def _contents(parts: FitParts) -> tuple[bytes, dict[str, Any]]:
         **_error_arrays("honest_errors", core.out_of_fold),
         **(_error_arrays("stronger_errors", core.stronger) if len(core.stronger.errors) else {}),
         **{f"profile.{k}": getattr(core.profile, k) for k in PROFILE_ARRAYS if core.profile is not None},
+        **({f"member.{k}": m.weights for k, m in enumerate(core.average.members)} if core.average else {}),
         **{f"history.{name}": np.ascontiguousarray(x) for name, x in core.history.items()},
     }
     blob = save({name: np.ascontiguousarray(x) for name, x in arrays.items()})
@@ -72,7 +73,8 @@ def _contents(parts: FitParts) -> tuple[bytes, dict[str, Any]]:
         "method": core.method,
         "reads": [str(predictor) for predictor in core.reads],
         "unit": core.unit,
-        "law": {"bend" if k == "calibration" else k: nan_to_none(v) for k, v in asdict(core.law).items()},
+        "law": _law_values(core.law),
+        **({"average": _average_values(core.average)} if core.average is not None else {}),
         "range": [nan_to_none(x) for x in core.range],
         "honest": _out_of_fold(core.out_of_fold),
         **({"stronger": _out_of_fold(core.stronger)} if len(core.stronger.errors) else {}),
@@ -82,6 +84,18 @@ def _contents(parts: FitParts) -> tuple[bytes, dict[str, Any]]:
         "texts": _text_rows(parts.texts, include_texts=True),
         "arrays_sha256": hashlib.sha256(blob).hexdigest(),
     }
+
+
+def _law_values(law: SigmoidLaw) -> dict[str, Any]:
+    return {"bend" if k == "calibration" else k: nan_to_none(v) for k, v in asdict(law).items()}
+
+
+def _average_values(average: Members) -> dict[str, Any]:
+    """All but the weights of the members."""
+    members = [
+        {"law": _law_values(m.law), "share": m.share, "share_of_stronger": m.share_of_stronger} for m in average.members
+    ]
+    return {"fade": asdict(average.fade), "members": members}
 
 
 def _error_arrays(name: str, errors: OutOfFoldErrors) -> dict[str, npt.NDArray[Any]]:
@@ -141,6 +155,14 @@ def _law(stored: dict[str, Any]) -> SigmoidLaw:
         **{**stored["bend"], "slopes": tuple(stored["bend"]["slopes"])}
     )
     return SigmoidLaw(**{k: _nan(v) for k, v in stored.items() if k != "bend"}, calibration=calibration)
+
+
+def _average(stored: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Members:
+    members = (
+        Member(arrays[f"member.{k}"], _law(row["law"]), row["share"], row["share_of_stronger"])
+        for k, row in enumerate(stored["members"])
+    )
+    return Members(tuple(members), Fade(**stored["fade"]))
 
 
 def read_parts(path: Path) -> FitParts:
@@ -203,6 +225,7 @@ def _parts(text: dict[str, Any], blob: bytes) -> FitParts:
         {name.removeprefix("history."): x for name, x in arrays.items() if name.startswith("history.")},
         _read_errors("stronger_errors", text["stronger"], arrays) if "stronger" in text else NO_ERRORS,
         profile,
+        _average(text["average"], arrays) if "average" in text else None,
     )
     texts = _read_texts(text["texts"], text["about"])
     return FitParts(core, arrays["salience"], arrays["edges"], supported.astype(bool), texts, text["about"])

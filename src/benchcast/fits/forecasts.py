@@ -125,7 +125,7 @@ def remark_on(
     elif fit.reads_losses and not fit.weights.any():
         why = "constant: the training losses say nothing about this task, so no token has weight"
     else:
-        unusual = filter(None, (_beyond(fit, predicted), _unlike(fit, predicted)))
+        unusual = filter(None, (_beyond(fit, predicted), _unlike(fit, predicted), _other_family(fit, predicted)))
         why = "; ".join(unusual) or _near_chance(fit, predicted)
     return "; ".join(filter(None, (why, "" if np.isfinite(predicted.low[0]) else NO_INTERVAL)))
 
@@ -142,6 +142,13 @@ def _unlike(fit: TaskFit, predicted: Predictions) -> str:
         f"unlike any training model: its losses differ from theirs {np.sqrt(far):.1f} times as much as those of an "
         "unseen family usually do"
     )
+
+
+def _other_family(fit: TaskFit, predicted: Predictions) -> str:
+    """A remark if all training models are of one family, and the model is of another."""
+    if not np.any(predicted.position.other_family):
+        return ""
+    return f"all training models are of family {fit.out_of_fold.families[0]}, this one is not: the interval is a guess"
 
 
 def _beyond(fit: TaskFit, predicted: Predictions) -> str:

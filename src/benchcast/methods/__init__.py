@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from benchcast.choices import MethodName, check_choice
+from benchcast.choices import DEFAULT_METHOD, MethodName, check_choice
 from benchcast.dataset import Dataset, Fold
 from benchcast.devices import check_device
 from benchcast.errors import InputError
@@ -21,8 +21,8 @@ from benchcast.methods.twostep import two_step
 from benchcast.task_fit import Method, TaskFit
 
 METHODS: dict[str, Method] = {
-    "salience": salience.salience,
     "stack": stack,
+    "salience": salience.salience,
     "paper": paper.paper,
     "ridge": ridge.ridge,
     "pls": pls,
@@ -42,8 +42,8 @@ TOGETHER = ("paper", "ridge")  # all folds share their passes over the features
 PEERS = ("pls", "perplexity-correlations", "logistic-4", "two-step", "observational")
 BASELINES = ("label-token", "source-token", "all-token", "compute", "constant")
 ABOUT = {  # what each method does, in one line
-    "salience": "learned token weights, never negative; several forms averaged by their error on left-out families",
     "stack": "non-negative and signed weights, averaged by their errors on left-out families and stronger models",
+    "salience": "learned token weights, never negative; several forms averaged by their error on left-out families",
     "paper": "Algorithm 2 of Ge et al. 2025: token weights from a scorer's hidden states, by gradient descent",
     "ridge": "signed token weights from a scorer's hidden states, in closed form",
     "pls": "partial least squares from the loss of each text",
@@ -75,7 +75,7 @@ def check_methods(names: Iterable[str], settings: DescentSettings | None = None)
 class MethodSpec:
     """A method with its settings and the device on which it is computed; InputError if one is unknown."""
 
-    name: MethodName = "salience"
+    name: MethodName = DEFAULT_METHOD
     settings: DescentSettings | None = None  # of the method "paper"
     device: str = ""  # a torch device such as "cuda"; empty: numpy
 

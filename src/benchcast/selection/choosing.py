@@ -163,7 +163,7 @@ def cut_fit(dataset: Dataset, fold: Fold, t: int, fit: TaskFit, chosen: Ints) ->
     if not fit.reads_losses or keep.all():
         return fit if not fit.reads_losses else replace(fit, weights=fit.weights[:, keep])
     weights, observed = np.ascontiguousarray(fit.weights[:, keep]), dataset.accuracy[t]
-    capability = replace(fit, weights=weights).capability(dataset.nats[:, keep], dataset.metadata)
+    capability = replace(fit, weights=weights, average=None).capability(dataset.nats[:, keep], dataset.metadata)
     known = fold.seen & np.isfinite(observed)
     full_capability = fit.capability(dataset.nats, dataset.metadata)
     law = _set_for(fit.law, capability[known], full_capability[known])
@@ -173,6 +173,7 @@ def cut_fit(dataset: Dataset, fold: Fold, t: int, fit: TaskFit, chosen: Ints) ->
     return replace(
         fit,
         weights=weights,
+        average=None,
         law=law,
         out_of_fold=replace(fit.out_of_fold, errors=fit.out_of_fold.errors * factor),
         range=(float(capability[known].min()), float(capability[known].max())),
