@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from benchcast.comparison import measure as measure
 from benchcast.dataset import Dataset, Fold
 from benchcast.devices import check_device
 from benchcast.errors import NotEnoughDataError
-from benchcast.executor import Executor, Job
+from benchcast.executor import Executor, Job, Local
 from benchcast.fitting import without_weak_tasks
 from benchcast.folds import make_folds
 from benchcast.intervals import predict
@@ -88,6 +88,9 @@ def compare(
     return Comparison(name, tuple(tried), names, held, fits, tuple(folds), noise, dataset, left_out)
 
 
+COST = {"paper": 20, "stack": 10, "salience": 8, "two-step": 3}  # of a fold, relative to other methods
+
+
 def _need_test_models(split: Split, folds: Sequence[Fold]) -> None:
     if not all(fold.test.any() for fold in folds):
         hint = RULES[split].without_tests
@@ -103,8 +106,8 @@ class Execution:
     """Where the fits of a comparison run, and who is told of their progress."""
 
     device: str = ""  # a torch device such as "cuda"; empty: numpy
-    executor: Executor | None = None  # None: this process, all folds of a method together
-    on_method: Callable[[str], None] = _silent  # told of each method when it begins or, with an executor, is done
+    executor: Executor = field(default_factory=Local)
+    on_method: Callable[[str], None] = _silent  # told of each method when it is done
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,29 +130,27 @@ def fit_part(shared: FoldFits, given: tuple[str, Sequence[int]]) -> list[list[Ta
 
 def fit_methods(shared: FoldFits, methods: Sequence[str], execution: Execution) -> dict[str, list[list[TaskFit]] | str]:
     """Fits of every method by fold and task, or why there are none."""
-    everything, executor = range(len(shared.folds)), execution.executor
-    fitted: dict[str, list[list[TaskFit]] | str] = {}
-    if executor is None:
-        for method in methods:
-            execution.on_method(method)
-            fitted[method] = fit_part(shared, (method, everything))
-        return fitted
-    parts = [(m, picked) for m in methods for picked in ([everything] if m in TOGETHER else [(i,) for i in everything])]
+    folds = np.arange(len(shared.folds))
+    cut = {m: np.array_split(folds, 1 if m in TOGETHER else min(execution.executor.parts, len(folds))) for m in methods}
+    parts = [(m, picked.tolist()) for m, pieces in cut.items() for picked in pieces]
     jobs = [
-        Job(f"method {m!r}, fold {picked[0] + 1} of {len(everything)}", (m, picked), cost=len(picked))
+        Job(f"method {m!r}, folds {picked[0] + 1} to {picked[-1] + 1}", (m, picked), cost=len(picked) * COST.get(m, 1))
         for m, picked in parts
     ]
     answers: dict[str, dict[int, list[list[TaskFit]] | str]] = {m: {} for m in methods}
-    for number, answer in executor.run(fit_part, jobs, shared):
+    for number, answer in execution.executor.run(fit_part, jobs, shared):
         method, picked = parts[number]
         answers[method][picked[0]] = answer
-        if len(answers[method]) == sum(m == method for m, _ in parts):
+        if len(answers[method]) == len(cut[method]):
             execution.on_method(method)
-    for method, by_fold in answers.items():
-        in_order = [by_fold[i] for i in sorted(by_fold)]
-        refused = [a for a in in_order if isinstance(a, str)]
-        fitted[method] = refused[0] if refused else [row for a in in_order if not isinstance(a, str) for row in a]
-    return fitted
+    return {method: _joined(by_fold) for method, by_fold in answers.items()}
+
+
+def _joined(by_fold: dict[int, list[list[TaskFit]] | str]) -> list[list[TaskFit]] | str:
+    """The fits of all folds in order, or the first reason why there are none."""
+    in_order = [by_fold[i] for i in sorted(by_fold)]
+    refused = [a for a in in_order if isinstance(a, str)]
+    return refused[0] if refused else [row for a in in_order if not isinstance(a, str) for row in a]
 
 
 def hold(dataset: Dataset, folds: Sequence[Fold], fits: Sequence[TaskFit], t: int) -> HeldOutForecasts:

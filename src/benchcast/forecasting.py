@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from benchcast.choices import DEFAULT_LEVEL, check_level
 from benchcast.errors import BenchcastError
 from benchcast.fits import Fit, Forecast, Forecasts
 from benchcast.fitting import fits_for_new_models, store_fits
 from benchcast.fitting import refit as fit_again
 from benchcast.formatting import match_names
+from benchcast.known_scores import ScoreCorrection, correct
+from benchcast.metadata import ModelMetadata
 from benchcast.records import TokenLosses
 from benchcast.store import Study, StudyLike
 
@@ -32,6 +36,7 @@ def predict(
     level: float = DEFAULT_LEVEL,
     restrict: bool = False,
     refit: bool = False,
+    use_scores: bool = False,
 ) -> Forecasts:
     """Forecast models of a study by the fits that are stored in it.
 
@@ -43,6 +48,7 @@ def predict(
     level : share of scores of unseen models that the interval should contain, between 0 and 1
     restrict : fit again for each model, on the tokens that it has losses for; nothing is stored
     refit : fit again first, from the present data of the study, and store the new fits
+    use_scores : also use each model's known scores on the other tasks that have a fit; remarks say which were used
 
     Returns
     -------
@@ -61,11 +67,19 @@ def predict(
     """
     opened = Study.of(study)
     names = find_models(opened, models)
-    fits = stored_fits(opened, tasks, again=refit)
+    fits = stored_fits(opened, () if use_scores else tasks, again=refit)
     by_model, failed = predict_models(opened, names, fits, level=level, restrict=restrict)
-    rows = [row for one in by_model for row in one.forecasts]
+    correction = ScoreCorrection.of([fit.core for fit in fits]) if use_scores else None
+    forecasts = (one.forecasts if correction is None else with_scores(one, correction) for one in by_model)
+    rows = [row for of_model in forecasts for row in of_model if not tasks or row.task in tasks]
     rows += [Forecast.missing(fit.task, name, why, level) for name, why in failed.items() for fit in fits]
     return Forecasts(tuple(sorted(rows, key=lambda row: names.index(row.model))), failed)
+
+
+def with_scores(forecasts: ModelForecasts, correction: ScoreCorrection) -> list[Forecast]:
+    """Forecasts of one model, corrected by its known scores on the other tasks."""
+    known = ModelMetadata.of_losses(forecasts.losses)
+    return correct(correction, forecasts.forecasts, np.array([known.score(fit.task)[0] for fit in forecasts.fits]))
 
 
 def find_models(study: Study, patterns: Sequence[str] | None) -> list[str]:

@@ -49,6 +49,7 @@ LAYERS = [
     "fits",
     "editing",
     "fitting",
+    "known_scores",
     "forecasting",
     "forecaster",
     "executor",

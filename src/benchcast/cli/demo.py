@@ -71,10 +71,12 @@ def _study(name: str, out: Path) -> Study:
 
 def _compare(study: Study) -> Comparison:
     from benchcast.evaluate import Execution, compare
+    from benchcast.executor import on_this_machine
     from benchcast.methods import METHODS
 
     with progress("comparing", len(METHODS)) as advance:
-        comparison = compare(study, device=Execution(on_method=lambda m: advance(f"comparing: {m}")))
+        execution = Execution(executor=on_this_machine(), on_method=lambda m: advance(f"comparing: {m} is done"))
+        comparison = compare(study, device=execution)
     print_comparison(comparison)
     say()
     return comparison

@@ -93,6 +93,7 @@ def fit(
 @DEVICE
 @EXECUTOR
 @ADDRESS
+@click.option("--jobs", type=click.IntRange(1), help="Processes on this machine. Default: one per core.")
 @click.option("--wide", is_flag=True, help="All tasks in one table, however wide.")
 @JSON
 def compare(
@@ -105,6 +106,7 @@ def compare(
     device: str,
     executor: ExecutorName,
     address: str,
+    jobs: int | None,
     wide: bool,
     as_json: bool,
 ) -> None:
@@ -126,13 +128,15 @@ def compare(
         return
     from benchcast.evaluate import Execution
     from benchcast.evaluate import compare as run
+    from benchcast.executor import on_this_machine
     from benchcast.methods import METHODS
 
     if device and executor != "local":
         raise click.UsageError("--device is for this process; leave it out, or --executor ray")
     opened = Study.open(study, keep_all=keep_all)
-    with workers(executor, address) as pool, progress("comparing", len(methods) or len(METHODS)) as advance:
-        execution = Execution(device, pool, lambda m: advance(f"comparing: {m}"))
+    here = on_this_machine(1 if device else jobs)
+    with workers(executor, address) as cluster, progress("comparing", len(methods) or len(METHODS)) as advance:
+        execution = Execution(device, cluster or here, lambda m: advance(f"comparing: {m} is done"))
         comparison = run(opened, tasks, split=split, methods=methods, device=execution)
     say_split(split, comparison)
     if as_json:

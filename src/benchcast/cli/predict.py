@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 )
 @click.option("--refit", "again", is_flag=True, help="Fit again first, and store the new fits.")
 @click.option("--restrict", is_flag=True, help="Fit again on the tokens that the model has losses for; not stored.")
+@click.option("--use-scores", is_flag=True, help="Also use each model's known scores on the other tasks.")
 @click.option("--register", type=PATH, help="Write the forecast of one model, with date and hash, to a new file.")
 @click.option(
     "--level",
@@ -54,6 +55,7 @@ def predict(
     losses_file: Path | None,
     again: bool,
     restrict: bool,
+    use_scores: bool,
     register: Path | None,
     level: float,
     tasks: tuple[str, ...],
@@ -65,6 +67,7 @@ def predict(
     benchcast predict study --model my-7b
     benchcast predict study --model my-7b --model 'other-*'
     benchcast predict study --all --level 0.8
+    benchcast predict study --model my-7b --use-scores                 its scores on other tasks count, too
     benchcast predict --fit study/fits/mmlu --losses my-7b.jsonl
     benchcast predict study --model my-7b --register my-7b.json        benchcast verify scores it later
     """
@@ -72,11 +75,14 @@ def predict(
     by_files = study is None and not patterns and not everything and fit_folder is not None and losses_file is not None
     if not by_study and not by_files:
         raise click.UsageError("give STUDY and --model, or --fit and --losses")
-    if by_files and (restrict or again or tasks):
-        raise click.UsageError("--refit, --restrict and --task need a study to fit on again")
+    if by_files and (restrict or again or tasks or use_scores):
+        raise click.UsageError("--refit, --restrict, --use-scores and --task need a study")
+    if register is not None and use_scores:
+        raise click.UsageError("--register writes forecasts from losses alone; leave out --use-scores")
     if study is not None:
         asked = {"tasks": tasks, "level": level, "restrict": restrict}
-        forecasts, note = _by_study(study, None if everything else patterns, asked, again=again, register=register)
+        again_or_scores = {"refit": again, "use_scores": use_scores}
+        forecasts, note = _by_study(study, None if everything else patterns, asked, again_or_scores, register)
     else:
         forecasts, note = _by_files(str(fit_folder), Path(str(losses_file)), level, register=register)
     rows = [row for row in forecasts if row.model not in forecasts.failed]
@@ -92,9 +98,12 @@ def predict(
 
 
 def _by_study(
-    study: Path, patterns: Sequence[str] | None, asked: dict[str, Any], *, again: bool, register: Path | None
+    study: Path, patterns: Sequence[str] | None, asked: dict[str, Any], more: dict[str, Any], register: Path | None
 ) -> tuple[Forecasts, str]:
-    """Forecasts by the fits of a study, and a line on the registered one; `asked` holds tasks, level and restrict."""
+    """Forecasts by the fits of a study, and a line on the registered one.
+
+    `asked` holds tasks, level and restrict, `more` what does not go with a registered forecast.
+    """
     from benchcast.forecasting import find_models, predict
     from benchcast.registration import register as write_register
     from benchcast.store import Study
@@ -103,9 +112,9 @@ def _by_study(
     names = find_models(opened, patterns)
     if register is not None and len(names) != 1:
         raise click.UsageError(f"--register takes one model, found {len(names)}: {', '.join(names[:4])}, …")
-    with progress("fitting again" if again or asked["restrict"] else "forecasting"):
-        forecasts = predict(opened, names, **asked, refit=again)
-    if not again:
+    with progress("fitting again" if more["refit"] or asked["restrict"] else "forecasting"):
+        forecasts = predict(opened, names, **asked, **more)
+    if not more["refit"]:
         _tell_stale(opened, asked["tasks"])
     if register is None or forecasts.failed:
         return forecasts, ""

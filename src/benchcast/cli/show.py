@@ -32,6 +32,7 @@ def report(study: Path, output: Path | None, split: Split | None) -> None:
     """
     from benchcast.choices import METHOD_NAMES
     from benchcast.cli.predict import warn_if_stale
+    from benchcast.executor import on_this_machine
     from benchcast.fitting import fits_for_new_models
     from benchcast.reports import STEPS, compare_and_write
     from benchcast.storage.files import require_writable
@@ -42,7 +43,7 @@ def report(study: Path, output: Path | None, split: Split | None) -> None:
         require_writable(study)
     target = page_path(output or study / "report.html")
     with progress("comparing", len(METHOD_NAMES) + STEPS) as advance:
-        comparison = compare_and_write(target, opened, split, on_step=advance)
+        comparison = compare_and_write(target, opened, split, on_step=advance, executor=on_this_machine())
     say_split(split, comparison)
     stored = fits_for_new_models(opened) if opened.fitted_tasks() else []
     warn_if_stale(opened, stored, f"the report fitted again; `benchcast fit {study}` updates them")

@@ -1,4 +1,4 @@
-"""Executors: run jobs in this process or on a Ray cluster."""
+"""Executors: run jobs in this process, in forks of it, or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from contextlib import AbstractContextManager, nullcontext
 from benchcast.choices import EXECUTORS, ExecutorName, check_choice
 from benchcast.errors import InputError
 from benchcast.executor.jobs import Executor, Job, Local, Note
+from benchcast.executor.processes import Processes, on_this_machine
 
-__all__ = ["Executor", "Job", "Local", "open_executor"]
+__all__ = ["Executor", "Job", "Local", "Processes", "on_this_machine", "open_executor"]
 
 
 def open_executor(

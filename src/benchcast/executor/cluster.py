@@ -6,6 +6,7 @@ of memory, another worker starts its job again, a bounded number of times.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -81,6 +82,11 @@ class RayExecutor:
     def has_gpus(self) -> bool:
         """Whether any running node has a GPU; nodes that are not started yet are unknown."""
         return bool(self._ray.cluster_resources().get("GPU", 0.0) > 0)
+
+    @property
+    def parts(self) -> int:
+        """As many as possible, since workers come and go."""
+        return sys.maxsize
 
     def run(self, call: Call, jobs: Sequence[Job], shared: Any = None) -> Iterator[tuple[int, Any]]:
         """Yield the number and result of each job as it finishes; a user error is raised without traceback."""

@@ -39,6 +39,11 @@ class Executor(Protocol):
         """Whether workers can have GPUs."""
         ...
 
+    @property
+    def parts(self) -> int:
+        """Parts into which work that can be cut is cut best."""
+        ...
+
     def run(self, call: Call, jobs: Sequence[Job], shared: Any = None) -> Iterator[tuple[int, Any]]:
         """Yield the number of a job with each of its results, once each and in their order.
 
@@ -57,6 +62,7 @@ class Local:
     """Runs the jobs one after the other in this process."""
 
     has_gpus = False
+    parts = 1
 
     def run(self, call: Call, jobs: Sequence[Job], shared: Any = None) -> Iterator[tuple[int, Any]]:
         """Results in the order of the jobs."""

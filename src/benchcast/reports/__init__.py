@@ -9,6 +9,7 @@ from typing import Any
 import benchcast
 from benchcast.choices import DEFAULT_LEVEL, Split, level_text
 from benchcast.evaluate import Comparison, Execution, compare
+from benchcast.executor import Executor, Local
 from benchcast.explaining import explain
 from benchcast.explanation import Explanation, find_text
 from benchcast.extras import library, require_report
@@ -35,6 +36,7 @@ def report(
     *,
     split: Split | None = None,
     on_step: OnStep = lambda step: None,
+    executor: Executor | None = None,
 ) -> Path:
     """Compare all methods and write one self-contained HTML page with tables and figures.
 
@@ -44,6 +46,7 @@ def report(
     path : where to write it; None: report.html in the study
     split : which models are held out, as in `benchcast.compare`
     on_step : is called with one line on each step
+    executor : runs the fits of the comparison; None: this process
 
     Returns
     -------
@@ -51,14 +54,17 @@ def report(
     """
     opened = Study.of(study)
     target = Path(path) if path is not None else opened.root / "report.html"
-    compare_and_write(target, opened, split, on_step=on_step)
+    compare_and_write(target, opened, split, on_step=on_step, executor=executor)
     return target
 
 
-def compare_and_write(path: Path, study: Study, split: Split | None, *, on_step: OnStep) -> Comparison:
+def compare_and_write(
+    path: Path, study: Study, split: Split | None, *, on_step: OnStep, executor: Executor | None = None
+) -> Comparison:
     """Write the report of a new comparison, and return the comparison."""
     require_report()
-    comparison = compare(study, split=split, device=Execution(on_method=lambda method: on_step(f"comparing: {method}")))
+    execution = Execution(executor=executor or Local(), on_method=lambda m: on_step(f"comparing: {m} is done"))
+    comparison = compare(study, split=split, device=execution)
     write_report(path, study, comparison, on_step=on_step)
     return comparison
 

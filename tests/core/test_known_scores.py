@@ -1,0 +1,113 @@
+"""Known scores on other benchmarks correct a forecast where errors go together, and only there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import benchcast as bc
+from benchcast.fits.forecasts import Forecast
+from benchcast.intervals import angle, from_angle
+from benchcast.known_scores import FEWEST_FAMILIES, LOSSES_ALONE, ScoreCorrection, correct
+from benchcast.law import SigmoidLaw
+from benchcast.predictors import LossView
+from benchcast.records import Task
+from benchcast.task_fit import OutOfFoldErrors, TaskFit
+
+TASKS = ("arc", "piqa", "sciq")
+
+
+def fits_with(errors: np.ndarray, families: list[str]) -> list[TaskFit]:
+    """Fits whose out-of-fold errors, accuracy minus forecast as angles, are the columns of `errors`."""
+    observed = np.full(len(errors), 0.5)
+    models = tuple(f"m{i}" for i in range(len(errors)))
+    out = []
+    for t, name in enumerate(TASKS):
+        wrong = from_angle(angle(observed) - errors[:, t]) - observed
+        held_out = OutOfFoldErrors(wrong, np.array(families), "left out", models, observed=observed)
+        weights, law = np.ones((1, 4), np.float32), SigmoidLaw(-1.0, 0.0, 0.0)
+        fit = TaskFit(Task(name, 0.0, ()), "stack", (LossView.NATS,), weights, 1.0, law, held_out, (0.0, 1.0))
+        out.append(fit)
+    return out
+
+
+def shared_errors(families: int, *, common: float = 0.9, seed: int = 0) -> tuple[np.ndarray, list[str]]:
+    """Errors of four models of each family; `common` is the share of variance that the first two tasks share."""
+    rng = np.random.default_rng(seed)
+    joint, own = rng.normal(size=(families * 4, 1)), rng.normal(size=(families * 4, 3))
+    mixed = np.sqrt(common) * joint + np.sqrt(1 - common) * own
+    return 0.1 * np.column_stack([mixed[:, :2], own[:, 2]]), [f"f{i // 4}" for i in range(families * 4)]
+
+
+def of_one(accuracy: float = 0.5) -> list[Forecast]:
+    return [Forecast(task, "new", accuracy, accuracy - 0.2, accuracy + 0.2, 1.0) for task in TASKS]
+
+
+def test_a_score_above_its_forecast_raises_the_forecast_of_a_related_task_and_narrows_its_interval():
+    correction = ScoreCorrection.of(fits_with(*shared_errors(12)))
+    arc, piqa, sciq = correct(correction, of_one(), np.array([0.65, np.nan, np.nan]))
+    assert 0.6 < piqa.accuracy < 0.65
+    assert piqa.high - piqa.low < 0.3
+    assert piqa.remark == "from losses and scores on arc"
+    assert arc.accuracy == 0.5
+    assert arc.remark == f"{LOSSES_ALONE}no score of this model on another task is known"
+    assert sciq.accuracy == 0.5
+    assert sciq.remark == f"{LOSSES_ALONE}scores on other tasks did not help on left-out families"
+
+
+def test_the_expected_error_is_the_conditional_mean_of_a_normal_distribution():
+    correction = ScoreCorrection(TASKS[:2], np.array([[0.04, 0.03], [0.03, 0.09]]), np.array([0.5, 0.5]), np.zeros(2))
+    shift, factor = correction.expected(1, np.array([0.2, np.nan]))
+    assert shift == pytest.approx(0.2 * 0.015 / 0.04)
+    assert factor == pytest.approx(np.sqrt(1 - 0.015**2 / 0.04 / 0.09))
+
+
+def test_a_tasks_own_score_is_not_used():
+    correction = ScoreCorrection.of(fits_with(*shared_errors(12)))
+    without, with_own = (
+        correct(correction, of_one(), np.array([0.65, own, np.nan]))[1].accuracy for own in (np.nan, 0.9)
+    )
+    assert without == with_own
+
+
+@pytest.mark.parametrize("families", [2, FEWEST_FAMILIES - 1])
+def test_few_families_cannot_say_which_errors_go_together(families):
+    correction = ScoreCorrection.of(fits_with(*shared_errors(families)))
+    assert (correction.shrinkage == 1).all()
+
+
+def test_errors_that_do_not_go_together_are_rarely_taken_to_do_so():
+    corrected = [ScoreCorrection.of(fits_with(*shared_errors(10, common=0.0, seed=s))).shrinkage < 1 for s in range(20)]
+    assert np.mean(corrected) < 0.1
+
+
+def test_correction_halves_the_error_of_new_models_where_two_tasks_share_nine_tenths():
+    correction = ScoreCorrection.of(fits_with(*shared_errors(12)))
+    fresh, _ = shared_errors(50, seed=1)
+    left = [row[1] - correction.expected(1, np.where(np.arange(3) == 1, np.nan, row))[0] for row in fresh]
+    assert np.std(left) < 0.6 * np.std(fresh[:, 1])
+
+
+def test_fits_without_names_of_models_are_not_corrected():
+    nameless = [replace(f, out_of_fold=replace(f.out_of_fold, models=())) for f in fits_with(*shared_errors(12))]
+    assert (ScoreCorrection.of(nameless).shrinkage == 1).all()
+
+
+def test_predict_use_scores_says_what_it_used(study, cli):
+    bc.fit_tasks(study, method="all-token", store=True)
+    ran = cli("predict", study.root, "--model", study.models_with_losses()[0], "--use-scores")
+    assert ran.code == 0
+    assert "from losses" in ran.out
+
+
+def test_use_scores_needs_a_study_and_is_not_registered(study, cli, tmp_path):
+    bc.fit_tasks(study, method="all-token", store=True)
+    model = study.models_with_losses()[0]
+    ran = cli("predict", "--fit", study.root / "fits/task0", "--losses", tmp_path / "x.jsonl", "--use-scores")
+    assert ran.code == 1
+    assert "--use-scores" in ran.err
+    ran = cli("predict", study.root, "--model", model, "--use-scores", "--register", tmp_path / "r.json")
+    assert ran.code == 1
+    assert not (tmp_path / "r.json").exists()
