@@ -18,6 +18,7 @@ from benchcast.fitting import fits_for_new_models
 from benchcast.metadata import family_names
 from benchcast.records import NamedTexts
 from benchcast.store import Study, StudyLike
+from benchcast.task_fit import TaskFit
 
 Tell = Callable[[str], None]  # receives one line
 
@@ -39,7 +40,7 @@ def explain(study: StudyLike, task: str, *, tell: Tell = lambda line: None) -> E
     >>> import benchcast as bc
     >>> explained = bc.explain(bc.datasets.load_zoo(), "code")
     >>> explained
-    <Explanation of 'code' by salience: 650 texts, 18231 tokens>
+    <Explanation of 'code' by stack: 650 texts, 18231 tokens>
     >>> explained.quote(explained.most(1)[0])["part"]
     'answer'
     """
@@ -52,7 +53,13 @@ def explain(study: StudyLike, task: str, *, tell: Tell = lambda line: None) -> E
     units = make_units(fit.texts, fit.edges)
     explained = weigh_units(fit.task, fit.core.method, units, fit.salience, fit.supported)
     families = [str(f) for f in family_names(opened.infos(names))]
-    return replace(explained, losses=family_losses(nats, families, units))
+    return replace(explained, losses=family_losses(nats, families, units), shares=member_shares(fit.core))
+
+
+def member_shares(fit: TaskFit, most: int = 8) -> dict[str, float]:
+    """The largest shares of the candidates that a fit averages, for a model inside the range; empty if it has none."""
+    shares = fit.notes.get("shares") or {}
+    return dict(sorted(shares.items(), key=lambda item: -item[1])[:most])
 
 
 def _mean(values: npt.NDArray[np.float32]) -> float:

@@ -120,6 +120,7 @@ class Explanation:
     units: Units
     salience: Floats  # of each unit, divided by the mean; NaN if a model has no loss (U)
     losses: dict[str, Floats] = field(default_factory=dict)  # mean loss of each family's models on each unit, nats
+    shares: dict[str, float] = field(default_factory=dict)  # of the candidates that the method averages, the largest
 
     def __repr__(self) -> str:
         return (
@@ -189,6 +190,7 @@ class Explanation:
             "task": self.task,
             "method": self.method,
             "unit": "times the mean salience of all tokens",
+            "shares": self.shares,
             "text": {"id": self.units.texts.texts[index].id, "tokens": tokens},
             "most": [self.quote(i) for i in self.most(listed)],
             "least": [self.quote(i) for i in self.least(listed)],

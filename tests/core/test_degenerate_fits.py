@@ -39,7 +39,7 @@ def test_equal_losses_are_refused_or_give_a_constant(all_equal, world, method):
 def test_equal_losses_make_fit_fail_with_one_line(all_equal, cli):
     ran = cli("fit", all_equal.root)
     assert ran.code == 1
-    assert "all training models have the same losses for salience; there is nothing to learn from" in ran.err
+    assert "all training models have the same losses for stack; there is nothing to learn from" in ran.err
     assert "no law (all capabilities are equal)" in cli("fit", all_equal.root, "--method", "all-token").out
 
 
@@ -69,6 +69,9 @@ def test_chance_above_nearly_all_scores_is_pointed_out(study, cli):
 def test_a_task_whose_score_falls_is_explained_without_nan(study, cli):
     rows = [Score(s.model, s.task, 1 - s.accuracy, s.n_items) for s in study.scores()]
     (study.root / "scores.csv").write_text(as_csv(SCORE_COLUMNS, rows), encoding="utf-8")
+    signed = cli("explain", study.root, "--task", "task1")
+    assert (signed.code, "nan" in signed.out.lower()) == (0, False)
+    assert cli("fit", study.root, "--task", "task1", "--method", "salience").code == 0
     ran = cli("explain", study.root, "--task", "task1")
     assert ran.code == 0
     assert "nan" not in ran.out.lower()

@@ -69,7 +69,7 @@ def test_settings_that_no_method_takes_are_refused(planted_folder):
 
 
 def test_an_unknown_method_is_the_same_error_everywhere(study, dataset, cli):
-    expected = r"unknown method 'salient'; known: salience, .*; did you mean 'salience'\?"
+    expected = r"unknown method 'salient'; known: stack, salience, .*; did you mean 'salience'\?"
     for run in (
         lambda: bc.fit(study, "task0", method="salient"),
         lambda: compare(study, methods=("salient",)),

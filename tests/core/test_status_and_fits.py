@@ -172,7 +172,7 @@ def test_a_fit_says_where_it_comes_from(study, world):
 
 
 def test_the_salience_of_a_fit_is_one_weight_a_reference_token(study, tmp_path):
-    fit = bc.fit(study, "task0")
+    fit = bc.fit(study, "task0", method="salience")
     assert fit.salience.shape == (len(fit.edges) - 1,)
     assert (fit.salience >= 0).all()
     assert (bc.load(fit.save(tmp_path / "fit")).salience == fit.salience).all()

@@ -197,7 +197,7 @@ def test_a_peer_that_lacks_what_it_reads_says_what(method, says, study, world):
 
 
 def test_peers_stand_between_the_learned_methods_and_the_baselines():
-    assert list(METHODS) == ["salience", "stack", "paper", "ridge", *PEERS, *BASELINES]
+    assert list(METHODS) == ["stack", "salience", "paper", "ridge", *PEERS, *BASELINES]
 
 
 @needs_public

@@ -103,6 +103,10 @@ def _print(explained: Explanation, document: dict[str, Any]) -> None:
         ]
         say()
         print_table((title, "tokens", "mean salience", "prompts", "answers", "share of all"), table)
+    if explained.shares:
+        say()
+        members = [(name, f"{share:.0%}") for name, share in explained.shares.items()]
+        print_table(("averaged", "share"), members, title="candidates with the largest shares", left=(0,))
 
 
 def _explain_columns(task: str, weights: Sequence[ColumnWeight], *, as_json: bool) -> None:

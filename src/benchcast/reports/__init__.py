@@ -21,7 +21,7 @@ from benchcast.reports.charts import make_charts
 from benchcast.reports.data import comparison_data, show_models
 from benchcast.reports.figures import DARK_COLOURS, page_figures
 from benchcast.reports.heat import explanations, heat_data, mean_losses
-from benchcast.reports.sections import column_data, convergence, provenance
+from benchcast.reports.sections import column_data, convergence, member_data, provenance
 from benchcast.reports.verdicts import verdict_on
 from benchcast.storage.files import write_text
 from benchcast.store import Study, StudyLike
@@ -148,6 +148,7 @@ def report_data(study: Study, comparison: Comparison, on_step: OnStep = lambda s
         "charts": [chart.words() for chart in charts],
         "heat": heat,
         "columns": column_data(comparison, shown, study.texts),
+        "members": member_data(comparison, shown),
         "provenance": provenance(study, comparison, shown),
         "figures": page_figures(families) | {chart.name: chart.figure for chart in charts},
     }

@@ -29,6 +29,7 @@ from benchcast.store import Study
 from benchcast.task_fit import TaskFit
 
 MOST_COLUMNS = 6  # columns listed for each task
+MOST_MEMBERS = 4  # averaged candidates listed for each task
 LEAST_SHARE = 0.005  # smallest share of a listed column
 METHOD = "paper"
 CURVE = 32
@@ -40,6 +41,26 @@ WAYS = ("backend", "backend_version", "dtype", "bos")  # metadata of losses that
 TABLES = ("study.toml", "texts.jsonl", "models.csv", "scores.csv")
 LISTED = 10_000  # enumerate all subsets up to this number, else draw at random
 MOST_NUMBERS = 8  # most numbers of sources to compare
+
+
+def member_data(comparison: Comparison, shown: ReportModels) -> dict[str, Any] | None:
+    """The candidates with the largest shares of every task; None if the first method averages none."""
+    method = comparison.methods[0]
+    rows = []
+    for task in comparison.tasks:
+        notes = shown.new_fits[task, method].core.notes
+        if "shares" in notes:
+            inside = _largest(notes["shares"])
+            rows.append(
+                {"task": task, "inside": inside, "stronger": _largest(notes.get("shares_of_stronger", {})) or inside}
+            )
+    return {"method": method, "tasks": rows} if rows else None
+
+
+def _largest(shares: dict[str, float]) -> str:
+    """The largest shares in words."""
+    largest = sorted(shares.items(), key=lambda item: -item[1])[:MOST_MEMBERS]
+    return ", ".join(f"{name} {share:.0%}" for name, share in largest)
 
 
 def column_data(comparison: Comparison, shown: ReportModels, texts: TextSet) -> dict[str, Any] | None:

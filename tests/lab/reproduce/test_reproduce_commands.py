@@ -112,7 +112,7 @@ def test_a_study_without_the_parts_gets_one_clear_line(
 
 def test_figure_4_names_the_methods_it_knows(study: Study, tmp_path: Path) -> None:
     done = CliRunner().invoke(lab, ["fig4", str(study.root), "--out", str(tmp_path), "--method", "magic"])
-    assert "unknown method 'magic'; known: salience, stack, paper" in str(done.exception)
+    assert "unknown method 'magic'; known: stack, salience, paper" in str(done.exception)
 
 
 def test_a_smaller_png_shows_the_same_picture(tmp_path: Path) -> None:
