@@ -28,6 +28,7 @@ _HOME = {
     "bits_per_byte": "benchcast.bits",
     "create_study": "benchcast.creation",
     "create_mixture": "benchcast.creation",
+    "create_from_logs": "benchcast.logs.study",
     "import_losses": "benchcast.importing",
     "import_scores": "benchcast.importing",
     "ImportOptions": "benchcast.scores.gather",

@@ -51,13 +51,16 @@ class Study:
     seed: int
     scorer: str  # which features to use; empty where there is no choice
     tasks: tuple[Task, ...]
+    items: float = 1.0  # share of the items of evaluation logs that are texts; scores are of the others
     keep_all: bool = False  # learn from every model, even if it removes much of a task's own text
 
     def __repr__(self) -> str:
         return f"<Study {str(self.root)!r}: {len(self.tasks)} tasks>"
 
     @classmethod
-    def create(cls, root: str | Path, texts: TextSet, *, tasks: Sequence[Task] = (), seed: int = 0) -> Study:
+    def create(
+        cls, root: str | Path, texts: TextSet, *, tasks: Sequence[Task] = (), seed: int = 0, items: float = 1.0
+    ) -> Study:
         """A new study with these texts; without tasks, study.toml holds a sketch of them to fill in."""
         path = Path(root)
         if (path / "study.toml").exists():
@@ -68,19 +71,18 @@ class Study:
         check_tasks(tasks)
         path.mkdir(parents=True, exist_ok=True)
         write_text(path / "texts.jsonl", texts_jsonl(texts))
-        write_text(path / "study.toml", settings_toml(texts, tasks, seed))
+        write_text(path / "study.toml", settings_toml(texts, tasks, seed, items))
         return cls.open(path)
 
     @classmethod
     def open(cls, root: str | Path, *, keep_all: bool = False) -> Study:
         """Read study.toml and check that this version understands it.
 
-        With `keep_all`, fits and comparisons learn from every model, even from one that lacks more than 10% of a
-        task's own text; the text that it lacks is then lost for all models.
+        With `keep_all`, fits and comparisons learn from every model; the text that one lacks is lost for all models.
         """
         path = Path(root)
         settings = read_settings(path / "study.toml")
-        return cls(path, settings.seed, settings.scorer, settings.tasks, keep_all=keep_all)
+        return cls(path, settings.seed, settings.scorer, settings.tasks, settings.items, keep_all)
 
     @classmethod
     def of(cls, study: Study | str | PathLike[str]) -> Study:

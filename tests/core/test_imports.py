@@ -63,6 +63,7 @@ LAYERS = [
     "datasets",
     "texts",
     "scores",
+    "logs",
     "creation",
     "importing",
     "registration",

@@ -13,6 +13,7 @@ from benchcast.cli.arguments import FORCE as FORCE
 from benchcast.cli.arguments import STUDY as STUDY
 from benchcast.cli.datasets import copy_study
 from benchcast.cli.groups import Sections
+from benchcast.cli.logs import init_from_logs
 from benchcast.cli.output import progress, say
 from benchcast.cli.scores import scores
 
@@ -39,6 +40,21 @@ if TYPE_CHECKING:
 @click.option("--from", "public_study", metavar="NAME", help="A public study to copy; `benchcast datasets` lists them.")
 @click.option("--table", type=click.Path(path_type=Path), help="CSV of losses: a column `model`, then one a loss.")
 @click.option(
+    "--from-lm-eval",
+    "logs",
+    type=click.Path(path_type=Path),
+    help="Output folder of lm-evaluation-harness runs with --log_samples.",
+)
+@click.option(
+    "--items",
+    type=click.FloatRange(min=0, min_open=True, max=1),
+    help="Share of the logged items to learn from, such as 0.5; scores are then of the others. Default: all.",
+)
+@click.option(
+    "--metric", "metrics", multiple=True, metavar="TASK=METRIC", help="Which metric of the logs is the score."
+)
+@click.option("--allow-limit", is_flag=True, help="Accept logs of runs with --limit.")
+@click.option(
     "--unit",
     "units",
     multiple=True,
@@ -57,11 +73,15 @@ def init(
     data: Path | None,
     public_study: str | None,
     table: Path | None,
+    logs: Path | None,
+    items: float | None,
+    metrics: tuple[str, ...],
+    allow_limit: bool,
     units: tuple[str, ...],
     seed: int,
     normalize: str | None,
 ) -> None:
-    """Start a study from validation texts (your own, or a mixture of benchmarks), a table of losses or a public study.
+    """Start a study from texts (your own, or a mixture of benchmarks), a table of losses, logs or a public study.
 
     In a table a column is one text, one item, or the mean over an evaluation set. Values are used as they are.
 
@@ -69,15 +89,23 @@ def init(
     benchcast init study --texts texts.jsonl
     benchcast init study --mix mmlu=100,bbh=100,gsm8k=100,hellaswag=100,cmmlu=100,bbh-cot=50 --data benchmarks
     benchcast init study --table losses.csv --unit nats --unit 'bpb.*=bits-per-byte'
+    benchcast init study --from-lm-eval results --items 0.5
     benchcast init study --from olmo-ladder
     """
     from benchcast.errors import InputError
 
-    if sum(x is not None for x in (own, mix, table, public_study)) != 1:
-        raise InputError("init: give one of --texts FILE, --mix BENCHMARK=COUNT,…, --table FILE.csv and --from NAME")
+    if sum(x is not None for x in (own, mix, table, logs, public_study)) != 1:
+        raise InputError(
+            "init: give one of --texts FILE, --mix BENCHMARK=COUNT,…, --table FILE.csv, --from-lm-eval DIR "
+            "and --from NAME"
+        )
     if units and table is None:
         raise InputError("init: --unit is for --table FILE.csv")
-    if public_study is not None:
+    if logs is None and (items is not None or metrics or allow_limit):
+        raise InputError("init: --items, --metric and --allow-limit are for --from-lm-eval DIR")
+    if logs is not None:
+        init_from_logs(study, logs, 1.0 if items is None else items, metrics, seed=seed, allow_limit=allow_limit)
+    elif public_study is not None:
         copy_study(public_study, study)
     elif table is not None:
         _init_table(study, table, units, seed)
@@ -150,6 +178,8 @@ def losses(
 ) -> None:
     """Token losses in nats: JSONL or Parquet, one file a model, or a wide CSV of models × texts.
 
+    In a study from logs of lm-evaluation-harness, also folders with such logs.
+
     \b
     One row of JSONL: the text's id, token bounds in UTF-8 bytes, the loss of each token (null: none):
     {"text_id": "mmlu-1", "bounds": [0, 3, 7, 12], "nats": [null, 4.21, 0.35]}
@@ -157,6 +187,7 @@ def losses(
     \b
     benchcast import losses study runs/*.jsonl --family ash
     benchcast import losses study bits.csv --unit bits-per-byte
+    benchcast import losses study results/my-model
     """
     from benchcast.importing import import_losses
 

@@ -21,6 +21,9 @@ from benchcast.texts.layouts import read_utf8
 
 MOST_ROWS = 1_000_000  # in a table of scores
 PATTERNS = ("results_*.json", "summary_*.csv")
+EARLY_RESULTS = "results.json"  # of lm-eval before 0.4.3
+
+Rescore = Callable[[Path, Mapping[str, Any], list[ScoreEntry]], list[ScoreEntry]]  # results file, content, scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,7 @@ class ReaderOptions:
     pick: Callable[[list[str]], set[str]]  # chooses, from a file's tasks, those of the study and those to add
     unit: str | None = None  # "fraction" or "percent"
     allow_limit: bool = False  # whether to accept lm-eval results of a part of each task
+    rescore: Rescore | None = None  # replaces the scores of lm-eval results by scores of a part of their items
 
 
 def expand(paths: Sequence[Path]) -> list[Path]:
@@ -40,7 +44,7 @@ def expand(paths: Sequence[Path]) -> list[Path]:
         if not path.is_dir():
             files.append(path)
             continue
-        inside = sorted(p for pattern in PATTERNS for p in path.rglob(pattern))
+        inside = sorted(p for pattern in (*PATTERNS, EARLY_RESULTS) for p in path.rglob(pattern))
         if not inside:
             raise InputError(f"{path}: no {' or '.join(PATTERNS)} below this folder")
         files += inside
@@ -79,7 +83,10 @@ def _json(path: Path, options: ReaderOptions) -> tuple[str, list[ScoreEntry]]:
         raise InputError(f"{path}: results files in JSON hold fractions; leave out --unit percent")
     if any("|" in key for key in results):
         return "Open LLM Leaderboard v1 results", read_v1_results(path, document)
-    return "lm-evaluation-harness results", read_results(path, document, allow_limit=options.allow_limit)
+    entries = read_results(path, document, allow_limit=options.allow_limit)
+    if options.rescore is not None:
+        entries = options.rescore(path, document, entries)
+    return "lm-evaluation-harness results", entries
 
 
 def _csv(path: Path, options: ReaderOptions) -> tuple[str, list[ScoreEntry]]:

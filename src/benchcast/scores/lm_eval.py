@@ -40,7 +40,7 @@ def read_results(path: Path, document: Mapping[str, Any], *, allow_limit: bool) 
             f"{path}: made with limit = {limit}, so it covers only a part of each task; "
             "run it without --limit, or accept it with --allow-limit"
         )
-    model = _model(path, document, config)
+    model = model_name(path, document)
     entries: list[ScoreEntry] = []
     for task, metrics in document["results"].items():
         if not isinstance(metrics, Mapping):
@@ -55,7 +55,10 @@ def read_results(path: Path, document: Mapping[str, Any], *, allow_limit: bool) 
     return entries
 
 
-def _model(path: Path, document: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+def model_name(path: Path, document: Mapping[str, Any]) -> str:
+    """The model of a results file, as `collect` would name it; an error if the file does not say."""
+    config = document.get("config")
+    config = config if isinstance(config, Mapping) else {}
     arguments = _arguments(config.get("model_args"))
     named = (arguments[k] for k in ("pretrained", "model", "path", "engine") if arguments.get(k))
     name = arguments.get("gguf_file") or document.get("model_name") or next(named, None) or config.get("model_name")

@@ -15,7 +15,7 @@ from benchcast.records import NamedTexts, Task, TextSet
 
 FORMAT = 1
 LARGEST_SEED = 2**63
-KEYS = ("format", "seed", "scorer", "tasks")
+KEYS = ("format", "seed", "scorer", "items", "tasks")
 TASK_KEYS = ("chance", "sources", "answers")
 
 
@@ -26,6 +26,7 @@ class StudySettings:
     seed: int
     scorer: str  # name of the features to use; empty to use the only ones
     tasks: tuple[Task, ...]
+    items: float = 1.0  # share of the items of evaluation logs that are texts; scores are of the others
 
 
 def read_settings(settings: Path) -> StudySettings:
@@ -47,8 +48,11 @@ def read_settings(settings: Path) -> StudySettings:
     if not 0 <= table.get("seed", 0) < LARGEST_SEED:
         seed = str(table["seed"])
         raise StudyError(f"{settings}: seed must be from 0 to below 2^63, found {seed[:40]}{'…' * (len(seed) > 40)}")
+    items = table.get("items", 1.0)
+    if not isinstance(items, (int, float)) or isinstance(items, bool) or not 0 < items <= 1:
+        raise StudyError(f"{settings}: items = {items!r}; it must be a number above 0 and at most 1")
     tasks = tuple(_task(settings, name, body) for name, body in table.get("tasks", {}).items())
-    return StudySettings(table.get("seed", 0), table.get("scorer", ""), tasks)
+    return StudySettings(table.get("seed", 0), table.get("scorer", ""), tasks, float(items))
 
 
 def _task(path: Path, name: str, body: Any) -> Task:
@@ -72,9 +76,10 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def settings_toml(texts: TextSet, tasks: Sequence[Task], seed: int) -> str:
+def settings_toml(texts: TextSet, tasks: Sequence[Task], seed: int, items: float = 1.0) -> str:
     """The content of a new study.toml; without tasks it contains commented examples."""
-    head = f"format = {FORMAT}\nseed = {seed}\n\n"
+    share = f"items = {items}  # share of the items that are texts; scores are of the others\n" if items < 1 else ""
+    head = f"format = {FORMAT}\nseed = {seed}\n{share}\n"
     if tasks:
         return head + tasks_toml(tasks)
     what = "the sources of the texts that belong to it"

@@ -1,0 +1,142 @@
+"""Find the runs of lm-evaluation-harness below a folder: results with the sample files that belong to them.
+
+From 0.4.3 on, `results_<time>.json` lies beside `samples_<task>_<time>.jsonl`. Before, `results.json` lies beside
+`<model arguments>_<task>.jsonl`, which is one JSON array.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchcast.errors import InputError
+from benchcast.formatting import need_file, parse_json
+from benchcast.logs.items import LoggedItem
+from benchcast.logs.lm_eval_rows import SampleRow, items_of
+from benchcast.scores.lm_eval import model_name
+from benchcast.scores.reading import number
+from benchcast.texts.layouts import read_utf8
+
+SAMPLES, RESULTS = "samples_", "results"
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRun:
+    """One run of a harness: a model, its results, and its items by task."""
+
+    path: Path  # of the results
+    model: str  # as named in the results
+    params: float  # number of parameters; NaN if it is not stated
+    document: Mapping[str, Any]  # the results
+    items: Mapping[str, Sequence[LoggedItem]]  # task → its items
+
+
+def read_runs(folder: Path) -> list[LoggedRun]:
+    """All runs below a folder, by path.
+
+    A folder without results, results without samples, and samples without results are errors.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; give the --output_path of lm_eval runs with --log_samples")
+    results = sorted(p for p in folder.rglob(f"{RESULTS}*.json") if p.is_file())
+    if not results:
+        raise InputError(f"{folder}: no results_*.json of lm-evaluation-harness below this folder")
+    runs = [read_run(path) for path in results]
+    used = {sample for path, run in zip(results, runs, strict=True) for sample in sample_files(path, run.document)[1]}
+    lost = sorted(p for p in folder.rglob(f"{SAMPLES}*.jsonl") if p not in used)
+    if lost:
+        raise InputError(f"{lost[0]}: no results of the same run beside it (results_<time>.json)")
+    return runs
+
+
+def read_run(path: Path, only: Path | None = None) -> LoggedRun:
+    """One run by its results file; `only` restricts it to one sample file."""
+    document = read_document(path)
+    tasks, files = sample_files(path, document)
+    found = {t: f for t, f in zip(tasks, files, strict=True) if only is None or f == only}
+    if not found:
+        raise InputError(f"{path}: no samples beside it; run lm_eval with --log_samples")
+    config = document.get("config")
+    params = number(config.get("model_num_parameters")) if isinstance(config, Mapping) else math.nan
+    items = {task: read_samples(file, task) for task, file in found.items()}
+    return LoggedRun(path, model_name(path, document), params if params > 0 else math.nan, document, items)
+
+
+def read_document(path: Path) -> Mapping[str, Any]:
+    """A results file of the harness."""
+    document = parse_json(read_utf8(path), str(path))
+    if not isinstance(document, Mapping) or not isinstance(document.get("results"), Mapping):
+        raise InputError(f"{path}: not a results file of lm-evaluation-harness (no 'results' object)")
+    return document
+
+
+def sample_files(path: Path, document: Mapping[str, Any]) -> tuple[list[str], list[Path]]:
+    """Tasks of a results file that have samples, and their files."""
+    time = path.stem.removeprefix(RESULTS)  # "_<time>", or empty before 0.4.3
+    found: dict[str, Path] = {}
+    for task in map(str, document["results"]):
+        if time:
+            file = path.with_name(f"{SAMPLES}{task}{time}.jsonl")
+            found |= {task: file} if file.is_file() else {}
+            continue
+        same = [
+            p for p in path.parent.glob("*.jsonl") if p.stem.endswith(f"_{task}") and not _longer(p, task, document)
+        ]
+        if len(same) > 1:
+            raise InputError(f"{path.parent}: {same[0].name} and {same[1].name} are both samples of {task!r}")
+        found |= dict.fromkeys([task], same[0]) if same else {}
+    return list(found), list(found.values())
+
+
+def _longer(path: Path, task: str, document: Mapping[str, Any]) -> bool:
+    """Whether the file belongs to a task whose name ends with that of `task`."""
+    return any(len(t) > len(task) and path.stem.endswith(f"_{t}") for t in map(str, document["results"]))
+
+
+def read_samples(path: Path, task: str) -> list[LoggedItem]:
+    """Items of one sample file."""
+    rows = [SampleRow.of(where, row) for where, row in _rows(path)]
+    if not rows:
+        raise InputError(f"{path}: no samples")
+    return items_of(task, rows)
+
+
+def _rows(path: Path) -> Iterator[tuple[str, Any]]:
+    need_file(path)
+    content = read_utf8(path)
+    if content.lstrip().startswith("["):
+        rows = parse_json(content, str(path))
+        yield from ((f"{path}: sample {i}", row) for i, row in enumerate(rows, start=1))
+        return
+    for i, line in enumerate(content.split("\n"), start=1):
+        if line.strip():
+            yield f"{path}: line {i}", parse_json(line, f"{path}: line {i}")
+
+
+def is_log(path: Path) -> bool:
+    """Whether losses are to be read from an evaluation log: a folder, or a file of samples."""
+    if path.is_dir():
+        return True
+    if path.suffix != ".jsonl" or not path.is_file():
+        return False
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        start = lines.read(1 << 16).lstrip()
+    if start.startswith("["):
+        return '"doc_id"' in start
+    try:
+        row = json.loads(start.split("\n", 1)[0])
+    except ValueError:
+        return False
+    return isinstance(row, dict) and {"doc_id", "doc", "arguments"} <= row.keys()
+
+
+def results_beside(path: Path) -> Path:
+    """The results file of the run that a sample file belongs to."""
+    for candidate in sorted(path.parent.glob(f"{RESULTS}*.json")):
+        if path in sample_files(candidate, read_document(candidate))[1]:
+            return candidate
+    raise InputError(f"{path}: no results of the same run beside it (results_<time>.json)")
