@@ -6,6 +6,7 @@ from pathlib import Path
 
 FIXTURES = Path(__file__).parent / "fixtures"
 OLD, NEW, PROSE = (FIXTURES / name for name in ("lm-eval-0.4.0", "lm-eval-0.4.13", "lm-eval-0.4.13-prose"))
+LIGHT = FIXTURES / "lighteval-0.13.0"
 METRIC = ("--metric", "pond_write=exact_match,strict-match")
 FAMILIES = "model,family\n" + "".join(
     f"models/{family}-{letter},{family}\n"

@@ -46,6 +46,12 @@ if TYPE_CHECKING:
     help="Output folder of lm-evaluation-harness runs with --log_samples.",
 )
 @click.option(
+    "--from-lighteval",
+    "details",
+    type=click.Path(path_type=Path),
+    help="Output folder of lighteval runs with --save-details.",
+)
+@click.option(
     "--items",
     type=click.FloatRange(min=0, min_open=True, max=1),
     help="Share of the logged items to learn from, such as 0.5; scores are then of the others. Default: all.",
@@ -74,6 +80,7 @@ def init(
     public_study: str | None,
     table: Path | None,
     logs: Path | None,
+    details: Path | None,
     items: float | None,
     metrics: tuple[str, ...],
     allow_limit: bool,
@@ -94,15 +101,16 @@ def init(
     """
     from benchcast.errors import InputError
 
-    if sum(x is not None for x in (own, mix, table, logs, public_study)) != 1:
+    if sum(x is not None for x in (own, mix, table, logs, details, public_study)) != 1:
         raise InputError(
-            "init: give one of --texts FILE, --mix BENCHMARK=COUNT,…, --table FILE.csv, --from-lm-eval DIR "
-            "and --from NAME"
+            "init: give one of --texts FILE, --mix BENCHMARK=COUNT,…, --table FILE.csv, --from-lm-eval DIR, "
+            "--from-lighteval DIR and --from NAME"
         )
     if units and table is None:
         raise InputError("init: --unit is for --table FILE.csv")
+    logs = logs or details  # which of the two wrote a file is seen from its content
     if logs is None and (items is not None or metrics or allow_limit):
-        raise InputError("init: --items, --metric and --allow-limit are for --from-lm-eval DIR")
+        raise InputError("init: --items, --metric and --allow-limit are for --from-lm-eval and --from-lighteval")
     if logs is not None:
         init_from_logs(study, logs, 1.0 if items is None else items, metrics, seed=seed, allow_limit=allow_limit)
     elif public_study is not None:

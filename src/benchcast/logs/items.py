@@ -17,7 +17,7 @@ class LoggedItem:
     """One item as one model answered it."""
 
     task: str
-    number: int  # position of the item in its benchmark
+    number: int | str  # position or id of the item in its benchmark
     document: str  # hash of the item's content, without the prompt
     prompt: str = ""  # everything before the answer, with the examples of few-shot prompts
     answer: str = ""  # the right answer with the space before it; empty if it is unknown

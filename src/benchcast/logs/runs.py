@@ -1,7 +1,7 @@
-"""Find the runs of lm-evaluation-harness below a folder: results with the sample files that belong to them.
+"""Find the runs of lm-evaluation-harness or lighteval below a folder: results, and the samples that belong to them.
 
 From 0.4.3 on, `results_<time>.json` lies beside `samples_<task>_<time>.jsonl`. Before, `results.json` lies beside
-`<model arguments>_<task>.jsonl`, which is one JSON array.
+`<model arguments>_<task>.jsonl`, which is one JSON array. Files of lighteval are found by `lighteval_details`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from typing import Any
 from benchcast.errors import InputError
 from benchcast.formatting import need_file, parse_json
 from benchcast.logs.items import LoggedItem
+from benchcast.logs.lighteval_details import details_of, read_details
 from benchcast.logs.lm_eval_rows import SampleRow, items_of
-from benchcast.scores.lm_eval import model_name
+from benchcast.scores.lighteval import LIGHTEVAL, as_lm_eval, is_lighteval
+from benchcast.scores.lm_eval import HARNESS, model_name
 from benchcast.scores.reading import number
 from benchcast.texts.layouts import read_utf8
 
 SAMPLES, RESULTS = "samples_", "results"
+MARK = "written by"  # key of a document that names another harness than lm-evaluation-harness
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,8 @@ class LoggedRun:
     path: Path  # of the results
     model: str  # as named in the results
     params: float  # number of parameters; NaN if it is not stated
-    document: Mapping[str, Any]  # the results
+    document: Mapping[str, Any]  # the results, in the form of lm-evaluation-harness
+    harness: str
     items: Mapping[str, Sequence[LoggedItem]]  # task → its items
 
 
@@ -41,7 +45,7 @@ def read_runs(folder: Path) -> list[LoggedRun]:
     A folder without results, results without samples, and samples without results are errors.
     """
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; give the --output_path of lm_eval runs with --log_samples")
+        raise InputError(f"{folder}: no such folder; give the output folder of lm_eval --log_samples")
     results = sorted(p for p in folder.rglob(f"{RESULTS}*.json") if p.is_file())
     if not results:
         raise InputError(f"{folder}: no results_*.json of lm-evaluation-harness below this folder")
@@ -59,23 +63,32 @@ def read_run(path: Path, only: Path | None = None) -> LoggedRun:
     tasks, files = sample_files(path, document)
     found = {t: f for t, f in zip(tasks, files, strict=True) if only is None or f == only}
     if not found:
-        raise InputError(f"{path}: no samples beside it; run lm_eval with --log_samples")
+        how = "lighteval with --save-details" if harness_of(document) == LIGHTEVAL else "lm_eval with --log_samples"
+        raise InputError(f"{path}: no samples beside it; run {how}")
     config = document.get("config")
     params = number(config.get("model_num_parameters")) if isinstance(config, Mapping) else math.nan
     items = {task: read_samples(file, task) for task, file in found.items()}
-    return LoggedRun(path, model_name(path, document), params if params > 0 else math.nan, document, items)
+    params = params if params > 0 else math.nan
+    return LoggedRun(path, model_name(path, document), params, document, harness_of(document), items)
 
 
 def read_document(path: Path) -> Mapping[str, Any]:
-    """A results file of the harness."""
+    """A results file of either harness, in the form of lm-evaluation-harness."""
     document = parse_json(read_utf8(path), str(path))
     if not isinstance(document, Mapping) or not isinstance(document.get("results"), Mapping):
-        raise InputError(f"{path}: not a results file of lm-evaluation-harness (no 'results' object)")
-    return document
+        raise InputError(f"{path}: not a results file of lm-evaluation-harness or lighteval (no 'results' object)")
+    return as_lm_eval(document) | {MARK: LIGHTEVAL} if is_lighteval(document) else document
+
+
+def harness_of(document: Mapping[str, Any]) -> str:
+    """Name of the harness that wrote a results file."""
+    return LIGHTEVAL if MARK in document else HARNESS
 
 
 def sample_files(path: Path, document: Mapping[str, Any]) -> tuple[list[str], list[Path]]:
     """Tasks of a results file that have samples, and their files."""
+    if harness_of(document) == LIGHTEVAL:
+        return details_of(path, document)
     time = path.stem.removeprefix(RESULTS)  # "_<time>", or empty before 0.4.3
     found: dict[str, Path] = {}
     for task in map(str, document["results"]):
@@ -98,7 +111,9 @@ def _longer(path: Path, task: str, document: Mapping[str, Any]) -> bool:
 
 
 def read_samples(path: Path, task: str) -> list[LoggedItem]:
-    """Items of one sample file."""
+    """Items of one file of samples or details."""
+    if path.suffix == ".parquet":
+        return read_details(path, task)
     rows = [SampleRow.of(where, row) for where, row in _rows(path)]
     if not rows:
         raise InputError(f"{path}: no samples")

@@ -1,4 +1,4 @@
-"""Create a study from logs of lm-evaluation-harness: texts, losses, tasks and scores, without running a model.
+"""Create a study from logs of lm-evaluation-harness or lighteval, without running a model.
 
 create_from_logs("study", "results", items=0.5)
 """
@@ -19,7 +19,7 @@ from benchcast.logs.held_out import members, rescore_others
 from benchcast.logs.items import LoggedItem
 from benchcast.logs.losses import items_by_model, model_losses
 from benchcast.logs.runs import LoggedRun, read_runs
-from benchcast.records import ModelInfo, Task, TextSet
+from benchcast.records import ModelInfo, Score, Task, TextSet
 from benchcast.scores.gather import ImportedScores, ImportOptions, gather, refuse_mixed
 from benchcast.scores.lm_eval import read_results
 from benchcast.store import Study
@@ -50,12 +50,13 @@ def create_from_logs(
     seed: int = 0,
     options: ImportOptions | None = None,
 ) -> LoggedStudy:
-    """Create a study from runs of lm-evaluation-harness with `--log_samples`.
+    """Create a study from runs of lm-evaluation-harness with `--log_samples`, or of lighteval with `--save-details`.
 
     Parameters
     ----------
     root : folder to create
-    folder : the output of the runs: results_*.json, and beside them samples_*.jsonl
+    folder : the output of the runs: results_*.json with samples_*.jsonl beside them; the folders results/ and details/
+        of lighteval
     items : share of the items that become texts; if below 1, scores are of the other items
     seed : seed of the drawn items and of everything random in the study
     options : metric of each task, renamed models, whether to accept runs with `--limit`; None: the defaults
@@ -75,16 +76,18 @@ def create_from_logs(
     rescore = rescore_others(items, seed) if items < 1 else None
     found = gather([run.path for run in runs], tasks, [], [], replace(chosen, allow_mixed=True), rescore)
     refuse_mixed(found.scores, [], ADVICE)
+    scores = [_counted(score, runs) for score in found.scores]
     texts = _texts(logged, items, seed)
     losses = [model_losses(str(path), model, by_task, texts) for model, by_task in logged.items()]
     names = {run.model: found.renamed.get(run.model, run.model) for run in runs}
-    infos = {names[run.model]: ModelInfo(names[run.model], params=run.params) for run in runs}
+    sized = {names[run.model]: run.params for run in runs if np.isfinite(run.params)}
 
     def fill(place: Path) -> None:
         study = Study.create(place, texts, tasks=tasks, seed=seed, items=items)
         study.add_losses(losses)
-        study.add_models([info for info in infos.values() if np.isfinite(info.params)])
-        study.add_scores(found.scores)
+        if sized:
+            study.add_models([ModelInfo(name, params=params) for name, params in sized.items()])
+        study.add_scores(scores)
 
     study = create_whole(Path(root), fill)
     return LoggedStudy(study, found, (*without_score, *_without_losses(logged, texts)))
@@ -98,7 +101,7 @@ def _scored_tasks(runs: Sequence[LoggedRun], *, allow_limit: bool) -> tuple[list
         groups = run.document.get("group_subtasks")
         for group, inner in groups.items() if isinstance(groups, Mapping) else ():
             inside |= {str(task) for task in inner if task != group} if isinstance(inner, list) else set()
-        for entry in read_results(run.path, run.document, allow_limit=allow_limit):
+        for entry in read_results(run.path, run.document, allow_limit=allow_limit, harness=run.harness):
             name = need_name(entry.score.task, str(run.path))
             usable[name] = usable.get(name, False) or bool(np.isfinite(entry.score.accuracy))
     notes = [
@@ -115,6 +118,15 @@ def _task(name: str, runs: Sequence[LoggedRun]) -> Task:
     chance = float(np.mean([1 / item.options if item.options else 0.0 for item in items])) if items else 0.0
     sources = tuple(leaf for leaf in leaves if any(item.has_loss for item in run.items[leaf]))
     return Task(name, round(chance, 4), sources)
+
+
+def _counted(score: Score, runs: Sequence[LoggedRun]) -> Score:
+    """The score with its number of items, which results of lighteval do not state."""
+    if np.isfinite(score.n_items):
+        return score
+    run = next(run for run in runs if score.task in run.document["results"])
+    counts = [len(run.items.get(leaf, ())) for leaf in members(run.document, score.task)]
+    return replace(score, n_items=float(sum(counts)) if all(counts) else score.n_items)
 
 
 def _texts(logged: Items, share: float, seed: int) -> TextSet:

@@ -13,7 +13,8 @@ from benchcast.errors import InputError
 from benchcast.formatting import need_file, read_csv
 from benchcast.records import Task
 from benchcast.scores.leaderboard import is_v1, is_v2, read_v1, read_v1_results, read_v2
-from benchcast.scores.lm_eval import read_results
+from benchcast.scores.lighteval import LIGHTEVAL, as_lm_eval, is_lighteval
+from benchcast.scores.lm_eval import HARNESS, read_results
 from benchcast.scores.opencompass import is_summary, read_summary
 from benchcast.scores.plain import is_listed, is_long, read_listed, read_long, read_wide
 from benchcast.scores.reading import ScoreEntry
@@ -81,12 +82,16 @@ def _json(path: Path, options: ReaderOptions) -> tuple[str, list[ScoreEntry]]:
         )
     if options.unit == "percent":
         raise InputError(f"{path}: results files in JSON hold fractions; leave out --unit percent")
+    if is_lighteval(document):
+        return "lighteval results", _rescored(path, as_lm_eval(document), options, LIGHTEVAL)
     if any("|" in key for key in results):
         return "Open LLM Leaderboard v1 results", read_v1_results(path, document)
-    entries = read_results(path, document, allow_limit=options.allow_limit)
-    if options.rescore is not None:
-        entries = options.rescore(path, document, entries)
-    return "lm-evaluation-harness results", entries
+    return "lm-evaluation-harness results", _rescored(path, document, options, HARNESS)
+
+
+def _rescored(path: Path, document: Mapping[str, Any], options: ReaderOptions, harness: str) -> list[ScoreEntry]:
+    entries = read_results(path, document, allow_limit=options.allow_limit, harness=harness)
+    return entries if options.rescore is None else options.rescore(path, document, entries)
 
 
 def _csv(path: Path, options: ReaderOptions) -> tuple[str, list[ScoreEntry]]:
