@@ -69,6 +69,7 @@ _HOME = {
     "extrapolate": "benchcast.extrapolation.extrapolate",
     "Target": "benchcast.extrapolation.extrapolate",
     "compare_runs": "benchcast.extrapolation.run_comparison",
+    "compare_scores": "benchcast.extrapolation.score_comparison",
     "watch": "benchcast.watching.following",
     "WatchedRun": "benchcast.watching",
     "register": "benchcast.registration",

@@ -218,6 +218,7 @@ class ModelInfo:
     flops: float = float("nan")  # training FLOPs
     split: str = ""  # train, validation, test or empty
     base: str = ""  # the model or family that it was made from, of the study or not
+    seed: str = ""  # seed of the training run; runs that differ in nothing else show the noise of seeds
 
     @property
     def family_name(self) -> str:

@@ -221,7 +221,7 @@ import_group.add_command(scores)
 @STUDY
 @FILE
 def models(study: Path, file: Path) -> None:
-    """What is known of the models: CSV with model and optionally family, params, tokens, flops, split, base.
+    """What is known of the models: CSV with model and optionally family, params, tokens, flops, split, base, seed.
 
     \b
     benchcast import models study models.csv

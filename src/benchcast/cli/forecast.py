@@ -110,7 +110,7 @@ def compare(
     \b
     benchcast compare study
     benchcast compare study --split family --task mmlu
-    benchcast compare study --runs oak-a,oak-b          by forecast at equal compute
+    benchcast compare study --runs oak-a,oak-b          by forecast at equal compute, and by their scores
     benchcast compare study --split family --executor ray
     """
     from benchcast.store import Study

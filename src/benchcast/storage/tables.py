@@ -215,9 +215,9 @@ def _same(read_back: Sequence[Any], written: Sequence[Any], *columns: str) -> No
 
 
 def models_csv(models: Sequence[ModelInfo]) -> str:
-    """The content of models.csv; the column `base` is left out if it is empty."""
-    based = any(m.base for m in models)
-    return as_csv([c for c in MODEL_COLUMNS if based or c != "base"], models)
+    """The content of models.csv; the columns `base` and `seed` are left out if they are empty."""
+    empty = [c for c in ("base", "seed") if not any(getattr(m, c) for m in models)]
+    return as_csv([c for c in MODEL_COLUMNS if c not in empty], models)
 
 
 def as_csv(columns: Sequence[str], records: Iterable[Any]) -> str:
