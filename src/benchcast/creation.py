@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
+from benchcast.presets import preset_tasks
 from benchcast.records import TextSet
 from benchcast.store import Study
 from benchcast.texts.duplicates import count_repeats
@@ -35,6 +36,7 @@ def create_study(
     column: str = "text",
     seed: int = 0,
     normalize: bool = False,
+    preset: str = "",
 ) -> NewStudy:
     """Create a study from validation texts.
 
@@ -45,17 +47,19 @@ def create_study(
     column : the column of a Parquet file that holds the texts
     seed : seed of everything random in the study
     normalize : store the texts in the Unicode normal form NFC
+    preset : name of a suite whose tasks the study gets: "core", "olmes" or "open-llm-leaderboard"; empty: no tasks
 
     Returns
     -------
-    the study (`.study`), which has no tasks yet, with notes and warnings about the texts
+    the study (`.study`), with notes and warnings about the texts
     """
     stored, notes, warnings = _normal_form(read_own(Path(texts), column=column), normalize=normalize)
     filled = [t.text for t in stored if t.text.strip()]
     empty, repeats = len(stored) - len(filled), count_repeats(filled)
     if empty or repeats:
         warnings += (f"{empty} empty texts, {repeats} texts that repeat another; kept as they are",)
-    return NewStudy(Study.create(Path(root), stored, seed=seed), notes, warnings)
+    tasks = preset_tasks(preset, stored) if preset else []
+    return NewStudy(Study.create(Path(root), stored, tasks=tasks, seed=seed), notes, warnings)
 
 
 def create_mixture(

@@ -101,7 +101,7 @@ def import_scores(study: StudyLike, files: Files, options: ImportOptions | None 
     chosen, opened = options or ImportOptions(), Study.of(study)
     known = [m.model for m in opened.models()]
     rescore = rescore_others(opened.items, opened.seed) if opened.items < 1 else None
-    read = gather(_paths(files), opened.tasks, known, opened.scores(), chosen, rescore)
+    read = gather(_paths(files), opened.tasks, known, opened.stored_scores(), chosen, rescore)
     opened = opened.add_tasks(read.new_tasks)
     added = opened.add_scores(read.scores, force=chosen.force)
     without = sorted({s.model for s in read.scores} - set(opened.models_with_losses()))

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from benchcast.aggregates import derived_scores
 from benchcast.assemble import AssemblyOptions, assemble
 from benchcast.choices import RegroupUnit
 from benchcast.dataset import Dataset, Features
@@ -25,7 +26,7 @@ from benchcast.formatting import did_you_mean
 from benchcast.plausible import refuse_impossible
 from benchcast.records import Bools, Ints, ModelInfo, Score, Task, TextSet, TokenLosses
 from benchcast.storage import features as feature_files
-from benchcast.storage.files import TEMPORARY, file_name, locked, write_text, write_whole
+from benchcast.storage.files import file_name, locked, write_text, write_whole
 from benchcast.storage.folders import present, stored_folders, write_folder
 from benchcast.storage.known import known_info, known_scores
 from benchcast.storage.loss_files import read_parquet, stored_name, write_parquet
@@ -34,6 +35,7 @@ from benchcast.storage.settings import read_settings, settings_toml, tasks_toml
 from benchcast.storage.tables import (
     merge,
     merge_scores,
+    own_leftover,
     read_models,
     read_scores,
     read_texts,
@@ -65,7 +67,7 @@ class Study:
         path = Path(root)
         if (path / "study.toml").exists():
             raise StudyError(f"{path}: there is a study already")
-        if path.exists() and (not path.is_dir() or any(not _own_leftover(p, texts) for p in path.iterdir())):
+        if path.exists() and (not path.is_dir() or any(not own_leftover(p, texts) for p in path.iterdir())):
             raise StudyError(f"{path}: exists and is not empty; a study needs a folder of its own")
         check_texts(texts)
         check_tasks(tasks)
@@ -112,10 +114,15 @@ class Study:
         known = {m.model for m in listed}
         return listed + [ModelInfo(m) for m in self.models_with_losses() if m not in known]
 
-    def scores(self) -> list[Score]:
+    def stored_scores(self) -> list[Score]:
         """scores.csv."""
         path = self.root / "scores.csv"
         return read_scores(path, self.tasks) if path.exists() else []
+
+    def scores(self) -> list[Score]:
+        """scores.csv, and the scores of aggregates that follow from it."""
+        stored = self.stored_scores()
+        return [*stored, *derived_scores(stored, self.tasks)]
 
     def models_with_losses(self) -> list[str]:
         """Names of the models whose losses are here, sorted."""
@@ -247,7 +254,7 @@ class Study:
         """Add rows to scores.csv; a different score of the same model and task is an error unless forced."""
         check_rows(scores)
         with locked(self.root):
-            known = {(s.model, s.task): s for s in self.scores()}
+            known = {(s.model, s.task): s for s in self.stored_scores()}
             before = len(known)
             for s in scores:
                 old = known.get((s.model, s.task))
@@ -291,10 +298,3 @@ class Study:
 
 
 StudyLike = Study | str | PathLike[str]  # an opened study, or its folder
-
-
-def _own_leftover(path: Path, texts: TextSet) -> bool:
-    """Whether a killed `create` of the same texts may have left this behind."""
-    if path.name == "texts.jsonl":
-        return path.is_file() and path.read_bytes() == texts_jsonl(texts).encode()
-    return path.name == ".lock" or TEMPORARY.fullmatch(path.name) is not None

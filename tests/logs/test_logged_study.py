@@ -65,3 +65,10 @@ def all_ten(study):
     if not made.exists():
         bc.create_from_logs(made, NEW, options=bc.ImportOptions({"pond_write": METRIC[1].partition("=")[2]}))
     return made
+
+
+def test_logs_that_lack_the_tasks_of_a_preset_are_refused(cli, tmp_path):
+    ran = cli("init", tmp_path / "s", "--from-lm-eval", NEW, "--preset", "olmes")
+    assert (ran.code, ran.err.count("\n")) == (1, 1)
+    assert "preset olmes: none of its tasks is in the logs, which hold pond_last, pond_write, pond" in ran.err
+    assert not (tmp_path / "s").exists()

@@ -13,7 +13,7 @@ from benchcast.cli.arguments import FORCE as FORCE
 from benchcast.cli.arguments import STUDY as STUDY
 from benchcast.cli.datasets import copy_study
 from benchcast.cli.groups import Sections
-from benchcast.cli.logs import init_from_logs
+from benchcast.cli.logs import init_from_logs, log_options
 from benchcast.cli.output import progress, say
 from benchcast.cli.scores import scores
 
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     "--metric", "metrics", multiple=True, metavar="TASK=METRIC", help="Which metric of the logs is the score."
 )
 @click.option("--allow-limit", is_flag=True, help="Accept logs of runs with --limit.")
+@click.option("--preset", default="", help="Tasks with chance and metric: core, olmes or open-llm-leaderboard.")
 @click.option(
     "--unit",
     "units",
@@ -84,6 +85,7 @@ def init(
     items: float | None,
     metrics: tuple[str, ...],
     allow_limit: bool,
+    preset: str,
     units: tuple[str, ...],
     seed: int,
     normalize: str | None,
@@ -111,14 +113,17 @@ def init(
     logs = logs or details  # which of the two wrote a file is seen from its content
     if logs is None and (items is not None or metrics or allow_limit):
         raise InputError("init: --items, --metric and --allow-limit are for --from-lm-eval and --from-lighteval")
+    if preset and own is None and logs is None and table is None:
+        raise InputError("init: --preset is for --texts, --table, --from-lm-eval and --from-lighteval")
     if logs is not None:
-        init_from_logs(study, logs, 1.0 if items is None else items, metrics, seed=seed, allow_limit=allow_limit)
+        options = log_options(metrics, allow_limit=allow_limit)
+        init_from_logs(study, logs, 1.0 if items is None else items, options, seed=seed, preset=preset)
     elif public_study is not None:
         copy_study(public_study, study)
     elif table is not None:
-        _init_table(study, table, units, seed)
+        _init_table(study, table, units, seed, preset=preset)
     elif own is not None:
-        _init_own(study, own, column, seed, normal=normalize is not None)
+        _init_own(study, own, column, seed, normal=normalize is not None, preset=preset)
     elif mix is not None:
         _init_mix(study, mix, data, seed, normal=normalize is not None)
 
@@ -131,25 +136,34 @@ def _say_new(created: NewStudy, line: str) -> None:
         say(f"warning: {warning}", err=True)
 
 
-def _init_own(study: Path, own: Path, column: str, seed: int, *, normal: bool) -> None:
+def _init_own(study: Path, own: Path, column: str, seed: int, *, normal: bool, preset: str) -> None:
     from benchcast.creation import create_study
 
-    created = create_study(study, own, column=column, seed=seed, normalize=normal)
+    created = create_study(study, own, column=column, seed=seed, normalize=normal, preset=preset)
     texts = created.study.texts
     _say_new(created, f"{study}: {len(texts)} texts from {len(texts.sources)} sources ({', '.join(texts.sources)})")
-    say(f"next: add your tasks to {created.study.root / 'study.toml'}, then `benchcast status {study}`")
+    if preset:
+        say(f"tasks: {len(created.study.tasks) - 1} of {preset}, and their mean {created.study.tasks[-1].name}")
+        say(f"next: benchcast import losses {study} FILE…, or `benchcast collect {study} …`")
+    else:
+        say(f"next: add your tasks to {created.study.root / 'study.toml'}, then `benchcast status {study}`")
 
 
-def _init_table(study: Path, table: Path, units: tuple[str, ...], seed: int) -> None:
-    from benchcast.datasets.table import create_table_study
+def _init_table(study: Path, table: Path, units: tuple[str, ...], seed: int, *, preset: str) -> None:
+    from benchcast.datasets.table import create_table_study, read_columns
     from benchcast.loss_check import suspicious_losses
+    from benchcast.presets import preset_tasks
 
-    made = create_table_study(study, table, units=units, seed=seed)
+    tasks = preset_tasks(preset, read_columns(table)) if preset else []
+    made = create_table_study(study, table, units=units, seed=seed).add_tasks(tasks)
     names = made.models_with_losses()
     say(f"{study}: {len(names)} models, {len(made.texts)} losses each ({', '.join(made.texts.sources)})")
     for line in suspicious_losses(made, names):
         say(f"warning: {line}", err=True)
-    say(f"next: add your tasks to {made.root / 'study.toml'}, then `benchcast import scores {study} FILE…`")
+    if preset:
+        say(f"tasks: {len(tasks) - 1} of {preset}, and their mean {tasks[-1].name}")
+    add = "" if preset else f"add your tasks to {made.root / 'study.toml'}, then "
+    say(f"next: {add}`benchcast import scores {study} FILE…`")
 
 
 def _init_mix(study: Path, mix: str, data: Path | None, seed: int, *, normal: bool) -> None:

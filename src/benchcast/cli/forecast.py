@@ -59,6 +59,7 @@ def fit(
     benchcast fit study
     benchcast fit study --task mmlu --method paper --device cuda
     """
+    from benchcast.aggregation import aggregate_fits
     from benchcast.fitting import describe, fit_tasks
     from benchcast.methods import MethodSpec
     from benchcast.store import Study
@@ -71,6 +72,8 @@ def fit(
         fits = fit_tasks(opened, tasks, method=spec, split=split, store=True, on_left_out=weak.append)
     for made in fits:
         say(describe(made))
+    for aggregate in aggregate_fits(opened, fits):
+        say(aggregate.describe())
     for line in weak:
         say(f"left out: {line}")
     _tell_support(Support.of(fits[0].about))

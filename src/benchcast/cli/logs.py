@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchcast.cli.output import say
 from benchcast.cli.scores import read_metrics
 
-
-def init_from_logs(
-    study: Path, folder: Path, items: float, metrics: tuple[str, ...], *, seed: int, allow_limit: bool
-) -> None:
-    """Create the study and print what it holds."""
-    from benchcast.logs.study import create_from_logs
+if TYPE_CHECKING:
     from benchcast.scores.gather import ImportOptions
 
-    options = ImportOptions(metrics=read_metrics(metrics), allow_limit=allow_limit)
-    made = create_from_logs(study, folder, items=items, seed=seed, options=options)
+
+def log_options(metrics: tuple[str, ...], *, allow_limit: bool) -> ImportOptions:
+    """What the user said of the logs."""
+    from benchcast.scores.gather import ImportOptions
+
+    return ImportOptions(metrics=read_metrics(metrics), allow_limit=allow_limit)
+
+
+def init_from_logs(study: Path, folder: Path, items: float, options: ImportOptions, *, seed: int, preset: str) -> None:
+    """Create the study and print what it holds."""
+    from benchcast.logs.study import create_from_logs
+
+    made = create_from_logs(study, folder, items=items, seed=seed, options=options, preset=preset)
     texts, found = made.study.texts, made.scores
     say(f"{study}: {len(made.study.models_with_losses())} models, {len(texts)} items ({', '.join(texts.sources)})")
     say("tasks: " + ", ".join(f"{t.name} (chance {t.chance:g})" for t in made.study.tasks))

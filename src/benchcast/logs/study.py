@@ -19,6 +19,7 @@ from benchcast.logs.held_out import members, rescore_others
 from benchcast.logs.items import LoggedItem
 from benchcast.logs.losses import items_by_model, model_losses
 from benchcast.logs.runs import LoggedRun, read_runs
+from benchcast.presets import logged_tasks
 from benchcast.records import ModelInfo, Score, Task, TextSet
 from benchcast.scores.gather import ImportedScores, ImportOptions, gather, refuse_mixed
 from benchcast.scores.lm_eval import read_results
@@ -49,6 +50,7 @@ def create_from_logs(
     items: float = 1.0,
     seed: int = 0,
     options: ImportOptions | None = None,
+    preset: str = "",
 ) -> LoggedStudy:
     """Create a study from runs of lm-evaluation-harness with `--log_samples`, or of lighteval with `--save-details`.
 
@@ -60,6 +62,7 @@ def create_from_logs(
     items : share of the items that become texts; if below 1, scores are of the other items
     seed : seed of the drawn items and of everything random in the study
     options : metric of each task, renamed models, whether to accept runs with `--limit`; None: the defaults
+    preset : name of a suite whose tasks are taken, with their chance and metric; empty: all tasks of the logs
 
     Returns
     -------
@@ -73,6 +76,9 @@ def create_from_logs(
     logged = items_by_model(runs, ())
     scored, without_score = _scored_tasks(runs, allow_limit=chosen.allow_limit)
     tasks = [_task(name, runs) for name in scored]
+    if preset:
+        tasks, missing = logged_tasks(preset, tasks)
+        without_score = [*without_score, *missing]
     rescore = rescore_others(items, seed) if items < 1 else None
     found = gather([run.path for run in runs], tasks, [], [], replace(chosen, allow_mixed=True), rescore)
     refuse_mixed(found.scores, [], ADVICE)

@@ -88,7 +88,9 @@ def gather(
     renamed_entries = [
         replace(r, score=replace(r.score, task=task_of[r.score.task])) for r in entries if r.score.task in task_of
     ]
-    chosen, metrics = choose_metrics(renamed_entries, choices.metrics)
+    present = {r.score.task for r in renamed_entries}
+    of_study = {t.name: t.metric for t in tasks if t.metric and t.name in present}
+    chosen, metrics = choose_metrics(renamed_entries, {**of_study, **choices.metrics})
     models, unmatched = match_models((r.score.model for r in chosen), known, choices.renames)
     scores = _once([replace(r, score=replace(r.score, model=models[r.score.model])) for r in chosen])
     if not choices.allow_mixed:
