@@ -7,7 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
-from log_files import METRIC, NEW
+from log_files import METRIC, NEW, OLD
 
 import benchcast as bc
 
@@ -86,3 +86,15 @@ def test_a_bad_share_in_study_toml_is_one_line(cli, half, tmp_path):
         ran = cli("status", made)
         assert (ran.code, ran.err.count("\n")) == (1, 1)
         assert "items = " in ran.err
+
+
+def test_a_task_whose_samples_do_not_name_their_filter_has_no_score_of_a_part(cli, tmp_path):
+    """lm-eval 0.4.0 logs each item once for each filter of a generation, without the filter's name."""
+    logs = shutil.copytree(OLD, tmp_path / "logs")
+    ran = cli("init", tmp_path / "s", "--from-lm-eval", logs, "--items", "0.5")
+    assert ran.code == 0, ran.err
+    assert "pond_write: its samples do not hold the metric of the results" in ran.out
+    assert "only its scores" not in ran.out
+    assert "pond_write" not in {t.name for t in bc.Study.open(tmp_path / "s").tasks}
+    ran = cli("init", tmp_path / "t", "--from-lm-eval", logs, *METRIC)
+    assert "pond_write" in {s.task for s in bc.Study.open(tmp_path / "t").scores()}

@@ -6,8 +6,8 @@ From 0.4.3 on, `results_<time>.json` lies beside `samples_<task>_<time>.jsonl`. 
 
 from __future__ import annotations
 
-import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,7 @@ from benchcast.scores.reading import number
 from benchcast.texts.layouts import read_utf8
 
 SAMPLES, RESULTS = "samples_", "results"
+FIRST_KEY = re.compile(r'\s*(?:\[\s*)?\{\s*"doc_id"')  # how every sample file starts
 MARK = "written by"  # key of a document that names another harness than lm-evaluation-harness
 
 
@@ -139,14 +140,7 @@ def is_log(path: Path) -> bool:
     if path.suffix != ".jsonl" or not path.is_file():
         return False
     with path.open(encoding="utf-8", errors="replace") as lines:
-        start = lines.read(1 << 16).lstrip()
-    if start.startswith("["):
-        return '"doc_id"' in start
-    try:
-        row = json.loads(start.split("\n", 1)[0])
-    except ValueError:
-        return False
-    return isinstance(row, dict) and {"doc_id", "doc", "arguments"} <= row.keys()
+        return path.name.startswith(SAMPLES) or FIRST_KEY.match(lines.read(200)) is not None
 
 
 def results_beside(path: Path) -> Path:

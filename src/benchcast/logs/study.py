@@ -83,6 +83,7 @@ def create_from_logs(
     found = gather([run.path for run in runs], tasks, [], [], replace(chosen, allow_mixed=True), rescore)
     refuse_mixed(found.scores, [], ADVICE)
     scores = [_counted(score, runs) for score in found.scores]
+    tasks, unscored = _with_scores(tasks, scores)
     texts = _texts(logged, items, seed)
     losses = [model_losses(str(path), model, by_task, texts) for model, by_task in logged.items()]
     names = {run.model: found.renamed.get(run.model, run.model) for run in runs}
@@ -96,7 +97,9 @@ def create_from_logs(
         study.add_scores(scores)
 
     study = create_whole(Path(root), fill)
-    return LoggedStudy(study, found, (*without_score, *_without_losses(logged, texts)))
+    only_scores = [n for n in _without_losses(logged, texts) if n not in {t for t, _ in unscored}]
+    notes = [f"{name}: no losses in the logs; only its scores are used" for name in only_scores]
+    return LoggedStudy(study, found, (*without_score, *(note for _, note in unscored), *notes))
 
 
 def _scored_tasks(runs: Sequence[LoggedRun], *, allow_limit: bool) -> tuple[list[str], list[str]]:
@@ -148,6 +151,15 @@ def _texts(logged: Items, share: float, seed: int) -> TextSet:
     return TextSet.of(found)
 
 
+def _with_scores(tasks: Sequence[Task], scores: Sequence[Score]) -> tuple[list[Task], list[tuple[str, str]]]:
+    """Tasks that have scores, and the others, each with a note."""
+    scored = {s.task for s in scores}
+    why = "its samples do not hold the metric of the results, so a part of the items has no score; it is no task"
+    kept = [t for t in tasks if t.name in scored or t.members]
+    return kept, [(t.name, f"{t.name}: {why}") for t in tasks if t not in kept]
+
+
 def _without_losses(logged: Items, texts: TextSet) -> list[str]:
+    """Tasks of the logs that have no texts."""
     names = dict.fromkeys(task for tasks in logged.values() for task in tasks)
-    return [f"{name}: no losses in the logs; only its scores are used" for name in names if name not in texts.sources]
+    return [name for name in names if name not in texts.sources]
