@@ -3,13 +3,14 @@
     PYTHON=environment/bin/python          with lm_eval[hf]; FOLDER is a scratch folder
     python tests/logs/make_logs.py FOLDER $PYTHON lm-eval-0.4.13 pond,pond_last,pond_write
     python tests/logs/make_logs.py FOLDER $PYTHON lm-eval-0.4.13-prose pond_prose reed-c
+    python tests/logs/make_logs.py FOLDER $PYTHON lm-eval-0.4.4 pond,pond_last,pond_write reed-c
     TASKS=pond_sums,pond_frogs,pond_last,pond_write,pond_prose
     python tests/logs/make_logs.py FOLDER $PYTHON lm-eval-0.4.0 $TASKS reed-c
 
 The last words are the folder below `fixtures/`, the tasks and the models; without models all are run. Only the keys of
 the results that describe the machine are taken out.
 
-`lm-eval-0.4.0` (one model) was made with torch 2.13.0, transformers 4.44.2, datasets 2.21.0, pyarrow below 20 and
+`lm-eval-0.4.0` and `lm-eval-0.4.4` (one model) were made with torch 2.13.0, transformers 4.44.2, datasets 2.21.0, pyarrow below 20 and
 numpy 1.26; this version fetches the metric `exact_match` from a hub when it is imported, so one is written beside the
 models. `lm-eval-0.4.13` (all models) was made with torch 2.13.0, transformers 5.23.0 and datasets 5.2.0.
 """

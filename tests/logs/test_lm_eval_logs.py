@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from log_files import METRIC, NEW, OLD, PROSE
+from log_files import METRIC, MIDDLE, NEW, OLD, PROSE
 
 import benchcast as bc
 from benchcast.errors import InputError
@@ -50,6 +50,15 @@ def test_the_oldest_and_the_newest_version_say_the_same_of_one_model():
         assert [i.document for i in items] == [i.document for i in new[task]]
         assert np.array_equal([i.nats for i in items], [i.nats for i in new[task]], equal_nan=True)
         assert [i.options for i in items] == [i.options for i in new[task]]
+
+
+def test_a_version_between_them_says_the_same():
+    (middle,), new = read_runs(MIDDLE), next(run for run in read_runs(NEW) if run.model == "models/reed-c")
+    for task, items in new.items.items():
+        assert [(i.text_id, i.options) for i in middle.items[task]] == [(i.text_id, i.options) for i in items]
+        assert np.array_equal([i.nats for i in middle.items[task]], [i.nats for i in items], equal_nan=True)
+    assert middle.items["pond_sums"][0].metrics == new.items["pond_sums"][0].metrics
+    assert middle.items["pond_write"][0].metrics == {}, "it does not name the filter"
 
 
 def test_the_loss_of_an_item_is_that_of_its_right_answer(logged):

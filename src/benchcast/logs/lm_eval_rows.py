@@ -121,7 +121,7 @@ def items_of(task: str, rows: Sequence[SampleRow]) -> list[LoggedItem]:
 
 def _item(task: str, rows: Sequence[SampleRow], right: int | None) -> LoggedItem:
     row = rows[0]
-    unnamed = len({r.filter_name for r in rows}) < len(rows)  # before 0.4.3, rows do not name their filter
+    unnamed = len({r.filter_name for r in rows}) < len(rows)  # early versions do not name the filter of a row
     item = LoggedItem(
         task,
         row.row["doc_id"],
