@@ -10,9 +10,10 @@
 The last words are the folder below `fixtures/`, the tasks and the models; without models all are run. Only the keys of
 the results that describe the machine are taken out.
 
-`lm-eval-0.4.0` and `lm-eval-0.4.4` (one model) were made with torch 2.13.0, transformers 4.44.2, datasets 2.21.0, pyarrow below 20 and
-numpy 1.26; this version fetches the metric `exact_match` from a hub when it is imported, so one is written beside the
-models. `lm-eval-0.4.13` (all models) was made with torch 2.13.0, transformers 5.23.0 and datasets 5.2.0.
+`lm-eval-0.4.0` and `lm-eval-0.4.4` (one model) were made with torch 2.13.0, transformers 4.44.2, datasets 2.21.0,
+pyarrow below 20 and numpy 1.26; 0.4.0 fetches the metric `exact_match` from a hub when it is imported, so one is
+written beside the models. `lm-eval-0.4.13` (all models) was made with torch 2.13.0, transformers 5.23.0 and
+datasets 5.2.0. `models/reed-a` is the smallest of the models, as `make_models.py` saved it.
 """
 
 from __future__ import annotations

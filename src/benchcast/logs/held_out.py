@@ -16,7 +16,7 @@ import numpy as np
 
 from benchcast.errors import InputError
 from benchcast.logs.items import LoggedItem
-from benchcast.logs.runs import read_run
+from benchcast.logs.runs import LoggedRun, read_run
 from benchcast.records import Floats
 from benchcast.scores.files import Rescore
 from benchcast.scores.reading import ScoreEntry
@@ -32,17 +32,19 @@ class _Values:
     kept: Floats  # on the items that are scored
 
 
-def rescore_others(share: float, seed: int) -> Rescore:
+def rescore_others(share: float, seed: int, runs: Sequence[LoggedRun] = ()) -> Rescore:
     """A function that replaces scores of lm-eval results by scores on the items outside a random share.
 
     Parameters
     ----------
     share : share of the items whose losses are texts of the study
     seed : seed of the study, which draws them
+    runs : runs that have been read, so that they are not read again
     """
+    known = {run.path: run for run in runs}
 
     def rescore(path: Path, document: Mapping[str, Any], entries: list[ScoreEntry]) -> list[ScoreEntry]:
-        items = read_run(path).items
+        items = (known[path] if path in known else read_run(path)).items
         found = [_rescored(entry, document, items, share, seed) for entry in entries]
         return [entry for entry in found if entry is not None]
 

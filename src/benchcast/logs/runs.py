@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +50,22 @@ def read_runs(folder: Path) -> list[LoggedRun]:
     results = sorted(p for p in folder.rglob(f"{RESULTS}*.json") if p.is_file())
     if not results:
         raise InputError(f"{folder}: no results_*.json of lm-evaluation-harness below this folder")
-    runs = [read_run(path) for path in results]
+    shared: dict[str, str] = {}
+    runs = [_shared(read_run(path), shared) for path in results]
     used = {sample for path, run in zip(results, runs, strict=True) for sample in sample_files(path, run.document)[1]}
     lost = sorted(p for p in folder.rglob(f"{SAMPLES}*.jsonl") if p not in used)
     if lost:
         raise InputError(f"{lost[0]}: no results of the same run beside it (results_<time>.json)")
     return runs
+
+
+def _shared(run: LoggedRun, prompts: dict[str, str]) -> LoggedRun:
+    """The run with one copy of each prompt for all runs: few-shot prompts of thousands of items fill the memory."""
+    items = {
+        task: [replace(item, prompt=prompts.setdefault(item.prompt, item.prompt)) for item in of_task]
+        for task, of_task in run.items.items()
+    }
+    return replace(run, items=items)
 
 
 def read_run(path: Path, only: Path | None = None) -> LoggedRun:

@@ -79,7 +79,7 @@ def create_from_logs(
     if preset:
         tasks, missing = logged_tasks(preset, tasks)
         without_score = [*without_score, *missing]
-    rescore = rescore_others(items, seed) if items < 1 else None
+    rescore = rescore_others(items, seed, runs) if items < 1 else None
     found = gather([run.path for run in runs], tasks, [], [], replace(chosen, allow_mixed=True), rescore)
     refuse_mixed(found.scores, [], ADVICE)
     scores = [_counted(score, runs) for score in found.scores]
