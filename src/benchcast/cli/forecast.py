@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SPLIT = click.option(
     "--split",
     type=click.Choice(SPLITS),
-    help="How models are held out. Default: the split column if filled, else size, else family.",
+    help="How models are held out. Default: the split column if filled, else size if enough train, else family.",
 )
 KEEP_ALL = click.option(
     "--keep-all",
@@ -149,7 +149,9 @@ def compare(
 def say_split(asked: str | None, comparison: Comparison) -> None:
     """Say that families are held out if no split was chosen."""
     if asked is None and comparison.split == "family":
-        say("split by family: no split column, and no family has models of three sizes", err=True)
+        from benchcast.folds import WHY_FAMILY
+
+        say(f"split by family: {WHY_FAMILY}", err=True)
 
 
 def _tell_support(support: Support) -> None:
