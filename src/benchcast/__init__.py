@@ -24,6 +24,7 @@ _NAMES = {
     "inspection": ("status",),
     "bits": ("bits_per_byte",),
     "creation": ("create_study", "create_mixture"),
+    "logs.study": ("create_from_logs",),
     "importing": ("import_losses", "import_scores", "import_models", "import_features"),
     "scores.gather": ("ImportOptions",),
     "texts.contamination": ("create_contamination_study", "check_contamination"),
@@ -49,6 +50,7 @@ _NAMES = {
     "plots": ("save_figure",),
     "extrapolation.extrapolate": ("extrapolate", "Target"),
     "extrapolation.run_comparison": ("compare_runs",),
+    "extrapolation.score_comparison": ("compare_scores",),
     "watching": ("watch", "WatchedRun"),
     "registration": ("register", "verify"),
     # parts of the method

@@ -15,6 +15,7 @@ from typing import Any
 
 from benchcast.errors import InputError
 from benchcast.formatting import did_you_mean, need_file
+from benchcast.presets import preset_tasks
 from benchcast.records import Text, TextSet
 from benchcast.storage.tables import read_texts
 from benchcast.store import Study
@@ -41,6 +42,7 @@ def create_study(
     column: str = "text",
     seed: int = 0,
     normalize: bool = False,
+    preset: str = "",
 ) -> NewStudy:
     """Create a study from validation texts.
 
@@ -51,17 +53,19 @@ def create_study(
     column : the column of a Parquet file that holds the texts
     seed : seed of everything random in the study
     normalize : store the texts in the Unicode normal form NFC
+    preset : name of a suite whose tasks the study gets: "core", "olmes" or "open-llm-leaderboard"; empty: no tasks
 
     Returns
     -------
-    the study (`.study`), which has no tasks yet, with notes and warnings about the texts
+    the study (`.study`), with notes and warnings about the texts
     """
     stored, notes, warnings = _normal_form(read_own(Path(texts), column=column), normalize=normalize)
     filled = [t.text for t in stored if t.text.strip()]
     empty, repeats = len(stored) - len(filled), count_repeats(filled)
     if empty or repeats:
         warnings += (f"{empty} empty texts, {repeats} texts that repeat another; kept as they are",)
-    return NewStudy(Study.create(Path(root), stored, seed=seed), notes, warnings)
+    tasks = preset_tasks(preset, stored) if preset else []
+    return NewStudy(Study.create(Path(root), stored, tasks=tasks, seed=seed), notes, warnings)
 
 
 def create_mixture(

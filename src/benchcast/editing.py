@@ -54,7 +54,7 @@ def remove_models(study: StudyLike, patterns: Sequence[str], *, dry_run: bool = 
     """
     study = Study.of(study)
     with locked(study.root):
-        listed, scores = study.listed_models(), study.scores()
+        listed, scores = study.listed_models(), study.stored_scores()
         known = [*study.models_with_losses(), *(m.model for m in listed), *(s.model for s in scores)]
         names = match_names(list(dict.fromkeys(known)), patterns, where=str(study.root), what="model")
         files = [path for name in names if (path := study.losses_path(name)).exists()]
@@ -134,7 +134,8 @@ def _pending(journal: Path) -> tuple[str, str]:
 
 def _refuse(study: Study, old: str, new: str) -> None:
     """Raise an error if the old name is unknown or the new name exists."""
-    known = {*study.models_with_losses(), *(m.model for m in study.listed_models()), *(s.model for s in study.scores())}
+    listed, scores = study.listed_models(), study.stored_scores()
+    known = {*study.models_with_losses(), *(m.model for m in listed), *(s.model for s in scores)}
     match_names(sorted(known), [old], where=str(study.root), what="model")
     if old not in known:
         raise InputError(f"{study.root}: rename takes one model, not a pattern; found {old!r}")
@@ -148,7 +149,7 @@ def _rename(study: Study, old: str, new: str) -> Edited:
     if source.exists():
         losses = replace(read_parquet(source, study.texts), model=new)
         write_whole(target, partial(write_parquet, losses=losses, texts=study.texts, half=is_half(source)))
-    listed, scores = study.listed_models(), study.scores()
+    listed, scores = study.listed_models(), study.stored_scores()
     rows, score_rows = (sum(x.model == old for x in table) for table in (listed, scores))
     _write_tables(study, [_named(m, old, new) for m in listed], [_named(s, old, new) for s in scores])
     if source.exists() and source != target:

@@ -47,8 +47,8 @@ def compare(
     ----------
     study : an opened study or its folder
     tasks : tasks of study.toml; none given: all
-    split : which models are held out. None: those of the split column where it is filled, else the largest sizes,
-        else each family in turn
+    split : which models are held out. None: those of the split column where it is filled, else the largest sizes
+        if enough models are left to train, else each family in turn
     methods : names of methods; none given: all
     device : where methods that learn token weights are computed: a torch device such as "cuda"; "" is numpy. An
         `Execution` adds an executor, which fits methods and folds side by side with the same result, and progress

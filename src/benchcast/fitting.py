@@ -19,7 +19,7 @@ from benchcast.dataset import Dataset, Fold
 from benchcast.errors import NotEnoughDataError, StudyError
 from benchcast.fits import Fit, load
 from benchcast.fits.inputs import StudyTables, changed_inputs, hash_inputs
-from benchcast.folds import training_fold
+from benchcast.folds import FEWEST_MODELS, training_fold
 from benchcast.intervals import has_range, spread_of
 from benchcast.methods import MethodSpec, fit_method, stored_settings
 from benchcast.methods.algorithm2.descent import DescentSettings
@@ -27,8 +27,6 @@ from benchcast.records import Bools, TokenLosses
 from benchcast.storage.files import locked, require_writable
 from benchcast.store import Study, StudyLike
 from benchcast.task_fit import TaskFit
-
-FEWEST_MODELS = 4
 
 
 def fit(

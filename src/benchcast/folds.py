@@ -15,7 +15,9 @@ from benchcast.metadata import family_names
 from benchcast.records import Bools, Floats, ModelInfo
 from benchcast.splits import RULES, split_by_size
 
+FEWEST_MODELS = 4  # training models with losses and a score that a fit needs
 MOST_INNER_FOLDS = 10
+WHY_FAMILY = f"no split column; a split by size needs a family of three sizes and {FEWEST_MODELS} training models"
 LEFT_OUT = "training families left out in turn"
 
 
@@ -51,14 +53,15 @@ def make_folds(
 
 
 def default_split(models: Sequence[ModelInfo]) -> Split:
-    """Choose a split: "column" if models.csv has one, "size" if some family has three sizes, else "family".
+    """Choose a split: "column" if models.csv has one; "size" if some family has three sizes and enough models train.
 
-    With a single family "size" is chosen, since no other family can be held out.
+    Enough are `FEWEST_MODELS`. Else "family" is chosen, except with a single family: no other could be held out.
     """
     if any(m.split for m in models):
         return "column"
-    by_size = (split_by_size(models) == "test").any() or len(np.unique(family_names(models))) < 2
-    return "size" if by_size else "family"
+    role = split_by_size(models)
+    by_size = (role == "test").any() and (role == "train").sum() >= FEWEST_MODELS
+    return "size" if by_size or len(np.unique(family_names(models))) < 2 else "family"
 
 
 def training_fold(models: Sequence[ModelInfo], split: str | None) -> tuple[str, Fold]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchcast.aggregation import aggregate_fits, with_aggregates
 from benchcast.choices import DEFAULT_LEVEL, check_level
 from benchcast.errors import BenchcastError
 from benchcast.fits import Fit, Forecast, Forecasts
@@ -72,7 +73,8 @@ def predict(
     correction = ScoreCorrection.of([fit.core for fit in fits]) if use_scores else None
     forecasts = (one.forecasts if correction is None else with_scores(one, correction) for one in by_model)
     rows = [row for of_model in forecasts for row in of_model if not tasks or row.task in tasks]
-    rows += [Forecast.missing(fit.task, name, why, level) for name, why in failed.items() for fit in fits]
+    shown = [fit.task for fit in fits if not tasks or fit.task in tasks]
+    rows += [Forecast.missing(task, name, why, level) for name, why in failed.items() for task in shown]
     return Forecasts(tuple(sorted(rows, key=lambda row: names.index(row.model))), failed)
 
 
@@ -103,11 +105,16 @@ def predict_models(
     """Forecasts of models, and for those that cannot be forecast the reason."""
     check_level(level)
     by_model, failed = [], {}
+    aggregates = [] if restrict else aggregate_fits(study, fits)
+    asked = {fit.task for fit in fits}
+    members = {f.task: f for combined in aggregates for f in combined.members if f.task not in asked}
     for name in names:
         try:
             losses = study.losses(name)
             used = fit_again(study, fits, losses) if restrict else fits
-            by_model.append(ModelForecasts(used, losses, [fit.predict(losses, level=level) for fit in used]))
+            alone = {fit.task: fit.predict(losses, level=level) for fit in (*used, *members.values())}
+            forecasts = with_aggregates(aggregates, alone)
+            by_model.append(ModelForecasts(used, losses, [forecasts[fit.task] for fit in used]))
         except BenchcastError as error:
             failed[name] = str(error)
     return by_model, failed

@@ -10,6 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from benchcast.choices import LossUnit
+from benchcast.logs.held_out import rescore_others
+from benchcast.logs.losses import losses_from_logs
+from benchcast.logs.runs import is_log
 from benchcast.loss_check import suspicious_losses
 from benchcast.records import TokenLosses
 from benchcast.scores.gather import ImportedScores, ImportOptions, gather
@@ -49,7 +52,8 @@ def import_losses(
     Parameters
     ----------
     study : an opened study or its folder
-    files : one file or several: JSONL or Parquet, one model in each, or a wide CSV of models × texts
+    files : one file or several: JSONL or Parquet, one model in each, or a wide CSV of models × texts; folders with
+        logs of lm-evaluation-harness, if the study was made from such logs
     family : family of models that models.csv does not list yet
     unit : what a wide CSV holds, "nats" or "bits-per-byte"; token losses are in nats
     allow_implausible : store losses that no softmax can give, instead of raising InputError
@@ -60,14 +64,16 @@ def import_losses(
     -------
     the models, the number of new ones, and warnings; if one file is invalid, nothing is stored
     """
-    opened = Study.of(study)
-    read: list[TokenLosses] = []
-    for file in _paths(files):
-        read += read_losses(file, opened.texts, unit=unit)
+    opened, paths = Study.of(study), _paths(files)
+    logs = [path for path in paths if is_log(path)]
+    read = losses_from_logs(logs, opened.texts, [m.model for m in opened.models()]) if logs else []
+    logged = len(read)
+    for file in paths:
+        read += [] if file in logs else read_losses(file, opened.texts, unit=unit)
         on_file(file)
     new = opened.add_losses(read, family=family, force=force, allow_implausible=allow_implausible)
     names = tuple(losses.model for losses in read)
-    warnings = (*filter(None, map(_blank, read)), *suspicious_losses(opened, names))
+    warnings = (*filter(None, map(_blank, read[logged:])), *suspicious_losses(opened, names))
     return ImportedLosses(names, new, warnings)
 
 
@@ -94,7 +100,8 @@ def import_scores(study: StudyLike, files: Files, options: ImportOptions | None 
     """
     chosen, opened = options or ImportOptions(), Study.of(study)
     known = [m.model for m in opened.models()]
-    read = gather(_paths(files), opened.tasks, known, opened.scores(), chosen)
+    rescore = rescore_others(opened.items, opened.seed) if opened.items < 1 else None
+    read = gather(_paths(files), opened.tasks, known, opened.stored_scores(), chosen, rescore)
     opened = opened.add_tasks(read.new_tasks)
     added = opened.add_scores(read.scores, force=chosen.force)
     without = sorted({s.model for s in read.scores} - set(opened.models_with_losses()))

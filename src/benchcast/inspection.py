@@ -11,13 +11,13 @@ import numpy as np
 from benchcast.editing import stopped_rename
 from benchcast.errors import BenchcastError, StudyError
 from benchcast.fits.inputs import stale_line
-from benchcast.fitting import FEWEST_MODELS, fits_for_new_models
+from benchcast.fitting import fits_for_new_models
+from benchcast.folds import FEWEST_MODELS, WHY_FAMILY, default_split
 from benchcast.formatting import few
 from benchcast.loss_check import check_losses
 from benchcast.methods.pertext import text_losses
 from benchcast.records import NamedTexts, Score, Task, Text
 from benchcast.relatives import find_relatives
-from benchcast.splits import split_by_size
 from benchcast.store import Study, StudyLike
 
 NEARLY_ALL = 0.8  # share of a task's scores at or below chance that makes its chance doubtful
@@ -205,8 +205,8 @@ def _problems(study: Study, tasks: list[TaskStatus], scores: list[Score], with_l
     models = [m for m in study.models() if m.model in with_losses]
     if models and not any(m.family for m in models):
         problems.append("no model has a family; intervals and `--split family` go by groups of similar loss profiles")
-    if models and not any(m.split for m in models) and not (split_by_size(models) == "test").any():
-        problems.append("no split column and no family with three sizes: `compare` holds out each family in turn")
+    if models and default_split(models) == "family":
+        problems.append(f"{WHY_FAMILY}: `compare` holds out each family in turn")
     return problems
 
 

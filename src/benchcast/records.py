@@ -211,6 +211,9 @@ class Task:
     chance: float = 0.0  # accuracy of random guessing; 0 for open-ended tasks
     sources: tuple[str, ...] = ()  # sources of the texts that belong to the task
     answers: tuple[str, ...] = ()  # ids of texts that consist of correct answers to the task
+    members: tuple[str, ...] = ()  # of an aggregate: the tasks that it is the mean of
+    centred: bool = False  # whether chance is taken out of the members before their mean
+    metric: str = ""  # metric of score files that is the score; empty: the one that is usually reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +227,7 @@ class ModelInfo:
     flops: float = float("nan")  # training FLOPs
     split: str = ""  # train, validation, test or empty
     base: str = ""  # the model or family that it was made from, of the study or not
+    seed: str = ""  # seed of the training run; runs that differ in nothing else show the noise of seeds
 
     @property
     def family_name(self) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from benchcast.aggregates import derived_scores
 from benchcast.assemble import AssemblyOptions, assemble
 from benchcast.choices import RegroupUnit
 from benchcast.dataset import Dataset, Features
@@ -26,7 +27,7 @@ from benchcast.plausible import refuse_impossible
 from benchcast.records import Bools, Ints, ModelInfo, Score, Task, TextSet, TokenLosses
 from benchcast.storage import features as feature_files
 from benchcast.storage import tables
-from benchcast.storage.files import TEMPORARY, file_name, locked, write_text, write_whole
+from benchcast.storage.files import file_name, locked, write_text, write_whole
 from benchcast.storage.folders import present, stored_folders, write_folder
 from benchcast.storage.known import known_info, known_scores
 from benchcast.storage.loss_files import read_parquet, stored_name, write_parquet
@@ -42,36 +43,38 @@ class Study:
     seed: int
     scorer: str  # which features to use; empty where there is no choice
     tasks: tuple[Task, ...]
+    items: float = 1.0  # share of the items of evaluation logs that are texts; scores are of the others
     keep_all: bool = False  # learn from every model, even if it removes much of a task's own text
 
     def __repr__(self) -> str:
         return f"<Study {str(self.root)!r}: {len(self.tasks)} tasks>"
 
     @classmethod
-    def create(cls, root: str | Path, texts: TextSet, *, tasks: Sequence[Task] = (), seed: int = 0) -> Study:
+    def create(
+        cls, root: str | Path, texts: TextSet, *, tasks: Sequence[Task] = (), seed: int = 0, items: float = 1.0
+    ) -> Study:
         """Create a study with these texts; without tasks, study.toml holds a template of them to fill in."""
         path = Path(root)
         if (path / "study.toml").exists():
             raise StudyError(f"{path}: there is a study already")
-        if path.exists() and (not path.is_dir() or any(not _own_leftover(p, texts) for p in path.iterdir())):
+        if path.exists() and (not path.is_dir() or any(not tables.own_leftover(p, texts) for p in path.iterdir())):
             raise StudyError(f"{path}: exists and is not empty; a study needs a folder of its own")
         check_texts(texts)
         check_tasks(tasks)
         path.mkdir(parents=True, exist_ok=True)
         write_text(path / "texts.jsonl", tables.texts_jsonl(texts))
-        write_text(path / "study.toml", settings_toml(texts, tasks, seed))
+        write_text(path / "study.toml", settings_toml(texts, tasks, seed, items))
         return cls.open(path)
 
     @classmethod
     def open(cls, root: str | Path, *, keep_all: bool = False) -> Study:
         """Read study.toml and check that this version understands it.
 
-        With `keep_all`, fits and comparisons learn from every model, even from one that lacks more than 10% of a
-        task's own text; the text that it lacks is then lost for all models.
+        With `keep_all`, fits and comparisons learn from every model; the text that one lacks is lost for all models.
         """
         path = Path(root)
         settings = read_settings(path / "study.toml")
-        return cls(path, settings.seed, settings.scorer, settings.tasks, keep_all=keep_all)
+        return cls(path, settings.seed, settings.scorer, settings.tasks, settings.items, keep_all)
 
     @classmethod
     def of(cls, study: Study | str | PathLike[str]) -> Study:
@@ -105,10 +108,15 @@ class Study:
         path = self.root / "models.csv"
         return tables.read_models(path) if path.exists() else []
 
-    def scores(self) -> list[Score]:
+    def stored_scores(self) -> list[Score]:
         """scores.csv."""
         path = self.root / "scores.csv"
         return tables.read_scores(path, self.tasks) if path.exists() else []
+
+    def scores(self) -> list[Score]:
+        """scores.csv, and the scores of aggregates that follow from it."""
+        stored = self.stored_scores()
+        return [*stored, *derived_scores(stored, self.tasks)]
 
     def models_with_losses(self) -> list[str]:
         """Names of the models whose losses are here, sorted."""
@@ -240,7 +248,7 @@ class Study:
         """Add rows to scores.csv; a different score of the same model and task is an error unless forced."""
         check_rows(scores)
         with locked(self.root):
-            known = {(s.model, s.task): s for s in self.scores()}
+            known = {(s.model, s.task): s for s in self.stored_scores()}
             before = len(known)
             for s in scores:
                 old = known.get((s.model, s.task))
@@ -284,10 +292,3 @@ class Study:
 
 
 StudyLike = Study | str | PathLike[str]  # an opened study, or its folder
-
-
-def _own_leftover(path: Path, texts: TextSet) -> bool:
-    """Whether a killed `create` of the same texts may have left this behind."""
-    if path.name == "texts.jsonl":
-        return path.is_file() and path.read_bytes() == tables.texts_jsonl(texts).encode()
-    return path.name == ".lock" or TEMPORARY.fullmatch(path.name) is not None

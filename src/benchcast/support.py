@@ -49,7 +49,8 @@ class Support:
         text = few([f"{source} {_percent(share)}" for source, share in least])
         lines = [f"text that all models have: {text}"]
         if not costs:
-            lines.append("most models have no loss on the rest; first tokens have none without a BOS")
+            rest = "first tokens have none without a BOS, prompts none in evaluation logs"
+            lines.append(f"most models have no loss on the rest; {rest}")
         else:
             lines.append("models that lack text: " + few([f"{m} {_percent(x)} of {s}" for m, (s, x) in costs]))
         return lines

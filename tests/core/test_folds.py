@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.folds import (
+    FEWEST_MODELS,
     LEFT_OUT,
     MOST_INNER_FOLDS,
     default_split,
@@ -76,10 +77,18 @@ def test_without_a_split_column_the_split_is_by_size():
 
 
 def test_a_split_is_by_size_where_a_family_has_three_sizes_or_stands_alone_and_else_by_family():
-    assert default_split(models(("a", 1), ("b", 1), ("b", 2), ("b", 3))) == "size"
+    assert default_split(models(("a", 1), ("a", 2), ("c", 1), ("b", 1), ("b", 2), ("b", 3))) == "size"
     assert default_split(models(("a", 1), ("a", 2))) == "size", "no other family could be held out"
     assert default_split(models(("a", 1), ("a", 2), ("b", 1))) == "family"
     assert default_split([*models(("a", 1), ("b", 1)), ModelInfo("m", "a", split="test")]) == "column"
+
+
+@pytest.mark.parametrize("count", range(1, 8))
+def test_no_split_is_by_size_where_fewer_models_would_train_than_a_fit_needs(count):
+    infos = models(("b", 1), ("b", 2), ("b", 3), *(("a", 1) for _ in range(count - 1)), ("c", 1))
+    name, folds = make_folds(infos, None)
+    assert name == ("size" if count + 1 >= FEWEST_MODELS else "family")
+    assert name == "family" or folds[0].train.sum() >= FEWEST_MODELS
 
 
 @pytest.mark.parametrize("split", [None, "family"])

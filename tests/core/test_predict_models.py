@@ -87,14 +87,20 @@ def test_compare_falls_back_to_families_and_says_so(only_families, cli):
     ran = cli("compare", only_families.root, "--method", "all-token", "--json")
     assert ran.code == 0
     assert json.loads(ran.out)["split"] == "family"
-    assert ran.err == "split by family: no split column, and no family has models of three sizes\n"
+    assert (
+        ran.err
+        == "split by family: no split column; a split by size needs a family of three sizes and 4 training models\n"
+    )
     assert cli("compare", only_families.root, "--method", "all-token", "--split", "family").err == ""
 
 
 def test_report_falls_back_to_families_and_says_so(only_families, cli, tmp_path):
     ran = cli("report", only_families.root, "-o", tmp_path / "report.html")
     assert ran.code == 0
-    assert ran.err == "split by family: no split column, and no family has models of three sizes\n"
+    assert (
+        ran.err
+        == "split by family: no split column; a split by size needs a family of three sizes and 4 training models\n"
+    )
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S).group(1))
     assert data["split"] == "family"

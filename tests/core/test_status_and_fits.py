@@ -40,7 +40,7 @@ def test_status_says_when_families_or_sizes_are_missing(study):
     (study.root / "models.csv").unlink()
     problems = status(Study.open(study.root)).problems
     assert any("no model has a family" in p for p in problems)
-    assert any("no split column and no family with three sizes" in p for p in problems)
+    assert any("no split column; a split by size needs a family of three sizes" in p for p in problems)
 
 
 def test_a_sound_study_has_no_problems(study):

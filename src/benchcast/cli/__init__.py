@@ -11,12 +11,13 @@ import click
 from benchcast import __version__
 from benchcast.cli.arguments import Sections
 from benchcast.cli.collect import collect, features
-from benchcast.cli.data import import_group, init, remove, rename
+from benchcast.cli.data import import_group, remove, rename
 from benchcast.cli.datasets import datasets
 from benchcast.cli.demo import demo
 from benchcast.cli.explain import explain
 from benchcast.cli.extrapolate import extrapolate
 from benchcast.cli.forecast import compare, fit
+from benchcast.cli.init import init
 from benchcast.cli.output import say
 from benchcast.cli.predict import predict
 from benchcast.cli.register import verify

@@ -1,4 +1,4 @@
-"""`init`, `import`, `remove` and `rename`: what goes into a study, and out of it."""
+"""`import`, `remove` and `rename`: what goes into a study, and out of it."""
 
 from __future__ import annotations
 
@@ -8,121 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from benchcast.choices import LOSS_UNITS
-from benchcast.cli.arguments import FILE, FILES, FORCE, PATH, STUDY, Sections
-from benchcast.cli.datasets import copy_study
+from benchcast.cli.arguments import FILE, FILES, FORCE, STUDY, Sections
 from benchcast.cli.output import progress, say, warn
 from benchcast.cli.scores import scores
 from benchcast.formatting import few
 
 if TYPE_CHECKING:
     from benchcast.choices import LossUnit
-    from benchcast.creation import NewStudy
     from benchcast.editing import Edited
-
-
-@click.command()
-@STUDY
-@click.option(
-    "--texts",
-    "texts_file",
-    type=PATH,
-    help="JSONL with text, and optionally id, source, answer_start (in bytes); a folder of files; a Parquet file.",
-)
-@click.option("--column", default="text", show_default=True, help="Which column of a Parquet file holds the texts.")
-@click.option("--mix", help="Benchmarks and how many examples of each, such as mmlu=100,bbh=50.")
-@click.option(
-    "--data",
-    type=PATH,
-    help="Folder with the benchmarks' files, one folder each. Default: the hub, through `datasets`.",
-)
-@click.option("--from", "public_study", metavar="NAME", help="A public study to copy; `benchcast datasets` lists them.")
-@click.option("--table", type=PATH, help="CSV of losses: a column `model`, then one column per loss.")
-@click.option(
-    "--unit",
-    "units",
-    multiple=True,
-    metavar="[PATTERN=]UNIT",
-    help="What the table holds, nats or bits-per-byte; may be given again for columns that match a pattern.",
-)
-@click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of everything random in the study."
-)
-@click.option("--normalize", type=click.Choice(["nfc"]), help="Write the texts in this Unicode normal form.")
-def init(
-    study: Path,
-    texts_file: Path | None,
-    column: str,
-    mix: str | None,
-    data: Path | None,
-    public_study: str | None,
-    table: Path | None,
-    units: tuple[str, ...],
-    seed: int,
-    normalize: str | None,
-) -> None:
-    """Start a study from validation texts (your own, or a mixture of benchmarks), a table of losses or a public study.
-
-    In a table a column is one text, one item, or the mean over an evaluation set. Values are used as they are.
-
-    \b
-    benchcast init study --texts texts.jsonl
-    benchcast init study --mix mmlu=100,bbh=100,gsm8k=100,hellaswag=100,cmmlu=100,bbh-cot=50 --data benchmarks
-    benchcast init study --table losses.csv --unit nats --unit 'bpb.*=bits-per-byte'
-    benchcast init study --from olmo-ladder
-    """
-    from benchcast.errors import InputError
-
-    if sum(x is not None for x in (texts_file, mix, table, public_study)) != 1:
-        raise InputError("init: give one of --texts FILE, --mix BENCHMARK=COUNT,…, --table FILE.csv and --from NAME")
-    if units and table is None:
-        raise InputError("init: --unit is for --table FILE.csv")
-    if public_study is not None:
-        copy_study(public_study, study)
-    elif table is not None:
-        _init_table(study, table, units, seed)
-    elif texts_file is not None:
-        _init_texts(study, texts_file, column, seed, normal=normalize is not None)
-    elif mix is not None:
-        _init_mix(study, mix, data, seed, normal=normalize is not None)
-
-
-def _say_new(created: NewStudy, line: str) -> None:
-    """Print what a new study holds, with notes and warnings."""
-    for note in (line, *created.notes):
-        say(note)
-    warn(*created.warnings)
-
-
-def _init_texts(study: Path, texts_file: Path, column: str, seed: int, *, normal: bool) -> None:
-    from benchcast.creation import create_study
-
-    created = create_study(study, texts_file, column=column, seed=seed, normalize=normal)
-    texts = created.study.texts
-    _say_new(created, f"{study}: {len(texts)} texts from {len(texts.sources)} sources ({', '.join(texts.sources)})")
-    say(f"next: add your tasks to {created.study.root / 'study.toml'}, then `benchcast status {study}`")
-
-
-def _init_table(study: Path, table: Path, units: tuple[str, ...], seed: int) -> None:
-    from benchcast.datasets.table import create_table_study
-    from benchcast.loss_check import suspicious_losses
-
-    created = create_table_study(study, table, units=units, seed=seed)
-    names = created.models_with_losses()
-    say(f"{study}: {len(names)} models, {len(created.texts)} losses each ({', '.join(created.texts.sources)})")
-    warn(*suspicious_losses(created, names))
-    say(f"next: add your tasks to {created.root / 'study.toml'}, then `benchcast import scores {study} FILE…`")
-
-
-def _init_mix(study: Path, mix: str, data: Path | None, seed: int, *, normal: bool) -> None:
-    from benchcast.creation import create_mixture
-
-    created = create_mixture(study, mix, data=data, seed=seed, normalize=normal)
-    texts, tasks = created.study.texts, created.study.tasks
-    counts = {source: sum(t.source == source for t in texts) for source in texts.sources}
-    parts = ", ".join(f"{source} {count}" for source, count in counts.items())
-    _say_new(created, f"{study}: {len(texts)} texts ({parts})")
-    say("tasks: " + ", ".join(f"{t.name} (chance {t.chance:g})" for t in tasks))
-    say(f"next: benchcast collect {study} --model hf --model_args pretrained=PATH_OR_HUB_ID")
 
 
 @click.group("import", cls=Sections)
@@ -147,6 +40,8 @@ def losses(
 ) -> None:
     """Token losses in nats: JSONL or Parquet, one file per model, or a wide CSV of models × texts.
 
+    In a study from logs of lm-evaluation-harness, also folders with such logs.
+
     \b
     One row of JSONL: the text's id, token bounds in UTF-8 bytes, the loss of each token (null: none):
     {"text_id": "mmlu-1", "bounds": [0, 3, 7, 12], "nats": [null, 4.21, 0.35]}
@@ -154,6 +49,7 @@ def losses(
     \b
     benchcast import losses study runs/*.jsonl --family ash
     benchcast import losses study bits.csv --unit bits-per-byte
+    benchcast import losses study results/my-model
     """
     from benchcast.importing import import_losses
 

@@ -11,18 +11,18 @@ import click
 from benchcast.choices import DEFAULT_METHOD, SPLITS, level_text
 from benchcast.cli.arguments import ADDRESS, EXECUTOR, JSON, STUDY, TASKS, WithMethods
 from benchcast.cli.output import number, print_json, print_table, progress, say, say_wrapped, warn, workers
+from benchcast.cli.runs import show_runs
 
 if TYPE_CHECKING:
     from benchcast.choices import ExecutorName, MethodName, Split
     from benchcast.evaluate import Comparison
-    from benchcast.extrapolation.run_comparison import RunComparison, RunRanking
     from benchcast.store import Study
     from benchcast.support import Support
 
 SPLIT = click.option(
     "--split",
     type=click.Choice(SPLITS),
-    help="How models are held out. Default: the split column if filled, else size, else family.",
+    help="How models are held out. Default: the split column if filled, else size if enough train, else family.",
 )
 KEEP_ALL = click.option(
     "--keep-all",
@@ -62,6 +62,7 @@ def fit(
     benchcast fit study
     benchcast fit study --task mmlu --method paper --device cuda
     """
+    from benchcast.aggregation import aggregate_fits
     from benchcast.fitting import describe, fit_tasks
     from benchcast.methods import MethodSpec
     from benchcast.store import Study
@@ -74,6 +75,8 @@ def fit(
         fits = fit_tasks(opened, tasks, method=spec, split=split, store=True, on_left_out=weak.append)
     for fitted in fits:
         say(describe(fitted))
+    for aggregate in aggregate_fits(opened, fits):
+        say(aggregate.describe())
     for line in weak:
         say(f"left out: {line}")
     _tell_support(Support.of(fits[0].about))
@@ -115,7 +118,7 @@ def compare(
     \b
     benchcast compare study
     benchcast compare study --split family --task mmlu
-    benchcast compare study --runs oak-a,oak-b          by forecast at equal compute
+    benchcast compare study --runs oak-a,oak-b          by forecast at equal compute, and by their scores
     benchcast compare study --split family --executor ray
     """
     from benchcast.store import Study
@@ -124,7 +127,7 @@ def compare(
         if split is not None or len(methods) > 1 or executor != "local":
             raise click.UsageError("--runs goes with one --method at most, no --split and no --executor ray")
         opened = Study.open(study, keep_all=keep_all)
-        _show_runs(opened, runs, tasks, methods[0] if methods else "salience", device=device, as_json=as_json)
+        show_runs(opened, runs, tasks, methods[0] if methods else "salience", device=device, as_json=as_json)
         return
     from benchcast.evaluate import Execution
     from benchcast.evaluate import compare as run
@@ -150,7 +153,9 @@ def compare(
 def say_split(asked: str | None, comparison: Comparison) -> None:
     """Say that families are held out if no split was chosen."""
     if asked is None and comparison.split == "family":
-        say("split by family: no split column, and no family has models of three sizes", err=True)
+        from benchcast.folds import WHY_FAMILY
+
+        say(f"split by family: {WHY_FAMILY}", err=True)
 
 
 def _tell_support(support: Support) -> None:
@@ -164,56 +169,6 @@ def _warn_below_chance(study: Study, tasks: Sequence[str]) -> None:
     from benchcast.inspection import below_chance
 
     warn(*below_chance(study.scores(), [study.task(name) for name in tasks]))
-
-
-def _show_runs(
-    study: Study, runs: str, tasks: tuple[str, ...], method: MethodName, *, device: str, as_json: bool
-) -> None:
-    """Compare the named runs and print the result."""
-    from benchcast.extrapolation.run_comparison import compare_runs
-
-    names = [name.strip() for name in runs.split(",") if name.strip()]
-    with progress("reading the study") as advance:
-        comparison = compare_runs(study, names, tasks=tasks, method=method, device=device, tell=advance)
-    if as_json:
-        print_json(comparison.to_dict())
-    else:
-        _print_runs(comparison)
-
-
-def _print_runs(comparison: RunComparison) -> None:
-    first = comparison.rankings[0]
-    rows = []
-    for t, task in enumerate(comparison.tasks):
-        order = [comparison.runs[i] for i in first.order[t]]
-        cells = [number(x, ".3f") for x in first.forecast[t]]
-        rows.append((task, *cells, " > ".join(order), _percent(first.likely[t]), _scores_agree(first, t)))
-    say(f"forecasts at {first.params:.3g} params and {first.flops:.3g} FLOPs; scores of these runs are not used\n")
-    header = ("task", *comparison.runs, "order", "likely", "by their scores")
-    print_table(header, rows, left=(0, header.index("order")))
-    if len(comparison.rankings) > 1:
-        say()
-        others = []
-        for ranking in comparison.rankings:
-            order = [comparison.runs[i] for i in ranking.order[-1]]
-            size, flops = f"{ranking.params:.3g}", f"{ranking.flops:.3g}"
-            others.append((size, flops, " > ".join(order), _percent(ranking.likely[-1]), _scores_agree(ranking, -1)))
-        header = ("params", "FLOPs", "order by the mean of tasks", "likely", "by their scores")
-        print_table(header, others, title="at every size that they share", left=(2,))
-    if not (first.likely == first.likely).all():
-        say("too few other families to estimate the probability of an order")
-
-
-def _percent(value: float) -> str:
-    return number(value, ".0%")
-
-
-def _scores_agree(ranking: RunRanking, t: int) -> str:
-    """Whether the observed scores have the same order."""
-    observed = ranking.observed[t]
-    if not (observed == observed).all():
-        return "–"
-    return "the same" if [*(-observed).argsort(kind="stable")] == [*ranking.order[t]] else "another"
 
 
 def print_comparison(comparison: Comparison, *, wide: bool = False) -> None:

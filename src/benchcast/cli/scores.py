@@ -57,7 +57,7 @@ def scores(
     from benchcast.scores.names import read_renames
 
     options = ImportOptions(
-        metrics=_metrics(metrics),
+        metrics=read_metrics(metrics),
         renames=read_renames(rename) if rename else {},
         unit=unit,
         add_tasks=add_tasks,
@@ -68,7 +68,8 @@ def scores(
     _tell(study, import_scores(study, files, options))
 
 
-def _metrics(given: tuple[str, ...]) -> dict[str, str]:
+def read_metrics(given: tuple[str, ...]) -> dict[str, str]:
+    """Task → metric from options TASK=METRIC."""
     from benchcast.errors import InputError
 
     parts = [text.partition("=") for text in given]

@@ -3,7 +3,8 @@
 The study has up to ten evenly spaced checkpoints of each run, without its first tenth. Runs up to 1B are training
 models, 3B are validation models, 7B and 13B test models. The 7B and 13B checkpoints are in the middle of a
 learning-rate schedule, except `peteish7@anneal` and `peteish13@596057`, the targets of the published study. Runs at
-another learning rate (`peteish7_medlr`) and overlapping files are excluded.
+another learning rate (`peteish7_medlr`) and overlapping files are excluded. The runs of length 1xC were run twice; the
+column seed tells them apart.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ SIZES = {
     "peteish13": (13_202_396_160, "test"),
 }
 LENGTHS = ("0.5xC", "10xC", "1xC-rerun", "1xC", "2xC", "5xC")
+RUN_TWICE = {"1xC": "1", "1xC-rerun": "2"}  # length → seed
 PERPLEXITY_SETS = (
     *("c4_en", "dolma_books", "dolma_common-crawl", "dolma_pes2o", "dolma_reddit", "dolma_stack", "dolma_wiki"),
     *("ice", "m2d2_s2orc", "pile", "wikitext_103"),
@@ -111,4 +113,6 @@ def _info(checkpoint: Checkpoint) -> ModelInfo:
     tokens = number(row.get("throughput/total_tokens", ""))
     if not tokens > 0:
         tokens = number(row["_step"]) * number(row["batch_size_in_tokens"])
-    return ModelInfo(checkpoint.model, checkpoint.size, params, tokens, 6 * params * tokens, role)
+    length = checkpoint.model.partition("@")[0].removeprefix(f"{checkpoint.size}-")
+    seed = RUN_TWICE.get(length, "")
+    return ModelInfo(checkpoint.model, checkpoint.size, params, tokens, 6 * params * tokens, role, seed=seed)

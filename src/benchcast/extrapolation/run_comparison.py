@@ -30,7 +30,7 @@ from benchcast.extrapolation.runs import (
     forecast_at,
     leverage,
 )
-from benchcast.fitting import FEWEST_MODELS
+from benchcast.folds import FEWEST_MODELS
 from benchcast.formatting import plain
 from benchcast.records import Floats, Ints
 from benchcast.store import Study, StudyLike

@@ -69,7 +69,7 @@ def _contents(parts: FitParts) -> tuple[bytes, dict[str, Any]]:
     blob = save({name: np.ascontiguousarray(x) for name, x in arrays.items()})
     return blob, {
         "format": FORMAT,
-        "task": {k: v for k, v in asdict(core.task).items() if v or k != "answers"},
+        "task": {k: v for k, v in asdict(core.task).items() if v or k in ("name", "chance", "sources")},
         "method": core.method,
         "reads": [str(predictor) for predictor in core.reads],
         "unit": core.unit,

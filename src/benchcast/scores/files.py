@@ -13,7 +13,8 @@ from benchcast.errors import InputError
 from benchcast.formatting import need_file, read_csv
 from benchcast.records import Task
 from benchcast.scores.leaderboard import is_v1, is_v2, read_v1, read_v1_results, read_v2
-from benchcast.scores.lm_eval import read_results
+from benchcast.scores.lighteval import LIGHTEVAL, as_lm_eval, is_lighteval
+from benchcast.scores.lm_eval import HARNESS, read_results
 from benchcast.scores.opencompass import is_summary, read_summary
 from benchcast.scores.plain import is_listed, is_long, read_listed, read_long, read_wide
 from benchcast.scores.reading import ScoreEntry
@@ -21,6 +22,9 @@ from benchcast.texts.layouts import read_utf8
 
 MOST_ROWS = 1_000_000  # in a table of scores
 PATTERNS = ("results_*.json", "summary_*.csv")
+EARLY_RESULTS = "results.json"  # of lm-eval before 0.4.3
+
+Rescore = Callable[[Path, Mapping[str, Any], list[ScoreEntry]], list[ScoreEntry]]  # results file, content, scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,7 @@ class ReaderOptions:
     pick: Callable[[list[str]], set[str]]  # chooses, from a file's tasks, those of the study and those to add
     unit: str | None = None  # "fraction" or "percent"
     allow_limit: bool = False  # whether to accept lm-eval results of a part of each task
+    rescore: Rescore | None = None  # replaces the scores of lm-eval results by scores of a part of their items
 
 
 def expand(paths: Sequence[Path]) -> list[Path]:
@@ -40,7 +45,7 @@ def expand(paths: Sequence[Path]) -> list[Path]:
         if not path.is_dir():
             files.append(path)
             continue
-        inside = sorted(p for pattern in PATTERNS for p in path.rglob(pattern))
+        inside = sorted(p for pattern in (*PATTERNS, EARLY_RESULTS) for p in path.rglob(pattern))
         if not inside:
             raise InputError(f"{path}: no {' or '.join(PATTERNS)} below this folder")
         files += inside
@@ -77,9 +82,16 @@ def _json(path: Path, options: ReaderOptions) -> tuple[str, list[ScoreEntry]]:
         )
     if options.unit == "percent":
         raise InputError(f"{path}: results files in JSON hold fractions; leave out --unit percent")
+    if is_lighteval(document):
+        return "lighteval results", _rescored(path, as_lm_eval(document), options, LIGHTEVAL)
     if any("|" in key for key in results):
         return "Open LLM Leaderboard v1 results", read_v1_results(path, document)
-    return "lm-evaluation-harness results", read_results(path, document, allow_limit=options.allow_limit)
+    return "lm-evaluation-harness results", _rescored(path, document, options, HARNESS)
+
+
+def _rescored(path: Path, document: Mapping[str, Any], options: ReaderOptions, harness: str) -> list[ScoreEntry]:
+    entries = read_results(path, document, allow_limit=options.allow_limit, harness=harness)
+    return entries if options.rescore is None else options.rescore(path, document, entries)
 
 
 def _csv(path: Path, options: ReaderOptions) -> tuple[str, list[ScoreEntry]]:

@@ -12,7 +12,7 @@ from benchcast.errors import InputError
 from benchcast.formatting import need_name
 from benchcast.records import Score, Task
 from benchcast.scores.chances import chance_of
-from benchcast.scores.files import ReaderOptions, expand, read_score_file
+from benchcast.scores.files import ReaderOptions, Rescore, expand, read_score_file
 from benchcast.scores.metrics import choose_metrics
 from benchcast.scores.names import match_models, match_tasks
 from benchcast.scores.reading import ScoreEntry
@@ -50,7 +50,12 @@ class ImportedScores:
 
 
 def gather(
-    paths: Sequence[Path], tasks: Sequence[Task], known: Sequence[str], old: Sequence[Score], choices: ImportOptions
+    paths: Sequence[Path],
+    tasks: Sequence[Task],
+    known: Sequence[str],
+    old: Sequence[Score],
+    choices: ImportOptions,
+    rescore: Rescore | None = None,
 ) -> ImportedScores:
     """Read score files; any error rejects all of them.
 
@@ -61,12 +66,14 @@ def gather(
     known : names of the study's models
     old : scores of the study
     choices : options of the user
+    rescore : replaces the scores of lm-eval results by scores of a part of their items; None: all items count
     """
     names = [t.name for t in tasks]
     kinds: Counter[str] = Counter()
     entries: list[ScoreEntry] = []
+    options = _reader_options(tasks, names, choices, rescore)
     for path in expand(paths):
-        kind, file_entries = read_score_file(path, _reader_options(tasks, names, choices))
+        kind, file_entries = read_score_file(path, options)
         kinds[kind] += 1
         for r in file_entries:
             for name in (r.score.model, r.score.task):
@@ -81,24 +88,28 @@ def gather(
     renamed_entries = [
         replace(r, score=replace(r.score, task=task_of[r.score.task])) for r in entries if r.score.task in task_of
     ]
-    chosen, metrics = choose_metrics(renamed_entries, choices.metrics)
+    present = {r.score.task for r in renamed_entries}
+    of_study = {t.name: t.metric for t in tasks if t.metric and t.name in present}
+    chosen, metrics = choose_metrics(renamed_entries, {**of_study, **choices.metrics})
     models, unmatched = match_models((r.score.model for r in chosen), known, choices.renames)
     scores = _once([replace(r, score=replace(r.score, model=models[r.score.model])) for r in chosen])
     if not choices.allow_mixed:
-        _refuse_mixed(scores, old)
+        refuse_mixed(scores, old)
     if not choices.force:
         _refuse_changed(scores, old)
     renamed = {a: b for a, b in models.items() if a != b}
     return ImportedScores(tuple(scores), tuple(added), kinds, metrics, left_out, renamed, unmatched)
 
 
-def _reader_options(tasks: Sequence[Task], names: Sequence[str], choices: ImportOptions) -> ReaderOptions:
+def _reader_options(
+    tasks: Sequence[Task], names: Sequence[str], choices: ImportOptions, rescore: Rescore | None
+) -> ReaderOptions:
     def pick(in_file: list[str]) -> set[str]:
         return set(match_tasks(in_file, names, choices.renames)) | {
             t for t in in_file if _matches(t, choices.add_tasks)
         }
 
-    return ReaderOptions(tasks, pick, choices.unit, choices.allow_limit)
+    return ReaderOptions(tasks, pick, choices.unit, choices.allow_limit, rescore)
 
 
 def _matches(task: str, patterns: Iterable[str]) -> bool:
@@ -148,8 +159,10 @@ def _compared(score: Score) -> tuple[float, str, str, str]:
     return score.accuracy, score.harness, score.version, score.shots
 
 
-def _refuse_mixed(scores: Sequence[Score], old: Sequence[Score]) -> None:
-    """Raise an error if the scores of a task differ in harness, version or shots."""
+def refuse_mixed(
+    scores: Sequence[Score], old: Sequence[Score], advice: str = "remove some, or accept them with --allow-mixed"
+) -> None:
+    """Raise an error if the scores of a task differ in harness, version or shots; `advice` ends the message."""
     new = {(s.model, s.task) for s in scores}
     tasks = {s.task for s in scores}
     together = [s for s in old if s.task in tasks and (s.model, s.task) not in new] + list(scores)
@@ -159,10 +172,7 @@ def _refuse_mixed(scores: Sequence[Score], old: Sequence[Score]) -> None:
             values = dict.fromkeys(getattr(s, part) for s in of_task)
             if len(values) > 1:
                 shown = ", ".join(repr(v) if v else "unstated" for v in list(values)[:4])
-                raise InputError(
-                    f"{task}: scores with different {part} ({shown}) are not comparable; "
-                    "remove some, or accept them with --allow-mixed"
-                )
+                raise InputError(f"{task}: scores with different {part} ({shown}) are not comparable; {advice}")
 
 
 def _refuse_changed(scores: Sequence[Score], old: Sequence[Score]) -> None:

@@ -22,7 +22,9 @@ PRETRAINED = re.compile(r"(?:^|,)\s*(?:pretrained|model|path|engine)=([^,]+)")
 NOT_METRICS = ("alias", "name", "sample_len", "sample_count")
 
 
-def read_results(path: Path, document: Mapping[str, Any], *, allow_limit: bool) -> list[ScoreEntry]:
+def read_results(
+    path: Path, document: Mapping[str, Any], *, allow_limit: bool, harness: str = HARNESS
+) -> list[ScoreEntry]:
     """All metrics of all tasks that can be accuracies.
 
     Parameters
@@ -30,6 +32,7 @@ def read_results(path: Path, document: Mapping[str, Any], *, allow_limit: bool) 
     path : the file, for messages
     document : its content
     allow_limit : whether to accept results of a part of each task (`--limit` of the harness)
+    harness : name of the harness that the scores are of
     """
     config = document.get("config")
     config = config if isinstance(config, Mapping) else {}
@@ -40,12 +43,13 @@ def read_results(path: Path, document: Mapping[str, Any], *, allow_limit: bool) 
             f"{path}: made with limit = {limit}, so it covers only a part of each task; "
             "run it without --limit, or accept it with --allow-limit"
         )
-    model = _model(path, document, config)
+    model = model_name(path, document)
     entries: list[ScoreEntry] = []
     for task, metrics in document["results"].items():
         if not isinstance(metrics, Mapping):
             raise InputError(f"{path}: results of {task!r} must be an object, found {metrics!r}")
-        score = replace(_about(path, document, task, metrics), model=model, task=task.strip())
+        about = _about(path, document, task, metrics)
+        score = replace(about, model=model, task=task.strip(), harness=harness)
         of_task = list(_metrics(path, metrics, score, _at(document, "higher_is_better", task, {})))
         if not of_task and any(isinstance(v, (int, float)) for k, v in metrics.items() if k not in NOT_METRICS):
             of_task = [ScoreEntry(f"{path}: {task}", score)]
@@ -55,7 +59,10 @@ def read_results(path: Path, document: Mapping[str, Any], *, allow_limit: bool) 
     return entries
 
 
-def _model(path: Path, document: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+def model_name(path: Path, document: Mapping[str, Any]) -> str:
+    """The model of a results file, as `collect` would name it; an error if the file does not say."""
+    config = document.get("config")
+    config = config if isinstance(config, Mapping) else {}
     arguments = _arguments(config.get("model_args"))
     named = (arguments[k] for k in ("pretrained", "model", "path", "engine") if arguments.get(k))
     name = arguments.get("gguf_file") or document.get("model_name") or next(named, None) or config.get("model_name")
@@ -90,7 +97,6 @@ def _about(path: Path, document: Mapping[str, Any], task: str, metrics: Mapping[
         "",
         math.nan,
         n_items=items,
-        harness=HARNESS,
         version="" if version is None else f"{float(version):g}" if _numeric(version) else str(version),
         shots="" if shots is None else str(shots),
     )

@@ -18,6 +18,14 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "arc": ("arc_challenge", "arc:challenge", "ARC-c"),
     "arc_challenge": ("arc", "arc:challenge", "ARC-c"),
     "truthfulqa": ("truthfulqa:mc", "truthfulqa_mc2"),
+    "csqa": ("commonsense_qa", "commonsenseqa"),
+    "openbookqa": ("openbook_qa",),
+    "socialiqa": ("social_iqa", "siqa"),
+    "arc_easy": ("arc:easy", "ARC-e"),
+    "ifeval": ("leaderboard_ifeval",),
+    "math_lvl_5": ("leaderboard_math_hard", "math_hard"),
+    "gpqa": ("leaderboard_gpqa",),
+    "musr": ("leaderboard_musr",),
     "mmlu_pro": ("leaderboard_mmlu_pro", "MMLU-PRO"),
 }
 

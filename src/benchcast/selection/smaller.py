@@ -172,9 +172,9 @@ def _fill(choice: TextSelection, root: Path) -> None:
     study, order = choice.study, choice.indices
     kept = set(choice.ids)
     tasks = [replace(t, answers=tuple(a for a in t.answers if a in kept)) for t in study.tasks]
-    smaller = Study.create(root, some_texts(study.texts, order), tasks=tasks, seed=study.seed)
+    smaller = Study.create(root, some_texts(study.texts, order), tasks=tasks, seed=study.seed, items=study.items)
     smaller.add_models(study.models())
-    smaller.add_scores(study.scores())
+    smaller.add_scores(study.stored_scores())
     smaller.add_losses(
         [cut_losses(study.losses(m), study.texts, order) for m in study.models_with_losses()], allow_implausible=True
     )

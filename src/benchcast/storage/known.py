@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
+from benchcast.aggregates import derived_scores
 from benchcast.records import ModelInfo, Score, Task
 from benchcast.storage.tables import read_models, read_scores
 
@@ -35,6 +36,7 @@ def _models(path: Path, _: Stamp) -> dict[str, ModelInfo]:
 @lru_cache(maxsize=4)
 def _scores(path: Path, _: Stamp, tasks: tuple[Task, ...]) -> dict[str, tuple[Score, ...]]:
     by_model: dict[str, tuple[Score, ...]] = {}
-    for score in read_scores(path, tasks):
+    stored = read_scores(path, tasks)
+    for score in (*stored, *derived_scores(stored, tasks)):
         by_model[score.model] = (*by_model.get(score.model, ()), score)
     return by_model

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from benchcast.errors import InputError
 from benchcast.formatting import did_you_mean, is_unicode, need_file, parse_json, read_csv, refuse_unknown
 from benchcast.records import ModelInfo, NamedTexts, Score, Task, Text, TextSet
-from benchcast.storage.files import write_text
+from benchcast.storage.files import TEMPORARY, write_text
 
 MODEL_COLUMNS = tuple(f.name for f in fields(ModelInfo))
 MODEL_NUMBERS = tuple(f.name for f in fields(ModelInfo) if f.type == "float")
@@ -69,6 +69,13 @@ def _text(line: str, where: str, default_id: str, default_source: str) -> Text:
 def texts_jsonl(texts: TextSet) -> str:
     """The content of texts.jsonl."""
     return "".join(json.dumps(t.as_row(), ensure_ascii=False) + "\n" for t in texts)
+
+
+def own_leftover(path: Path, texts: TextSet) -> bool:
+    """Whether a killed creation of a study with the same texts may have left this behind."""
+    if path.name == "texts.jsonl":
+        return path.is_file() and path.read_bytes() == texts_jsonl(texts).encode()
+    return path.name == ".lock" or TEMPORARY.fullmatch(path.name) is not None
 
 
 def read_models(path: Path) -> list[ModelInfo]:

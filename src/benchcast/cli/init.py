@@ -1,0 +1,186 @@
+"""`init`: a study from texts, benchmarks, a table of losses, evaluation logs or a public study."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from benchcast.cli.arguments import PATH, STUDY
+from benchcast.cli.datasets import copy_study
+from benchcast.cli.output import say, warn
+from benchcast.cli.scores import read_metrics
+
+if TYPE_CHECKING:
+    from benchcast.creation import NewStudy
+    from benchcast.scores.gather import ImportOptions
+
+
+@click.command()
+@STUDY
+@click.option(
+    "--texts",
+    "texts_file",
+    type=PATH,
+    help="JSONL with text, and optionally id, source, answer_start (in bytes); a folder of files; a Parquet file.",
+)
+@click.option("--column", default="text", show_default=True, help="Which column of a Parquet file holds the texts.")
+@click.option("--mix", help="Benchmarks and how many examples of each, such as mmlu=100,bbh=50.")
+@click.option(
+    "--data",
+    type=PATH,
+    help="Folder with the benchmarks' files, one folder each. Default: the hub, through `datasets`.",
+)
+@click.option("--from", "public_study", metavar="NAME", help="A public study to copy; `benchcast datasets` lists them.")
+@click.option("--table", type=PATH, help="CSV of losses: a column `model`, then one column per loss.")
+@click.option(
+    "--from-lm-eval",
+    "logs",
+    type=PATH,
+    help="Output folder of lm-evaluation-harness runs with --log_samples.",
+)
+@click.option(
+    "--from-lighteval",
+    "details",
+    type=PATH,
+    help="Output folder of lighteval runs with --save-details.",
+)
+@click.option(
+    "--items",
+    type=click.FloatRange(min=0, min_open=True, max=1),
+    help="Share of the logged items to learn from, such as 0.5; scores are then of the others. Default: all.",
+)
+@click.option(
+    "--metric", "metrics", multiple=True, metavar="TASK=METRIC", help="Which metric of the logs is the score."
+)
+@click.option("--allow-limit", is_flag=True, help="Accept logs of runs with --limit.")
+@click.option("--preset", default="", help="Tasks with chance and metric: core, olmes or open-llm-leaderboard.")
+@click.option(
+    "--unit",
+    "units",
+    multiple=True,
+    metavar="[PATTERN=]UNIT",
+    help="What the table holds, nats or bits-per-byte; may be given again for columns that match a pattern.",
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of everything random in the study."
+)
+@click.option("--normalize", type=click.Choice(["nfc"]), help="Write the texts in this Unicode normal form.")
+def init(
+    study: Path,
+    texts_file: Path | None,
+    column: str,
+    mix: str | None,
+    data: Path | None,
+    public_study: str | None,
+    table: Path | None,
+    logs: Path | None,
+    details: Path | None,
+    items: float | None,
+    metrics: tuple[str, ...],
+    allow_limit: bool,
+    preset: str,
+    units: tuple[str, ...],
+    seed: int,
+    normalize: str | None,
+) -> None:
+    """Start a study from texts (your own, or a mixture of benchmarks), a table of losses, logs or a public study.
+
+    In a table a column is one text, one item, or the mean over an evaluation set. Values are used as they are.
+
+    \b
+    benchcast init study --texts texts.jsonl
+    benchcast init study --mix mmlu=100,bbh=100,gsm8k=100,hellaswag=100,cmmlu=100,bbh-cot=50 --data benchmarks
+    benchcast init study --table losses.csv --unit nats --unit 'bpb.*=bits-per-byte'
+    benchcast init study --from-lm-eval results --items 0.5
+    benchcast init study --from olmo-ladder
+    """
+    from benchcast.errors import InputError
+
+    if sum(x is not None for x in (texts_file, mix, table, logs, details, public_study)) != 1:
+        raise InputError(
+            "init: give one of --texts FILE, --mix BENCHMARK=COUNT,…, --table FILE.csv, --from-lm-eval DIR, "
+            "--from-lighteval DIR and --from NAME"
+        )
+    if units and table is None:
+        raise InputError("init: --unit is for --table FILE.csv")
+    logs = logs or details  # which of the two wrote a file is seen from its content
+    if logs is None and (items is not None or metrics or allow_limit):
+        raise InputError("init: --items, --metric and --allow-limit are for --from-lm-eval and --from-lighteval")
+    if preset and texts_file is None and logs is None and table is None:
+        raise InputError("init: --preset is for --texts, --table, --from-lm-eval and --from-lighteval")
+    if logs is not None:
+        from benchcast.scores.gather import ImportOptions
+
+        options = ImportOptions(metrics=read_metrics(metrics), allow_limit=allow_limit)
+        _init_logs(study, logs, 1.0 if items is None else items, options, seed=seed, preset=preset)
+    elif public_study is not None:
+        copy_study(public_study, study)
+    elif table is not None:
+        _init_table(study, table, units, seed, preset=preset)
+    elif texts_file is not None:
+        _init_texts(study, texts_file, column, seed, normal=normalize is not None, preset=preset)
+    elif mix is not None:
+        _init_mix(study, mix, data, seed, normal=normalize is not None)
+
+
+def _say_new(created: NewStudy, line: str) -> None:
+    """Print what a new study holds, with notes and warnings."""
+    for note in (line, *created.notes):
+        say(note)
+    warn(*created.warnings)
+
+
+def _init_texts(study: Path, texts_file: Path, column: str, seed: int, *, normal: bool, preset: str) -> None:
+    from benchcast.creation import create_study
+
+    created = create_study(study, texts_file, column=column, seed=seed, normalize=normal, preset=preset)
+    texts = created.study.texts
+    _say_new(created, f"{study}: {len(texts)} texts from {len(texts.sources)} sources ({', '.join(texts.sources)})")
+    if preset:
+        say(f"tasks: {len(created.study.tasks) - 1} of {preset}, and their mean {created.study.tasks[-1].name}")
+        say(f"next: benchcast import losses {study} FILE…, or `benchcast collect {study} …`")
+    else:
+        say(f"next: add your tasks to {created.study.root / 'study.toml'}, then `benchcast status {study}`")
+
+
+def _init_table(study: Path, table: Path, units: tuple[str, ...], seed: int, *, preset: str) -> None:
+    from benchcast.datasets.table import create_table_study, read_columns
+    from benchcast.loss_check import suspicious_losses
+    from benchcast.presets import preset_tasks
+
+    tasks = preset_tasks(preset, read_columns(table)) if preset else []
+    created = create_table_study(study, table, units=units, seed=seed).add_tasks(tasks)
+    names = created.models_with_losses()
+    say(f"{study}: {len(names)} models, {len(created.texts)} losses each ({', '.join(created.texts.sources)})")
+    warn(*suspicious_losses(created, names))
+    if preset:
+        say(f"tasks: {len(tasks) - 1} of {preset}, and their mean {tasks[-1].name}")
+    add = "" if preset else f"add your tasks to {created.root / 'study.toml'}, then "
+    say(f"next: {add}`benchcast import scores {study} FILE…`")
+
+
+def _init_mix(study: Path, mix: str, data: Path | None, seed: int, *, normal: bool) -> None:
+    from benchcast.creation import create_mixture
+
+    created = create_mixture(study, mix, data=data, seed=seed, normalize=normal)
+    texts, tasks = created.study.texts, created.study.tasks
+    counts = {source: sum(t.source == source for t in texts) for source in texts.sources}
+    parts = ", ".join(f"{source} {count}" for source, count in counts.items())
+    _say_new(created, f"{study}: {len(texts)} texts ({parts})")
+    say("tasks: " + ", ".join(f"{t.name} (chance {t.chance:g})" for t in tasks))
+    say(f"next: benchcast collect {study} --model hf --model_args pretrained=PATH_OR_HUB_ID")
+
+
+def _init_logs(study: Path, folder: Path, items: float, options: ImportOptions, *, seed: int, preset: str) -> None:
+    from benchcast.logs.study import create_from_logs
+
+    created = create_from_logs(study, folder, items=items, seed=seed, options=options, preset=preset)
+    texts = created.study.texts
+    say(f"{study}: {len(created.study.models_with_losses())} models, {len(texts)} items ({', '.join(texts.sources)})")
+    say("tasks: " + ", ".join(f"{t.name} (chance {t.chance:g})" for t in created.study.tasks))
+    say("metrics: " + ", ".join(f"{task} {metric}" for task, metric in created.scores.metrics.items()))
+    for note in created.notes:
+        say(note)
+    say(f"next: benchcast import models {study} models.csv (families), then `benchcast compare {study} --split family`")

@@ -1,0 +1,59 @@
+"""One item of an evaluation log: its prompt, its right answer, and what the model made of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchcast.records import Text
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedItem:
+    """One item as one model answered it."""
+
+    task: str
+    number: int | str  # position or id of the item in its benchmark
+    document: str  # hash of the item's content, without the prompt
+    prompt: str = ""  # everything before the answer, with the examples of few-shot prompts
+    answer: str = ""  # the right answer with the space before it; empty if it is unknown
+    nats: float = math.nan  # loss of the whole answer; NaN if it was not logged
+    options: int = 0  # number of answers to choose from; 0 if the answer is free
+    metrics: Mapping[str, float] = field(default_factory=dict)  # metric, as in the results → value for this item
+
+    @property
+    def has_loss(self) -> bool:
+        """Whether the log holds the loss of the right answer."""
+        return math.isfinite(self.nats)
+
+    @property
+    def text_id(self) -> str:
+        """Id of its text in a study; another prompt or answer has another id."""
+        content = f"{self.prompt}\0{self.answer}".encode(errors="surrogatepass")
+        return f"{self.task}-{self.number}-{hashlib.sha256(content).hexdigest()[:8]}"
+
+    def as_text(self) -> Text:
+        """The item as a text: the prompt and its right answer; without a prompt it has no answer span."""
+        start = len(self.prompt.encode()) if self.prompt else None
+        return Text(self.text_id, self.task, self.prompt + self.answer, start)
+
+    def drawn(self, share: float, seed: int) -> bool:
+        """Whether the item is in a random share of all items; the same for every task that asks the same question."""
+        digest = hashlib.sha256(f"{seed} {self.document}".encode()).digest()
+        return int.from_bytes(digest[:8]) < share * 2**64
+
+
+def hash_document(document: Any) -> str:
+    """Hash of an item's content as it was logged; the order of keys does not matter."""
+    content = json.dumps(document, sort_keys=True, ensure_ascii=False, default=str)
+    return hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+def spaces_to_answer(prompt: str, answer: str) -> tuple[str, str]:
+    """Move white space at the end of the prompt to the answer, where harnesses count its loss."""
+    kept = prompt.rstrip()
+    return (kept, prompt[len(kept) :] + answer) if kept else (prompt, answer)
