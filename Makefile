@@ -76,7 +76,7 @@ bench-collect: $(VENV)/.dev
 	$(BIN)/python bench/collect.py
 
 quality: $(VENV)/.dev
-	OMP_NUM_THREADS=2 $(BIN)/python -m lab quality
+	OMP_NUM_THREADS=2 $(BIN)/python -m lab quality --decisions
 
 results: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m lab results docs

@@ -4,16 +4,18 @@
     python -m lab quality my-study other       and studies of your own
 
 Every number is about held-out models. Gain is the squared error of all-token over that of the method, geometric mean
-over tasks. Regret is the squared error of the method over that of the best single method, geometric mean over tasks;
-`worst` is the largest such ratio of a task. The interval score (Winkler) is the width of the 90% interval plus 20 times
-the distance of a score outside it, in points. The bracket behind coverage is a 90% bootstrap interval over families.
+over tasks. Regret is the squared error of the method over that of the best single method that reads losses only,
+geometric mean over tasks; `worst` is the largest ratio of a task to the best method on that task, and `behind` the
+share of tasks where it is above 1.25. The interval score (Winkler) is the width of the 90% interval plus 20 times the
+distance of a score outside it, in points. The bracket behind coverage is a 90% bootstrap interval over families.
+`observational` and `stack, with scores` read the scores of held-out models on the other tasks.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,14 +24,21 @@ from benchcast import datasets
 from benchcast.choices import DEFAULT_LEVEL, MethodName, Split
 from benchcast.choices import SPLITS as SPLIT_NAMES
 from benchcast.errors import BenchcastError
-from benchcast.evaluate import HeldOutForecasts, compare, geometric_mean
+from benchcast.evaluate import Comparison, Execution, HeldOutForecasts, compare, geometric_mean
+from benchcast.executor import on_this_machine
+from benchcast.fits import Forecast
 from benchcast.formatting import number
+from benchcast.known_scores import ScoreCorrection, correct
 from benchcast.law import sigmoid
 from benchcast.records import Floats
 from benchcast.store import Study
+from lab.reproduce.context import StudyContext
+from lab.reproduce.outcome import Outcome, Table
 
 SINGLE: tuple[MethodName, ...] = ("salience", "pls", "logistic-4", "ridge", "label-token", "source-token", "all-token")
-METHODS: tuple[MethodName, ...] = ("stack", *SINGLE)
+METHODS: tuple[MethodName, ...] = ("stack", *SINGLE, "observational")
+WITH_SCORES = "stack, with scores"
+BEHIND = 1.25  # error over that of the best single method on the task
 AVERAGES = {"salience + pls": ("salience", "pls"), "… + logistic-4": ("salience", "pls", "logistic-4")}
 SPLITS: dict[str, tuple[Split, ...]] = {
     "zoo": ("size", "family"),
@@ -52,6 +61,7 @@ class Quality:
     gain: float
     regret: float
     worst: float
+    behind: float
     coverage: float
     covered: tuple[float, float]  # bootstrap interval of the coverage
     width: float  # points
@@ -79,7 +89,7 @@ def measure_study(name: str, split: Split, study: Study) -> list[Quality]:
     for method in METHODS:
         start = time.perf_counter()
         try:
-            comparison = compare(study, split=split, methods=[method])
+            comparison = compare(study, split=split, methods=[method], device=Execution(executor=on_this_machine()))
         except BenchcastError:
             continue  # needs features, answers or another split
         if comparison.split != split:
@@ -87,11 +97,32 @@ def measure_study(name: str, split: Split, study: Study) -> list[Quality]:
         by_task = {task: comparison.held_out[task, method] for task in comparison.tasks}
         if all(np.isfinite(h.forecast).all() for h in by_task.values()):
             held_out[method], seconds[method] = by_task, time.perf_counter() - start
+            if method == "stack":
+                held_out[WITH_SCORES], seconds[WITH_SCORES] = with_scores(comparison), seconds[method]
     for label, members in AVERAGES.items():
         if all(m in held_out for m in members):
             held_out[label] = averaged([held_out[m] for m in members])
             seconds[label] = float("nan")
     return [_row(name, split, method, held_out, seconds[method]) for method in held_out] if held_out else []
+
+
+def with_scores(comparison: Comparison, method: MethodName = "stack") -> Forecasts:
+    """Held-out forecasts, corrected by the scores of the held-out models on the other tasks."""
+    held = {task: comparison.held_out[task, method] for task in comparison.tasks}
+    row_of = {task: {m: i for i, m in enumerate(h.models)} for task, h in held.items()}
+    ends = {task: np.stack([h.forecast, h.low, h.high]) for task, h in held.items()}
+    dataset = comparison.dataset
+    for k, fold in enumerate(comparison.folds):
+        correction = ScoreCorrection.of([comparison.fits[task, method][k] for task in comparison.tasks])
+        for i in np.flatnonzero(fold.test):
+            model, scores = dataset.models[i], dataset.accuracy[:, i]
+            known = {task: ends[task][:, rows[model]] for task, rows in row_of.items() if model in rows}
+            parts = ((task, *known.get(task, np.full(3, np.nan)).tolist()) for task in comparison.tasks)
+            alone = [Forecast(task, model, forecast, low, high, 0.0) for task, forecast, low, high in parts]
+            for better in correct(correction, alone, scores):
+                if model in row_of[better.task]:
+                    ends[better.task][:, row_of[better.task][model]] = better.accuracy, better.low, better.high
+    return {t: replace(h, forecast=ends[t][0], low=ends[t][1], high=ends[t][2]) for t, h in held.items()}
 
 
 def averaged(members: Sequence[Forecasts]) -> Forecasts:
@@ -122,6 +153,7 @@ def _row(name: str, split: str, method: str, held_out: dict[str, Forecasts], sec
         gain=geometric_mean(list(_errors(held_out["all-token"]) / errors)) if "all-token" in held_out else float("nan"),
         regret=geometric_mean(list(errors / best)),
         worst=float(np.max(errors / np.min(singles, axis=0))),
+        behind=float(np.mean(errors > BEHIND * np.min(singles, axis=0))),
         coverage=float(inside.mean()),
         covered=_bootstrap(inside, families),
         width=100 * float(width.mean()),
@@ -150,7 +182,7 @@ def _bootstrap(inside: Floats, families: np.ndarray) -> tuple[float, float]:
     return float(np.quantile(coverage, 0.05)), float(np.quantile(coverage, 0.95))
 
 
-HEADER = ("study", "held out", "method", "gain", "regret", "worst", "coverage", "width", "score", "s")
+HEADER = ("study", "held out", "method", "gain", "regret", "worst", "behind", "coverage", "width", "score", "s")
 
 
 def cells(row: Quality) -> tuple[str, ...]:
@@ -164,6 +196,7 @@ def cells(row: Quality) -> tuple[str, ...]:
         number(row.gain, ".2f"),
         number(row.regret, ".2f"),
         number(row.worst, ".1f"),
+        number(row.behind, ".0%"),
         coverage,
         number(row.width, ".1f"),
         number(row.interval_score, ".1f"),
@@ -171,14 +204,88 @@ def cells(row: Quality) -> tuple[str, ...]:
     )
 
 
-def summary(rows: Sequence[Quality]) -> list[tuple[str, float, float, float]]:
-    """For every method: geometric mean of its gains and regrets over studies and splits, and its largest regret."""
-    methods = dict.fromkeys(row.method for row in rows)
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One method over all studies and splits."""
+
+    method: str
+    gain: float  # geometric mean
+    regret: float  # geometric mean
+    largest: float  # regret
+    behind: float  # share of all tasks
+    coverage: float  # mean over studies and splits
+    interval_score: float  # geometric mean
+
+
+def summary(rows: Sequence[Quality]) -> list[Summary]:
+    """One row for every method that was measured on all studies and splits."""
     settings = len({(row.study, row.split) for row in rows})
     out = []
-    for method in methods:
+    for method in dict.fromkeys(row.method for row in rows):
         of_method = [row for row in rows if row.method == method]
         if len(of_method) == settings:
             regrets = [row.regret for row in of_method]
-            out.append((method, geometric_mean([r.gain for r in of_method]), geometric_mean(regrets), max(regrets)))
+            row = Summary(
+                method,
+                gain=geometric_mean([r.gain for r in of_method]),
+                regret=geometric_mean(regrets),
+                largest=max(regrets),
+                behind=float(np.mean([r.behind for r in of_method])),
+                coverage=float(np.mean([r.coverage for r in of_method])),
+                interval_score=geometric_mean([r.interval_score for r in of_method]),
+            )
+            out.append(row)
     return out
+
+
+TARGETS = {"olmo-ladder": ("peteish7@anneal", "peteish13@596057")}
+
+
+def target_errors(study: Study, models: Sequence[str]) -> dict[str, float]:
+    """Mean absolute error of stack over all tasks, in points, on the models that a study was made for."""
+    comparison = compare(study, split="column", methods=["stack"])
+    errors: dict[str, list[float]] = {model: [] for model in models}
+    for task in comparison.tasks:
+        held = comparison.held_out[task, "stack"]
+        for model, forecast, observed in zip(held.models, held.forecast, held.observed, strict=True):
+            if model in errors:
+                errors[model].append(100 * abs(float(forecast - observed)))
+    return {model: float(np.mean(points)) for model, points in errors.items() if points}
+
+
+def tables(rows: Sequence[Quality]) -> tuple[Table, Table]:
+    """Every method on every study and split, and every method over all of them."""
+    means = tuple(
+        (
+            s.method,
+            number(s.gain, ".2f"),
+            number(s.regret, ".2f"),
+            number(s.largest, ".2f"),
+            number(s.behind, ".0%"),
+            number(s.coverage, ".3f"),
+            number(s.interval_score, ".1f"),
+        )
+        for s in summary(rows)
+    )
+    over_all = Table(("method", "gain", "regret", "largest", "behind", "coverage", "score"), means)
+    return Table(HEADER, tuple(cells(row) for row in rows)), replace(over_all, title="over all studies and splits")
+
+
+def target_lines() -> list[str]:
+    """For each public study at hand, one line on the models that it was made for."""
+    out = []
+    for name, models in TARGETS.items():
+        if datasets.find(name).cached:
+            errors = target_errors(datasets.fetch(name), models)
+            points = ", ".join(f"{model} {error:.2f}" for model, error in errors.items())
+            out.append(f"{name}: mean absolute error of stack over all tasks, in points: {points}")
+    return out
+
+
+def quality(context: StudyContext) -> Outcome:
+    """The zoo and the public studies at hand, for the page of results."""
+    rows: list[Quality] = []
+    for name, split, study in studies_at_hand(()):
+        context.tell(f"{name}, {split}")
+        rows += measure_study(name, split, study)
+    return Outcome("quality", {"rows": [asdict(row) for row in rows]}, tables(rows), remarks=tuple(target_lines()))

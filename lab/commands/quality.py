@@ -12,8 +12,9 @@ from benchcast.cli.output import print_json, print_table, progress, say
 
 @click.command()
 @click.argument("studies", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--decisions", is_flag=True, help="Also measure decisions between recipes and runs; takes minutes.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def quality(studies: tuple[Path, ...], as_json: bool) -> None:
+def quality(studies: tuple[Path, ...], decisions: bool, as_json: bool) -> None:
     """Measure the methods on the zoo, on the public studies whose files are here, and on studies of your own.
 
     \b
@@ -21,7 +22,7 @@ def quality(studies: tuple[Path, ...], as_json: bool) -> None:
     python -m lab quality my-study --json
     """
     from benchcast.formatting import nan_to_none
-    from lab.quality import HEADER, cells, measure_study, studies_at_hand, summary
+    from lab.quality import measure_study, studies_at_hand, tables, target_lines
 
     rows = []
     with progress("measuring") as advance:
@@ -31,7 +32,29 @@ def quality(studies: tuple[Path, ...], as_json: bool) -> None:
     if as_json:
         print_json([{k: nan_to_none(v) for k, v in asdict(row).items()} for row in rows])
         return
-    print_table(HEADER, [cells(row) for row in rows], left=(0, 1, 2))
-    say("\nover all studies and splits (geometric mean of gains and of regrets, largest regret)")
-    table = [(m, f"{gain:.2f}", f"{regret:.2f}", f"{worst:.2f}") for m, gain, regret, worst in summary(rows)]
-    print_table(("method", "gain", "regret", "largest"), table)
+    every, over_all = tables(rows)
+    print_table(every.header, every.rows, left=(0, 1, 2))
+    say()
+    print_table(over_all.header, over_all.rows, title=over_all.title, left=(0,))
+    say()
+    for line in target_lines():
+        say(line)
+    if decisions:
+        _decisions()
+
+
+def _decisions() -> None:
+    """Print how often small models order recipes as large ones do, and whether probabilities of runs come true."""
+    from benchcast import datasets
+    from lab import decision_accuracy, run_calibration
+
+    with progress("deciding"):
+        found = {"zoo": decision_accuracy.zoo_decisions(datasets.load_zoo())}
+        if datasets.find("dclm").cached:
+            found["dclm"] = decision_accuracy.dclm_decisions(datasets.fetch("dclm"))
+    for name, rows in found.items():
+        say(f"\ndecision accuracy, {name}")
+        say("\n".join(decision_accuracy.lines(rows)))
+    if datasets.find("olmo-ladder").cached:
+        say("\nprobabilities of run comparisons, olmo-ladder")
+        say("\n".join(run_calibration.lines(run_calibration.rerun_calibration(datasets.fetch("olmo-ladder")))))

@@ -14,6 +14,7 @@ from benchcast.errors import InputError
 from benchcast.formatting import did_you_mean
 from benchcast.storage.files import write_text
 from lab.paper.tables import TABLE_1
+from lab.quality import quality
 from lab.reproduce.ablation import ablation
 from lab.reproduce.against import AGAINST_PAPER, paper_gain
 from lab.reproduce.alone import NOTE, scores_alone
@@ -36,6 +37,7 @@ from lab.reproduce.weights import fig9
 
 Work = Callable[[StudyContext], Outcome]
 PARTS: tuple[tuple[str, str, Work], ...] = (
+    ("quality", "Every method on real models and on the zoo", quality),
     ("table1", "Table 1: error of every method", table1),
     ("doubt", "How sure that table is", uncertainty),
     ("fig1", "Figure 1: compute does not tell accuracy", fig1),
@@ -53,6 +55,14 @@ PARTS: tuple[tuple[str, str, Work], ...] = (
     ("learning", "How many models and families it takes", learning),
     ("decisions", "Which of two mixtures is better", decisions),
     ("select", "How many texts it takes", select),
+)
+QUALITY = (
+    "Held-out models only. *Gain*: squared error of all-token loss over that of the method. *Regret*: squared error "
+    "over that of the best single method that reads losses only (`stack` and the averages are not among them). Both "
+    "are geometric means over tasks. *Worst*: the largest ratio of a task to the best single method on this task; "
+    "*behind*: share of tasks where it is above 1.25. *Coverage* of 90% intervals, with a 90% bootstrap interval over "
+    "families. *Width* and interval *score* (Winkler) in points; *s*: seconds on two cores. `stack, with scores` and "
+    "`observational` also read the scores of the held-out models on the other tasks."
 )
 BULKY = ("points", "errors", "fits", "tokens")  # left out of the numbers kept beside the page
 CAPTIONS = {
@@ -117,14 +127,13 @@ def head(context: StudyContext) -> str:
     """What was done, and what was not."""
     about = context.about()
     return (
-        "# Results on the embedded study\n\n"
+        "# Results\n\n"
         "Made by `python -m lab results docs` in a checkout (`make results`): every number and picture below comes "
-        f"from the commands shown, on the study that ships in the package ({about['models']} models of "
+        "from the commands shown. The first table is about real public models and the zoo. All that follows is on the "
+        f"zoo, the study that ships in the package ({about['models']} models of "
         f"{about['families']} families, {len(context.study.texts)} texts, {len(context.study.tasks)} tasks, scorer "
-        f"{about['scorer'] or 'none'}). "
-        "The models are small and trained for this purpose, the tasks synthetic; read the pages as a test of the "
-        "method, not of any known LLM. The JSON beside each figure holds its numbers; the commands write the points "
-        "as well.\n\n"
+        f"{about['scorer'] or 'none'}). Its models are small and trained for this purpose, its tasks synthetic. The "
+        "JSON beside each figure holds its numbers; the commands write the points as well.\n\n"
         "**Not reproduced here:** the paper's own Table 1. It needs the token losses of its 59 open models "
         "(up to 72B parameters); `python -m lab plan` writes the commands that collect them. Its figures are "
         "quoted below beside ours, on other models and tasks."
@@ -133,7 +142,7 @@ def head(context: StudyContext) -> str:
 
 def section(name: str, title: str, part: dict[str, Any]) -> str:
     """One table or figure: command, tables, pictures, remarks, and how it compares to the paper."""
-    lines = [f"## {title}", f"```\npython -m lab {name}\n```"]
+    lines = [f"## {title}", f"```\npython -m lab {name}\n```", *([QUALITY] if name == "quality" else [])]
     if name == "table1":
         lines.append(paper_table())
     lines += [as_markdown(Table(tuple(t["header"]), tuple(map(tuple, t["rows"])), t["title"])) for t in part["tables"]]

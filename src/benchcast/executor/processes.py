@@ -40,6 +40,8 @@ class Processes:
 
     def run(self, call: Call, jobs: Sequence[Job], shared: Any = None) -> Iterator[tuple[int, Any]]:
         """Results of each job when it is finished."""
+        if not jobs:
+            return
         _inherited.update(call=call, jobs=jobs, shared=shared)
         order = sorted(range(len(jobs)), key=lambda i: -jobs[i].cost)
         with ProcessPoolExecutor(min(self.parts, len(jobs)), multiprocessing.get_context("fork")) as pool:
