@@ -93,8 +93,8 @@ def point(dataset: Dataset, fold: Fold) -> list[dict[str, Any]]:
     for method in METHODS_SHOWN:
         fits = METHODS[method](small, [small_fold])[0]
         cells = []
-        for t, fit in enumerate(fits):
-            held = hold(small, [small_fold], [fit], t)
+        for t in range(len(fits)):
+            held = hold(small, [small_fold], [fits], t)
             cells.append(measure(held.observed, held.forecast, held.low, held.high))
         rows.append(
             {

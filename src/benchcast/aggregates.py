@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from benchcast.records import Score, Task
+from benchcast.records import Floats, Score, Task
 
 
 def derived_scores(scores: Sequence[Score], tasks: Sequence[Task]) -> list[Score]:
@@ -42,8 +42,13 @@ def aggregate_accuracy(task: Task, accuracies: Sequence[float], chance: Mapping[
     >>> aggregate_accuracy(Task("all", members=("a", "b")), [0.5, 0.7], {})
     0.6
     """
-    above = [a - (chance[m] if task.centred else 0.0) for a, m in zip(accuracies, task.members, strict=True)]
-    return float(np.clip(np.dot(weights(task, chance), above), 0.0, 1.0))
+    return float(aggregate_accuracies(task, np.array(accuracies)[:, None], chance)[0])
+
+
+def aggregate_accuracies(task: Task, accuracies: Floats, chance: Mapping[str, float]) -> Floats:
+    """The same for many models, from the accuracies of members × models."""
+    centre = np.array([chance[m] if task.centred else 0.0 for m in task.members])
+    return np.clip(np.dot(weights(task, chance), accuracies - centre[:, None]), 0.0, 1.0)
 
 
 def _mean(task: Task, scores: Sequence[Score], chance: Mapping[str, float]) -> Score:

@@ -7,23 +7,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
-from benchcast.aggregates import aggregate_accuracy, weights
+from benchcast.aggregates import aggregate_accuracies, weights
+from benchcast.choices import DEFAULT_LEVEL
 from benchcast.fits import Fit, Forecast, load
-from benchcast.intervals import spread_of
-from benchcast.records import Task
+from benchcast.intervals import Predictions, predict, spread_of
+from benchcast.metadata import ModelMetadata
+from benchcast.records import Floats, Task, TokenLosses
 from benchcast.store import Study
-from benchcast.task_fit import OutOfFoldErrors
+from benchcast.task_fit import OutOfFoldErrors, TaskFit
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AggregateFit:
-    """The own fit of an aggregate and the fits of its members, with their errors on the same held-out models."""
+    """The fits of the members of an aggregate, with the errors of both ways on the same held-out models."""
 
     task: Task
-    own: Fit
-    members: tuple[Fit, ...]
-    chance: Mapping[str, float]  # of the members
+    members: tuple[TaskFit, ...]
     joint: OutOfFoldErrors  # of the mean of the members' forecasts
     own_error: float  # root mean square on families that were held out
     mean_error: float
@@ -37,21 +38,35 @@ class AggregateFit:
         return self.mean_error < self.own_error
 
     def combine(self, forecasts: Sequence[Forecast], own: Forecast) -> Forecast:
-        """The forecast of a model from those of the members, in their order, and from that of the own fit.
+        """The forecast of a model from those of the members, in their order, and from that of the own fit."""
+        accuracy, low, high = (np.array([[getattr(f, k)] for f in forecasts]) for k in ("accuracy", "low", "high"))
+        if not self.by_members or not np.isfinite(accuracy).all():
+            return own
+        mean, bottom, top = (float(x[0]) for x in self._mean(accuracy, (high - low) / 2, own.level))
+        remarks = [f.remark for f in forecasts if f.remark]
+        remark = f"{len(remarks)} of {len(forecasts)} members: {remarks[0]}" if remarks else ""
+        return replace(own, accuracy=mean, low=bottom, high=top, capability=math.nan, remark=remark)
+
+    def combine_models(self, members: Sequence[Predictions], own: Predictions, level: float) -> Predictions:
+        """The same for many models; capability and position are those of the own fit."""
+        accuracy = np.array([p.accuracy for p in members])
+        used = np.isfinite(accuracy).all(axis=0) & self.by_members
+        of_members = self._mean(accuracy, np.array([(p.high - p.low) / 2 for p in members]), level)
+        of_own = (own.accuracy, own.low, own.high)
+        mean, low, high = (np.where(used, x, y) for x, y in zip(of_members, of_own, strict=True))
+        return replace(own, accuracy=mean, low=low, high=high)
+
+    def _mean(self, accuracy: Floats, half_widths: Floats, level: float) -> tuple[Floats, Floats, Floats]:
+        """Mean of the members' forecasts (members × models), and both ends of its interval.
 
         The interval has the width of the members' joint errors. It is wider for a model whose forecasts by the members
         have wider intervals than the models that they were held out with, such as a model unlike any other.
         """
-        if not self.by_members or not all(math.isfinite(f.accuracy) for f in forecasts):
-            return own
-        accuracy = aggregate_accuracy(self.task, [f.accuracy for f in forecasts], self.chance)
-        usual = [spread_of(fit.core.out_of_fold, own.level).half_width for fit in self.members]
-        wider = np.mean([(f.high - f.low) / 2 / u for f, u in zip(forecasts, usual, strict=True)])
-        half = spread_of(self.joint, own.level).half_width * float(wider)
-        low, high = max(accuracy - half, 0.0), min(accuracy + half, 1.0)
-        remarks = [f.remark for f in forecasts if f.remark]
-        remark = f"{len(remarks)} of {len(forecasts)} members: {remarks[0]}" if remarks else ""
-        return replace(own, accuracy=accuracy, low=low, high=high, capability=math.nan, remark=remark)
+        mean = aggregate_accuracies(self.task, accuracy, {f.task.name: f.task.chance for f in self.members})
+        usual = np.array([spread_of(fit.out_of_fold, level).half_width for fit in self.members])
+        wider = np.divide(half_widths, usual[:, None], out=np.ones_like(half_widths), where=usual[:, None] != 0)
+        half = spread_of(self.joint, level).half_width * wider.mean(axis=0)
+        return mean, np.maximum(mean - half, 0.0), np.minimum(mean + half, 1.0)
 
     def describe(self) -> str:
         """One line with both errors, in points."""
@@ -63,41 +78,81 @@ class AggregateFit:
         )
 
 
+def member_fits(study: Study, fits: Sequence[Fit]) -> list[Fit]:
+    """Stored fits of the members of aggregates among the fits, without those that are among the fits."""
+    given, stored = {fit.task for fit in fits}, study.fitted_tasks()
+    members = dict.fromkeys(m for task in study.tasks if task.name in given for m in task.members)
+    return [load(study.fit_folder(m)) for m in members if m not in given and m in stored]
+
+
 def aggregate_fits(study: Study, fits: Sequence[Fit]) -> list[AggregateFit]:
     """Aggregates among the fits whose members are all fitted, here or in the study.
 
     Parameters
     ----------
-    study : the study, which says what the members are
+    study : the study
     fits : fits of some of its tasks
     """
-    by_task = {fit.task: fit for fit in fits}
-    found = []
-    for task in study.tasks:
-        if not task.members or task.name not in by_task:
-            continue
-        fitted = study.fitted_tasks()
-        for member in task.members:
-            if member not in by_task and member in fitted:
-                by_task[member] = load(study.fit_folder(member))
-        if all(member in by_task for member in task.members):
-            made = _aggregate_fit(study, task, by_task[task.name], [by_task[m] for m in task.members])
-            found += [made] if made is not None else []
-    return found
+    return _aggregates([*fits, *member_fits(study, fits)])
 
 
-def _aggregate_fit(study: Study, task: Task, own: Fit, members: Sequence[Fit]) -> AggregateFit | None:
-    """Both ways on the models that all fits have held out; None if there are none."""
-    errors = [dict(zip(f.core.out_of_fold.models, f.core.out_of_fold.errors, strict=False)) for f in (own, *members)]
-    shared = [m for m in own.core.out_of_fold.models if all(m in known for known in errors)]
-    if not shared:
+def _aggregates(fits: Sequence[Fit]) -> list[AggregateFit]:
+    """Aggregates among the fits whose members are among them, too."""
+    cores = {fit.task: fit.core for fit in fits}
+    found = [_aggregate_fit(core.task, cores) for core in cores.values()]
+    return [aggregate for aggregate in found if aggregate is not None]
+
+
+def predict_tasks(fits: Sequence[Fit], losses: TokenLosses, level: float = DEFAULT_LEVEL) -> list[Forecast]:
+    """Forecasts of one model, one for each fit; those of aggregates as they are to be used if all members are given.
+
+    Parameters
+    ----------
+    fits : fits of some tasks
+    losses : of the model, on the texts of the fits
+    level : nominal coverage of the intervals
+    """
+    alone = {fit.task: fit.predict(losses, level=level) for fit in fits}
+    return [*with_aggregates(_aggregates(fits), alone).values()]
+
+
+def predict_task(
+    task: Task,
+    fits: Mapping[str, TaskFit],
+    nats: npt.NDArray[np.floating],
+    metadata: ModelMetadata,
+    level: float = DEFAULT_LEVEL,
+) -> Predictions:
+    """Forecasts of models on a task; on an aggregate, by its own fit or by those of its members if all are given.
+
+    Parameters
+    ----------
+    task : the task
+    fits : fits of the task and of others, by task
+    nats : losses on the reference tokens (M × N)
+    metadata : of the models
+    level : nominal coverage of the intervals
+    """
+    own = predict(fits[task.name], nats, metadata, level)
+    aggregate = _aggregate_fit(task, fits)
+    if aggregate is None or not aggregate.by_members:
+        return own
+    return aggregate.combine_models([predict(fit, nats, metadata, level) for fit in aggregate.members], own, level)
+
+
+def _aggregate_fit(task: Task, fits: Mapping[str, TaskFit]) -> AggregateFit | None:
+    """Both ways on the models that all fits have held out; None if there are none, or a fit is missing."""
+    if not task.members or not all(name in fits for name in (task.name, *task.members)):
         return None
-    chance = {t.name: t.chance for t in study.tasks}
-    rows = [i for i, m in enumerate(own.core.out_of_fold.models) if m in set(shared)]
-    of_own = _part(own.core.out_of_fold, rows)
-    mean = np.array([np.dot(weights(task, chance), [known[m] for known in errors[1:]]) for m in of_own.models])
+    own, members = fits[task.name].out_of_fold, tuple(fits[m] for m in task.members)
+    errors = [dict(zip(f.out_of_fold.models, f.out_of_fold.errors, strict=False)) for f in members]
+    rows = [i for i, m in enumerate(own.models) if all(m in known for known in errors)]
+    if not rows:
+        return None
+    of_own, weight = _part(own, rows), weights(task, {f.task.name: f.task.chance for f in members})
+    mean = np.array([np.dot(weight, [known[m] for known in errors]) for m in of_own.models])
     joint = replace(of_own, errors=mean)
-    return AggregateFit(task, own, tuple(members), chance, joint, spread_of(of_own).scale, spread_of(joint).scale)
+    return AggregateFit(task, members, joint, spread_of(of_own).scale, spread_of(joint).scale)
 
 
 def _part(errors: OutOfFoldErrors, rows: Sequence[int]) -> OutOfFoldErrors:
@@ -116,7 +171,7 @@ def with_aggregates(aggregates: Sequence[AggregateFit], forecasts: Mapping[str, 
     `forecasts` has to hold those of all members.
     """
     combined = dict(forecasts)
-    for made in aggregates:
-        members = [forecasts[fit.task] for fit in made.members]
-        combined[made.task.name] = made.combine(members, forecasts[made.task.name])
+    for aggregate in aggregates:
+        name = aggregate.task.name
+        combined[name] = aggregate.combine([forecasts[m] for m in aggregate.task.members], forecasts[name])
     return combined

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from benchcast.aggregation import predict_task
 from benchcast.choices import METHOD_NAMES, MethodName, Split
 from benchcast.comparison import MEASURES as MEASURES
 from benchcast.comparison import Comparison as Comparison
@@ -23,7 +24,6 @@ from benchcast.errors import NotEnoughDataError
 from benchcast.executor import Executor, Job, Local
 from benchcast.fitting import without_weak_tasks
 from benchcast.folds import make_folds
-from benchcast.intervals import predict
 from benchcast.methods import NEED_FEATURES, TOGETHER, check_methods, fit_method
 from benchcast.methods.algorithm2.descent import DescentSettings
 from benchcast.records import Score
@@ -83,7 +83,7 @@ def compare(
         raise NotEnoughDataError("; ".join(f"method {m!r} {why}" for m, why in left_out.items()))
     names = tuple(t.name for t in dataset.tasks)
     fits = {(task, m): [row[t] for row in tried[m]] for m in tried for t, task in enumerate(names)}
-    held = {(task, m): hold(dataset, folds, fits[task, m], names.index(task)) for task, m in fits}
+    held = {(task, m): hold(dataset, folds, tried[m], names.index(task)) for task, m in fits}
     noise = noise_floor(dataset, opened.scores(), folds)
     return Comparison(name, tuple(tried), names, held, fits, tuple(folds), noise, dataset, left_out)
 
@@ -153,12 +153,12 @@ def _joined(by_fold: dict[int, list[list[TaskFit]] | str]) -> list[list[TaskFit]
     return refused[0] if refused else [row for a in in_order if not isinstance(a, str) for row in a]
 
 
-def hold(dataset: Dataset, folds: Sequence[Fold], fits: Sequence[TaskFit], t: int) -> HeldOutForecasts:
-    """Forecasts of the held-out models of every fold, with intervals; `t` is the task's number."""
+def hold(dataset: Dataset, folds: Sequence[Fold], fits: Sequence[Sequence[TaskFit]], t: int) -> HeldOutForecasts:
+    """Forecasts of the held-out models on task number `t`, with intervals; `fits` has those of all tasks by fold."""
     parts, metadata = [], dataset.metadata
-    for fold, fit in zip(folds, fits, strict=True):
+    for fold, row in zip(folds, fits, strict=True):
         rows = fold.test & np.isfinite(dataset.accuracy[t])
-        p = predict(fit, dataset.nats[rows], metadata.take(rows))
+        p = predict_task(dataset.tasks[t], {f.task.name: f for f in row}, dataset.nats[rows], metadata.take(rows))
         parts.append((np.flatnonzero(rows), p.accuracy, p.low, p.high, p.capability))
     rows, forecast, low, high, capability = (np.concatenate(x) for x in zip(*parts, strict=True))
     models = tuple(dataset.models[i] for i in rows)

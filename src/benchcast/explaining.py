@@ -9,12 +9,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from benchcast.aggregation import aggregate_fits
 from benchcast.errors import InputError
 from benchcast.explanation import Explanation, family_losses, make_units, weigh_units
 from benchcast.fits import Fit
 from benchcast.fits.inputs import stale_line
 from benchcast.fitting import fit as fit_task
 from benchcast.fitting import fits_for_new_models
+from benchcast.formatting import few
 from benchcast.metadata import family_names
 from benchcast.records import NamedTexts
 from benchcast.store import Study, StudyLike
@@ -30,7 +32,8 @@ def explain(study: StudyLike, task: str, *, tell: Tell = lambda line: None) -> E
     ----------
     study : an opened study or its folder
     task : a task of study.toml
-    tell : called with a line if the stored fit is outdated, or cannot be used and a new one is made
+    tell : called with a line if the stored fit is outdated, or cannot be used and a new one is made, or `predict` uses
+        the fits of the task's members instead
 
     Returns
     -------
@@ -46,6 +49,10 @@ def explain(study: StudyLike, task: str, *, tell: Tell = lambda line: None) -> E
     """
     opened = Study.of(study)
     fit = fit_to_explain(opened, task, tell)
+    for aggregate in aggregate_fits(opened, [fit]):
+        if aggregate.by_members:
+            members = few(aggregate.task.members)
+            tell(f"{task}: `predict` uses the mean of the forecasts of {members}; this shows its own fit")
     names = opened.models_with_losses()
     nats = fit.align(opened.losses(m) for m in names)
     if isinstance(fit.texts, NamedTexts):

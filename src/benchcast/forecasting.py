@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchcast.aggregation import aggregate_fits, with_aggregates
+from benchcast.aggregation import member_fits, predict_tasks
 from benchcast.choices import DEFAULT_LEVEL, check_level
 from benchcast.errors import BenchcastError
 from benchcast.fits import Fit, Forecast, Forecasts
@@ -105,16 +105,13 @@ def predict_models(
     """Forecasts of models, and for those that cannot be forecast the reason."""
     check_level(level)
     by_model, failed = [], {}
-    aggregates = [] if restrict else aggregate_fits(study, fits)
-    asked = {fit.task for fit in fits}
-    members = {f.task: f for combined in aggregates for f in combined.members if f.task not in asked}
+    members = [] if restrict else member_fits(study, fits)
     for name in names:
         try:
             losses = study.losses(name)
             used = fit_again(study, fits, losses) if restrict else fits
-            alone = {fit.task: fit.predict(losses, level=level) for fit in (*used, *members.values())}
-            forecasts = with_aggregates(aggregates, alone)
-            by_model.append(ModelForecasts(used, losses, [forecasts[fit.task] for fit in used]))
+            forecasts = predict_tasks([*used, *members], losses, level)
+            by_model.append(ModelForecasts(used, losses, forecasts[: len(used)]))
         except BenchcastError as error:
             failed[name] = str(error)
     return by_model, failed

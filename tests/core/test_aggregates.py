@@ -17,6 +17,7 @@ from benchcast.aggregation import aggregate_fits, with_aggregates
 from benchcast.datasets import dclm
 from benchcast.datasets.download import data_folder
 from benchcast.errors import InputError
+from benchcast.intervals import out_of_fold_coverage, predict
 from benchcast.presets import PRESETS, find_preset, logged_tasks, preset_tasks
 from benchcast.records import Score, Task, Text, TextSet
 from benchcast.storage.settings import read_settings
@@ -103,6 +104,7 @@ def test_a_bad_aggregate_is_one_line(cli, study, lines, said):
 def test_the_way_with_the_lower_error_is_used(aggregated):
     bc.fit_tasks(aggregated, method="label-token", store=True)
     fits = [bc.load(aggregated.fit_folder(t.name)) for t in aggregated.tasks]
+    assert [fit.core.task for fit in fits] == [*aggregated.tasks]
     found = {made.task.name: made for made in aggregate_fits(aggregated, fits)}
     assert found.keys() == {"both", "centred"}
     members = {f.task: dict(zip(f.core.out_of_fold.models, f.core.out_of_fold.errors, strict=True)) for f in fits[:2]}
@@ -133,11 +135,48 @@ def test_an_aggregate_alone_is_forecast_from_the_stored_fits_of_its_members(aggr
     assert one == every["centred"]
 
 
+def mean_errs_less(fits):
+    """Whether the mean of the members' errors is the lower one, every family with the same weight."""
+    own, *members = (fits[name].out_of_fold for name in ("both", *BOTH.members))
+    assert all(of_member.models == own.models for of_member in members)
+    mean = np.mean([of_member.errors for of_member in members], axis=0)
+    squares = [[np.mean(e[own.families == f] ** 2) for f in np.unique(own.families)] for e in (mean, own.errors)]
+    return np.mean(squares[0]) < np.mean(squares[1])
+
+
+@pytest.mark.parametrize("method", ["salience", "all-token"])
+def test_compare_shows_an_aggregate_as_predict_would_forecast_it(aggregated, method):
+    found = bc.compare(aggregated, split="family", methods=[method])
+    held = {task: found.held_out[task, method] for task in found.tasks}
+    ways = set()
+    for i, fold in enumerate(found.folds):
+        fits = {task: found.fits[task, method][i] for task in found.tasks}
+        tested = np.isin(held["both"].models, np.array(found.dataset.models)[fold.test])
+        own = predict(fits["both"], found.dataset.nats[fold.test], found.dataset.metadata.take(fold.test))
+        mean = np.mean([held[task].forecast[tested] for task in BOTH.members], axis=0)
+        by_members = mean_errs_less(fits)
+        assert held["both"].forecast[tested] == pytest.approx(mean if by_members else own.accuracy)
+        ways.add(bool(by_members))
+    assert ways == {True, False}
+    assert (held["both"].low < held["both"].forecast).all()
+    assert (held["both"].forecast < held["both"].high).all()
+
+
+def test_explain_says_when_an_aggregate_is_forecast_by_its_members(aggregated, cli):
+    derived = [s for s in aggregated.scores() if s.task == "centred"]
+    aggregated.add_scores([replace(s, accuracy=0.2 + 0.6 * (i % 2)) for i, s in enumerate(derived)])
+    assert cli("fit", aggregated.root, "--method", "all-token").code == 0
+    line = "centred: `predict` uses the mean of the forecasts of task0, task1; this shows its own fit\n"
+    assert {t: cli("explain", aggregated.root, "--task", t).err for t in ("task0", "both", "centred")} == {
+        "task0": "",
+        "both": "",
+        "centred": line,
+    }
+
+
 def test_joint_intervals_hold_their_share_of_held_out_scores(aggregated):
     bc.fit_tasks(aggregated, method="label-token", store=True)
     made = {m.task.name: m for m in aggregate_fits(aggregated, [bc.load(aggregated.fit_folder("both"))])}["both"]
-    from benchcast.intervals import out_of_fold_coverage
-
     assert out_of_fold_coverage(made.joint) > 0.7
 
 

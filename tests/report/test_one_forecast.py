@@ -59,6 +59,27 @@ def test_a_new_model_gets_one_forecast_everywhere(with_new, world, cli, tmp_path
     assert (np.sign(packed) * np.expm1(np.abs(packed)))[: len(own)] == pytest.approx(own, rel=1e-3, abs=1e-3)
 
 
+@pytest.mark.parametrize("by_members", [False, True])
+def test_a_new_model_gets_one_forecast_of_an_aggregate_everywhere(with_new, cli, tmp_path, by_members):
+    toml = with_new.root / "study.toml"
+    lines = '[tasks.both]\nmembers = ["task0", "task1"]\n'
+    toml.write_text(f"{toml.read_text(encoding='utf-8')}\n{lines}", encoding="utf-8")
+    study = Study.open(with_new.root)
+    if by_members:  # scores of the aggregate itself that are off make its own fit the worse way
+        derived = [s for s in study.scores() if s.task == "both"]
+        study.add_scores([replace(s, accuracy=0.2 + 0.6 * (i % 2)) for i, s in enumerate(derived)])
+    assert cli("fit", study.root, "--method", METHOD).code == 0
+    page = report_data(study, compare(study, split="family", methods=(METHOD,)))
+    said = json.loads(cli("predict", study.root, "--model", "new", "--task", "both", "--json").out)[0]
+    write_jsonl(tmp_path / "run" / "new.jsonl", study.losses("new"), study)
+    (seen,) = Watch(study, WatchedRun(None, tmp_path / "run", "run", "unheard of", ModelSettings({}))).look()
+    shown = {name: page["tasks"][2]["forecasts"][METHOD][name][-1] for name in ("forecast", "low", "high")}
+    watched = {f.task: f for f in seen.forecasts}["both"]
+    assert (said["capability"] is None) == by_members
+    assert [*shown.values()] == pytest.approx([said["accuracy"], said["low"], said["high"]], rel=1e-4)
+    assert [watched.accuracy, watched.low, watched.high] == pytest.approx([*shown.values()], rel=1e-4)
+
+
 def test_methods_that_are_not_stored_forecast_a_new_model_from_the_same_models(with_new, cli):
     assert cli("fit", with_new.root).code == 0
     page = report_data(with_new, compare(with_new, split="family", methods=(METHOD, "all-token")))

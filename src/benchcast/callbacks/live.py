@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from benchcast.aggregation import predict_tasks
 from benchcast.backends.base import Nats, Vocabulary
 from benchcast.backends.memory import MemoryBackend, bare, sharded
 from benchcast.backends.vocabulary import vocabulary_of
@@ -140,7 +141,7 @@ class Reader:
         if not info.params > 0 and not sharded(module):
             info = replace(info, params=float(sum(p.numel() for p in module.parameters())))
         losses = replace(self.losses(model, name=info.model), info=info)
-        return {fit.task: fit.predict(losses) for fit in self.fits}
+        return {forecast.task: forecast for forecast in predict_tasks(self.fits, losses)}
 
     def losses(self, model: Any, *, name: str = "model") -> TokenLosses:
         """The model's losses on all texts; each rank scores its share and gets all losses."""

@@ -92,6 +92,8 @@ def _check_task(task: Task) -> None:
     need(isinstance(task.name, str) and task.name.strip(), f"task name {task.name!r}")
     need(is_number(task.chance) and 0 <= task.chance < 1, f"chance {task.chance!r} is not from 0 to below 1")
     need(all(isinstance(s, str) for s in task.sources), "sources are not names")
+    need(all(isinstance(m, str) for m in task.members), "members are not names")
+    need(isinstance(task.centred, bool) and isinstance(task.metric, str), "centred or metric of the task is invalid")
 
 
 def _check_law(law: SigmoidLaw) -> None:

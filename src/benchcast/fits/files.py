@@ -147,7 +147,9 @@ def _nan(value: Any) -> Any:
 
 
 def _task(stored: dict[str, Any]) -> Task:
-    return Task(stored["name"], stored["chance"], tuple(stored["sources"]), tuple(stored.get("answers", ())))
+    answers, members = (tuple(stored.get(k, ())) for k in ("answers", "members"))
+    others = {k: stored[k] for k in ("centred", "metric") if k in stored}
+    return Task(stored["name"], stored["chance"], tuple(stored["sources"]), answers, members, **others)
 
 
 def _law(stored: dict[str, Any]) -> SigmoidLaw:

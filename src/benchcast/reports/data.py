@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from benchcast.aggregation import predict_task
 from benchcast.all_models import AllModels, with_unscored
 from benchcast.dataset import Fold
 from benchcast.evaluate import Comparison
 from benchcast.fits import Fit
 from benchcast.fitting import fits_like_stored
-from benchcast.intervals import distance, interval, locate, predict
+from benchcast.intervals import distance, interval, locate
 from benchcast.records import Bools, Floats, Ints
 from benchcast.store import Study
 from benchcast.task_fit import TaskFit
@@ -94,10 +95,10 @@ def model_columns(shown: ReportModels) -> dict[str, list[Any]]:
 def forecasts(comparison: Comparison, shown: ReportModels, task: str, method: str) -> dict[str, Any]:
     """Forecasts of all models by one method, with intervals and the distance beyond the training models."""
     fits = comparison.fits[task, method]
-    size = len(shown.infos)
+    size, definition = len(shown.infos), comparison.dataset.tasks[comparison.tasks.index(task)]
     capability, forecast, low, high, beyond = (np.full(size, np.nan) for _ in range(5))
-    for fit, rows in fits_of_models(comparison, shown, task, method):
-        p = predict(fit, shown.nats[rows], shown.metadata.take(rows))
+    for by_task, rows in fits_of_models(comparison, shown, task, method):
+        fit, p = by_task[task], predict_task(definition, by_task, shown.nats[rows], shown.metadata.take(rows))
         capability[rows], forecast[rows], low[rows], high[rows] = p.capability, p.accuracy, p.low, p.high
         side = np.where(capability[rows] < fit.range[0], -1, 1)
         beyond[rows] = side * np.minimum(distance(fit, capability[rows]), FARTHEST)
@@ -116,17 +117,22 @@ def forecasts(comparison: Comparison, shown: ReportModels, task: str, method: st
     }
 
 
-def fits_of_models(comparison: Comparison, shown: ReportModels, task: str, method: str) -> list[tuple[TaskFit, Bools]]:
-    """The fits of a task, each with the mask of the models that it forecasts.
+def fits_of_models(
+    comparison: Comparison, shown: ReportModels, task: str, method: str
+) -> list[tuple[dict[str, TaskFit], Bools]]:
+    """The fits of all tasks, by fold, each with the mask of the models that they forecast on this task.
 
     A model with a score is forecast by the fold that held it out, or by the first fold if none did. A model without a
     score is forecast by the fit that `predict` uses.
     """
     scored = np.isfinite(shown.observed[comparison.tasks.index(task)])
-    chosen: list[tuple[TaskFit, Bools]] = [
-        (fit, scored & (shown.fold == i)) for i, fit in enumerate(comparison.fits[task, method])
+    chosen = [
+        ({name: comparison.fits[name, method][i] for name in comparison.tasks}, scored & (shown.fold == i))
+        for i in range(len(comparison.folds))
     ]
-    return chosen if scored.all() else [*chosen, (shown.new_fits[task, method].core, ~scored)]
+    if scored.all():
+        return chosen
+    return [*chosen, ({name: shown.new_fits[name, method].core for name in comparison.tasks}, ~scored)]
 
 
 def law_curve(fit: TaskFit, capability: Floats) -> dict[str, Any] | None:

@@ -130,7 +130,7 @@ def cost(full_fits: FullTextFits, way: str, texts: int, *, draw: int = 0) -> Bud
         chosen = np.sort(pick(dataset, objectives, way, texts, np.random.default_rng([draw, k])))
         small = dataset.for_texts(chosen)
         small_fits = [cut_fit(dataset, fold, t, fit, chosen) for t, fit in enumerate(row)]
-        held.append([hold(small, [fold], [fit], t) for t, fit in enumerate(small_fits)])
+        held.append([hold(small, [fold], [small_fits], t) for t in range(len(small_fits))])
     cells = [_measured(parts) for parts in zip(*held, strict=True)]
     names = [t.name for t in dataset.tasks]
     mse, coverage = ({n: c[what] for n, c in zip(names, cells, strict=True)} for what in ("mse", "coverage"))

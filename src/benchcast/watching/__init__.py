@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from benchcast.aggregation import predict_tasks
 from benchcast.backends import open_backend
 from benchcast.backends.base import ModelSettings
 from benchcast.backends.stated import NO_METADATA
@@ -183,7 +184,7 @@ class Watch:
 
     def _forecast(self, model: str, step: int | None, *, seconds: float = 0.0, new: bool | None = None) -> Event:
         losses = self.study.losses(model)
-        forecasts = tuple(fit.predict(losses) for fit in self.fits)
+        forecasts = tuple(predict_tasks(self.fits, losses))
         self._finished.add(model)
         return Event("forecast", model, step, "", forecasts, seconds, seconds > 0 if new is None else new)
 
