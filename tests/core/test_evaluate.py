@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 
 import numpy as np
 import pytest
 
 from benchcast.dataset import Fold
-from benchcast.errors import InputError, NotEnoughDataError
+from benchcast.errors import BenchcastError, InputError, NotEnoughDataError
 from benchcast.evaluate import MEASURES, Execution, compare, measure, noise_floor
-from benchcast.executor import Local
+from benchcast.executor import Job, Local, Processes
 from benchcast.methods import METHODS
 from benchcast.records import Score
 from benchcast.store import Study
@@ -213,3 +215,41 @@ def test_folds_fitted_one_by_one_give_what_all_of_them_together_give(small_folde
     apart = compare(study, split="family", device=Execution(executor=Local(), on_method=told.append))
     assert apart.as_json() == together.as_json()
     assert sorted(told) == sorted(together.methods)
+
+
+def test_processes_give_what_this_process_gives(small_folder):
+    study, methods = Study.open(small_folder), ("stack", "ridge", "label-token", "constant")
+    here, apart = (
+        compare(study, split="family", methods=methods, device=Execution(executor=executor))
+        for executor in (Local(), Processes(2))
+    )
+    assert apart.as_json() == here.as_json()
+    assert apart.methods == here.methods == methods
+
+
+def test_a_process_that_is_killed_is_one_clear_line():
+    with pytest.raises(BenchcastError, match="use --jobs 1"):
+        list(Processes(2).run(end_process, [Job("a", 0), Job("b", 1)]))
+
+
+def end_process(shared: object, arguments: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_an_error_in_a_process_is_raised_here():
+    with pytest.raises(ZeroDivisionError):
+        list(Processes(2).run(divide, [Job("a", 0), Job("b", 1)]))
+
+
+def divide(shared: object, arguments: int) -> float:
+    return 1 / arguments
+
+
+def test_without_jobs_no_process_is_started():
+    assert list(Processes(2).run(divide, [])) == []
+
+
+def test_compare_takes_the_number_of_processes(small_folder, cli):
+    asked = ("compare", small_folder, "--split", "family", "--method", "all-token", "--json")
+    assert cli(*asked, "--jobs", "2").out == cli(*asked, "--jobs", "1").out
+    assert cli(*asked, "--jobs", "0").code == 1

@@ -9,7 +9,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 from benchcast.intervals import (
+    OF_OTHER_FAMILIES,
     RISE_FROM_CHANCE,
+    USUAL_FAMILY_ERROR,
     Position,
     angle,
     distance,
@@ -186,3 +188,13 @@ def test_without_errors_there_is_no_spread_and_no_family():
     spread = spread_of(NO_ERRORS)
     assert np.isnan([spread.scale, spread.half_width]).all()
     assert spread.families == 0
+
+
+def test_one_family_says_little_about_a_model_of_another():
+    fit = fit_with(errors([0.03, -0.05, 0.04, 0.0], ["a"] * 4))
+    same, other = (locate(fit, [2.0], families=np.array([name])) for name in ("a", "b"))
+    narrow, wide = (angle(interval(fit, [0.5], position)[1])[0] - angle(0.5) for position in (same, other))
+    reach = narrow / np.sqrt(0.00125)  # the mean square of the errors
+    assert wide == pytest.approx(reach * np.sqrt(OF_OTHER_FAMILIES**2 * 0.00125 + USUAL_FAMILY_ERROR**2))
+    two = fit_with(THREE)
+    assert not np.any(locate(two, [2.0], families=np.array(["elsewhere"])).other_family)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
+import benchcast as bc
 from benchcast.assemble import AssemblyOptions, assemble
 from benchcast.dataset import Features, Fold
 from benchcast.law import sigmoid
 from benchcast.methods import METHODS
 from benchcast.methods.problem import STRONGEST, Problem, strongest_models
+from benchcast.methods.stack import IN_RANGE
+from benchcast.predictors import VIEWS
+from benchcast.storage.hashes import hashed
+from benchcast.task_fit import Fade, Members, weighted_loss
 from lab.synthetic import Plan, plant
+
+INSIDE = Fade(-2.0, -1.0)  # every model is inside the range
 
 
 def everything(models: int) -> Fold:
@@ -65,8 +73,71 @@ def test_it_learns_a_difference_of_losses_which_no_weights_above_zero_can_expres
     assert error("stack") < 0.3 * error("salience")
 
 
-def test_the_fit_is_one_weighted_loss_with_one_law(dataset) -> None:
-    fit = METHODS["stack"](dataset, [everything(len(dataset.models))])[0][0]
-    assert fit.reads == ("nats", "saturated")
-    assert fit.law.calibration is None or fit.law.slope == pytest.approx(-1.0)
+@pytest.fixture(scope="module")
+def fit(dataset):
+    return METHODS["stack"](dataset, [everything(len(dataset.models))])[0][0]
+
+
+def test_a_model_inside_the_range_gets_both_averages_and_a_stronger_one_the_first(dataset, fit) -> None:
+    inside = dataset.nats[np.argsort(dataset.nats.mean(axis=1))[-3:]]
+    first, second = (m.law.log_odds(weighted_loss(inside, VIEWS, m.weights) / fit.unit) for m in fit.average.members)
+    usual = fit.average.log_odds(inside, VIEWS, fit.unit)
+    assert usual == pytest.approx((1 - IN_RANGE) * first + IN_RANGE * second)
+    stronger = dataset.nats[:2] * 1e-3
+    first = fit.average.members[0]
+    alone = first.law.log_odds(weighted_loss(stronger, VIEWS, first.weights) / fit.unit)
+    assert fit.average.log_odds(stronger, VIEWS, fit.unit) == pytest.approx(alone)
+
+
+def test_forecast_and_capability_are_those_of_the_averaged_log_odds(dataset, fit) -> None:
+    log_odds = fit.average.log_odds(dataset.nats, VIEWS, fit.unit)
+    assert fit.capability(dataset.nats, dataset.metadata) == pytest.approx(-log_odds)
+    expected = fit.task.chance + (1 - fit.task.chance) * sigmoid(log_odds)
+    assert fit.forecast(dataset.nats, dataset.metadata) == pytest.approx(expected)
     assert sum(fit.notes["shares"].values()) == pytest.approx(1.0, abs=0.2)
+
+
+def test_weights_are_the_gradient_of_the_averaged_log_odds_without_curves(dataset, fit) -> None:
+    straight = Members(tuple(replace(m, law=replace(m.law, calibration=None)) for m in fit.average.members), INSIDE)
+    token, step = int(np.argmax(np.abs(fit.weights[0]))), 1e-2
+    nats = dataset.nats[:3].astype(np.float64)
+    moved = nats.copy()
+    moved[:, token] += step
+    change = (straight.log_odds(moved, VIEWS, fit.unit) - straight.log_odds(nats, VIEWS, fit.unit)) / step
+    views = fit.weights[0, token] + fit.weights[1, token] / ((1 + nats[:, token]) * (1 + moved[:, token]))
+    assert change == pytest.approx(-views / fit.unit, rel=1e-3)
+
+
+def test_between_the_strongest_models_the_second_average_fades_evenly() -> None:
+    fade = Fade.of(np.linspace(1.0, 3.0, 101))
+    assert (fade.strongest, fade.usual) == pytest.approx((1.0, 1.3))
+    assert fade(np.array([0.5, 1.0, 1.15, 1.3, 2.0])) == pytest.approx([1.0, 1.0, 0.5, 0.0, 0.0])
+    assert Fade(2.0, 2.0)(np.array([1.9, 2.0, 2.1])).tolist() == [1.0, 0.0, 0.0]
+
+
+def test_members_are_stored_and_read_back(study, tmp_path) -> None:
+    made = bc.fit(study, "task0")
+    again = bc.load(made.save(tmp_path / "fit"))
+    assert again.core.average is not None
+    assert again.core.average.fade == made.core.average.fade
+    losses = study.losses(study.models_with_losses()[0])
+    assert again.predict(losses) == made.predict(losses)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda a: a["members"][0].update(share=0.9), "do not sum to 1"),
+        (lambda a: a["members"][0].update(share=-0.1), "are not in 0..1"),
+        (lambda a: a["fade"].update(usual=0.0), "fade"),
+        (lambda a: a.update(members=[]), "without members"),
+    ],
+)
+def test_members_that_make_no_sense_are_refused(study, tmp_path, change, why) -> None:
+    folder = bc.fit(study, "task0").save(tmp_path / "fit")
+    document = json.loads((folder / "fit.json").read_text(encoding="utf-8"))
+    change(document["average"])
+    document.pop("sha256")
+    (folder / "fit.json").write_text(json.dumps(hashed(document)), encoding="utf-8")
+    with pytest.raises(bc.BenchcastError, match=why):
+        bc.load(folder)
