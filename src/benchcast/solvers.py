@@ -48,7 +48,7 @@ def gauss_newton(start: Array, evaluate: Evaluate, limit: Callable[[Array], Arra
         moved = limit(theta - _damped_step(jacobian @ xp.matrix_transpose(jacobian), gradient, damping))
         residual_new, jacobian_new = evaluate(moved)
         error_new = xp.sum(residual_new**2, axis=-1)
-        better = error_new <= error
+        better = (error_new <= error) & ~settled  # a problem that has settled stays, whatever the others do
         flat = better & (error - error_new <= 1e-10 * error + 1e-18) & (damping < 1e3)
         level = xp.sum(xp.abs(gradient), axis=-1) <= 1e-13  # no parameter matters, as for scores below chance
         small = xp.sum(xp.abs(moved - theta), axis=-1) <= 1e-9 * (1 + xp.sum(xp.abs(theta), axis=-1))
