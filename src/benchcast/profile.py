@@ -29,7 +29,7 @@ class LossProfile:
     mean: Floats  # of the training models' profiles (G)
     whiten: Floats  # inverse of the Cholesky factor of their covariance with the shared variance (G × G)
     typical: float  # mean squared distance of left-out families, before it is made the unit
-    farthest: float  # largest squared distance of a left-out model, in that unit
+    usual: float  # squared distance within which most left-out models are, in that unit
     strongest: float  # lowest mean loss of a training model
 
     def distance(self, nats: npt.NDArray[np.floating]) -> Floats:

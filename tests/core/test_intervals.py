@@ -139,7 +139,7 @@ def test_outside_the_training_range_the_distance_grows_on_both_sides():
 
 def test_a_model_is_located_by_its_profile_as_well():
     """Two tokens; the training models lie along e^(0, 0), with unit covariance, and their best mean loss is 1."""
-    profile = LossProfile(np.array([0, 1]), np.zeros(2), np.eye(2), typical=2.0, farthest=1.5, strongest=1.0)
+    profile = LossProfile(np.array([0, 1]), np.zeros(2), np.eye(2), typical=2.0, usual=1.5, strongest=1.0)
     fit = replace(fit_with(THREE), profile=profile)
     nats = np.exp(np.array([[0.0, 0.0], [2.0, -2.0], [-1.0, -1.0]])).astype(np.float32)
     position = locate(fit, fit.capability(nats, None), nats)

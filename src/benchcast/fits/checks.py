@@ -141,7 +141,7 @@ def _check_profile(profile: LossProfile, tokens: int) -> None:
     _check_array("profile.mean", profile.mean, (groups,), "f")
     _check_array("profile.whiten", profile.whiten, (groups, groups), "f")
     need((np.unique(profile.group[profile.group >= 0]) == np.arange(groups)).all(), "profile: groups have gaps")
-    numbers = (profile.typical, profile.farthest, profile.strongest)
+    numbers = (profile.typical, profile.usual, profile.strongest)
     need(all(map(is_number, numbers)) and profile.typical > 0, f"profile: {numbers} are not all usable numbers")
 
 

@@ -26,7 +26,7 @@ from benchcast.storage.hashes import hash_holds, hashed
 from benchcast.task_fit import NO_ERRORS, Fade, Member, Members, OutOfFoldErrors, TaskFit
 
 FORMAT = 1
-PROFILE_ARRAYS, PROFILE_NUMBERS = ("group", "mean", "whiten"), ("typical", "farthest", "strongest")
+PROFILE_ARRAYS, PROFILE_NUMBERS = ("group", "mean", "whiten"), ("typical", "usual", "strongest")
 ERROR_ARRAYS = ("hidden_set", "observed", "distance")  # stored where they are known
 
 

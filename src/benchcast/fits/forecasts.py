@@ -131,12 +131,12 @@ def remark_on(
 
 
 def _unlike(fit: TaskFit, predicted: Predictions) -> str:
-    """A remark if the losses are farther from the training models' than those of any left-out family.
+    """A remark if the losses are farther from the training models' than those of left-out families usually are.
 
     None if the capability is beyond their range, because that says so already.
     """
     far = float(predicted.position.distance[0])
-    if fit.profile is None or far <= max(fit.profile.farthest, UNLIKE**2) or distance(fit, predicted.capability)[0] > 0:
+    if fit.profile is None or far <= max(fit.profile.usual, UNLIKE**2) or distance(fit, predicted.capability)[0] > 0:
         return ""
     return (
         f"unlike any training model: its losses differ from theirs {np.sqrt(far):.1f} times as much as those of an "

@@ -16,6 +16,7 @@ from benchcast.profile import LossProfile, group_losses, mean_losses, spread_of_
 from benchcast.records import Bools, Floats, Ints
 from benchcast.task_fit import OutOfFoldErrors, TaskFit
 
+USUAL = 0.9  # share of left-out models whose distance counts as usual
 MOST_GROUPS = 200  # texts; of more texts, neighbours share a group
 
 
@@ -92,8 +93,8 @@ class Distances:
         spread = spread_of_profiles(self.profiles[seen], family_balanced(families[seen]))
         if spread is None or not typical > 0:
             return None
-        farthest = float(left_out.max()) / typical
-        return LossProfile(self.group, *spread, typical, farthest, float(self.mean_loss[seen].min()))
+        usual = float(np.quantile(left_out[seen], USUAL)) / typical
+        return LossProfile(self.group, *spread, typical, usual, float(self.mean_loss[seen].min()))
 
 
 def text_groups(tokens: ReferenceTokens) -> Ints:
