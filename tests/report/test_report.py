@@ -41,6 +41,16 @@ def data(opened, found):
     return report_data(opened, found)
 
 
+def test_the_page_lists_what_the_first_method_averages(data, found):
+    members = data["members"]
+    assert (members["method"], [row["task"] for row in members["tasks"]]) == ("stack", list(found.tasks))
+    for row in members["tasks"]:
+        assert re.match(r"(nats|saturated): .+ \d+%", row["inside"])
+    page = render("report.html", data, scripts=(), figures=False)
+    assert "What is averaged" in page
+    assert members["tasks"][0]["stronger"] in page
+
+
 def test_no_placeholder_of_a_template_is_left_in_the_page(data):
     page = render("report.html", data, scripts=(), figures=False)
     assert "{{" not in page.split('<script type="application/json"')[0]
