@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+import torch
 from ray_nodes import ENVIRONMENT, HERE, Nodes
 
 
@@ -23,3 +25,18 @@ def nodes() -> Iterator[Nodes]:
         assert process.stdin is not None
         process.stdin.close()
         process.wait(timeout=60)
+
+
+@pytest.fixture
+def locally(cli: Callable[..., Any]) -> Callable[..., None]:
+    """Run commands without Ray, on one thread as there."""
+
+    def run(*commands: list[object]) -> None:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        for command in commands:
+            ran = cli(*command)
+            assert ran.code == 0, ran.err
+        torch.set_num_threads(threads)
+
+    return run

@@ -116,7 +116,7 @@ def test_the_card_states_what_was_learned_and_how_far_it_misses(fit, tmp_path):
         f"hash `{fit.texts.digest}`, not included",
         "split: size",
         "scorer planted",
-        "`salience`",
+        "`stack`",
     ):
         assert said in body
 

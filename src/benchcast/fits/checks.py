@@ -20,6 +20,7 @@ from benchcast.profile import LossProfile
 from benchcast.records import Bools, Ints, Task, TextOutlines, TextSet
 from benchcast.task_fit import Members, OutOfFoldErrors, TaskFit
 
+LARGEST_PROFILE = 1e50  # squares of products of such values are still numbers
 LADDER = 5  # columns of the weights of a ladder
 ABOUT: dict[str, type | tuple[type, ...]] = {
     "benchcast": str,
@@ -141,6 +142,8 @@ def _check_profile(profile: LossProfile, tokens: int) -> None:
     _check_array("profile.mean", profile.mean, (groups,), "f")
     _check_array("profile.whiten", profile.whiten, (groups, groups), "f")
     need((np.unique(profile.group[profile.group >= 0]) == np.arange(groups)).all(), "profile: groups have gaps")
+    size = max(np.abs(profile.mean).max(initial=0), np.abs(profile.whiten).max(initial=0))
+    need(size < LARGEST_PROFILE, f"profile: a value of {size:g}")
     numbers = (profile.typical, profile.usual, profile.strongest)
     need(all(map(is_number, numbers)) and profile.typical > 0, f"profile: {numbers} are not all usable numbers")
 
