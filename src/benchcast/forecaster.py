@@ -18,7 +18,7 @@ from benchcast.dataset import Dataset, Fold
 from benchcast.devices import check_device
 from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.fitting import without_weak_tasks
-from benchcast.intervals import Predictions, predict
+from benchcast.intervals import Predictions, has_range, predict
 from benchcast.metadata import ModelMetadata
 from benchcast.methods import NEED_FEATURES, check_methods, fit_method
 from benchcast.records import Floats, ModelInfo, NamedTexts, Score, Task, Text, TokenLosses
@@ -123,7 +123,8 @@ class Forecaster:
         X : M × N losses, in nats or any other unit that is 0 for a perfect model; the same unit in each column
         y : M accuracies from 0 to 1
         families : M names; models of one family are left out together when forms are chosen and errors measured.
-            None: every model is a family of its own
+            None: every model is a family of its own. If all are of one family, a model to forecast counts as one of
+            another, and its interval is wide
 
         Returns
         -------
@@ -140,6 +141,8 @@ class Forecaster:
         (core,) = fit_method(self.method, dataset, [fold])[0]
         if core.law.failure:
             raise NotEnoughDataError(f"no law can be fitted: {core.law.failure}")
+        if core.reads_losses and core.weights.any() and not has_range(core):
+            raise NotEnoughDataError("X: all models have the same losses; there is nothing to learn from")
         self.task_fit_ = core
         self.salience_ = core.salience(dataset.nats) if core.reads_losses else np.zeros(losses.shape[1], np.float32)
         self.n_features_in_ = losses.shape[1]
@@ -173,7 +176,7 @@ class Forecaster:
         check_methods([self.method])
         if self.method in (*NEED_FEATURES, *NEED_METADATA):
             raise InvalidArrayError(
-                f"method {self.method!r} reads more than losses; make a study, or take salience, pls, all-token, …"
+                f"method {self.method!r} reads more than losses; make a study, or take stack, salience, pls, …"
             )
         if not 0 <= self.chance < 1:
             raise InvalidArrayError(f"chance {self.chance!r}: needed is a share from 0 to below 1")

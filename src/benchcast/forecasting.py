@@ -10,7 +10,7 @@ import numpy as np
 from benchcast.aggregation import member_fits, predict_tasks
 from benchcast.choices import DEFAULT_LEVEL, check_level
 from benchcast.errors import BenchcastError
-from benchcast.fits import Fit, Forecast, Forecasts
+from benchcast.fits import Fit, Forecast, Forecasts, load
 from benchcast.fitting import fits_for_new_models, store_fits
 from benchcast.fitting import refit as fit_again
 from benchcast.formatting import match_names
@@ -68,6 +68,8 @@ def predict(
     """
     opened = Study.of(study)
     names = find_models(opened, models)
+    for task in tasks:
+        load(opened.fit_folder(opened.task(task).name))  # an error for a task without a fit, before any work
     fits = stored_fits(opened, () if use_scores else tasks, again=refit)
     by_model, failed = predict_models(opened, names, fits, level=level, restrict=restrict)
     correction = ScoreCorrection.of([fit.core for fit in fits]) if use_scores else None

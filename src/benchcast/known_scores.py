@@ -136,7 +136,8 @@ def _select(errors: Floats, families: npt.NDArray[np.str_]) -> tuple[Floats, Flo
     spread = np.sqrt(np.nansum((change - middle) ** 2, axis=0) / np.maximum(count - 1, 1) / count)
     surest = middle + SURE * spread
     best = np.argmin(surest, axis=0)
-    helps = surest[best, np.arange(tasks)] < 0
+    enough = np.isfinite(squares[:, -1]).sum(axis=0) >= FEWEST_FAMILIES
+    helps = enough & (surest[best, np.arange(tasks)] < 0)
     totals = np.nansum(squares, axis=0)
     ratio = np.sqrt(totals[best, np.arange(tasks)] / np.maximum(totals[-1], 1e-300))
     return np.where(helps, np.array(SHRINKAGES)[best], 1.0), np.where(helps, ratio, 1.0)

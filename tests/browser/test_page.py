@@ -91,7 +91,7 @@ def test_hovering_a_point_tells_model_loss_score_and_interval(visit, keep):
     tip = page.locator("#vg-tooltip-element")
     tip.wait_for(state="visible")
     said = tip.inner_text()
-    for word in ("model", "family", "weighted loss", "observed", "forecast", "90% interval", "%"):
+    for word in ("model", "family", "capability", "observed", "forecast", "90% interval", "%"):
         assert word in said
     keep(page, "law-hover")
 

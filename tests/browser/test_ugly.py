@@ -64,7 +64,7 @@ def test_an_interval_that_holds_every_score_is_said_to_tell_nothing(visit, ugly)
 def test_the_axis_says_which_side_is_better(visit, ugly):
     page = visit(ugly)
     words = page.eval_on_selector_all("#law svg text", "all => all.map(t => t.textContent)")
-    assert "weighted loss (lower is better)" in words
+    assert "minus the averaged log-odds (lower is better)" in words
 
 
 def test_points_of_every_family_can_be_seen(visit, ugly):

@@ -210,3 +210,8 @@ def test_too_little_to_learn_from_is_an_error_and_no_nan(arrays, fitted):
         fitted.score(arrays.losses[:1], arrays.accuracy[:1])
     with pytest.raises(ValueError, match="X has 3 columns, fit was given 12"):
         fitted.predict(arrays.losses[:, :3])
+
+
+def test_models_with_the_same_losses_are_refused():
+    with pytest.raises(NotEnoughDataError, match="all models have the same losses"):
+        Forecaster().fit(np.full((12, 5), 2.7), np.linspace(0.3, 0.85, 12))

@@ -193,6 +193,19 @@ def test_runs_and_splits_do_not_go_together(runs_folder, cli):
     assert ran.err.startswith("error: --runs goes with one --method at most, no --split and no --executor ray")
 
 
+@pytest.mark.parametrize("more", [("--runs", "family0,family1"), ("--device", "cpu"), ("--executor", "ray")])
+def test_jobs_are_refused_where_they_have_no_effect(runs_folder, cli, more):
+    ran = cli("compare", runs_folder, "--jobs", "2", *more)
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.startswith("error: --jobs does not go with --runs, --device or --executor ray")
+
+
+def test_runs_need_one_weighted_loss(runs_folder, cli):
+    ran = cli("compare", runs_folder, "--runs", "family0,family1", "--method", "stack")
+    assert (ran.code, ran.out) == (1, "")
+    assert "method 'stack' averages several weighted losses, a power law needs one" in ran.err
+
+
 def test_what_was_said_is_held_against_scores(study):
     from benchcast.extrapolation.run_comparison import compare_runs
 

@@ -87,7 +87,8 @@ def _print(explained: Explanation, document: dict[str, Any]) -> None:
     if not np.nan_to_num(explained.salience).any():
         say(
             "no token has any weight: the score does not rise as losses fall, so the forecast is the same "
-            "for every model; `benchcast compare` shows whether a method with signed weights (ridge, pls) does better"
+            "for every model; `benchcast compare` shows whether a method with signed weights (stack, ridge, pls) does "
+            "better"
         )
     for title in ("most", "least"):
         rows = [

@@ -30,7 +30,9 @@ KEEP_ALL = click.option(
     help="Keep models that lack more than 10% of a task's own text; it is then lost for all.",
 )
 DEVICE = click.option(
-    "--device", default="", help="Compute salience, paper and ridge on this torch device, e.g. cuda. Default: numpy."
+    "--device",
+    default="",
+    help="Compute stack, salience, paper and ridge on this torch device, e.g. cuda. Default: numpy.",
 )
 DETAILS = {  # measures of one method: heading and format
     "mae": ("mean abs error", ".4f"),
@@ -117,12 +119,14 @@ def compare(
 
     \b
     benchcast compare study
-    benchcast compare study --split family --task mmlu
+    benchcast compare study --split family --task mmlu --jobs 4
     benchcast compare study --runs oak-a,oak-b          by forecast at equal compute, and by their scores
     benchcast compare study --split family --executor ray
     """
     from benchcast.store import Study
 
+    if jobs is not None and (runs is not None or device or executor != "local"):
+        raise click.UsageError("--jobs does not go with --runs, --device or --executor ray")
     if runs is not None:
         if split is not None or len(methods) > 1 or executor != "local":
             raise click.UsageError("--runs goes with one --method at most, no --split and no --executor ray")

@@ -11,7 +11,7 @@ import numpy as np
 from benchcast.all_models import AllModels, with_unscored
 from benchcast.dataset import Fold
 from benchcast.devices import check_device
-from benchcast.errors import NotEnoughDataError
+from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.extrapolation.family_law import (
     FEWEST,
     FORMS,
@@ -58,6 +58,10 @@ class StudyModels(AllModels):
 
     def log_capability(self, fit: TaskFit) -> Floats:
         """Log capability of every model."""
+        if fit.average is not None:
+            raise InputError(
+                f"method {self.method!r} averages several weighted losses, a power law needs one; use --method salience"
+            )
         capability = fit.capability(self.nats, self.metadata)
         if not (capability > 0).all():
             raise NotEnoughDataError(

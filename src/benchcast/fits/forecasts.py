@@ -41,7 +41,7 @@ class Forecast:
     accuracy: float  # 0..1
     low: float  # ends of the prediction interval
     high: float
-    capability: float  # salience-weighted loss per character; lower is better
+    capability: float  # weighted loss per character, or minus the averaged log-odds (`stack`); lower is better
     remark: str = ""  # reason why the forecast is missing or unreliable
     level: float = DEFAULT_LEVEL  # nominal coverage of the interval, 0..1
     question: str = UNSEEN_FAMILY  # what the interval is about: a model of an unseen family, or a stronger model

@@ -110,6 +110,7 @@ def forecasts(comparison: Comparison, shown: ReportModels, task: str, method: st
         "beyond": {int(i): _rounded(float(beyond[i])) for i in np.flatnonzero(beyond)},
         "slope": _rounded(fits[0].law.slope),
         "reads": [str(predictor) for predictor in fits[0].reads],
+        "averaged": fits[0].average is not None,
         "intervals_from": fits[0].out_of_fold.kind,
         "lacks": {
             int(i): fits[0].lacking(shown.metadata.take(np.array([i]))) for i in np.flatnonzero(np.isnan(forecast))
@@ -141,7 +142,9 @@ def law_curve(fit: TaskFit, capability: Floats) -> dict[str, Any] | None:
     if not len(finite) or fit.law.failure or not fit.reads:
         return None
     low, high = float(finite.min()), float(finite.max())
-    log = low > 0 and fit.reads_losses  # the losses of early checkpoints are far above the others
+    log = (
+        low > 0 and fit.reads_losses and fit.average is None
+    )  # the losses of early checkpoints are far above the others
     x = np.geomspace(low, high, CURVE) if log else np.linspace(low, high, CURVE)
     accuracy = fit.law.accuracy(x)
     bottom, top = interval(fit, accuracy, locate(fit, x))

@@ -114,7 +114,7 @@ def law_figure(families: Sequence[str], *, log: bool, height: int, band: bool = 
             size=alt.Size("params:Q", legend=None, scale=alt.Scale(type="log", range=[28, 190])),
             tooltip=_tips(
                 alt.Tooltip("size:N", title="parameters"),
-                alt.Tooltip("capability:Q", title="weighted loss", format=".4g"),
+                alt.Tooltip("capability:Q", title="capability", format=".4g"),
             ),
         )
     )

@@ -130,7 +130,10 @@ async function drawLaw() {
       flops: "log₁₀ of training FLOPs",
       ladder: "loss expected from parameters and training tokens",
       score: "weighted score on other benchmarks",
-    }[reads] ?? "weighted loss (lower is better)";
+    }[reads] ??
+    (task.forecasts[method].averaged
+      ? "minus the averaged log-odds (lower is better)"
+      : "weighted loss (lower is better)");
   await draw(
     plot,
     law.log ? "law-log" : "law",
