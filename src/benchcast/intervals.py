@@ -29,6 +29,7 @@ from benchcast.choices import DEFAULT_LEVEL
 from benchcast.law import share_above_chance
 from benchcast.metadata import ModelMetadata
 from benchcast.records import Bools, Floats
+from benchcast.relatives import families_of
 from benchcast.task_fit import OutOfFoldErrors, TaskFit
 
 SAME = 1e-6  # capabilities with a smaller relative difference count as equal
@@ -96,7 +97,9 @@ def locate(
     beyond = c < low if fit.law.slope < 0 else c > high
     squared, stronger = (1 + distance(fit, c)) ** 2, np.asarray(beyond & (distance(fit, c) > 0))
     trained = np.unique(fit.out_of_fold.families)
-    other = np.zeros(c.shape, bool) if families is None or len(trained) != 1 else np.asarray(families != trained[0])
+    other = np.zeros(c.shape, bool)
+    if families is not None and len(trained) == 1:
+        other = ~np.isin(families, (trained[0], *families_of(str(trained[0]))))
     if fit.profile is None or nats is None:
         return Position(squared, stronger, other)
     return Position(np.maximum(squared, fit.profile.distance(nats)), stronger | fit.profile.stronger(nats), other)

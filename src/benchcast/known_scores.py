@@ -19,7 +19,7 @@ import numpy.typing as npt
 from benchcast.fits.forecasts import Forecast
 from benchcast.folds import family_balanced
 from benchcast.intervals import angle, from_angle
-from benchcast.records import Bools, Floats
+from benchcast.records import Bools, Floats, Task
 from benchcast.task_fit import TaskFit
 
 SHRINKAGES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85)
@@ -36,21 +36,22 @@ class ScoreCorrection:
     covariance: Floats  # T × T
     shrinkage: Floats  # of each task; 1: other scores do not help
     remaining: Floats  # root mean squared error of left-out families with the correction, over that without
+    usable: Bools  # T × T: whether the score on the second task may be used for the first
 
     @classmethod
     def of(cls, fits: Sequence[TaskFit]) -> ScoreCorrection:
         """From the out-of-fold errors of the fits of all tasks."""
         errors, families = _error_matrix(fits)
-        shrinkage, remaining = _select(errors, families)
-        covariance = _covariance(errors, families)
-        return cls(tuple(fit.task.name for fit in fits), covariance, shrinkage, remaining)
+        usable = _usable([fit.task for fit in fits])
+        shrinkage, remaining = _select(errors, families, usable)
+        return cls(tuple(fit.task.name for fit in fits), _covariance(errors, families), shrinkage, remaining, usable)
 
     def expected(self, task: int, errors: Floats) -> tuple[float, float]:
         """The expected error of a task as an angle, and the factor on the width of its interval.
 
         `errors` are the model's known errors (T), NaN where it has no score; that of the task itself is not used.
         """
-        known = np.isfinite(errors) & (np.arange(len(errors)) != task)
+        known = np.isfinite(errors) & self.usable[task]
         if self.shrinkage[task] == 1 or not known.any():
             return 0.0, 1.0
         matrix = _shrunk(self.covariance, self.shrinkage[task])
@@ -79,11 +80,11 @@ def correct(correction: ScoreCorrection, forecasts: Sequence[Forecast], scores: 
 
 
 def _corrected(correction: ScoreCorrection, t: int, forecast: Forecast, errors: Floats) -> Forecast:
-    used = [n for k, n in enumerate(correction.tasks) if k != t and np.isfinite(errors[k])]
+    used = [n for k, n in enumerate(correction.tasks) if correction.usable[t, k] and np.isfinite(errors[k])]
     if not used:
         return _with_remark(forecast, f"{LOSSES_ALONE}no score of this model on another task is known")
     if correction.shrinkage[t] == 1:
-        return _with_remark(forecast, f"{LOSSES_ALONE}scores on other tasks did not help on left-out families")
+        return _with_remark(forecast, f"{LOSSES_ALONE}no sure gain from scores on other tasks on left-out families")
     shift, factor = correction.expected(t, errors)
     centre = float(angle(forecast.accuracy))
     reach = factor * (angle([forecast.accuracy, forecast.low, forecast.high]) - centre)
@@ -123,13 +124,20 @@ def _shrunk(covariance: Floats, shrinkage: float) -> Floats:
     return np.asarray((1 - shrinkage) * covariance + shrinkage * diagonal)
 
 
-def _select(errors: Floats, families: npt.NDArray[np.str_]) -> tuple[Floats, Floats]:
+def _usable(tasks: Sequence[Task]) -> Bools:
+    """A task's own score is not used, nor that of a mean which contains it (T × T)."""
+    return np.array(
+        [[k != t and task.name not in other.members for k, other in enumerate(tasks)] for t, task in enumerate(tasks)]
+    )
+
+
+def _select(errors: Floats, families: npt.NDArray[np.str_], usable: Bools) -> tuple[Floats, Floats]:
     """The shrinkage of each task (T) with the surest gain on left-out families, and the error that remains."""
     tasks = errors.shape[1]
     names = np.unique(families)
     if len(names) < FEWEST_FAMILIES or tasks < 2:
         return np.ones(tasks), np.ones(tasks)
-    squares = np.stack([_left_out_squares(errors, families, name) for name in names])  # F × strengths + 1 × T
+    squares = np.stack([_left_out_squares(errors, families, name, usable) for name in names])  # F × strengths + 1 × T
     change = squares[:, :-1] - squares[:, -1:]
     count = np.maximum(np.isfinite(change).sum(axis=0), 1)
     middle = np.nansum(change, axis=0) / count
@@ -143,7 +151,7 @@ def _select(errors: Floats, families: npt.NDArray[np.str_]) -> tuple[Floats, Flo
     return np.where(helps, np.array(SHRINKAGES)[best], 1.0), np.where(helps, ratio, 1.0)
 
 
-def _left_out_squares(errors: Floats, families: npt.NDArray[np.str_], family: str) -> Floats:
+def _left_out_squares(errors: Floats, families: npt.NDArray[np.str_], family: str, usable: Bools) -> Floats:
     """Mean squared error of one family, corrected with each shrinkage and last uncorrected (strengths + 1 × T)."""
     hidden = families == family
     covariance = _covariance(errors[~hidden], families[~hidden])
@@ -152,13 +160,13 @@ def _left_out_squares(errors: Floats, families: npt.NDArray[np.str_], family: st
     for t in range(errors.shape[1]):
         rows = errors[hidden & np.isfinite(errors[:, t])]
         if len(rows):
-            out[:, t] = [np.mean(_unexplained(matrix, t, rows) ** 2) for matrix in matrices]
+            out[:, t] = [np.mean(_unexplained(matrix, t, rows, usable[t]) ** 2) for matrix in matrices]
     return out
 
 
-def _unexplained(matrix: Floats, t: int, rows: Floats) -> Floats:
+def _unexplained(matrix: Floats, t: int, rows: Floats, usable: Bools) -> Floats:
     """Errors of models on a task, minus what their errors on the others let expect."""
-    known = np.isfinite(rows) & (np.arange(rows.shape[1]) != t)
+    known = np.isfinite(rows) & usable
     left = rows[:, t].copy()
     for pattern in np.unique(known, axis=0):
         if pattern.any():

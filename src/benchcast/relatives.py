@@ -29,6 +29,7 @@ IDENTICAL = 1e-6  # the same, where profiles cannot be had
 ALIKE = 0.35  # mean correlation of profiles from which on a model without a family joins others
 CLOSE = 0.45  # mean distance (1 − cosine) between the profiles of similar families
 ISOLATED = 0.38  # and that distance over the mean distance to the nearest other family
+JOINED = " + "  # between families in the name of a group
 COPIES, BASE, SIMILAR = "copies", "base in models.csv", "similar loss profiles"
 
 Pair = tuple[int, int]  # of models
@@ -86,7 +87,12 @@ def find_relatives(models: Sequence[ModelInfo], losses: Floats) -> Relatives:
 
 def _group_name(names: Sequence[str]) -> str:
     """A name of the group; its first family belongs to no other."""
-    return " + ".join(names[:2]) + (f" + {len(names) - 2} more" if len(names) > 2 else "")
+    return JOINED.join(names)
+
+
+def families_of(group: str) -> list[str]:
+    """The families in the name of a group."""
+    return group.split(JOINED)
 
 
 def _made_from(models: Sequence[ModelInfo], families: Labels) -> Iterator[Pair]:
@@ -143,7 +149,9 @@ def _inferred_families(profile: Floats, label: Ints, alone: Bools) -> Iterator[P
     directions = _directions(profile)
     cluster = np.zeros(len(rows), int)
     if len(rows) > 1:
-        tree = linkage(squareform(1 - directions[rows] @ directions[rows].T, checks=False), "average")
+        apart = np.clip(1 - directions[rows] @ directions[rows].T, 0, 2)
+        np.fill_diagonal(apart, 0)
+        tree = linkage(squareform(apart, checks=False), "average")
         cluster = fcluster(tree, 1 - ALIKE, "distance")
     named = [np.flatnonzero(~alone & (label == k)) for k in np.unique(label[~alone])]
     for k in np.unique(cluster):

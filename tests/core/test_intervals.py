@@ -196,5 +196,7 @@ def test_one_family_says_little_about_a_model_of_another():
     narrow, wide = (angle(interval(fit, [0.5], position)[1])[0] - angle(0.5) for position in (same, other))
     reach = narrow / np.sqrt(0.00125)  # the mean square of the errors
     assert wide == pytest.approx(reach * np.sqrt(OF_OTHER_FAMILIES**2 * 0.00125 + USUAL_FAMILY_ERROR**2))
+    joined = fit_with(errors([0.03, -0.05], ["a + b"] * 2))
+    assert locate(joined, [2.0] * 3, families=np.array(["a", "b", "c"])).other_family.tolist() == [False, False, True]
     two = fit_with(THREE)
     assert not np.any(locate(two, [2.0], families=np.array(["elsewhere"])).other_family)

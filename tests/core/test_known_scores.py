@@ -54,11 +54,13 @@ def test_a_score_above_its_forecast_raises_the_forecast_of_a_related_task_and_na
     assert arc.accuracy == 0.5
     assert arc.remark == f"{LOSSES_ALONE}no score of this model on another task is known"
     assert sciq.accuracy == 0.5
-    assert sciq.remark == f"{LOSSES_ALONE}scores on other tasks did not help on left-out families"
+    assert sciq.remark == f"{LOSSES_ALONE}no sure gain from scores on other tasks on left-out families"
 
 
 def test_the_expected_error_is_the_conditional_mean_of_a_normal_distribution():
-    correction = ScoreCorrection(TASKS[:2], np.array([[0.04, 0.03], [0.03, 0.09]]), np.array([0.5, 0.5]), np.zeros(2))
+    correction = ScoreCorrection(
+        TASKS[:2], np.array([[0.04, 0.03], [0.03, 0.09]]), np.array([0.5, 0.5]), np.zeros(2), ~np.eye(2, dtype=bool)
+    )
     shift, factor = correction.expected(1, np.array([0.2, np.nan]))
     assert shift == pytest.approx(0.2 * 0.015 / 0.04)
     assert factor == pytest.approx(np.sqrt(1 - 0.015**2 / 0.04 / 0.09))
@@ -70,6 +72,16 @@ def test_a_tasks_own_score_is_not_used():
         correct(correction, of_one(), np.array([0.65, own, np.nan]))[1].accuracy for own in (np.nan, 0.9)
     )
     assert without == with_own
+
+
+def test_the_score_of_a_mean_is_not_used_for_its_members():
+    fits = fits_with(*shared_errors(12))
+    fits[0] = replace(fits[0], task=replace(fits[0].task, members=("piqa",)))
+    correction = ScoreCorrection.of(fits)
+    moved = correct(correction, of_one(), np.array([0.65, np.nan, np.nan]))[1]
+    assert moved.accuracy == 0.5
+    assert "arc" not in moved.remark
+    assert correction.usable[0, 1], "a mean may read its members"
 
 
 @pytest.mark.parametrize("families", [2, FEWEST_FAMILIES - 1])

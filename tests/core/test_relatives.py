@@ -193,3 +193,10 @@ def test_a_rename_reaches_the_bases_that_name_the_model(tmp_path):
     study.add_models([ModelInfo(made, base=old)])
     bc.rename_model(study, old, "new")
     assert next(m.base for m in study.models() if m.model == made) == "new"
+
+
+def test_rows_that_occur_three_times_are_grouped_without_a_family():
+    losses = np.repeat(plant(tastes(2))[:4], 3, axis=0)
+    groups = find_relatives([ModelInfo(f"m{i}") for i in range(12)], losses).groups
+    assert len(set(groups)) <= 4
+    assert all(len(set(groups[i : i + 3])) == 1 for i in range(0, 12, 3))

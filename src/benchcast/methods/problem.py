@@ -69,10 +69,10 @@ def strongest_models(mean_loss: Floats, known: Bools) -> list[Bools]:
     """Nested sets of the known models of the lowest mean loss. Scores take no part: their noise would select, too."""
     rows = np.flatnonzero(known)
     by_loss = rows[np.argsort(mean_loss[rows], kind="stable")]
-    sets = []
+    sets: list[Bools] = []
     for share in STRONGEST:
         count = max(1, round(share * len(by_loss)))
-        if len(by_loss) - count >= FEWEST_WEAKER:
+        if len(by_loss) - count >= FEWEST_WEAKER and not (sets and sets[-1].sum() == count):
             hidden = np.zeros_like(known)
             hidden[by_loss[:count]] = True
             sets.append(hidden)
