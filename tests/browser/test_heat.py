@@ -102,7 +102,7 @@ def test_hovering_a_token_tells_each_familys_loss(visit):
     page = visit()
     page.locator("#text > span").nth(3).hover()
     said = page.inner_text("#token")
-    assert re.search(r"salience [\d.]+ × the mean", said)
+    assert re.search(r"salience -?[\d.]+ × the mean", said)
     families = json.loads(page.locator("#data").text_content())["families"]
     rows = page.eval_on_selector_all(
         "#token tbody tr", "rows => rows.map(r => [r.children[0].textContent, r.children[2].textContent])"

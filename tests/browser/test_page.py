@@ -172,7 +172,7 @@ def test_a_model_is_looked_up(visit, keep):
     page.select_option("#model", str(i))
     choose_task(page, "#lookup", 1)
     task = data_of(page, ".tasks[1]")
-    own, said = task["forecasts"]["salience"], page.inner_text("#answer")
+    own, said = task["forecasts"]["stack"], page.inner_text("#answer")
     assert f"{100 * own['forecast'][i]:.1f}%" in said
     assert f"between {100 * own['low'][i]:.1f}% and {100 * own['high'][i]:.1f}%" in said
     assert f"Observed: {100 * task['observed'][i]:.1f}%" in said
@@ -210,7 +210,7 @@ def test_every_figure_has_its_data_to_download(visit, names):
     found = {name: rows_of(page, f'[data-csv="{name}"]') for name in names}
     assert all(found.values())
     if "law" in names:
-        assert {r["method"] for r in found["law"]} == {"salience"}
+        assert {r["method"] for r in found["law"]} == {"stack"}
     if "provenance" in names:
         assert {"benchcast", "seed", "split", "texts.jsonl"} <= {r["what"] for r in found["provenance"]}
 
@@ -349,7 +349,18 @@ def test_the_keyboard_reaches_everything_in_order(visit):
             break
         seen.append(here)
     order = list(dict.fromkeys(seen))
-    assert order == ["top", "verdicts", "lookup", "laws", "methods", "steps", "sources", "heat", "provenance"]
+    assert order == [
+        "top",
+        "verdicts",
+        "lookup",
+        "laws",
+        "methods",
+        "steps",
+        "sources",
+        "heat",
+        "members",
+        "provenance",
+    ]
 
 
 def test_printed_pages_are_light_and_whole(visit, keep, tmp_path):

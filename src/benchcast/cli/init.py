@@ -94,6 +94,7 @@ def init(
     benchcast init study --mix mmlu=100,bbh=100,gsm8k=100,hellaswag=100,cmmlu=100,bbh-cot=50 --data benchmarks
     benchcast init study --table losses.csv --unit nats --unit 'bpb.*=bits-per-byte'
     benchcast init study --from-lm-eval results --items 0.5
+    benchcast init study --texts texts.jsonl --preset core
     benchcast init study --from olmo-ladder
     """
     from benchcast.errors import InputError
