@@ -13,6 +13,8 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
+from threadpoolctl import threadpool_limits
+
 from benchcast.errors import BenchcastError
 from benchcast.executor.jobs import Call, Executor, Job, Local, results
 
@@ -44,7 +46,8 @@ class Processes:
             return
         _inherited.update(call=call, jobs=jobs, shared=shared)
         order = sorted(range(len(jobs)), key=lambda i: -jobs[i].cost)
-        with ProcessPoolExecutor(min(self.parts, len(jobs)), multiprocessing.get_context("fork")) as pool:
+        fork = multiprocessing.get_context("fork")
+        with ProcessPoolExecutor(min(self.parts, len(jobs)), fork, initializer=_one_thread) as pool:
             try:
                 waiting = {pool.submit(_run, number): number for number in order}
                 for done in as_completed(waiting):
@@ -55,6 +58,11 @@ class Processes:
             finally:
                 pool.shutdown(cancel_futures=True)
                 _inherited.clear()
+
+
+def _one_thread() -> None:
+    """Let the linear algebra of a fork use one thread: more threads than cores wait for each other."""
+    threadpool_limits(1)
 
 
 def _run(number: int) -> list[Any]:
