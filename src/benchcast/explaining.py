@@ -20,8 +20,8 @@ from benchcast.formatting import few
 from benchcast.metadata import family_names
 from benchcast.records import NamedTexts
 from benchcast.store import Study, StudyLike
-from benchcast.task_fit import TaskFit
 
+MOST_SHARES = 8  # averaged candidates of an explanation
 Tell = Callable[[str], None]  # receives one line
 
 
@@ -60,12 +60,15 @@ def explain(study: StudyLike, task: str, *, tell: Tell = lambda line: None) -> E
     units = make_units(fit.texts, fit.edges)
     explained = weigh_units(fit.task, fit.core.method, units, fit.salience, fit.supported)
     families = [str(f) for f in family_names(opened.infos(names))]
-    return replace(explained, losses=family_losses(nats, families, units), shares=member_shares(fit.core))
+    return replace(
+        explained,
+        losses=family_losses(nats, families, units),
+        shares=largest_shares(fit.core.notes.get("shares", {}), MOST_SHARES),
+    )
 
 
-def member_shares(fit: TaskFit, most: int = 8) -> dict[str, float]:
-    """The largest shares of the candidates that a fit averages, for a model inside the range; empty if it has none."""
-    shares = fit.notes.get("shares") or {}
+def largest_shares(shares: dict[str, float], most: int) -> dict[str, float]:
+    """The largest shares of the candidates that a fit averages (see its notes), the largest first."""
     return dict(sorted(shares.items(), key=lambda item: -item[1])[:most])
 
 

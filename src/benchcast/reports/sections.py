@@ -19,7 +19,7 @@ import benchcast
 from benchcast.align import characters_per_token
 from benchcast.dataset import Dataset, Fold
 from benchcast.evaluate import Comparison
-from benchcast.explaining import weigh_columns
+from benchcast.explaining import largest_shares, weigh_columns
 from benchcast.law import SigmoidLaw
 from benchcast.methods import METHODS, NEED_FEATURES
 from benchcast.records import Bools, Floats, NamedTexts, TextSet
@@ -59,8 +59,8 @@ def member_data(comparison: Comparison, shown: ReportModels) -> dict[str, Any] |
 
 def _largest(shares: dict[str, float]) -> str:
     """The largest shares in words."""
-    largest = sorted(shares.items(), key=lambda item: -item[1])[:MOST_MEMBERS]
-    return ", ".join(f"{name} {share:.0%}" for name, share in largest)
+    largest = largest_shares(shares, MOST_MEMBERS)
+    return ", ".join(f"{name} {share:.0%}" for name, share in largest.items())
 
 
 def column_data(comparison: Comparison, shown: ReportModels, texts: TextSet) -> dict[str, Any] | None:
