@@ -1,0 +1,92 @@
+"""Commands and Python blocks of a documentation page, with the output that the page shows, and how to renew it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"\s{2,}# .*$")  # behind a command
+NUMBER = re.compile(r"[*+-]?\d[\d,]*(\.\d+)?(e[+-]?\d+)?")
+Run = Callable[[str], str]  # a line of `benchcast …` → what it prints
+
+
+def blocks(page: str) -> list[tuple[str, str]]:
+    """The fenced blocks: language and content."""
+    return BLOCK.findall(page)
+
+
+def steps(page: str) -> list[tuple[str, list[str]]]:
+    """Commands with the lines under them, and Python blocks without any, in order."""
+    found: list[tuple[str, list[str]]] = []
+    for kind, block in blocks(page):
+        if kind == "python":
+            found.append((block, []))
+        elif kind == "console":
+            found += [(command, shown) for command, shown in _commands(block)]
+    return found
+
+
+def _commands(block: str) -> Iterator[tuple[str, list[str]]]:
+    for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        command, *shown = part.splitlines()
+        yield command, shown
+
+
+def command_lines(page: str) -> list[str]:
+    """The shell commands of all console and bash blocks, without comments; continued lines are joined."""
+    found = []
+    for kind, block in blocks(page):
+        if kind == "console":
+            found += [command for command, _ in _commands(block)]
+        elif kind == "bash":
+            found += re.sub(r"\\\n\s*", " ", block).splitlines()
+    return [COMMENT.sub("", line) for line in found if line.strip() and not line.startswith("#")]
+
+
+def renew(page: str, run: Run) -> str:
+    """The page with the output of its `benchcast` commands made anew, in the present folder.
+
+    `cat > FILE` and `cat FILE` write the lines shown, and Python blocks run. A line `…` stands for any lines; a command
+    that shows nothing stays so. Of other programs only `cp` and `sed` run.
+    """
+    names: dict[str, object] = {}
+
+    def replace(match: re.Match[str]) -> str:
+        kind, block = match.groups()
+        if kind == "python":
+            exec(compile(block, "page", "exec"), names)
+        if kind != "console":
+            return match[0]
+        lines = [line for c, shown in _commands(block) for line in (f"$ {c}", *_output(c, shown, run))]
+        return "\n".join(["```console", *lines, "```"])
+
+    return BLOCK.sub(replace, page)
+
+
+def _output(command: str, shown: list[str], run: Run) -> list[str]:
+    words = COMMENT.sub("", command).split()
+    if words[0] == "cat" and (words[1] in (">", ">>") or not Path(words[-1]).exists()):
+        with Path(words[-1]).open("a" if words[1] == ">>" else "w", encoding="utf-8") as file:
+            file.write("\n".join(["", *shown] if words[1] == ">>" else shown) + "\n")
+    elif words[0] in ("cp", "sed"):
+        subprocess.run(shlex.split(command), check=True)
+    elif words[0] == "benchcast":
+        printed = run(COMMENT.sub("", command)).rstrip("\n").split("\n")
+        return _cut(printed, shown) if "…" in shown else printed if shown else []
+    return shown
+
+
+def _cut(printed: list[str], shown: list[str]) -> list[str]:
+    """The printed lines that have the shape of the lines shown, in order; a shown line that none has stays as it is."""
+    rest = iter(printed)
+    return [line if line == "…" else next((p for p in rest if shape(p) == shape(line)), line) for line in shown]
+
+
+def shape(text: str) -> list[str]:
+    """A text without its numbers, widths of columns and empty lines: what stays when only values change."""
+    lines = (re.sub(r"\s+", " ", NUMBER.sub("#", line)).strip() for line in text.splitlines())
+    return [line for line in lines if line]

@@ -1,0 +1,75 @@
+"""The documentation site in a real browser, at the width of a laptop and of a phone; `make docs` builds it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.browser
+SITE = Path(__file__).parents[2] / "site"
+PAGES = ("index", "tutorial", "concepts", "lm-eval", "new-family", "cli", "python", "formats", "results", "performance")
+BROKEN = "[...document.images].filter(i => i.offsetParent && !(i.complete && i.naturalWidth)).map(i => i.src)"
+OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serve files without a log."""
+
+    def log_message(self, *what: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[str]:
+    """The address of the built site: its search works only where pages are served."""
+    if not SITE.is_dir():
+        pytest.skip("the site is not built; `make docs` does it")
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=SITE)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_pages_fit_the_screen_and_fetch_nothing_from_elsewhere(
+    browser: Any, site: str, keep: Callable[..., None], width: int, scheme: str
+) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page, wrong = context.new_page(), []
+    page.on("pageerror", lambda e: wrong.append(str(e)))
+    page.on("request", lambda r: None if r.url.startswith((site, "data:", "blob:")) else wrong.append(r.url))
+    page.on("response", lambda r: None if r.ok or r.status == 304 else wrong.append(f"{r.status} {r.url}"))
+    for name in PAGES:
+        page.goto(f"{site}/{name}.html", wait_until="load")
+        assert page.evaluate(OVERFLOW) <= 0, name
+        assert page.evaluate(BROKEN) == [], name
+        keep(page, f"site-{name}-{width}-{scheme}")
+    context.close()
+    assert wrong == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_page_shows_the_pictures_of_its_colours_only(browser: Any, site: str, scheme: str) -> None:
+    context = browser.new_context(color_scheme=scheme)
+    page = context.new_page()
+    page.goto(f"{site}/concepts.html")
+    shown = page.evaluate("[...document.images].filter(i => i.offsetParent).map(i => i.src)")
+    assert len(shown) == 4
+    assert all(f"-{scheme}.svg" in src for src in shown)
+    context.close()
+
+
+def test_search_finds_a_page(browser: Any, site: str) -> None:
+    page = browser.new_page()
+    page.goto(f"{site}/index.html")
+    page.locator(".md-search__input").click()
+    page.keyboard.type("salience")
+    page.locator(".md-search-result__item a").first.wait_for(timeout=20_000)
+    page.close()
