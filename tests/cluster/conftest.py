@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
-from ray_nodes import ENVIRONMENT, HERE, Nodes
+from ray_nodes import Nodes, starting
 
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Nodes]:
     """Two nodes with a CPU each, and a head that does no work."""
-    command = [sys.executable, str(HERE / "nodes.py"), "2"]
-    with subprocess.Popen(
-        command, env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
-        assert process.stdout is not None
-        yield Nodes(process, json.loads(process.stdout.readline()))
-        assert process.stdin is not None
-        process.stdin.close()
-        process.wait(timeout=60)
+    with starting(2) as cluster:
+        yield cluster
 
 
 @pytest.fixture

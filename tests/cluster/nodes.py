@@ -1,7 +1,7 @@
-"""A Ray cluster of several nodes on this machine, in a process of its own; told what to do on stdin.
+"""A Ray cluster on this machine, in a process of its own; told what to do on stdin: `nodes.py COUNT [GPUS]`.
 
 Each line in is a command, each line out an answer: `kill NODE` ends a node and the processes of its workers at once,
-`add` brings a new one.
+`add` brings a new one, `behead` ends the head as if its machine were switched off.
 """
 
 from __future__ import annotations
@@ -28,18 +28,29 @@ def kill(cluster: Cluster, node: Any) -> int:
     return len(workers)
 
 
+def behead(cluster: Cluster) -> int:
+    """End the processes of the head, and nothing else."""
+    running = [p.process.pid for kind in cluster.head_node.all_processes.values() for p in kind]
+    for process_id in running:
+        os.kill(process_id, signal.SIGKILL)
+    return len(running)
+
+
 def main() -> None:
     """Start, say where, then obey until stdin ends."""
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # Ray prints what it likes; answers go out alone
     cluster = Cluster(initialize_head=True, head_node_args={**SMALL, "num_cpus": 0, "include_dashboard": False})
-    nodes = [cluster.add_node(**SMALL) for _ in range(int(sys.argv[1]))]
+    gpus = int(sys.argv[2]) if len(sys.argv) > 2 else 0  # logical ones: numbers that Ray counts, without a device
+    nodes = [cluster.add_node(**SMALL, num_gpus=gpus) for _ in range(int(sys.argv[1]))]
     print(json.dumps(cluster.address), file=out)
     for line in sys.stdin:
         command, _, which = line.strip().partition(" ")
         if command == "add":
             nodes.append(cluster.add_node(**SMALL))
             print(json.dumps(len(nodes)), file=out)
+        elif command == "behead":
+            print(json.dumps(behead(cluster)), file=out)
         else:
             print(json.dumps(kill(cluster, nodes[int(which)])), file=out)
     cluster.shutdown()

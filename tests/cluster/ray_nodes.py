@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +59,20 @@ class Nodes:
         """The same without waiting."""
         own = [*map(str, arguments), "--executor", "ray", "--address", self.address]
         return Started(spawn(own))
+
+
+@contextmanager
+def starting(count: int, gpus: int = 0) -> Iterator[Nodes]:
+    """A cluster of some nodes with a CPU each, and a head that does no work."""
+    command = [sys.executable, str(HERE / "nodes.py"), str(count), str(gpus)]
+    with subprocess.Popen(
+        command, env=ENVIRONMENT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        yield Nodes(process, json.loads(process.stdout.readline()))
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait(timeout=60)
 
 
 @dataclass(frozen=True)

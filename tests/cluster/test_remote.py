@@ -21,8 +21,8 @@ Tree = Callable[[Path], dict[str, str]]
 
 
 @pytest.fixture
-def store(planted_folder: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(planted_folder, tmp_path / "bucket" / "study"))
+def store(synthetic_folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(synthetic_folder, tmp_path / "bucket" / "study"))
 
 
 def url(path: Path) -> str:

@@ -78,16 +78,16 @@ def test_a_group_without_a_worker_comes_first_then_the_one_with_most_to_do() -> 
     ],
 )
 def test_an_address_that_leads_to_no_cluster_is_one_line(
-    planted_folder: Path, cli: Callable[..., Any], given: list[str], said: str
+    synthetic_folder: Path, cli: Callable[..., Any], given: list[str], said: str
 ) -> None:
-    ran = cli("compare", planted_folder, *given)
+    ran = cli("compare", synthetic_folder, *given)
     assert (ran.code, ran.err.count("\n")) == (1, 1)
     assert said in ran.err
 
 
-def test_a_cluster_that_is_not_there_is_one_line(planted_folder: Path) -> None:
+def test_a_cluster_that_is_not_there_is_one_line(synthetic_folder: Path) -> None:
     """In a process of its own, where Ray may start and fail as it likes."""
-    arguments = ["compare", str(planted_folder), "--executor", "ray", "--address", "127.0.0.1:1"]
+    arguments = ["compare", str(synthetic_folder), "--executor", "ray", "--address", "127.0.0.1:1"]
     command = [sys.executable, "-c", "from benchcast.cli import main; main()", *arguments]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (ran.returncode, ran.stderr.count("\n")) == (1, 1)
@@ -95,15 +95,15 @@ def test_a_cluster_that_is_not_there_is_one_line(planted_folder: Path) -> None:
 
 
 def test_without_ray_the_way_to_get_it_is_said(
-    planted_folder: Path, cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    synthetic_folder: Path, cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    ran = cli("compare", planted_folder, "--executor", "ray")
+    ran = cli("compare", synthetic_folder, "--executor", "ray")
     assert (ran.code, ran.err.count("\n")) == (1, 1)
     assert ran.err.startswith("error: ray is needed here: pip install 'benchcast[ray]'")
 
 
-def test_a_check_against_another_backend_is_not_for_a_cluster(planted_folder: Path, cli: Callable[..., Any]) -> None:
-    ran = cli("collect", planted_folder, "--model", "hf", "--check-against", "hf", "--executor", "ray")
+def test_a_check_against_another_backend_is_not_for_a_cluster(synthetic_folder: Path, cli: Callable[..., Any]) -> None:
+    ran = cli("collect", synthetic_folder, "--model", "hf", "--check-against", "hf", "--executor", "ray")
     assert (ran.code, ran.err.count("\n")) == (1, 1)
     assert "leave out --executor ray" in ran.err

@@ -50,3 +50,23 @@ def mark(folder: Path, given: int) -> int:
     number = len(list(folder.glob(f"{given}-*"))) + 1
     (folder / f"{given}-{number}-{os.getpid()}").touch()
     return number
+
+
+def large(shared: Path, given: int) -> bytes:
+    """A result of 60 MB, so that a few of them are more than an object store of 80 MB."""
+    mark(shared, given)
+    return bytes([given]) * (60 << 20)
+
+
+def byte_of(shared: bytes, given: int) -> int:
+    """A byte of shared data."""
+    return shared[given]
+
+
+def logical_gpus(shared: Path, given: int) -> list[str]:
+    """GPUs that Ray assigned to the worker."""
+    import ray
+
+    mark(shared, given)
+    time.sleep(1.0)
+    return [str(i) for i in ray.get_gpu_ids()]

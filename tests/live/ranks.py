@@ -16,23 +16,22 @@ from typing import Any
 import torch
 from small import TOKENIZER, small_model, tokenizer_with_bos
 from torch import distributed
-from torch.distributed.fsdp import fully_shard
 
-from benchcast.callbacks import forecast, read_fits
+from benchcast.callbacks import read_fits
 from benchcast.callbacks.attempt import Attempts
 from benchcast.callbacks.live import Reader
 from benchcast.records import ModelInfo
 
 
-def accuracies(found: dict[str, Any]) -> dict[str, float]:
-    return {task: f.accuracy for task, f in found.items()}
+def capabilities(found: dict[str, Any]) -> dict[str, float]:
+    return {task: f.capability for task, f in found.items()}
 
 
 def counted(reader: Reader, model: Any) -> tuple[dict[str, float], int]:
     """Forecasts, and how often this rank ran the model on a batch of texts."""
     calls = []
     model.model.register_forward_hook(lambda *_: calls.append(1))
-    found = accuracies(reader.forecast(model))
+    found = capabilities(reader.forecast(model))
     return found, len(calls)
 
 
@@ -59,15 +58,6 @@ def main(rank: int, count: int, study: str, out: Path) -> None:
     told: dict[str, Any] = {}
     told["spread"], told["calls"] = counted(reader, small_model())
     told["failure"] = fail_on_one(rank, study, tokenizer)
-    sharded = small_model()
-    for layer in sharded.model.layers:
-        fully_shard(layer)
-    fully_shard(sharded)
-    told["sharded"] = accuracies(forecast(sharded, tokenizer, study))
-    ids = torch.arange(3, 20)[None]
-    sharded.train()
-    sharded(input_ids=ids, labels=ids).loss.backward()
-    told["still trains"] = all(p.grad is not None for p in sharded.parameters())
     distributed.destroy_process_group()
     (out / f"{rank}.json").write_text(json.dumps(told))
 

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from benchcast import fitting
+from lab.site.pages import shape, steps
 
 pytest.importorskip("tensorboard")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "training.md"
 
 
 def test_two_lines_put_forecasts_into_tensorboard(
@@ -28,7 +30,8 @@ def test_two_lines_put_forecasts_into_tensorboard(
     monkeypatch.setattr(fitting, "fit_tasks", partial(fitting.fit_tasks, method="label-token"))  # the quickest
     runpy.run_path(str(script), run_name="__main__")
     printed = capsys.readouterr().out
-    assert "2 forecasts in" in printed
+    ((_, *shown),) = [s for s in steps(PAGE.read_text(encoding="utf-8")) if "train_with_forecast" in s[0]]
+    assert set(shape("\n".join(*shown))) - {"…"} <= set(shape(printed))
     assert [line.split()[0] for line in printed.splitlines() if "–" in line] == [
         "events",
         "facts",

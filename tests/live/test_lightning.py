@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import csv
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from small import Rows, small_model
 
+from benchcast.errors import InputError
 from benchcast.store import Study
 
 pl = pytest.importorskip("lightning.pytorch")
@@ -105,3 +109,33 @@ def test_the_callback_is_that_of_the_lightning_in_use() -> None:
     from benchcast.callbacks import LightningForecast
 
     assert issubclass(LightningForecast, pl.Callback)
+
+
+def test_fsdp2_on_two_processes_logs_the_forecast_of_the_gathered_weights(
+    fitted: Study, tokenizer: Any, tmp_path: Path
+) -> None:
+    from benchcast.callbacks import forecast
+
+    command = [sys.executable, str(Path(__file__).with_name("lightning_sharded.py")), str(fitted.root), str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    rows = list(csv.DictReader((tmp_path / "log" / "metrics.csv").read_text().splitlines()))
+    assert [int(row["step"]) for row in rows if row.get("capability/task0")] == [2, 4]
+    model = small_model()
+    before = forecast(model, tokenizer, fitted)["task0"].capability
+    model.load_state_dict(torch.load(tmp_path / "weights.pt"))
+    expected = forecast(model, tokenizer, fitted)
+    assert expected["task0"].capability != pytest.approx(before, rel=1e-3), "it was trained"
+    for task, found in expected.items():
+        assert float(rows[-1][f"capability/{task}"]) == pytest.approx(found.capability, rel=1e-6)
+
+
+def test_the_strategy_for_fsdp1_is_refused_before_training(fitted: Study, tokenizer: Any) -> None:
+    """Its Trainer needs a GPU, so the strategy alone is real here."""
+    from lightning.pytorch.strategies import FSDPStrategy
+
+    from benchcast.callbacks import LightningForecast
+
+    callback = LightningForecast(fitted.root, tokenizer=tokenizer)
+    with pytest.raises(InputError, match=r"FSDPStrategy .* use ModelParallelStrategy with fully_shard"):
+        callback.setup(SimpleNamespace(strategy=FSDPStrategy()), Module(), "fit")

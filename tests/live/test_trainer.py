@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 import torch
-from small import Rows, small_model, tokenizer_with_bos
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from runs import LOGGED, forecasts, train
+from small import Rows, tokenizer_with_bos
+from transformers import TrainerCallback
 
 from benchcast.callbacks import TransformersForecast, forecast
 from benchcast.callbacks.attempt import Attempts
@@ -24,39 +25,6 @@ from benchcast.records import ModelInfo, Score
 from benchcast.store import Study
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-LOGGED = {f"{kind}/task{i}{end}" for i in (0, 1) for kind, end in (
-    ("forecast", ""), ("forecast", "_low"), ("forecast", "_high"), ("capability", ""))}  # fmt: skip
-
-
-def train(folder: Path, tokenizer: Any, *callbacks: Any, **settings: Any) -> Trainer:
-    arguments = TrainingArguments(
-        output_dir=str(folder),
-        **{
-            "max_steps": 6,
-            "per_device_train_batch_size": 4,
-            "logging_steps": 2,
-            "save_strategy": "no",
-            "report_to": "none",
-            "disable_tqdm": True,
-            "use_cpu": True,
-            "seed": 1,
-            **settings,
-        },
-    )
-    trainer = Trainer(
-        small_model(),
-        arguments,
-        train_dataset=Rows(),
-        eval_dataset=Rows(8),
-        processing_class=tokenizer,
-        callbacks=list(callbacks),
-    )
-    trainer.train()
-    return trainer
-
-
-def forecasts(trainer: Trainer) -> list[dict[str, Any]]:
-    return [row for row in trainer.state.log_history if "forecast/task0" in row]
 
 
 def test_training_with_forecasts_gives_bit_identical_weights(fitted: Study, tokenizer: Any, tmp_path: Path) -> None:

@@ -312,10 +312,10 @@ def test_wrong_flags_get_one_line(study: Study, cli: Any, flags: tuple[str, ...]
     assert (ran.code, ran.err) == (1, f"error: {says}\n")
 
 
-def test_a_study_without_fits_is_told_at_once(planted_folder: Path, cli: Any, tmp_path: Path) -> None:
-    ran = cli("watch", planted_folder, "--checkpoints", tmp_path, "--once")
+def test_a_study_without_fits_is_told_at_once(synthetic_folder: Path, cli: Any, tmp_path: Path) -> None:
+    ran = cli("watch", synthetic_folder, "--checkpoints", tmp_path, "--once")
     assert ran.code == 1
-    assert ran.err == f"error: {planted_folder}: no fits yet; run `benchcast fit {planted_folder}`\n"
+    assert ran.err == f"error: {synthetic_folder}: no fits yet; run `benchcast fit {synthetic_folder}`\n"
 
 
 def test_an_unknown_setting_of_the_model_is_reported_and_nothing_is_stored(
