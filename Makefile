@@ -2,9 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+DOCS := .venv-docs
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help demo test fuzz test-browser picture test-backends lint format bench bench-gpu bench-collect quality results clean
+.PHONY: help demo test fuzz test-browser picture test-backends test-integrations test-package lint format docs pages bench bench-gpu bench-collect quality results clean
 
 help:
 	@echo "make demo    run everything once on the embedded study, without torch and without network"
@@ -12,11 +13,15 @@ help:
 	@echo "make fuzz    spoil 5,000 files and kill 200 commands, and count what went wrong"
 	@echo "make test-browser    the report in a real chromium, which is installed where it is missing"
 	@echo "make test-backends   vLLM, llama.cpp and lm-eval for real, each in an environment of its own"
+	@echo "make test-integrations    trackers, launchers, PEFT and an S3 server for real, in .venv-integrations"
+	@echo "make test-package    wheel, sdist, uvx, pipx, lowest versions, types and licences, in clean environments"
 	@echo "make lint    check style and types"
+	@echo "make docs    build the documentation into site/; a broken link is an error"
 	@echo "make bench   print the tables of docs/performance.md; make bench-gpu: on a GPU; make bench-collect: only those of collect"
 	@echo "make quality every method on the zoo and on the public studies whose files are here"
-	@echo "make results write docs/results.md and its figures again"
-	@echo "make picture take the README's picture of the report again"
+	@echo "make pages   renew the command line reference, pictures and outputs that pages show; needs the OLMo ladder"
+	@echo "make results write docs/results.md, its figures and the README's table again"
+	@echo "make picture take the picture of the report again"
 	@echo "make format  let ruff rewrite the code"
 	@echo "make clean   remove the virtual environment and what the demo wrote"
 
@@ -35,6 +40,12 @@ $(VENV)/.dev: $(VENV)/.core constraints.txt
 $(VENV)/.browser: $(VENV)/.core
 	$(PIP) --upgrade "pip>=25.1"
 	$(PIP) --group browser
+	@touch $@
+
+$(DOCS)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip --disable-pip-version-check install --quiet --upgrade "pip>=25.1"
+	$(DOCS)/bin/python -m pip --disable-pip-version-check install --quiet --group docs
 	@touch $@
 
 demo: $(VENV)/.core
@@ -60,10 +71,36 @@ test-backends: $(VENV)/.dev
 	$(BIN)/python tests/collect/real_backends.py
 	$(BIN)/pytest tests/collect -m backends
 
+# Trackers pin other versions of what the package needs, so they have an environment of their own.
+.venv-integrations/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-integrations
+	.venv-integrations/bin/python -m pip --disable-pip-version-check install --quiet --upgrade "pip>=25.1"
+	.venv-integrations/bin/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt \
+	  --editable . --group integrations
+	@touch $@
+
+test-integrations: .venv-integrations/.ready
+	OMP_NUM_THREADS=1 .venv-integrations/bin/pytest tests/live tests/cluster -m integrations
+
+# The demo runs once for each way to install; CHECK=--smoke for a part of it.
+test-package: $(VENV)/.dev
+	$(PYTHON) tests/package/check.py $(CHECK)
+	$(BIN)/python tests/package/licences.py report hf train http hub yaml ray
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# Not --quiet: warnings would not be counted then, and --strict would pass.
+docs: $(DOCS)/.installed
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict
+
+pages: $(VENV)/.dev
+	$(BIN)/python -m lab reference docs
+	OMP_NUM_THREADS=1 $(BIN)/python -m lab pictures docs
+	OMP_NUM_THREADS=1 $(BIN)/python -m lab outputs docs/index.md docs/tutorial.md docs/study-toml.md docs/undo.md docs/new-family.md
+	OMP_NUM_THREADS=1 $(BIN)/python -m lab outputs --demo docs/extrapolation.md docs/runs.md docs/sharing.md
 
 bench: $(VENV)/.dev
 	$(BIN)/python bench/bench.py
@@ -80,10 +117,11 @@ quality: $(VENV)/.dev
 
 results: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m lab results docs
+	$(BIN)/python -m lab reference docs
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) benchcast-demo
+	rm -rf $(VENV) $(DOCS) .venv-integrations site benchcast-demo

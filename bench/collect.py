@@ -3,6 +3,7 @@
     python bench/collect.py                  SmolLM2-135M and Gemma-3-270M on CPU; models come through tests/collect
     python bench/collect.py --device cuda    random models of 100M and 1B parameters; numpy, torch and transformers do
     python bench/collect.py --tiny           random models of no size, to see that it runs
+    python bench/collect.py --signals        only what rank, entropy, hit and margin cost besides the losses
 
 Every row of a table scores the same tokens, in one run; the loops take turns, and the best of their rounds counts.
 """
@@ -15,7 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ import loops
 from benchcast.backends.base import ModelSettings
 from benchcast.backends.hf import HfBackend
 from benchcast.bounds import locate
+from benchcast.choices import SIGNALS
 from benchcast.collection.portions import Portion, score
 
 SENTENCE = "The committee met on Tuesday, and after a long debate it chose the second of the three plans. "
@@ -100,20 +102,23 @@ def encode(backend: HfBackend, chosen: list[str]) -> Portion:
     return Portion("bench", {i: str(i) for i in ids}, ids)
 
 
-def through_portions(backend: HfBackend, chosen: list[str]) -> dict[int, Any]:
+def through_portions(backend: HfBackend, chosen: list[str], signals: tuple[str, ...] = ()) -> dict[int, Any]:
     """What collect does, from texts to checked numbers; nothing is stored."""
-    return {i: rows for part in score(backend, encode(backend, chosen)) for i, rows in part.rows.items()}
+    portion = replace(encode(backend, chosen), signals=signals)
+    return {i: rows for part in score(backend, portion) for i, rows in part.rows.items()}
 
 
-def to_study(backend: HfBackend, chosen: list[str]) -> None:
+def to_study(backend: HfBackend, chosen: list[str], signals: tuple[str, ...] = ()) -> None:
     """All of collect, to a file of losses."""
     from benchcast.collection import collect
+    from benchcast.collection.jobs import CollectOptions
     from benchcast.records import Text, TextSet
     from benchcast.store import Study
 
     with tempfile.TemporaryDirectory() as folder:
         named = TextSet.of(Text(str(i), "bench", text) for i, text in enumerate(chosen))
-        collect(Study.create(Path(folder) / "study", named), backend)
+        study = Study.create(Path(folder) / "study", named)
+        collect(study, backend, options=CollectOptions(signals=signals))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +128,7 @@ class Way:
     ours: Callable[..., object]  # what is compared with the bare loops
     rounds: int
     clock: str
+    only_signals: bool = False  # leave the bare loops out
 
 
 def compare(name: str, backend: HfBackend, chosen: list[str], way: Way) -> None:
@@ -130,11 +136,13 @@ def compare(name: str, backend: HfBackend, chosen: list[str], way: Way) -> None:
     model, prefix = backend._loaded, backend.vocabulary.prefix
     sequences = [[*prefix, *ids] for ids in encode(backend, chosen).ids.values()]
     batches = loops.batched(sequences, backend.batch_size, backend.batch_tokens)
-    rows = {
+    rows: dict[str, Callable[[], object]] = {
         "collect": partial(way.ours, backend, chosen),
-        "bare loop, same batches": partial(loops.bare, model, batches),
-        "bare loop, one text at a time": partial(loops.bare, model, [[s] for s in sequences]),
+        "collect, with all signals": partial(way.ours, backend, chosen, SIGNALS),
     }
+    if not way.only_signals:
+        rows["bare loop, same batches"] = partial(loops.bare, model, batches)
+        rows["bare loop, one text at a time"] = partial(loops.bare, model, [[s] for s in sequences])
     best = loops.in_turn(rows, way.rounds, backend._loaded.device, way.clock)
     tokens, flops = sum(map(len, sequences)), loops.flops_per_token(model)
     about = f"{len(chosen)} of {min(map(len, sequences))}–{max(map(len, sequences))} tokens"
@@ -162,7 +170,7 @@ def check(name: str, folder: Path, device: str, chosen: list[str]) -> None:
 
 
 def on_random_models(device: str, sizes: tuple[Size, ...], count: int, given: argparse.Namespace) -> None:
-    way = Way(through_portions, given.rounds, given.clock)
+    way = Way(through_portions, given.rounds, given.clock, given.signals)
     for size in sizes:
         for dtype in ("float32", "bfloat16"):
             with random_model(size, dtype, device) as folder:
@@ -178,7 +186,7 @@ def on_random_models(device: str, sizes: tuple[Size, ...], count: int, given: ar
 def on_real_models(given: argparse.Namespace) -> None:
     import convert
 
-    way = Way(to_study, given.rounds, given.clock)
+    way = Way(to_study, given.rounds, given.clock, given.signals)
     for name, folder in (("SmolLM2-135M", convert.smollm2()), ("Gemma-3-270M", convert.gemma())):
         backend = open_model(folder, "cpu")
         compare(name, backend, texts(9, 8), way)
@@ -191,6 +199,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--tiny", action="store_true", help="random models of no size, to see that it runs")
+    parser.add_argument("--signals", action="store_true", help="only what signals cost besides the losses")
     parser.add_argument("--rounds", type=int, default=2, help="how often the loops take their turns")
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu: on a machine that others use")
     given = parser.parse_args()

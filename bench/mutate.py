@@ -1,13 +1,16 @@
-"""How many small faults the tests notice: `python bench/mutate.py --count 200 --seed 0 [--module law …]`.
+"""How many small faults the tests notice: `python bench/mutate.py --count 240 --seed 0 [--module law …]`.
 
 Each mutant is one changed expression of one module, in a copy of the package; only that module's tests run against
 it. What survives is printed as the line before and after: either it means the same, or a test is missing.
+`--record FILE` notes every outcome. After the tests have changed, `--again FILE` tries mutants of that record again:
+those that were killed, of which none may survive now, or with `--survivors` the others.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import json
 import os
 import random
 import resource
@@ -30,7 +33,8 @@ TESTS = {  # the module's own tests first: the first failure ends a run
     "law": ["core/test_law.py", "core/test_descent.py"],
     "folds": ["core/test_folds.py", "core/test_evaluate.py"],
     "intervals": ["core/test_intervals.py", "core/test_support.py"],
-    "methods/stacking": ["core/test_stacking.py", "core/test_methods.py"],
+    "methods/stacking": ["core/test_stacking.py", "core/test_stack.py", "core/test_methods.py"],
+    "methods/averaging": ["core/test_stacking.py", "core/test_stack.py", "core/test_methods.py"],
     "bounds": ["collect/test_bounds.py"],
     "store": [
         "core/test_status_and_fits.py", "core/test_files.py", "core/test_integrity.py", "core/test_editing.py",
@@ -65,10 +69,10 @@ class Mutant:
         return b"".join([*lines[:first], head, f"({self.text})".encode(), tail, *lines[last + 1 :]]).decode()
 
     def described(self, source: str) -> str:
-        """Where, the line as it was and the line as it is."""
+        """The module, the line as it was and the line as it is: also the name of the mutant in a record."""
         row = self.node.lineno - 1
         before, after = (text.splitlines()[row].strip() for text in (source, self.applied(source)))
-        return f"{self.module}.py:{row + 1}\n    - {before}\n    + {after}"
+        return f"{self.module}\n    - {before}\n    + {after}"
 
 
 def replacements(node: ast.expr) -> Iterator[str]:
@@ -180,9 +184,12 @@ def _run_tests(module: str, package: Path) -> None:
 def main() -> None:
     """Draw, try, count."""
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--count", type=int, default=200)
+    options.add_argument("--count", type=int, default=240)
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--module", choices=TESTS, nargs="+", default=list(TESTS), help="try only these of the drawn")
+    options.add_argument("--record", type=Path, default=Path(os.devnull), help="append outcomes to this file")
+    options.add_argument("--again", type=Path, help="try the mutants that were killed in this record")
+    options.add_argument("--survivors", action="store_true", help="with --again: those that survived instead")
     given = options.parse_args()
     os.chdir(ROOT)
     with tempfile.TemporaryDirectory() as folder:
@@ -194,11 +201,17 @@ def main() -> None:
                 sys.exit(f"{(package / 'said').read_text()}{module}: its tests fail without a change")
         everything = [m for name, source in sources.items() for m in mutants(name, source)]
         drawn = random.Random(given.seed).sample(everything, min(given.count, len(everything)))
+        if given.again:
+            outcomes = map(json.loads, given.again.read_text(encoding="utf-8").splitlines())
+            again = {o["mutant"] for o in outcomes if o["survived"] == given.survivors}
+            drawn = [m for m in everything if m.described(sources[m.module]) in again]
         drawn = sorted((m for m in drawn if m.module in given.module), key=lambda m: given.module.index(m.module))
         counts: Counter[tuple[str, bool]] = Counter()
         for mutant in drawn:
             alive = survives(mutant, package, sources[mutant.module])
             counts[mutant.module, alive] += 1
+            with given.record.open("a", encoding="utf-8") as record:
+                print(json.dumps({"mutant": mutant.described(sources[mutant.module]), "survived": alive}), file=record)
             if alive:
                 print("survived", mutant.described(sources[mutant.module]), flush=True)
     for module in given.module:

@@ -117,7 +117,7 @@ def report(trainer: Trainer, tokenizer: PreTrainedTokenizerFast, items: int) -> 
     logged = [row for row in trainer.state.log_history if "forecast/seconds" in row]
     seconds = [row["forecast/seconds"] for row in logged]
     run = next(row["train_runtime"] for row in trainer.state.log_history if "train_runtime" in row)
-    exam = Exam(Tokenizer.from_file(str(TOKENIZER)), items, "cpu")
+    exam = Exam(Tokenizer.from_file(str(TOKENIZER)), items, "cpu", SKILLS)
     weights = {name: w.detach() for name, w in trainer.model.state_dict().items() if name != "lm_head.weight"}
     print(f"\n{'task':8} {'forecast':>8} {'90% interval':>15} {'measured':>9}   ({items} items each)")
     for task in TESTED:

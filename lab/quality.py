@@ -22,7 +22,6 @@ import numpy as np
 
 from benchcast import datasets
 from benchcast.choices import DEFAULT_LEVEL, MethodName, Split
-from benchcast.choices import SPLITS as SPLIT_NAMES
 from benchcast.errors import BenchcastError
 from benchcast.evaluate import Comparison, Execution, HeldOutForecasts, compare, geometric_mean
 from benchcast.executor import on_this_machine
@@ -31,6 +30,7 @@ from benchcast.formatting import number
 from benchcast.known_scores import ScoreCorrection, correct
 from benchcast.law import sigmoid
 from benchcast.records import Floats
+from benchcast.splits import RULES
 from benchcast.store import Study
 from lab.reproduce.context import StudyContext
 from lab.reproduce.outcome import Outcome, Table
@@ -78,7 +78,7 @@ def studies_at_hand(folders: Sequence[Path]) -> Iterator[tuple[str, Split, Study
                 yield name, split, study
     for folder in folders:
         study = Study.open(folder)
-        for split in SPLIT_NAMES:
+        for split in RULES:
             yield folder.name, split, study
 
 

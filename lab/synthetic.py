@@ -39,7 +39,7 @@ SYLLABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What kind of world to plant."""
+    """What kind of world to make."""
 
     seed: int = 0
     families: int = 6
@@ -71,7 +71,7 @@ class World:
     salience: Floats  # T × N, the weights that accuracy truly rests on
 
 
-def plant(plan: Plan) -> World:
+def make_world(plan: Plan) -> World:
     """Make the world of a plan."""
     rng = np.random.default_rng(plan.seed)
     texts, edges, answer = _texts(plan, rng)

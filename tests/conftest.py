@@ -18,7 +18,7 @@ from hypothesis import settings
 from benchcast.dataset import Dataset
 from benchcast.store import Study
 from benchmark_files import REAL, write_benchmarks
-from lab.synthetic import Plan, World, plant, write_study
+from lab.synthetic import Plan, World, make_world, write_study
 from worlds import make_dataset
 
 PUBLIC = Path(__file__).resolve().parents[2] / "shared" / "real_models" / "raw"
@@ -27,6 +27,32 @@ if PUBLIC.is_dir():
 
 settings.register_profile("shared", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("shared")
+
+
+# Files that take longest, in CPU time or waiting: they begin first, so that no process is alone with one at the end.
+SLOWEST = (
+    "collect/test_collect_cli.py", "cluster/test_cluster_collect.py", "cluster/test_cluster_driver.py",
+    "cluster/test_cluster.py", "collect/test_bounds.py", "collect/test_hf_backend.py", "core/test_methods.py",
+    "lab/reproduce/test_reproduce_commands.py", "lab/paper/test_rehearsal.py", "core/test_cli_path.py",
+    "core/test_doctests.py", "walk/test_new_user.py", "live/test_watch.py", "live/test_ranks.py",
+    "report/test_report.py", "logs/test_logs_docs.py", "datasets/test_datasets.py", "extrapolation/test_extrapolate.py",
+)  # fmt: skip
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "integrations: needs other tools; run by `make test-integrations`")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the slowest files first; the order within a file stays. Skip tests that need other tools."""
+    here = Path(__file__).parent
+    rank = {(here / name).resolve(strict=True): number for number, name in enumerate(SLOWEST)}
+    items.sort(key=lambda item: rank.get(item.path, len(SLOWEST)))
+    if "integrations" not in (config.option.markexpr or ""):
+        for item in items:
+            if "integrations" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason="integrations run by `make test-integrations`"))
 
 
 class Ran(NamedTuple):
@@ -75,7 +101,7 @@ def lab() -> Callable[..., Ran]:
 @pytest.fixture(scope="session")
 def world() -> World:
     """Five families of four sizes, two tasks, three sources of eight texts."""
-    return plant(Plan(seed=3, families=5, sizes=4, checkpoints=1, tasks=2, texts_per_source=8))
+    return make_world(Plan(seed=3, families=5, sizes=4, checkpoints=1, tasks=2, texts_per_source=8))
 
 
 @pytest.fixture(scope="session")
@@ -85,7 +111,7 @@ def dataset(world: World) -> Dataset:
 
 
 @pytest.fixture(scope="session")
-def planted_folder(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def synthetic_folder(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The planted world on disk; not to be written to."""
     return write_study(world, tmp_path_factory.mktemp("planted") / "study").root
 
@@ -93,14 +119,14 @@ def planted_folder(world: World, tmp_path_factory: pytest.TempPathFactory) -> Pa
 @pytest.fixture(scope="session")
 def small_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four families of three sizes and one task, for claims about every method on every fold; not to be written to."""
-    world = plant(Plan(seed=3, families=4, sizes=3, checkpoints=1, tasks=1, texts_per_source=4))
+    world = make_world(Plan(seed=3, families=4, sizes=3, checkpoints=1, tasks=1, texts_per_source=4))
     return write_study(world, tmp_path_factory.mktemp("small") / "study").root
 
 
 @pytest.fixture
-def study(planted_folder: Path, tmp_path: Path) -> Study:
+def study(synthetic_folder: Path, tmp_path: Path) -> Study:
     """A copy of the planted study of one's own."""
-    shutil.copytree(planted_folder, tmp_path / "study")
+    shutil.copytree(synthetic_folder, tmp_path / "study")
     return Study.open(tmp_path / "study")
 
 

@@ -6,7 +6,7 @@ import click
 
 from benchcast.cli import run
 from benchcast.cli.arguments import Sections
-from lab.commands import figures, paper
+from lab.commands import figures, paper, signals, site
 from lab.commands.quality import quality
 
 
@@ -30,10 +30,10 @@ lab.add_sections(
         ),
         "Ours": (
             figures.ablation, figures.uncertainty, figures.live, figures.extrapolate, figures.order, figures.learning,
-            figures.decisions, figures.select, quality,
+            figures.decisions, figures.select, signals.signals, signals.zoo, quality,
         ),
         "The paper's 59 models": (paper.plan, paper.cluster, paper.baselines),
-        "Pages": (figures.results,),
+        "Pages": (figures.results, site.reference, site.pictures, site.outputs),
     }
 )  # fmt: skip
 

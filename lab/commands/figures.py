@@ -26,7 +26,7 @@ RUNS = click.option("--runs", metavar="A,B", help="The two families. Default: th
 METHOD = click.option("--method", default="salience", show_default=True, help="A column of `benchcast compare`.")
 
 
-def _command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
+def study_command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
     """A command with STUDY and --out; the embedded study is the default."""
 
     def wrap(function: Callable[..., Any]) -> click.Command:
@@ -35,7 +35,7 @@ def _command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
     return wrap
 
 
-def _make(study: Path | None, out: Path, work: Callable[[StudyContext], Outcome]) -> Outcome:
+def show_outcome(study: Path | None, out: Path, work: Callable[[StudyContext], Outcome]) -> Outcome:
     """Do the work, write its files, print its tables."""
     from benchcast.datasets import load_zoo
     from benchcast.store import Study
@@ -55,7 +55,7 @@ def _make(study: Path | None, out: Path, work: Callable[[StudyContext], Outcome]
     return outcome
 
 
-@_command("table1")
+@study_command("table1")
 def table1(study: Path | None, out: Path) -> None:
     """Test error and R² of every method on every task (Table 1), and on families never seen.
 
@@ -64,10 +64,10 @@ def table1(study: Path | None, out: Path) -> None:
     """
     from lab.reproduce import table
 
-    _make(study, out, table.table1)
+    show_outcome(study, out, table.table1)
 
 
-@_command("fig1")
+@study_command("fig1")
 @RUNS
 def fig1(study: Path | None, out: Path, runs: str | None) -> None:
     """Compute against accuracy under two mixtures of data.
@@ -77,10 +77,10 @@ def fig1(study: Path | None, out: Path, runs: str | None) -> None:
     """
     from lab.reproduce import scaling
 
-    _make(study, out, lambda context: scaling.fig1(context, runs))
+    show_outcome(study, out, lambda context: scaling.fig1(context, runs))
 
 
-@_command("fig2")
+@study_command("fig2")
 def fig2(study: Path | None, out: Path) -> None:
     """Loss on the task's own texts, per character, against accuracy.
 
@@ -89,10 +89,10 @@ def fig2(study: Path | None, out: Path) -> None:
     """
     from lab.reproduce import scaling
 
-    _make(study, out, scaling.fig2)
+    show_outcome(study, out, scaling.fig2)
 
 
-@_command("fig4")
+@study_command("fig4")
 @METHOD
 def fig4(study: Path | None, out: Path, method: str) -> None:
     """Capability against accuracy with the fitted law; training, validation and test models.
@@ -102,10 +102,10 @@ def fig4(study: Path | None, out: Path, method: str) -> None:
     """
     from lab.reproduce import laws
 
-    _make(study, out, lambda context: laws.fig4(context, method))
+    show_outcome(study, out, lambda context: laws.fig4(context, method))
 
 
-@_command("fig5")
+@study_command("fig5")
 @RUNS
 def fig5(study: Path | None, out: Path, runs: str | None) -> None:
     """Later checkpoints of two training runs, forecast from other families and their early checkpoints.
@@ -115,10 +115,10 @@ def fig5(study: Path | None, out: Path, runs: str | None) -> None:
     """
     from lab.reproduce import series
 
-    _make(study, out, lambda context: series.fig5(context, runs))
+    show_outcome(study, out, lambda context: series.fig5(context, runs))
 
 
-@_command("fig6")
+@study_command("fig6")
 @click.option("--task", help="The task whose steps are drawn. Default: the one that gains most.")
 def fig6(study: Path | None, out: Path, task: str | None) -> None:
     """Convergence of Algorithm 2: capability against accuracy, and errors, by step.
@@ -128,10 +128,10 @@ def fig6(study: Path | None, out: Path, task: str | None) -> None:
     """
     from lab.reproduce import convergence
 
-    _make(study, out, lambda context: convergence.fig6(context, task))
+    show_outcome(study, out, lambda context: convergence.fig6(context, task))
 
 
-@_command("fig7")
+@study_command("fig7")
 def fig7(study: Path | None, out: Path) -> None:
     """Forecast against observed accuracy of held-out models, every method.
 
@@ -140,10 +140,10 @@ def fig7(study: Path | None, out: Path) -> None:
     """
     from lab.reproduce import laws
 
-    _make(study, out, laws.fig7)
+    show_outcome(study, out, laws.fig7)
 
 
-@_command("fig8")
+@study_command("fig8")
 @click.option("--method", "methods", multiple=True, help="May be given again. Default: paper and salience.")
 @click.option("--draws", type=click.IntRange(1), help="Sets of sources per number of them. Default: 2 and 3.")
 def fig8(study: Path | None, out: Path, methods: tuple[str, ...], draws: int | None) -> None:
@@ -154,10 +154,10 @@ def fig8(study: Path | None, out: Path, methods: tuple[str, ...], draws: int | N
     """
     from lab.reproduce import diversity
 
-    _make(study, out, lambda context: diversity.fig8(context, methods or ("paper", "salience"), draws))
+    show_outcome(study, out, lambda context: diversity.fig8(context, methods or ("paper", "salience"), draws))
 
 
-@_command("fig9")
+@study_command("fig9")
 @METHOD
 @click.option("--task", help="Default: the task with the longest texts.")
 @click.option("--text", help="Id of a text. Default: one of the task's own, of middle length.")
@@ -169,7 +169,7 @@ def fig9(study: Path | None, out: Path, method: str, task: str | None, text: str
     """
     from lab.reproduce import weights
 
-    outcome = _make(study, out, lambda context: weights.fig9(context, task, text, method))
+    outcome = show_outcome(study, out, lambda context: weights.fig9(context, task, text, method))
     _print_strip(outcome.numbers["tokens"])
 
 
@@ -189,7 +189,7 @@ def _print_strip(tokens: list[dict[str, Any]]) -> None:
     say("heaviest: " + ", ".join(f"{t['token'].strip() or repr(t['token'])} {t['weight']:.2f}" for t in top))
 
 
-@_command("live")
+@study_command("live")
 @RUNS
 @METHOD
 def live(study: Path | None, out: Path, runs: str | None, method: str) -> None:
@@ -200,10 +200,10 @@ def live(study: Path | None, out: Path, runs: str | None, method: str) -> None:
     """
     from lab.reproduce.live import live as run
 
-    _make(study, out, lambda context: run(context, runs, method))
+    show_outcome(study, out, lambda context: run(context, runs, method))
 
 
-@_command("ablation")
+@study_command("ablation")
 def ablation(study: Path | None, out: Path) -> None:
     """Heads, activations, unit of spreading and scorers.
 
@@ -212,10 +212,10 @@ def ablation(study: Path | None, out: Path) -> None:
     """
     from lab.reproduce.ablation import ablation as run
 
-    _make(study, out, run)
+    show_outcome(study, out, run)
 
 
-@_command("extrapolate")
+@study_command("extrapolate")
 @click.option("--worlds", type=click.IntRange(1), default=60, show_default=True, help="How many synthetic studies.")
 def extrapolate(study: Path | None, out: Path, worlds: int) -> None:
     """Forecasts of larger models and later checkpoints, checked on hidden ones and in synthetic studies.
@@ -225,22 +225,22 @@ def extrapolate(study: Path | None, out: Path, worlds: int) -> None:
     """
     from lab.reproduce import extrapolation
 
-    _make(study, out, lambda context: extrapolation.extrapolate(context, worlds))
+    show_outcome(study, out, lambda context: extrapolation.extrapolate(context, worlds))
 
 
-@_command("doubt")
+@study_command("uncertainty")
 def uncertainty(study: Path | None, out: Path) -> None:
     """Gains and coverage of the intervals, each with a bootstrap interval over families.
 
     \b
-    python -m lab doubt study
+    python -m lab uncertainty study
     """
     from lab.reproduce.uncertainty import uncertainty as run
 
-    _make(study, out, run)
+    show_outcome(study, out, run)
 
 
-@_command("learning")
+@study_command("learning")
 @click.option("--draws", type=click.IntRange(1), help="Draws of training models. Default: one a family, at most 6.")
 def learning(study: Path | None, out: Path, draws: int | None) -> None:
     """How error, coverage and width fall with the number of training models and of families.
@@ -250,10 +250,10 @@ def learning(study: Path | None, out: Path, draws: int | None) -> None:
     """
     from lab.reproduce.learning import learning as run
 
-    _make(study, out, lambda context: run(context, draws))
+    show_outcome(study, out, lambda context: run(context, draws))
 
 
-@_command("select")
+@study_command("select")
 def select(study: Path | None, out: Path) -> None:
     """Error against the number of texts: those that `benchcast select` picks, and as many at random.
 
@@ -262,10 +262,10 @@ def select(study: Path | None, out: Path) -> None:
     """
     from lab.reproduce.select import select as run
 
-    _make(study, out, run)
+    show_outcome(study, out, run)
 
 
-@_command("decisions")
+@study_command("decisions")
 def decisions(study: Path | None, out: Path) -> None:
     """Which of two data mixtures is better, told from small checkpoints, by compute.
 
@@ -274,10 +274,10 @@ def decisions(study: Path | None, out: Path) -> None:
     """
     from lab.reproduce.decisions import decisions as run
 
-    _make(study, out, run)
+    show_outcome(study, out, run)
 
 
-@_command("order")
+@study_command("order")
 def order(study: Path | None, out: Path) -> None:
     """How often training runs are in the order that `compare --runs` says.
 
@@ -286,7 +286,7 @@ def order(study: Path | None, out: Path) -> None:
     """
     from lab.reproduce.order import order as run
 
-    _make(study, out, run)
+    show_outcome(study, out, run)
 
 
 @click.command("results")

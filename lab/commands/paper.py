@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from benchcast.choices import SPLITS
 from benchcast.cli.output import number, print_json, print_table, say
 
 if TYPE_CHECKING:
+    from benchcast.choices import Split
     from benchcast.records import ModelInfo
     from lab.paper.observational import BaselineRow
 
@@ -95,9 +97,9 @@ def cluster(gpus: list[int], price: float, read: float, texts: float | None, as_
 
 @click.command()
 @click.argument("study", type=click.Path(path_type=Path), required=False)
-@click.option("--split", type=click.Choice(["column", "size", "family"]), help="Default: the split column if filled.")
+@click.option("--split", type=click.Choice(SPLITS), default="auto", show_default=True, help="As in compare.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def baselines(study: Path | None, split: str | None, as_json: bool) -> None:
+def baselines(study: Path | None, split: Split, as_json: bool) -> None:
     """Forecasts that need no losses: the mean score, and the other benchmarks' scores (observational).
 
     Without a study, on the paper's own Tables 2 to 4, beside its Table 1.

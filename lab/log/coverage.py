@@ -16,7 +16,7 @@ from benchcast.assemble import AssemblyOptions, assemble
 from benchcast.dataset import Features, Fold
 from benchcast.intervals import distance, predict
 from benchcast.methods import fit_method
-from lab.synthetic import Plan, plant
+from lab.synthetic import Plan, make_world
 
 METHOD_NAMES = ("salience", "label-token", "all-token")
 
@@ -38,7 +38,7 @@ def make(number: int) -> Plan:
 
 def held_out(number: int) -> dict[str, list[np.ndarray]]:
     """For each method and task: columns covered, width, near chance, outside the training range; a row a model."""
-    world = plant(make(number))
+    world = make_world(make(number))
     parts = (world.texts, world.losses, world.models, world.scores, world.tasks)
     dataset = assemble(*parts, AssemblyOptions(Features(world.features, world.edges, "planted")))
     test = dataset.families == np.unique(dataset.families)[-1]

@@ -16,7 +16,7 @@ from benchcast.assemble import AssemblyOptions, assemble
 from benchcast.dataset import Features, Fold
 from benchcast.intervals import predict
 from benchcast.methods import fit_method
-from lab.synthetic import Plan, World, plant
+from lab.synthetic import Plan, World, make_world
 
 METHOD_NAMES = ("stack", "salience", "all-token")
 
@@ -62,25 +62,25 @@ def copied(world: World) -> World:
 
 def large_and_small(number: int) -> World:
     """One family of 16 models, four of two, and the held-out one."""
-    world = plant(plan(number, families=6, sizes=4, checkpoints=4))
+    world = make_world(plan(number, families=6, sizes=4, checkpoints=4))
     first = {f"family{f}": [m.model for m in world.models if m.family == f"family{f}"][::8] for f in range(1, 5)}
     return only(world, lambda name: name.split("-")[0] in ("family0", "family5") or name in first[name.split("-")[0]])
 
 
 def two_of_two(number: int) -> World:
-    world = plant(plan(number, families=3))
+    world = make_world(plan(number, families=3))
     picked = {m for f in range(2) for m in [m.model for m in world.models if m.family == f"family{f}"][1:4:2]}
     return only(world, lambda name: name.startswith("family2") or name in picked)
 
 
 WORLDS: dict[str, Callable[[int], World]] = {
-    "independent families": lambda n: plant(plan(n)),
-    "clusters of relatives": lambda n: plant(plan(n, families=9, clusters=3)),
-    "no family given": lambda n: without_families(plant(plan(n))),
-    "every model copied": lambda n: copied(plant(plan(n))),
+    "independent families": lambda n: make_world(plan(n)),
+    "clusters of relatives": lambda n: make_world(plan(n, families=9, clusters=3)),
+    "no family given": lambda n: without_families(make_world(plan(n))),
+    "every model copied": lambda n: copied(make_world(plan(n))),
     "one large family, four of two": large_and_small,
     "two families of two": two_of_two,
-    "one family": lambda n: plant(plan(n, families=2)),
+    "one family": lambda n: make_world(plan(n, families=2)),
 }
 
 

@@ -10,10 +10,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from benchcast import dataset as dataset_module
 from benchcast.dataset import Dataset, Fold
 from benchcast.datasets import load_zoo
 from benchcast.folds import make_folds
-from benchcast.methods import METHODS, basis, salience
+from benchcast.methods import METHODS
+from benchcast.predictors import VIEWS, LossView
 from benchcast.task_fit import TaskFit
 
 READINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -54,9 +56,8 @@ def main() -> None:
             changed = replace(dataset, nats=function(dataset.nats).astype(np.float32))
             for method in ("all-token", "source-token", "label-token"):
                 show(reading, method, errors(METHODS[method](changed, folds), changed, folds))
-        for views in (("nats",), ("saturated",), ("nats", "saturated")):
-            for module in (basis, salience):
-                setattr(module, "VIEWS", views)  # noqa: B010
+        for views in ((LossView.NATS,), (LossView.SATURATED,), VIEWS):
+            setattr(dataset_module, "VIEWS", views)  # noqa: B010
             show(" and ".join(views), "salience", errors(METHODS["salience"](dataset, folds), dataset, folds))
 
 

@@ -15,7 +15,7 @@ from benchcast.assemble import AssemblyOptions, assemble
 from benchcast.dataset import Dataset, Features, Fold
 from benchcast.folds import make_folds
 from benchcast.methods import METHODS
-from lab.synthetic import Plan, World, plant
+from lab.synthetic import Plan, World, make_world
 
 KINDS = ("kinds", "label", "odd family", "noisy scores")
 RIVALS = ("all-token", "source-token", "label-token")
@@ -30,7 +30,7 @@ def make(number: int, *, families: int = 8, first_seed: int = 0) -> tuple[World,
         odd_family=kind == "odd family",
         n_items=200 if kind == "noisy scores" else 2000,
     )
-    world = plant(plan)
+    world = make_world(plan)
     parts = (world.texts, world.losses, world.models, world.scores, world.tasks)
     return world, assemble(*parts, AssemblyOptions(Features(world.features, world.edges, "planted")))
 

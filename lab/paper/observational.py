@@ -18,6 +18,7 @@ from benchcast.folds import make_folds
 from benchcast.law import sigmoid
 from benchcast.methods.observational import COMPONENTS, regress_on_components
 from benchcast.records import Bools, Floats, ModelInfo, Score, Task
+from benchcast.splits import Split
 
 ALIKE = {"ceval": ("cmmlu",), "cmmlu": ("ceval",)}  # one capability asked twice
 
@@ -62,7 +63,7 @@ def observational(
 
 
 def baselines(
-    models: Sequence[ModelInfo], scores: Sequence[Score], tasks: Sequence[Task], *, split: str | None = None
+    models: Sequence[ModelInfo], scores: Sequence[Score], tasks: Sequence[Task], *, split: Split = "auto"
 ) -> tuple[str, list[BaselineRow]]:
     """Every baseline that needs scores only, on the held-out models of every task."""
     accuracy, _ = score_table(models, scores, tasks)

@@ -90,13 +90,15 @@ def _distance(size: Floats, i: int, j: int) -> float:
     return float(np.abs(size[i] - size[j]).max())
 
 
-def decide(dataset: Dataset, pairs: Sequence[Pair], context: StudyContext) -> list[dict[str, Any]]:
+def decide(
+    dataset: Dataset, pairs: Sequence[Pair], context: StudyContext, methods: Sequence[str] = METHODS_READ
+) -> list[dict[str, Any]]:
     """Whether a signal puts two mixtures in the order of their largest models: a row for each task, pair, checkpoint
     and signal. Pairs whose largest models differ by less than the noise of their scores are left out."""
     none = np.zeros(len(dataset.models), bool)
     folds = [Fold(~np.isin(dataset.families, p.families), none, np.isin(dataset.families, p.families)) for p in pairs]
     fits = {}
-    for method in METHODS_READ:
+    for method in methods:
         context.tell(f"{method}, without either family of {len(pairs)} pairs")
         fits[method] = METHODS[method](dataset, folds)
     rows = []
@@ -107,7 +109,7 @@ def decide(dataset: Dataset, pairs: Sequence[Pair], context: StudyContext) -> li
             if not better:
                 continue
             signals = {SCORE: observed}
-            signals |= {m: fits[m][p][t].forecast(dataset.nats, dataset.metadata) for m in METHODS_READ}
+            signals |= {m: fits[m][p][t].forecast(dataset.nats, dataset.metadata) for m in methods}
             for i, j in pair.small:
                 told = {name: _order(x, i, j) for name, x in signals.items()}
                 flops = math.sqrt(dataset.metadata.flops[i] * dataset.metadata.flops[j])

@@ -39,7 +39,7 @@ Work = Callable[[StudyContext], Outcome]
 PARTS: tuple[tuple[str, str, Work], ...] = (
     ("quality", "Every method on real models and on the zoo", quality),
     ("table1", "Table 1: error of every method", table1),
-    ("doubt", "How sure that table is", uncertainty),
+    ("uncertainty", "How sure that table is", uncertainty),
     ("fig1", "Figure 1: compute does not tell accuracy", fig1),
     ("fig2", "Figure 2: nor does the loss on the task's texts", fig2),
     ("fig4", "Figure 4: capability against accuracy", fig4),
@@ -127,7 +127,7 @@ def head(context: StudyContext) -> str:
     """What was done, and what was not."""
     about = context.about()
     return (
-        "# Results\n\n"
+        "# How good it is\n\n"
         "Made by `python -m lab results docs` in a checkout (`make results`): every number and picture below comes "
         "from the commands shown. The first table is about real public models and the zoo. All that follows is on the "
         f"zoo, the study that ships in the package ({about['models']} models of "
@@ -142,7 +142,7 @@ def head(context: StudyContext) -> str:
 
 def section(name: str, title: str, part: dict[str, Any]) -> str:
     """One table or figure: command, tables, pictures, remarks, and how it compares to the paper."""
-    lines = [f"## {title}", f"```\npython -m lab {name}\n```", *([QUALITY] if name == "quality" else [])]
+    lines = [f"## {title}", f"```bash\npython -m lab {name}\n```", *([QUALITY] if name == "quality" else [])]
     if name == "table1":
         lines.append(paper_table())
     lines += [as_markdown(Table(tuple(t["header"]), tuple(map(tuple, t["rows"])), t["title"])) for t in part["tables"]]

@@ -42,7 +42,7 @@ def select(context: StudyContext, budgets: Sequence[int] = BUDGETS) -> Outcome:
 def grounds(context: StudyContext) -> list[tuple[str, FullTextFits]]:
     """Fits on all texts under every split that the study allows."""
     prepared: list[tuple[str, FullTextFits]] = []
-    for split in dict.fromkeys((make_folds(context.infos, None)[0], "family")):
+    for split in dict.fromkeys((make_folds(context.infos, "auto")[0], "family")):
         try:
             name, folds = make_folds(context.infos, split)
         except NotEnoughDataError:

@@ -11,12 +11,13 @@ import numpy as np
 
 from benchcast.errors import NotEnoughDataError
 from benchcast.evaluate import Comparison
-from benchcast.methods import BASELINES, PEERS
+from benchcast.methods import BASELINES
 from lab.reproduce.context import StudyContext
 from lab.reproduce.figures import error_figure
 from lab.reproduce.outcome import Outcome, Table, cell, geometric_mean
 
 ALL_TOKEN = ("all-token",)
+PEERS = ("pls", "perplexity-correlations", "logistic-4", "two-step", "observational", "rbridge", "proxy-metrics")
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ def uncertainty(context: StudyContext) -> Outcome:
         for c in comparisons
     }
     tables = [table for c in comparisons for table in _tables(c, numbers[c.split])]
-    return Outcome("doubt", {**context.about(), "splits": numbers}, tuple(tables), remarks=tuple(remarks))
+    return Outcome("uncertainty", {**context.about(), "splits": numbers}, tuple(tables), remarks=tuple(remarks))
 
 
 def family_draws(families: npt.NDArray[np.str_], seed: int) -> Floats:

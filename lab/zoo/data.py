@@ -17,9 +17,9 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from lab.zoo import background, vocab
-from lab.zoo.families import SIZES, Family
-from lab.zoo.skills import SKILLS
-from lab.zoo.skills.common import Dice, Item, full_text, short_text, texts
+from lab.zoo.families import Family
+from lab.zoo.recipes import EMBEDDED, Recipe
+from lab.zoo.skills.common import Dice, full_text, short_text, texts
 
 SHARD_BYTES = 2_000_000
 VALID_PER_SKILL = 100
@@ -27,21 +27,23 @@ VALID_WITH_STEPS = 50
 TOKENIZER_TEXTS = 6_000  # training texts of each skill that the tokenizers are trained on
 
 
-def validation() -> list[dict[str, str | int]]:
-    """The validation set: 100 texts a skill, and 50 tracking texts with their steps written out."""
+def validation(recipe: Recipe = EMBEDDED) -> list[dict[str, str | int]]:
+    """The validation set: 100 texts a skill, and 50 with their steps written out for each skill in `recipe.worked`."""
     rows = []
-    for name, skill in SKILLS.items():
-        extra = VALID_WITH_STEPS if name == "tracking" else 0
+    for name, skill in recipe.skills.items():
+        extra = VALID_WITH_STEPS if name in recipe.worked else 0
         items = skill.items("valid", VALID_PER_SKILL + extra)
         for i, item in enumerate(items[:VALID_PER_SKILL]):
-            rows.append(_row(f"{name}-{i}", name, item, short_text(item) if name == "tracking" else full_text(item)))
+            text = full_text(item) if name == "arithmetic" else short_text(item)  # never trained without steps
+            rows.append(_row(f"{name}-{i}", name, text, item.answer))
         for i, item in enumerate(items[VALID_PER_SKILL:]):
-            rows.append(_row(f"{name}-cot-{i}", f"{name}-cot", item, full_text(item)))
+            solution = full_text(item).removeprefix(item.prompt) if recipe.solutions else item.answer
+            rows.append(_row(f"{name}-cot-{i}", f"{name}-cot", full_text(item), solution))
     return rows
 
 
-def _row(identity: str, source: str, item: Item, text: str) -> dict[str, str | int]:
-    start = len(text.encode()) - len(item.answer.encode())
+def _row(identity: str, source: str, text: str, answer: str) -> dict[str, str | int]:
+    start = len(text.encode()) - len(answer.encode())
     return {"id": identity, "source": source, "text": text, "answer_start": start}
 
 
@@ -56,15 +58,15 @@ def background_texts(work: Path) -> list[str]:
     return json.loads(path.read_text())
 
 
-def tokenizer_texts(work: Path) -> list[str]:
+def tokenizer_texts(work: Path, recipe: Recipe = EMBEDDED) -> list[str]:
     """What the tokenizers are trained on: every source alike."""
-    sample = [t for skill in SKILLS.values() for t in islice(texts(skill, "tokenizer"), TOKENIZER_TEXTS)]
+    sample = [t for skill in recipe.skills.values() for t in islice(texts(skill, "tokenizer"), TOKENIZER_TEXTS)]
     return sample + background_texts(work)[:TOKENIZER_TEXTS]
 
 
-def train_tokenizer(name: str, work: Path) -> None:
+def train_tokenizer(name: str, work: Path, recipe: Recipe = EMBEDDED) -> None:
     if not (work / "tokenizers" / f"{name}.json").exists():
-        vocab.train(name, tokenizer_texts(work), work / "tokenizers")
+        vocab.train(name, tokenizer_texts(work, recipe), work / "tokenizers")
 
 
 @cache
@@ -72,12 +74,13 @@ def load_tokenizer(name: str, work: Path) -> Tokenizer:
     return Tokenizer.from_file(str(work / "tokenizers" / f"{name}.json"))
 
 
-def shard_texts(family: Family, shard: int, paragraphs: list[str]) -> list[str]:
+def shard_texts(family: Family, shard: int, paragraphs: list[str], recipe: Recipe = EMBEDDED) -> list[str]:
     """The documents of one shard in training order: each source's share of SHARD_BYTES, shuffled."""
     dice = Dice(f"{family.name} {shard}")
     chosen: list[str] = []
     for source, share in family.mixture.items():
-        stream = texts(SKILLS[source], str(shard)) if source in SKILLS else _endless(paragraphs, dice)
+        skill = recipe.skills.get(source)
+        stream = texts(skill, str(shard)) if skill else _endless(paragraphs, dice)
         size = 0
         while size < share * SHARD_BYTES:
             text = next(stream)
@@ -106,13 +109,13 @@ def shard_path(family: Family, shard: int, work: Path) -> Path:
     return work / "tokens" / family.name / f"{shard:04d}.npy"
 
 
-def write_shard(task: tuple[Family, int], work: Path) -> None:
+def write_shard(task: tuple[Family, int], work: Path, recipe: Recipe = EMBEDDED) -> None:
     family, shard = task
     path = shard_path(family, shard, work)
     if path.exists():
         return
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    documents = shard_texts(family, shard, background_texts(work))
+    documents = shard_texts(family, shard, background_texts(work), recipe)
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_suffix(".tmp")
     with draft.open("wb") as file:
@@ -120,24 +123,30 @@ def write_shard(task: tuple[Family, int], work: Path) -> None:
     draft.rename(path)
 
 
-def shards_needed(family: Family, work: Path, tokens: int) -> int:
+def shards_needed(family: Family, work: Path, tokens: int, recipe: Recipe = EMBEDDED) -> int:
     """How many shards hold `tokens` tokens, judged by a few documents of the first one."""
-    sample = shard_texts(family, 0, background_texts(work))[:2000]
+    sample = shard_texts(family, 0, background_texts(work), recipe)[:2000]
     count = len(encode_documents(load_tokenizer(family.tokenizer, work), sample))
     tokens_per_shard = count / sum(len(t.encode()) for t in sample) * SHARD_BYTES
     return int(tokens * 1.02 / tokens_per_shard) + 1
 
 
-def prepare(families: list[Family], work: Path, *, processes: int, tokens: int | None = None) -> None:
+def prepare(
+    families: list[Family], work: Path, *, processes: int, tokens: int | None = None, recipe: Recipe = EMBEDDED
+) -> None:
     """Tokenizers and training tokens of these families; `tokens` defaults to the largest budget."""
-    budget = tokens or max(size.tokens for size in SIZES.values())
+    budget = tokens or max(size.tokens for size in recipe.sizes.values())
     background_texts(work)
     # Forked processes are ready at once; nothing here has touched a device or started a thread.
     with ProcessPoolExecutor(processes, mp_context=get_context("fork")) as pool:
-        list(pool.map(partial(train_tokenizer, work=work), sorted({family.tokenizer for family in families})))
-        shards = pool.map(partial(shards_needed, work=work, tokens=budget), families)
+        list(
+            pool.map(
+                partial(train_tokenizer, work=work, recipe=recipe), sorted({family.tokenizer for family in families})
+            )
+        )
+        shards = pool.map(partial(shards_needed, work=work, tokens=budget, recipe=recipe), families)
         tasks = [(family, shard) for family, count in zip(families, shards, strict=True) for shard in range(count)]
-        list(pool.map(partial(write_shard, work=work), tasks))
+        list(pool.map(partial(write_shard, work=work, recipe=recipe), tasks))
 
 
 def load_tokens(family: Family, work: Path, count: int) -> np.ndarray:

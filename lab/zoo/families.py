@@ -27,8 +27,24 @@ SIZES = {
 # layers of one shape are compiled once.
 SHAPES = {
     512: {"0.5M": (4, 96), "1.6M": (5, 160), "5M": (6, 256), "16M": (9, 384), "50M": (10, 640)},
-    1024: {"0.5M": (4, 96), "1.6M": (5, 160), "5M": (6, 256), "16M": (9, 384), "50M": (10, 640)},
-    2048: {"0.5M": (3, 96), "1.6M": (4, 160), "5M": (6, 256), "16M": (8, 384), "50M": (10, 640)},
+    1024: {
+        "0.2M": (3, 64),
+        "1M": (4, 128),
+        "0.5M": (4, 96),
+        "1.6M": (5, 160),
+        "5M": (6, 256),
+        "16M": (9, 384),
+        "50M": (10, 640),
+    },
+    2048: {
+        "0.2M": (2, 64),
+        "1M": (4, 128),
+        "0.5M": (3, 96),
+        "1.6M": (4, 160),
+        "5M": (6, 256),
+        "16M": (8, 384),
+        "50M": (10, 640),
+    },
     4096: {"0.5M": (4, 64), "1.6M": (5, 128), "5M": (5, 256), "16M": (8, 384), "50M": (9, 640)},
     8192: {"0.5M": (3, 64), "1.6M": (4, 128), "5M": (4, 256), "16M": (7, 384), "50M": (9, 640)},
 }
@@ -74,7 +90,3 @@ SHIPPED = ("ash", "cedar", "oak-a")  # families whose smallest final checkpoint 
 def shape(family: Family, size: str) -> tuple[int, int]:
     """Layers and width of a member of the family."""
     return SHAPES[min(v for v in SHAPES if v >= family.vocabulary)][size]
-
-
-def family_named(name: str) -> Family:
-    return SCORER if name == SCORER.name else FAMILIES[name]

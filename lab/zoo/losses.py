@@ -32,21 +32,44 @@ def pad_rows(rows: list[list[int]], device: str) -> torch.Tensor:
     return torch.tensor([row + [vocab.PAD] * (longest - len(row)) for row in rows], device=device)
 
 
-@torch.inference_mode()
 def token_losses(weights: Weights, shape: Shape, ids: list[list[int]], *, rows: int = ROWS) -> list[np.ndarray]:
-    """Nats of every token of every text; padding follows the text, so it cannot be seen from inside it."""
+    """Nats of every token of every text."""
+    nats = token_signals(weights, shape, ids, rows=rows)["nats"]
+    return np.split(nats, np.cumsum([len(i) for i in ids])[:-1])
+
+
+@torch.inference_mode()
+def token_signals(weights: Weights, shape: Shape, ids: list[list[int]], *, rows: int = ROWS) -> dict[str, np.ndarray]:
+    """Nats, rank, entropy, hit and margin of every token, all texts one after the other.
+
+    Padding follows the text, so it cannot be seen from inside it.
+    """
     wide = {name: weight.float() for name, weight in weights.items()}
     device = str(head_weight(wide).device)
     order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
-    found: list[np.ndarray] = [np.empty(0)] * len(ids)
+    found: dict[int, dict[str, np.ndarray]] = {}
     for start in range(0, len(order), rows):
         chosen = order[start : start + rows]
         batch = pad_rows([[vocab.BOS, *ids[i]] for i in chosen], device)
         logits = F.linear(last_hidden(wide, shape, batch[:, :-1], dtype=torch.float32), head_weight(wide))
-        nats = F.cross_entropy(logits.transpose(1, 2), batch[:, 1:], reduction="none").cpu().numpy()
+        signals = {name: values.cpu().numpy() for name, values in signals_of(logits, batch[:, 1:]).items()}
         for row, i in enumerate(chosen):
-            found[i] = nats[row, : len(ids[i])]
-    return found
+            found[i] = {name: values[row, : len(ids[i])] for name, values in signals.items()}
+    return {name: np.concatenate([found[i][name] for i in range(len(ids))]) for name in found[0]}
+
+
+def signals_of(logits: torch.Tensor, targets: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Each signal of the targets, from logits with one more axis."""
+    logp = logits.log_softmax(-1)
+    own = logp.gather(-1, targets[..., None])
+    rank = 1 + (logp > own).sum(-1)
+    return {
+        "nats": -own[..., 0],
+        "rank": rank.to(torch.int32),
+        "entropy": -(logp.exp() * logp).sum(-1),
+        "hit": rank == 1,
+        "margin": (logp.amax(-1, keepdim=True) - own)[..., 0],
+    }
 
 
 @torch.inference_mode()

@@ -157,7 +157,7 @@ def parameter_counts(weights: Weights) -> tuple[int, int]:
     return total, total - tables
 
 
-def training_flops(weights: Weights, shape: Shape, tokens: int) -> float:
-    """6 × (weights outside the tables + output) + 6 × layers × width × CONTEXT for causal attention, per token."""
+def training_flops(weights: Weights, shape: Shape, tokens: int, context: int = CONTEXT) -> float:
+    """6 × (weights outside the tables + output) + 6 × layers × width × context for causal attention, per token."""
     dense = parameter_counts(weights)[1] + shape.vocabulary * shape.width
-    return float(tokens) * (6 * dense + 6 * shape.layers * shape.width * CONTEXT)
+    return float(tokens) * (6 * dense + 6 * shape.layers * shape.width * context)

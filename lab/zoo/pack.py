@@ -1,6 +1,6 @@
-"""Turn the zoo's result files into a study: texts, models, scores, losses and the scorer's features.
+"""Turn the zoo's result files into a study: texts, models, scores, losses, signals and the scorer's features.
 
-    python -m lab.zoo.pack RESULTS STUDY [CURVES.csv]
+    python -m lab.zoo.pack RESULTS STUDY [CURVES.csv]      the embedded study; `python -m lab zoo` makes the others
 
 RESULTS is the folder with zoo-*.tar and scorer-*.npz. Needs benchcast; no device, no torch.
 """
@@ -11,18 +11,19 @@ import json
 import sys
 import tarfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from benchcast.choices import SIGNALS
 from benchcast.records import ModelInfo, Score, Task, Text, TextSet, TokenLosses
-from benchcast.storage.loss_rows import check_losses
+from benchcast.storage.loss_rows import LossRows, lay_out
 from benchcast.store import Study
 from lab.zoo.data import validation
-from lab.zoo.skills import SKILLS
+from lab.zoo.recipes import EMBEDDED, Recipe
 
 DIMS = 64
-EXTRA_SOURCES = {"tracking": ("tracking-cot",)}
 
 
 def read_runs(folder: Path) -> Iterator[tuple[dict, dict[str, np.ndarray]]]:
@@ -38,13 +39,16 @@ def read_runs(folder: Path) -> Iterator[tuple[dict, dict[str, np.ndarray]]]:
 
 
 def model_name(about: dict, tokens: int) -> str:
-    return f"{about['family']}-{about['size']}@{tokens / 1e6:.1f}M"
+    trained = f"{tokens / 1e6:.1f}M" if tokens >= 1e5 else f"{tokens}"  # a dry run has few
+    return f"{about['family']}-{about['size']}@{trained}"
 
 
-def losses_of(model: str, about: dict, arrays: dict[str, np.ndarray], nats: np.ndarray, texts: TextSet) -> TokenLosses:
+def losses_of(about: dict, arrays: dict[str, np.ndarray], checkpoint: int, texts: TextSet) -> TokenLosses:
+    """Losses, and signals if the run kept them, of one checkpoint."""
+    model = model_name(about, arrays["tokens"].tolist()[checkpoint])
     counts = arrays["counts"]
     bounds = np.split(arrays["bounds"].astype(np.int64), np.cumsum(counts + 1)[:-1])
-    rows = np.split(nats.astype(np.float64), np.cumsum(counts)[:-1])
+    nats = np.split(arrays["nats"][checkpoint].astype(np.float64), np.cumsum(counts)[:-1])
     origin = {
         "tokenizer": about["tokenizer"],
         "bos": "one in front",
@@ -52,7 +56,10 @@ def losses_of(model: str, about: dict, arrays: dict[str, np.ndarray], nats: np.n
         "backend_version": f"torch {about['torch']}",
         "dtype": "float32 from bfloat16 weights",
     }
-    return check_losses(model, model, [t.id for t in texts], bounds, rows, texts, origin)
+    rows = LossRows.of(model, model, [t.id for t in texts], bounds, nats)
+    kept = {name: arrays[name][checkpoint].astype(np.float64) for name in SIGNALS if name in arrays}
+    signals = {name: np.log2(values) if name == "rank" else values for name, values in kept.items()}
+    return lay_out(replace(rows, signals=signals), texts, origin)
 
 
 def reduced_features(folder: Path, texts: TextSet) -> tuple[np.ndarray, np.ndarray, float]:
@@ -67,12 +74,15 @@ def reduced_features(folder: Path, texts: TextSet) -> tuple[np.ndarray, np.ndarr
     return (states @ vectors[:, : -DIMS - 1 : -1]).astype(np.float16), edges, float(values[-DIMS:].sum() / values.sum())
 
 
-def pack(results: Path, root: Path) -> Study:
+def pack(results: Path, root: Path, recipe: Recipe = EMBEDDED) -> Study:
     """Write the study; refuses results that were scored on other texts than the generators write today."""
-    rows = validation()
+    rows = validation(recipe)
     written = hashlib.sha256(json.dumps(rows, ensure_ascii=False).encode()).hexdigest()
     texts = TextSet.of(Text(**{**row, "id": str(row["id"])}) for row in rows)
-    tasks = [Task(name, skill.chance, (name, *EXTRA_SOURCES.get(name, ()))) for name, skill in SKILLS.items()]
+    tasks = [
+        Task(name, skill.chance, (name, f"{name}-cot") if name in recipe.worked else (name,))
+        for name, skill in recipe.skills.items()
+    ]
     study = Study.create(root, texts, tasks=tasks)
     models, scores, losses = [], [], []
     tokenizers: dict[str, str] = {}
@@ -82,15 +92,17 @@ def pack(results: Path, root: Path) -> Study:
         for i, tokens in enumerate(arrays["tokens"].tolist()):
             name = model_name(about, tokens)
             models.append(ModelInfo(name, about["family"], about["params"], tokens, float(f"{arrays['flops'][i]:.6g}")))
-            losses.append(losses_of(name, about, arrays, arrays["nats"][i], texts))
+            losses.append(losses_of(about, arrays, i, texts))
             for task, right, even in zip(about["skills"], arrays["right"][i], arrays["right_even"][i], strict=True):
                 accuracy = float(right) / about["items"]
                 scores.append(Score(name, task, accuracy, about["items"], "zoo", "1", "0", float(even)))
     study.add_models(models)
     study.add_losses(losses, half=True)
     study.add_scores(scores)
-    features, edges, kept = reduced_features(results, texts)
-    study.add_features("zoo-scorer-16M", features, edges, about={"reduced_to": DIMS, "kept_variance": round(kept, 4)})
+    if any(results.glob("scorer-*.npz")):  # missing while the scorer is not trained
+        features, edges, kept = reduced_features(results, texts)
+        scorer = f"zoo-scorer-{recipe.scorer_size}"
+        study.add_features(scorer, features, edges, about={"reduced_to": DIMS, "kept_variance": round(kept, 4)})
     return study
 
 

@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from safetensors.torch import save
 
-from lab.zoo.families import FAMILIES, SCORER, SIZES
 from lab.zoo.model import Shape, Weights
+from lab.zoo.recipes import Recipe
 
-GROUPS = {"small": ("0.5M", "1.6M"), "medium": ("5M", "16M"), "large": ("50M",)}
+GROUPS = {"small": ("0.2M", "0.5M", "1M", "1.6M"), "medium": ("5M", "16M"), "large": ("50M",)}
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -100,16 +100,18 @@ def append_log(path: Path, entry: dict) -> None:
     write_whole(path, json.dumps([*entries, entry], indent=1).encode())
 
 
-def fingerprint() -> str:
+def fingerprint(recipe: Recipe) -> str:
     """Names everything that training text depends on, so that stale tokens or runs are never taken up."""
-    digest = hashlib.sha256(repr((FAMILIES, SCORER)).encode())
+    digest = hashlib.sha256(repr((recipe.name, recipe.families, recipe.scorer)).encode())
     here = Path(__file__).parent
     for path in [*sorted((here / "skills").glob("*.py")), here / "background.py", here / "vocab.py", here / "data.py"]:
         digest.update(path.read_bytes())
     return digest.hexdigest()[:8]
 
 
-def finished(work: Path) -> set[tuple[str, str]]:
+def finished(work: Path, recipe: Recipe) -> set[tuple[str, str]]:
     """The (family, size) pairs whose results are in the work folder."""
     names = {path.stem for path in (work / "runs").glob("*.npz")}
-    return {(name.removesuffix(f"-{size}"), size) for name in names for size in SIZES if name.endswith(f"-{size}")}
+    return {
+        (name.removesuffix(f"-{size}"), size) for name in names for size in recipe.sizes if name.endswith(f"-{size}")
+    }

@@ -20,8 +20,7 @@ from torch.nn import functional as F
 from lab.zoo import vocab
 from lab.zoo.generate import generate
 from lab.zoo.model import Shape, Weights, head_weight, last_hidden
-from lab.zoo.skills import SKILLS
-from lab.zoo.skills.common import ANSWER, STEPS, Item
+from lab.zoo.skills.common import ANSWER, STEPS, Item, Skill
 
 SHEET_TOKENS = 1 << 16
 PER_BYTE = {"events"}
@@ -133,14 +132,14 @@ def choose(likelihood: np.ndarray, items: list[Item], *, per_byte: bool) -> np.n
 class Exam:
     """The scored items of all skills, tokenised once for a family."""
 
-    def __init__(self, tokenizer: Tokenizer, count: int, device: str) -> None:
-        self.tokenizer, self.device = tokenizer, device
-        self.items = {name: skill.items("score", count) for name, skill in SKILLS.items()}
+    def __init__(self, tokenizer: Tokenizer, count: int, device: str, skills: dict[str, Skill]) -> None:
+        self.tokenizer, self.device, self.skills = tokenizer, device, skills
+        self.items = {name: skill.items("score", count) for name, skill in skills.items()}
         self.sheets: dict[str, list[Sheet]] = {}
         self.prompts: dict[str, list[list[int]]] = {}
         self.longest: dict[str, int] = {}
         for name, items in self.items.items():
-            if SKILLS[name].scoring.startswith("steps"):
+            if skills[name].scoring.startswith("steps"):
                 self.prompts[name] = [[vocab.BOS, *ids] for ids in encode(tokenizer, [i.prompt + STEPS for i in items])]
                 written = encode(tokenizer, [i.steps.removeprefix(STEPS) + i.cue + i.answer for i in items])
                 self.longest[name] = max(map(len, written)) + 1
@@ -155,7 +154,7 @@ class Exam:
 
     def mark_skill(self, name: str, weights: Weights, shape: Shape) -> np.ndarray:
         """For one skill, whether each item was answered right."""
-        items, scoring = self.items[name], SKILLS[name].scoring
+        items, scoring = self.items[name], self.skills[name].scoring
         if scoring == "exact":
             return judge(weights, shape, self.sheets[name])[1][:, 0]
         if scoring == "choice":

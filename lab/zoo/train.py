@@ -34,12 +34,14 @@ class Plan:
     rate: float
     compiled: bool
     graphed: bool
+    context: int = CONTEXT  # tokens of a row
+    checkpoints: tuple[float, ...] = CHECKPOINTS  # shares of the steps
 
 
-def checkpoint_steps(steps: int) -> list[int]:
+def checkpoint_steps(steps: int, shares: tuple[float, ...] = CHECKPOINTS) -> list[int]:
     """Steps after which a checkpoint is taken, the last one included; at least one step apart."""
     found: list[int] = []
-    for share in CHECKPOINTS:
+    for share in shares:
         found.append(max(round(share * steps), found[-1] + 1 if found else 1))
     return found
 
@@ -67,8 +69,8 @@ class Trainer:
             weight.requires_grad_()
         self.rate = torch.tensor(0.0, device=device)
         self.optimizer = self._optimizer()
-        self.batch = torch.zeros(plan.rows, CONTEXT + 1, dtype=torch.long, device=device)
-        self.rotation = rotation(shape, torch.arange(CONTEXT, device=device))
+        self.batch = torch.zeros(plan.rows, plan.context + 1, dtype=torch.long, device=device)
+        self.rotation = rotation(shape, torch.arange(plan.context, device=device))
         self.loss = torch.zeros((), device=device)
         self.graph: torch.cuda.CUDAGraph | None = None
         functions = (embed, causal_layer, head_loss)
@@ -121,9 +123,9 @@ def train(
 ) -> np.ndarray:
     """Train for plan.steps; calls `on_checkpoint(tokens seen, weights)` and returns the loss of every step."""
     trainer = Trainer(shape, plan, device)
-    windows = torch.from_numpy(tokens).to(device).unfold(0, CONTEXT + 1, CONTEXT)
+    windows = torch.from_numpy(tokens).to(device).unfold(0, plan.context + 1, plan.context)
     curve = torch.zeros(plan.steps, device=device)
-    due = set(checkpoint_steps(plan.steps))
+    due = set(checkpoint_steps(plan.steps, plan.checkpoints))
     with _own_stream(device):
         for step in range(plan.steps):
             if plan.graphed and step == EAGER_STEPS:
@@ -131,7 +133,7 @@ def train(
             rows = windows[step * plan.rows : (step + 1) * plan.rows]
             curve[step] = trainer.advance(rows, rate_at(step, plan))
             if step + 1 in due:
-                on_checkpoint((step + 1) * plan.rows * CONTEXT, trainer.rounded())
+                on_checkpoint((step + 1) * plan.rows * plan.context, trainer.rounded())
     return curve.cpu().numpy()
 
 

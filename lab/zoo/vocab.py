@@ -82,7 +82,10 @@ RECIPES = {
     "bpe-3k": partial(train_bpe, size=3072, digits=True),
     "bpe-4k": partial(train_bpe, size=4096, digits=False),
     "bpe-8k": partial(train_bpe, size=8192, digits=True),
+    "bpe-numbers-1k": partial(train_bpe, size=1024, digits=False),
+    "unigram-1k": partial(train_unigram, size=1024),
     "unigram-4k": partial(train_unigram, size=4096),
+    "bpe-no-chinese-1k": partial(train_bpe, size=1024, digits=True, chinese=False),
     "bpe-no-chinese-4k": partial(train_bpe, size=4096, digits=True, chinese=False),
 }
 

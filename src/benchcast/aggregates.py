@@ -20,15 +20,15 @@ def derived_scores(scores: Sequence[Score], tasks: Sequence[Task]) -> list[Score
     """
     known = {(s.model, s.task): s for s in scores}
     chance = {t.name: t.chance for t in tasks}
-    found = []
+    derived = []
     for task in tasks:
         if not task.members:
             continue
         for model in dict.fromkeys(s.model for s in scores if s.task == task.members[0]):
             of_members = [known[model, m] for m in task.members if (model, m) in known]
             if len(of_members) == len(task.members) and (model, task.name) not in known:
-                found.append(_mean(task, of_members, chance))
-    return found
+                derived.append(_mean(task, of_members, chance))
+    return derived
 
 
 def weights(task: Task, chance: Mapping[str, float]) -> list[float]:

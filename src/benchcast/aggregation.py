@@ -37,24 +37,24 @@ class AggregateFit:
         """Whether the mean of the members' forecasts is used."""
         return self.mean_error < self.own_error
 
-    def combine(self, forecasts: Sequence[Forecast], own: Forecast) -> Forecast:
+    def combine(self, forecasts: Sequence[Forecast], by_own_fit: Forecast) -> Forecast:
         """The forecast of a model from those of the members, in their order, and from that of the own fit."""
         accuracy, low, high = (np.array([[getattr(f, k)] for f in forecasts]) for k in ("accuracy", "low", "high"))
         if not self.by_members or not np.isfinite(accuracy).all():
-            return own
-        mean, bottom, top = (float(x[0]) for x in self._mean(accuracy, (high - low) / 2, own.level))
+            return by_own_fit
+        mean, bottom, top = (float(x[0]) for x in self._mean(accuracy, (high - low) / 2, by_own_fit.level))
         remarks = [f.remark for f in forecasts if f.remark]
         remark = f"{len(remarks)} of {len(forecasts)} members: {remarks[0]}" if remarks else ""
-        return replace(own, accuracy=mean, low=bottom, high=top, capability=math.nan, remark=remark)
+        return replace(by_own_fit, accuracy=mean, low=bottom, high=top, capability=math.nan, remark=remark)
 
-    def combine_models(self, members: Sequence[Predictions], own: Predictions, level: float) -> Predictions:
+    def combine_models(self, members: Sequence[Predictions], by_own_fit: Predictions) -> Predictions:
         """The same for many models; capability and position are those of the own fit."""
         accuracy = np.array([p.accuracy for p in members])
         used = np.isfinite(accuracy).all(axis=0) & self.by_members
-        of_members = self._mean(accuracy, np.array([(p.high - p.low) / 2 for p in members]), level)
-        of_own = (own.accuracy, own.low, own.high)
+        of_members = self._mean(accuracy, np.array([(p.high - p.low) / 2 for p in members]), DEFAULT_LEVEL)
+        of_own = (by_own_fit.accuracy, by_own_fit.low, by_own_fit.high)
         mean, low, high = (np.where(used, x, y) for x, y in zip(of_members, of_own, strict=True))
-        return replace(own, accuracy=mean, low=low, high=high)
+        return replace(by_own_fit, accuracy=mean, low=low, high=high)
 
     def _mean(self, accuracy: Floats, half_widths: Floats, level: float) -> tuple[Floats, Floats, Floats]:
         """Mean of the members' forecasts (members × models), and both ends of its interval.
@@ -99,8 +99,8 @@ def aggregate_fits(study: Study, fits: Sequence[Fit]) -> list[AggregateFit]:
 def _aggregates(fits: Sequence[Fit]) -> list[AggregateFit]:
     """Aggregates among the fits whose members are among them, too."""
     cores = {fit.task: fit.core for fit in fits}
-    found = [_aggregate_fit(core.task, cores) for core in cores.values()]
-    return [aggregate for aggregate in found if aggregate is not None]
+    aggregates = [_aggregate_fit(core.task, cores) for core in cores.values()]
+    return [aggregate for aggregate in aggregates if aggregate is not None]
 
 
 def predict_tasks(fits: Sequence[Fit], losses: TokenLosses, level: float = DEFAULT_LEVEL) -> list[Forecast]:
@@ -117,11 +117,7 @@ def predict_tasks(fits: Sequence[Fit], losses: TokenLosses, level: float = DEFAU
 
 
 def predict_task(
-    task: Task,
-    fits: Mapping[str, TaskFit],
-    nats: npt.NDArray[np.floating],
-    metadata: ModelMetadata,
-    level: float = DEFAULT_LEVEL,
+    task: Task, fits: Mapping[str, TaskFit], nats: npt.NDArray[np.floating], metadata: ModelMetadata
 ) -> Predictions:
     """Forecasts of models on a task; on an aggregate, by its own fit or by those of its members if all are given.
 
@@ -131,25 +127,24 @@ def predict_task(
     fits : fits of the task and of others, by task
     nats : losses on the reference tokens (M × N)
     metadata : of the models
-    level : nominal coverage of the intervals
     """
-    own = predict(fits[task.name], nats, metadata, level)
+    by_own_fit = predict(fits[task.name], nats, metadata)
     aggregate = _aggregate_fit(task, fits)
     if aggregate is None or not aggregate.by_members:
-        return own
-    return aggregate.combine_models([predict(fit, nats, metadata, level) for fit in aggregate.members], own, level)
+        return by_own_fit
+    return aggregate.combine_models([predict(fit, nats, metadata) for fit in aggregate.members], by_own_fit)
 
 
 def _aggregate_fit(task: Task, fits: Mapping[str, TaskFit]) -> AggregateFit | None:
     """Both ways on the models that all fits have held out; None if there are none, or a fit is missing."""
     if not task.members or not all(name in fits for name in (task.name, *task.members)):
         return None
-    own, members = fits[task.name].out_of_fold, tuple(fits[m] for m in task.members)
+    own_errors, members = fits[task.name].out_of_fold, tuple(fits[m] for m in task.members)
     errors = [dict(zip(f.out_of_fold.models, f.out_of_fold.errors, strict=False)) for f in members]
-    rows = [i for i, m in enumerate(own.models) if all(m in known for known in errors)]
+    rows = [i for i, m in enumerate(own_errors.models) if all(m in known for known in errors)]
     if not rows:
         return None
-    of_own, weight = _part(own, rows), weights(task, {f.task.name: f.task.chance for f in members})
+    of_own, weight = _part(own_errors, rows), weights(task, {f.task.name: f.task.chance for f in members})
     mean = np.array([np.dot(weight, [known[m] for known in errors]) for m in of_own.models])
     joint = replace(of_own, errors=mean)
     return AggregateFit(task, members, joint, spread_of(of_own).scale, spread_of(joint).scale)

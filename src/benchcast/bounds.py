@@ -133,12 +133,13 @@ class FastTokenizer(Tokenizer):
     """A tokenizer of the `tokenizers` library: byte-level BPE, SentencePiece-like BPE and unigram, WordPiece."""
 
     def __init__(self, inner: Any, name: str) -> None:
-        self._inner = type(inner).from_str(inner.to_str())  # a copy, because the settings below change it
+        stored = inner.to_str()  # large vocabularies take seconds
+        self._inner = type(inner).from_str(stored)  # a copy, because the settings below change it
         self._inner.no_truncation()
         self._inner.no_padding()
         self._inner.encode_special_tokens = True  # `<s>` in a text is text
         super().__init__(name, lambda text: self._inner.encode(text, add_special_tokens=False).ids, self._bytes)
-        state = json.loads(self._inner.to_str())
+        state = json.loads(stored)
         self._model: dict[str, Any] = state["model"]
         self._added = {int(t["id"]): str(t["content"]) for t in state["added_tokens"]}
         self._normaliser_types = list(_types(state.get("normalizer")))
@@ -149,7 +150,8 @@ class FastTokenizer(Tokenizer):
     def spans(self, text: str) -> list[tuple[int, int, str]]:
         """Character offsets and surface of each token."""
         encoding = self._inner.encode(text, add_special_tokens=False)
-        return [(a, b, self._surface(t)) for (a, b), t in zip(encoding.offsets, encoding.tokens, strict=True)]
+        pieces = map(self._inner.id_to_token, encoding.ids)  # `tokens` shows an unknown character as itself
+        return [(a, b, self._surface(t)) for (a, b), t in zip(encoding.offsets, pieces, strict=True)]
 
     def objection(self, text: str, ids: Sequence[int]) -> str:
         """The reason: a normaliser changes the text, the vocabulary lacks a byte, or a token is unknown."""

@@ -19,6 +19,7 @@ from benchcast.extras import library
 from benchcast.formatting import nan_to_none
 from benchcast.frames import arrow_table, pandas_frame
 from benchcast.records import Floats
+from benchcast.solvers import ranks
 from benchcast.task_fit import TaskFit
 
 MEASURES = ("mse", "mae", "r2", "spearman", "pairs", "coverage", "width", "n_test")
@@ -76,12 +77,7 @@ class Comparison:
 
     def as_json(self) -> dict[str, Any]:
         """The contract of `compare --json`."""
-        tasks = {
-            task: {
-                method: {k: nan_to_none(v) for k, v in self.measures(task, method).items()} for method in self.methods
-            }
-            for task in self.tasks
-        }
+        tasks = {task: {method: self._cell(task, method) for method in self.methods} for task in self.tasks}
         noise = {task: nan_to_none(v) for task, v in self.noise.items()}
         return {
             "split": self.split,
@@ -91,9 +87,15 @@ class Comparison:
             "left_out": self.left_out,
         }
 
+    def _cell(self, task: str, method: str) -> dict[str, Any]:
+        numbers = {k: nan_to_none(v) for k, v in self.measures(task, method).items()}
+        return {**numbers, "remark": self.remark(task, method)}
+
     def remark(self, task: str, method: str) -> str:
         """Why measures of a task and method are NaN; empty where none is."""
         held, fits = self.held_out[task, method], self.fits[task, method]
+        if not held.models:
+            return "no held-out model has a score"
         unknown = [m for m, forecast in zip(held.models, held.forecast, strict=True) if not np.isfinite(forecast)]
         if unknown:
             row = np.array([self.dataset.models.index(unknown[0])])
@@ -130,12 +132,12 @@ class Comparison:
         return forecast_chart(self, method or self.methods[0])
 
 
-def forecast_chart(found: Comparison, method: str) -> Any:
+def forecast_chart(comparison: Comparison, method: str) -> Any:
     """Forecast against score of every held-out model by one method; on the dashed line a forecast is perfect."""
     alt = library("altair", "report")
 
     def panel(task: str) -> Any:
-        held = found.held_out[task, method]
+        held = comparison.held_out[task, method]
         columns = zip(held.models, held.families, held.observed, held.forecast, held.low, held.high, strict=True)
         rows = [
             {"model": m, "family": str(f), **{k: nan_to_none(float(x)) for k, x in zip(ENDS, numbers, strict=True)}}
@@ -151,8 +153,8 @@ def forecast_chart(found: Comparison, method: str) -> Any:
         ends = alt.Chart(alt.Data(values=[{"score": 0, "forecast": 0}, {"score": 1, "forecast": 1}]))
         return alt.layer(ends.mark_line(strokeDash=[4, 4], color="#888").encode(x=across, y=up), bars, dots)
 
-    title = f"{method}: forecasts of models held out by {found.split}, with {level_text()} intervals"
-    return alt.concat(*map(panel, found.tasks), columns=3).properties(title=title)
+    title = f"{method}: forecasts of models held out by {comparison.split}, with {level_text()} intervals"
+    return alt.concat(*map(panel, comparison.tasks), columns=3).properties(title=title)
 
 
 def measure(observed: Floats, forecast: Floats, low: Floats, high: Floats) -> dict[str, float]:
@@ -189,14 +191,7 @@ def geometric_mean(values: Sequence[float]) -> float:
 def _spearman(a: Floats, b: Floats) -> float:
     if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return math.nan
-    return float(np.corrcoef(_ranks(a), _ranks(b))[0, 1])
-
-
-def _ranks(values: Floats) -> Floats:
-    """Ranks from 1; equal values share the mean of theirs. As in scipy.stats, which takes a second to load."""
-    _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: Floats = (np.cumsum(counts) - (counts - 1) / 2)[group]
-    return ranks
+    return float(np.corrcoef(ranks(a), ranks(b))[0, 1])
 
 
 def _pairs(observed: Floats, forecast: Floats) -> float:

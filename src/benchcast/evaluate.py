@@ -22,9 +22,10 @@ from benchcast.dataset import Dataset, Fold
 from benchcast.devices import check_device
 from benchcast.errors import NotEnoughDataError
 from benchcast.executor import Executor, Job, Local
-from benchcast.fitting import without_weak_tasks
 from benchcast.folds import make_folds
-from benchcast.methods import NEED_FEATURES, TOGETHER, check_methods, fit_method
+from benchcast.law import SigmoidLaw
+from benchcast.learnable import equal_inputs, without_weak_tasks
+from benchcast.methods import NEED_FEATURES, TOGETHER, check_methods, fit_group, grouped, lacks_signals
 from benchcast.methods.algorithm2.descent import DescentSettings
 from benchcast.records import Score
 from benchcast.splits import RULES
@@ -36,7 +37,7 @@ def compare(
     study: StudyLike,
     tasks: Sequence[str] = (),
     *,
-    split: Split | None = None,
+    split: Split = "auto",
     methods: Sequence[MethodName] = (),
     device: str | Execution = "",
     settings: DescentSettings | None = None,
@@ -47,8 +48,8 @@ def compare(
     ----------
     study : an opened study or its folder
     tasks : tasks of study.toml; none given: all
-    split : which models are held out. None: those of the split column where it is filled, else the largest sizes
-        if enough models are left to train, else each family in turn
+    split : which models are held out: those that models.csv marks ("column"), the largest sizes ("size"), or each
+        family in turn ("family"); "auto" is the first of the three that is possible and leaves enough models to train
     methods : names of methods; none given: all
     device : where methods that learn token weights are computed: a torch device such as "cuda"; "" is numpy. An
         `Execution` adds an executor, which fits methods and folds side by side with the same result, and progress
@@ -75,8 +76,11 @@ def compare(
     dataset, weak = without_weak_tasks(dataset, folds, asked_for=bool(tasks))
     left_out = weak | {f"model {m}": dataset.support.why(m) for m in dataset.support.excluded}
     left_out |= {m: "needs features of a scorer" for m in wanted if m in NEED_FEATURES and dataset.features is None}
+    without_signals: dict[str, str] = {m: why for m in wanted if (why := lacks_signals(m, dataset))}
+    if methods:
+        left_out |= without_signals
     work = FoldFits(dataset, tuple(folds), settings)
-    fitted = fit_methods(work, [m for m in wanted if m not in left_out], execution)
+    fitted = fit_methods(work, [m for m in wanted if m not in left_out | without_signals], execution)
     left_out |= {m: why.removeprefix(f"method {m!r} ") for m, why in fitted.items() if isinstance(why, str)}
     tried = {m: by_fold for m, by_fold in fitted.items() if not isinstance(by_fold, str)}
     if not tried:
@@ -88,6 +92,7 @@ def compare(
     return Comparison(name, tuple(tried), names, held, fits, tuple(folds), noise, dataset, left_out)
 
 
+Fits = list[list[TaskFit]] | str  # by fold and task, or why there are none
 COST = {"paper": 20, "stack": 10, "salience": 8, "two-step": 3}  # of a fold, relative to other methods
 
 
@@ -103,11 +108,11 @@ def _silent(method: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """Where the fits of a comparison run, and who is told of their progress."""
+    """Where the fits of a comparison run, and what is called on progress."""
 
     device: str = ""  # a torch device such as "cuda"; empty: numpy
     executor: Executor = field(default_factory=Local)
-    on_method: Callable[[str], None] = _silent  # told of each method when it is done
+    on_method: Callable[[str], None] = _silent  # called with each method when it is done
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,34 +124,45 @@ class FoldFits:
     settings: DescentSettings | None = None
 
 
-def fit_part(shared: FoldFits, given: tuple[str, Sequence[int]]) -> list[list[TaskFit]] | str:
-    """One method on some of the folds, or why it cannot be had: the work of one job."""
-    method, picked = given
+def fit_part(shared: FoldFits, given: tuple[tuple[str, ...], Sequence[int]]) -> dict[str, Fits]:
+    """One group of methods on some of the folds, or why it cannot be had: the work of one job."""
+    methods, picked = given
     try:
-        return fit_method(method, shared.dataset, [shared.folds[i] for i in picked], shared.settings)
+        fits = fit_group(methods, shared.dataset, [shared.folds[i] for i in picked], shared.settings)
     except NotEnoughDataError as error:
-        return str(error)
+        return dict.fromkeys(methods, str(error))
+    return {m: [[_without_law(f) if equal_inputs(f) else f for f in row] for row in rows] for m, rows in fits.items()}
 
 
-def fit_methods(shared: FoldFits, methods: Sequence[str], execution: Execution) -> dict[str, list[list[TaskFit]] | str]:
+def _without_law(fit: TaskFit) -> TaskFit:
+    """A fit that forecasts NaN and says why: its training models are all alike."""
+    return replace(fit, law=SigmoidLaw(math.nan, math.nan, fit.task.chance, equal_inputs(fit)))
+
+
+def fit_methods(shared: FoldFits, methods: Sequence[str], execution: Execution) -> dict[str, Fits]:
     """Fits of every method by fold and task, or why there are none."""
-    folds = np.arange(len(shared.folds))
-    cut = {m: np.array_split(folds, 1 if m in TOGETHER else min(execution.executor.parts, len(folds))) for m in methods}
-    parts = [(m, picked.tolist()) for m, pieces in cut.items() for picked in pieces]
+    folds, parts = np.arange(len(shared.folds)), min(execution.executor.parts, len(shared.folds))
+    groups = grouped(methods)
+    cut = [(g, picked.tolist()) for g in groups for picked in np.array_split(folds, 1 if g[0] in TOGETHER else parts)]
     jobs = [
-        Job(f"method {m!r}, folds {picked[0] + 1} to {picked[-1] + 1}", (m, picked), cost=len(picked) * COST.get(m, 1))
-        for m, picked in parts
+        Job(
+            f"{' and '.join(group)}, folds {picked[0] + 1} to {picked[-1] + 1}",
+            (group, picked),
+            cost=len(picked) * max(COST.get(m, 1) for m in group),
+        )
+        for group, picked in cut
     ]
-    answers: dict[str, dict[int, list[list[TaskFit]] | str]] = {m: {} for m in methods}
+    answers: dict[str, dict[int, Fits]] = {m: {} for m in methods}
     for number, answer in execution.executor.run(fit_part, jobs, shared):
-        method, picked = parts[number]
-        answers[method][picked[0]] = answer
-        if len(answers[method]) == len(cut[method]):
-            execution.on_method(method)
+        group, picked = cut[number]
+        for method in group:
+            answers[method][picked[0]] = answer[method]
+            if len(answers[method]) == sum(method in g for g, _ in cut):
+                execution.on_method(method)
     return {method: _joined(by_fold) for method, by_fold in answers.items()}
 
 
-def _joined(by_fold: dict[int, list[list[TaskFit]] | str]) -> list[list[TaskFit]] | str:
+def _joined(by_fold: dict[int, Fits]) -> Fits:
     """The fits of all folds in order, or the first reason why there are none."""
     in_order = [by_fold[i] for i in sorted(by_fold)]
     refused = [a for a in in_order if isinstance(a, str)]

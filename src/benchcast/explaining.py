@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ MOST_SHARES = 8  # averaged candidates of an explanation
 Tell = Callable[[str], None]  # receives one line
 
 
-def explain(study: StudyLike, task: str, *, tell: Tell = lambda line: None) -> Explanation | list[ColumnWeight]:
+def explain(study: StudyLike, task: str, *, tell: Tell = lambda line: None) -> Explanation | ColumnWeights:
     """Show which tokens the forecast of a task depends on.
 
     Parameters
@@ -53,18 +53,16 @@ def explain(study: StudyLike, task: str, *, tell: Tell = lambda line: None) -> E
         if aggregate.by_members:
             members = few(aggregate.task.members)
             tell(f"{task}: `predict` uses the mean of the forecasts of {members}; this shows its own fit")
+    shares = largest_shares(fit.core.notes.get("shares", {}), MOST_SHARES)
     names = opened.models_with_losses()
     nats = fit.align(opened.losses(m) for m in names)
     if isinstance(fit.texts, NamedTexts):
-        return [replace(w, mean_loss=_mean(nats[:, w.index])) for w in weigh_columns(fit)]
+        columns = (replace(w, mean_loss=_mean(nats[:, w.index])) for w in weigh_columns(fit))
+        return ColumnWeights(task, fit.core.method, tuple(columns), shares)
     units = make_units(fit.texts, fit.edges)
     explained = weigh_units(fit.task, fit.core.method, units, fit.salience, fit.supported)
     families = [str(f) for f in family_names(opened.infos(names))]
-    return replace(
-        explained,
-        losses=family_losses(nats, families, units),
-        shares=largest_shares(fit.core.notes.get("shares", {}), MOST_SHARES),
-    )
+    return replace(explained, losses=family_losses(nats, families, units), shares=shares)
 
 
 def largest_shares(shares: dict[str, float], most: int) -> dict[str, float]:
@@ -106,8 +104,29 @@ class ColumnWeight:
     answers: bool  # whether the column is the loss of the task's correct answers
     salience: float  # relative to the mean; NaN if a training model has no loss there
     share: float  # of the absolute salience of all columns
-    method: str
     mean_loss: float = math.nan  # over the models of the study that have one, in the column's unit
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ColumnWeights:
+    """The weights of all columns of a table of losses in a task's forecast, the largest first."""
+
+    task: str
+    method: str
+    columns: tuple[ColumnWeight, ...]
+    shares: dict[str, float] = field(default_factory=dict)  # of the candidates that the method averages, the largest
+
+    def __repr__(self) -> str:
+        return f"<ColumnWeights of {self.task!r} by {self.method}: {len(self)} columns>"
+
+    def __iter__(self) -> Iterator[ColumnWeight]:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __getitem__(self, index: int) -> ColumnWeight:
+        return self.columns[index]
 
 
 def weigh_columns(fit: Fit) -> list[ColumnWeight]:
@@ -123,7 +142,6 @@ def weigh_columns(fit: Fit) -> list[ColumnWeight]:
             fit.texts.texts[i].id in fit.core.task.answers,
             float(salience[i]) / mean if used[i] else math.nan,
             float(size[i]) / total if used[i] else math.nan,
-            fit.core.method,
         )
         for i in np.argsort(np.where(used, -size, 1.0), kind="stable")
     ]

@@ -20,7 +20,8 @@ from benchcast.errors import NotEnoughDataError, StudyError
 from benchcast.fits import Fit, load
 from benchcast.fits.inputs import StudyTables, changed_inputs, hash_inputs
 from benchcast.folds import FEWEST_MODELS, training_fold
-from benchcast.intervals import has_range, spread_of
+from benchcast.intervals import spread_of
+from benchcast.learnable import equal_inputs, without_weak_tasks
 from benchcast.methods import MethodSpec, fit_method, stored_settings
 from benchcast.methods.algorithm2.descent import DescentSettings
 from benchcast.records import Bools, TokenLosses
@@ -34,7 +35,7 @@ def fit(
     task: str,
     *,
     method: MethodName = DEFAULT_METHOD,
-    split: Split | None = None,
+    split: Split = "column",
     device: str = "",
     settings: DescentSettings | None = None,
 ) -> Fit:
@@ -45,7 +46,7 @@ def fit(
     study : an opened study or its folder
     task : a task of study.toml
     method : how to forecast; `benchcast.compare` lists and compares all methods
-    split : the split whose test models are not used. None: the split column where it is filled, else all are used
+    split : the split, as in `compare`, whose test models are not used; an empty column, and "family", hold out none
     device : where methods that learn token weights are computed: a torch device such as "cuda"; "" is numpy
     settings : of the method "paper"; other methods have none
 
@@ -67,7 +68,7 @@ def fit_tasks(
     tasks: Sequence[str] = (),
     *,
     method: MethodName | MethodSpec = DEFAULT_METHOD,
-    split: Split | None = None,
+    split: Split = "column",
     store: bool = False,
     on_left_out: Callable[[str], None] = lambda line: None,
 ) -> list[Fit]:
@@ -99,7 +100,7 @@ def _fit_dataset(
     study: Study,
     dataset: Dataset,
     method: MethodSpec,
-    split: Split | None,
+    split: Split,
     *,
     asked_for: bool,
     tell: Callable[[str], None] = lambda line: None,
@@ -140,10 +141,7 @@ def _too_little(fit: Fit) -> str:
         return ""
     if count < FEWEST_MODELS:
         return f"{count} training models have all that {core.method} reads, a fit needs at least {FEWEST_MODELS}"
-    if core.reads and core.law.slope != 0 and core.weights.any() and not has_range(core):
-        what = "losses" if core.reads_losses else "inputs"
-        return f"all training models have the same {what} for {core.method}; there is nothing to learn from"
-    return ""
+    return equal_inputs(core)
 
 
 def as_fits(study: Study, dataset: Dataset, fold: Fold, split: str, cores: Sequence[TaskFit]) -> list[Fit]:
@@ -160,12 +158,12 @@ def as_fits(study: Study, dataset: Dataset, fold: Fold, split: str, cores: Seque
         "keep_all": study.keep_all,
         **dataset.support.as_json(),
     }
-    seen = dataset.nats[fold.seen]
+    seen, signals = dataset.nats[fold.seen], dataset.metadata.take(fold.seen).signals
     tokens = dataset.reference_tokens
     return [
         Fit(
             core,
-            core.salience(seen) if core.reads_losses else np.zeros(seen.shape[1], np.float32),
+            core.salience(seen, signals) if core.reads_losses else np.zeros(seen.shape[1], np.float32),
             tokens.edges,
             tokens.supported,
             study.texts,
@@ -211,13 +209,13 @@ def fits_like_stored(study: Study, dataset: Dataset, method: str) -> dict[str, F
     the stored fit learned from, or that `benchcast fit` would learn from; nothing is stored.
     """
     kept: dict[str, Fit] = {}
-    to_fit: dict[Split | None, list[str]] = {}
+    to_fit: dict[Split, list[str]] = {}
     for task in (t.name for t in dataset.tasks):
         stored = fits_for_new_models(study, [task])[0] if task in study.fitted_tasks() else None
         if stored is not None and _serves(study, stored, dataset, method):
             kept[task] = stored
         else:
-            to_fit.setdefault(None if stored is None else _split_of(stored), []).append(task)
+            to_fit.setdefault("column" if stored is None else _split_of(stored), []).append(task)
     for split, tasks in to_fit.items():
         part = dataset.for_tasks(tasks)
         name, fold = training_fold(study.infos(part.models), split)
@@ -268,30 +266,6 @@ def store_fits(study: Study, fits: Sequence[Fit]) -> None:
     with locked(study.root):
         for fit in fits:
             fit.save(study.fit_folder(fit.task))
-
-
-def weak_tasks(dataset: Dataset, folds: Sequence[Fold]) -> dict[str, str]:
-    """Tasks that no method could learn from, and what they lack."""
-    weak = {}
-    for task, accuracy in zip(dataset.tasks, dataset.accuracy, strict=True):
-        for fold in folds:
-            known = fold.train & np.isfinite(accuracy)
-            if known.sum() < FEWEST_MODELS:
-                weak[task.name] = (
-                    f"{known.sum()} training models have both losses and accuracy, a fit needs at least {FEWEST_MODELS}"
-                )
-            elif np.ptp(accuracy[known]) == 0:
-                weak[task.name] = f"all training models score {accuracy[known][0]:g}; there is nothing to learn from"
-    return weak
-
-
-def without_weak_tasks(dataset: Dataset, folds: Sequence[Fold], *, asked_for: bool) -> tuple[Dataset, dict[str, str]]:
-    """Dataset on the tasks that can be learned, and why the others cannot; a task that was asked for must."""
-    weak = weak_tasks(dataset, folds)
-    if weak and (asked_for or len(weak) == len(dataset.tasks)):
-        name, why = next(iter(weak.items()))
-        raise NotEnoughDataError(f"{name}: {why}{dataset.support.hint()}")
-    return dataset.for_tasks([t.name for t in dataset.tasks if t.name not in weak]), weak
 
 
 def describe(fit: Fit) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +16,7 @@ from benchcast.splits import RULES, split_by_size
 
 FEWEST_MODELS = 4  # training models with losses and a score that a fit needs
 MOST_INNER_FOLDS = 10
+MANY_MODELS = 1000  # with more, five folds leave enough of them to learn from, and take half the time
 WHY_FAMILY = f"no split column; a split by size needs a family of three sizes and {FEWEST_MODELS} training models"
 LEFT_OUT = "training families left out in turn"
 
@@ -28,23 +28,22 @@ def family_balanced(families: npt.NDArray[np.str_]) -> Floats:
 
 
 def make_folds(
-    models: Sequence[ModelInfo], split: str | None, *, groups: npt.NDArray[np.str_] | None = None
+    models: Sequence[ModelInfo], split: Split, *, groups: npt.NDArray[np.str_] | None = None
 ) -> tuple[Split, list[Fold]]:
     """Assign models to training, validation and test sets for an evaluation.
 
     Parameters
     ----------
     models : rows of models.csv
-    split : one of `SPLITS`. None uses the split column of models.csv; if it is empty, `default_split`
-        chooses. (`training_fold` also uses the column for None; if it is empty, a fit holds out no models.)
+    split : one of `SPLITS`
     groups : group of related families that each model belongs to (`Dataset.groups`); None: its family
 
     Returns
     -------
-    The name of the split, and its folds: one per group for "family", else one.
+    The name of the split, never "auto", and its folds: one per group for "family", else one.
     """
-    check_choice("split", split or SPLITS[0], SPLITS)
-    name = cast(Split, split) if split else default_split(models)
+    check_choice("split", split, SPLITS)
+    name = choose_split(models) if split == "auto" else split
     assign = RULES[name].assign
     if assign is None:
         return name, _leave_one_family_out(family_names(models) if groups is None else groups)
@@ -52,8 +51,8 @@ def make_folds(
     return name, [Fold(role == "train", role == "validation", role == "test")]
 
 
-def default_split(models: Sequence[ModelInfo]) -> Split:
-    """Choose a split: "column" if models.csv has one; "size" if some family has three sizes and enough models train.
+def choose_split(models: Sequence[ModelInfo]) -> Split:
+    """What "auto" stands for: "column" if models.csv has one; "size" if some family has three sizes and enough train.
 
     Enough are `FEWEST_MODELS`. Else "family" is chosen, except with a single family: no other could be held out.
     """
@@ -64,19 +63,17 @@ def default_split(models: Sequence[ModelInfo]) -> Split:
     return "size" if by_size or len(np.unique(family_names(models))) < 2 else "family"
 
 
-def training_fold(models: Sequence[ModelInfo], split: str | None) -> tuple[str, Fold]:
+def training_fold(models: Sequence[ModelInfo], split: Split) -> tuple[str, Fold]:
     """The name of the split and the models that a stored fit is trained on: all but its test models.
 
-    With `split` "family", or None and no split column, all models are training models.
+    With `split` "family", or "column" if no model has one, all models train; the name is then "everything".
     """
-    everything = np.ones(len(models), bool)
-    none = ~everything
-    if split is not None:
-        check_choice("split", split, SPLITS)
-    if not any(m.split for m in models) if split is None else RULES[split].assign is None:
-        return "everything", Fold(everything, none, none)
-    name, folds = make_folds(models, split)
-    return name, folds[0]
+    check_choice("split", split, SPLITS)
+    name = choose_split(models) if split == "auto" else split
+    if RULES[name].assign is None or (name == "column" and not any(m.split for m in models)):
+        everyone = np.ones(len(models), bool)
+        return "everything", Fold(everyone, ~everyone, ~everyone)
+    return name, make_folds(models, name)[1][0]
 
 
 def _leave_one_family_out(families: npt.NDArray[np.str_]) -> list[Fold]:
@@ -90,8 +87,8 @@ def _leave_one_family_out(families: npt.NDArray[np.str_]) -> list[Fold]:
 def inner_folds(families: npt.NDArray[np.str_], seen: Bools) -> list[Bools]:
     """Cross-validation folds of the seen models, with whole families in one fold.
 
-    Families are assigned to at most ten folds, largest family first, each to the smallest fold. With a single
-    family, models are assigned instead.
+    Families are assigned to at most ten folds, or five if there are more than `MANY_MODELS`: largest family first, each
+    to the smallest fold. With a single family, models are assigned instead.
 
     Parameters
     ----------
@@ -104,7 +101,8 @@ def inner_folds(families: npt.NDArray[np.str_], seen: Bools) -> list[Bools]:
     """
     units = np.arange(len(families)).astype(str) if _single_family(families, seen) else families
     names, counts = np.unique(units[seen], return_counts=True)
-    sets: list[list[str]] = [[] for _ in range(min(len(names), MOST_INNER_FOLDS))]
+    most = MOST_INNER_FOLDS if counts.sum() <= MANY_MODELS else MOST_INNER_FOLDS // 2
+    sets: list[list[str]] = [[] for _ in range(min(len(names), most))]
     load = np.zeros(len(sets))
     for i in np.argsort(-counts, kind="stable"):
         lightest = int(np.argmin(load))

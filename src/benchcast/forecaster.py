@@ -17,14 +17,21 @@ from benchcast.choices import DEFAULT_LEVEL, DEFAULT_METHOD, MethodName, check_l
 from benchcast.dataset import Dataset, Fold
 from benchcast.devices import check_device
 from benchcast.errors import InputError, NotEnoughDataError
-from benchcast.fitting import without_weak_tasks
-from benchcast.intervals import Predictions, has_range, predict
+from benchcast.intervals import Predictions, predict
+from benchcast.learnable import equal_inputs, without_weak_tasks
 from benchcast.metadata import ModelMetadata
 from benchcast.methods import NEED_FEATURES, check_methods, fit_method
 from benchcast.records import Floats, ModelInfo, NamedTexts, Score, Task, Text, TokenLosses
 
 TASK, SOURCE = "accuracy", "losses"
-NEED_METADATA = ("compute", "two-step", "observational", "label-token")  # read what arrays of losses do not hold
+NEED_METADATA = (
+    "compute",
+    "two-step",
+    "observational",
+    "rbridge",
+    "proxy-metrics",
+    "label-token",
+)  # read what arrays of losses do not hold
 
 
 class InvalidArrayError(InputError, ValueError):
@@ -141,8 +148,8 @@ class Forecaster:
         (core,) = fit_method(self.method, dataset, [fold])[0]
         if core.law.failure:
             raise NotEnoughDataError(f"no law can be fitted: {core.law.failure}")
-        if core.reads_losses and core.weights.any() and not has_range(core):
-            raise NotEnoughDataError("X: all models have the same losses; there is nothing to learn from")
+        if why := equal_inputs(core):
+            raise NotEnoughDataError(f"X: {why}")
         self.task_fit_ = core
         self.salience_ = core.salience(dataset.nats) if core.reads_losses else np.zeros(losses.shape[1], np.float32)
         self.n_features_in_ = losses.shape[1]

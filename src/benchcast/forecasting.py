@@ -48,7 +48,7 @@ def predict(
     tasks : tasks that have a fit; none given: all of them
     level : share of scores of unseen models that the interval should contain, between 0 and 1
     restrict : fit again for each model, on the tokens that it has losses for; nothing is stored
-    refit : fit again first, from the present data of the study, and store the new fits
+    refit : fit these tasks again first, from the present data of the study, and store the new fits
     use_scores : also use each model's known scores on the other tasks that have a fit; remarks say which were used
 
     Returns
@@ -70,7 +70,9 @@ def predict(
     names = find_models(opened, models)
     for task in tasks:
         load(opened.fit_folder(opened.task(task).name))  # an error for a task without a fit, before any work
-    fits = stored_fits(opened, () if use_scores else tasks, again=refit)
+    if refit:
+        store_fits(opened, fit_again(opened, fits_for_new_models(opened, tasks)))
+    fits = fits_for_new_models(opened, () if use_scores else tasks)
     by_model, failed = predict_models(opened, names, fits, level=level, restrict=restrict)
     correction = ScoreCorrection.of([fit.core for fit in fits]) if use_scores else None
     forecasts = (one.forecasts if correction is None else with_scores(one, correction) for one in by_model)
@@ -90,15 +92,6 @@ def find_models(study: Study, patterns: Sequence[str] | None) -> list[str]:
     """Models with losses that the patterns name; None: all."""
     names = study.models_with_losses()
     return names if patterns is None else match_names(names, patterns, where=str(study.root), what="losses of model")
-
-
-def stored_fits(study: Study, tasks: Sequence[str] = (), *, again: bool = False) -> list[Fit]:
-    """The fits of a study; with `again` they are made again from its present data, and stored."""
-    fits = fits_for_new_models(study, tasks)
-    if again:
-        fits = fit_again(study, fits)
-        store_fits(study, fits)
-    return fits
 
 
 def predict_models(

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -33,7 +34,7 @@ def read_csv(path: Path) -> list[dict[str, str]]:
         with path.open(encoding="utf-8-sig", newline="") as lines:
             reader = csv.DictReader(lines, strict=True)
             header = [h.strip() for h in reader.fieldnames or []]
-            repeated = {h for h in header if header.count(h) > 1}
+            repeated = {h for h, count in Counter(header).items() if count > 1}
             if repeated:
                 raise InputError(f"{path}: column {', '.join(sorted(repeated))} occurs twice")
             reader.fieldnames = header

@@ -12,7 +12,7 @@ from benchcast.editing import stopped_rename
 from benchcast.errors import BenchcastError, StudyError
 from benchcast.fits.inputs import stale_line
 from benchcast.fitting import fits_for_new_models
-from benchcast.folds import FEWEST_MODELS, WHY_FAMILY, default_split
+from benchcast.folds import FEWEST_MODELS, WHY_FAMILY, choose_split
 from benchcast.formatting import few
 from benchcast.loss_check import check_losses
 from benchcast.methods.pertext import text_losses
@@ -205,7 +205,7 @@ def _problems(study: Study, tasks: list[TaskStatus], scores: list[Score], with_l
     models = [m for m in study.models() if m.model in with_losses]
     if models and not any(m.family for m in models):
         problems.append("no model has a family; intervals and `--split family` go by groups of similar loss profiles")
-    if models and default_split(models) == "family":
+    if models and choose_split(models) == "family":
         problems.append(f"{WHY_FAMILY}: `compare` holds out each family in turn")
     return problems
 

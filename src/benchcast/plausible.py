@@ -21,6 +21,7 @@ from benchcast.records import Floats, Ints, TextSet, TokenLosses
 
 FEWEST_MODELS = 8  # with fewer, the median itself may come from a wrong model
 SAMPLED_TEXTS = 120
+MOST_COMPARED = 64  # models that a new one is compared with
 FEWEST_WORDS, FEWEST_TEXTS = 80, 8
 TOKENS_PER_TEXT = 3.0  # with fewer tokens per text, losses of single words are unknown
 
@@ -167,6 +168,6 @@ def _correlation(nats: Floats, median: Floats) -> float:
     return float(np.asarray(np.corrcoef(ranks))[0, 1])
 
 
-def reference_models(names: Sequence[str], *, most: int = 64) -> list[str]:
-    """At most `most` of the models, evenly spaced, to compare a new one with."""
-    return [names[i] for i in np.unique(np.linspace(0, len(names) - 1, min(most, len(names))).astype(int))]
+def reference_models(names: Sequence[str]) -> list[str]:
+    """At most `MOST_COMPARED` of the models, evenly spaced, to compare a new one with."""
+    return [names[i] for i in np.unique(np.linspace(0, len(names) - 1, min(MOST_COMPARED, len(names))).astype(int))]

@@ -17,10 +17,14 @@ from benchcast.records import Bools, Floats, ModelInfo
 
 
 class LossView(StrEnum):
-    """A transformation of token losses; both increase with the loss, so more loss is never better."""
+    """What is read of each token: its loss, transformed or not, or a signal. More is never better."""
 
-    NATS = "nats"  # unchanged
+    NATS = "nats"  # the loss, unchanged
     SATURATED = "saturated"  # loss / (1 + loss)
+    RANK = "rank"  # signals of the token, as `signals.regroup_signal` gives them
+    ENTROPY = "entropy"
+    HIT = "hit"  # 1 for a miss
+    MARGIN = "margin"
 
     def known(self, metadata: ModelMetadata) -> Bools:
         """Mask of the models whose metadata suffices: all."""
@@ -84,7 +88,7 @@ class BenchmarkScore:
 
 
 Predictor = LossView | TrainingCompute | Ladder | BenchmarkScore
-VIEWS = tuple(LossView)
+VIEWS = (LossView.NATS, LossView.SATURATED)  # of the losses alone
 
 
 def parse_predictor(text: str) -> Predictor:
@@ -104,7 +108,7 @@ def parse_predictor(text: str) -> Predictor:
 
 
 def view(nats: npt.NDArray[np.float32], name: str) -> npt.NDArray[np.float32]:
-    """Losses unchanged ("nats") or saturating at 1 ("saturated").
+    """Losses unchanged ("nats") or saturating at 1 ("saturated"); signals are no function of the losses.
 
     A saturated loss measures whether a token is predicted rather than how large the error is: 3 nats and 9 nats
     give nearly the same value.

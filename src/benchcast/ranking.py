@@ -82,7 +82,7 @@ def rank(comparison: Comparison, *, seed: int = 0) -> MethodRanking:
     return MethodRanking(tuple(methods), len(comparison.tasks), len(families), ratios)
 
 
-def task_ratio(comparison: Comparison, task: str, one: str, other: str, *, seed: int = 0) -> Ratio:
+def task_ratio(comparison: Comparison, task: str, one: str, other: str) -> Ratio:
     """Squared error of one method divided by that of another on one task.
 
     Parameters
@@ -90,14 +90,13 @@ def task_ratio(comparison: Comparison, task: str, one: str, other: str, *, seed:
     comparison : the result of `compare`
     task : a task of the comparison
     one, other : methods that forecast all held-out models of the task
-    seed : of the bootstrap
 
     Returns
     -------
     the ratio with an interval over families
     """
     families = np.unique(comparison.held_out[task, one].families)
-    counts = np.vstack([np.ones(len(families)), family_counts(len(families), seed)])
+    counts = np.vstack([np.ones(len(families)), family_counts(len(families), 0)])
     logs = [_log_errors(comparison, [task], m, families, counts) for m in (one, other)]
     return _ratio(logs[0] - logs[1], len(families))
 

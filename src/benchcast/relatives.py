@@ -155,11 +155,11 @@ def _inferred_families(profile: Floats, label: Ints, alone: Bools) -> Iterator[P
         cluster = fcluster(tree, 1 - ALIKE, "distance")
     named = [np.flatnonzero(~alone & (label == k)) for k in np.unique(label[~alone])]
     for k in np.unique(cluster):
-        own = rows[cluster == k]
-        yield from ((int(own[0]), int(i)) for i in own[1:])
-        alike = [float((directions[own] @ directions[family].T).mean()) for family in named]
+        clustered = rows[cluster == k]
+        yield from ((int(clustered[0]), int(i)) for i in clustered[1:])
+        alike = [float((directions[clustered] @ directions[family].T).mean()) for family in named]
         if alike and max(alike) > ALIKE:
-            yield int(named[int(np.argmax(alike))][0]), int(own[0])
+            yield int(named[int(np.argmax(alike))][0]), int(clustered[0])
 
 
 def _similar_groups(profile: Floats, label: Ints) -> Iterator[Pair]:
@@ -173,8 +173,8 @@ def _similar_groups(profile: Floats, label: Ints) -> Iterator[Pair]:
     np.fill_diagonal(distance, 0)
     members = {i: np.array([i]) for i in range(len(names))}
     for step, (a, b, _, count) in enumerate(linkage(squareform(distance, checks=False), "average")):
-        own = members[len(names) + step] = np.append(members[int(a)], members[int(b)])
-        others = np.setdiff1d(np.arange(len(names)), own)
-        within = distance[np.ix_(own, own)].sum() / (count * (count - 1))
-        if len(others) and within < min(CLOSE, ISOLATED * distance[np.ix_(own, others)].min(axis=1).mean()):
-            yield from ((int(first[own[0]]), int(first[i])) for i in own[1:])
+        joined = members[len(names) + step] = np.append(members[int(a)], members[int(b)])
+        others = np.setdiff1d(np.arange(len(names)), joined)
+        within = distance[np.ix_(joined, joined)].sum() / (count * (count - 1))
+        if len(others) and within < min(CLOSE, ISOLATED * distance[np.ix_(joined, others)].min(axis=1).mean()):
+            yield from ((int(first[joined[0]]), int(first[i])) for i in joined[1:])

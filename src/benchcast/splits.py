@@ -1,5 +1,8 @@
 """The splits of models into training, validation and test models. A new split is added here alone.
 
+"auto" chooses one of the others by what models.csv says (`benchcast.folds.choose_split`). Every name has the same
+meaning in all functions: `compare` forecasts the test models of a split, `fit` does not use them.
+
 The module imports nothing heavy: the command line lists the names.
 """
 
@@ -9,8 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
-from benchcast.errors import NotEnoughDataError
-
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     Roles = npt.NDArray[np.str_]  # "train", "validation", "test" or empty, for each model
 
-Split = Literal["column", "size", "family"]
+Split = Literal["auto", "column", "size", "family"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
 
@@ -34,13 +35,11 @@ class SplitRule:
 
 
 def split_by_column(models: Sequence[ModelInfo]) -> Roles:
-    """The role of each model as models.csv says."""
+    """The role of each model as models.csv says; with an empty column every model is "train"."""
     import numpy as np
 
-    roles = np.array([m.split for m in models])
-    if not any(roles):
-        raise NotEnoughDataError("split 'column': no model has a split in models.csv; fill it or take --split size")
-    return roles
+    roles = np.array([m.split for m in models], np.str_)
+    return roles if roles.any() else np.full(len(models), "train")
 
 
 def split_by_size(models: Sequence[ModelInfo]) -> Roles:
@@ -61,7 +60,7 @@ def split_by_size(models: Sequence[ModelInfo]) -> Roles:
     return roles
 
 
-RULES: dict[str, SplitRule] = {
+RULES: dict[Split, SplitRule] = {
     "column": SplitRule("by the column `split` of models.csv", split_by_column, ("split",), "mark some in models.csv"),
     "size": SplitRule(
         "per family by parameters: the largest size tests, the second largest validates, the rest train",

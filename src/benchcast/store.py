@@ -7,6 +7,7 @@ nothing, so a command that was killed is finished by running it again.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -44,6 +45,7 @@ class Study:
     scorer: str  # which features to use; empty where there is no choice
     tasks: tuple[Task, ...]
     items: float = 1.0  # share of the items of evaluation logs that are texts; scores are of the others
+    signals: tuple[str, ...] = ()  # signals of tokens that fits read besides the losses
     keep_all: bool = False  # learn from every model, even if it removes much of a task's own text
 
     def __repr__(self) -> str:
@@ -51,7 +53,14 @@ class Study:
 
     @classmethod
     def create(
-        cls, root: str | Path, texts: TextSet, *, tasks: Sequence[Task] = (), seed: int = 0, items: float = 1.0
+        cls,
+        root: str | Path,
+        texts: TextSet,
+        *,
+        tasks: Sequence[Task] = (),
+        seed: int = 0,
+        items: float = 1.0,
+        signals: Sequence[str] = (),
     ) -> Study:
         """Create a study with these texts; without tasks, study.toml holds a template of them to fill in."""
         path = Path(root)
@@ -63,7 +72,7 @@ class Study:
         check_tasks(tasks)
         path.mkdir(parents=True, exist_ok=True)
         write_text(path / "texts.jsonl", tables.texts_jsonl(texts))
-        write_text(path / "study.toml", settings_toml(texts, tasks, seed, items))
+        write_text(path / "study.toml", settings_toml(texts, tasks, seed, items, signals))
         return cls.open(path)
 
     @classmethod
@@ -74,14 +83,12 @@ class Study:
         """
         path = Path(root)
         settings = read_settings(path / "study.toml")
-        return cls(path, settings.seed, settings.scorer, settings.tasks, settings.items, keep_all)
+        return cls(path, settings.seed, settings.scorer, settings.tasks, settings.items, settings.signals, keep_all)
 
     @classmethod
     def of(cls, study: Study | str | PathLike[str]) -> Study:
         """The study itself, or the one at this path: what every public function accepts."""
         return study if isinstance(study, Study) else cls.open(Path(study))
-
-    # ---- reading
 
     @cached_property
     def texts(self) -> TextSet:
@@ -176,15 +183,13 @@ class Study:
                 f"({len(with_losses)} with losses, {len(scored)} with scores; do their names agree?)"
             )
         losses = (self.losses(m.model) for m in models)  # one at a time: a model's tokens may be many
-        options = AssemblyOptions(self.features(), support, unit, () if self.keep_all else self.tasks)
+        options = AssemblyOptions(self.features(), support, unit, () if self.keep_all else self.tasks, self.signals)
         return assemble(self.texts, losses, models, scores, wanted, options)
 
     def infos(self, names: Sequence[str]) -> list[ModelInfo]:
         """Rows of models.csv of the named models, in that order; an empty row for a model that has none."""
         known = {m.model: m for m in self.models()}
         return [known.get(name, ModelInfo(name)) for name in names]
-
-    # ---- writing
 
     def add_losses(
         self,
@@ -203,9 +208,8 @@ class Study:
         for x in () if allow_implausible else losses:
             refuse_impossible(x)
         check_rows(ModelInfo(x.model, family) for x in losses)
-        names = [x.model for x in losses]
-        for name in names:
-            if names.count(name) > 1:
+        for name, count in Counter(x.model for x in losses).items():
+            if count > 1:
                 raise InputError(f"model {name!r} occurs twice among the files")
         with locked(self.root):
             new = [x for x in losses if force or not self._holds(x)]
@@ -225,7 +229,7 @@ class Study:
             same_nats = any(
                 np.array_equal(old.nats, losses.nats.astype(kind), equal_nan=True) for kind in (np.float32, np.float16)
             )
-        if not (same_nats and np.array_equal(old.edges, losses.edges)):
+        if not (same_nats and np.array_equal(old.edges, losses.edges) and losses.signals.keys() <= old.signals.keys()):
             raise InputError(
                 f"model {losses.model!r} is in the study with other losses; "
                 "use another name, or --force to replace them"

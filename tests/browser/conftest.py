@@ -16,7 +16,7 @@ import pytest
 from benchcast.evaluate import compare
 from benchcast.records import Text, TextSet
 from benchcast.reports import write_report
-from lab.synthetic import Plan, World, plant, write_study
+from lab.synthetic import Plan, World, make_world, write_study
 
 SCREENSHOTS = Path(__file__).parent / "screenshots"
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -53,7 +53,7 @@ def _rewrite(text: Text, called: str, content: str) -> Text:
 
 def hostile_world() -> World:
     """A planted world whose names are attacks and formulas, and whose texts are of many scripts."""
-    world = plant(Plan(seed=3, families=5, sizes=4, checkpoints=1, tasks=2, texts_per_source=8))
+    world = make_world(Plan(seed=3, families=5, sizes=4, checkpoints=1, tasks=2, texts_per_source=8))
     names = {m.model: EVIL[i % len(EVIL)] + m.model for i, m in enumerate(world.models)}
     sources = {f"source{i}": EVIL[i] + f" source{i}" for i in range(3)}
     tasks = {t.name: EVIL[i] + t.name for i, t in enumerate(world.tasks)}
@@ -87,7 +87,7 @@ LONG = "a-very-long-name-of-a-family-of-language-models-without-any-space-in-it"
 
 def ugly_world() -> World:
     """One task with noisy scores, 40 families with names that are long or Chinese, and Chinese texts."""
-    world = plant(Plan(seed=5, families=40, sizes=1, checkpoints=1, tasks=1, texts_per_source=3, n_items=6))
+    world = make_world(Plan(seed=5, families=40, sizes=1, checkpoints=1, tasks=1, texts_per_source=3, n_items=6))
     families = {m.family: f"{LONG}-{i}" if i % 2 else f"语言模型系列第{i}号" for i, m in enumerate(world.models)}
     names = {m.model: f"{families[m.family]}-{m.model}" for m in world.models}
     task, source = "一个名字很长的任务-" + LONG, "来源-" + LONG

@@ -1,4 +1,4 @@
-"""The README's picture: the first screen of the report on the embedded study.
+"""The picture of the report in the documentation: its first screen, on the embedded study.
 
 PYTHONPATH=. python tests/browser/picture.py docs/report.png
 """

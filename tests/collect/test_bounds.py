@@ -5,12 +5,14 @@ from __future__ import annotations
 import fetch
 import numpy as np
 import pytest
+import tokenizers
 import vocabularies
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tokenizers import models, normalizers, pre_tokenizers, processors
 from vocabularies import ALL, vocabulary
 
-from benchcast.bounds import Tokenizer, locate, spell
+from benchcast.bounds import FastTokenizer, Tokenizer, locate, spell
 from benchcast.errors import InputError
 
 NASTY = {
@@ -153,3 +155,56 @@ def test_pieces_that_do_not_spell_the_text_have_no_bounds() -> None:
     assert spell([b"a", b"b"], "ac") is None
     assert spell([b"a"], "aa") is None
     assert spell([], "a") is None
+
+
+def test_the_unknown_token_of_a_unigram_vocabulary_is_named() -> None:
+    raw = tokenizers.Tokenizer(models.Unigram([("[none]", 0.0), ("a", -1.0), ("b", -1.0)], unk_id=0))
+    with pytest.raises(InputError, match=r"lacks part of the text, which became '\[none\]'"):
+        locate(FastTokenizer(raw, "small"), "ab☃")
+
+
+def test_a_normaliser_that_adds_a_space_in_front_is_blamed_for_its_other_change_alone() -> None:
+    raw = tokenizers.Tokenizer(models.Unigram([("[none]", -9.0), ("▁a", -1.0), ("b", -1.0)], unk_id=0))
+    raw.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Lowercase()])
+    raw.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")
+    with pytest.raises(InputError, match="changes the text at character 1: 'BC' becomes 'bc'"):
+        locate(FastTokenizer(raw, "small"), "aBC")
+
+
+class Spans(Tokenizer):
+    """A tokenizer without pieces that knows the offsets of its tokens."""
+
+    def __init__(self, spans: list[tuple[int, int, str]]) -> None:
+        super().__init__("spans", lambda text: [0] * len(spans), lambda token: b"?")
+        self._spans = spans
+
+    def spans(self, text: str) -> list[tuple[int, int, str]]:
+        return self._spans
+
+
+def test_a_token_without_characters_has_no_width() -> None:
+    _, bounds = locate(Spans([(0, 0, ""), (0, 2, "ab"), (2, 2, ""), (3, 5, "cd")]), "ab cd")
+    assert bounds.tolist() == [0, 0, 2, 2, 5]
+
+
+@pytest.mark.parametrize(
+    "spans",
+    [[(0, 2, "ab"), (1, 5, "b cd")], [(0, 2, "ab"), (4, 5, "d")], [(0, 2, "ab")], [(0, 2, "ax"), (3, 5, "cd")]],
+)
+def test_offsets_that_overlap_leave_something_out_or_have_another_surface_are_refused(spans) -> None:
+    with pytest.raises(InputError, match="its tokens spell"):
+        locate(Spans(spans), "ab cd")
+
+
+def test_tokens_that_end_before_the_text_are_refused_at_their_end() -> None:
+    short = Tokenizer("short", lambda text: [0], lambda token: b"ab")
+    with pytest.raises(InputError, match="its tokens spell '' at byte 2, the text has 'cd'"):
+        locate(short, "abcd")
+
+
+def test_tokens_that_a_template_adds_do_not_count_in_offsets() -> None:
+    raw = tokenizers.Tokenizer(models.WordPiece({"[UNK]": 0, "[CLS]": 1, "the": 2, "fox": 3}, unk_token="[UNK]"))
+    raw.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    raw.post_processor = processors.TemplateProcessing(single="[CLS] $A", special_tokens=[("[CLS]", 1)])
+    ids, bounds = locate(FastTokenizer(raw, "small"), "the fox")
+    assert (ids, bounds.tolist()) == ([2, 3], [0, 3, 7])

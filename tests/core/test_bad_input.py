@@ -515,7 +515,7 @@ def test_a_split_without_test_models_is_said(study, world, refused, tmp_path):
     (study.root / "models.csv").unlink()
     table(study.root / "models.csv", "model,family", *(f"{n},{n.partition('-')[0]}" for n in names))
     refused(["compare", study.root, "--split", "size"], "no test models", "three sizes", "--split family")
-    refused(["compare", study.root, "--split", "column"], "no model has a split in models.csv")
+    refused(["compare", study.root, "--split", "column"], "no test models", "mark some in models.csv")
 
 
 @pytest.mark.parametrize(

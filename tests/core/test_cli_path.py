@@ -98,8 +98,8 @@ def done(files, world, cli, tmp_path_factory) -> Path:
     return study
 
 
-def test_a_study_made_by_commands_holds_what_a_study_made_in_python_does(done, planted_folder):
-    made, planted = Study.open(done), Study.open(planted_folder)
+def test_a_study_made_by_commands_holds_what_a_study_made_in_python_does(done, synthetic_folder):
+    made, planted = Study.open(done), Study.open(synthetic_folder)
     assert made.texts == planted.texts
     assert made.models_with_losses() == planted.models_with_losses()
     for name in made.models_with_losses():

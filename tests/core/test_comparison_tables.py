@@ -16,8 +16,8 @@ METHODS = ("all-token", "compute", "constant")
 
 
 @pytest.fixture(scope="module")
-def found(planted_folder: Path):
-    return bc.compare(planted_folder, split="size", methods=METHODS)
+def found(synthetic_folder: Path):
+    return bc.compare(synthetic_folder, split="size", methods=METHODS)
 
 
 def test_tables_hold_one_row_for_each_task_and_method(found):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -41,6 +43,34 @@ def test_equal_losses_make_fit_fail_with_one_line(all_equal, cli):
     assert ran.code == 1
     assert "all training models have the same losses for stack; there is nothing to learn from" in ran.err
     assert "no law (all capabilities are equal)" in cli("fit", all_equal.root, "--method", "all-token").out
+
+
+def test_a_comparison_on_equal_losses_has_no_forecasts_and_says_why(all_equal, cli):
+    """Forecasts were the same for all models, 0 or 1 or in between, and had measured errors."""
+    found = bc.compare(all_equal, methods=["stack", "salience", "all-token", "pls", "constant"], split="size")
+    for task in found.tasks:
+        for method in ("stack", "salience", "all-token"):
+            held = found.held_out[task, method]
+            assert np.isnan([held.forecast, held.low, held.high]).all()
+            why = f"all training models have the same losses for {method}; there is nothing to learn from"
+            assert found.remark(task, method) == f"no forecast of 5 of 5 held-out models: {why}"
+            cell = found.as_json()["tasks"][task][method]
+            assert (cell["mse"], cell["remark"]) == (None, found.remark(task, method))
+        for method in ("pls", "constant"):  # pls gives no token any weight: its forecast is a constant, too
+            assert np.isfinite(found.held_out[task, method].forecast).all()
+            assert np.ptp(found.held_out[task, method].forecast) == 0
+    ran = cli("compare", all_equal.root, "--method", "stack", "--method", "constant", "--split", "size")
+    assert ran.code == 0
+    line = "stack on task0, task1: no forecast of 5 of 5 held-out models: all training models have the same losses"
+    assert line in " ".join(ran.out.split())
+    assert "constant on" not in ran.out
+
+
+def test_the_report_of_equal_losses_shows_what_is_left(all_equal, cli, tmp_path):
+    assert cli("report", all_equal.root, "-o", tmp_path / "report.html").code == 0
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S).group(1), parse_constant=pytest.fail)
+    assert data["methods"][:2] == ["stack", "salience"]
 
 
 def test_a_capability_outside_a_range_of_one_point_is_an_extrapolation(study, world):

@@ -13,7 +13,7 @@ from benchcast.dataset import Fold
 from benchcast.errors import BenchcastError, InputError, NotEnoughDataError
 from benchcast.evaluate import MEASURES, Execution, compare, measure, noise_floor
 from benchcast.executor import Job, Local, Processes
-from benchcast.methods import METHODS
+from benchcast.methods import METHODS, NEED_SIGNALS
 from benchcast.records import Score
 from benchcast.store import Study
 
@@ -91,21 +91,21 @@ def test_compare_json_keeps_its_contract(study, cli):
     assert list(found["tasks"]) == ["task0", "task1"]
     for task in found["tasks"].values():
         assert list(task) == ["all-token", "constant"]
-        assert all(tuple(cell) == MEASURES for cell in task.values())
+        assert all(tuple(cell) == (*MEASURES, "remark") for cell in task.values())
         assert task["constant"]["spearman"] is None, "a constant puts nothing in order"
         assert task["all-token"]["n_test"] == 5
 
 
 def test_compare_tries_every_method_by_default_and_leaves_out_what_lacks_features(study, cli):
     everything = strict(cli("compare", study.root, "--json", "--task", "task0").out)
-    assert everything["methods"] == list(METHODS)
+    assert everything["methods"] == [m for m in METHODS if m not in NEED_SIGNALS], "the study has no signals"
     assert everything["left_out"] == {}
     import shutil
 
     shutil.rmtree(study.root / "features")
     bare = strict(cli("compare", study.root, "--json", "--task", "task0").out)
-    assert bare["methods"] == [m for m in METHODS if m not in ("paper", "ridge")]
     assert set(bare["left_out"]) == {"paper", "ridge"}
+    assert bare["methods"] == [m for m in everything["methods"] if m not in bare["left_out"]]
 
 
 def test_a_method_that_was_asked_for_and_lacks_features_is_one_clear_line(study, cli):
@@ -196,7 +196,7 @@ def test_tasks_that_no_test_model_was_scored_on_are_null_not_zero(study):
     study.add_scores(kept)
     found = compare(study, split="size", methods=CHEAP).as_json()
     cell = found["tasks"]["task0"]["all-token"]
-    assert cell == {**dict.fromkeys(MEASURES), "n_test": 0}
+    assert cell == {**dict.fromkeys(MEASURES), "n_test": 0, "remark": "no held-out model has a score"}
     assert found["noise_floor"]["task0"] is None
     assert found["tasks"]["task1"]["all-token"]["mse"] > 0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from benchcast.records import ModelInfo, Task, Text, TextSet, TokenLosses
+from benchcast.errors import InputError
+from benchcast.records import ModelInfo, Score, Task, Text, TextSet, TokenLosses
 from benchcast.storage.files import LONGEST_NAME, file_name, locked, sweep, write_text, write_whole
 from benchcast.storage.folders import write_folder
 from benchcast.storage.loss_files import read_parquet
@@ -247,3 +249,19 @@ def test_every_column_of_models_csv_is_read_as_written(tmp_path):
 def test_a_column_after_split_that_no_model_fills_is_not_written():
     assert models_csv([ModelInfo("m", split="test")]) == "model,family,params,tokens,flops,split\nm,,,,,test\n"
     assert models_csv([ModelInfo("m", base="b"), ModelInfo("n")]).splitlines()[0].endswith(",split,base")
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_the_same_losses_again_are_skipped_in_either_precision(study, world, half):
+    nats = world.losses[0].nats + 1e-4  # not a number of float16
+    losses = replace(world.losses[0], model="again", nats=nats)
+    assert study.add_losses([losses], half=half) == 1
+    assert study.add_losses([losses]) == 0
+    with pytest.raises(InputError, match="in the study with other losses"):
+        study.add_losses([replace(losses, nats=nats + 0.01)])
+
+
+def test_only_new_scores_are_counted(study):
+    scores = study.scores()
+    assert study.add_scores(scores[:3]) == 0
+    assert study.add_scores([*scores[:3], Score("newcomer", "task0", 0.5), Score("newcomer", "task1", 0.5)]) == 2

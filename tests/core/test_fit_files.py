@@ -20,9 +20,9 @@ from benchcast.storage.hashes import HASH, content_digest
 
 
 @pytest.fixture(scope="module")
-def stored(planted_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stored(synthetic_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fit with a bent law, on disk."""
-    fit = fit_tasks(bc.Study.open(planted_folder), ["task0"])[0]
+    fit = fit_tasks(bc.Study.open(synthetic_folder), ["task0"])[0]
     return fit.save(tmp_path_factory.mktemp("fits") / "task0")
 
 

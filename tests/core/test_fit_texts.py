@@ -17,18 +17,18 @@ from benchcast.records import ModelInfo, TextSet, TokenLosses
 from benchcast.registration import document, read, write
 from benchcast.storage.hashes import content_digest as digest
 from benchcast.store import Study
-from lab.synthetic import Plan, World, plant, write_study
+from lab.synthetic import Plan, World, make_world, write_study
 
 
 @pytest.fixture(scope="module")
 def other() -> World:
     """A world of as many texts as the planted one, all of them different."""
-    return plant(Plan(seed=9, families=5, sizes=4, checkpoints=1, tasks=2, texts_per_source=8))
+    return make_world(Plan(seed=9, families=5, sizes=4, checkpoints=1, tasks=2, texts_per_source=8))
 
 
 @pytest.fixture(scope="module")
-def fit(planted_folder: Path) -> bc.Fit:
-    return bc.fit(Study.open(planted_folder), "task0", method="all-token")
+def fit(synthetic_folder: Path) -> bc.Fit:
+    return bc.fit(Study.open(synthetic_folder), "task0", method="all-token")
 
 
 def test_losses_on_other_texts_are_refused(fit, other, tmp_path):

@@ -12,7 +12,7 @@ from benchcast.folds import (
     FEWEST_MODELS,
     LEFT_OUT,
     MOST_INNER_FOLDS,
-    default_split,
+    choose_split,
     family_balanced,
     inner_folds,
     left_out,
@@ -63,7 +63,7 @@ def test_each_family_is_held_out_once_and_nothing_of_it_is_seen():
 
 def test_the_split_column_is_taken_at_its_word():
     infos = [ModelInfo(f"m{i}", "f", split=s) for i, s in enumerate(["train", "test", "", "validation"])]
-    name, (fold,) = make_folds(infos, None)
+    name, (fold,) = make_folds(infos, "auto")
     assert name == "column"
     assert (fold.train.tolist(), fold.validation.tolist(), fold.test.tolist()) == (
         [True, False, False, False],
@@ -73,32 +73,32 @@ def test_the_split_column_is_taken_at_its_word():
 
 
 def test_without_a_split_column_the_split_is_by_size():
-    assert make_folds(models(("a", 1), ("a", 2), ("a", 3)), None)[0] == "size"
+    assert make_folds(models(("a", 1), ("a", 2), ("a", 3)), "auto")[0] == "size"
 
 
 def test_a_split_is_by_size_where_a_family_has_three_sizes_or_stands_alone_and_else_by_family():
-    assert default_split(models(("a", 1), ("a", 2), ("c", 1), ("b", 1), ("b", 2), ("b", 3))) == "size"
-    assert default_split(models(("a", 1), ("a", 2))) == "size", "no other family could be held out"
-    assert default_split(models(("a", 1), ("a", 2), ("b", 1))) == "family"
-    assert default_split([*models(("a", 1), ("b", 1)), ModelInfo("m", "a", split="test")]) == "column"
+    assert choose_split(models(("a", 1), ("a", 2), ("c", 1), ("b", 1), ("b", 2), ("b", 3))) == "size"
+    assert choose_split(models(("a", 1), ("a", 2))) == "size", "no other family could be held out"
+    assert choose_split(models(("a", 1), ("a", 2), ("b", 1))) == "family"
+    assert choose_split([*models(("a", 1), ("b", 1)), ModelInfo("m", "a", split="test")]) == "column"
 
 
 @pytest.mark.parametrize("count", range(1, 8))
 def test_no_split_is_by_size_where_fewer_models_would_train_than_a_fit_needs(count):
     infos = models(("b", 1), ("b", 2), ("b", 3), *(("a", 1) for _ in range(count - 1)), ("c", 1))
-    name, folds = make_folds(infos, None)
+    name, folds = make_folds(infos, "auto")
     assert name == ("size" if count + 1 >= FEWEST_MODELS else "family")
     assert name == "family" or folds[0].train.sum() >= FEWEST_MODELS
 
 
-@pytest.mark.parametrize("split", [None, "family"])
+@pytest.mark.parametrize("split", ["column", "family"])
 def test_a_stored_fit_is_trained_on_everything_where_nothing_is_set_aside(split):
     name, fold = training_fold(models(("a", 1), ("a", 2), ("a", 3), ("b", 1)), split)
     assert name == "everything"
     assert (fold.train.all(), fold.validation.any(), fold.test.any()) == (True, False, False)
 
 
-@pytest.mark.parametrize("split", [None, "column"])
+@pytest.mark.parametrize("split", ["auto", "column"])
 def test_a_stored_fit_never_sees_the_test_models_of_the_split_column(split):
     infos = [ModelInfo(f"m{i}", "f", split=s) for i, s in enumerate(["train", "test", "", "validation"])]
     name, fold = training_fold(infos, split)
@@ -125,16 +125,29 @@ def test_what_is_left_out_in_turn_is_said():
     assert left_out(families, np.array([True, True, False])) == "training models left out in turn, of one family"
 
 
-@pytest.mark.parametrize(
-    ("infos", "split", "says"),
-    [
-        (models(("a", 1), ("a", 2)), "column", "no model has a split in models.csv"),
-        (models(("a", 1), ("a", 2)), "family", "needs at least 2 families, found 1: a"),
-    ],
-)
-def test_a_split_that_cannot_be_made_says_why(infos, split, says):
-    with pytest.raises(NotEnoughDataError, match=says):
-        make_folds(infos, split)
+def test_a_split_that_cannot_be_made_says_why():
+    with pytest.raises(NotEnoughDataError, match="needs at least 2 families, found 1: a"):
+        make_folds(models(("a", 1), ("a", 2)), "family")
+
+
+def test_with_an_empty_split_column_every_model_trains():
+    name, (fold,) = make_folds(models(("a", 1), ("a", 2), ("b", 3)), "column")
+    assert (name, fold.train.all(), fold.test.any()) == ("column", True, False)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_a_fit_leaves_out_the_models_that_a_comparison_of_the_same_split_tests(split):
+    by_size = models(("a", 1), ("a", 3), ("a", 2), ("b", 1), ("b", 2))
+    marked = [ModelInfo(f"m{i}", "ab"[i % 2], split=s) for i, s in enumerate(["train", "test", "", "validation"])]
+    for infos in (by_size, marked):
+        compared, folds = make_folds(infos, split)
+        fitted, fold = training_fold(infos, split)
+        assert compared != "auto"
+        if compared == "family":  # each model is tested by one fold: none can be left out of a fit for all
+            assert (fitted, fold.train.all()) == ("everything", True)
+        else:
+            assert fold.test.tolist() == folds[0].test.tolist()
+            assert fold.train.tolist() == folds[0].train.tolist()
 
 
 @given(
@@ -166,3 +179,5 @@ def test_an_unknown_split_is_refused_with_a_suggestion():
     for make in (make_folds, training_fold):
         with pytest.raises(InputError, match=rf"unknown split 'colunm'; known: {known}; did you mean 'column'"):
             make([ModelInfo("a")], "colunm")
+        with pytest.raises(InputError, match=rf"unknown split None; known: {known}$"):
+            make([ModelInfo("a")], None)

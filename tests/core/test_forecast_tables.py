@@ -23,8 +23,8 @@ COLUMNS = ["model", "task", "accuracy", "low", "high", "remark"]
 
 
 @pytest.fixture(scope="module")
-def fit(planted_folder: Path) -> bc.Fit:
-    return bc.fit(planted_folder, "task0", method="all-token", split="size")
+def fit(synthetic_folder: Path) -> bc.Fit:
+    return bc.fit(synthetic_folder, "task0", method="all-token", split="size")
 
 
 @pytest.fixture
@@ -36,10 +36,10 @@ def with_holes(study, world):
     return study
 
 
-def test_many_models_are_forecast_as_each_of_them_is(fit, planted_folder):
-    study = bc.Study.open(planted_folder)
+def test_many_models_are_forecast_as_each_of_them_is(fit, synthetic_folder):
+    study = bc.Study.open(synthetic_folder)
     names = study.models_with_losses()
-    assert list(fit.predict(planted_folder)) == [fit.predict(study.losses(name)) for name in names]
+    assert list(fit.predict(synthetic_folder)) == [fit.predict(study.losses(name)) for name in names]
     assert [row.model for row in fit.predict(study, models=["family1-*"])] == [
         name for name in names if name.startswith("family1-")
     ]
@@ -47,8 +47,8 @@ def test_many_models_are_forecast_as_each_of_them_is(fit, planted_folder):
         fit.predict(study, models=["nobody"])
 
 
-def test_tables_hold_the_forecasts(fit, planted_folder):
-    found = fit.predict(planted_folder)
+def test_tables_hold_the_forecasts(fit, synthetic_folder):
+    found = fit.predict(synthetic_folder)
     frame = found.to_pandas()
     assert list(frame.columns) == found.to_arrow().column_names == COLUMNS
     assert frame["accuracy"].tolist() == [row.accuracy for row in found]
@@ -71,7 +71,7 @@ def test_stored_fits_forecast_all_models_in_order(with_holes):
     assert all(row.remark for row in found if np.isnan(row.accuracy))
 
 
-def test_no_interval_has_a_reason(fit, planted_folder, world):
+def test_no_interval_has_a_reason(fit, synthetic_folder, world):
     errors = fit.core.out_of_fold
     few = OutOfFoldErrors(errors.errors[:1], errors.families[:1], errors.kind)
     lonely = replace(fit, core=replace(fit.core, out_of_fold=few))
@@ -119,7 +119,7 @@ def test_the_level_is_written_once():
     assert [p.name for p in pages if level_text() in p.read_text(encoding="utf-8")] == []
 
 
-def test_pandas_is_asked_for_by_name_where_it_is_missing(fit, planted_folder, monkeypatch):
+def test_pandas_is_asked_for_by_name_where_it_is_missing(fit, synthetic_folder, monkeypatch):
     monkeypatch.setattr(frames, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match="pip install pandas"):
-        fit.predict(planted_folder).to_pandas()
+        fit.predict(synthetic_folder).to_pandas()

@@ -16,11 +16,11 @@ from sklearn.utils.validation import check_is_fitted
 
 import benchcast as bc
 from benchcast.errors import BenchcastError, InputError, NotEnoughDataError
-from benchcast.forecaster import Forecaster, NotFittedError
-from benchcast.methods import METHODS
+from benchcast.forecaster import NEED_METADATA, Forecaster, NotFittedError
+from benchcast.methods import METHODS, NEED_FEATURES
 
 CHANCE = 0.25
-READ_MORE = ("paper", "ridge", "two-step", "observational", "label-token", "compute")
+READ_MORE = (*NEED_FEATURES, *NEED_METADATA)
 
 
 class Arrays:
@@ -213,5 +213,5 @@ def test_too_little_to_learn_from_is_an_error_and_no_nan(arrays, fitted):
 
 
 def test_models_with_the_same_losses_are_refused():
-    with pytest.raises(NotEnoughDataError, match="all models have the same losses"):
+    with pytest.raises(NotEnoughDataError, match="X: all training models have the same losses"):
         Forecaster().fit(np.full((12, 5), 2.7), np.linspace(0.3, 0.85, 12))

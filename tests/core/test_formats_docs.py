@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 
 from benchcast.storage.tables import MODEL_COLUMNS, SCORE_COLUMNS
 from benchcast.store import Study
-from pages import steps
+from lab.site.pages import steps
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
 
@@ -37,8 +37,8 @@ def study(cli, tmp_path_factory) -> Study:
 
 
 def test_every_example_is_imported_and_prints_what_the_page_shows(study):
-    assert study.models_with_losses() == ["ash-1B", "my-7b-v2", "oak-1B", "oak-3B", "oak-7B"]
-    assert {s.model for s in study.scores()} == {"ash-1B", "oak-1B", "oak-3B", "oak-7B"}
+    assert study.models_with_losses() == ["ash-1B", "elm-2B", "my-7b", "oak-1B", "oak-3B", "oak-7B"]
+    assert {s.model for s in study.scores()} == {"ash-1B", "elm-2B", "oak-1B", "oak-3B", "oak-7B"}
     assert study.features().scorer == "tiny"
     assert study.infos(["oak-1B"])[0].flops == 6e21
 

@@ -9,6 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from benchcast.intervals import (
+    NEAR_CHANCE,
     OF_OTHER_FAMILIES,
     RISE_FROM_CHANCE,
     USUAL_FAMILY_ERROR,
@@ -23,9 +24,10 @@ from benchcast.intervals import (
     spread_of,
 )
 from benchcast.law import SigmoidLaw
+from benchcast.metadata import ModelMetadata
 from benchcast.predictors import LossView
 from benchcast.profile import LossProfile
-from benchcast.records import Task
+from benchcast.records import ModelInfo, Task
 from benchcast.task_fit import NO_ERRORS, OutOfFoldErrors, TaskFit
 
 T_90_WITH_2 = 2.9199856  # Student's t at 95%, two degrees of freedom
@@ -127,6 +129,8 @@ def test_a_stronger_model_at_chance_may_take_off():
     assert above == pytest.approx(below + RISE_FROM_CHANCE)
     assert ends(fit, 0.25, far=4.0)[1] == pytest.approx(below), "inside the range it may not"
     assert ends(fit, 0.5, far=4.0, stronger=True)[1] == pytest.approx(below), "well above chance it already has"
+    halfway = 0.25 + 0.75 * NEAR_CHANCE / 2
+    assert ends(fit, halfway, far=4.0, stronger=True)[1] == pytest.approx(below + RISE_FROM_CHANCE / 2)
 
 
 def test_outside_the_training_range_the_distance_grows_on_both_sides():
@@ -135,6 +139,12 @@ def test_outside_the_training_range_the_distance_grows_on_both_sides():
     position = locate(fit, [0.0, 2.0, 5.0])
     assert position.distance.tolist() == [2.25, 1.0, 4.0]
     assert position.stronger.tolist() == [True, False, False], "a lower capability is a lower loss"
+    compute = replace(fit, law=SigmoidLaw(0.5, 0.0, 0.0))
+    assert locate(compute, [0.0, 2.0, 5.0]).stronger.tolist() == [False, False, True], "more compute is stronger"
+
+
+def test_an_accuracy_outside_0_to_1_has_the_angle_of_the_end():
+    assert_allclose(angle([-0.1, 0.0, 1.0, 1.2]), [0.0, 0.0, np.pi / 2, np.pi / 2])
 
 
 def test_a_model_is_located_by_its_profile_as_well():
@@ -142,7 +152,7 @@ def test_a_model_is_located_by_its_profile_as_well():
     profile = LossProfile(np.array([0, 1]), np.zeros(2), np.eye(2), typical=2.0, usual=1.5, strongest=1.0)
     fit = replace(fit_with(THREE), profile=profile)
     nats = np.exp(np.array([[0.0, 0.0], [2.0, -2.0], [-1.0, -1.0]])).astype(np.float32)
-    position = locate(fit, fit.capability(nats, None), nats)
+    position = locate(fit, fit.capability(nats, ModelMetadata.of([ModelInfo(m) for m in "abc"], [])), nats)
     assert_allclose(position.distance, [1.0, 4.0, (1 + (1 - np.exp(-1)) / 2) ** 2], rtol=1e-6)
     assert position.stronger.tolist() == [False, False, True]
 
@@ -177,6 +187,7 @@ def test_the_spread_is_in_accuracy():
     assert spread.scale == pytest.approx(np.sqrt(((squares[0] + squares[1]) / 2 + squares[2] + squares[3]) / 3))
     assert spread.half_width == pytest.approx(HALF, rel=0.02), "at 0.5 an angle is as large as the accuracy"
     assert spread.families == 3
+    assert np.isfinite(spread_of(errors([0.1, 0.2], ["a", "b"])).half_width), "two families are enough"
 
 
 def test_errors_of_version_0_1_0_have_no_accuracies_and_count_as_around_one_half():

@@ -71,8 +71,8 @@ def bare(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def loss_files(planted_folder: Path) -> list[Path]:
-    return sorted((planted_folder / "losses").glob("*.parquet"))
+def loss_files(synthetic_folder: Path) -> list[Path]:
+    return sorted((synthetic_folder / "losses").glob("*.parquet"))
 
 
 def check_whole(root: Path) -> None:
@@ -118,8 +118,10 @@ def test_an_import_killed_at_any_moment_is_finished_by_running_it_again(bare, lo
     assert halfway >= 2, "some came between two files"
 
 
-def test_a_fit_killed_at_any_moment_is_old_or_new_and_finished_by_running_it_again(planted_folder, cli, tree, tmp_path):
-    shutil.copytree(planted_folder, tmp_path / "old")
+def test_a_fit_killed_at_any_moment_is_old_or_new_and_finished_by_running_it_again(
+    synthetic_folder, cli, tree, tmp_path
+):
+    shutil.copytree(synthetic_folder, tmp_path / "old")
     assert cli("fit", tmp_path / "old", "--method", "constant").code == 0
     old = tree(tmp_path / "old")
     shutil.copytree(tmp_path / "old", tmp_path / "calm")

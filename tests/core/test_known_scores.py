@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,7 @@ from benchcast.intervals import angle, from_angle
 from benchcast.known_scores import FEWEST_FAMILIES, LOSSES_ALONE, ScoreCorrection, correct
 from benchcast.law import SigmoidLaw
 from benchcast.predictors import LossView
-from benchcast.records import Task
+from benchcast.records import Score, Task
 from benchcast.task_fit import OutOfFoldErrors, TaskFit
 
 TASKS = ("arc", "piqa", "sciq")
@@ -112,6 +113,20 @@ def test_predict_use_scores_says_what_it_used(study, cli):
     ran = cli("predict", study.root, "--model", study.models_with_losses()[0], "--use-scores")
     assert ran.code == 0
     assert "from losses" in ran.out
+
+
+def test_refit_with_scores_fits_only_the_given_task_again(study, cli, tree, world):
+    assert cli("fit", study.root, "--method", "all-token").code == 0
+    study.add_losses([replace(world.losses[3], model="new")])
+    study.add_scores([Score("new", "task0", 0.5), Score("new", "task1", 0.5)])
+    before = tree(study.root / "fits")
+    ran = cli("predict", study.root, "--model", "new", "--use-scores", "--refit", "--task", "task0", "--json")
+    assert ran.code == 0
+    after = tree(study.root / "fits")
+    assert {path.split("/")[0] for path in after if after[path] != before[path]} == {"task0"}
+    assert "task1: fitted on 20 of now 21 models" in ran.err, "its fit is used and outdated"
+    assert "task0: fitted" not in ran.err
+    assert [row["task"] for row in json.loads(ran.out)] == ["task0"]
 
 
 def test_use_scores_needs_a_study_and_is_not_registered(study, cli, tmp_path):

@@ -18,11 +18,15 @@ from benchcast.law import (
     _starts,
     fit_law,
     fit_laws,
-    fit_monotone_calibration,
+    fit_monotone_calibrations,
     ramps,
     sigmoid,
 )
 from benchcast.solvers import LeastSquares
+
+
+def fit_monotone_calibration(log_odds, q, weight):
+    return fit_monotone_calibrations(log_odds[None], q, weight[None])[0]
 
 
 def curve(c, slope, midpoint, chance):
@@ -218,6 +222,29 @@ def test_the_first_start_is_the_law_itself_where_scores_have_no_noise():
     ]
 
 
+def test_the_first_start_is_a_regression_of_log_odds_that_are_clipped_two_percent_from_the_ends():
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=20)
+    z = (z - z.mean()) / z.std()
+    share = np.clip(curve(z, -2.0, 0.3, 0.0) + rng.normal(0, 0.1, 20), 0, 1)
+    assert share.min() == 0
+    clipped = share.clip(0.02, 0.98)
+    slope, offset = np.polyfit(z, np.log(clipped / (1 - clipped)), 1)
+    starts = _starts(z, 0.25 + 0.75 * share, np.array([0.25]), np.full(20, 1 / 20))
+    assert_allclose(starts[0], [slope, offset], rtol=1e-9)
+
+
+def test_models_of_weight_0_take_no_part():
+    c, a = np.linspace(0, 1, 12), curve(np.linspace(0, 1, 12), -5, 0.4, 0.25)
+    weight = np.array([1.0] * 12 + [0.0])
+    law = fit_laws(np.array([*c, 9.0]), np.array([*a, np.nan]), np.array(0.25), weight=weight)
+    alone = fit_law(c, a, 0.25)
+    assert_allclose([law.slope, law.offset], [alone.slope, alone.offset], rtol=1e-9)
+    x = np.array([-2.0, -1.0, 0.5, 1.0, 7.0, -7.0])
+    found = fit_monotone_calibration(x, sigmoid(x), np.array([0.25] * 4 + [0.0] * 2))
+    assert (found.low, found.high) == (-2.0, 1.0)
+
+
 @pytest.mark.parametrize("best", range(3))
 def test_of_several_ends_the_one_of_least_error_is_taken_whole(best):
     error = np.full((3, 2), 0.5)
@@ -228,6 +255,8 @@ def test_of_several_ends_the_one_of_least_error_is_taken_whole(best):
     assert_allclose(lowest.theta, np.stack([expected, 10 + expected], axis=-1))
     assert_allclose(lowest.error, [0.1, 0.2])
     assert lowest.converged.tolist() == (expected > 2).tolist()
+    equal = _best_of(LeastSquares(numbers[..., None], np.full((3, 2), 0.5), numbers > 2))
+    assert equal.theta[..., 0].tolist() == [0.0, 1.0], "of equal errors the first"
 
 
 def test_accuracy_lies_between_chance_and_one_at_any_capability():

@@ -16,13 +16,14 @@ from benchcast.errors import NotEnoughDataError
 from benchcast.folds import make_folds
 from benchcast.intervals import predict, spread_of
 from benchcast.law import fit_law
-from benchcast.methods import METHODS, NEED_FEATURES, fit_method
+from benchcast.methods import METHODS, NEED_FEATURES, NEED_SIGNALS, fit_method
 from benchcast.methods.algorithm2.descent import DescentSettings
 from benchcast.methods.algorithm2.paper import paper
 from benchcast.methods.basis import build_basis
 from benchcast.methods.salience import salience
 from benchcast.task_fit import view
-from lab.synthetic import Plan, World, plant
+from lab.synthetic import Plan, World, make_world
+from worlds import make_dataset
 
 QUICK = DescentSettings(steps=5, rates=(1e-2,))
 BATTERY = {**METHODS, "paper": lambda e, f: paper(e, f, settings=QUICK)}
@@ -31,6 +32,13 @@ BATTERY = {**METHODS, "paper": lambda e, f: paper(e, f, settings=QUICK)}
 def dataset_of(world: World, *, features: bool = True) -> Dataset:
     given_features = Features(world.features, world.edges, "planted") if features else None
     return assemble(world.texts, world.losses, world.models, world.scores, world.tasks, AssemblyOptions(given_features))
+
+
+@pytest.fixture
+def told(request: pytest.FixtureRequest, dataset: Dataset, world: World) -> Dataset:
+    """The planted world, with signals for the methods that need them."""
+    signals = NEED_SIGNALS.get(request.node.callspec.params["method"])
+    return make_dataset(world, signals=signals) if signals else dataset
 
 
 def with_gaps(dataset: Dataset) -> Dataset:
@@ -51,42 +59,42 @@ def squared_errors(dataset: Dataset, folds: list[Fold], fits: list, t: int) -> f
 
 @pytest.mark.parametrize("split", ["size", "family"])
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_forecasts_held_out_models_of_every_fold_and_task(method, split, dataset, world):
+def test_every_method_forecasts_held_out_models_of_every_fold_and_task(method, split, told, world):
     folds = make_folds(world.models, split)[1][:2]
-    gapped = with_gaps(dataset)
+    gapped = with_gaps(told)
     fits = BATTERY[method](gapped, folds)
     assert [len(row) for row in fits] == [2] * len(folds)
     for fold, row in zip(folds, fits, strict=True):
-        for task, fit in zip(dataset.tasks, row, strict=True):
+        for task, fit in zip(told.tasks, row, strict=True):
             assert (fit.task, fit.method, fit.law.failure) == (task, method, "")
-            forecast = fit.forecast(dataset.nats, dataset.metadata)
+            forecast = fit.forecast(told.nats, told.metadata)
             assert np.isfinite(forecast).all()
             assert ((forecast >= 0) & (forecast <= 1)).all()
             assert fit.range[0] <= fit.range[1]
             assert len(fit.out_of_fold.errors) == len(fit.out_of_fold.families) > 0
             assert np.isfinite(fit.out_of_fold.errors).all()
-            held_out = [dataset.models.index(m) for m in fit.out_of_fold.models]
-            assert (dataset.families[held_out] == fit.out_of_fold.families).all(), "each error names its model"
+            held_out = [told.models.index(m) for m in fit.out_of_fold.models]
+            assert (told.families[held_out] == fit.out_of_fold.families).all(), "each error names its model"
             assert fold.seen[held_out].all()
             assert len(set(held_out)) == len(held_out)
-            seen = dataset.families[fold.seen]
+            seen = told.families[fold.seen]
             assert np.isin(fit.out_of_fold.families, seen).all(), "honest errors come from models a fit may see"
             if split == "family":
-                assert not np.isin(fit.out_of_fold.families, dataset.families[fold.test]).any()
+                assert not np.isin(fit.out_of_fold.families, told.families[fold.test]).any()
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_no_method_looks_at_scores_of_the_test_models(method, dataset, world):
+def test_no_method_looks_at_scores_of_the_test_models(method, told, world):
     folds = make_folds(world.models, "size")[1]
-    blind = replace(dataset, accuracy=np.where(folds[0].test, np.nan, dataset.accuracy))
-    for seen, unseen in zip(BATTERY[method](dataset, folds)[0], BATTERY[method](blind, folds)[0], strict=True):
+    blind = replace(told, accuracy=np.where(folds[0].test, np.nan, told.accuracy))
+    for seen, unseen in zip(BATTERY[method](told, folds)[0], BATTERY[method](blind, folds)[0], strict=True):
         assert_allclose(unseen.weights, seen.weights)
         assert unseen.law == seen.law
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_without_features_a_method_works_or_says_that_it_needs_them(method, world):
-    bare = dataset_of(world, features=False)
+    bare = make_dataset(world, features=False, signals=NEED_SIGNALS.get(method, ()))
     folds = make_folds(world.models, "size")[1]
     if method in NEED_FEATURES:
         with pytest.raises(NotEnoughDataError, match=f"method '{method}' needs features of a scorer"):
@@ -97,31 +105,29 @@ def test_without_features_a_method_works_or_says_that_it_needs_them(method, worl
 
 
 @pytest.mark.parametrize("method", [m for m in METHODS if m != "paper"])
-def test_the_order_of_models_changes_no_forecast(method, dataset, world):
-    order = np.random.default_rng(0).permutation(len(dataset.models))
+def test_the_order_of_models_changes_no_forecast(method, told, world):
+    order = np.random.default_rng(0).permutation(len(told.models))
     folds = make_folds(world.models, "size")[1]
-    turned = dataset.of_models(order)
+    turned = told.of_models(order)
     turned_folds = [Fold(f.train[order], f.validation[order], f.test[order]) for f in folds]
-    before = METHODS[method](dataset, folds)[0]
+    before = METHODS[method](told, folds)[0]
     after = METHODS[method](turned, turned_folds)[0]
     for a, b in zip(before, after, strict=True):
-        forecasts = a.forecast(dataset.nats, dataset.metadata)[order], b.forecast(turned.nats, turned.metadata)
+        forecasts = a.forecast(told.nats, told.metadata)[order], b.forecast(turned.nats, turned.metadata)
         assert_allclose(*forecasts, atol=3e-3)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_renaming_families_and_models_changes_no_forecast(method, dataset, world):
+def test_renaming_families_and_models_changes_no_forecast(method, told, world):
     folds = make_folds(world.models, "size")[1]
-    names = dict(zip(np.unique(dataset.families), ["zeta", "alpha", "mu", "beta", "omega"], strict=True))
+    names = dict(zip(np.unique(told.families), ["zeta", "alpha", "mu", "beta", "omega"], strict=True))
     renamed = replace(
-        dataset,
-        models=tuple(f"m{i}" for i in range(len(dataset.models))),
-        metadata=replace(dataset.metadata, families=np.array([names[f] for f in dataset.families])),
+        told,
+        models=tuple(f"m{i}" for i in range(len(told.models))),
+        metadata=replace(told.metadata, families=np.array([names[f] for f in told.families])),
     )
-    for a, b in zip(BATTERY[method](dataset, folds)[0], BATTERY[method](renamed, folds)[0], strict=True):
-        assert_allclose(
-            b.forecast(dataset.nats, dataset.metadata), a.forecast(dataset.nats, dataset.metadata), atol=3e-3
-        )
+    for a, b in zip(BATTERY[method](told, folds)[0], BATTERY[method](renamed, folds)[0], strict=True):
+        assert_allclose(b.forecast(told.nats, told.metadata), a.forecast(told.nats, told.metadata), atol=3e-3)
 
 
 def test_baselines_weigh_the_tokens_that_their_names_say(dataset, world):
@@ -246,7 +252,7 @@ def test_planted_salience_is_recovered(plan, least):
     """On average over worlds: what two families happen to share cannot be told apart, so single worlds vary."""
     found = []
     for seed in range(3):
-        world = plant(replace(plan, seed=seed))
+        world = make_world(replace(plan, seed=seed))
         dataset = dataset_of(world)
         assert (dataset.reference_tokens.edges == world.edges).all()
         fits = salience(dataset, make_folds(world.models, "size")[1])[0]
@@ -257,7 +263,7 @@ def test_planted_salience_is_recovered(plan, least):
 
 @pytest.fixture(scope="module", params=[LABEL, KINDS], ids=["label", "kinds"])
 def truth(request):
-    world = plant(replace(request.param, seed=1))
+    world = make_world(replace(request.param, seed=1))
     dataset = dataset_of(world)
     folds = {split: make_folds(world.models, split)[1] for split in ("size", "family")}
     return dataset, {split: (f, salience(dataset, f)) for split, f in folds.items()}
@@ -290,7 +296,9 @@ def test_over_many_small_worlds_intervals_cover_about_nine_in_ten():
     """One family of each world is held out; lab/log/coverage.py does the same on hundreds of worlds."""
     covered = []
     for seed in range(24):
-        world = plant(Plan(seed=seed, families=6, sizes=4, checkpoints=1, tasks=2, texts_per_source=10, mixture=0.5))
+        world = make_world(
+            Plan(seed=seed, families=6, sizes=4, checkpoints=1, tasks=2, texts_per_source=10, mixture=0.5)
+        )
         dataset = dataset_of(world)
         test = dataset.families == "family5"
         fits = fit_method("salience", dataset, [Fold(~test, np.zeros_like(test), test)])[0]

@@ -15,10 +15,10 @@ from benchcast.store import Study
 
 
 @pytest.fixture(scope="module")
-def fitted(planted_folder: Path, tmp_path_factory: pytest.TempPathFactory, cli) -> Path:
+def fitted(synthetic_folder: Path, tmp_path_factory: pytest.TempPathFactory, cli) -> Path:
     """The planted study with fits; not to be written to."""
     folder = tmp_path_factory.mktemp("predict") / "study"
-    shutil.copytree(planted_folder, folder)
+    shutil.copytree(synthetic_folder, folder)
     assert cli("fit", folder, "--method", "all-token").code == 0
     return folder
 

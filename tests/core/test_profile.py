@@ -10,13 +10,13 @@ from benchcast.intervals import locate, predict
 from benchcast.methods import fit_method
 from benchcast.methods.profiling import MOST_GROUPS, USUAL, Distances, text_groups
 from benchcast.profile import SHARED_VARIANCE, group_losses, spread_of_profiles, squared_distance
-from lab.synthetic import Plan, plant
+from lab.synthetic import Plan, make_world
 from worlds import make_dataset
 
 
 @pytest.fixture(scope="module")
 def dataset():
-    return make_dataset(plant(Plan(seed=5, families=6, sizes=4, checkpoints=1, tasks=2, texts_per_source=10)))
+    return make_dataset(make_world(Plan(seed=5, families=6, sizes=4, checkpoints=1, tasks=2, texts_per_source=10)))
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import subprocess
 import sys
@@ -12,7 +14,7 @@ import pytest
 
 import benchcast as bc
 from benchcast import choices
-from benchcast.errors import InputError
+from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.evaluate import compare
 from benchcast.extrapolation.backtest import read_study_models
 from benchcast.fitting import fit_tasks, refit, store_fits
@@ -23,46 +25,46 @@ from benchcast.methods.algorithm2.descent import DescentSettings
 SHORT = DescentSettings(steps=3, rates=(1e-2,))
 
 
-def test_a_path_serves_as_well_as_a_study(planted_folder):
-    opened = bc.Study.open(planted_folder)
-    for study in (opened, planted_folder, str(planted_folder)):
+def test_a_path_serves_as_well_as_a_study(synthetic_folder):
+    opened = bc.Study.open(synthetic_folder)
+    for study in (opened, synthetic_folder, str(synthetic_folder)):
         assert bc.fit(study, "task0", method="all-token").digest == bc.fit(opened, "task0", method="all-token").digest
     asked = {"split": "size", "methods": ["all-token"]}
-    assert bc.compare(str(planted_folder), **asked).as_json() == bc.compare(opened, **asked).as_json()
+    assert bc.compare(str(synthetic_folder), **asked).as_json() == bc.compare(opened, **asked).as_json()
 
 
-def test_a_study_has_no_device(planted_folder):
-    assert not hasattr(bc.Study.open(planted_folder), "device")
+def test_a_study_has_no_device(synthetic_folder):
+    assert not hasattr(bc.Study.open(synthetic_folder), "device")
 
 
-def test_fit_and_compare_work_on_a_device(planted_folder):
-    here, there = (bc.fit(planted_folder, "task0", method="ridge", device=device) for device in ("", "cpu"))
+def test_fit_and_compare_work_on_a_device(synthetic_folder):
+    here, there = (bc.fit(synthetic_folder, "task0", method="ridge", device=device) for device in ("", "cpu"))
     assert there.core.weights == pytest.approx(here.core.weights, rel=1e-3, abs=1e-6)
-    found = bc.compare(planted_folder, ["task0"], methods=["ridge"], device="cpu", split="size")
+    found = bc.compare(synthetic_folder, ["task0"], methods=["ridge"], device="cpu", split="size")
     assert found.dataset.device == "cpu"
     with pytest.raises(InputError, match="torch cannot use it here"):
-        bc.fit(planted_folder, "task0", device="nonsense")
+        bc.fit(synthetic_folder, "task0", device="nonsense")
 
 
-def test_settings_reach_algorithm_2_and_survive_a_refit(planted_folder):
-    fit = bc.fit(planted_folder, "task0", method="paper", settings=SHORT)
+def test_settings_reach_algorithm_2_and_survive_a_refit(synthetic_folder):
+    fit = bc.fit(synthetic_folder, "task0", method="paper", settings=SHORT)
     assert len(fit.core.history["train_mse"]) == SHORT.steps + 1
     assert stored_settings(fit.core) == SHORT
-    found = bc.compare(planted_folder, ["task0"], split="size", methods=["paper", "constant"], settings=SHORT)
+    found = bc.compare(synthetic_folder, ["task0"], split="size", methods=["paper", "constant"], settings=SHORT)
     assert found.fits["task0", "paper"][0].notes["steps"] == SHORT.steps
-    again = refit(bc.Study.open(planted_folder), [fit])[0]
+    again = refit(bc.Study.open(synthetic_folder), [fit])[0]
     assert again.core.notes == fit.core.notes
 
 
-def test_settings_read_back_from_a_file_are_the_same(planted_folder, tmp_path):
-    fit = bc.fit(planted_folder, "task0", method="paper", settings=SHORT)
+def test_settings_read_back_from_a_file_are_the_same(synthetic_folder, tmp_path):
+    fit = bc.fit(synthetic_folder, "task0", method="paper", settings=SHORT)
     assert stored_settings(bc.load(fit.save(tmp_path / "fit")).core) == SHORT
 
 
-def test_settings_that_no_method_takes_are_refused(planted_folder):
+def test_settings_that_no_method_takes_are_refused(synthetic_folder):
     for run in (
-        lambda: bc.fit(planted_folder, "task0", method="all-token", settings=SHORT),
-        lambda: bc.compare(planted_folder, methods=["all-token", "ridge"], settings=SHORT),
+        lambda: bc.fit(synthetic_folder, "task0", method="all-token", settings=SHORT),
+        lambda: bc.compare(synthetic_folder, methods=["all-token", "ridge"], settings=SHORT),
     ):
         with pytest.raises(InputError, match="settings of type DescentSettings are for method paper, not for all-tok"):
             run()
@@ -100,22 +102,33 @@ def test_without_a_split_the_column_says_what_is_held_out_in_fits_and_comparison
     assert not set(fit.about["train"]) & set(found.held_out["task0", "all-token"].models)
 
 
-def test_a_study_without_a_split_column_hides_no_model_from_a_fit(planted_folder: Path):
-    fit = bc.fit(planted_folder, "task0", method="all-token")
+@pytest.mark.parametrize("function", [bc.fit, bc.fit_tasks, bc.compare, bc.report])
+def test_a_split_is_always_named(function, synthetic_folder):
+    assert inspect.signature(function).parameters["split"].default in choices.SPLITS
+    task = ["task0"] if function is bc.fit else []
+    with pytest.raises(InputError, match="unknown split None; known: auto, column, size, family"):
+        function(synthetic_folder, *task, split=None)
+
+
+def test_a_study_without_a_split_column_hides_no_model_from_a_fit(synthetic_folder: Path):
+    fit = bc.fit(synthetic_folder, "task0", method="all-token")
     assert fit.about["split"] == "everything"
-    assert bc.compare(planted_folder, ["task0"], methods=["all-token"]).split == "size"
+    assert bc.fit(synthetic_folder, "task0", method="all-token", split="column").about["train"] == fit.about["train"]
+    with pytest.raises(NotEnoughDataError, match=r"split 'column': no test models; mark some in models\.csv"):
+        bc.compare(synthetic_folder, ["task0"], methods=["all-token"], split="column")
+    assert bc.compare(synthetic_folder, ["task0"], methods=["all-token"]).split == "size"
 
 
-def test_results_have_short_representations(planted_folder):
-    fit = bc.fit(planted_folder, "task0", method="all-token")
+def test_results_have_short_representations(synthetic_folder):
+    fit = bc.fit(synthetic_folder, "task0", method="all-token")
     assert repr(fit) == "<Fit of 'task0' by all-token on 20 models>"
-    found = bc.compare(planted_folder, methods=["all-token", "constant"], split="size")
+    found = bc.compare(synthetic_folder, methods=["all-token", "constant"], split="size")
     assert repr(found) == "<Comparison of 2 methods on 2 tasks, 5 models held out by size>"
     assert repr(found.held_out["task0", "constant"]) == "<HeldOutForecasts of 5 models>"
 
 
-def test_what_a_study_gives_has_short_representations(planted_folder, world):
-    study = bc.Study.open(planted_folder)
+def test_what_a_study_gives_has_short_representations(synthetic_folder, world):
+    study = bc.Study.open(synthetic_folder)
     dataset, losses = study.dataset(), study.losses(world.models[0].model)
     assert repr(study.texts) == f"<TextSet of {len(study.texts)} texts from {len(study.texts.sources)} sources>"
     assert repr(losses).startswith(f"<TokenLosses of '{losses.model}': {len(losses.nats)} tokens of ")
@@ -276,7 +289,14 @@ def test_a_report_is_written_in_one_call(fitted, tmp_path, monkeypatch):
     assert bc.report(fitted).name == "report.html"
 
 
-def test_a_model_to_come_is_forecast_from_a_path(planted_folder):
-    family = bc.Study.open(planted_folder).models()[0].family
+def test_a_model_to_come_is_forecast_from_a_path(synthetic_folder):
+    family = bc.Study.open(synthetic_folder).models()[0].family
     with pytest.raises(InputError, match="unknown family"):
-        bc.extrapolate(planted_folder, f"{family}x", bc.Target(params=1e9, tokens=1e9), method="all-token")
+        bc.extrapolate(synthetic_folder, f"{family}x", bc.Target(params=1e9, tokens=1e9), method="all-token")
+
+
+def test_type_checkers_see_every_public_name() -> None:
+    """The stub imports what `__init__.py` imports late, from the same modules."""
+    stub = ast.parse((Path(bc.__file__).parent / "__init__.pyi").read_text(encoding="utf-8"))
+    seen = {alias.asname: node.module for node in stub.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert seen == {**bc._HOME, "datasets": "benchcast"}

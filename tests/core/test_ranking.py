@@ -14,8 +14,8 @@ from benchcast.store import Study
 
 
 @pytest.fixture(scope="module")
-def measured(planted_folder) -> Comparison:
-    return compare(Study.open(planted_folder), methods=("constant",))
+def measured(synthetic_folder) -> Comparison:
+    return compare(Study.open(synthetic_folder), methods=("constant",))
 
 
 def comparison(measured: Comparison, errors: dict[str, list[list[float]]]) -> Comparison:

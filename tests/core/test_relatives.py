@@ -15,15 +15,14 @@ from benchcast.records import Floats, ModelInfo, Score, TokenLosses
 from benchcast.relatives import BASE, COPIES, SIMILAR, find_relatives
 from benchcast.storage.tables import read_models
 from benchcast.store import Study
-from lab.synthetic import Plan, write_study
-from lab.synthetic import plant as plant_world
+from lab.synthetic import Plan, make_world, write_study
 
 
 def families(count: int, size: int = 4) -> list[ModelInfo]:
     return [ModelInfo(f"f{f}-{i}", f"f{f}") for f in range(count) for i in range(size)]
 
 
-def plant(tastes: Floats, size: int = 4, texts: int = 80, seed: int = 0) -> Floats:
+def draw_losses(tastes: Floats, size: int = 4, texts: int = 80, seed: int = 0) -> Floats:
     """Losses of `size` models of each family: log losses fall with skill, and by the family's taste of topics."""
     rng = np.random.default_rng(seed)
     topics = rng.normal(size=(tastes.shape[1], texts)) / np.sqrt(tastes.shape[1])
@@ -41,13 +40,13 @@ def together(models: Sequence[ModelInfo], losses: Floats) -> set[tuple[tuple[str
 
 
 def test_independent_families_stay_apart():
-    joined = [len(together(families(8), plant(tastes(8, seed), seed=seed))) for seed in range(20)]
+    joined = [len(together(families(8), draw_losses(tastes(8, seed), seed=seed))) for seed in range(20)]
     assert np.mean(joined) < 0.2
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.002])
 def test_copies_under_other_names_are_one_group(noise):
-    models, losses = families(6), plant(tastes(6))
+    models, losses = families(6), draw_losses(tastes(6))
     copies = [ModelInfo(f"copy of {m.model}", f"copies {i}") for i, m in enumerate(models[:3])]
     noisy = losses[:3] * np.exp(noise * np.random.default_rng(1).normal(size=(3, losses.shape[1])))
     found = together([*models, *copies], np.concatenate([losses, noisy]))
@@ -64,8 +63,8 @@ def test_a_base_joins_its_descendants_whether_it_is_a_model_a_family_or_neither(
     models = families(6)
     models += [ModelInfo("x", "x", base="f0-1"), ModelInfo("y", "y", base="f1")]
     models += [ModelInfo("u", "u", base="elsewhere"), ModelInfo("v", "v", base="elsewhere")]
-    losses = plant(tastes(10), size=4)[: len(models)]
-    losses[24:] = plant(tastes(4, seed=9), size=1, seed=0)
+    losses = draw_losses(tastes(10), size=4)[: len(models)]
+    losses[24:] = draw_losses(tastes(4, seed=9), size=1, seed=0)
     named = {names for names, reasons in together(models, losses) if reasons == (BASE,)}
     assert {("f0", "x"), ("f1", "y"), ("u", "v")} <= named
 
@@ -76,12 +75,12 @@ def test_families_in_clusters_of_relatives_are_grouped_by_cluster():
         shared, own = tastes(4, seed=10 + seed), tastes(12, seed=20 + seed)
         related = np.sqrt(0.9) * np.repeat(shared, 3, axis=0) + np.sqrt(0.1) * own
         clusters = {(tuple(f"f{f}" for f in range(c, c + 3)), (SIMILAR,)) for c in (0, 3, 6, 9)}
-        found.append(len(together(families(12), plant(related)) & clusters))
+        found.append(len(together(families(12), draw_losses(related)) & clusters))
     assert np.mean(found) > 3
 
 
 def test_models_without_a_family_are_grouped_as_their_families_would_be():
-    losses, expected = plant(tastes(7)), np.repeat(np.arange(7), 4)
+    losses, expected = draw_losses(tastes(7)), np.repeat(np.arange(7), 4)
     groups = find_relatives([ModelInfo(f"m{i}") for i in range(28)], losses).groups
     same = groups[:, None] == groups[None]
     assert np.mean(same == (expected[:, None] == expected[None])) > 0.95
@@ -90,11 +89,11 @@ def test_models_without_a_family_are_grouped_as_their_families_would_be():
 def test_a_model_without_a_family_joins_the_family_it_resembles():
     models = families(7)
     models[5] = ModelInfo("stray")
-    assert together(models, plant(tastes(7))) == {(("f1", "model stray"), (SIMILAR,))}
+    assert together(models, draw_losses(tastes(7))) == {(("f1", "model stray"), (SIMILAR,))}
 
 
 def test_groups_do_not_depend_on_order_names_or_unit():
-    models, losses = families(9), plant(np.repeat(tastes(3), 3, axis=0) + 0.3 * tastes(9, seed=5))
+    models, losses = families(9), draw_losses(np.repeat(tastes(3), 3, axis=0) + 0.3 * tastes(9, seed=5))
     groups = find_relatives(models, losses).groups
     order = np.random.default_rng(3).permutation(len(models))
     again = find_relatives([models[i] for i in order], 0.7 * losses[order]).groups
@@ -111,7 +110,7 @@ def test_the_families_of_the_embedded_study_stay_apart():
 @pytest.fixture(scope="module")
 def related_study(tmp_path_factory) -> Study:
     """Six families; family1 was made from family0, and a model of family2 is here again as a family of its own."""
-    world = plant_world(Plan(seed=3, families=6, sizes=3, checkpoints=1, tasks=1, texts_per_source=12))
+    world = make_world(Plan(seed=3, families=6, sizes=3, checkpoints=1, tasks=1, texts_per_source=12))
     study = write_study(world, tmp_path_factory.mktemp("related") / "study")
     study.add_models([ModelInfo(m.model, base="family0") for m in world.models if m.family == "family1"])
     twin = next(m for m in world.models if m.family == "family2")
@@ -187,7 +186,7 @@ def test_a_circle_that_an_import_would_close_leaves_the_study_as_it_was(related_
 
 
 def test_a_rename_reaches_the_bases_that_name_the_model(tmp_path):
-    world = plant_world(Plan(seed=4, families=2, sizes=2, checkpoints=1, tasks=1, texts_per_source=2))
+    world = make_world(Plan(seed=4, families=2, sizes=2, checkpoints=1, tasks=1, texts_per_source=2))
     study = write_study(world, tmp_path / "study")
     old, made = world.models[0].model, world.models[3].model
     study.add_models([ModelInfo(made, base=old)])
@@ -196,7 +195,7 @@ def test_a_rename_reaches_the_bases_that_name_the_model(tmp_path):
 
 
 def test_rows_that_occur_three_times_are_grouped_without_a_family():
-    losses = np.repeat(plant(tastes(2))[:4], 3, axis=0)
+    losses = np.repeat(draw_losses(tastes(2))[:4], 3, axis=0)
     groups = find_relatives([ModelInfo(f"m{i}") for i in range(12)], losses).groups
     assert len(set(groups)) <= 4
     assert all(len(set(groups[i : i + 3])) == 1 for i in range(0, 12, 3))

@@ -24,7 +24,7 @@ from benchcast.selection.choosing import (
 )
 from benchcast.selection.smaller import choose, cut_losses, some_texts, write_smaller
 from benchcast.store import Study
-from lab.synthetic import Plan, plant, write_study
+from lab.synthetic import Plan, make_world, write_study
 
 
 def goal(parts: np.ndarray, target: np.ndarray) -> TaskObjective:
@@ -99,7 +99,7 @@ def test_random_texts_of_each_source_are_as_many_of_each(full_fits, dataset):
 def test_chosen_texts_err_less_than_as_many_at_random_on_families_never_seen():
     ratios = {CHOSEN: [], RANDOM: []}
     for seed in range(2):
-        world = plant(Plan(seed=seed, families=6, sizes=3, checkpoints=2, tasks=2, texts_per_source=25))
+        world = make_world(Plan(seed=seed, families=6, sizes=3, checkpoints=2, tasks=2, texts_per_source=25))
         dataset = assemble(world.texts, world.losses, world.models, world.scores, world.tasks)
         full_fits = prepare(dataset, make_folds(world.models, "family")[1])
         full = cost(full_fits, CHOSEN, full_fits.texts)
@@ -209,7 +209,7 @@ def test_some_texts_keep_their_order(world):
 @pytest.fixture
 def one_level(tmp_path):
     """A study with one task whose scores are all below chance, and one that is as planted."""
-    world = plant(Plan(seed=2, families=4, sizes=4, checkpoints=1, tasks=2, texts_per_source=8))
+    world = make_world(Plan(seed=2, families=4, sizes=4, checkpoints=1, tasks=2, texts_per_source=8))
     level = world.tasks[0]
     scores = [replace(s, accuracy=level.chance - 0.01 if s.task == level.name else s.accuracy) for s in world.scores]
     return write_study(replace(world, scores=scores), tmp_path / "study"), level.name

@@ -19,7 +19,7 @@ from benchcast.methods.stack import IN_RANGE
 from benchcast.predictors import VIEWS
 from benchcast.storage.hashes import hashed
 from benchcast.task_fit import Fade, Members, weighted_loss
-from lab.synthetic import Plan, plant
+from lab.synthetic import Plan, make_world
 
 INSIDE = Fade(-2.0, -1.0)  # every model is inside the range
 
@@ -55,7 +55,7 @@ def test_validation_models_take_the_place_of_the_strongest(dataset) -> None:
 
 def test_it_learns_a_difference_of_losses_which_no_weights_above_zero_can_express() -> None:
     """A score that rises with the loss on one source and falls with that on another."""
-    drawn = plant(Plan(seed=3, families=8, sizes=5, checkpoints=3, tasks=2, texts_per_source=8))
+    drawn = make_world(Plan(seed=3, families=8, sizes=5, checkpoints=3, tasks=2, texts_per_source=8))
     features = Features(drawn.features, drawn.edges, "planted")
     world = assemble(drawn.texts, drawn.losses, drawn.models, drawn.scores, drawn.tasks, AssemblyOptions(features))
     source = world.reference_tokens.source

@@ -138,3 +138,22 @@ def test_without_a_line_only_a_curve_that_pays_changes_the_average() -> None:
     plain = stack(judged(), line=False)
     assert (plain.calibration.slope, plain.calibration.offset, plain.calibration.curve) == (1.0, 0.0, None)
     assert stack(judged(floor=0.12), line=False).calibration.curve is not None
+
+
+def test_a_line_is_fitted_only_if_asked_for() -> None:
+    plain = stack(judged())
+    assert (plain.calibration.slope, plain.calibration.offset) == (1.0, 0.0)
+
+
+def test_an_average_that_orders_models_the_wrong_way_is_not_calibrated() -> None:
+    seen = judged(floor=0.12)
+    against = replace(seen, log_odds=-3 * seen.log_odds)  # a line through it has a slope of about -1/3
+    made = stack(against, line=True)
+    assert (made.calibration.slope, made.calibration.offset, made.calibration.curve) == (1.0, 0.0, None)
+
+
+def test_what_a_curve_saves_is_measured_with_the_shares_of_all_models() -> None:
+    seen = judged(floor=0.12)
+    made = stack(seen)
+    mixed = seen.log_odds @ made.share
+    assert made.saved == pytest.approx(stacking._curve_saves(seen, mixed, seen.weight(), 0.0), rel=1e-9)

@@ -21,9 +21,9 @@ from benchcast.store import Study
 
 
 @pytest.fixture(scope="module")
-def fitted_folder(planted_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fitted_folder(synthetic_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("stale") / "study"
-    shutil.copytree(planted_folder, folder)
+    shutil.copytree(synthetic_folder, folder)
     study = Study.open(folder)
     store_fits(study, fit_tasks(study, method="all-token"))
     return folder
@@ -70,6 +70,15 @@ def test_a_model_without_a_score_makes_no_fit_stale(study, world):
     study.add_losses([replace(world.losses[0], model="new")])
     study.add_models([ModelInfo("new", family="other", params=1.0)])
     assert changes(study) == []
+
+
+def test_an_emptied_split_column_lets_every_model_train(study, world):
+    study.add_models([replace(m, split="test" if i % 5 == 0 else "train") for i, m in enumerate(world.models)])
+    store_fits(study, fit_tasks(study, method="all-token"))
+    assert changes(study) == []
+    (study.root / "models.csv").unlink()
+    study.add_models(world.models)
+    assert changes(study)[0] == "fitted on 16 of now 20 models"
 
 
 @pytest.mark.parametrize(

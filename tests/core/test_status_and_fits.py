@@ -18,7 +18,7 @@ from benchcast.inspection import status
 from benchcast.records import ModelInfo, Score, Task, Text, TextSet, TokenLosses
 from benchcast.storage.tables import SCORE_COLUMNS, as_csv
 from benchcast.store import Study
-from lab.synthetic import Plan, plant
+from lab.synthetic import Plan, make_world
 
 
 def test_status_names_models_that_lack_scores_or_losses(study, world):
@@ -192,7 +192,7 @@ def test_restrict_keeps_the_test_models_of_a_stored_fit_unseen(study, cli, world
 
 def test_the_same_plan_plants_the_same_world():
     plan = Plan(seed=7, families=2, sizes=2, checkpoints=1, tasks=1, texts_per_source=3)
-    one, two, other = plant(plan), plant(plan), plant(replace(plan, seed=8))
+    one, two, other = make_world(plan), make_world(plan), make_world(replace(plan, seed=8))
     assert one.texts == two.texts
     assert one.scores == two.scores
     assert all((a.nats == b.nats).all() for a, b in zip(one.losses, two.losses, strict=True))

@@ -15,7 +15,7 @@ import benchcast as bc
 from benchcast.records import ModelInfo, Score, TextSet, TokenLosses
 from benchcast.store import Study
 from benchcast.support import MOST_LOST, Support, costly_models
-from lab.synthetic import Plan, World, plant
+from lab.synthetic import Plan, World, make_world
 
 
 def without(losses: TokenLosses, texts: Sequence[int], name: str = "") -> TokenLosses:
@@ -40,7 +40,7 @@ def refused(study: Study, world: World) -> Study:
 
 def test_a_model_that_refused_32_of_60_texts_is_excluded_and_label_token_keeps_its_texts(tmp_path, cli):
     """The 32 texts are all that one of the tasks has."""
-    made = plant(Plan(seed=4, families=6, sizes=3, checkpoints=1, tasks=2, texts_per_source=20))
+    made = make_world(Plan(seed=4, families=6, sizes=3, checkpoints=1, tasks=2, texts_per_source=20))
     sources = ["task0"] * 32 + ["task1"] * 28
     texts = TextSet.of(replace(t, source=s) for t, s in zip(made.texts.texts[:60], sources, strict=True))
     tasks = [replace(t, sources=(t.name,)) for t in made.tasks]
@@ -91,9 +91,9 @@ def test_in_python_an_argument_keeps_the_model(refused):
     assert "refuser" in Study.open(refused.root, keep_all=True).dataset().models
 
 
-def test_excluding_a_model_gives_the_numbers_of_a_study_without_it(refused, planted_folder):
+def test_excluding_a_model_gives_the_numbers_of_a_study_without_it(refused, synthetic_folder):
     fit = bc.fit(refused, "task1", method="all-token")
-    clean = bc.fit(Study.open(planted_folder), "task1", method="all-token")
+    clean = bc.fit(Study.open(synthetic_folder), "task1", method="all-token")
     assert fit.core.law == clean.core.law
     assert (fit.supported == clean.supported).all()
 

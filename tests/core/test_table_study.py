@@ -186,7 +186,22 @@ def test_explain_lists_the_columns_by_weight(study, cli):
     first = said["columns"][0]
     assert (first["column"], first["answers"], first["unit"]) == ("bpb.sums", True, "bits-per-byte")
     assert sum(c["share"] for c in said["columns"]) == pytest.approx(1)
-    assert "bpb.sums (answers)" in cli("explain", study.root, "--task", "sums").out
+    shown = cli("explain", study.root, "--task", "sums").out
+    assert "bpb.sums (answers)" in shown
+    assert sum(said["shares"].values()) > 0.5
+    assert list(said["shares"].values()) == sorted(said["shares"].values(), reverse=True)
+    table = shown.split("candidates with the largest shares")[1]
+    assert all(name in table for name in said["shares"])
+    assert (
+        repr(benchcast.explain(study, "sums")) == f"<ColumnWeights of 'sums' by stack: {len(said['columns'])} columns>"
+    )
+
+
+def test_a_method_that_averages_nothing_has_no_shares(study, cli):
+    assert cli("fit", study.root, "--task", "sums", "--method", "ridge").code == 1, "a table has no features"
+    assert cli("fit", study.root, "--task", "sums", "--method", "all-token").code == 0
+    assert json.loads(cli("explain", study.root, "--task", "sums", "--json").out)["shares"] == {}
+    assert "candidates" not in cli("explain", study.root, "--task", "sums").out
 
 
 def test_explain_names_columns_that_some_model_lacks(tmp_path, study, cli):

@@ -17,7 +17,7 @@ from benchcast.cli.output import print_json, print_table, progress, say
 from benchcast.cli.tables import table_lines, wrap_text
 from benchcast.cli.watch import curve
 from benchcast.formatting import format_interval
-from benchcast.methods import ABOUT, METHODS
+from benchcast.methods import ABOUT, METHODS, NEED_SIGNALS
 
 ESCAPE = "\x1b[31mred\x1b]0;title\x07\x9b2J\u202e"
 names = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Mn", "Me", "Mc")), max_size=60)
@@ -118,21 +118,22 @@ def test_a_flat_curve_is_drawn_flat():
     assert curve([float("nan")]) == ""
 
 
-def test_a_comparison_has_methods_as_rows_and_says_which_is_best(planted_folder, cli, monkeypatch):
-    ran = cli("compare", planted_folder)
+def test_a_comparison_has_methods_as_rows_and_says_which_is_best(synthetic_folder, cli, monkeypatch):
+    ran = cli("compare", synthetic_folder)
     lines = ran.out.splitlines()
     assert max(map(len, lines[: lines.index("")])) <= 80 or "squared error" in max(lines, key=len)
     assert lines[1].split() == ["method", "task0", "task1"]
-    assert [line.split()[0] for line in lines[2 : 2 + len(METHODS)]] == list(METHODS)
+    shown = [m for m in METHODS if m not in NEED_SIGNALS]
+    assert [line.split()[0] for line in lines[2 : 2 + len(shown)]] == shown
     for column in (1, 2):
         assert sum(line.split()[column].startswith("*") for line in lines[2 : 2 + len(METHODS)]) == 1, (
             "one best method a task"
         )
     assert "forecasts best here" in ran.out or "No clear winner between" in ran.out
     monkeypatch.setenv("COLUMNS", "44")
-    narrow = cli("compare", planted_folder, "--method", "perplexity-correlations").out.splitlines()
+    narrow = cli("compare", synthetic_folder, "--method", "perplexity-correlations").out.splitlines()
     assert sum(line.startswith("method") for line in narrow) == 2, "a block a task"
-    wide = cli("compare", planted_folder, "--method", "perplexity-correlations", "--wide").out.splitlines()
+    wide = cli("compare", synthetic_folder, "--method", "perplexity-correlations", "--wide").out.splitlines()
     assert sum(line.startswith("method") for line in wide) == 1
 
 
@@ -154,8 +155,8 @@ def test_an_interval_without_an_end_says_so():
 @pytest.mark.parametrize(
     "command", [("status", "{evil}"), ("predict", "{study}", "--model", "{evil}"), ("fit", "{study}", "--{evil}")]
 )
-def test_errors_quote_names_without_their_escapes_on_one_line(planted_folder, cli, command):
-    ran = cli(*(part.format(evil=ESCAPE + "\nx", study=planted_folder) for part in command))
+def test_errors_quote_names_without_their_escapes_on_one_line(synthetic_folder, cli, command):
+    ran = cli(*(part.format(evil=ESCAPE + "\nx", study=synthetic_folder) for part in command))
     assert ran.code == 1
     assert ran.err.count("\n") == 1
     assert "[31mred" in ran.err

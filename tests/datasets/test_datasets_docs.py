@@ -1,4 +1,4 @@
-"""The commands of docs/datasets.md run as they stand on the page, and its table says what the catalogue says."""
+"""The commands of docs/datasets.md and docs/tables.md run as they stand; a table says what the catalogue says."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ import pytest
 from benchcast.datasets import DATASETS
 from benchcast.datasets.download import public_files
 from benchcast.store import Study
+from lab.site.pages import steps
 
-PAGE = (Path(__file__).parents[2] / "docs" / "datasets.md").read_text(encoding="utf-8")
-PUBLIC, OWN = PAGE.split("## Your own table")
+DOCS = Path(__file__).parents[2] / "docs"
+PUBLIC, OWN = ((DOCS / page).read_text(encoding="utf-8") for page in ("datasets.md", "tables.md"))
 
 
 def commands(text: str) -> list[tuple[str, list[str]]]:
     """Commands with the lines under them."""
-    blocks = re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    parts = [p.splitlines() for block in blocks for p in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
-    return [(lines[0], lines[1:]) for lines in parts]
+    return [(command, shown) for command, shown in steps(text) if "\n" not in command]
 
 
 def test_the_page_makes_a_study_from_a_table(cli, tmp_path, monkeypatch):

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from benchcast.store import Study
-from lab.synthetic import Plan, World, plant, write_study
+from lab.synthetic import Plan, World, make_world, write_study
 
 
 @pytest.fixture(scope="session")
 def world() -> World:
-    return plant(Plan(seed=5, families=4, sizes=4, checkpoints=4, tasks=2, texts_per_source=6))
+    return make_world(Plan(seed=5, families=4, sizes=4, checkpoints=4, tasks=2, texts_per_source=6))
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The commands in docs/extrapolation.md run as they are pasted, on a small study with the names that the page uses."""
+"""The commands in pages on larger models, runs and sharing run as pasted, on a small study with their names."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+from lab.site.pages import steps
 from lab.synthetic import write_study
-from pages import steps
 
-PAGE = Path(__file__).parents[2] / "docs" / "extrapolation.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = ("extrapolation.md", "runs.md", "sharing.md")
 CALLED = {"family0": "oak-a", "family1": "oak-b", "oak-a-64M@432B": "oak-a-50M@36.0M"}
 
 
@@ -43,9 +44,10 @@ def test_every_command_does_what_the_page_says(world, cli, tmp_path, monkeypatch
     write_study(names, Path("demo/study"))
     assert cli("fit", "demo/study", "--split", "size").code == 0
     done = 0
-    for line, shown in steps(PAGE.read_text(encoding="utf-8")):
+    pages = [(DOCS / page).read_text(encoding="utf-8") for page in PAGES]
+    for line, shown in steps("\n".join(pages)):
         if line.startswith("import benchcast"):
-            exec("\n".join(x for x in line.splitlines() if "push_to_hub" not in x), {})
+            exec(line, {})
         elif line.startswith("benchcast "):
             ran = cli(*shlex.split(line)[1:])
             refused = any(x.startswith("error: ") for x in shown)

@@ -34,7 +34,7 @@ from benchcast.storage.hashes import hashed
 from benchcast.storage.loss_files import read_losses
 from benchcast.storage.tables import read_models, read_texts
 from benchcast.store import Study
-from lab.synthetic import Plan, plant, write_study
+from lab.synthetic import Plan, make_world, write_study
 
 SETTINGS = {"a": "b"}
 MADE = json.dumps({"about": {}, "context": 9})
@@ -62,7 +62,7 @@ class Sandbox:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.world = plant(Plan(seed=1, families=4, sizes=2, checkpoints=1, tasks=1, texts_per_source=3))
+        self.world = make_world(Plan(seed=1, families=4, sizes=2, checkpoints=1, tasks=1, texts_per_source=3))
         study = write_study(self.world, folder / "study")
         self.model = self.world.models[0].model
         for fit in fit_tasks(study, method="all-token"):

@@ -10,7 +10,7 @@ from benchcast.datasets import dclm
 from benchcast.datasets.download import data_folder
 from benchcast.store import Study
 from lab.decision_accuracy import LARGE, dclm_decisions, decided_right, large_scores, lines, zoo_decisions
-from lab.synthetic import Plan, plant, write_study
+from lab.synthetic import Plan, make_world, write_study
 
 
 def test_decisions_are_orders_of_pairs():
@@ -23,7 +23,7 @@ def test_decisions_are_orders_of_pairs():
 
 
 def test_families_of_a_planted_study_are_ordered_by_every_signal(tmp_path):
-    world = plant(Plan(seed=3, families=4, sizes=3, checkpoints=1, tasks=1, texts_per_source=4))
+    world = make_world(Plan(seed=3, families=4, sizes=3, checkpoints=1, tasks=1, texts_per_source=4))
     found = zoo_decisions(Study.open(write_study(world, tmp_path / "s").root))
     assert [x.signal for x in found] == ["its own score", "salience", "label-token", "all-token"]
     assert all(0 <= x.right <= 1 and x.decisions > 0 for x in found)

@@ -11,10 +11,10 @@ from lab import quality
 
 
 @pytest.fixture(scope="module")
-def rows(planted_folder, tmp_path_factory) -> list[quality.Quality]:
+def rows(synthetic_folder, tmp_path_factory) -> list[quality.Quality]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(quality, "METHODS", ("salience", "pls", "logistic-4", "all-token"))
-        return quality.measure_study("planted", "family", Study.open(planted_folder))
+        return quality.measure_study("planted", "family", Study.open(synthetic_folder))
 
 
 def test_gain_is_measured_against_all_token_and_regret_against_the_best_single_method(rows) -> None:
@@ -29,9 +29,9 @@ def test_gain_is_measured_against_all_token_and_regret_against_the_best_single_m
         assert row.worst >= row.regret * 0.999
 
 
-def test_coverage_and_interval_score_are_those_of_the_held_out_models(rows, planted_folder) -> None:
+def test_coverage_and_interval_score_are_those_of_the_held_out_models(rows, synthetic_folder) -> None:
     row = next(r for r in rows if r.method == "all-token")
-    held_out = compare(planted_folder, split="family", methods=["all-token"]).held_out.values()
+    held_out = compare(synthetic_folder, split="family", methods=["all-token"]).held_out.values()
     inside = np.concatenate([(h.observed >= h.low) & (h.observed <= h.high) for h in held_out])
     assert row.coverage == pytest.approx(inside.mean())
     assert row.covered[0] <= row.coverage <= row.covered[1]
@@ -44,5 +44,5 @@ def test_a_plain_average_has_no_interval(rows) -> None:
     assert "–" in quality.cells(row)
 
 
-def test_a_split_without_test_models_is_passed_over(planted_folder) -> None:
-    assert quality.measure_study("planted", "column", Study.open(planted_folder)) == []
+def test_a_split_without_test_models_is_passed_over(synthetic_folder) -> None:
+    assert quality.measure_study("planted", "column", Study.open(synthetic_folder)) == []

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lab.synthetic import Plan, plant, write_study
+from lab.synthetic import Plan, make_world, write_study
 
 
 @pytest.fixture(scope="module")
 def runs_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    world = plant(Plan(seed=5, families=4, sizes=4, checkpoints=4, tasks=2, texts_per_source=6))
+    world = make_world(Plan(seed=5, families=4, sizes=4, checkpoints=4, tasks=2, texts_per_source=6))
     return write_study(world, tmp_path_factory.mktemp("runs") / "study").root
 
 

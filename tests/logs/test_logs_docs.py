@@ -1,4 +1,4 @@
-"""Every command of docs/logs.md runs as it stands on the page, with the output that is shown."""
+"""Every command of docs/lm-eval.md runs as it stands on the page, with the output that is shown."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from log_files import LIGHT, NEW
 
-from pages import steps
+from lab.site.pages import steps
 
-PAGE = (Path(__file__).parents[2] / "docs" / "logs.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "lm-eval.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +37,5 @@ def place(cli, tmp_path_factory) -> Path:
 
 def test_every_command_of_the_page_runs(place):
     assert (place / "report.html").is_file()
-    assert (place / "bpb.csv").is_file()
     assert "items = 0.5" in (place / "half" / "study.toml").read_text()
     assert "models/reed-d,pond," in (place / "study" / "scores.csv").read_text()

@@ -16,7 +16,7 @@ from scipy.stats import rankdata
 import benchcast as bc
 from benchcast.folds import make_folds
 from benchcast.metadata import ModelMetadata
-from benchcast.methods import BASELINES, METHODS, PEERS
+from benchcast.methods import BASELINES, METHODS, NEED_SIGNALS
 from benchcast.methods.correlations import rank, sign, sign_rank
 from benchcast.methods.cross_validation import select_candidate
 from benchcast.methods.logistic import fit_curves
@@ -25,6 +25,7 @@ from benchcast.methods.pertext import spread_over_tokens, text_losses
 from benchcast.methods.pls import regress
 from benchcast.methods.twostep import fit_ladder
 from benchcast.predictors import BenchmarkScore, ladder_loss
+from lab.reproduce.table import PEERS
 
 HERE = Path(__file__).parent
 PUBLIC = HERE.parents[1].parent / "shared" / "public_llms"
@@ -173,7 +174,7 @@ def test_two_step_without_sizes_says_so(dataset, world):
     assert "parameters and tokens" in fit.law.failure
 
 
-@pytest.mark.parametrize("method", PEERS)
+@pytest.mark.parametrize("method", [m for m in PEERS if m not in NEED_SIGNALS])
 def test_a_peer_fitted_stored_and_loaded_forecasts_a_model_of_the_study(method, study, world, cli, tmp_path):
     assert cli("fit", study.root, "--task", "task0", "--method", method).code == 0
     ran = cli("predict", study.root, "--model", world.models[3].model, "--json")

@@ -213,8 +213,8 @@ def test_explain_as_json_spells_the_text_and_agrees_with_the_stored_fit(study, c
         (["--task", "task0", "--html", "."], "error: .: a folder; name a file to write, such as report.html"),
     ],
 )
-def test_explain_says_a_mistake_in_one_line(planted_folder, cli, arguments, line):
-    ran = cli("explain", planted_folder, *arguments)
+def test_explain_says_a_mistake_in_one_line(synthetic_folder, cli, arguments, line):
+    ran = cli("explain", synthetic_folder, *arguments)
     assert (ran.code, ran.out) == (1, "")
     assert ran.err.startswith(line)
     assert ran.err.count("\n") == 1

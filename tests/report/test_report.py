@@ -23,12 +23,12 @@ from benchcast.reports.figures import named, page_style
 from benchcast.reports.heat import STEPS, choose_texts, heat_data
 from benchcast.reports.sections import effect_of_sources
 from benchcast.store import Study
-from lab.synthetic import Plan, plant, write_study
+from lab.synthetic import Plan, make_world, write_study
 
 
 @pytest.fixture(scope="module")
-def opened(planted_folder) -> Study:
-    return Study.open(planted_folder)
+def opened(synthetic_folder) -> Study:
+    return Study.open(synthetic_folder)
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +155,7 @@ def test_a_chart_of_the_list_has_its_section_its_link_and_its_drawing(opened, fo
 
 
 def test_one_source_has_no_effect_to_show(tmp_path):
-    world = plant(Plan(seed=1, families=4, sizes=3, checkpoints=1, tasks=1, texts_per_source=4))
+    world = make_world(Plan(seed=1, families=4, sizes=3, checkpoints=1, tasks=1, texts_per_source=4))
     texts = TextSet.of([replace(t, source="one") for t in world.texts])
     study = write_study(replace(world, texts=texts), tmp_path / "study")
     made = compare(study, methods=("all-token",))
@@ -273,8 +273,8 @@ def test_every_control_of_the_page_has_a_name(opened, found, tmp_path):
     assert set(controls) <= labelled
 
 
-def test_a_report_into_a_folder_is_refused_before_the_work(planted_folder, cli, tmp_path):
-    ran = cli("report", planted_folder, "-o", tmp_path)
+def test_a_report_into_a_folder_is_refused_before_the_work(synthetic_folder, cli, tmp_path):
+    ran = cli("report", synthetic_folder, "-o", tmp_path)
     assert (ran.code, ran.out) == (1, "")
     assert ran.err == f"error: {tmp_path}: a folder; name a file to write, such as {tmp_path / 'report.html'}\n"
 

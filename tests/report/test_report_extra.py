@@ -22,13 +22,13 @@ def benchcast_without(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def fitted(planted_folder, tmp_path_factory):
+def fitted(synthetic_folder, tmp_path_factory):
     import shutil
 
     import benchcast as bc
     from benchcast.fitting import fit_tasks, store_fits
 
-    root = shutil.copytree(planted_folder, tmp_path_factory.mktemp("extra") / "study")
+    root = shutil.copytree(synthetic_folder, tmp_path_factory.mktemp("extra") / "study")
     store_fits(bc.Study.open(root), fit_tasks(root, method="all-token"))
     return root
 

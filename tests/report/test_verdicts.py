@@ -10,14 +10,14 @@ import pytest
 
 from benchcast.evaluate import Comparison, HeldOutForecasts, compare
 from benchcast.reports.verdicts import points, verdict_on
-from lab.synthetic import Plan, plant, write_study
+from lab.synthetic import Plan, make_world, write_study
 
 
 @pytest.fixture(scope="module")
-def found(planted_folder) -> Comparison:
+def found(synthetic_folder) -> Comparison:
     from benchcast.store import Study
 
-    return compare(Study.open(planted_folder), methods=("salience", "label-token", "all-token", "constant"))
+    return compare(Study.open(synthetic_folder), methods=("salience", "label-token", "all-token", "constant"))
 
 
 def with_errors(found: Comparison, task: str, errors: dict[str, np.ndarray], half: float = 0.1) -> Comparison:
@@ -120,7 +120,7 @@ def test_no_forecast_is_said_plainly(found):
 
 def test_models_beyond_the_training_range_are_counted(tmp_path):
     """By size, the strongest models are held out: in an easy world some lie past everything learned from."""
-    world = plant(Plan(seed=5, families=6, sizes=3, checkpoints=1, tasks=1, texts_per_source=6, mixture=0.0))
+    world = make_world(Plan(seed=5, families=6, sizes=3, checkpoints=1, tasks=1, texts_per_source=6, mixture=0.0))
     made = compare(write_study(world, tmp_path / "study"), methods=("all-token",))
     fit, dataset = made.fits["task0", "all-token"][0], made.dataset
     beyond = fit.capability(dataset.nats[made.folds[0].test], dataset.metadata.take(made.folds[0].test)) < fit.range[0]

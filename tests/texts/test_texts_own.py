@@ -19,7 +19,7 @@ from benchcast.creation import to_normal_form as normalize
 from benchcast.errors import InputError
 from benchcast.records import Text, TextSet
 from benchcast.store import Study
-from benchcast.texts.mix import NearDuplicates, count_repeats
+from benchcast.texts.mix import ALIKE, NearDuplicates, count_repeats, word_runs
 
 SENTENCE = "The heron that lives by the old mill pond eats seven small fish every single morning before the sun is up"
 
@@ -73,6 +73,22 @@ def test_a_repeated_text_is_never_kept_twice(texts: list[str]) -> None:
     kept = [t for t in texts if seen.add(t)]
     assert kept
     assert not any(seen.add(t) for t in texts)
+
+
+@given(st.lists(st.lists(st.sampled_from("abcd"), min_size=1, max_size=30).map(" ".join), max_size=20), st.data())
+def test_kept_texts_are_those_of_a_comparison_with_every_kept_text(texts: list[str], data: st.DataObject) -> None:
+    """With copies that differ in one word, which are the hard cases."""
+    for text in list(texts):
+        words = text.split()
+        words[data.draw(st.integers(0, len(words) - 1))] = "e"
+        texts.append(" ".join(words))
+    seen = NearDuplicates()
+    kept: list[set[tuple[str, ...]]] = []
+    for text in texts:
+        runs = word_runs(text)
+        new = not any(len(runs & other) >= ALIKE * len(runs | other) for other in kept)
+        assert seen.add(text) is new
+        kept += [runs] * new
 
 
 def test_a_changed_word_is_another_text_and_changed_marks_are_not() -> None:

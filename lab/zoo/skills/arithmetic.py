@@ -98,7 +98,11 @@ def opening(dice: Dice, top: int) -> tuple[str, int, list[str]]:
 
 
 def draw(dice: Dice) -> Item:
-    top, count = draw_range(dice), draw_steps(dice)
+    return problem(dice, draw_range(dice), draw_steps(dice))
+
+
+def problem(dice: Dice, top: int, count: int) -> Item:
+    """A problem of `count` operations whose operands are at most `top`."""
     sentence, total, steps = opening(dice, top)
     sentences = [sentence]
     while len(steps) < count:

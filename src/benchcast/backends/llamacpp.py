@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from benchcast.backends.base import ModelSettings, Nats, Vocabulary, read_each
+from benchcast.backends.base import Columns, ModelSettings, Nats, Vocabulary, read_each
 from benchcast.backends.stated import PREFIX
+from benchcast.backends.token_signals import numpy_signals
 from benchcast.backends.vocabulary import VocabularySource
 from benchcast.bounds import Tokenizer
+from benchcast.choices import SIGNALS
 from benchcast.errors import InputError
 from benchcast.extras import library
 
@@ -41,6 +40,7 @@ class LlamaCppBackend:
     """A GGUF file in llama.cpp."""
 
     name = "llamacpp"
+    signals = SIGNALS
     batch_size = 1  # sequences are evaluated one after the other
     batch_tokens = 1 << 30
 
@@ -101,14 +101,18 @@ class LlamaCppBackend:
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:
         """−log p of every id given the ids before it."""
-        return read_each(self._one, map(list, sequences))
+        return [columns[:, 0] for columns in self.score_signals(sequences, ())]
 
-    def _one(self, ids: list[int]) -> Nats:
+    def score_signals(self, sequences: Sequence[Sequence[int]], names: Sequence[str]) -> list[Columns]:
+        """Nats and the named signals of every id (ids × (1 + names))."""
+        return read_each(partial(self._one, names=names), map(list, sequences))
+
+    def _one(self, ids: list[int], names: Sequence[str]) -> Columns:
         self._loaded.reset()
         self._loaded.eval(ids)
         if self._loaded.n_tokens != len(ids):
             raise InputError(f"llama.cpp read {self._loaded.n_tokens} of {len(ids)} tokens")
-        return nats_of_rows(self._loaded.scores[: len(ids)], ids)
+        return numpy_signals(self._loaded.scores[: len(ids)], ids, names)
 
     def _key(self, name: str) -> str:
         return f"{self._vocabulary_only.metadata.get('general.architecture', 'llama')}.{name}"
@@ -137,13 +141,3 @@ class LlamaCppBackend:
             return self._library.Llama(str(self._path), verbose=False, **options)
         except ValueError as error:
             raise InputError(f"{self._path}: llama.cpp cannot load it ({error})") from error
-
-
-def nats_of_rows(logits: npt.NDArray[np.floating], ids: Sequence[int]) -> Nats:
-    """Nats from logits (tokens × words), whose row i predicts token i + 1; the first token has NaN."""
-    nats = np.full(len(ids), np.nan, np.float32)
-    for i in range(1, len(ids)):
-        row = logits[i - 1].astype(np.float64)
-        top = row.max()
-        nats[i] = top + np.log(np.exp(row - top).sum()) - row[ids[i]]
-    return nats

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
-from benchcast.backends.base import DeviceFullError, Nats, Vocabulary
+from benchcast.backends.base import Columns, DeviceFullError, Nats, Vocabulary
 from benchcast.backends.forward import Forward
+from benchcast.choices import SIGNALS
 from benchcast.errors import InputError
 
 BATCH_LOGITS = 2 << 30  # bytes of one batch's logits, where they must be computed in full
@@ -18,6 +19,7 @@ class MemoryBackend:
     """Scores with an existing module, which is neither moved nor changed."""
 
     name = "memory"
+    signals = SIGNALS
     asked = ""
     batch_size = 64
 
@@ -51,8 +53,15 @@ class MemoryBackend:
 
         With sharded weights all ranks must run the same batches, so a lack of memory is final there.
         """
+        return self._together(lambda: self._forward.score(sequences))
+
+    def score_signals(self, sequences: Sequence[Sequence[int]], names: Sequence[str]) -> list[Columns]:
+        """Nats and the named signals of every id (ids × (1 + names)); with sharded weights as `score`."""
+        return self._together(lambda: self._forward.score_signals(sequences, names))
+
+    def _together(self, score: Callable[[], list[Nats]]) -> list[Nats]:
         try:
-            return self._forward.score(sequences)
+            return score()
         except DeviceFullError as error:
             if self._sharded:
                 raise InputError(str(error)) from error
@@ -67,7 +76,7 @@ class MemoryBackend:
 
 
 def bare(module: Any) -> Any:
-    """The model without the wrappers of `torch.compile` and data parallelism, which a forward pass does not need.
+    """The model without the wrappers of `torch.compile`, data parallelism and DeepSpeed, which a pass does not need.
 
     A compiled model would be compiled again for the shapes of the texts.
     """
@@ -77,8 +86,8 @@ def bare(module: Any) -> Any:
     while True:
         if hasattr(module, "_orig_mod"):
             module = module._orig_mod
-        elif isinstance(module, (DataParallel, DistributedDataParallel)):
-            module = module.module
+        elif isinstance(module, (DataParallel, DistributedDataParallel)) or type(module).__name__ == "DeepSpeedEngine":
+            module = module.module  # an engine's `config` is not the model's, and ZeRO's hooks are in the module
         else:
             return module
 
@@ -96,3 +105,20 @@ def sharded(module: Any) -> bool:
 
     fully_sharded = any(isinstance(m, FullyShardedDataParallel) for m in module.modules())
     return fully_sharded or any(isinstance(p, DTensor) for p in module.parameters())
+
+
+def splits_batches(module: Any) -> bool:
+    """Whether ranks compute parts of one batch (tensor parallelism), so that all of them must be given the same texts.
+
+    FSDP splits weights only: each rank computes its own batch. Weights that are split in two ways may be split by both.
+    """
+    from torch.distributed import is_available
+
+    if not is_available():
+        return False
+    from torch.distributed.fsdp import FSDPModule
+    from torch.distributed.tensor import DTensor
+
+    split = [p for p in module.parameters() if isinstance(p, DTensor)]
+    fully_sharded = any(isinstance(m, FSDPModule) for m in module.modules())
+    return bool(split) and (not fully_sharded or any(p.device_mesh.ndim > 1 for p in split))

@@ -12,6 +12,7 @@ from typing import Any
 
 from benchcast.callbacks.attempt import Attempts
 from benchcast.callbacks.live import DEFAULT, Fits, Reading
+from benchcast.errors import InputError
 from benchcast.records import ModelInfo
 
 
@@ -44,6 +45,17 @@ class LightningForecast(_base()):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self._attempts, self._tokenizer, self._model = Attempts(fits, reading, every=every), tokenizer, model
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Raise InputError before training starts if the strategy shards the whole module (FSDPStrategy).
+
+        Its weights are gathered only while the whole module runs, and not for the language model inside it.
+        """
+        if type(trainer.strategy).__name__ == "FSDPStrategy":
+            raise InputError(
+                "LightningForecast does not support FSDPStrategy (FSDP1); use ModelParallelStrategy with fully_shard "
+                "(FSDP2), or forecast saved checkpoints with `benchcast watch`"
+            )
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
         """Forecast every `every` optimizer steps; accumulated batches count once."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from benchcast.aggregation import predict_tasks
 from benchcast.backends.base import Nats, Vocabulary
-from benchcast.backends.memory import MemoryBackend, bare, sharded
+from benchcast.backends.memory import MemoryBackend, bare, sharded, splits_batches
 from benchcast.backends.vocabulary import vocabulary_of
 from benchcast.callbacks.ranks import Ranks
 from benchcast.collection.portions import EncodedTexts, Portion, Window, ask, encode_texts, walk
@@ -145,8 +145,8 @@ class Reader:
 
     def losses(self, model: Any, *, name: str = "model") -> TokenLosses:
         """The model's losses on all texts; each rank scores its share and gets all losses."""
-        ranks = Ranks.here(spread=self.reading.spread)
         module = bare(model)
+        ranks = Ranks.here(spread=self.reading.spread and not splits_batches(module))
         with untouched(module):
             backend = MemoryBackend(
                 module,
@@ -186,6 +186,8 @@ def untouched(model: Any) -> Iterator[None]:
     device = next(model.parameters()).device
     with ExitStack() as stack:
         stack.enter_context(_generators(device))
+        if hasattr(torch.compiler, "set_stance"):  # torch 2.6: compiled parts would be compiled again for the texts
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
         if torch.is_autocast_enabled(device.type):  # do not cache weights that are cast without gradients
             dtype = torch.get_autocast_dtype(device.type)
             stack.enter_context(torch.autocast(device.type, dtype=dtype, cache_enabled=False))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from benchcast.cli.show import page_path
 from benchcast.formatting import nan_to_none
 
 if TYPE_CHECKING:
-    from benchcast.explaining import ColumnWeight
+    from benchcast.explaining import ColumnWeights
     from benchcast.explanation import Explanation
 
 LISTED = 10  # number of most and of least salient tokens printed
@@ -56,7 +55,7 @@ def explain(study: Path, task_name: str, text_id: str | None, html: Path | None,
     with progress("reading fit and losses"):
         explained = explain(opened, task_name, tell=lambda line: say(line, err=True))
     if not isinstance(explained, Explanation):
-        _explain_columns(task_name, explained, as_json=as_json)
+        _explain_columns(explained, as_json=as_json)
         return
     document = explained.to_dict(text_id or "", listed=LISTED)
     if html is not None:
@@ -104,20 +103,26 @@ def _print(explained: Explanation, document: dict[str, Any]) -> None:
         ]
         say()
         print_table((title, "tokens", "mean salience", "prompts", "answers", "share of all"), table)
-    if explained.shares:
+    _print_shares(explained.shares)
+
+
+def _print_shares(shares: dict[str, float]) -> None:
+    """Print the candidates that the method averages, if it does."""
+    if shares:
         say()
-        members = [(name, f"{share:.0%}") for name, share in explained.shares.items()]
-        print_table(("averaged", "share"), members, title="candidates with the largest shares", left=(0,))
+        rows = [(name, f"{share:.0%}") for name, share in shares.items()]
+        print_table(("averaged", "share"), rows, title="candidates with the largest shares", left=(0,))
 
 
-def _explain_columns(task: str, weights: Sequence[ColumnWeight], *, as_json: bool) -> None:
+def _explain_columns(weights: ColumnWeights, *, as_json: bool) -> None:
     """Print the columns of a table study by their weight in the forecast."""
     from dataclasses import asdict
 
     if as_json:
         unit = "times the mean salience of all columns"
-        rows = [{k: nan_to_none(v) for k, v in asdict(w).items() if k not in ("index", "method")} for w in weights]
-        print_json({"task": task, "method": weights[0].method, "unit": unit, "columns": rows})
+        rows = [{k: nan_to_none(v) for k, v in asdict(w).items() if k != "index"} for w in weights]
+        said = {"task": weights.task, "method": weights.method, "unit": unit}
+        print_json({**said, "columns": rows, "shares": weights.shares})
         return
     table = [
         (
@@ -130,7 +135,8 @@ def _explain_columns(task: str, weights: Sequence[ColumnWeight], *, as_json: boo
         for w in weights
     ]
     header = ("column", "unit", "mean loss", "× mean salience", "share of all")
-    print_table(header, table, title=f"{task} by {weights[0].method}", left=(0, 1))
+    print_table(header, table, title=f"{weights.task} by {weights.method}", left=(0, 1))
     lacking = sum(isnan(w.salience) for w in weights)
     if lacking:
         say(f"columns that are not used, because some model has no loss there: {lacking}")
+    _print_shares(weights.shares)

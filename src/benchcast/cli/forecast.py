@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from benchcast.choices import DEFAULT_METHOD, SPLITS, level_text
 from benchcast.cli.arguments import ADDRESS, EXECUTOR, JSON, STUDY, TASKS, WithMethods
 from benchcast.cli.output import number, print_json, print_table, progress, say, say_wrapped, warn, workers
 from benchcast.cli.runs import show_runs
+from benchcast.formatting import few
 
 if TYPE_CHECKING:
     from benchcast.choices import ExecutorName, MethodName, Split
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
 SPLIT = click.option(
     "--split",
     type=click.Choice(SPLITS),
-    help="How models are held out. Default: the split column if filled, else size if enough train, else family.",
+    default="auto",
+    show_default=True,
+    help="How models are held out. auto: by the split column if filled, else size if enough train, else family.",
 )
 KEEP_ALL = click.option(
     "--keep-all",
@@ -51,13 +55,13 @@ DETAILS = {  # measures of one method: heading and format
 @click.option(
     "--split",
     type=click.Choice(SPLITS),
-    help="Keep this split's test models unseen (family: none). Default: the split column if filled, else none.",
+    default="column",
+    show_default=True,
+    help="Keep this split's test models unseen. An empty split column, and family, hold out none.",
 )
 @KEEP_ALL
 @DEVICE
-def fit(
-    study: Path, tasks: tuple[str, ...], method: MethodName, split: Split | None, keep_all: bool, device: str
-) -> None:
+def fit(study: Path, tasks: tuple[str, ...], method: MethodName, split: Split, keep_all: bool, device: str) -> None:
     """Learn salience and law, and store them in the study.
 
     \b
@@ -104,7 +108,7 @@ def fit(
 def compare(
     study: Path,
     tasks: tuple[str, ...],
-    split: Split | None,
+    split: Split,
     methods: tuple[MethodName, ...],
     runs: str | None,
     keep_all: bool,
@@ -128,7 +132,7 @@ def compare(
     if jobs is not None and (runs is not None or device or executor != "local"):
         raise click.UsageError("--jobs does not go with --runs, --device or --executor ray")
     if runs is not None:
-        if split is not None or len(methods) > 1 or executor != "local":
+        if split != "auto" or len(methods) > 1 or executor != "local":
             raise click.UsageError("--runs goes with one --method at most, no --split and no --executor ray")
         opened = Study.open(study, keep_all=keep_all)
         show_runs(opened, runs, tasks, methods[0] if methods else "salience", device=device, as_json=as_json)
@@ -154,9 +158,9 @@ def compare(
     _warn_below_chance(opened, comparison.tasks)
 
 
-def say_split(asked: str | None, comparison: Comparison) -> None:
-    """Say that families are held out if no split was chosen."""
-    if asked is None and comparison.split == "family":
+def say_split(asked: Split, comparison: Comparison) -> None:
+    """Say why families are held out if "auto" chose them."""
+    if asked == "auto" and comparison.split == "family":
         from benchcast.folds import WHY_FAMILY
 
         say(f"split by family: {WHY_FAMILY}", err=True)
@@ -191,6 +195,18 @@ def print_comparison(comparison: Comparison, *, wide: bool = False) -> None:
     print_table((first, *(name for name, _ in DETAILS.values())), rows, wide=wide)
     for method, why in comparison.left_out.items():
         say(f"left out: {method} {why}")
+    for line in _impossible(comparison):
+        say_wrapped(line)
+
+
+def _impossible(comparison: Comparison) -> list[str]:
+    """For each method that could not forecast all held-out models of a task, a line that says why."""
+    tasks: dict[tuple[str, str], list[str]] = {}
+    for method in comparison.methods:
+        for task in comparison.tasks:
+            if not isfinite(comparison.measures(task, method)["mse"]):
+                tasks.setdefault((method, comparison.remark(task, method)), []).append(task)
+    return [f"{method} on {few(names)}: {remark}" for (method, remark), names in tasks.items()]
 
 
 def _error_rows(comparison: Comparison) -> list[tuple[str, ...]]:

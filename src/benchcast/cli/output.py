@@ -107,7 +107,10 @@ def progress(label: str, total: int | None = None) -> Iterator[Any]:
     times = (parts.TimeElapsedColumn(), parts.TimeRemainingColumn())
     columns = (words, parts.BarColumn(), parts.MofNCompleteColumn(), *times)
     console = Console(stderr=True)
-    with parts.Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    if not console.is_terminal:  # versions of rich before 14.3 print an empty line there even if disabled
+        yield lambda what=None, by=1: None
+        return
+    with parts.Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(visible(label), total=total)
 
         def advance(what: str | None = None, by: int = 1) -> None:

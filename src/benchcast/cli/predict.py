@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     type=PATH,
     help="Losses of one model on the fit's texts: JSONL or Parquet; CSV where the fit is on a table of losses.",
 )
-@click.option("--refit", "again", is_flag=True, help="Fit again first, and store the new fits.")
+@click.option(
+    "--refit", "again", is_flag=True, help="Fit again first (the given tasks, else all), and store the new fits."
+)
 @click.option("--restrict", is_flag=True, help="Fit again on the tokens that the model has losses for; not stored.")
 @click.option("--use-scores", is_flag=True, help="Also use each model's known scores on the other tasks.")
 @click.option("--register", type=PATH, help="Write the forecast of one model, with date and hash, to a new file.")
@@ -114,18 +116,17 @@ def _by_study(
         raise click.UsageError(f"--register takes one model, found {len(names)}: {', '.join(names[:4])}, …")
     with progress("fitting again" if more["refit"] or asked["restrict"] else "forecasting"):
         forecasts = predict(opened, names, **asked, **more)
-    if not more["refit"]:
-        _tell_stale(opened, asked["tasks"])
+    _tell_stale(opened, asked["tasks"], use_scores=more["use_scores"])
     if register is None or forecasts.failed:
         return forecasts, ""
     return forecasts, _registered(register, write_register(opened, names[0], register, **asked))
 
 
-def _tell_stale(study: Study, tasks: Sequence[str]) -> None:
-    """Say which fits are outdated, and which tasks have none."""
+def _tell_stale(study: Study, tasks: Sequence[str], *, use_scores: bool) -> None:
+    """Say which of the fits that were used are outdated, and which tasks have none."""
     from benchcast.fitting import fits_for_new_models
 
-    fits = fits_for_new_models(study, tasks)
+    fits = fits_for_new_models(study, () if use_scores else tasks)
     warn_if_stale(study, fits, "--refit fits again")
     unfitted = [] if tasks else [t.name for t in study.tasks if t.name not in {fit.task for fit in fits}]
     if unfitted:

@@ -48,27 +48,27 @@ def show_runs(
         print_scores(scores)
 
 
-def print_scores(found: ScoreComparison) -> None:
+def print_scores(comparison: ScoreComparison) -> None:
     """Print the differences of observed scores, their noise, and what would settle them."""
-    first = found.differences[0]
-    compared = "; ".join(", ".join(models) for models in found.models.values())
+    first = comparison.differences[0]
+    compared = "; ".join(", ".join(models) for models in comparison.models.values())
     say(f"\nscores of {compared}; noise is the standard deviation of the difference")
     rows = [
         (
             d.task,
-            *([f"{d.first}, {d.second}"] if len(found.models) > 2 else []),
+            *([f"{d.first}, {d.second}"] if len(comparison.models) > 2 else []),
             *(number(x, ".3f") for x in (d.first_score, d.second_score, d.items, d.checkpoints, d.seeds)),
             _percent(d.higher),
             _settling(d),
         )
-        for d in found.differences
+        for d in comparison.differences
     ]
-    pair = len(found.models) > 2
+    pair = len(comparison.models) > 2
     names = ("runs", "first", "second") if pair else (first.first, first.second)
     above = "second higher" if pair else f"{first.second} higher"
     header = ("task", *names, "items", "checkpoints", "seeds", above, f"to be {SURE_TEXT} sure")
     print_table(header, rows, left=(0, 1, len(header) - 1) if pair else (0, len(header) - 1))
-    for note in found.notes:
+    for note in comparison.notes:
         say(note)
 
 

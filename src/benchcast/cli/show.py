@@ -24,7 +24,7 @@ TASK_COLUMNS = ("task", "chance", "scores", "with losses", "lowest", "highest", 
 @STUDY
 @click.option("-o", "--output", type=PATH, help="Where to write it. Default: report.html in the study.")
 @SPLIT
-def report(study: Path, output: Path | None, split: Split | None) -> None:
+def report(study: Path, output: Path | None, split: Split) -> None:
     """Write one self-contained HTML file with tables and figures.
 
     \b
@@ -51,7 +51,7 @@ def report(study: Path, output: Path | None, split: Split | None) -> None:
 
 
 def page_path(path: Path) -> Path:
-    """Where to write a page; a folder is a mistake that is better told before the work than after it."""
+    """Where to write a page; a folder is refused before the work."""
     from benchcast.errors import InputError
 
     if path.is_dir():

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchcast.errors import BenchcastError, ClusterError, InputError
-from benchcast.executor.connection import connect, ray_library
+from benchcast.executor.connection import connect, loss_reported, ray_library, stdout_untouched
 from benchcast.executor.jobs import Call, Executor, Job, Note, Schedule, results
 
 ATTEMPTS = 4  # for each job, each on a new worker
@@ -36,12 +36,15 @@ def connected(address: str, note: Note) -> Iterator[Executor]:
     """Executor on the cluster at `address`, else at RAY_ADDRESS, else on a temporary cluster on this machine."""
     ray = ray_library()
     connected_here = not ray.is_initialized()
-    if connected_here:
-        connect(ray, address)
-    try:
+    if not connected_here:
         yield RayExecutor(ray, note)
-    finally:
-        if connected_here:
+        return
+    connect(ray, address)
+    with stdout_untouched(ray):
+        try:
+            with loss_reported():
+                yield RayExecutor(ray, note)
+        finally:
             ray.shutdown()
 
 

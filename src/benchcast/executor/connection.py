@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,11 @@ from benchcast.extras import library
 
 ANSWER_SECONDS = 5.0
 TRIES = ("RAY_gcs_server_port_wait_time_s", "5")  # seconds that Ray tries to connect; its default is 20
+WATCH = "import sys; sys.stdin.buffer.read() or print(sys.argv[1], file=sys.stderr)"
+LOST = (
+    "error: this command was ended, from outside or by Ray, which ends it when the cluster's head is lost; "
+    "finished work is kept: when the cluster is up again (`ray status`), run the same command"
+)
 REFUSED = ("Unauthenticated", "AuthenticationError", "InvalidAuthToken")  # in Ray's errors about a wrong token
 
 
@@ -78,6 +85,41 @@ def _few_quiet_tries() -> Iterator[None]:
             kept_lines = [line for line in captured if not any(sign.encode() in line for sign in REFUSED)]
             os.write(stderr, b"".join(kept_lines))
             os.close(stderr)
+
+
+@contextmanager
+def stdout_untouched(ray: Any) -> Iterator[None]:
+    """Keep Ray from printing events of nodes to stdout, where a command prints its result.
+
+    `log_to_driver=False` does not stop these messages, and no public setting does.
+    """
+    worker: Any = getattr(getattr(ray, "_private", None), "worker", None)
+    before = getattr(worker, "_worker_logs_enabled", None)
+    if before is None:  # another version of Ray
+        yield
+        return
+    worker._worker_logs_enabled = False
+    try:
+        yield
+    finally:
+        worker._worker_logs_enabled = before
+
+
+@contextmanager
+def loss_reported() -> Iterator[None]:
+    """Print one line if Ray ends this process, which it does in silence when its head or this node is lost.
+
+    Nothing in this process can then run, so another one waits for the end of a pipe.
+    """
+    waiting = subprocess.Popen([sys.executable, "-c", WATCH, LOST], stdin=subprocess.PIPE, start_new_session=True)
+    assert waiting.stdin is not None
+    try:
+        yield
+    finally:
+        with suppress(BrokenPipeError):
+            waiting.stdin.write(b"done")
+            waiting.stdin.close()
+        waiting.wait()
 
 
 def need_answer(address: str) -> None:

@@ -23,7 +23,7 @@ from benchcast.extrapolation.family_law import (
     fit_family,
 )
 from benchcast.fits.forecasts import ScoredForecast
-from benchcast.fitting import without_weak_tasks
+from benchcast.learnable import without_weak_tasks
 from benchcast.methods import check_methods, fit_method
 from benchcast.records import Bools, Floats
 from benchcast.store import Study

@@ -112,10 +112,10 @@ def _scored_runs(
     known = scored_models(listed, study.scores(), tasks)
     index = {m.model: i for i, m in enumerate(known.models)}
     everyone = [*known.models, *(m for m in listed if m.model not in index)]
-    found = [find_run(name, [m.model for m in everyone], family_names(everyone)) for name in names]
-    if len(np.unique(np.concatenate([run.rows for run in found]))) < sum(len(run.rows) for run in found):
+    listed_runs = [find_run(name, [m.model for m in everyone], family_names(everyone)) for name in names]
+    if len(np.unique(np.concatenate([run.rows for run in listed_runs]))) < sum(len(run.rows) for run in listed_runs):
         raise InputError(f"--runs {','.join(names)}: one of them is part of another")
-    runs = [TrainingRun(run.name, run.rows[run.rows < len(known.models)]) for run in found]
+    runs = [TrainingRun(run.name, run.rows[run.rows < len(known.models)]) for run in listed_runs]
     for run in runs:
         if not len(run.rows):
             raise NotEnoughDataError(f"{run.name}: no scores on {', '.join(tasks[:4])}")
@@ -151,8 +151,8 @@ def score_differences(
     """Differences of all pairs of runs, and notes on noise that is not counted."""
     everyone = np.ones(len(known.models), bool)
     everywhere = checkpoint_variance(known, np.arange(len(known.models)))
-    own = checkpoint_variance(known, np.unique(np.concatenate([run.rows for run in runs])))
-    checkpoints = own if np.isfinite(own.freedom) else everywhere
+    of_these_runs = checkpoint_variance(known, np.unique(np.concatenate([run.rows for run in runs])))
+    checkpoints = of_these_runs if np.isfinite(of_these_runs.freedom) else everywhere
     seeds = seed_variance(known, everyone, everywhere)
     pairs = combinations(range(len(runs)), 2)
     differences = [

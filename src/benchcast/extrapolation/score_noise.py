@@ -46,8 +46,8 @@ class ScoredModels:
         flops = self.points.flops
         stems = np.array([m.model.partition("@")[0] for m in self.models])
         for stem in dict.fromkeys(stems[rows]):
-            own = rows[(stems[rows] == stem) & np.isfinite(flops[rows])]
-            yield own[np.argsort(flops[own], kind="stable")]
+            checkpoints = rows[(stems[rows] == stem) & np.isfinite(flops[rows])]
+            yield checkpoints[np.argsort(flops[checkpoints], kind="stable")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def seed_variance(known: ScoredModels, used: Bools, checkpoints: Variance) -> Va
     if not by_runs:
         return Variance(np.full(len(known.tasks), np.nan), np.nan)
     weights = [len(runs) - 1 for runs in by_runs]
-    total = np.average([np.mean(found, axis=0) for found in by_runs.values()], axis=0, weights=weights)
+    total = np.average([np.mean(variances, axis=0) for variances in by_runs.values()], axis=0, weights=weights)
     return Variance(np.maximum(total - np.nan_to_num(checkpoints.value), 0.0), float(sum(weights)))
 
 

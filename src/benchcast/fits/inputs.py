@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from benchcast.folds import training_fold
 from benchcast.formatting import few
 from benchcast.metadata import ModelMetadata
 from benchcast.records import ModelInfo, Score, Task
-from benchcast.splits import RULES
+from benchcast.splits import RULES, Split
 from benchcast.storage.files import file_name
 from benchcast.store import Study
 from benchcast.task_fit import TaskFit
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from benchcast.fits import Fit
 
 MOST_NAMES = 3
+CHOOSE_SIGNALS = ("stack", "salience")  # methods that read all signals that the study names
 
 
 class StudyTables(NamedTuple):
@@ -81,6 +82,8 @@ def changed_inputs(study: Study, fit: Fit, tables: StudyTables | None = None) ->
         changes.append("chance, sources or answers of the task changed")
     if _features(study) != then["features"]:
         changes.append("features changed")
+    if core.method in CHOOSE_SIGNALS and set(core.signals) != set(study.signals):
+        changes.append("signals in study.toml changed")
     return changes + _changed_models(then["models"], _models(study, core, split, tables or StudyTables.of(study)))
 
 
@@ -131,9 +134,7 @@ def _task(study: Study, core: TaskFit) -> Task:
 def _models(study: Study, core: TaskFit, split: str, tables: StudyTables) -> dict[str, list[str]]:
     """Hashes of the losses, scores and metadata of each training and validation model of such a fit."""
     infos, scores = tables
-    if not infos or (split == "column" and not any(m.split for m in infos)):
-        return {}
-    seen = training_fold(infos, "family" if split == "everything" else split)[1].seen
+    seen = training_fold(infos, "family" if split == "everything" else cast(Split, split))[1].seen
     known = core.known(ModelMetadata.of(infos, scores))
     tasks = {core.task.name, *core.benchmarks}
     scores_of: dict[str, list[Score]] = {}

@@ -45,8 +45,8 @@ def rescore_others(share: float, seed: int, runs: Sequence[LoggedRun] = ()) -> R
 
     def rescore(path: Path, document: Mapping[str, Any], entries: list[ScoreEntry]) -> list[ScoreEntry]:
         items = (known[path] if path in known else read_run(path)).items
-        found = [_rescored(entry, document, items, share, seed) for entry in entries]
-        return [entry for entry in found if entry is not None]
+        rescored = [_rescored(entry, document, items, share, seed) for entry in entries]
+        return [entry for entry in rescored if entry is not None]
 
     return rescore
 

@@ -78,15 +78,15 @@ def _is_likelihood(requests: Sequence[Sequence[Any]]) -> bool:
 
 def _likelihood(where: str, response: Any) -> float:
     """The log-likelihood of a response: the first number, or string that holds one, of nested lists."""
-    found = response
-    while isinstance(found, list) and found:
-        found = found[0]
+    first = response
+    while isinstance(first, list) and first:
+        first = first[0]
     try:
-        value = float(found) if isinstance(found, (int, float, str)) and not isinstance(found, bool) else math.nan
+        value = float(first) if isinstance(first, (int, float, str)) and not isinstance(first, bool) else math.nan
     except (ValueError, OverflowError):
         value = math.nan
     if not math.isfinite(value) or value > 1e-6:
-        raise InputError(f"{where}: a log-likelihood must be a finite number of at most 0, found {str(found)[:40]!r}")
+        raise InputError(f"{where}: a log-likelihood must be a finite number of at most 0, found {str(first)[:40]!r}")
     return value
 
 

@@ -31,9 +31,9 @@ def items_by_model(runs: Sequence[LoggedRun], known: Sequence[str] = ()) -> dict
     known : names of the study's models
     """
     names, _ = match_models((run.model for run in runs), known, {})
-    found: dict[str, dict[str, list[LoggedItem]]] = {}
+    by_model: dict[str, dict[str, list[LoggedItem]]] = {}
     for run in runs:
-        of_model = found.setdefault(names[run.model], {})
+        of_model = by_model.setdefault(names[run.model], {})
         for task, items in run.items.items():
             before = of_model.setdefault(task, list(items))
             differ = [(i.text_id, i.nats) for i in before] != [(i.text_id, i.nats) for i in items]
@@ -41,7 +41,7 @@ def items_by_model(runs: Sequence[LoggedRun], known: Sequence[str] = ()) -> dict
                 raise InputError(
                     f"{run.path}: {names[run.model]} has other samples of {task!r} in another run; remove one of them"
                 )
-    return found
+    return by_model
 
 
 def losses_from_logs(paths: Sequence[Path], texts: TextSet, known: Sequence[str]) -> list[TokenLosses]:

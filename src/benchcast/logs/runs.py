@@ -72,13 +72,13 @@ def read_run(path: Path, only: Path | None = None) -> LoggedRun:
     """One run by its results file; `only` restricts it to one sample file."""
     document = read_document(path)
     tasks, files = sample_files(path, document)
-    found = {t: f for t, f in zip(tasks, files, strict=True) if only is None or f == only}
-    if not found:
+    file_of_task = {t: f for t, f in zip(tasks, files, strict=True) if only is None or f == only}
+    if not file_of_task:
         how = "lighteval with --save-details" if harness_of(document) == LIGHTEVAL else "lm_eval with --log_samples"
         raise InputError(f"{path}: no samples beside it; run {how}")
     config = document.get("config")
     params = number(config.get("model_num_parameters")) if isinstance(config, Mapping) else math.nan
-    items = {task: read_samples(file, task) for task, file in found.items()}
+    items = {task: read_samples(file, task) for task, file in file_of_task.items()}
     params = params if params > 0 else math.nan
     return LoggedRun(path, model_name(path, document), params, document, harness_of(document), items)
 
@@ -101,19 +101,19 @@ def sample_files(path: Path, document: Mapping[str, Any]) -> tuple[list[str], li
     if harness_of(document) == LIGHTEVAL:
         return details_of(path, document)
     time = path.stem.removeprefix(RESULTS)  # "_<time>", or empty before 0.4.3
-    found: dict[str, Path] = {}
+    file_of_task: dict[str, Path] = {}
     for task in map(str, document["results"]):
         if time:
             file = path.with_name(f"{SAMPLES}{task}{time}.jsonl")
-            found |= {task: file} if file.is_file() else {}
+            file_of_task |= {task: file} if file.is_file() else {}
             continue
         same = [
             p for p in path.parent.glob("*.jsonl") if p.stem.endswith(f"_{task}") and not _longer(p, task, document)
         ]
         if len(same) > 1:
             raise InputError(f"{path.parent}: {same[0].name} and {same[1].name} are both samples of {task!r}")
-        found |= dict.fromkeys([task], same[0]) if same else {}
-    return list(found), list(found.values())
+        file_of_task |= dict.fromkeys([task], same[0]) if same else {}
+    return list(file_of_task), list(file_of_task.values())
 
 
 def _longer(path: Path, task: str, document: Mapping[str, Any]) -> bool:

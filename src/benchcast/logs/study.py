@@ -80,13 +80,13 @@ def create_from_logs(
         tasks, missing = logged_tasks(preset, tasks)
         without_score = [*without_score, *missing]
     rescore = rescore_others(items, seed, runs) if items < 1 else None
-    found = gather([run.path for run in runs], tasks, [], [], replace(chosen, allow_mixed=True), rescore)
-    refuse_mixed(found.scores, [], ADVICE)
-    scores = [_counted(score, runs) for score in found.scores]
+    gathered = gather([run.path for run in runs], tasks, [], [], replace(chosen, allow_mixed=True), rescore)
+    refuse_mixed(gathered.scores, [], ADVICE)
+    scores = [_counted(score, runs) for score in gathered.scores]
     tasks, unscored = _with_scores(tasks, scores)
     texts = _texts(logged, items, seed)
     losses = [model_losses(str(path), model, by_task, texts) for model, by_task in logged.items()]
-    names = {run.model: found.renamed.get(run.model, run.model) for run in runs}
+    names = {run.model: gathered.renamed.get(run.model, run.model) for run in runs}
     sized = {names[run.model]: run.params for run in runs if np.isfinite(run.params)}
 
     def fill(place: Path) -> None:
@@ -99,7 +99,7 @@ def create_from_logs(
     study = create_whole(Path(root), fill)
     only_scores = [n for n in _without_losses(logged, texts) if n not in {t for t, _ in unscored}]
     notes = [f"{name}: no losses in the logs; only its scores are used" for name in only_scores]
-    return LoggedStudy(study, found, (*without_score, *(note for _, note in unscored), *notes))
+    return LoggedStudy(study, gathered, (*without_score, *(note for _, note in unscored), *notes))
 
 
 def _scored_tasks(runs: Sequence[LoggedRun], *, allow_limit: bool) -> tuple[list[str], list[str]]:
@@ -145,10 +145,10 @@ def _texts(logged: Items, share: float, seed: int) -> TextSet:
         for task, items in tasks.items():
             if task not in texts:
                 texts[task] = [i.as_text() for i in items if i.has_loss and i.drawn(share, seed)]
-    found = [text for of_task in texts.values() for text in of_task]
-    if not found:
+    all_texts = [text for of_task in texts.values() for text in of_task]
+    if not all_texts:
         raise InputError("the logs hold no log-likelihoods of answers (only generations?); a study needs some")
-    return TextSet.of(found)
+    return TextSet.of(all_texts)
 
 
 def _with_scores(tasks: Sequence[Task], scores: Sequence[Score]) -> tuple[list[Task], list[tuple[str, str]]]:

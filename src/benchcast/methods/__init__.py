@@ -1,27 +1,28 @@
 """All forecasting methods by name: ours, the paper's, those of other papers, and baselines."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from benchcast.choices import DEFAULT_METHOD, MethodName, check_choice
 from benchcast.dataset import Dataset, Fold
 from benchcast.devices import check_device
-from benchcast.errors import InputError
-from benchcast.methods import baselines, ridge, salience
+from benchcast.errors import InputError, NotEnoughDataError
+from benchcast.methods import baselines, ridge, salience, stack
 from benchcast.methods.algorithm2 import paper
 from benchcast.methods.algorithm2.descent import DescentSettings
+from benchcast.methods.averaging import Pool, build_pools
 from benchcast.methods.correlations import perplexity_correlations
 from benchcast.methods.logistic import logistic4
 from benchcast.methods.observational import observational
 from benchcast.methods.pls import pls
 from benchcast.methods.profiling import with_profiles
-from benchcast.methods.stack import stack
+from benchcast.methods.proxies import proxy_metrics, rbridge
 from benchcast.methods.twostep import two_step
 from benchcast.task_fit import Method, TaskFit
 
 METHODS: dict[str, Method] = {
-    "stack": stack,
+    "stack": stack.stack,
     "salience": salience.salience,
     "paper": paper.paper,
     "ridge": ridge.ridge,
@@ -30,6 +31,8 @@ METHODS: dict[str, Method] = {
     "logistic-4": logistic4,
     "two-step": two_step,
     "observational": observational,
+    "rbridge": rbridge,
+    "proxy-metrics": proxy_metrics,
     "label-token": baselines.label_token,
     "source-token": baselines.source_token,
     "all-token": baselines.all_token,
@@ -37,9 +40,11 @@ METHODS: dict[str, Method] = {
     "constant": baselines.constant,
 }
 SETTINGS: dict[str, type[DescentSettings]] = {"paper": DescentSettings}  # of the methods that have any
+# Methods that average the same candidates: together they are fitted in hardly more time than one of them.
+ONE_POOL: dict[str, Callable[[Pool], TaskFit]] = {"stack": stack.fit_pool, "salience": salience.fit_pool}
 NEED_FEATURES = ("paper", "ridge")
+NEED_SIGNALS = {"proxy-metrics": ("rank", "entropy", "hit")}
 TOGETHER = ("paper", "ridge")  # all folds share their passes over the features
-PEERS = ("pls", "perplexity-correlations", "logistic-4", "two-step", "observational")
 BASELINES = ("label-token", "source-token", "all-token", "compute", "constant")
 ABOUT = {  # what each method does, in one line
     "stack": "non-negative and signed weights, averaged by their errors on left-out families and stronger models",
@@ -51,6 +56,8 @@ ABOUT = {  # what each method does, in one line
     "logistic-4": "mean loss of all tokens, the task's texts or their answers; sigmoid with free floor and ceiling",
     "two-step": "parameters and training tokens → loss on the answers → accuracy (Bhagia et al. 2024)",
     "observational": "scores on the other benchmarks (Ruan et al. 2024); reads no losses",
+    "rbridge": "loss on the answers, each token weighted by a strong model's probability (Koh et al. 2025)",
+    "proxy-metrics": "mean rank, entropy and hits on the answers (Patel et al. 2026); needs signals",
     "label-token": "mean loss on the answers of the task's own texts",
     "source-token": "mean loss on the task's own texts",
     "all-token": "mean loss on all texts",
@@ -93,8 +100,41 @@ def fit_method(
 ) -> list[list[TaskFit]]:
     """Fits of a method by fold and task; a method without settings ignores them."""
     check_choice("method", name, METHODS)
+    if why := lacks_signals(name, dataset):
+        raise NotEnoughDataError(f"method {name} {why}")
     fits = paper.paper(dataset, folds, settings=settings) if name == "paper" else METHODS[name](dataset, folds)
     return with_profiles(dataset, folds, fits)
+
+
+def grouped(names: Sequence[str]) -> list[tuple[str, ...]]:
+    """The methods in groups for `fit_group`: those that average the same candidates, and every other one alone."""
+    pooled = tuple(name for name in names if name in ONE_POOL)
+    return [*filter(None, [pooled]), *((name,) for name in names if name not in ONE_POOL)]
+
+
+def fit_group(
+    names: tuple[str, ...], dataset: Dataset, folds: Sequence[Fold], settings: DescentSettings | None = None
+) -> dict[str, list[list[TaskFit]]]:
+    """Fits of each method of one group, by fold and task; a method without settings ignores them."""
+    if len(names) == 1:
+        return {names[0]: fit_method(names[0], dataset, folds, settings)}
+    rows = [
+        [{name: ONE_POOL[name](pool) for name in names} for pool in row]
+        for row in build_pools(dataset, folds, signed=True)
+    ]
+    by_method = {name: [[fits[name] for fits in row] for row in rows] for name in names}
+    return {name: with_profiles(dataset, folds, fits) for name, fits in by_method.items()}
+
+
+def lacks_signals(name: str, dataset: Dataset) -> str:
+    """What a method needs if the dataset lacks its signals, as the end of a sentence; empty if it lacks none."""
+    absent = [s for s in NEED_SIGNALS.get(name, ()) if s not in dataset.metadata.signals]
+    names = ",".join(NEED_SIGNALS[name]) if absent else ""
+    return (
+        f"needs {', '.join(absent)} of every token: `collect --signals {names}`, then name them in study.toml"
+        if absent
+        else ""
+    )
 
 
 def stored_settings(fit: TaskFit) -> DescentSettings | None:

@@ -5,20 +5,22 @@ Axes: M models, R out-of-fold rows, C candidates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
+from benchcast.dataset import Dataset, Fold
 from benchcast.folds import left_out
 from benchcast.formatting import nan_to_none
 from benchcast.law import SigmoidLaw
-from benchcast.methods.basis import Basis
-from benchcast.methods.candidates import Fitted
+from benchcast.methods.basis import Basis, build_basis
+from benchcast.methods.candidates import Fitted, nonnegative_candidates, signed_candidates
+from benchcast.methods.inputs import keep_on_device
 from benchcast.methods.problem import Problem
 from benchcast.methods.stacking import OutOfFoldLogOdds, Stack
-from benchcast.predictors import VIEWS
+from benchcast.predictors import LossView
 from benchcast.records import Floats
 from benchcast.task_fit import Members, OutOfFoldErrors, TaskFit, weighted_loss
 
@@ -32,6 +34,12 @@ class Pool:
     problem: Problem
     basis: Basis
     fitted: Sequence[Fitted]
+
+    def nonnegative(self) -> Pool:
+        """The pool of `salience`: non-negative candidates, and no strongest training models as a hidden set."""
+        problem = self.problem.without_strongest()
+        sets = len(problem.learning)
+        return replace(self, problem=problem, fitted=[f.first_sets(sets) for f in self.fitted if not f.signed])
 
     def out_of_fold(self) -> OutOfFoldLogOdds:
         """Log-odds of every hidden model under candidates that did not see it."""
@@ -52,7 +60,9 @@ class Pool:
         parts = np.split(averaged.share, np.cumsum([len(f.names) for f in self.fitted])[:-1])
         shared = list(zip(self.fitted, parts, strict=True))
         nothing = np.zeros(len(self.basis.kinds))
-        mixes = [sum((f.mix @ part for f, part in shared if f.view == view), nothing) for view in VIEWS]
+        mixes = [
+            sum((f.mix @ part for f, part in shared if f.view == view), nothing) for view in self.problem.dataset.views
+        ]
         calibration, chance = averaged.calibration, self.problem.task.chance
         offset = calibration.offset + calibration.slope * sum(float(f.offset @ part) for f, part in shared)
         law = SigmoidLaw(-calibration.slope, offset, chance, calibration=calibration.curve)
@@ -62,6 +72,24 @@ class Pool:
         """The larger shares by candidate, for notes."""
         names = [name for f in self.fitted for name in f.names]
         return {n: round(float(s), 4) for n, s in zip(names, share, strict=True) if s > SMALLEST_SHARE}
+
+
+def build_pools(dataset: Dataset, folds: Sequence[Fold], *, signed: bool) -> Iterator[list[Pool]]:
+    """For each fold, the pool of every task.
+
+    With `signed`, pools have signed candidates, too, and the strongest training models are hidden where a fold has no
+    validation models.
+    """
+    basis, sums = build_basis(keep_on_device(dataset))
+    mean_loss = sums[LossView.NATS][:, basis.kinds == "all"][:, 0] if signed else None
+    kinds = (nonnegative_candidates, signed_candidates)[: 1 + signed]
+
+    def pool(fold: Fold, t: int) -> Pool:
+        problem = Problem.of(dataset, fold, t, mean_loss=mean_loss)
+        fitted = [candidates(problem, basis, view, sums[view]) for candidates in kinds for view in dataset.views]
+        return Pool(problem, basis, fitted)
+
+    return ([pool(fold, t) for t in range(len(dataset.tasks))] for fold in folds)
 
 
 def averaged_fit(
@@ -75,17 +103,18 @@ def averaged_fit(
 ) -> TaskFit:
     """The fit of an average; `nested` are the log-odds of the out-of-fold rows, averaged without their own set."""
     problem, dataset = pool.problem, pool.problem.dataset
+    views, signals = dataset.views, dataset.metadata.signals
     if average is None:
-        capability = weighted_loss(dataset.nats, VIEWS, weights) / dataset.characters
+        capability = weighted_loss(dataset.nats, views, weights, signals) / dataset.characters
     else:
-        capability = -average.log_odds(dataset.nats, VIEWS, dataset.characters)
+        capability = -average.log_odds(dataset.nats, views, dataset.characters, signals)
     known = problem.known
     observed = np.concatenate([problem.observed[rows] for rows in problem.hidden])
     errors = np.split(problem.accuracy(nested) - observed, [sum(int(rows.sum()) for rows in problem.families)])
     return TaskFit(
         task=problem.task,
         method=method,
-        reads=VIEWS,
+        reads=views,
         weights=weights,
         unit=dataset.characters,
         law=law,

@@ -9,7 +9,7 @@ Axes: M models, K groups, C candidates, L learning sets.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -57,6 +57,11 @@ class Fitted:
     mix: Floats  # K × C, learned from all known models
     offset: Floats  # C
     log_odds: Floats  # M × L × C
+    signed: bool = False
+
+    def first_sets(self, count: int) -> Fitted:
+        """The same candidates on the first `count` learning sets."""
+        return replace(self, log_odds=self.log_odds[:, :count])
 
 
 def forms(basis: Basis, task: Task, sources: Sequence[str], view: str) -> list[Candidate]:
@@ -125,4 +130,4 @@ def signed_candidates(problem: Problem, basis: Basis, view: str, x: Floats) -> F
         if i == 0:
             mix[columns], offset = -weights[picked].T, intercepts[picked]
     names = [f"{view}: {k + 1} signed direction{'s' * (k > 0)}" for k in range(COMPONENTS)]
-    return Fitted(view, names, mix, offset, log_odds)
+    return Fitted(view, names, mix, offset, log_odds, signed=True)

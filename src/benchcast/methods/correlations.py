@@ -18,13 +18,14 @@ from benchcast.methods.logistic import law_forecasts
 from benchcast.methods.pertext import spread_over_tokens, text_losses
 from benchcast.predictors import LossView
 from benchcast.records import Bools, Floats
+from benchcast.solvers import ranks as ranks_of
 from benchcast.task_fit import TaskFit
 
 
 def sign(x: Floats, error: Floats) -> Floats:
     """Mean over pairs of models of sign(error difference) × loss difference (Chen and Banerjee 2017)."""
     n = len(error)
-    wins = np.sign(np.subtract.outer(error, error)).sum(axis=1)
+    wins = 2 * ranks_of(error) - n - 1  # models with a smaller error, less those with a larger one
     return np.asarray(2 * wins @ x / (n * (n - 1)))
 
 
@@ -35,10 +36,8 @@ def sign_rank(ranks: Floats, error: Floats) -> Floats:
 
 def rank(ranks: Floats, error: Floats) -> Floats:
     """Spearman's rank correlation of each text's loss with the error. The package's `spearmanr`."""
-    from scipy.stats import rankdata  # slow to import
-
     n = len(error)
-    gaps = ((rankdata(error)[:, None] - ranks) ** 2).sum(axis=0)
+    gaps = ((ranks_of(error)[:, None] - ranks) ** 2).sum(axis=0)
     return np.asarray(1 - 6 * gaps / (n * (n**2 - 1)))
 
 
@@ -51,16 +50,8 @@ ESTIMATORS: dict[str, Callable[[Floats, Floats, Floats], Floats]] = {
 
 def perplexity_correlations(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Weights of texts; the estimator is selected by leave-one-family-out cross-validation."""
-    from scipy.stats import rankdata
-
     losses = text_losses(dataset)
-    ranked: dict[bytes, Floats] = {}  # folds and tasks share their sets of models
-
-    def ranks(learn: Bools) -> Floats:
-        key = learn.tobytes()
-        if key not in ranked:
-            ranked[key] = rankdata(losses[learn], axis=0)
-        return ranked[key]
+    ranks = ranks_among(losses)
 
     def weigh(learn: Bools, observed: Floats) -> Floats:
         """Weights of the texts under every estimator."""
@@ -69,6 +60,31 @@ def perplexity_correlations(dataset: Dataset, folds: Sequence[Fold]) -> list[lis
         return np.stack([np.where(varies, estimate(x, r, error), 0.0) for estimate in ESTIMATORS.values()])
 
     return [[_fit(dataset, fold, t, losses, weigh) for t in range(len(dataset.tasks))] for fold in folds]
+
+
+def ranks_among(values: Floats) -> Callable[[Bools], Floats]:
+    """A function from a set of rows to the ranks of each column of `values` within it, from 1; ties share their mean.
+
+    Columns are sorted once, because many sets of models are ranked. scipy.stats takes more than a second to load.
+    """
+    order = np.argsort(values, axis=0, kind="stable")
+    in_order = np.take_along_axis(values, order, axis=0)
+    count = len(values)
+    new = np.vstack([np.ones((1, values.shape[1]), bool), in_order[1:] != in_order[:-1]])  # not equal to the one before
+    position = np.arange(count)[:, None]
+    first = np.maximum.accumulate(np.where(new, position, 0), axis=0)
+    ends = np.vstack([new[1:], np.ones((1, values.shape[1]), bool)])
+    after = np.minimum.accumulate(np.where(ends, position + 1, count)[::-1], axis=0)[::-1]
+
+    def ranks(rows: Bools) -> Floats:
+        before = np.zeros((count + 1, values.shape[1]), np.int32)
+        np.cumsum(rows[order], axis=0, out=before[1:])
+        mean = (np.take_along_axis(before, first, axis=0) + np.take_along_axis(before, after, axis=0) + 1) / 2
+        out = np.empty_like(mean)
+        np.put_along_axis(out, order, mean, axis=0)
+        return np.asarray(out[rows])
+
+    return ranks
 
 
 def _fit(dataset: Dataset, fold: Fold, t: int, losses: Floats, weigh: Callable[[Bools, Floats], Floats]) -> TaskFit:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -67,7 +67,7 @@ def _descend(x: Array, q: Array, omega: Array, penalty: Array) -> tuple[Array, A
     spread, level = _largest_variance(x, omega, usable), xp.vecdot(omega, q)
     theta, b = xp.zeros_like(p), xp.log((level + 1e-3) / (1 - level + 1e-3))
     momentum = xp.asarray(_momentum(STAGES[-1][0]), dtype=x.dtype, device=device_of(x))
-    shared = _Shared(0.5 * x.T, x, xp.ones_like(x[:, 0]), momentum)
+    shared = _Shared(xp, 0.5 * x.T, x, xp.ones_like(x[:, 0]), momentum)
     for steps, curvature, squared in STAGES:
         rate = 1 / (curvature * spread + xp.max(p, axis=1))
         given = {
@@ -87,6 +87,7 @@ def _descend(x: Array, q: Array, omega: Array, penalty: Array) -> tuple[Array, A
 class _Shared(NamedTuple):
     """What all problems of a block share."""
 
+    xp: Any  # numpy or torch, as an array API namespace
     half: Array  # x / 2, K × M
     x: Array
     ones: Array  # M
@@ -108,7 +109,7 @@ def _step(shared: _Shared, given: Given, now: Given, *, squared: bool) -> Given:
 
     Few calls, and in place: on a block that fits in the cache, calls cost as much as the products.
     """
-    xp = array_namespace(shared.x)
+    xp = shared.xp
     theta, b, ahead, b_ahead = now["theta"], now["b"], now["ahead"], now["b_ahead"]
     half = ahead @ shared.half  # half the log-odds, with the opposite sign
     half -= (0.5 * b_ahead + xp.vecdot(given["omega"], half))[:, None]

@@ -58,8 +58,8 @@ def _fit_sigmoid(scores: Floats, accuracy: Floats, chance: float) -> Floats:
     from scipy.optimize import least_squares  # slow to import
 
     start = np.clip(start, -STEEPEST, STEEPEST)
-    found = least_squares(residuals, start, jac=slopes, bounds=(-STEEPEST - 1, STEEPEST + 1))
-    return np.asarray(found.x)
+    solution = least_squares(residuals, start, jac=slopes, bounds=(-STEEPEST - 1, STEEPEST + 1))
+    return np.asarray(solution.x)
 
 
 def observational(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
@@ -86,11 +86,11 @@ def _fit(dataset: Dataset, fold: Fold, t: int) -> TaskFit:
         return TaskFit(task, "observational", (), none, 1.0, law, OutOfFoldErrors.none(LEFT_OUT), (np.nan, np.nan))
 
     def forecasts(sets: Sequence[Bools]) -> Floats:
-        made = np.full((len(sets), 1, len(observed)), np.nan)
-        for row, learn in zip(made, sets, strict=True):
+        accuracy = np.full((len(sets), 1, len(observed)), np.nan)
+        for row, learn in zip(accuracy, sets, strict=True):
             weights, offset = regress_on_components(table, observed, task.chance, learn, k)
             row[0] = at_share(sigmoid(table @ weights + offset), task.chance)
-        return made
+        return accuracy
 
     selected = select_candidate(forecasts, dataset, observed, known)
     weights, offset = regress_on_components(table, observed, task.chance, known, k)

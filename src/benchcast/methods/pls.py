@@ -37,7 +37,7 @@ def regress(x: Floats, y: Floats, components: int) -> tuple[Floats, Floats]:
     varies = scale > 1e-12 * np.maximum(1.0, np.abs(centre))
     z = np.where(varies, x - centre, 0.0) / np.where(varies, scale, 1.0)
     left = y - y.mean()
-    directions, loadings, inner, found = [], [], [], []
+    directions, loadings, inner, coefficients = [], [], [], []
     for _ in range(min(components, len(x) - 1)):
         w = z.T @ left
         length = np.linalg.norm(w)
@@ -53,8 +53,8 @@ def regress(x: Floats, y: Floats, components: int) -> tuple[Floats, Floats]:
         directions.append(w)
         loadings.append(loading)
         W, P = np.array(directions).T, np.array(loadings).T
-        found.append(W @ np.linalg.solve(P.T @ W, np.array(inner)))
-    scaled = np.array(found).reshape(-1, x.shape[1]) / np.where(varies, scale, 1.0)
+        coefficients.append(W @ np.linalg.solve(P.T @ W, np.array(inner)))
+    scaled = np.array(coefficients).reshape(-1, x.shape[1]) / np.where(varies, scale, 1.0)
     return scaled, y.mean() - scaled @ centre
 
 
@@ -64,12 +64,12 @@ def _fit(dataset: Dataset, fold: Fold, t: int, losses: Floats) -> TaskFit:
     target = clipped_log_odds(np.where(known, observed, task.chance), task.chance)
 
     def forecasts(sets: Sequence[Bools]) -> Floats:
-        made = np.empty((len(sets), COMPONENTS, len(observed)))
-        for row, learn in zip(made, sets, strict=True):
+        share = np.empty((len(sets), COMPONENTS, len(observed)))
+        for row, learn in zip(share, sets, strict=True):
             weights, offsets = regress(losses[learn], target[learn], COMPONENTS)
             row[: len(weights)] = sigmoid(weights @ losses.T + offsets[:, None])
             row[len(weights) :] = row[len(weights) - 1] if len(weights) else sigmoid(target[learn].mean())
-        return np.asarray(at_share(made, task.chance))
+        return np.asarray(at_share(share, task.chance))
 
     selected = select_candidate(forecasts, dataset, observed, known)
     weights, offsets = regress(losses[known], target[known], selected.best + 1)

@@ -5,7 +5,7 @@ Axes: M models.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,6 +28,8 @@ class Problem:
     known: Bools  # M: training or validation models that have a score
     families: list[Bools]  # M each: whole families, hidden in turn
     stronger: list[Bools]  # M each: models that the rest is to be extrapolated to
+    validation: Bools  # M: known validation models
+    mean_loss: Floats | None = None  # M: loss per character; None: the strongest training models are not hidden
 
     @classmethod
     def of(cls, dataset: Dataset, fold: Fold, t: int, *, mean_loss: Floats | None = None) -> Problem:
@@ -39,10 +41,15 @@ class Problem:
         observed = dataset.accuracy[t]
         known = fold.seen & np.isfinite(observed)
         validation = known & fold.validation
-        stronger = [validation] if validation.any() else []
-        if mean_loss is not None and not stronger:
-            stronger = strongest_models(mean_loss, known)
-        return cls(dataset, dataset.tasks[t], observed, known, inner_folds(dataset.groups, known), stronger)
+        families = inner_folds(dataset.groups, known)
+        alone = cls(dataset, dataset.tasks[t], observed, known, families, [], validation).without_strongest()
+        if mean_loss is None:
+            return alone
+        return replace(alone, stronger=alone.stronger or strongest_models(mean_loss, known), mean_loss=mean_loss)
+
+    def without_strongest(self) -> Problem:
+        """The same problem with the validation models as the only stronger ones."""
+        return replace(self, stronger=[self.validation] if self.validation.any() else [], mean_loss=None)
 
     @property
     def hidden(self) -> list[Bools]:

@@ -12,25 +12,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from benchcast.dataset import Dataset, Fold
-from benchcast.methods.averaging import Pool, averaged_fit, noted
-from benchcast.methods.basis import build_basis
-from benchcast.methods.candidates import nonnegative_candidates
-from benchcast.methods.inputs import keep_on_device
-from benchcast.methods.problem import Problem
+from benchcast.methods.averaging import Pool, averaged_fit, build_pools, noted
 from benchcast.methods.stacking import stack
-from benchcast.predictors import VIEWS
 from benchcast.task_fit import TaskFit
 
 
 def salience(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Non-negative weights and a law, per fold and task."""
-    basis, sums = build_basis(keep_on_device(dataset))
+    return [[fit_pool(pool) for pool in row] for row in build_pools(dataset, folds, signed=False)]
 
-    def fit(fold: Fold, t: int) -> TaskFit:
-        problem = Problem.of(dataset, fold, t)
-        pool = Pool(problem, basis, [nonnegative_candidates(problem, basis, view, sums[view]) for view in VIEWS])
-        averaged = stack(pool.out_of_fold(), line=1.0)
-        notes = {"shares": pool.named_shares(averaged.share), "bend_saves": noted(averaged.saved)}
-        return replace(averaged_fit(pool, "salience", *pool.weighted_loss(averaged), averaged.nested), notes=notes)
 
-    return [[fit(fold, t) for t in range(len(dataset.tasks))] for fold in folds]
+def fit_pool(pool: Pool) -> TaskFit:
+    """The fit of one task; of a pool that has more, the non-negative candidates alone are averaged."""
+    pool = pool.nonnegative()
+    averaged = stack(pool.out_of_fold(), line=1.0)
+    notes = {"shares": pool.named_shares(averaged.share), "bend_saves": noted(averaged.saved)}
+    return replace(averaged_fit(pool, "salience", *pool.weighted_loss(averaged), averaged.nested), notes=notes)

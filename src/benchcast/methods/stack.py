@@ -21,14 +21,10 @@ import numpy as np
 
 from benchcast.dataset import Dataset, Fold
 from benchcast.law import SigmoidLaw
-from benchcast.methods.averaging import Pool, averaged_fit, noted
-from benchcast.methods.basis import build_basis
-from benchcast.methods.candidates import nonnegative_candidates, signed_candidates
-from benchcast.methods.inputs import keep_on_device
+from benchcast.methods.averaging import Pool, averaged_fit, build_pools, noted
 from benchcast.methods.problem import Problem
 from benchcast.methods.stacking import Stack
 from benchcast.methods.stacking import stack as average
-from benchcast.predictors import VIEWS
 from benchcast.records import Floats
 from benchcast.task_fit import Fade, Member, Members, TaskFit
 
@@ -38,23 +34,14 @@ IN_RANGE = 0.7  # share of the average of left-out families, for models inside t
 
 def stack(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Signed weights and laws, per fold and task."""
-    basis, sums = build_basis(keep_on_device(dataset))
-    mean_loss = sums["nats"][:, basis.kinds == "all"][:, 0]
-
-    def fit(fold: Fold, t: int) -> TaskFit:
-        problem = Problem.of(dataset, fold, t, mean_loss=mean_loss)
-        fitted = [
-            candidates(problem, basis, view, sums[view])
-            for candidates in (nonnegative_candidates, signed_candidates)
-            for view in VIEWS
-        ]
-        return _fit(Pool(problem, basis, fitted), mean_loss)
-
-    return [[fit(fold, t) for t in range(len(dataset.tasks))] for fold in folds]
+    return [[fit_pool(pool) for pool in row] for row in build_pools(dataset, folds, signed=True)]
 
 
-def _fit(pool: Pool, mean_loss: Floats) -> TaskFit:
+def fit_pool(pool: Pool) -> TaskFit:
+    """The fit of one task."""
     problem, unseen = pool.problem, pool.out_of_fold()
+    mean_loss = problem.mean_loss
+    assert mean_loss is not None
     count = int(problem.known.sum())
     on_both = average(unseen)
     on_families = average(unseen, stronger=False, line=count / (count + PRIOR_MODELS))

@@ -62,10 +62,12 @@ def fit_ladder(params: Floats, tokens: Floats, loss: Floats) -> Floats:
     factors, least = np.zeros(3), np.inf
     for _ in range(ROUNDS):
         a, b = (g.ravel() for g in np.meshgrid(*(c * reach ** np.linspace(-1, 1, GRID) for c in centre)))
-        found, error = _solve(np.stack([np.ones((len(a), len(p))), p ** -a[:, None], d ** -b[:, None]], axis=2), loss)
+        solutions, error = _solve(
+            np.stack([np.ones((len(a), len(p))), p ** -a[:, None], d ** -b[:, None]], axis=2), loss
+        )
         at = int(np.argmin(error))
         if error[at] < least:
-            factors, least, centre = found[at], float(error[at]), np.array([a[at], b[at]])
+            factors, least, centre = solutions[at], float(error[at]), np.array([a[at], b[at]])
         reach **= 2 / (GRID - 1)
     return np.array([factors[0], *_term(factors[1], centre[0], params), *_term(factors[2], centre[1], tokens)])
 

@@ -34,7 +34,7 @@ def report(
     study: StudyLike,
     path: str | Path | None = None,
     *,
-    split: Split | None = None,
+    split: Split = "auto",
     on_step: OnStep = lambda step: None,
     executor: Executor | None = None,
 ) -> Path:
@@ -59,7 +59,7 @@ def report(
 
 
 def compare_and_write(
-    path: Path, study: Study, split: Split | None, *, on_step: OnStep, executor: Executor | None = None
+    path: Path, study: Study, split: Split, *, on_step: OnStep, executor: Executor | None = None
 ) -> Comparison:
     """Write the report of a new comparison, and return the comparison."""
     require_report()

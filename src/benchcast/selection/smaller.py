@@ -16,8 +16,9 @@ import numpy as np
 
 from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.fits import Fit
-from benchcast.fitting import as_fits, store_fits, with_inputs, without_weak_tasks
+from benchcast.fitting import as_fits, store_fits, with_inputs
 from benchcast.folds import make_folds, training_fold
+from benchcast.learnable import without_weak_tasks
 from benchcast.records import Bools, Ints, TextSet, TokenLosses
 from benchcast.selection.budgets import FullTextFits, SelectionCost, measure_costs, prepare
 from benchcast.selection.choosing import choose_texts, cut_fit, depends_on_losses
@@ -124,7 +125,7 @@ def _measure(choice: TextSelection, budget: int, on_step: Callable[[str], None])
     """Cost on families that are held out in turn, or by size if there are fewer than three families."""
     dataset = choice.full_fits.dataset
     infos = choice.study.infos(dataset.models)
-    split, folds = make_folds(infos, "family" if len(set(dataset.groups)) > 2 else None, groups=dataset.groups)
+    split, folds = make_folds(infos, "family" if len(set(dataset.groups)) > 2 else "auto", groups=dataset.groups)
     if not all(fold.test.any() for fold in folds):
         return SelectionCost(remark="cost not measured: no model can be held out")
     on_step("fitting without each set of held-out models")
@@ -140,7 +141,7 @@ def choose(study: Study, budget: int, tasks: Sequence[str] = ()) -> TextSelectio
         raise InputError(f"--budget {budget}: at least one text is needed")
     dataset = study.dataset(tasks)
     asked = tuple(t.name for t in dataset.tasks)
-    name, fold = training_fold(study.infos(dataset.models), None)
+    name, fold = training_fold(study.infos(dataset.models), "column")
     dataset, _ = without_weak_tasks(dataset, [fold], asked_for=bool(tasks))
     full_fits = prepare(dataset, [fold])
     return TextSelection(study, name, full_fits, np.sort(choose_texts(full_fits.objectives[0], budget)), asked)
@@ -172,7 +173,8 @@ def _fill(choice: TextSelection, root: Path) -> None:
     study, order = choice.study, choice.indices
     kept = set(choice.ids)
     tasks = [replace(t, answers=tuple(a for a in t.answers if a in kept)) for t in study.tasks]
-    smaller = Study.create(root, some_texts(study.texts, order), tasks=tasks, seed=study.seed, items=study.items)
+    settings: dict[str, Any] = {"seed": study.seed, "items": study.items, "signals": study.signals}
+    smaller = Study.create(root, some_texts(study.texts, order), tasks=tasks, **settings)
     smaller.add_models(study.models())
     smaller.add_scores(study.stored_scores())
     smaller.add_losses(
@@ -226,7 +228,12 @@ def cut_losses(losses: TokenLosses, texts: TextSet, order: Ints) -> TokenLosses:
     refused = [i for i in _listed(losses.about.get("refused", "[]")) if i in kept]
     about |= {"refused": json.dumps(refused, ensure_ascii=False)} if refused else {}
     return replace(
-        losses, counts=losses.counts[order], edges=_laid_out(losses.edges, keep), nats=losses.nats[keep], about=about
+        losses,
+        counts=losses.counts[order],
+        edges=_laid_out(losses.edges, keep),
+        nats=losses.nats[keep],
+        about=about,
+        signals={name: values[keep] for name, values in losses.signals.items()},
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from benchcast.errors import InputError
 from benchcast.formatting import is_unicode
 from benchcast.records import Floats, Ints, TextSet, TokenLosses
+from benchcast.signals import impossible
 
 MOST_NATS = 1e9  # for one token; a larger value cannot be a loss
 
@@ -26,6 +27,7 @@ class LossRows:
     bound_counts: Ints  # number of bounds in each row: number of tokens + 1
     nats: Floats
     counts: Ints  # number of tokens in each row
+    signals: Mapping[str, Floats] = field(default_factory=dict)  # name → one value for each of `nats`
 
     @classmethod
     def of(
@@ -61,7 +63,7 @@ def lay_out(rows: LossRows, texts: TextSet, about: dict[str, str]) -> TokenLosse
     -------
     The losses. A text without a row is one token without a loss, so it is outside the common support.
     """
-    counts, nats = rows.counts, rows.nats
+    counts, columns = rows.counts, {"nats": rows.nats, **rows.signals}
     name = rows.model.strip()  # as in models.csv and scores.csv
     if not name:
         raise InputError(f"{rows.where}: a model needs a name")
@@ -74,19 +76,21 @@ def lay_out(rows: LossRows, texts: TextSet, about: dict[str, str]) -> TokenLosse
     _check_rows(rows, np.diff(texts.starts)[number])
     right = np.delete(rows.bounds, rows.first) + np.repeat(texts.starts[number], counts)
     if len(rows.ids) == len(texts) and np.array_equal(order, np.arange(len(texts))):
-        edges, all_nats = right, nats
+        edges = right
     else:
         ends = np.split(right, np.cumsum(counts)[:-1])
-        parts = np.split(nats, np.cumsum(counts)[:-1])
         edges = np.concatenate([ends[r] if r >= 0 else texts.starts[i + 1 : i + 2] for i, r in enumerate(order)])
-        all_nats = np.concatenate([parts[r] if r >= 0 else [np.nan] for r in order])
+        for column, values in columns.items():
+            parts = np.split(values, np.cumsum(counts)[:-1])
+            columns[column] = np.concatenate([parts[r] if r >= 0 else [np.nan] for r in order])
         counts = np.array([counts[r] if r >= 0 else 1 for r in order], np.int64)
     return TokenLosses(
         name,
         counts,
         np.concatenate([[0], edges]).astype(np.int64),
-        np.maximum(all_nats, 0.0),
+        np.maximum(columns.pop("nats"), 0.0),
         {**about, "texts": texts.digest},
+        signals=columns,
     )
 
 
@@ -139,3 +143,7 @@ def _check_rows(rows: LossRows, length: Ints) -> None:
         hint = "; are these log-probabilities? nats are −log p" if np.nanmax(nats) <= 0 else ""
         kind = "negative" if nats[at] < 0 else "infinite" if np.isinf(nats[at]) else "impossible"
         raise InputError(f"{where(row_of_token[at])} has {kind} nats ({nats[at]:.4g}){hint}")
+    for name, values in rows.signals.items():
+        if (wrong := impossible(name, values, nats)).any():
+            at = int(np.argmax(wrong))
+            raise InputError(f"{where(row_of_token[at])} has an impossible {name} ({values[at]:.4g})")

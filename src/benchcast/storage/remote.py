@@ -17,11 +17,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from benchcast.errors import InputError, MissingExtraError, StudyError
+from benchcast.errors import BenchcastError, InputError, MissingExtraError, StudyError, one_line
 from benchcast.extras import library
 
 SEND_SECONDS = 10.0
 OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss", "r2", "memory"}  # a put is atomic there
+S3 = {"s3", "s3a"}
+CHANGED = "another command changed it in the meantime; run this one again"
 Stamp = tuple[int, int]  # size and modification time of a local file
 
 
@@ -32,25 +34,45 @@ def local_copy(url: str) -> Iterator[Path]:
     holder = Path(tempfile.mkdtemp(prefix="benchcast-"))
     mirror = Mirror(system, root, holder / (PurePosixPath(root).name or "study"))
     try:
-        mirror.fetch()
-    except OSError as error:
+        with _store_errors(f"{url}: cannot be read"):
+            mirror.fetch()
+    except BaseException:
         shutil.rmtree(holder, ignore_errors=True)
-        raise StudyError(f"{url}: cannot be read ({error})") from error
+        raise
     stop = threading.Event()
     sender = threading.Thread(target=_keep_sending, args=(mirror, stop), daemon=True)
     sender.start()
     try:
         yield mirror.folder
+    except BenchcastError as error:
+        raise type(error)(str(error).replace(str(mirror.folder), url)) from error
     finally:
         stop.set()
         sender.join()
-        try:
+        with _store_errors(f"{url}: cannot be written", f"; the local results are in {mirror.folder}"):
             mirror.send()
-        except OSError as error:
-            raise StudyError(f"{url}: cannot be written ({error}); the local results are in {mirror.folder}") from error
-        except StudyError as error:
-            raise StudyError(f"{error}; the local results are in {mirror.folder}") from error
         shutil.rmtree(holder, ignore_errors=True)
+
+
+@contextmanager
+def _store_errors(problem: str, kept: str = "") -> Iterator[None]:
+    """Raise a failure of the store as a StudyError of one line, with what is kept at its end."""
+    try:
+        yield
+    except StudyError as error:
+        raise StudyError(f"{error}{kept}") from error
+    except Exception as error:
+        if not _is_of_store(error):
+            raise
+        text = one_line(error)
+        refused = isinstance(error, PermissionError) or "credentials" in text.lower()
+        advice = "; check the credentials of the store" if refused else ""
+        raise StudyError(f"{problem} ({text}{advice}){kept}") from error
+
+
+def _is_of_store(error: Exception) -> bool:
+    """Whether it comes from a store: an OSError, or an exception of its client library, each of which has its own."""
+    return isinstance(error, OSError) or type(error).__module__.partition(".")[0] not in ("builtins", "benchcast")
 
 
 def _open(url: str) -> tuple[Any, str]:
@@ -65,7 +87,7 @@ def _open(url: str) -> tuple[Any, str]:
 
 def _keep_sending(mirror: Mirror, stop: threading.Event) -> None:
     while not stop.wait(SEND_SECONDS):
-        with suppress(OSError, StudyError):  # the final upload raises it
+        with suppress(StudyError), _store_errors(""):  # the final upload raises it
             mirror.send()
 
 
@@ -76,6 +98,7 @@ class Mirror:
         self.system, self.root, self.folder = system, root, folder
         self._sent: dict[str, Stamp] = {}  # stamp of each local file at its last transfer
         self._theirs: dict[str, str] = {}  # key of each remote file at its last transfer
+        self._protocols = {system.protocol} if isinstance(system.protocol, str) else set(system.protocol)
 
     def fetch(self) -> None:
         """Download all files."""
@@ -87,7 +110,7 @@ class Mirror:
             target = self.folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
             self.system.get_file(path, str(target))
-            self._sent[name], self._theirs[name] = _stamp(target), self.system.ukey(path)
+            self._sent[name], self._theirs[name] = _stamp(target), self._key(path)
 
     def send(self) -> None:
         """Upload new and changed files and remove deleted ones, unless the whole local study was deleted."""
@@ -111,11 +134,13 @@ class Mirror:
         stamp = _stamp(source)
         if self._sent.get(name) == stamp:
             return
-        if "/" not in name and self.system.exists(target) and self.system.ukey(target) != self._theirs.get(name):
-            raise StudyError(f"{target}: another command changed it in the meantime; run this one again")
+        is_table = "/" not in name
+        if is_table and self.system.exists(target) and self._key(target) != self._theirs.get(name):
+            raise StudyError(f"{target}: {CHANGED}")
         self.system.makedirs(os.path.dirname(target), exist_ok=True)  # noqa: PTH120
-        protocols = {self.system.protocol} if isinstance(self.system.protocol, str) else set(self.system.protocol)
-        if protocols & OBJECT_STORES:
+        if self._protocols & S3 and is_table:
+            self._put_if_unchanged(source, target, self._theirs.get(name))
+        elif self._protocols & OBJECT_STORES:
             self.system.put_file(str(source), target)
         else:
             unfinished = (
@@ -124,7 +149,23 @@ class Mirror:
             self.system.put_file(str(source), unfinished)
             self.system.mv(unfinished, target)
         self.system.invalidate_cache()
-        self._sent[name], self._theirs[name] = stamp, self.system.ukey(target)
+        self._sent[name], self._theirs[name] = stamp, self._key(target)
+
+    def _key(self, path: str) -> str:
+        """A string that changes with a remote file."""
+        return str(self.system.info(path)["ETag"] if self._protocols & S3 else self.system.ukey(path))
+
+    def _put_if_unchanged(self, source: Path, target: str, tag: str | None) -> None:
+        """Upload a table to S3 if it is the one that was read; the server compares, so two writers cannot both win."""
+        condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
+        try:
+            self.system.put_file(str(source), target, **condition)
+        except OSError as error:
+            answer = getattr(error.__cause__, "response", {})  # of botocore's ClientError
+            if answer.get("Error", {}).get("Code") not in ("PreconditionFailed", "ConditionalRequestConflict"):
+                raise
+            if self.system.cat_file(target) != source.read_bytes():  # equal: ours, whose first answer was lost
+                raise StudyError(f"{target}: {CHANGED}") from error
 
 
 def _stamp(path: Path) -> Stamp:

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from benchcast.choices import SIGNALS, parse_signals
 from benchcast.errors import StudyError, one_line
 from benchcast.formatting import refuse_unknown
 from benchcast.records import NamedTexts, Task, TextSet
 
 FORMAT = 1
 LARGEST_SEED = 2**63
-KEYS = ("format", "seed", "scorer", "items", "tasks")
+KEYS = ("format", "seed", "scorer", "items", "signals", "tasks")
 TASK_KEYS = ("chance", "sources", "answers", "metric", "members", "centred")
 
 
@@ -27,6 +28,7 @@ class StudySettings:
     scorer: str  # name of the features to use; empty to use the only ones
     tasks: tuple[Task, ...]
     items: float = 1.0  # share of the items of evaluation logs that are texts; scores are of the others
+    signals: tuple[str, ...] = ()  # signals of tokens that fits read besides the losses
 
 
 def read_settings(settings: Path) -> StudySettings:
@@ -54,7 +56,10 @@ def read_settings(settings: Path) -> StudySettings:
     bodies = {name: _checked(settings, name, body) for name, body in table.get("tasks", {}).items()}
     alone = {name: _task(settings, name, body) for name, body in bodies.items() if "members" not in body}
     tasks = tuple(alone.get(name) or _aggregate(settings, name, body, alone) for name, body in bodies.items())
-    return StudySettings(table.get("seed", 0), table.get("scorer", ""), tasks, float(items))
+    signals = table.get("signals", [])
+    if not isinstance(signals, list) or not all(name in SIGNALS for name in signals):
+        raise StudyError(f"{settings}: signals = {signals!r}; a list of {', '.join(SIGNALS)} is needed")
+    return StudySettings(table.get("seed", 0), table.get("scorer", ""), tasks, float(items), parse_signals(signals))
 
 
 def _checked(path: Path, name: str, body: Any) -> dict[str, Any]:
@@ -92,11 +97,11 @@ def _aggregate(path: Path, name: str, body: dict[str, Any], alone: dict[str, Tas
         if member not in alone or members.count(member) > 1:
             why = "occurs twice" if member in alone else "is not a task of this file that has no members itself"
             raise StudyError(f"{path}: [tasks.{name}] member {member!r} {why}")
-    own, centred = [alone[m] for m in members], body.get("centred", False)
+    member_tasks, centred = [alone[m] for m in members], body.get("centred", False)
     defaults = {
-        "chance": 0.0 if centred else sum(t.chance for t in own) / len(own),
-        "sources": [*dict.fromkeys(s for t in own for s in t.sources)],
-        "answers": [*dict.fromkeys(a for t in own for a in t.answers)],
+        "chance": 0.0 if centred else sum(t.chance for t in member_tasks) / len(member_tasks),
+        "sources": [*dict.fromkeys(s for t in member_tasks for s in t.sources)],
+        "answers": [*dict.fromkeys(a for t in member_tasks for a in t.answers)],
     }
     return replace(_task(path, name, defaults | body), members=tuple(members), centred=centred)
 
@@ -106,10 +111,13 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def settings_toml(texts: TextSet, tasks: Sequence[Task], seed: int, items: float = 1.0) -> str:
+def settings_toml(
+    texts: TextSet, tasks: Sequence[Task], seed: int, items: float = 1.0, signals: Sequence[str] = ()
+) -> str:
     """The content of a new study.toml; without tasks it contains commented examples."""
     share = f"items = {items}  # share of the items that are texts; scores are of the others\n" if items < 1 else ""
-    head = f"format = {FORMAT}\nseed = {seed}\n{share}\n"
+    read = f"signals = {_listed(signals)}\n" if signals else ""
+    head = f"format = {FORMAT}\nseed = {seed}\n{share}{read}\n"
     if tasks:
         return head + tasks_toml(tasks)
     what = "the sources of the texts that belong to it"

@@ -131,8 +131,8 @@ def _folder(data: Path, benchmark: str) -> Path:
 def _split(data: Path, benchmark: str, split: str) -> Path:
     folder = _folder(data, benchmark) / split
     if not folder.is_dir():
-        found = _beside(folder)
-        raise InputError(f"{folder}: no such folder; {benchmark} is read from its {split!r}, found {found}")
+        beside = _beside(folder)
+        raise InputError(f"{folder}: no such folder; {benchmark} is read from its {split!r}, found {beside}")
     return folder
 
 

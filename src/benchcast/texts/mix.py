@@ -7,9 +7,9 @@ machine and with every library version, and an added or removed subject does not
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -183,22 +183,25 @@ class NearDuplicates:
     """
 
     def __init__(self) -> None:
-        self._with_run: dict[tuple[str, ...], list[int]] = {}
-        self._sizes: list[int] = []
+        self._runs: list[set[tuple[str, ...]]] = []  # of each kept text
+        self._with_run: dict[tuple[str, ...], list[int]] = {}  # kept texts by the first of their runs, in order
 
     def add(self, text: str) -> bool:
         """Keep a text unless it is a near-duplicate of a kept one; returns whether it was kept."""
         runs = word_runs(text)
-        if self._repeats(runs):
+        # Near-duplicates differ in so few runs that they share one of their first ones, in any order of all runs.
+        first = sorted(runs, key=hash)[: len(runs) - math.ceil(ALIKE * len(runs) - 1e-9) + 1]
+        if any(_alike(runs, self._runs[i]) for i in {i for run in first for i in self._with_run.get(run, ())}):
             return False
-        for run in runs:
-            self._with_run.setdefault(run, []).append(len(self._sizes))
-        self._sizes.append(len(runs))
+        for run in first:
+            self._with_run.setdefault(run, []).append(len(self._runs))
+        self._runs.append(runs)
         return True
 
-    def _repeats(self, runs: set[tuple[str, ...]]) -> bool:
-        common = Counter(i for run in runs for i in self._with_run.get(run, ()))
-        return any(n >= ALIKE * (len(runs) + self._sizes[i] - n) for i, n in common.items())
+
+def _alike(a: set[tuple[str, ...]], b: set[tuple[str, ...]]) -> bool:
+    common = len(a & b)
+    return common >= ALIKE * (len(a) + len(b) - common)
 
 
 def word_runs(text: str) -> set[tuple[str, ...]]:

@@ -24,7 +24,7 @@ from lab.paper.plan import estimate, gpus_for, write_plan
 from lab.paper.tables import TABLE_1
 
 
-def mses(split: str | None = None) -> dict[tuple[str, str], float]:
+def mses(split: str = "auto") -> dict[tuple[str, str], float]:
     _, rows = baselines(paper_models(), paper_scores(), paper_tasks(), split=split)
     return {(r.task, r.method): r.measures["mse"] for r in rows}
 

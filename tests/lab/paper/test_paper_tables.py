@@ -137,7 +137,7 @@ def test_sizes_agree_with_the_names() -> None:
 
 def test_the_split_column_and_the_split_by_size_can_both_be_made() -> None:
     models = paper_models()
-    name, (fold,) = make_folds(models, None)
+    name, (fold,) = make_folds(models, "auto")
     assert name == "column"
     assert (fold.train.sum(), fold.validation.sum(), fold.test.sum()) == (36, 11, 10)
     assert (split_by_size(models) == "test").sum() == 15

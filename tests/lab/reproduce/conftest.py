@@ -12,7 +12,7 @@ from benchcast.evaluate import Comparison, Execution, compare
 from benchcast.store import Study
 from lab.reproduce import context as context_module
 from lab.reproduce.context import StudyContext
-from lab.synthetic import Plan, World, plant, write_study
+from lab.synthetic import Plan, World, make_world, write_study
 
 TWINS = {"family0": "twin-a", "family1": "twin-b"}
 
@@ -50,7 +50,7 @@ def compare_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def world() -> World:
-    return rename_twins(plant(Plan(seed=3, families=4, sizes=3, checkpoints=3, tasks=2, texts_per_source=5)))
+    return rename_twins(make_world(Plan(seed=3, families=4, sizes=3, checkpoints=3, tasks=2, texts_per_source=5)))
 
 
 @pytest.fixture(scope="session")

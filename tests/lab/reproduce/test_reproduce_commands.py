@@ -32,7 +32,7 @@ FIGURES = {
     "fig8": ("fig8",),
     "fig9": ("fig9",),
     "ablation": ("ablation",),
-    "doubt": (),
+    "uncertainty": (),
     "learning": ("learning", "learning-intervals"),
     "decisions": ("decisions",),
     "select": ("select",),

@@ -335,7 +335,7 @@ def test_what_cannot_be_said_is_null() -> None:
 def test_best_baseline_is_never_a_learned_method(context: StudyContext) -> None:
     errors = errors_of(context.comparison())
     assert all(errors.best(t, BASELINES) in BASELINES for t in errors.tasks)
-    assert make_folds(context.infos, None)[0] == errors.split
+    assert make_folds(context.infos, "auto")[0] == errors.split
 
 
 def test_bootstrap_draws_whole_families() -> None:

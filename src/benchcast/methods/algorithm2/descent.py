@@ -75,13 +75,7 @@ class Descent:
     history: tuple[Snapshot, ...]
 
 
-def descend(
-    inputs: Inputs,
-    problems: Problems,
-    settings: DescentSettings,
-    *,
-    on_step: Callable[[int], None] | None = None,
-) -> Descent:
+def descend(inputs: Inputs, problems: Problems, settings: DescentSettings) -> Descent:
     """Run all problems together and keep the step of each with the least error on its validation models."""
 
     def step(state: State) -> tuple[State, Shot]:
@@ -93,8 +87,6 @@ def descend(
     def note(shot: Shot) -> None:
         laws = Laws(shot["slope"], shot["offset"], shot["mse"], shot["converged"])
         history.append(Snapshot(len(history), shot["capability"], laws, shot["train"], shot["validation"]))
-        if on_step is not None:
-            on_step(len(history) - 1)
 
     state = _start(inputs, problems, settings)
     record = not on_host(inputs.mean) and isinstance(inputs.stretches, list)
@@ -157,8 +149,8 @@ def _look(
 
     def gradient() -> Head:
         pull = 2 * problems.train * residual * rise * laws.slope[:, None]
-        found = _backward(inputs, head, kept, xp.astype(pull, inputs.mean.dtype))
-        return _summed(found, problems.together, settings.hidden)
+        gradients = _backward(inputs, head, kept, xp.astype(pull, inputs.mean.dtype))
+        return _summed(gradients, problems.together, settings.hidden)
 
     law = {"slope": laws.slope, "offset": laws.offset}
     return {**state, "best": best, "chosen": chosen, "law": law}, shot, gradient
@@ -240,16 +232,16 @@ def _backward(inputs: Inputs, head: Head, kept: dict[int, Kept], pull: Array) ->
     def backward(here: TokenBlock) -> Head:
         rise, hidden = kept[here.start]
         dz = rise * here.losses.project(pull)
-        found = {}
+        of_output = {}
         if hidden is not None:
-            found = {"out": xp.sum(hidden * dz[:, None], axis=-1), "out_bias": xp.sum(dz, axis=-1)}
+            of_output = {"out": xp.sum(hidden * dz[:, None], axis=-1), "out_bias": xp.sum(dz, axis=-1)}
             through = dz[:, None] * head["out"][..., None] * xp.astype(hidden > 0, dz.dtype)
             dz = xp.reshape(through, (-1, dz.shape[-1]))
-        return {**found, "weight": here.features.gather(dz).T, "bias": xp.sum(dz, axis=-1)}
+        return {**of_output, "weight": here.features.gather(dz).T, "bias": xp.sum(dz, axis=-1)}
 
     gradient: dict[str, Any] = dict.fromkeys(head, 0.0)
-    for found in over_stretches(backward, inputs.stretches):
-        gradient = {name: total + found[name] for name, total in gradient.items()}
+    for part in over_stretches(backward, inputs.stretches):
+        gradient = {name: total + part[name] for name, total in gradient.items()}
     gradient["weight"] = (gradient["weight"] - inputs.mean[:, None] * gradient["bias"]) / inputs.spread[:, None]
     return gradient
 

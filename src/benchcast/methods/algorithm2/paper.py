@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -22,13 +22,7 @@ from benchcast.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
 SHOTS = (0, 1, 2, 5, 10, 20, 40, 70, 100, 150, 200, 250, 300)  # steps kept for figure 6
 
 
-def paper(
-    dataset: Dataset,
-    folds: Sequence[Fold],
-    *,
-    settings: DescentSettings | None = None,
-    on_step: Callable[[int], None] | None = None,
-) -> list[list[TaskFit]]:
+def paper(dataset: Dataset, folds: Sequence[Fold], *, settings: DescentSettings | None = None) -> list[list[TaskFit]]:
     """Algorithm 2 for all folds and tasks in one descent."""
     chosen = settings or DescentSettings()
     if dataset.features is None:
@@ -39,14 +33,16 @@ def paper(
     dataset = keep_on_device(dataset)
     inputs = prepare_inputs(dataset, standardise=chosen.standardise)
     problems = _problems(dataset, folds, chosen)
-    found = descend(inputs, problems, chosen, on_step=on_step)
-    weights = to_numpy(head_weights(inputs, found.head, chosen))
-    found = replace(found, step=to_numpy(found.step), error=to_numpy(found.error), history=_on_host(found.history))
-    error = found.error.reshape(len(folds), len(dataset.tasks), -1)
+    descent = descend(inputs, problems, chosen)
+    weights = to_numpy(head_weights(inputs, descent.head, chosen))
+    descent = replace(
+        descent, step=to_numpy(descent.step), error=to_numpy(descent.error), history=_on_host(descent.history)
+    )
+    error = descent.error.reshape(len(folds), len(dataset.tasks), -1)
     picked = np.arange(error.size).reshape(error.shape)
     column = np.take_along_axis(picked, np.argmin(error, axis=-1)[..., None], axis=-1)[..., 0]
     return [
-        [_task_fit(dataset, fold, t, weights[:, p], *_course(found, p, chosen)) for t, p in enumerate(columns)]
+        [_task_fit(dataset, fold, t, weights[:, p], *_course(descent, p, chosen)) for t, p in enumerate(columns)]
         for fold, columns in zip(folds, column, strict=True)
     ]
 
@@ -114,21 +110,21 @@ def _with_validation(fold: Fold, families: npt.NDArray[np.str_]) -> Fold:
     return Fold(fold.train & ~hidden, hidden, fold.test)
 
 
-def _course(found: Descent, p: int, settings: DescentSettings) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+def _course(descent: Descent, p: int, settings: DescentSettings) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
     """Settings and chosen step of problem number `p`, and its values by step."""
     notes = {
         **asdict(settings),
         "rate": float(settings.rates[p % len(settings.rates)]),
-        "best_step": int(found.step[p]),
+        "best_step": int(descent.step[p]),
     }
-    shots = [s for s in found.history if s.step in SHOTS or s.step == settings.steps]
+    shots = [s for s in descent.history if s.step in SHOTS or s.step == settings.steps]
     return notes, {
         "step": np.array([s.step for s in shots]),
         "capability": np.stack([s.capability[p] for s in shots]),
         "slope": np.array([s.laws.slope[p] for s in shots]),
         "offset": np.array([s.laws.offset[p] for s in shots]),
-        "train_mse": np.array([s.train_mse[p] for s in found.history]),
-        "validation_mse": np.array([s.validation_mse[p] for s in found.history]),
+        "train_mse": np.array([s.train_mse[p] for s in descent.history]),
+        "validation_mse": np.array([s.validation_mse[p] for s in descent.history]),
     }
 
 

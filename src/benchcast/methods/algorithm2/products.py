@@ -125,8 +125,8 @@ def _times_tiles(left: Array, tiles: npt.NDArray[np.float32]) -> npt.NDArray[np.
         padded[:, : left.shape[1]] = left
     cuts = _cuts(k, WIDTH * q)
     parts = padded.reshape(q, cuts, k // cuts).transpose(1, 0, 2)
-    found = np.matmul(np.ascontiguousarray(parts, np.float32), tiles.reshape(-1, cuts, k // cuts, WIDTH))
-    summed = found.sum(axis=1) if cuts > 1 else found[:, 0]
+    products = np.matmul(np.ascontiguousarray(parts, np.float32), tiles.reshape(-1, cuts, k // cuts, WIDTH))
+    summed = products.sum(axis=1) if cuts > 1 else products[:, 0]
     return np.ascontiguousarray(summed.transpose(1, 0, 2)).reshape(q, -1)
 
 

@@ -1,0 +1,125 @@
+"""Signals of tokens from logits: in one pass over blocks of rows, or also over blocks of the vocabulary.
+
+Words that are exactly as likely as the token do not count against it: a token that shares the first place is a hit.
+Axes: R rows (positions), V words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchcast.errors import InputError
+from benchcast.formatting import few
+
+LEAST = -1e4  # log-probability of words that cannot occur; their share of the entropy is 0
+
+
+def require_given(backend: str, given: Sequence[str], asked: Sequence[str]) -> None:
+    """Raise InputError if a backend is asked for signals that it cannot give."""
+    lacking = [name for name in asked if name not in given]
+    if lacking:
+        gives = few(given) if given else "none"
+        raise InputError(f"backend {backend} cannot give {few(lacking)}; signals that it gives: {gives}")
+
+
+def rows_to_signals(logits: Any, targets: Any, names: Sequence[str]) -> Any:
+    """Nats and the named signals of R targets from their logits (torch, R × V), as columns."""
+    import torch
+
+    logp = torch.log_softmax(logits, -1)  # logsumexp is slower
+    own = logp.gather(-1, targets[:, None])
+    found = {"nats": -own[:, 0]}
+    if {"hit", "margin"} & set(names):
+        found["margin"] = logp.amax(-1) - own[:, 0]
+        found["hit"] = found["margin"] <= 0
+    if "rank" in names:
+        found["rank"] = torch.log2(1.0 + (logp > own).sum(-1))
+    if "entropy" in names:
+        logp = logp.clamp_(min=LEAST)
+        found["entropy"] = -torch.linalg.vecdot(logp.exp(), logp)
+    return torch.stack([found[name].float() for name in ("nats", *names)], -1)
+
+
+@dataclass(slots=True)
+class VocabularyPass:
+    """Nats and signals of R targets, from blocks of the vocabulary that are added one after the other."""
+
+    targets: Any  # R ids
+    own: Any  # R: the logit of each target, to count the words above it before its own block comes
+    names: Sequence[str]
+    start: int = 0  # first word of the next block
+    found: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, logits: Any) -> None:
+        """Add the logits of the next words (R × words)."""
+        import torch
+
+        logp = torch.log_softmax(logits, -1)
+        total = logits[:, 0] - logp[:, 0]  # log-sum-exp of the block, faster than torch.logsumexp
+        inside, own = self._own(logits)
+        before = self.found
+        now = {"total": total, "own": torch.where(inside, own, 0.0)}
+        if before:
+            now["total"] = torch.logaddexp(before["total"], total)
+            now["own"] = torch.where(inside, own, before["own"])
+        if {"hit", "margin", "rank"} & set(self.names):
+            best = logits.amax(-1)
+            now["best"] = torch.maximum(before["best"], best) if before else best
+        if "rank" in self.names:
+            above = torch.count_nonzero(logits > self.own[:, None], -1) - (inside & (own > self.own)).long()
+            now["above"] = before["above"] + above if before else above
+        if "entropy" in self.names:
+            mean = torch.linalg.vecdot(logp.exp_(), logits)  # of the logits, over the words of the block
+            share = torch.exp(total - now["total"])
+            now["mean"] = mean * share
+            if before:
+                now["mean"] += before["mean"] * torch.exp(before["total"] - now["total"])
+        self.found, self.start = now, self.start + logits.shape[-1]
+
+    def _own(self, logits: Any) -> tuple[Any, Any]:
+        """Whether each target is a word of this block, and its logit there."""
+        places = self.targets - self.start
+        inside = (places >= 0) & (places < logits.shape[-1])
+        return inside, logits.gather(-1, places.clamp(0, logits.shape[-1] - 1)[:, None])[:, 0]
+
+    def columns(self) -> Any:
+        """Nats and the named signals as columns (R × (1 + signals))."""
+        import torch
+
+        found = self.found
+        columns = {"nats": found["total"] - found["own"]}
+        if "best" in found:
+            columns["margin"] = found["best"] - found["own"]
+            columns["hit"] = columns["margin"] <= 0
+        if "above" in found:  # rounding may differ between `own` and the blocks: a hit has rank 1, a miss has not
+            columns["rank"] = torch.where(columns["hit"], 0.0, torch.log2(1.0 + found["above"].clamp(min=1)))
+        if "mean" in found:
+            columns["entropy"] = (found["total"] - found["mean"]).clamp(min=0.0)
+        return torch.stack([columns[name].float() for name in ("nats", *self.names)], -1)
+
+
+def numpy_signals(
+    logits: npt.NDArray[np.floating], ids: Sequence[int], names: Sequence[str]
+) -> npt.NDArray[np.float32]:
+    """Nats and the named signals of a sequence (tokens × (1 + signals)) from its logits (tokens × words).
+
+    Row i of the logits predicts token i + 1; the first token has NaN.
+    """
+    columns = np.full((len(ids), 1 + len(names)), np.nan, np.float32)
+    for i in range(1, len(ids)):
+        row = logits[i - 1].astype(np.float64)
+        top = row.max()
+        weights = np.exp(row - top)
+        total, own = weights.sum(), row[ids[i]]
+        found = {"nats": top + np.log(total) - own, "hit": own >= top, "margin": top - own}
+        if "rank" in names:
+            found["rank"] = np.log2(1 + np.count_nonzero(row > own))
+        if "entropy" in names:
+            found["entropy"] = top + np.log(total) - weights @ np.maximum(row, top + LEAST) / total
+        columns[i] = [found[name] for name in ("nats", *names)]
+    return columns
