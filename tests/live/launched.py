@@ -7,14 +7,13 @@ weights (about.json), and the trained weights, gathered (weights/). The setting 
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import torch
 from runs import train
-from small import TOKENIZER, small_model, tokenizer_with_bos
+from small import TOKENIZER, leave, small_model, tokenizer_with_bos
 
 from benchcast.backends.memory import bare, sharded
 from benchcast.callbacks import TransformersForecast
@@ -41,9 +40,8 @@ def main(study: str, out: Path, settings: dict[str, Any]) -> None:
     if torch.distributed.is_initialized():
         torch.distributed.barrier()
         torch.distributed.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":
     main(sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3]))
-    sys.stdout.flush()
-    os._exit(0)  # gloo's threads may abort an interpreter that shuts down

@@ -5,7 +5,6 @@ Leaves the log of rank 0 (log/metrics.csv) and the trained weights, gathered (we
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import lightning.pytorch as pl
 import torch
 from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.strategies import ModelParallelStrategy
-from small import TOKENIZER, Rows, small_model, tokenizer_with_bos
+from small import TOKENIZER, Rows, leave, small_model, tokenizer_with_bos
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.fsdp import fully_shard
 
@@ -62,8 +61,8 @@ def main(study: str, out: Path) -> None:
     if trainer.is_global_zero:
         torch.save(weights, out / "weights.pt")
     torch.distributed.barrier()
+    leave()
 
 
 if __name__ == "__main__":
     main(sys.argv[1], Path(sys.argv[2]))
-    os._exit(0)  # gloo's threads may abort an interpreter that shuts down

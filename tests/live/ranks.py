@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
-from small import TOKENIZER, small_model, tokenizer_with_bos
+from small import TOKENIZER, leave, small_model, tokenizer_with_bos
 from torch import distributed
 
 from benchcast.callbacks import read_fits
@@ -60,8 +59,8 @@ def main(rank: int, count: int, study: str, out: Path) -> None:
     told["failure"] = fail_on_one(rank, study, tokenizer)
     distributed.destroy_process_group()
     (out / f"{rank}.json").write_text(json.dumps(told))
+    leave()
 
 
 if __name__ == "__main__":
     main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], Path(sys.argv[4]))
-    os._exit(0)  # gloo's threads let go of their last tensors when they like; an interpreter in shutdown aborts at that

@@ -6,7 +6,6 @@ Leaves for each kind what each rank found (KIND-RANK.json), and the weights at t
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable
 from datetime import timedelta
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from small import TOKENIZER, Rows, small_model, tokenizer_with_bos
+from small import TOKENIZER, Rows, leave, small_model, tokenizer_with_bos
 from torch import distributed
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
@@ -142,8 +141,8 @@ def main(study: str, out: Path, kinds: list[str]) -> None:
         (out / f"{kind}-{distributed.get_rank()}.json").write_text(json.dumps(told))
     distributed.barrier()
     distributed.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":
     main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])
-    os._exit(0)  # gloo's threads may abort an interpreter that shuts down

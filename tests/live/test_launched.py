@@ -25,7 +25,7 @@ ACCELERATE = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processe
 def launch(launcher: list[str], study: Study, out: Path, **settings: Any) -> dict[str, Any]:
     """Run the script; the last forecast that rank 0 logged."""
     command = [sys.executable, *launcher, SCRIPT, str(study.root), str(out), json.dumps(settings)]
-    done = subprocess.run(command, cwd=out, capture_output=True, text=True, timeout=1000, check=False)
+    done = subprocess.run(command, cwd=out, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     log = json.loads((out / "log.json").read_text())
     assert [row["step"] for row in log if "forecast/task0" in row] == [2, 4, 6], done.stderr[-3000:]

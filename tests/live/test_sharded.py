@@ -34,7 +34,7 @@ def run(fitted: Study, tmp_path_factory: pytest.TempPathFactory) -> Callable[[st
         script = [str(Path(__file__).with_name("sharded.py")), str(fitted.root), str(out), *kinds]
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *script]
         environment = {**os.environ, "DS_ACCELERATOR": "cpu"}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1000, check=False)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
         return out
 
