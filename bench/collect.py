@@ -4,6 +4,7 @@
     python bench/collect.py --device cuda    random models of 100M and 1B parameters; numpy, torch and transformers do
     python bench/collect.py --tiny           random models of no size, to see that it runs
     python bench/collect.py --signals        only what rank, entropy, hit and margin cost besides the losses
+    python bench/collect.py --tokenize       only from texts to tokens and their bounds
 
 Every row of a table scores the same tokens, in one run; the loops take turns, and the best of their rounds counts.
 """
@@ -14,6 +15,7 @@ import argparse
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,7 +26,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "collect"))
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import numpy as np
 import torch
@@ -34,7 +35,8 @@ from benchcast.backends.base import ModelSettings
 from benchcast.backends.hf import HfBackend
 from benchcast.bounds import locate
 from benchcast.choices import SIGNALS
-from benchcast.collection.portions import Portion, score
+from benchcast.collection.portions import Portion, encode_texts, score
+from benchcast.records import Text, TextSet
 
 SENTENCE = "The committee met on Tuesday, and after a long debate it chose the second of the three plans. "
 CHINESE = "委员会星期二开会，经过长时间的讨论，选择了三个方案中的第二个。"
@@ -98,8 +100,11 @@ def open_model(folder: Path, device: str, dtype: str = "float32", batch_size: in
 
 
 def encode(backend: HfBackend, chosen: list[str]) -> Portion:
-    ids = {i: tuple(locate(backend.vocabulary.tokenizer, text)[0]) for i, text in enumerate(chosen)}
-    return Portion("bench", {i: str(i) for i in ids}, ids)
+    return encode_texts(backend.vocabulary.tokenizer, named(chosen)).portion("bench", range(len(chosen)))
+
+
+def named(chosen: list[str]) -> TextSet:
+    return TextSet.of(Text(str(i), "bench", text) for i, text in enumerate(chosen))
 
 
 def through_portions(backend: HfBackend, chosen: list[str], signals: tuple[str, ...] = ()) -> dict[int, Any]:
@@ -112,12 +117,10 @@ def to_study(backend: HfBackend, chosen: list[str], signals: tuple[str, ...] = (
     """All of collect, to a file of losses."""
     from benchcast.collection import collect
     from benchcast.collection.jobs import CollectOptions
-    from benchcast.records import Text, TextSet
     from benchcast.store import Study
 
     with tempfile.TemporaryDirectory() as folder:
-        named = TextSet.of(Text(str(i), "bench", text) for i, text in enumerate(chosen))
-        study = Study.create(Path(folder) / "study", named)
+        study = Study.create(Path(folder) / "study", named(chosen))
         collect(study, backend, options=CollectOptions(signals=signals))
 
 
@@ -195,6 +198,24 @@ def on_real_models(given: argparse.Namespace) -> None:
         del backend
 
 
+def tokenize(rounds: int) -> None:
+    """Print how fast 256 texts become tokens with bounds, one text at a time and all at once."""
+    import convert
+
+    tokenizer, chosen = open_model(convert.smollm2(), "cpu").vocabulary.tokenizer, texts(256, 8)
+    seconds: dict[str, list[float]] = {"one text at a time": [], "all at once": []}
+    for _ in range(rounds):
+        start = time.perf_counter()
+        tokens = sum(len(locate(tokenizer, text)[0]) for text in chosen)
+        middle = time.perf_counter()
+        encode_texts(tokenizer, named(chosen))
+        seconds["one text at a time"].append(middle - start)
+        seconds["all at once"].append(time.perf_counter() - middle)
+    print(f"SmolLM2's tokenizer, {tokens:,} tokens, {os.cpu_count()} cores, best of {rounds}:")
+    for way, found in seconds.items():
+        print(f"{way}: {tokens / min(found):,.0f} tokens/s")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
@@ -202,7 +223,11 @@ def main() -> None:
     parser.add_argument("--signals", action="store_true", help="only what signals cost besides the losses")
     parser.add_argument("--rounds", type=int, default=2, help="how often the loops take their turns")
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu: on a machine that others use")
+    parser.add_argument("--tokenize", action="store_true", help="only from texts to tokens and their bounds")
     given = parser.parse_args()
+    if given.tokenize:
+        tokenize(given.rounds)
+        return
     torch.set_float32_matmul_precision("highest")  # no TF32
     place = torch.cuda.get_device_name() if given.device == "cuda" else f"CPU, {torch.get_num_threads()} threads"
     print(f"{place}, {given.clock} clock, torch {torch.__version__};", end=" ")

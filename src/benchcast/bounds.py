@@ -37,11 +37,15 @@ class Tokenizer:
         """Ids of the text alone; special tokens in the text are read as plain text."""
         return list(self._encode(text))
 
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of every text, by as many threads as the library has."""
+        return [self.encode(text) for text in texts]
+
     def pieces(self, ids: Sequence[int]) -> list[bytes]:
         """The bytes of each token."""
         for token in set(ids) - self._pieces.keys():
             self._pieces[token] = self._piece(token)
-        return [self._pieces[token] for token in ids]
+        return list(map(self._pieces.__getitem__, ids))
 
     def spans(self, text: str) -> list[tuple[int, int, str]] | None:
         """Character offsets and surface of each token; None if the tokenizer has none."""
@@ -64,12 +68,17 @@ def locate(tokenizer: Tokenizer, text: str) -> tuple[list[int], Ints]:
     n token ids and their bounds: n + 1 non-decreasing integers in bytes, from 0 to the text's length
     """
     ids = tokenizer.encode(text)
+    return ids, bounds_of(tokenizer, text, ids)
+
+
+def bounds_of(tokenizer: Tokenizer, text: str, ids: Sequence[int]) -> Ints:
+    """Bounds of the ids of a text; InputError if they do not cover it exactly."""
     bounds = spell(tokenizer.pieces(ids), text, marks_spaces=tokenizer.marks_spaces)
     if bounds is None:
         bounds = _from_spans(tokenizer, text, len(ids))
     if bounds is None:
         raise InputError(_refusal(tokenizer, text, ids))
-    return ids, bounds
+    return bounds
 
 
 def spell(pieces: Sequence[bytes], text: str, *, marks_spaces: bool = False) -> Ints | None:
@@ -80,7 +89,8 @@ def spell(pieces: Sequence[bytes], text: str, *, marks_spaces: bool = False) -> 
     """
     expected = text.replace(MARK, " ").encode() if marks_spaces else text.encode()
     spelled = b"".join(pieces)
-    ends = np.cumsum([0, *(len(p) for p in pieces)], dtype=np.int64)
+    ends = np.zeros(len(pieces) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, pieces), np.int64, len(pieces)), out=ends[1:])
     if spelled == b" " + expected and pieces:
         ends = np.maximum(ends - 1, 0)
     elif spelled != expected:
@@ -146,6 +156,10 @@ class FastTokenizer(Tokenizer):
         parts = [state.get(k) for k in ("normalizer", "pre_tokenizer", "decoder")]
         self._byte_level = "ByteLevel" in list(_types(parts))
         self.marks_spaces = not self._byte_level and MARK in json.dumps(parts, ensure_ascii=False)
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of every text, by all threads of the library."""
+        return [e.ids for e in self._inner.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def spans(self, text: str) -> list[tuple[int, int, str]]:
         """Character offsets and surface of each token."""

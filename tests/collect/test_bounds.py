@@ -79,6 +79,12 @@ def test_bounds_cover_nasty_texts_or_name_the_normaliser(name: str) -> None:
             assert_exact(tokenizer, text)
 
 
+@pytest.mark.parametrize("name", ALL)
+def test_all_texts_at_once_have_the_ids_of_each_text_alone(name: str) -> None:
+    tokenizer, texts = get(name), list(NASTY.values())
+    assert tokenizer.encode_all(texts) == [tokenizer.encode(text) for text in texts]
+
+
 @pytest.mark.parametrize("name", ["gpt2", "internlm2", "yi", "llama2c", "gemma3", "spm-unigram", "unigram"])
 @given(text=st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=40))
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from fake import FakeBackend, loss
+from naive import naive
 
 from benchcast.backends.base import ModelSettings, Nats
 from benchcast.backends.token_signals import numpy_signals
@@ -36,19 +36,6 @@ class TellingBackend(FakeBackend):
             columns = {"rank": np.round(8 * nats) / 8, "hit": np.where(np.isnan(nats), np.nan, nats < 1)}
             found.append(np.stack([nats, *(columns[name] for name in names)], axis=1).astype(np.float32))
         return found
-
-
-def naive(logits: Any, token: int) -> dict[str, float]:
-    """Each signal from the definition, in float64, from the logits of one position."""
-    p = np.exp(logits - logits.max())
-    p /= p.sum()
-    return {
-        "nats": -np.log(p[token]),
-        "rank": np.log2(1 + int((logits > logits[token]).sum())),
-        "entropy": -(p[p > 0] * np.log(p[p > 0])).sum(),
-        "hit": float(logits.argmax() == token),
-        "margin": np.log(p.max() / p[token]),
-    }
 
 
 def check(found: Nats, expected: list[dict[str, float]], places: Sequence[int]) -> None:

@@ -131,7 +131,7 @@ class Reader:
         vocabulary = vocabulary_of(tokenizer, add_bos_token=reading.add_bos_token)
         if not vocabulary.prefix and any(fit.needs_first for fit in fits):
             raise InputError(f"{NO_BOS}: Reading(add_bos_token=True)")
-        encoded = encode_texts(vocabulary.tokenizer, scored_texts)
+        encoded = encode_texts(vocabulary.tokenizer, scored_texts, threads=False)  # data loaders fork
         encoded.require_all("the model in training", "give a tokenizer that covers them with tokenizer=…")
         return cls(fits, vocabulary, encoded, reading)
 

@@ -20,7 +20,7 @@ from typing import cast
 import numpy as np
 
 from benchcast.backends.base import Backend, SequenceError, SignalBackend, checked, checked_columns, in_halves
-from benchcast.bounds import Tokenizer, locate
+from benchcast.bounds import Tokenizer, bounds_of
 from benchcast.collection.shards import PerToken
 from benchcast.errors import InputError, StudyError
 from benchcast.records import Ints, TextSet, TokenLosses
@@ -145,13 +145,18 @@ class PortionResult:
     tokens: int  # scored in the batch
 
 
-def encode_texts(tokenizer: Tokenizer, texts: TextSet) -> EncodedTexts:
-    """Tokenize all texts; a text that the tokenizer cannot cover exactly is refused and has no tokens."""
+def encode_texts(tokenizer: Tokenizer, texts: TextSet, *, threads: bool = True) -> EncodedTexts:
+    """Tokenize all texts; a text that the tokenizer cannot cover exactly is refused and has no tokens.
+
+    `threads` lets the tokenizer's library use all cores; it warns on standard error if the process forks later.
+    """
     texts.require_texts("scoring a model")
     encoded = EncodedTexts(texts, [], [])
-    for i, text in enumerate(texts):
+    plain = [text.text for text in texts]
+    ids = tokenizer.encode_all(plain) if threads else map(tokenizer.encode, plain)
+    for i, (text, token_ids) in enumerate(zip(texts, ids, strict=True)):
         try:
-            token_ids, edges = locate(tokenizer, text.text)
+            edges = bounds_of(tokenizer, text.text, token_ids)
         except InputError as error:
             encoded.refused[i] = f"text {text.id!r}: {error}"
             token_ids, edges = [], np.zeros(1, np.int64)
