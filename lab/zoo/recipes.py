@@ -49,6 +49,9 @@ _SMALL_FAMILIES = (
     Family("cherry", "unigram-1k", 1024, (10, 10, 0, 35, 20, 20, 5), tied=False),
     Family("date", "bpe-no-chinese-1k", 1024, (20, 20, 0, 12, 3, 40, 5)),
     Family("ebony", "bpe-numbers-1k", 1024, (45, 20, 0, 10, 15, 7, 3), rope_theta=1_000.0),
+    Family("fig", "bpe-2k", 2048, (15, 8, 0, 30, 25, 17, 5), tied=False),
+    Family("gum", "unigram-1k", 1024, (35, 10, 0, 12, 8, 30, 5), rope_theta=1_000.0),
+    Family("holly", "bpe-no-chinese-1k", 1024, (12, 35, 0, 28, 5, 15, 5)),
 )
 EMBEDDED = Recipe("embedded", FAMILIES, SCORER, "16M", SIZES, SKILLS, shipped=SHIPPED)
 SIGNALS = Recipe(
