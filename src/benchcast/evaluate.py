@@ -22,13 +22,12 @@ from benchcast.dataset import Dataset, Fold
 from benchcast.devices import check_device
 from benchcast.errors import NotEnoughDataError
 from benchcast.executor import Executor, Job, Local
-from benchcast.folds import make_folds
+from benchcast.folds import make_folds, need_test_models
 from benchcast.law import SigmoidLaw
 from benchcast.learnable import equal_inputs, without_weak_tasks
 from benchcast.methods import NEED_FEATURES, TOGETHER, check_methods, fit_group, grouped, lacks_signals
 from benchcast.methods.algorithm2.descent import DescentSettings
 from benchcast.records import Score
-from benchcast.splits import RULES
 from benchcast.store import Study, StudyLike
 from benchcast.task_fit import TaskFit
 
@@ -72,7 +71,7 @@ def compare(
     opened = Study.of(study)
     dataset = replace(opened.dataset(tasks), device=check_device(execution.device))
     name, folds = make_folds(opened.infos(dataset.models), split, groups=dataset.groups)
-    _need_test_models(name, folds)
+    need_test_models(name, folds)
     dataset, weak = without_weak_tasks(dataset, folds, asked_for=bool(tasks))
     left_out = weak | {f"model {m}": dataset.support.why(m) for m in dataset.support.excluded}
     left_out |= {m: "needs features of a scorer" for m in wanted if m in NEED_FEATURES and dataset.features is None}
@@ -94,12 +93,6 @@ def compare(
 
 Fits = list[list[TaskFit]] | str  # by fold and task, or why there are none
 COST = {"paper": 20, "stack": 10, "salience": 8, "two-step": 3}  # of a fold, relative to other methods
-
-
-def _need_test_models(split: Split, folds: Sequence[Fold]) -> None:
-    if not all(fold.test.any() for fold in folds):
-        hint = RULES[split].without_tests
-        raise NotEnoughDataError(f"split {split!r}: no test models; {hint}, or take --split family")
 
 
 def _silent(method: str) -> None:

@@ -51,6 +51,13 @@ def make_folds(
     return name, [Fold(role == "train", role == "validation", role == "test")]
 
 
+def need_test_models(split: Split, folds: Sequence[Fold]) -> None:
+    """Raise an error that says what to do if a fold has no test models."""
+    if not all(fold.test.any() for fold in folds):
+        hint = RULES[split].without_tests
+        raise NotEnoughDataError(f"split {split!r}: no test models; {hint}, or take --split family")
+
+
 def choose_split(models: Sequence[ModelInfo]) -> Split:
     """What "auto" stands for: "column" if models.csv has one; "size" if some family has three sizes and enough train.
 

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from benchcast.dataset import Dataset
 from benchcast.editing import stopped_rename
 from benchcast.errors import BenchcastError, StudyError
 from benchcast.fits.inputs import stale_line
 from benchcast.fitting import fits_for_new_models
-from benchcast.folds import FEWEST_MODELS, WHY_FAMILY, choose_split
+from benchcast.folds import FEWEST_MODELS, WHY_FAMILY, choose_split, make_folds, need_test_models
 from benchcast.formatting import few
+from benchcast.learnable import without_weak_tasks
 from benchcast.loss_check import check_losses
 from benchcast.methods.pertext import text_losses
 from benchcast.records import NamedTexts, Score, Task, Text
@@ -99,6 +101,7 @@ def status(study: StudyLike) -> StudyStatus:
     answers = {a for t in study.tasks for a in t.answers}
     sources = [_source_status(name, [t for t in texts if t.source == name], answers) for name in texts.sources]
     stale = _stale(study)
+    dataset = _dataset(study)
     tasks = []
     for task in study.tasks:
         rows = [s for s in scores if s.task == task.name]
@@ -106,15 +109,19 @@ def status(study: StudyLike) -> StudyStatus:
         lowest = f"{min(s.accuracy for s in rows):.3f}" if rows else "–"
         highest = f"{max(s.accuracy for s in rows):.3f}" if rows else "–"
         tasks.append(TaskStatus(task.name, task.chance, len(rows), len(usable), lowest, highest, task.name in fitted))
+    can_fit = any(t.usable >= FEWEST_MODELS for t in tasks)
+    unfit = _too_few_to_compare(study, dataset) if can_fit and dataset else []
     return StudyStatus(
         len(texts),
         len(with_losses),
         scorer,
         tuple(sources),
         tuple(tasks),
-        (*trouble, *stale, *checked.lines(), *_problems(study, tasks, scores, with_losses)),
-        f"benchcast fit {study.root}" if stale else _next_step(study, tasks, with_losses, has_features=bool(scorer)),
-        tuple(_relatives(study)),
+        (*trouble, *stale, *checked.lines(), *_problems(study, tasks, scores, with_losses), *unfit),
+        f"benchcast fit {study.root}"
+        if stale
+        else _next_step(study, tasks, with_losses, has_features=bool(scorer), comparable=not unfit),
+        tuple(_relatives(study, dataset)),
     )
 
 
@@ -163,11 +170,28 @@ def below_chance(scores: Sequence[Score], tasks: Sequence[Task]) -> list[str]:
     return lines
 
 
-def _relatives(study: Study) -> list[str]:
-    """One line for each group of related families, and how it was found; none where no fit could be made."""
+def _dataset(study: Study) -> Dataset | None:
+    """The models with losses and scores; None where no fit could be made."""
     try:
-        dataset = study.dataset()
+        return study.dataset()
     except BenchcastError:  # reported with the losses and scores
+        return None
+
+
+def _too_few_to_compare(study: Study, dataset: Dataset) -> list[str]:
+    """A line if `compare` and `report`, which hold out models, have too few models for it."""
+    try:
+        split, folds = make_folds(study.infos(dataset.models), "auto", groups=dataset.groups)
+        need_test_models(split, folds)
+        without_weak_tasks(dataset, folds, asked_for=False)
+    except BenchcastError as error:
+        return [f"`compare` and `report` hold out models and cannot run: {error}"]
+    return []
+
+
+def _relatives(study: Study, dataset: Dataset | None) -> list[str]:
+    """One line for each group of related families, and how it was found; none where no fit could be made."""
+    if dataset is None:
         return []
     related = find_relatives(study.infos(dataset.models), text_losses(dataset))
     return [
@@ -210,7 +234,9 @@ def _problems(study: Study, tasks: list[TaskStatus], scores: list[Score], with_l
     return problems
 
 
-def _next_step(study: Study, tasks: list[TaskStatus], with_losses: set[str], *, has_features: bool) -> str:
+def _next_step(
+    study: Study, tasks: list[TaskStatus], with_losses: set[str], *, has_features: bool, comparable: bool
+) -> str:
     at = study.root
     if not study.tasks:
         return f"add your tasks to {at / 'study.toml'}"
@@ -224,9 +250,9 @@ def _next_step(study: Study, tasks: list[TaskStatus], with_losses: set[str], *, 
             f"benchcast import scores {at} FILE…   (a fit needs at least {FEWEST_MODELS} models with losses and scores)"
         )
     if any(t.fitted for t in tasks):
-        return f"benchcast predict {at} --model NAME   or   benchcast report {at}"
+        return f"benchcast predict {at} --model NAME" + f"   or   benchcast report {at}" * comparable
     if not any(m.family for m in study.models()):
         return f"benchcast import models {at} FILE…   (families, sizes and training tokens; then benchcast fit {at})"
     if not has_features and not named:
         return f"benchcast features {at} --scorer …   or   benchcast import features {at} FILE.npz   (or fit without)"
-    return f"benchcast compare {at}   then   benchcast fit {at}"
+    return f"benchcast compare {at}   then   benchcast fit {at}" if comparable else f"benchcast fit {at}"

@@ -43,6 +43,26 @@ def test_status_says_when_families_or_sizes_are_missing(study):
     assert any("no split column; a split by size needs a family of three sizes" in p for p in problems)
 
 
+@pytest.mark.parametrize(
+    ("families", "why"), [(True, "arc: 3 training models"), (False, "split 'size': no test models")]
+)
+def test_status_does_not_suggest_a_comparison_that_cannot_run(tmp_path, cli, families, why):
+    """Five models can be fitted; without one of three families three are left, and one family cannot be held out."""
+    models = ("oak-1B", "oak-7B", "ash-1B", "ash-7B", "elm-2B")
+    rows = [f"{m},{1.3 - 0.1 * i}" for i, m in enumerate(models)]
+    (tmp_path / "losses.csv").write_text("\n".join(["model,answers", *rows]))
+    cli("init", tmp_path / "study", "--table", tmp_path / "losses.csv")
+    study = Study.open(tmp_path / "study").add_tasks([Task("arc", 0.25, answers=("answers",))])
+    study.add_scores([Score(m, "arc", 0.5 + 0.05 * i) for i, m in enumerate(models)])
+    study.add_models([ModelInfo(m, m.partition("-")[0] if families else "oak") for m in models])
+    state = status(study.root)
+    assert [p for p in state.problems if p.startswith(f"`compare` and `report` hold out models and cannot run: {why}")]
+    assert state.next_step == f"benchcast fit {study.root}"
+    assert cli("compare", study.root).code == 1
+    assert cli("fit", study.root).code == 0
+    assert status(study.root).next_step == f"benchcast predict {study.root} --model NAME"
+
+
 def test_a_sound_study_has_no_problems(study):
     assert status(study).problems == ()
 
