@@ -10,6 +10,7 @@ from pathlib import Path
 
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"\s{2,}# .*$")  # behind a command
+HEREDOC = re.compile(r"^(cat >>? \S+) <<END\n(.*?)^END$\n?", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"[*+-]?\d[\d,]*(\.\d+)?(e[+-]?\d+)?")
 Run = Callable[[str], str]  # a line of `benchcast …` → what it prints
 
@@ -27,7 +28,14 @@ def steps(page: str) -> list[tuple[str, list[str]]]:
             found.append((block, []))
         elif kind == "console":
             found += [(command, shown) for command, shown in _commands(block)]
+        elif kind == "bash":
+            found += _files(block)
     return found
+
+
+def _files(block: str) -> list[tuple[str, list[str]]]:
+    """`cat > FILE <<END` and `cat >> FILE <<END` of a bash block, each with the lines to write."""
+    return [(command, lines.splitlines()) for command, lines in HEREDOC.findall(block)]
 
 
 def _commands(block: str) -> Iterator[tuple[str, list[str]]]:
@@ -43,15 +51,16 @@ def command_lines(page: str) -> list[str]:
         if kind == "console":
             found += [command for command, _ in _commands(block)]
         elif kind == "bash":
-            found += re.sub(r"\\\n\s*", " ", block).splitlines()
+            found += re.sub(r"\\\n\s*", " ", HEREDOC.sub(r"\1\n", block)).splitlines()
     return [COMMENT.sub("", line) for line in found if line.strip() and not line.startswith("#")]
 
 
 def renew(page: str, run: Run) -> str:
     """The page with the output of its `benchcast` commands made anew, in the present folder.
 
-    `cat > FILE` and `cat FILE` write the lines shown, and Python blocks run. A line `…` stands for any lines; a command
-    that shows nothing stays so. Of other programs only `cp` and `sed` run.
+    `cat FILE` writes the lines shown if there is no such file, bash blocks write the files of their `cat > FILE <<END`,
+    and Python blocks run. A line `…` stands for any lines; a command that shows nothing stays so. Of other programs
+    only `cp` and `sed` run.
     """
     names: dict[str, object] = {}
 
@@ -59,6 +68,8 @@ def renew(page: str, run: Run) -> str:
         kind, block = match.groups()
         if kind == "python":
             exec(compile(block, "page", "exec"), names)
+        for command, lines in _files(block) if kind == "bash" else ():
+            write_shown(command, lines)
         if kind != "console":
             return match[0]
         lines = [line for c, shown in _commands(block) for line in (f"$ {c}", *_output(c, shown, run))]
@@ -69,15 +80,21 @@ def renew(page: str, run: Run) -> str:
 
 def _output(command: str, shown: list[str], run: Run) -> list[str]:
     words = COMMENT.sub("", command).split()
-    if words[0] == "cat" and (words[1] in (">", ">>") or not Path(words[-1]).exists()):
-        with Path(words[-1]).open("a" if words[1] == ">>" else "w", encoding="utf-8") as file:
-            file.write("\n".join(["", *shown] if words[1] == ">>" else shown) + "\n")
+    if words[0] == "cat" and not Path(words[-1]).exists():
+        write_shown(command, shown)
     elif words[0] in ("cp", "sed"):
         subprocess.run(shlex.split(command), check=True)
     elif words[0] == "benchcast":
         printed = run(COMMENT.sub("", command)).rstrip("\n").split("\n")
         return _cut(printed, shown) if "…" in shown else printed if shown else []
     return shown
+
+
+def write_shown(command: str, lines: list[str]) -> None:
+    """Write the lines shown below `cat FILE` or `cat > FILE`; `cat >> FILE` appends them."""
+    path = Path(command.split()[-1])
+    with path.open("a" if ">>" in command else "w", encoding="utf-8") as file:
+        file.write("\n".join(lines) + "\n")
 
 
 def _cut(printed: list[str], shown: list[str]) -> list[str]:

@@ -8,7 +8,7 @@ import click
 
 from benchcast.cli import cli
 
-WIDTH = 100
+WIDTH = 84  # columns that the site shows without scrolling on a laptop
 HEAD = """# Command line
 
 Made from `--help` by `python -m lab reference docs`; a test fails if a command has changed since. A user's mistake is

@@ -25,7 +25,7 @@ def themed(figure: Figure, scheme: str) -> Figure:
     config["padding"] = {"left": 18, "top": 4, "right": 12, "bottom": 4}  # fonts of browsers may be wider
     config["aria"] = False  # the alternative text of the page describes the picture
     config.setdefault("axis", {}).update(
-        labelColor=text, titleColor=text, gridColor=grid, domainColor=line, tickColor=line
+        labelColor=text, titleColor=text, gridColor=grid, domainColor=line, tickColor=line, titlePadding=10
     )
     config.setdefault("legend", {}).update(labelColor=text, titleColor=text, columnPadding=36)
     config.setdefault("title", {}).update(color=text, subtitleColor=text)

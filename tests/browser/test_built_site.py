@@ -61,9 +61,34 @@ def test_a_page_shows_the_pictures_of_its_colours_only(browser: Any, site: str, 
     page = context.new_page()
     page.goto(f"{site}/concepts.html")
     shown = page.evaluate("[...document.images].filter(i => i.offsetParent).map(i => i.src)")
-    assert len(shown) == 4
+    assert len(shown) == 6
     assert all(f"-{scheme}.svg" in src for src in shown)
     context.close()
+
+
+@pytest.mark.parametrize("name", ["concepts", "tutorial"])
+def test_drawings_are_whole_on_a_phone(browser: Any, site: str, name: str) -> None:
+    """No part of a drawing has to be scrolled to, and none is shrunk to less than nine tenths."""
+    page = browser.new_page(viewport={"width": 390, "height": 900})
+    page.goto(f"{site}/{name}.html", wait_until="load")
+    drawings = "[...document.images].filter(i => i.offsetParent && i.src.includes('.svg'))"
+    wide = page.evaluate(f"{drawings}.filter(i => i.getBoundingClientRect().right > innerWidth).map(i => i.src)")
+    small = page.evaluate(f"{drawings}.filter(i => i.width < 0.9 * i.naturalWidth).map(i => i.src)")
+    page.close()
+    assert (wide, small) == ([], [])
+
+
+def test_the_copied_text_of_a_block_has_commands_alone(browser: Any, site: str) -> None:
+    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    page.goto(f"{site}/undo.html", wait_until="load")
+    page.locator("[data-clipboard-target]").nth(1).click()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    context.close()
+    assert [line for line in copied.splitlines() if line.strip()] == [
+        "benchcast remove study --model 'ash-50M@*' --dry-run",
+        "benchcast remove study --model 'ash-50M@*'",
+    ]
 
 
 def test_search_finds_a_page(browser: Any, site: str) -> None:

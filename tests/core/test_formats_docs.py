@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 
 from benchcast.storage.tables import MODEL_COLUMNS, SCORE_COLUMNS
 from benchcast.store import Study
-from lab.site.pages import steps
+from lab.site.pages import steps, write_shown
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
 
@@ -28,7 +28,7 @@ def study(cli, tmp_path_factory) -> Study:
             if not words:
                 exec(line, {})
             elif words[0] == "cat":
-                Path(words[-1]).write_text("\n".join(shown) + "\n", encoding="utf-8")
+                write_shown(line, shown)
             else:
                 ran = cli(*words[1:])
                 assert ran.code == 0, (line, ran.err)

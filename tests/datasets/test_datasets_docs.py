@@ -11,7 +11,7 @@ import pytest
 from benchcast.datasets import DATASETS
 from benchcast.datasets.download import public_files
 from benchcast.store import Study
-from lab.site.pages import steps
+from lab.site.pages import steps, write_shown
 
 DOCS = Path(__file__).parents[2] / "docs"
 PUBLIC, OWN = ((DOCS / page).read_text(encoding="utf-8") for page in ("datasets.md", "tables.md"))
@@ -27,7 +27,7 @@ def test_the_page_makes_a_study_from_a_table(cli, tmp_path, monkeypatch):
     for line, shown in commands(OWN):
         words = shlex.split(line)
         if words[0] == "cat":
-            Path(words[-1]).write_text("\n".join(shown) + "\n", encoding="utf-8")
+            write_shown(line, shown)
             continue
         ran = cli(*words[1:])
         assert ran.code == 0, (line, ran.err)

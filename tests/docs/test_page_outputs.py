@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from benchcast.store import Study
-from lab.site.pages import blocks, renew, shape
+from lab.site.pages import blocks, command_lines, renew, shape, steps
 
 DOCS = Path(__file__).parents[2] / "docs"
 Run = Callable[..., Any]
@@ -46,6 +47,17 @@ def words(page: str) -> list[str]:
 @pytest.mark.parametrize("name", ALONE)
 def test_a_page_prints_what_it_shows(name: str, rerun: Callable[[str], str]) -> None:
     assert words(rerun(name)) == words((DOCS / name).read_text(encoding="utf-8"))
+
+
+def test_the_python_of_the_readme_runs_after_its_install(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the README installs has no pandas."""
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    readme = (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    (code,) = (block for kind, block in blocks(readme) if kind == "python")
+    exec(compile(code, "README.md", "exec"), {})
+    assert [line.split()[0][:10] for line in capsys.readouterr().out.splitlines()] == ["oak-a-50M@"] * 5
 
 
 @needs_ladder
@@ -106,6 +118,15 @@ def test_output_that_changed_is_noticed() -> None:
     assert shape(renew(page, lambda _: "x: 4 texts\nnext: y\n")) == shape(page)
     assert shape(renew(page, lambda _: "x: 4 pages\nnext: y\n")) != shape(page)
     assert renew(page, lambda _: "x: 4 texts\n") == "```console\n$ benchcast status x\nx: 4 texts\n```\n"
+
+
+def test_bash_blocks_write_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = "```bash\ncat > a.csv <<END\nx,y\nEND\ncat >> a.csv <<END\n1,2\nEND\nbenchcast status x\n```\n"
+    assert renew(page, str) == page
+    assert Path("a.csv").read_text(encoding="utf-8") == "x,y\n1,2\n"
+    assert [words[0] for words in steps(page)] == ["cat > a.csv", "cat >> a.csv"]
+    assert command_lines(page) == ["cat > a.csv", "cat >> a.csv", "benchcast status x"]
 
 
 def test_a_line_of_dots_stands_for_any_lines() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from log_files import LIGHT, NEW
 
-from lab.site.pages import steps
+from lab.site.pages import steps, write_shown
 
 PAGE = (Path(__file__).parents[2] / "docs" / "lm-eval.md").read_text(encoding="utf-8")
 
@@ -25,7 +25,7 @@ def place(cli, tmp_path_factory) -> Path:
         for line, shown in steps(PAGE):
             words = shlex.split(line)
             if words[0] == "cat":
-                Path(words[-1]).write_text("\n".join(shown) + "\n", encoding="utf-8")
+                write_shown(line, shown)
             elif words[0] == "benchcast":
                 ran = cli(*words[1:])
                 assert ran.code == 0, (line, ran.err)

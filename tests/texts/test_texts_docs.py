@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lab.paper.standins import SKILLS, write_stand_in
-from lab.site.pages import shape
+from lab.site.pages import blocks, shape, steps, write_shown
 
 DOCS = Path(__file__).parents[2] / "docs"
 RECORDED = Path(__file__).parents[1] / "scores" / "fixtures"
@@ -25,12 +25,11 @@ Run = Callable[..., tuple[int, str, str]]
 Step = tuple[str, list[str]]  # a command and the lines shown under it
 
 
-def blocks(page: str) -> Iterator[list[Step]]:
-    """The console blocks of a page, in order."""
-    text = (DOCS / page).read_text(encoding="utf-8")
-    for block in re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-        parts = re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
-        yield [(lines[0].partition("      ")[0], lines[1:]) for lines in map(str.splitlines, parts)]
+def page_blocks(page: str) -> Iterator[list[Step]]:
+    """The commands of each console block of a page and the files of each bash block, in order."""
+    for kind, block in blocks((DOCS / page).read_text(encoding="utf-8")):
+        if kind != "python":
+            yield [(line.partition("      ")[0], shown) for line, shown in steps(f"```{kind}\n{block}```")]
 
 
 @pytest.fixture(scope="module")
@@ -54,15 +53,6 @@ def folder(written: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def written_down(words: list[str], shown: list[str]) -> None:
-    """`cat >> FILE` adds the lines shown; `cat FILE` makes a file of them where there is none."""
-    path, content = Path(words[-1]), "\n" + "\n".join(shown) + "\n"
-    if words[1] == ">>":
-        path.write_text(path.read_text(encoding="utf-8") + content, encoding="utf-8")
-    elif not path.exists():
-        path.write_text(content.lstrip("\n"), encoding="utf-8")
-
-
 def others(line: str) -> list[str]:
     """A command for the first model → the same for the rest; what `…` under it stands for."""
     named = [(line.replace(MODELS[0], name), name.partition("-")[0]) for name in MODELS[1:]]
@@ -74,8 +64,8 @@ def carry_out(block: list[Step], cli: Run, lab: Run) -> int:
     ours = 0
     for line, shown in block:
         words = shlex.split(line)
-        if words[0] == "cat":
-            written_down(words, shown)
+        if words[0] == "cat" and (">>" in words or not Path(words[-1]).exists()):
+            write_shown(line, shown)
         if words[:3] == ["python", "-m", "lab"]:
             assert lab(*words[3:]).code == 0, line
             ours += 1
@@ -100,7 +90,7 @@ def test_every_command_of_a_page_does_what_the_page_says(
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     shutil.copytree(folder, tmp_path / "here")
     done = 0
-    for number, block in enumerate(blocks(page)):
+    for number, block in enumerate(page_blocks(page)):
         place = tmp_path / "here"
         inits = [i for i, (line, _) in enumerate(block) if line.startswith("benchcast init")]
         for first, stop in zip([0, *inits[1:]], [*inits[1:], len(block)], strict=True):
