@@ -178,6 +178,13 @@ def test_datasets_are_listed_with_source_licence_and_whether_they_are_here(cli, 
     assert "github.com/allenai/OLMo-ladder" in said
 
 
+def test_the_demo_of_the_embedded_study_forecasts_a_model_that_was_held_out():
+    comparison = bc.compare(bc.datasets.load_zoo(), methods=["label-token"])
+    targets = bc.datasets.target_forecasts("zoo", comparison)
+    assert [(t.model, t.task) for t in targets] == [("ash-50M@36.0M", task) for task in comparison.tasks]
+    assert all(t.low < t.forecast < t.high for t in targets)
+
+
 def test_the_demo_reports_the_two_targets_of_the_ladder_separately(raw, cli, tmp_path, monkeypatch):
     monkeypatch.setattr("benchcast.evaluate.METHOD_NAMES", ("label-token", "all-token"))  # the others only take time
     monkeypatch.setattr(fitting, "fit_tasks", partial(fitting.fit_tasks, method="label-token"))

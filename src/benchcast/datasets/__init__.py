@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from benchcast.evaluate import Comparison
 
 ZOO = "zoo"
-TARGETS = {"olmo-ladder": olmo_ladder.TARGETS}
+TARGETS = {"zoo": ("ash-50M@36.0M",), "olmo-ladder": olmo_ladder.TARGETS}  # models that `demo` prints
 
 
 @dataclass(frozen=True, slots=True)
