@@ -84,7 +84,7 @@ def target_panel(comparison: Comparison, model: str, *, labels: bool = True) -> 
     scale = alt.Scale(domain=[0.3, 1])
     across = alt.X("accuracy:Q", title="accuracy", axis=alt.Axis(format=".0%", tickCount=4), scale=scale)
     up = alt.Y("task:N", title=None, sort=order)
-    bars = alt.Chart(alt.Data(values=rows)).mark_rule(strokeWidth=5, opacity=0.3, color=COLOURS[0])
+    bars = alt.Chart(alt.Data(values=rows)).mark_rule(strokeWidth=5, opacity=0.7, color=TINTS[0])
     points = alt.Chart(alt.Data(values=dots)).mark_point(filled=True, size=46, opacity=1)
     return alt.layer(
         bars.encode(x=alt.X("low:Q", scale=scale), x2="high:Q", y=up),
@@ -108,7 +108,7 @@ def trust_figure(comparison: Comparison, task: str) -> Figure:
     return finish(
         alt.layer(
             ideal.mark_line(strokeDash=[3, 3], color="#888888").encode(x=across, y=up),
-            base.mark_rule(strokeWidth=2, opacity=0.4, color=COLOURS[0]).encode(x=across, y="low:Q", y2="high:Q"),
+            base.mark_rule(strokeWidth=2, opacity=0.9, color=TINTS[0]).encode(x=across, y="low:Q", y2="high:Q"),
             base.mark_point(filled=True, size=40, opacity=1, color=COLOURS[0]).encode(x=across, y=up),
         ).properties(width=WIDTH, height=240, title=task)
     )

@@ -101,7 +101,7 @@ def test_the_page_of_runs_shows_what_the_ladder_gives(
     shown, calibration = (block for kind, block in blocks(page) if kind == "text")
     copy_dataset("olmo-ladder", tmp_path / "ladder")
     assert run_calibration.lines(run_calibration.rerun_calibration(fetch_olmo_ladder())) == calibration.splitlines()
-    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("COLUMNS", "80")
     command, *lines = shown.splitlines()
     said = cli(*command.replace(" ladder ", f" {tmp_path / 'ladder'} ").split()[2:])
     assert words("\n".join(lines)) == words(said.out + said.err)
