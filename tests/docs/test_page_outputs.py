@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from benchcast.store import Study
+from benchcast.support import Support
 from lab.site.pages import blocks, command_lines, renew, shape, steps
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -111,6 +112,26 @@ def test_the_page_of_runs_shows_what_the_ladder_gives(
 def test_the_page_of_the_paper_shows_what_a_cluster_would_take(lab: Run, options: tuple[str, ...]) -> None:
     page = (DOCS / "paper.md").read_text(encoding="utf-8")
     assert ("text", lab("cluster", *options).out) in blocks(page)
+
+
+def test_the_page_of_scores_shows_the_error_on_mixed_shots(
+    cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("losses.csv").write_text("model,web\noak,2.9\nash,2.8\n", encoding="utf-8")
+    assert cli("init", "study", "--table", "losses.csv").code == 0
+    with Path("study/study.toml").open("a", encoding="utf-8") as settings:
+        settings.write("[tasks.mmlu]\n")
+    Path("scores.csv").write_text("model,task,accuracy,shots\noak,mmlu,0.3,0\nash,mmlu,0.4,5\n", encoding="utf-8")
+    assert ("text", cli("import", "scores", "study", "scores.csv").err) in blocks(
+        (DOCS / "scores.md").read_text("utf-8")
+    )
+
+
+def test_the_page_of_the_method_shows_the_notes_on_missing_text() -> None:
+    support = Support(left={"words": 0.88}, costs={"elm-1b": ("words", 0.05), "ash-7b": ("words", 0.09)})
+    shown = "".join(f"note: {line}\n" for line in support.lines())
+    assert ("text", shown) in blocks((DOCS / "forecasts.md").read_text(encoding="utf-8"))
 
 
 def test_output_that_changed_is_noticed() -> None:
