@@ -183,6 +183,8 @@ def read_column(path: Path, column: str) -> TextSet:
         raise InputError(f"{path}: no column {column!r}{did_you_mean(column, names)} ({hint})")
     optional = [n for n in ("id", "source", "answer_start") if n in names and n != column]
     rows: list[dict[str, Any]] = read_table(path, [column, *optional]).to_pylist()
+    if not rows:
+        raise InputError(f"{path}: no rows; a study needs at least one text")
     return TextSet.of(_row(path, i, row, column) for i, row in enumerate(rows, start=1))
 
 

@@ -40,6 +40,15 @@ def test_a_folder_with_another_encoding_or_without_files_is_refused(tmp_path: Pa
         read_own(tmp_path)
 
 
+def test_a_file_without_rows_is_refused_by_its_name(tmp_path: Path) -> None:
+    lines, table = tmp_path / "texts.jsonl", tmp_path / "texts.parquet"
+    lines.write_text("\n", encoding="utf-8")
+    pq.write_table(pa.table({"text": pa.array([], pa.string())}), table)
+    for path in (lines, table):
+        with pytest.raises(InputError, match=f"{path.name}: no rows; a study needs at least one text"):
+            read_own(path)
+
+
 def test_a_parquet_column_keeps_ids_sources_and_answers(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(

@@ -37,6 +37,8 @@ def read_texts(path: Path) -> TextSet:
                 texts.append(_text(line, f"{path}: line {number}", f"{path.stem}-{number}", path.stem))
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
+    if not texts:
+        raise InputError(f"{path}: no rows; a study needs at least one text")
     named = [t.unit is not None for t in texts]
     if any(named) and not all(named):
         raise InputError(f"{path}: some rows have a 'text' and some only a 'unit'; all must be of one kind")
