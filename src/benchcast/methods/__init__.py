@@ -120,7 +120,7 @@ def fit_group(
         return {names[0]: fit_method(names[0], dataset, folds, settings)}
     rows = [
         [{name: ONE_POOL[name](pool) for name in names} for pool in row]
-        for row in build_pools(dataset, folds, signed=True)
+        for row in build_pools(dataset, folds, of_stack=True)
     ]
     by_method = {name: [[fits[name] for fits in row] for row in rows] for name in names}
     return {name: with_profiles(dataset, folds, fits) for name, fits in by_method.items()}

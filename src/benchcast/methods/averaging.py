@@ -5,8 +5,9 @@ Axes: M models, R out-of-fold rows, C candidates.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from benchcast.folds import left_out
 from benchcast.formatting import nan_to_none
 from benchcast.law import SigmoidLaw
 from benchcast.methods.basis import Basis, build_basis
-from benchcast.methods.candidates import Fitted, nonnegative_candidates, signed_candidates
+from benchcast.methods.candidates import FEWEST_TO_LEAN, Fitted, nonnegative_candidates, signed_candidates
 from benchcast.methods.inputs import keep_on_device
 from benchcast.methods.problem import Problem
 from benchcast.methods.stacking import OutOfFoldLogOdds, Stack
@@ -36,10 +37,10 @@ class Pool:
     fitted: Sequence[Fitted]
 
     def nonnegative(self) -> Pool:
-        """The pool of `salience`: non-negative candidates, and no strongest training models as a hidden set."""
+        """The pool of `salience`: its candidates alone, and no strongest training models as a hidden set."""
         problem = self.problem.without_strongest()
         sets = len(problem.learning)
-        return replace(self, problem=problem, fitted=[f.first_sets(sets) for f in self.fitted if not f.signed])
+        return replace(self, problem=problem, fitted=[f.first_sets(sets) for f in self.fitted if f.of_salience])
 
     def out_of_fold(self) -> OutOfFoldLogOdds:
         """Log-odds of every hidden model under candidates that did not see it."""
@@ -74,18 +75,21 @@ class Pool:
         return {n: round(float(s), 4) for n, s in zip(names, share, strict=True) if s > SMALLEST_SHARE}
 
 
-def build_pools(dataset: Dataset, folds: Sequence[Fold], *, signed: bool) -> Iterator[list[Pool]]:
-    """For each fold, the pool of every task.
+def build_pools(dataset: Dataset, folds: Sequence[Fold], *, of_stack: bool) -> Iterator[list[Pool]]:
+    """For each fold, the pool of every task: the candidates of `salience`, or all of them with `of_stack`.
 
-    With `signed`, pools have signed candidates, too, and the strongest training models are hidden where a fold has no
-    validation models.
+    For `stack` the strongest training models are hidden, too, where a fold has no validation models.
     """
     basis, sums = build_basis(keep_on_device(dataset))
-    mean_loss = sums[LossView.NATS][:, basis.kinds == "all"][:, 0] if signed else None
-    kinds = (nonnegative_candidates, signed_candidates)[: 1 + signed]
+    mean_loss = sums[LossView.NATS][:, basis.kinds == "all"][:, 0] if of_stack else None
 
     def pool(fold: Fold, t: int) -> Pool:
         problem = Problem.of(dataset, fold, t, mean_loss=mean_loss)
+        kinds: list[Callable[[Problem, Basis, str, Floats], Fitted]] = [nonnegative_candidates]
+        if of_stack and problem.known.sum() >= FEWEST_TO_LEAN:
+            kinds.append(partial(nonnegative_candidates, mean_loss=mean_loss))
+        if of_stack:
+            kinds.append(signed_candidates)
         fitted = [candidates(problem, basis, view, sums[view]) for candidates in kinds for view in dataset.views]
         return Pool(problem, basis, fitted)
 

@@ -1,8 +1,9 @@
 """Candidates of a weighted loss: weights on groups of tokens, fitted with and without each hidden set of models.
 
-Two kinds. Non-negative mixes of groups, free or shrunk towards an anchor (all tokens, the task's own texts, their
-answers), at several strengths. Signed directions of partial least squares, one to eight of them. Both read losses as
-they are and saturated losses, and both are linear, so that an average of their log-odds is again one weighted loss.
+Three kinds. Non-negative mixes of groups, free or shrunk towards an anchor (all tokens, the task's own texts, their
+answers), at several strengths. The same mixes, fitted with more weight on stronger models: no single law holds from
+the weakest to the strongest model. Signed directions of partial least squares, one to eight of them. All read losses as
+they are and saturated losses, and all are linear, so that an average of their log-odds is again one weighted loss.
 Axes: M models, K groups, C candidates, L learning sets.
 """
 
@@ -31,6 +32,9 @@ MIXES = (
     ("kind", ("", "answer"), (1e-6, 1e-4)),
 )
 
+STRONGEST_OVER_WEAKEST = 4.0  # logarithm of the weight of the strongest model over that of the weakest
+FEWEST_TO_LEAN = 20  # training models; with fewer, too few would carry the weight
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -40,12 +44,13 @@ class Candidate:
     anchor: str  # "" for none
     groups: str = ""  # "cluster", "kind" or "" for none
     strength: float = 0.0
+    leaning: bool = False  # whether stronger models weigh more
 
     @property
     def name(self) -> str:
         """For notes and messages."""
         groups = self.groups and f"{self.groups}s at {self.strength:g}"
-        return f"{self.view}: {' + '.join(filter(None, (self.anchor, groups)))}"
+        return f"{self.view}: {' + '.join(filter(None, (self.anchor, groups)))}{', stronger models' * self.leaning}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,7 @@ class Fitted:
     mix: Floats  # K × C, learned from all known models
     offset: Floats  # C
     log_odds: Floats  # M × L × C
-    signed: bool = False
+    of_salience: bool = False  # whether `salience` averages them, too
 
     def first_sets(self, count: int) -> Fitted:
         """The same candidates on the first `count` learning sets."""
@@ -92,10 +97,16 @@ def penalties(basis: Basis, z: Floats, task: Task, sources: Sequence[str], tried
     return out
 
 
-def nonnegative_candidates(problem: Problem, basis: Basis, view: str, x: Floats) -> Fitted:
-    """All non-negative forms of one view on all learning sets, in one solve. `x` is the loss on each group (M × K)."""
+def nonnegative_candidates(
+    problem: Problem, basis: Basis, view: str, x: Floats, *, mean_loss: Floats | None = None
+) -> Fitted:
+    """All non-negative forms of one view on all learning sets, in one solve. `x` is the loss on each group (M × K).
+
+    Families weigh the same; with `mean_loss` (M), stronger models weigh more.
+    """
     dataset, task, known = problem.dataset, problem.task, problem.known
-    tried = forms(basis, task, dataset.reference_tokens.sources, view)
+    leaning = mean_loss is not None
+    tried = [replace(form, leaning=leaning) for form in forms(basis, task, dataset.reference_tokens.sources, view)]
     centre, scale = x[known].mean(axis=0), np.sqrt(np.maximum(basis.size, 1))  # so that tokens are penalised alike
     z = (x - centre) / scale
     penalty = penalties(basis, z[known], task, dataset.reference_tokens.sources, tried)
@@ -103,12 +114,26 @@ def nonnegative_candidates(problem: Problem, basis: Basis, view: str, x: Floats)
     omega = np.zeros((len(learning), len(z)))
     for weight, rows in zip(omega, learning, strict=True):
         weight[rows] = family_balanced(dataset.groups[rows])
+        if mean_loss is not None:
+            weight[rows] *= lean_to_stronger(mean_loss[rows])
+    omega /= omega.sum(axis=1, keepdims=True)
     wide = np.repeat(omega, len(tried), axis=0)
     arrays = (z, np.broadcast_to(problem.q, wide.shape), wide, np.tile(penalty, (len(learning), 1)))
     theta, b = map(to_numpy, fit_nonnegative(*(place(x, dataset.device, "float32") for x in arrays)))
     log_odds = (b - z @ theta.T).reshape(len(z), len(learning), len(tried))
     mix = theta[: len(tried)].T.astype(np.float64) / scale[:, None]
-    return Fitted(view, [c.name for c in tried], mix, b[: len(tried)] + centre @ mix, log_odds)
+    offset = b[: len(tried)] + centre @ mix
+    return Fitted(view, [c.name for c in tried], mix, offset, log_odds, of_salience=not leaning)
+
+
+def lean_to_stronger(mean_loss: Floats) -> Floats:
+    """Weights that fall from the strongest model to the weakest, by rank; models of equal loss weigh the same.
+
+    >>> lean_to_stronger(np.array([3.0, 1.0, 2.0])).round(3)
+    array([0.018, 1.   , 0.135])
+    """
+    rank = np.searchsorted(np.sort(mean_loss), mean_loss)
+    return np.asarray(np.exp(-STRONGEST_OVER_WEAKEST * rank / max(1, len(mean_loss) - 1)))
 
 
 def signed_candidates(problem: Problem, basis: Basis, view: str, x: Floats) -> Fitted:
@@ -130,4 +155,4 @@ def signed_candidates(problem: Problem, basis: Basis, view: str, x: Floats) -> F
         if i == 0:
             mix[columns], offset = -weights[picked].T, intercepts[picked]
     names = [f"{view}: {k + 1} signed direction{'s' * (k > 0)}" for k in range(COMPONENTS)]
-    return Fitted(view, names, mix, offset, log_odds, signed=True)
+    return Fitted(view, names, mix, offset, log_odds)

@@ -19,7 +19,7 @@ from benchcast.task_fit import TaskFit
 
 def salience(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Non-negative weights and a law, per fold and task."""
-    return [[fit_pool(pool) for pool in row] for row in build_pools(dataset, folds, signed=False)]
+    return [[fit_pool(pool) for pool in row] for row in build_pools(dataset, folds, of_stack=False)]
 
 
 def fit_pool(pool: Pool) -> TaskFit:

@@ -1,6 +1,7 @@
 """The method `stack`: everything that reads losses, averaged by its errors on the questions it will be asked.
 
-The pool holds the non-negative forms of `salience` and signed directions of partial least squares (see `candidates`).
+The pool holds the non-negative forms of `salience`, the same forms fitted with more weight on stronger models, and
+signed directions of partial least squares (see `candidates`).
 Each candidate forecasts two kinds of models that it did not see: whole training families, and models stronger than all
 that it learned from. The stronger models are the validation models where the study names some, else the strongest
 training models.
@@ -29,12 +30,12 @@ from benchcast.records import Floats
 from benchcast.task_fit import Fade, Member, Members, TaskFit
 
 PRIOR_MODELS = 40  # as many models as this halve the correction of slope and offset
-IN_RANGE = 0.7  # share of the average of left-out families, for models inside the range of the training models
+IN_RANGE = 0.5  # share of the average of left-out families, for models inside the range of the training models
 
 
 def stack(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Signed weights and laws, per fold and task."""
-    return [[fit_pool(pool) for pool in row] for row in build_pools(dataset, folds, signed=True)]
+    return [[fit_pool(pool) for pool in row] for row in build_pools(dataset, folds, of_stack=True)]
 
 
 def fit_pool(pool: Pool) -> TaskFit:
