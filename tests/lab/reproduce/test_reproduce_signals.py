@@ -1,4 +1,4 @@
-"""The table of signals, on a planted study whose scores are told by one signal alone."""
+"""The table of signals, on a synthetic study whose scores depend on one signal alone."""
 
 from __future__ import annotations
 
