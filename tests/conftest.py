@@ -1,4 +1,4 @@
-"""A small planted world and its study, and the command line as a function."""
+"""A small synthetic world and its study, and the command line as a function."""
 
 from __future__ import annotations
 
@@ -106,13 +106,13 @@ def world() -> World:
 
 @pytest.fixture(scope="session")
 def dataset(world: World) -> Dataset:
-    """The planted world as methods see it."""
+    """The synthetic world as methods see it."""
     return make_dataset(world)
 
 
 @pytest.fixture(scope="session")
 def synthetic_folder(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The planted world on disk; not to be written to."""
+    """The synthetic world on disk; not to be written to."""
     return write_study(world, tmp_path_factory.mktemp("planted") / "study").root
 
 
@@ -125,7 +125,7 @@ def small_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def study(synthetic_folder: Path, tmp_path: Path) -> Study:
-    """A copy of the planted study of one's own."""
+    """A copy of the synthetic study of one's own."""
     shutil.copytree(synthetic_folder, tmp_path / "study")
     return Study.open(tmp_path / "study")
 

@@ -48,9 +48,7 @@ def errors(dataset: Dataset, folds: Sequence[Fold], method: str) -> np.ndarray:
 
 
 def main(count: int) -> None:
-    print(
-        "| world | split | salience ÷ best of all-, source-, label-token, by task | correlation with planted weights |"
-    )
+    print("| world | split | salience ÷ best of all-, source-, label-token, by task | correlation with true weights |")
     print("|---|---|---|---|")
     ratios: dict[str, list[float]] = {}
     for number in range(count):

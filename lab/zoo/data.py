@@ -27,8 +27,12 @@ VALID_WITH_STEPS = 50
 TOKENIZER_TEXTS = 6_000  # training texts of each skill that the tokenizers are trained on
 
 
+@cache
 def validation(recipe: Recipe = EMBEDDED) -> list[dict[str, str | int]]:
-    """The validation set: 100 texts a skill, and 50 with their steps written out for each skill in `recipe.worked`."""
+    """The validation set: 100 texts a skill, and 50 with their steps written out for each skill in `recipe.worked`.
+
+    It is drawn once in each process; not to be changed.
+    """
     rows = []
     for name, skill in recipe.skills.items():
         extra = VALID_WITH_STEPS if name in recipe.worked else 0

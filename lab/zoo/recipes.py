@@ -12,7 +12,7 @@ from lab.zoo.skills.small import SMALL_SKILLS
 from lab.zoo.skills.worked import WORKED_CODE
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Recipe:
     """The models of a study, the skills they learn, and what is measured at each checkpoint."""
 

@@ -60,9 +60,9 @@ def with_unscored(study: Study, dataset: Dataset) -> AllModels:
     lacking = 1 - np.isfinite(rows[:, tokens.supported]).mean(axis=1)
     complete = np.flatnonzero(lacking == 0)
     infos = study.infos([*dataset.models, *(others[i] for i in complete)])
-    told = [align_signals(study.losses(others[i]), names, tokens.edges, study.texts) for i in complete if names]
+    aligned = [align_signals(study.losses(others[i]), names, tokens.edges, study.texts) for i in complete if names]
     signals = {
-        name: np.concatenate([values, *(np.where(tokens.supported, one[name], 0)[None] for one in told)])
+        name: np.concatenate([values, *(np.where(tokens.supported, one[name], 0)[None] for one in aligned)])
         for name, values in dataset.metadata.signals.items()
     }
     return AllModels(

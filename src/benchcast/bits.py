@@ -16,6 +16,7 @@ import numpy as np
 
 from benchcast.align import regroup
 from benchcast.extras import library
+from benchcast.formatting import as_names, counted
 from benchcast.frames import arrow_table, pandas_frame
 from benchcast.records import Floats, Ints, TextSet, TokenLosses
 from benchcast.store import Study, StudyLike
@@ -43,7 +44,7 @@ class BitsPerByteTable:
 
     def __repr__(self) -> str:
         models, sources = ({getattr(r, name) for r in self.rows} - {ALL} for name in ("model", "source"))
-        return f"<BitsPerByteTable of {len(models)} models on {len(sources)} sources>"
+        return f"<BitsPerByteTable of {counted(len(models), 'model')} on {counted(len(sources), 'source')}>"
 
     def to_arrow(self) -> Any:
         """A pyarrow.Table with the columns model, source, whole_text and answer; what is not known is null."""
@@ -99,7 +100,7 @@ def bits_per_byte(study: StudyLike, models: Sequence[str] = ()) -> BitsPerByteTa
     opened = Study.of(study)
     texts = opened.texts
     texts.require_texts("bits per byte")
-    names = models or opened.models_with_losses()
+    names = as_names(models) or opened.models_with_losses()
     return BitsPerByteTable(tuple(row for name in names for row in _of_model(opened.losses(name), texts)))
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from benchcast.choices import Split, level_text
 from benchcast.dataset import Dataset, Fold
 from benchcast.extras import library
-from benchcast.formatting import nan_to_none
+from benchcast.formatting import counted, nan_to_none
 from benchcast.frames import arrow_table, pandas_frame
 from benchcast.records import Floats
 from benchcast.solvers import ranks
@@ -46,7 +46,7 @@ class HeldOutForecasts:
     capability: Floats
 
     def __repr__(self) -> str:
-        return f"<HeldOutForecasts of {len(self.models)} models>"
+        return f"<HeldOutForecasts of {counted(len(self.models), 'model')}>"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -64,11 +64,9 @@ class Comparison:
     left_out: dict[str, str]  # method, task or model → why it could not be tried
 
     def __repr__(self) -> str:
-        tasks, held = len(self.tasks), {m for h in self.held_out.values() for m in h.models}
-        return (
-            f"<Comparison of {len(self.methods)} methods on {tasks} task{'s' * (tasks != 1)}, "
-            f"{len(held)} models held out by {self.split}>"
-        )
+        held = {m for h in self.held_out.values() for m in h.models}
+        methods, tasks = counted(len(self.methods), "method"), counted(len(self.tasks), "task")
+        return f"<Comparison of {methods} on {tasks}, {counted(len(held), 'model')} held out by {self.split}>"
 
     def measures(self, task: str, method: str) -> dict[str, float]:
         """Errors, order and coverage of one method on one task (see `measure`)."""

@@ -58,6 +58,10 @@ def create_study(
     Returns
     -------
     the study (`.study`), with notes and warnings about the texts
+
+    >>> import benchcast as bc
+    >>> bc.create_study("new", "texts.jsonl")
+    <NewStudy 'new': 6 texts, 0 warnings>
     """
     stored, notes, warnings = _normal_form(read_own(Path(texts), column=column), normalize=normalize)
     filled = [t.text for t in stored if t.text.strip()]
@@ -89,6 +93,10 @@ def create_mixture(
     Returns
     -------
     the study (`.study`), with notes and warnings about the texts
+
+    >>> import benchcast as bc
+    >>> bc.create_mixture("new", {"mmlu": 5, "gsm8k": 5}, data="benchmarks")
+    <NewStudy 'new': 10 texts, 0 warnings>
     """
     counts = parse_mix(mix) if isinstance(mix, str) else mix
     mixture = build_mixture(counts, None if data is None else Path(data), seed=seed)

@@ -24,11 +24,11 @@ def check_device(name: str) -> str:
     try:
         import torch
     except ImportError:
-        raise InputError(f"--device {name} needs torch; pip install 'benchcast[hf]'") from None
+        raise InputError(f"device {name!r} needs torch; pip install 'benchcast[hf]'") from None
     try:
         torch.zeros(1, dtype=torch.float64, device=name).item()  # laws are fitted in double precision
     except (RuntimeError, AssertionError, TypeError) as error:
-        raise InputError(f"--device {name}: torch cannot use it here ({str(error).splitlines()[0]})") from None
+        raise InputError(f"device {name!r}: torch cannot use it here ({str(error).splitlines()[0]})") from None
     return name
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from benchcast.errors import BenchcastError, InputError
 from benchcast.fits import load
-from benchcast.formatting import match_names, need_name
+from benchcast.formatting import counted, match_names, need_name
 from benchcast.records import ModelInfo, Score
 from benchcast.storage.files import locked, sync, write_text, write_whole
 from benchcast.storage.loss_files import is_half, read_parquet, write_parquet
@@ -36,7 +36,8 @@ class Edited:
     fits: tuple[str, ...]  # tasks whose fits were trained on these models
 
     def __repr__(self) -> str:
-        return f"<Edited: {len(self.models)} models, {self.losses} loss files, {self.rows} rows, {self.scores} scores>"
+        parts = {"model": len(self.models), "loss file": self.losses, "row": self.rows, "score": self.scores}
+        return f"<Edited: {', '.join(counted(number, what) for what, number in parts.items())}>"
 
 
 def remove_models(study: StudyLike, patterns: Sequence[str], *, dry_run: bool = False) -> Edited:
@@ -51,6 +52,10 @@ def remove_models(study: StudyLike, patterns: Sequence[str], *, dry_run: bool = 
     Returns
     -------
     the models, the numbers of files and rows, and the tasks whose fits were trained on the models
+
+    >>> import benchcast as bc
+    >>> bc.remove_models("study", ["ash-*"], dry_run=True)
+    <Edited: 4 models, 4 loss files, 4 rows, 8 scores>
     """
     study = Study.of(study)
     with locked(study.root):
@@ -90,6 +95,10 @@ def rename_model(study: StudyLike, old: str, new: str) -> Edited:
     Returns
     -------
     the new name, the numbers of files and rows, and the tasks whose fits were trained on the model
+
+    >>> import benchcast as bc
+    >>> bc.rename_model("study", "ash-64M@16B", "ash-64M")
+    <Edited: 1 model, 1 loss file, 1 row, 2 scores>
     """
     study, new = Study.of(study), need_name(new, "the new name")
     with locked(study.root):

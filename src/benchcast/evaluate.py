@@ -23,6 +23,7 @@ from benchcast.devices import check_device
 from benchcast.errors import NotEnoughDataError
 from benchcast.executor import Executor, Job, Local
 from benchcast.folds import make_folds, need_test_models
+from benchcast.formatting import as_names
 from benchcast.law import SigmoidLaw
 from benchcast.learnable import equal_inputs, without_weak_tasks
 from benchcast.methods import NEED_FEATURES, TOGETHER, check_methods, fit_group, grouped, lacks_signals
@@ -65,7 +66,7 @@ def compare(
     >>> result.measures("code", "label-token")["mae"] < result.measures("code", "constant")["mae"]
     True
     """
-    wanted = tuple(methods) or METHOD_NAMES
+    wanted = tuple(as_names(methods)) or METHOD_NAMES
     check_methods(wanted, settings)
     execution = device if isinstance(device, Execution) else Execution(device)
     opened = Study.of(study)

@@ -20,6 +20,7 @@ from benchcast.errors import NotEnoughDataError, StudyError
 from benchcast.fits import Fit, load
 from benchcast.fits.inputs import StudyTables, changed_inputs, hash_inputs
 from benchcast.folds import FEWEST_MODELS, training_fold
+from benchcast.formatting import as_names
 from benchcast.intervals import spread_of
 from benchcast.learnable import equal_inputs, without_weak_tasks
 from benchcast.methods import MethodSpec, fit_method, stored_settings
@@ -85,6 +86,10 @@ def fit_tasks(
     Returns
     -------
     one fit for each task
+
+    >>> import benchcast as bc
+    >>> bc.fit_tasks("study", method="label-token", store=True)
+    [<Fit of 'facts' by label-token on 16 models>, <Fit of 'code' by label-token on 16 models>]
     """
     spec = method if isinstance(method, MethodSpec) else MethodSpec(method)
     opened = Study.of(study)
@@ -196,7 +201,7 @@ def fits_for_new_models(study: Study, tasks: Sequence[str] = ()) -> list[Fit]:
     `predict`, `watch`, the callbacks and `explain` use these; `report` uses `fits_like_stored`, which gives the
     same forecasts for every method.
     """
-    names = [study.task(task).name for task in tasks] or study.fitted_tasks()
+    names = [study.task(task).name for task in as_names(tasks)] or study.fitted_tasks()
     if not names:
         raise StudyError(f"{study.root}: no fits yet; run `benchcast fit {study.root}`")
     return [load(study.fit_folder(name)) for name in names]

@@ -13,7 +13,7 @@ from benchcast.errors import BenchcastError
 from benchcast.fits import Fit, Forecast, Forecasts, load
 from benchcast.fitting import fits_for_new_models, store_fits
 from benchcast.fitting import refit as fit_again
-from benchcast.formatting import match_names
+from benchcast.formatting import as_names, match_names
 from benchcast.known_scores import ScoreCorrection, correct
 from benchcast.metadata import ModelMetadata
 from benchcast.records import TokenLosses
@@ -56,18 +56,15 @@ def predict(
     one row for each model and task: `.to_pandas()`, `.to_arrow()`. A model that cannot be forecast has nulls, and the
     reason in its remark and in `.failed`
 
-    >>> import benchcast as bc, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     study = bc.datasets.copy_dataset("zoo", f"{folder}/study")
-    ...     fits = bc.fit_tasks(study, ["code"], method="label-token", split="size", store=True)
-    ...     forecasts = bc.predict(study, ["oak-a-50M@36.0M"])
+    >>> import benchcast as bc
+    >>> forecasts = bc.predict("study", ["oak-64M@16B"])
     >>> forecasts
     <Forecasts of 1 model on code>
     >>> forecasts[0].low < forecasts[0].accuracy < forecasts[0].high
     True
     """
     opened = Study.of(study)
-    names = find_models(opened, models)
+    names, tasks = find_models(opened, models), as_names(tasks)
     for task in tasks:
         load(opened.fit_folder(opened.task(task).name))  # an error for a task without a fit, before any work
     if refit:

@@ -79,13 +79,31 @@ def refuse_unknown(
             raise of(f"{what} {name!r}{did_you_mean(str(name), known)} (known: {', '.join(known)})")
 
 
+def as_names(names: str | Iterable[str]) -> list[str]:
+    """One name or several, as a list.
+
+    >>> as_names("mmlu"), as_names(("mmlu", "bbh"))
+    (['mmlu'], ['mmlu', 'bbh'])
+    """
+    return [names] if isinstance(names, str) else list(names)
+
+
+def counted(number: int, what: str) -> str:
+    """A number with its noun, in the plural where it is not 1.
+
+    >>> counted(1, "model"), counted(2, "model")
+    ('1 model', '2 models')
+    """
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def match_names(names: Sequence[str], patterns: Sequence[str], *, where: str, what: str) -> list[str]:
     """Names that equal or match one of the shell-style patterns, without duplicates, in the order of the patterns.
 
     A pattern without a match is an error; `where` and `what` name the place and the kind of name in its message.
     """
     matches: dict[str, None] = {}
-    for pattern in patterns:
+    for pattern in as_names(patterns):
         matching = [pattern] if pattern in names else [n for n in names if fnmatchcase(n, pattern)]
         if not matching:
             raise InputError(f"{where}: no {what} {pattern!r}{did_you_mean(pattern, names)}")

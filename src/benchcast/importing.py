@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from benchcast.choices import LossUnit
+from benchcast.formatting import counted
 from benchcast.logs.held_out import rescore_others
 from benchcast.logs.losses import losses_from_logs
 from benchcast.logs.runs import is_log
@@ -34,7 +35,8 @@ class ImportedLosses:
     warnings: tuple[str, ...]  # one line for each model whose losses are incomplete or implausible
 
     def __repr__(self) -> str:
-        return f"<ImportedLosses of {len(self.models)} models, {self.added} added, {len(self.warnings)} warnings>"
+        models = counted(len(self.models), "model")
+        return f"<ImportedLosses of {models}, {self.added} added, {len(self.warnings)} warnings>"
 
 
 def import_losses(
@@ -63,6 +65,10 @@ def import_losses(
     Returns
     -------
     the models, the number of new ones, and warnings; if one file is invalid, nothing is stored
+
+    >>> import benchcast as bc
+    >>> bc.import_losses("study", "my-7b.jsonl", family="mine")
+    <ImportedLosses of 1 model, 1 added, 0 warnings>
     """
     opened, paths = Study.of(study), _paths(files)
     logs = [path for path in paths if is_log(path)]
@@ -97,6 +103,10 @@ def import_scores(study: StudyLike, files: Files, options: ImportOptions | None 
     Returns
     -------
     the scores (accuracies from 0 to 1), how many are new (`.added`), and the choices that were made
+
+    >>> import benchcast as bc
+    >>> bc.import_scores("study", "scores.csv")
+    <ImportedScores: 1 score, 1 added, 0 new tasks>
     """
     chosen, opened = options or ImportOptions(), Study.of(study)
     known = [m.model for m in opened.models()]
@@ -119,6 +129,10 @@ def import_models(study: StudyLike, file: str | PathLike[str]) -> int:
     Returns
     -------
     the number of models in the file
+
+    >>> import benchcast as bc
+    >>> bc.import_models("study", "models.csv")
+    1
     """
     models = read_models(Path(file))
     Study.of(study).add_models(models)
@@ -137,6 +151,10 @@ def import_features(study: StudyLike, file: str | PathLike[str], *, name: str = 
     Returns
     -------
     number of tokens, number of dimensions
+
+    >>> import benchcast as bc
+    >>> bc.import_features("study", "states.npz", name="my-scorer")
+    (24, 4)
     """
     opened, path = Study.of(study), Path(file)
     opened.texts.require_texts("import features")

@@ -88,8 +88,8 @@ def status(study: StudyLike) -> StudyStatus:
     (`.next_step`); `.to_dict()` gives plain values
 
     >>> import benchcast as bc
-    >>> bc.status(bc.datasets.load_zoo())
-    <StudyStatus: 650 texts, 225 models with losses, 6 tasks, 0 problems>
+    >>> bc.status("study")
+    <StudyStatus: 24 texts, 16 models with losses, 2 tasks, 0 problems>
     """
     study = Study.of(study)
     texts = study.texts

@@ -228,6 +228,11 @@ def save_figure(result: Extrapolation | TextSelection, path: str | Path) -> Path
     Returns
     -------
     the path of the file
+
+    >>> import benchcast as bc
+    >>> later = bc.extrapolate("study", "ash", "params=200M,tokens=4B", tasks=["code"], method="label-token")
+    >>> bc.save_figure(later, "ash.svg").name
+    'ash.svg'
     """
     if isinstance(result, Extrapolation):
         return write_chart(extrapolation_figure(result), Path(path))

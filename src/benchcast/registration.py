@@ -76,6 +76,11 @@ def register(
     Returns
     -------
     the document as written; publish its "sha256", and `verify` scores it later
+
+    >>> import benchcast as bc
+    >>> document = bc.register("study", "oak-64M@16B", "forecast.json")
+    >>> [row["task"] for row in document["forecasts"]]
+    ['code']
     """
     if isinstance(study, Fit):
         losses = read_model(Path(model), study.texts)
@@ -197,6 +202,11 @@ def verify(
     Returns
     -------
     one entry for each forecast whose task has a score of the model; at least one, else InputError
+
+    >>> import benchcast as bc
+    >>> document = bc.register("study", "oak-64M@16B", "forecast.json", tasks=["code"])
+    >>> [row.task for row in bc.verify("forecast.json", "study")]
+    ['code']
     """
     registered = read(Path(document)) if isinstance(document, str | PathLike) else document
     rows = _scores(scores, registered, unit)

@@ -23,7 +23,7 @@ from benchcast.assemble import AssemblyOptions, assemble
 from benchcast.choices import RegroupUnit
 from benchcast.dataset import Dataset, Features
 from benchcast.errors import InputError, NotEnoughDataError, StudyError
-from benchcast.formatting import did_you_mean
+from benchcast.formatting import as_names, counted, did_you_mean
 from benchcast.plausible import refuse_impossible
 from benchcast.records import Bools, Ints, ModelInfo, Score, Task, TextSet, TokenLosses
 from benchcast.storage import features as feature_files
@@ -49,7 +49,7 @@ class Study:
     keep_all: bool = False  # learn from every model, even if it removes much of a task's own text
 
     def __repr__(self) -> str:
-        return f"<Study {str(self.root)!r}: {len(self.tasks)} tasks>"
+        return f"<Study {str(self.root)!r}: {counted(len(self.tasks), 'task')}>"
 
     @classmethod
     def create(
@@ -170,7 +170,7 @@ class Study:
 
         Its `support` says which models were excluded because they lack too much text, and what the others share.
         """
-        wanted = [self.task(name) for name in dict.fromkeys(tasks)] or list(self.tasks)
+        wanted = [self.task(name) for name in dict.fromkeys(as_names(tasks))] or list(self.tasks)
         if not wanted:
             raise NotEnoughDataError(f"{self.root}/study.toml has no tasks; add one: [tasks.mmlu] with chance = 0.25")
         scores = self.scores()

@@ -213,9 +213,9 @@ class TaskFit:
 
 def _rise(losses: npt.NDArray[np.floating], signal: npt.NDArray[np.floating]) -> Floats:
     """Slope of a signal by the losses over the models, for each token; 0 where the losses do not vary."""
-    near = losses - losses.mean(axis=0)
-    spread = (near**2).sum(axis=0, dtype=np.float64)
-    return np.asarray((near * signal).sum(axis=0, dtype=np.float64) / np.where(spread > 0, spread, np.inf))
+    centred = losses - losses.mean(axis=0)
+    spread = (centred**2).sum(axis=0, dtype=np.float64)
+    return np.asarray((centred * signal).sum(axis=0, dtype=np.float64) / np.where(spread > 0, spread, np.inf))
 
 
 def token_blocks(count: int) -> list[slice]:

@@ -47,12 +47,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _rewrite(text: Text, called: str, content: str) -> Text:
     """Another text of as many bytes, so that all losses still belong to it; tokens may now split characters."""
     room = len(text.text.encode()) - len(content.encode())
-    assert room >= 0, "the planted text is too short"
+    assert room >= 0, "the synthetic text is too short"
     return replace(text, id=called, text=content + " " * room)
 
 
 def hostile_world() -> World:
-    """A planted world whose names are attacks and formulas, and whose texts are of many scripts."""
+    """A synthetic world whose names are attacks and formulas, and whose texts are of many scripts."""
     world = make_world(Plan(seed=3, families=5, sizes=4, checkpoints=1, tasks=2, texts_per_source=8))
     names = {m.model: EVIL[i % len(EVIL)] + m.model for i, m in enumerate(world.models)}
     sources = {f"source{i}": EVIL[i] + f" source{i}" for i in range(3)}

@@ -1,9 +1,8 @@
-"""transformers: losses agree with the plainest loop one can write, and depend on nothing but the text."""
+"""transformers: losses and signals agree with the plainest loop one can write, and depend on nothing but the text."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,16 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 import torch
+from naive import check
+from naive import naive as naive_signals
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from benchcast.backends import forward, open_backend
 from benchcast.backends.base import ModelSettings
 from benchcast.backends.hf import HfBackend
+from benchcast.backends.token_signals import numpy_signals
 from benchcast.bounds import locate
+from benchcast.choices import SIGNALS
 from benchcast.collection import collect
 from benchcast.collection.portions import plan
 from benchcast.errors import InputError
@@ -45,18 +48,18 @@ def fine(stories: Path) -> HfBackend:
     return backend(stories)
 
 
-def naive(model: Any, ids: list[int], places: Iterable[int] = ()) -> list[float]:
-    """One forward pass for every token, or for those at some places, and one log-softmax in float64."""
+def naive(model: Any, ids: list[int]) -> list[float]:
+    """One forward pass for every token, and one log-softmax in float64."""
     nats = []
     with torch.no_grad():
-        for i in places or range(1, len(ids)):
+        for i in range(1, len(ids)):
             logits = model(torch.tensor([ids[:i]])).logits[0, -1].double()
             nats.append(-torch.log_softmax(logits, -1)[ids[i]].item())
     return nats
 
 
 @pytest.mark.parametrize("name", list(BOS))
-def test_losses_agree_with_a_naive_loop(name: str, request: pytest.FixtureRequest) -> None:
+def test_losses_and_signals_agree_with_a_naive_loop(name: str, request: pytest.FixtureRequest) -> None:
     folder: Path = request.getfixturevalue(name)
     scored = backend(folder)
     assert scored.vocabulary.prefix == ((BOS[name],) if BOS[name] else ())
@@ -64,11 +67,18 @@ def test_losses_agree_with_a_naive_loop(name: str, request: pytest.FixtureReques
     shown = AutoTokenizer.from_pretrained(folder)
     assert sequences == [shown(text).input_ids for text in TEXTS.values()]
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    for ids, nats in zip(sequences, scored.score(sequences), strict=True):
-        assert np.isnan(nats[0])
-        assert np.isfinite(nats[1:]).all()
+    columns = scored.score_signals(sequences, SIGNALS)
+    for ids, nats, found in zip(sequences, scored.score(sequences), columns, strict=True):
+        assert np.isnan(found[0]).all()
+        assert np.isfinite(found[1:]).all()
+        np.testing.assert_array_equal(found[:, 0], nats)
         places = range(1, len(ids)) if name == "stories" else (1, len(ids) // 2, len(ids) - 1)  # large: slow
-        np.testing.assert_allclose(nats[list(places)], naive(model, ids, places), atol=1e-4)
+        with torch.no_grad():
+            rows = [model(torch.tensor([ids[:i]])).logits[0, -1].double().numpy() for i in places]
+            together = model(torch.tensor([ids])).logits[0].numpy()
+        expected = [naive_signals(row, ids[i]) for row, i in zip(rows, places, strict=True)]
+        check(found, expected, places)
+        check(numpy_signals(together, ids, SIGNALS), expected, places)  # llama.cpp and LMDeploy give logits
 
 
 def test_losses_do_not_depend_on_the_batch(fine: HfBackend) -> None:

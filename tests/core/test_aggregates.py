@@ -29,7 +29,7 @@ AGGREGATES = f"\n[tasks.both]\n{MEMBERS}\n[tasks.centred]\n{MEMBERS}centred = tr
 
 @pytest.fixture
 def aggregated(study):
-    """The planted study with two aggregates of its two tasks."""
+    """The synthetic study with two aggregates of its two tasks."""
     path = study.root / "study.toml"
     path.write_text(path.read_text(encoding="utf-8") + AGGREGATES, encoding="utf-8")
     return bc.Study.open(study.root)

@@ -31,7 +31,7 @@ def bits(study, source="all"):
     return row
 
 
-def test_a_planted_study_agrees_with_a_naive_loop(study):
+def test_a_synthetic_study_agrees_with_a_naive_loop(study):
     model = study.models_with_losses()[0]
     losses, texts = study.losses(model), study.texts
     for source in texts.sources:

@@ -43,7 +43,7 @@ def write_table(path: Path, header: list[str], rows: list[list]) -> Path:
 
 @pytest.fixture(scope="module")
 def files(world, tmp_path_factory) -> Path:
-    """The planted world as files of any make."""
+    """The synthetic world as files of any make."""
     folder = tmp_path_factory.mktemp("files")
     (folder / "texts.jsonl").write_text("".join(json.dumps(t.as_row()) + "\n" for t in world.texts), encoding="utf-8")
     for losses in world.losses[:10]:
@@ -99,15 +99,15 @@ def done(files, world, cli, tmp_path_factory) -> Path:
 
 
 def test_a_study_made_by_commands_holds_what_a_study_made_in_python_does(done, synthetic_folder):
-    made, planted = Study.open(done), Study.open(synthetic_folder)
-    assert made.texts == planted.texts
-    assert made.models_with_losses() == planted.models_with_losses()
-    for name in made.models_with_losses():
-        assert made.losses(name).nats.tolist() == planted.losses(name).nats.tolist()
-    assert repr(made.scores()) == repr(planted.scores())
-    assert repr(made.models()) == repr(planted.models())
-    assert (made.features().values == planted.features().values).all()
-    assert made.scorers() == ["scorer"], "named after its file"
+    by_commands, in_python = Study.open(done), Study.open(synthetic_folder)
+    assert by_commands.texts == in_python.texts
+    assert by_commands.models_with_losses() == in_python.models_with_losses()
+    for name in by_commands.models_with_losses():
+        assert by_commands.losses(name).nats.tolist() == in_python.losses(name).nats.tolist()
+    assert repr(by_commands.scores()) == repr(in_python.scores())
+    assert repr(by_commands.models()) == repr(in_python.models())
+    assert (by_commands.features().values == in_python.features().values).all()
+    assert by_commands.scorers() == ["scorer"], "named after its file"
 
 
 def test_status_tells_what_is_there_and_what_to_run_next(done, files, cli, tmp_path):

@@ -166,7 +166,7 @@ def test_a_device_that_is_not_there_is_named():
     assert check_device("") == ""
     assert check_device("cpu") == "cpu"
     for name in ("nowhere", "meta"):
-        with pytest.raises(InputError, match=f"--device {name}: torch cannot use it here"):
+        with pytest.raises(InputError, match=f"device {name!r}: torch cannot use it here"):
             check_device(name)
 
 
@@ -179,4 +179,4 @@ def test_fit_and_compare_take_a_device(cli, tmp_path):
     assert there.out == here.out
     nowhere = cli("compare", study, "--device", "nowhere")
     assert nowhere.code == 1
-    assert "--device nowhere" in nowhere.err
+    assert "device 'nowhere'" in nowhere.err

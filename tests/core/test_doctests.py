@@ -5,12 +5,14 @@ from __future__ import annotations
 import doctest
 import inspect
 import re
+import shutil
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
 
 import click
 import pytest
+from doctest_files import write_examples
 
 import benchcast as bc
 from benchcast.cli import cli
@@ -23,13 +25,28 @@ MODULES = [
     for path in sorted(SOURCE.rglob("*.py"))
     if ">>> " in path.read_text(encoding="utf-8")
 ]
+NAMES_A_FILE = re.compile(r'"(study|new|checkpoint)"')  # of `doctest_files.py`
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """The files that examples name; not to be written to."""
+    folder = tmp_path_factory.mktemp("examples")
+    write_examples(folder)
+    return folder
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_every_example_of_a_docstring_runs(name):
-    failed, tried = doctest.testmod(import_module(name), optionflags=doctest.ELLIPSIS)
-    assert tried > 0
-    assert failed == 0
+def test_every_example_of_a_docstring_runs(name, tmp_path, monkeypatch, request):
+    module, runner = import_module(name), doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    examples = [found for found in doctest.DocTestFinder().find(module) if found.examples]
+    assert examples
+    for number, example in enumerate(examples):
+        if NAMES_A_FILE.search(example.docstring):
+            shutil.copytree(request.getfixturevalue("files"), tmp_path / str(number))
+            monkeypatch.chdir(tmp_path / str(number))
+        runner.run(example)
+    assert runner.summarize(verbose=False).failed == 0
 
 
 @pytest.mark.parametrize("name", sorted(set(bc.__all__) - {"datasets", "__version__"}))
@@ -40,6 +57,7 @@ def test_a_public_name_says_what_it_takes_and_returns(name):
     if inspect.isfunction(public):
         assert "Parameters\n" in text
         assert "Returns\n" in text
+        assert ">>> " in text, "an example"
         parts = text.split("Parameters\n")[1].split("Returns\n")[0]
         assert [p for p in inspect.signature(public).parameters if not re.search(rf"\b{p}\b", parts)] == []
     else:

@@ -22,7 +22,7 @@ from lab.synthetic import Plan, World, make_world, write_study
 
 @pytest.fixture(scope="module")
 def other() -> World:
-    """A world of as many texts as the planted one, all of them different."""
+    """A world of as many texts as the synthetic one, all of them different."""
     return make_world(Plan(seed=9, families=5, sizes=4, checkpoints=1, tasks=2, texts_per_source=8))
 
 

@@ -1,4 +1,4 @@
-"""Who learns, who chooses, who is tested."""
+"""Splits into training, validation and test models, and folds of cross-validation."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.folds import (
     FEWEST_MODELS,
     LEFT_OUT,
+    MANY_MODELS,
     MOST_INNER_FOLDS,
     choose_split,
     family_balanced,
@@ -181,3 +182,9 @@ def test_an_unknown_split_is_refused_with_a_suggestion():
             make([ModelInfo("a")], "colunm")
         with pytest.raises(InputError, match=rf"unknown split None; known: {known}$"):
             make([ModelInfo("a")], None)
+
+
+@pytest.mark.parametrize(("models", "folds"), [(MANY_MODELS, MOST_INNER_FOLDS), (MANY_MODELS + 1, 5)])
+def test_more_than_a_thousand_models_are_left_out_in_five_folds(models, folds):
+    families = np.array([f"family{i % 20}" for i in range(models)])
+    assert len(inner_folds(families, np.ones(models, bool))) == folds

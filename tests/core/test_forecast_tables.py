@@ -29,7 +29,7 @@ def fit(synthetic_folder: Path) -> bc.Fit:
 
 @pytest.fixture
 def with_holes(study, world):
-    """The planted study with one more model, which lacks losses on five tokens."""
+    """The synthetic study with one more model, which lacks losses on five tokens."""
     holes = world.losses[0].nats.copy()
     holes[:5] = np.nan
     study.add_losses([replace(world.losses[0], model="holes", nats=holes)])

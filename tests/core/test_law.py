@@ -289,15 +289,15 @@ def test_a_bent_law_still_falls_with_capability(bend):
     assert accuracy.min() >= 0.25
 
 
-def test_a_planted_bend_is_found():
+def test_a_known_calibration_is_found():
     rng = np.random.default_rng(0)
     x = rng.uniform(-5, 5, 400)
-    planted = MonotoneCalibration(0.1, (-1.0, 0.0, 0.4, 0.0, -0.4, -1.0), -9.0, 9.0)
-    q = sigmoid(planted(x)) + 0.003 * rng.normal(size=len(x))
+    known = MonotoneCalibration(0.1, (-1.0, 0.0, 0.4, 0.0, -0.4, -1.0), -9.0, 9.0)
+    q = sigmoid(known(x)) + 0.003 * rng.normal(size=len(x))
     weight = np.full(len(x), 1 / len(x))
     found = fit_monotone_calibration(x, q, weight)
     grid = np.linspace(-4.5, 4.5, 50)
-    assert_allclose(sigmoid(found(grid)), sigmoid(planted(grid)), atol=0.03)
+    assert_allclose(sigmoid(found(grid)), sigmoid(known(grid)), atol=0.03)
     assert np.mean((sigmoid(x) - q) ** 2) > 5 * np.mean((sigmoid(found(x)) - q) ** 2)
 
 

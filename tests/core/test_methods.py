@@ -36,7 +36,7 @@ def dataset_of(world: World, *, features: bool = True) -> Dataset:
 
 @pytest.fixture
 def told(request: pytest.FixtureRequest, dataset: Dataset, world: World) -> Dataset:
-    """The planted world, with signals for the methods that need them."""
+    """The synthetic world, with signals for the methods that need them."""
     signals = NEED_SIGNALS.get(request.node.callspec.params["method"])
     return make_dataset(world, signals=signals) if signals else dataset
 
@@ -248,7 +248,7 @@ KINDS = replace(SMALL, checkpoints=2)
 
 
 @pytest.mark.parametrize(("plan", "least"), [(LABEL, 0.9), (KINDS, 0.85)], ids=["label", "kinds"])
-def test_planted_salience_is_recovered(plan, least):
+def test_known_salience_is_recovered(plan, least):
     """On average over worlds: what two families happen to share cannot be told apart, so single worlds vary."""
     found = []
     for seed in range(3):
@@ -270,7 +270,7 @@ def truth(request):
 
 
 @pytest.mark.parametrize("split", ["size", "family"])
-def test_salience_beats_all_token_loss_on_planted_worlds(truth, split):
+def test_salience_beats_all_token_loss_on_synthetic_worlds(truth, split):
     dataset, found = truth
     folds, fits = found[split]
     rival = METHODS["all-token"](dataset, folds)

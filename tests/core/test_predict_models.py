@@ -16,7 +16,7 @@ from benchcast.store import Study
 
 @pytest.fixture(scope="module")
 def fitted(synthetic_folder: Path, tmp_path_factory: pytest.TempPathFactory, cli) -> Path:
-    """The planted study with fits; not to be written to."""
+    """The synthetic study with fits; not to be written to."""
     folder = tmp_path_factory.mktemp("predict") / "study"
     shutil.copytree(synthetic_folder, folder)
     assert cli("fit", folder, "--method", "all-token").code == 0

@@ -33,6 +33,24 @@ def test_a_path_serves_as_well_as_a_study(synthetic_folder):
     assert bc.compare(str(synthetic_folder), **asked).as_json() == bc.compare(opened, **asked).as_json()
 
 
+def test_one_name_serves_as_well_as_a_list_of_one(synthetic_folder, world):
+    model, asked = world.models[3].model, {"method": "all-token", "store": False}
+    assert bc.fit_tasks(synthetic_folder, "task1", **asked)[0].task == "task1"
+    fit = bc.fit(synthetic_folder, "task0", method="all-token")
+    assert fit.predict(bc.Study.open(synthetic_folder), models=model) == fit.predict(synthetic_folder, models=[model])
+    found = bc.compare(synthetic_folder, "task0", methods="all-token", split="size")
+    assert (found.tasks, found.methods) == (("task0",), ("all-token",))
+    assert bc.bits_per_byte(synthetic_folder, model) == bc.bits_per_byte(synthetic_folder, [model])
+    with pytest.raises(InputError, match="--runs family0: two or more different runs"):
+        bc.compare_runs(synthetic_folder, "family0")
+
+
+def test_one_task_of_a_study_is_forecast_by_its_name(fitted, world):
+    name = world.models[3].model
+    assert [row.task for row in bc.predict(fitted, name, tasks="task1")] == ["task1"]
+    assert bc.remove_models(fitted, name, dry_run=True).models == (name,)
+
+
 def test_a_study_has_no_device(synthetic_folder):
     assert not hasattr(bc.Study.open(synthetic_folder), "device")
 

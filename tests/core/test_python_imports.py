@@ -103,4 +103,4 @@ def test_the_results_have_short_representations(texts_file, tmp_path):
     created = bc.create_study(tmp_path / "study", texts_file)
     assert repr(created).endswith("study': 8 texts, 2 warnings>")
     losses = bc.import_losses(created.study, loss_file(created.study, tmp_path / "m.jsonl"))
-    assert repr(losses) == "<ImportedLosses of 1 models, 1 added, 0 warnings>"
+    assert repr(losses) == "<ImportedLosses of 1 model, 1 added, 0 warnings>"

@@ -208,7 +208,7 @@ def test_some_texts_keep_their_order(world):
 
 @pytest.fixture
 def one_level(tmp_path):
-    """A study with one task whose scores are all below chance, and one that is as planted."""
+    """A study with one task whose scores are all below chance, and one that is as it was made."""
     world = make_world(Plan(seed=2, families=4, sizes=4, checkpoints=1, tasks=2, texts_per_source=8))
     level = world.tasks[0]
     scores = [replace(s, accuracy=level.chance - 0.01 if s.task == level.name else s.accuracy) for s in world.scores]

@@ -207,7 +207,7 @@ def test_restrict_keeps_the_test_models_of_a_stored_fit_unseen(study, cli, world
     assert [f["accuracy"] for f in restricted] == pytest.approx([f["accuracy"] for f in plain], abs=1e-6)
 
 
-# ---- the planted world
+# ---- the synthetic world
 
 
 def test_the_same_plan_plants_the_same_world():
@@ -219,7 +219,7 @@ def test_the_same_plan_plants_the_same_world():
     assert one.texts != other.texts
 
 
-def test_planted_families_have_tokenizers_of_their_own_and_share_one_inside(world):
+def test_synthetic_families_have_tokenizers_of_their_own_and_share_one_inside(world):
     by_family: dict[str, set[bytes]] = {}
     for info, losses in zip(world.models, world.losses, strict=True):
         by_family.setdefault(info.family, set()).add(losses.edges.tobytes())

@@ -30,7 +30,7 @@ def texts_of(study: Study, source: str) -> list[int]:
 
 @pytest.fixture
 def refused(study: Study, world: World) -> Study:
-    """The planted study with one more scored model, whose tokenizer refused all of one task's own texts."""
+    """The synthetic study with one more scored model, whose tokenizer refused all of one task's own texts."""
     source = study.task("task0").sources[0]
     study.add_losses([without(world.losses[0], texts_of(study, source), "refuser")], family="other")
     study.add_models([replace(world.models[0], model="refuser", family="other")])

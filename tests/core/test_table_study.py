@@ -110,7 +110,7 @@ def test_own_columns_of_a_task_are_its_answers(folder, method):
 
 
 def test_salience_can_rest_on_the_answers_alone(folder):
-    """The planted scores depend on the answers' column only."""
+    """The synthetic scores depend on the answers' column only."""
     for task, column in (("sums", 0), ("facts", 1)):
         weight = benchcast.fit(Study.open(folder), task).salience
         assert int(np.argmax(weight)) == column

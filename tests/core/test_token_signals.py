@@ -122,7 +122,7 @@ def test_signals_that_cannot_be_are_refused_in_one_line(tmp_path: Path, column, 
 
 @pytest.fixture(scope="module")
 def told(world: World, tmp_path_factory: pytest.TempPathFactory) -> Study:
-    """The planted world with signals, on disk; not to be written to."""
+    """The synthetic world with signals, on disk; not to be written to."""
     study = Study.create(tmp_path_factory.mktemp("told") / "study", world.texts, tasks=world.tasks)
     study.add_models(world.models)
     study.add_losses([telling(x) for x in world.losses])

@@ -1,4 +1,4 @@
-"""A small planted study of runs: families × sizes × checkpoints."""
+"""A small synthetic study of runs: families × sizes × checkpoints."""
 
 from __future__ import annotations
 

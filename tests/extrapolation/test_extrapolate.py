@@ -47,7 +47,7 @@ def a_fit(slope=-4.0, middle=2.2, error=0.02):
     )
 
 
-def test_a_planted_law_is_found_far_outside_its_points():
+def test_a_known_law_is_found_far_outside_its_points():
     law = fit_power_law(GRID.inputs(FORMS[0]), chinchilla(GRID))
     assert law.log_loss(FAR.inputs(FORMS[0])) == pytest.approx(chinchilla(FAR), abs=0.05)
     assert law.exponents == pytest.approx([0.34, 0.28], abs=0.1)

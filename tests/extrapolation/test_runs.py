@@ -70,7 +70,7 @@ def test_doubt_is_least_where_scores_hardly_move():
     assert variance[0] < variance[2] < variance[1]
 
 
-def test_a_planted_variance_is_found():
+def test_a_known_variance_is_found():
     rng = np.random.default_rng(0)
     levers = rng.uniform(0, 1, 4000)
     squares = (1e-4 + 1e-2 * levers) * rng.normal(size=4000) ** 2

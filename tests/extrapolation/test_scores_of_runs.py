@@ -20,7 +20,7 @@ from lab.run_calibration import brier, calibration_table, lines, rerun_calibrati
 CHECKPOINT, SEED, ITEMS = 0.01, 0.02, 1000
 
 
-def planted(rng, *, seeds=3, checkpoints=12, recipes=6, noise=(CHECKPOINT, SEED)):
+def noisy_runs(rng, *, seeds=3, checkpoints=12, recipes=6, noise=(CHECKPOINT, SEED)):
     """Runs with known noise: recipes that improve with compute, each with several seeds and many checkpoints."""
     models, scores = [], []
     for r in range(recipes):
@@ -38,20 +38,20 @@ def planted(rng, *, seeds=3, checkpoints=12, recipes=6, noise=(CHECKPOINT, SEED)
 
 @pytest.fixture(scope="module")
 def noisy():
-    return scored_models(*planted(np.random.default_rng(0), recipes=40), ["task"])
+    return scored_models(*noisy_runs(np.random.default_rng(0), recipes=40), ["task"])
 
 
 @pytest.fixture
 def small(tmp_path):
     """A study of two runs with two seeds each; losses are not needed."""
-    models, scores = planted(np.random.default_rng(1), seeds=2, recipes=2)
+    models, scores = noisy_runs(np.random.default_rng(1), seeds=2, recipes=2)
     made = Study.create(tmp_path / "s", TextSet.of([Text("a", "x", "one")]), tasks=[Task("task", 0.25)])
     made.add_models(models)
     made.add_scores(scores)
     return made
 
 
-def test_planted_noise_of_checkpoints_and_seeds_is_found(noisy):
+def test_known_noise_of_checkpoints_and_seeds_is_found(noisy):
     checkpoints = checkpoint_variance(noisy, np.arange(len(noisy.models)))
     assert np.sqrt(checkpoints.value) == pytest.approx([CHECKPOINT] * 2, rel=0.1)
     seeds = seed_variance(noisy, np.ones(len(noisy.models), bool), checkpoints)
@@ -60,7 +60,7 @@ def test_planted_noise_of_checkpoints_and_seeds_is_found(noisy):
 
 
 def test_curves_alone_are_no_noise_and_distant_checkpoints_no_neighbours():
-    known = scored_models(*planted(np.random.default_rng(0), noise=(0.0, 0.0)), ["task"])
+    known = scored_models(*noisy_runs(np.random.default_rng(0), noise=(0.0, 0.0)), ["task"])
     everyone = np.arange(len(known.models))
     assert (checkpoint_variance(known, everyone).value < 1e-7).all()
     far = [ModelInfo(f"a@{i}", "a", 1e8, 1e9 * 3**i) for i in range(9)]
@@ -127,12 +127,12 @@ def test_seeds_of_a_run_are_averaged_and_shrink_its_noise(small):
     assert both.first_score != single.first_score
 
 
-def test_stated_probabilities_come_true_in_planted_runs():
+def test_stated_probabilities_come_true_in_synthetic_runs():
     """Recipes of different quality: as many orders as stated are found again in new runs."""
     rng = np.random.default_rng(5)
     stated, right = [], []
     for _ in range(60):
-        models, scores = planted(rng, seeds=2, recipes=5)
+        models, scores = noisy_runs(rng, seeds=2, recipes=5)
         known = scored_models(models, scores, ["task"])
         hidden = np.array([m.family in ("r0", "r1") and m.seed == "1" for m in known.models])
         checkpoints = checkpoint_variance(known, np.flatnonzero(~hidden))

@@ -22,7 +22,7 @@ def test_decisions_are_orders_of_pairs():
     assert decided_right({"a": 2.0, "b": 1.0}, {"a": 0.5, "b": 0.5}) == []
 
 
-def test_families_of_a_planted_study_are_ordered_by_every_signal(tmp_path):
+def test_families_of_a_synthetic_study_are_ordered_by_every_signal(tmp_path):
     world = make_world(Plan(seed=3, families=4, sizes=3, checkpoints=1, tasks=1, texts_per_source=4))
     found = zoo_decisions(Study.open(write_study(world, tmp_path / "s").root))
     assert [x.signal for x in found] == ["its own score", "salience", "label-token", "all-token"]

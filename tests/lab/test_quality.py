@@ -1,4 +1,4 @@
-"""The table of `python -m lab quality`, on a small planted study."""
+"""The table of `python -m lab quality`, on a small synthetic study."""
 
 from __future__ import annotations
 

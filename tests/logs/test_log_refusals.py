@@ -145,6 +145,10 @@ def test_options_of_logs_need_logs(cli, tmp_path):
 
 
 def test_limited_runs_can_be_accepted(cli, logs, tmp_path):
+    assert cli("init", tmp_path / "whole", "--from-lm-eval", logs, *METRIC).code == 0
     for path in logs.rglob("results_*"):
         edit(path, lambda d: d["config"].update(limit=100))
+    assert "limit" in cli("init", tmp_path / "s", "--from-lm-eval", logs, *METRIC).err
     assert cli("init", tmp_path / "s", "--from-lm-eval", logs, "--allow-limit", *METRIC).code == 0
+    whole, limited = (bc.Study.open(tmp_path / name).scores() for name in ("whole", "s"))
+    assert [(s.model, s.task, s.accuracy) for s in limited] == [(s.model, s.task, s.accuracy) for s in whole]

@@ -1,4 +1,4 @@
-"""Methods of other papers: against their authors' package and data where those can be had, and on planted truth."""
+"""Methods of other papers: against their authors' package and data where those can be had, and on known truth."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_weight_on_a_text_is_the_same_weight_on_its_tokens(dataset):
     assert losses.shape == (len(dataset.models), 24)
 
 
-def test_curves_with_free_floor_and_ceiling_find_the_planted_ones():
+def test_curves_with_free_floor_and_ceiling_find_the_true_ones():
     rng = np.random.default_rng(0)
     loss = np.sort(rng.uniform(0.5, 3.0, (3, 60)), axis=1)
     floor, rise = np.array([0.1, 0.25, 0.0]), np.array([0.6, 0.4, 0.95])

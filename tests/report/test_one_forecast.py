@@ -31,7 +31,7 @@ def write_jsonl(path: Path, losses: TokenLosses, study: Study) -> None:
 
 @pytest.fixture
 def with_new(study, world) -> Study:
-    """The planted study and a model of a family of its own that has no score."""
+    """The synthetic study and a model of a family of its own that has no score."""
     study.add_losses([replace(world.losses[7], model="new", nats=world.losses[7].nats * 0.97)])
     study.add_models([ModelInfo("new", family="unheard of", params=8e6, tokens=1e9)])
     return study

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
+from itertools import islice
 
 import numpy as np
 import pytest
 
-from lab.zoo import data, results
+from lab.zoo import background, data, results
 from lab.zoo.one import Settings, train_one
 from lab.zoo.pack import pack
 from lab.zoo.recipes import EMBEDDED, RECIPES, SIGNALS, SMALL
@@ -46,7 +47,7 @@ def test_worked_texts_have_their_whole_solution_as_the_answer(recipe):
 def test_the_recipe_with_signals_has_the_models_of_the_embedded_study():
     assert (SIGNALS.families, SIGNALS.sizes) == (EMBEDDED.families, EMBEDDED.sizes)
     plain = [row for row in data.validation(SIGNALS) if not str(row["source"]).endswith("-cot")]
-    assert plain == [row for row in data.validation() if not str(row["source"]).endswith("-cot")]
+    assert plain == [row for row in data.validation(EMBEDDED) if not str(row["source"]).endswith("-cot")]
 
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=list(RECIPES))
@@ -58,6 +59,8 @@ def test_a_recipe_survives_the_way_to_another_process(recipe):
 def test_the_small_recipe_trains_on_a_cpu_and_packs_into_a_study_with_signals(tmp_path, monkeypatch):
     monkeypatch.setattr(data, "SHARD_BYTES", 30_000)
     monkeypatch.setattr(data, "TOKENIZER_TEXTS", 300)
+    first_modules = list(islice(background.sources(), 50))
+    monkeypatch.setattr(background, "sources", lambda: first_modules)
     work = tmp_path / "work"
     families = [SMALL.families["alder"], SMALL.scorer]
     data.prepare(families, work, processes=1, tokens=4_000, recipe=SMALL)

@@ -4,6 +4,7 @@ import contextlib
 import io
 import re
 from collections import Counter
+from functools import cache
 from itertools import islice
 
 import pytest
@@ -14,8 +15,14 @@ from lab.zoo.skills.common import Dice, full_text, split_of, texts
 COUNT = 600
 
 
-def items(name):
-    return SKILLS[name].items("score", COUNT)
+@cache
+def items(name, count=COUNT):
+    return SKILLS[name].items("score", count)
+
+
+@cache
+def training_texts(name):
+    return list(islice(texts(SKILLS[name], "leak"), 20_000))
 
 
 def test_arithmetic_steps_are_true_and_follow_each_other():
@@ -150,7 +157,7 @@ def test_chinese_numerals_read_back():
 
 def test_chinese_sums_and_weekdays_are_right():
     checked = Counter()
-    for item in SKILLS["chinese"].items("score", 1500):
+    for item in items("chinese", 1500):
         numbers = [
             chinese_number(n) for n in re.findall(r"[零一二三四五六七八九十百]+", re.sub("星期.", "", item.prompt))
         ]
@@ -170,7 +177,7 @@ def test_chinese_sums_and_weekdays_are_right():
 
 
 def test_chinese_ordering_and_kinds_have_one_right_answer():
-    for item in SKILLS["chinese"].items("score", 1500):
+    for item in items("chinese", 1500):
         pairs = re.findall(r"(?:问：|，)?(\w\w)比(\w\w)(\w)", item.prompt)
         if len(pairs) == 3:
             more = {"高", "重", "快", "大", "胖"}
@@ -207,12 +214,12 @@ def test_same_seed_same_texts_and_another_seed_others(name):
 
 @pytest.mark.parametrize("name", SKILLS)
 def test_held_out_items_are_distinct_and_never_training_text(name):
-    scored, valid = SKILLS[name].items("score", 2000), SKILLS[name].items("valid", 150)
+    scored, valid = items(name, 2000), SKILLS[name].items("valid", 150)
     assert len({i.key for i in scored}) == 2000
     assert not {i.key for i in scored} & {i.key for i in valid}
     prompts = {" ".join(i.prompt.lower().split()) for i in scored + valid}
     whole = {" ".join(full_text(i).lower().split()) for i in scored + valid}
-    for text in islice(texts(SKILLS[name], "leak"), 20_000):
+    for text in training_texts(name):
         plain = " ".join(text.lower().split())
         assert plain not in whole
         question = re.split(r" steps:| answer:| 答：| # prints:", plain)[0]
@@ -221,8 +228,8 @@ def test_held_out_items_are_distinct_and_never_training_text(name):
 
 def test_events_of_held_out_people_and_things_are_not_told_in_training():
     """A scored story is not the beginning or a piece of a training story."""
-    starts = {item.prompt.split(". ")[0] for item in SKILLS["events"].items("score", 2000)}
-    assert not starts & {text.split(". ")[0] for text in islice(texts(SKILLS["events"], "leak"), 20_000)}
+    starts = {item.prompt.split(". ")[0] for item in items("events", 2000)}
+    assert not starts & {text.split(". ")[0] for text in training_texts("events")}
 
 
 @pytest.mark.parametrize("name", SKILLS)

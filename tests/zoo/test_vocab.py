@@ -1,5 +1,6 @@
 """Tokenizers are lossless, bounds are exact, and prompts and answers meet at a token boundary."""
 
+from functools import cache
 from itertools import islice, pairwise
 
 import pytest
@@ -14,9 +15,15 @@ from lab.zoo.skills.common import STEPS, texts
 ODD = ["  two  spaces ", "tab\tand\r\nline", "naïve café 🌳", "漢字かな交じり文", "a_b__c = {'x': [1, 2]}", "\n\n x"]
 
 
-def all_texts():
+@cache
+def all_texts() -> list[str]:
     drawn = [text for skill in SKILLS.values() for text in islice(texts(skill, "vocab"), 200)]
     return drawn + [str(row["text"]) for row in data.validation()] + ODD
+
+
+@cache
+def scored_items(skill):
+    return skill.items("score", 100)
 
 
 @pytest.mark.parametrize("name", vocab.RECIPES)
@@ -48,7 +55,7 @@ def test_tokens_that_spell_another_text_are_refused(work):
 def test_prompt_and_continuation_meet_at_a_token_boundary(name, work):
     tokenizer = data.load_tokenizer(name, work)
     for skill in SKILLS.values():
-        for item in skill.items("score", 100):
+        for item in scored_items(skill):
             head = item.prompt + item.cue
             for option in item.options or (item.answer,):
                 apart = tokenizer.encode(head).ids + tokenizer.encode(option).ids

@@ -35,9 +35,12 @@ def open_backend(kind: str, settings: ModelSettings | str, *, device: str = "", 
     Returns
     -------
     the backend
+
+    >>> import benchcast as bc
+    >>> backend = bc.open_backend("hf", "pretrained=checkpoint,dtype=bfloat16", device="cpu", batch_size=8)
     """
     check_choice("backend", kind, BACKENDS)
-    model = ModelSettings.parse(settings) if isinstance(settings, str) else settings
+    model = ModelSettings.of(settings)
     backend: Backend = BACKENDS[kind](model, device=device, batch_size=batch_size)
     model.finish()
     return backend
@@ -56,8 +59,11 @@ def open_scorer(source: str, settings: ModelSettings | str = "", *, device: str 
     Returns
     -------
     the scorer, for `make_features`
+
+    >>> import benchcast as bc
+    >>> scorer = bc.open_scorer("checkpoint", "dtype=float32", batch_size=8)
     """
-    parsed = ModelSettings.parse(settings) if isinstance(settings, str) else settings
+    parsed = ModelSettings.of(settings)
     scorer_settings = parsed.having(pretrained=source)
     scorer = HfBackend(scorer_settings, device=device, batch_size=batch_size)
     scorer_settings.finish()

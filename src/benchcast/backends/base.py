@@ -151,6 +151,11 @@ class ModelSettings:
             values[key.strip()] = value.strip()
         return cls(values, where)
 
+    @classmethod
+    def of(cls, settings: ModelSettings | str) -> ModelSettings:
+        """Settings as they are, or parsed from `pretrained=…,dtype=…`."""
+        return cls.parse(settings) if isinstance(settings, str) else settings
+
     def text(self, key: str, default: str = "") -> str:
         """The setting as text, or `default`."""
         self._asked.append(key)

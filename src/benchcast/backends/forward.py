@@ -179,8 +179,8 @@ class Forward:
         import torch
 
         weight = self._head.weight
-        own = (rows.float() * weight[targets].float()).sum(-1).to(rows.dtype).float()
-        signals = VocabularyPass(targets, own, names)
+        target_logits = (rows.float() * weight[targets].float()).sum(-1).to(rows.dtype).float()
+        signals = VocabularyPass(targets, target_logits, names)
         for block in weight.split(WORDS):
             signals.add(torch.nn.functional.linear(rows, block).float())
         return signals.columns()

@@ -32,17 +32,17 @@ def rows_to_signals(logits: Any, targets: Any, names: Sequence[str]) -> Any:
     import torch
 
     logp = torch.log_softmax(logits, -1)  # logsumexp is slower
-    own = logp.gather(-1, targets[:, None])
-    found = {"nats": -own[:, 0]}
+    target_logp = logp.gather(-1, targets[:, None])
+    columns = {"nats": -target_logp[:, 0]}
     if {"hit", "margin"} & set(names):
-        found["margin"] = logp.amax(-1) - own[:, 0]
-        found["hit"] = found["margin"] <= 0
+        columns["margin"] = logp.amax(-1) - target_logp[:, 0]
+        columns["hit"] = columns["margin"] <= 0
     if "rank" in names:
-        found["rank"] = torch.log2(1.0 + (logp > own).sum(-1))
+        columns["rank"] = torch.log2(1.0 + (logp > target_logp).sum(-1))
     if "entropy" in names:
         logp = logp.clamp_(min=LEAST)
-        found["entropy"] = -torch.linalg.vecdot(logp.exp(), logp)
-    return torch.stack([found[name].float() for name in ("nats", *names)], -1)
+        columns["entropy"] = -torch.linalg.vecdot(logp.exp(), logp)
+    return torch.stack([columns[name].float() for name in ("nats", *names)], -1)
 
 
 @dataclass(slots=True)
@@ -50,10 +50,10 @@ class VocabularyPass:
     """Nats and signals of R targets, from blocks of the vocabulary that are added one after the other."""
 
     targets: Any  # R ids
-    own: Any  # R: the logit of each target, to count the words above it before its own block comes
+    target_logits: Any  # R, to count the words above each target before its block comes
     names: Sequence[str]
     start: int = 0  # first word of the next block
-    found: dict[str, Any] = field(default_factory=dict)
+    sums: dict[str, Any] = field(default_factory=dict)  # of the words so far: total, target, best, above, mean
 
     def add(self, logits: Any) -> None:
         """Add the logits of the next words (R × words)."""
@@ -61,17 +61,20 @@ class VocabularyPass:
 
         logp = torch.log_softmax(logits, -1)
         total = logits[:, 0] - logp[:, 0]  # log-sum-exp of the block, faster than torch.logsumexp
-        inside, own = self._own(logits)
-        before = self.found
-        now = {"total": total, "own": torch.where(inside, own, 0.0)}
+        inside, logit = self._in_block(logits)
+        before = self.sums
+        now = {"total": total, "target": torch.where(inside, logit, 0.0)}
         if before:
             now["total"] = torch.logaddexp(before["total"], total)
-            now["own"] = torch.where(inside, own, before["own"])
+            now["target"] = torch.where(inside, logit, before["target"])
         if {"hit", "margin", "rank"} & set(self.names):
             best = logits.amax(-1)
             now["best"] = torch.maximum(before["best"], best) if before else best
         if "rank" in self.names:
-            above = torch.count_nonzero(logits > self.own[:, None], -1) - (inside & (own > self.own)).long()
+            above = (
+                torch.count_nonzero(logits > self.target_logits[:, None], -1)
+                - (inside & (logit > self.target_logits)).long()
+            )
             now["above"] = before["above"] + above if before else above
         if "entropy" in self.names:
             mean = torch.linalg.vecdot(logp.exp_(), logits)  # of the logits, over the words of the block
@@ -79,9 +82,9 @@ class VocabularyPass:
             now["mean"] = mean * share
             if before:
                 now["mean"] += before["mean"] * torch.exp(before["total"] - now["total"])
-        self.found, self.start = now, self.start + logits.shape[-1]
+        self.sums, self.start = now, self.start + logits.shape[-1]
 
-    def _own(self, logits: Any) -> tuple[Any, Any]:
+    def _in_block(self, logits: Any) -> tuple[Any, Any]:
         """Whether each target is a word of this block, and its logit there."""
         places = self.targets - self.start
         inside = (places >= 0) & (places < logits.shape[-1])
@@ -91,15 +94,17 @@ class VocabularyPass:
         """Nats and the named signals as columns (R × (1 + signals))."""
         import torch
 
-        found = self.found
-        columns = {"nats": found["total"] - found["own"]}
-        if "best" in found:
-            columns["margin"] = found["best"] - found["own"]
+        sums = self.sums
+        columns = {"nats": sums["total"] - sums["target"]}
+        if "best" in sums:
+            columns["margin"] = sums["best"] - sums["target"]
             columns["hit"] = columns["margin"] <= 0
-        if "above" in found:  # rounding may differ between `own` and the blocks: a hit has rank 1, a miss has not
-            columns["rank"] = torch.where(columns["hit"], 0.0, torch.log2(1.0 + found["above"].clamp(min=1)))
-        if "mean" in found:
-            columns["entropy"] = (found["total"] - found["mean"]).clamp(min=0.0)
+        if (
+            "above" in sums
+        ):  # rounding may differ between `target_logits` and the blocks: a hit has rank 1, a miss has not
+            columns["rank"] = torch.where(columns["hit"], 0.0, torch.log2(1.0 + sums["above"].clamp(min=1)))
+        if "mean" in sums:
+            columns["entropy"] = (sums["total"] - sums["mean"]).clamp(min=0.0)
         return torch.stack([columns[name].float() for name in ("nats", *self.names)], -1)
 
 
@@ -115,11 +120,11 @@ def numpy_signals(
         row = logits[i - 1].astype(np.float64)
         top = row.max()
         weights = np.exp(row - top)
-        total, own = weights.sum(), row[ids[i]]
-        found = {"nats": top + np.log(total) - own, "hit": own >= top, "margin": top - own}
+        total, logit = weights.sum(), row[ids[i]]
+        signals = {"nats": top + np.log(total) - logit, "hit": logit >= top, "margin": top - logit}
         if "rank" in names:
-            found["rank"] = np.log2(1 + np.count_nonzero(row > own))
+            signals["rank"] = np.log2(1 + np.count_nonzero(row > logit))
         if "entropy" in names:
-            found["entropy"] = top + np.log(total) - weights @ np.maximum(row, top + LEAST) / total
-        columns[i] = [found[name] for name in ("nats", *names)]
+            signals["entropy"] = top + np.log(total) - weights @ np.maximum(row, top + LEAST) / total
+        columns[i] = [signals[name] for name in ("nats", *names)]
     return columns

@@ -133,7 +133,7 @@ def read_output(output: Any, ids: Sequence[int], names: Sequence[str] = ()) -> C
 
 def _signal(name: str, entry: Mapping[int, Any], token: int) -> float:
     """A signal of one token from its log-probability and, for the margin, that of the likeliest word."""
-    own = entry[token]
+    of_token = entry[token]
     if name == "margin":
-        return float(max(other.logprob for other in entry.values()) - own.logprob)
-    return float(own.rank == 1) if name == "hit" else float(np.log2(own.rank))
+        return float(max(other.logprob for other in entry.values()) - of_token.logprob)
+    return float(of_token.rank == 1) if name == "hit" else float(np.log2(of_token.rank))

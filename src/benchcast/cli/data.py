@@ -11,7 +11,7 @@ from benchcast.choices import LOSS_UNITS
 from benchcast.cli.arguments import FILE, FILES, FORCE, STUDY, Sections
 from benchcast.cli.output import progress, say, warn
 from benchcast.cli.scores import scores
-from benchcast.formatting import few
+from benchcast.formatting import counted, few
 
 if TYPE_CHECKING:
     from benchcast.choices import LossUnit
@@ -121,7 +121,7 @@ def remove(study: Path, patterns: tuple[str, ...], dry_run: bool) -> None:
     from benchcast.store import Study
 
     edited = remove_models(Study.open(study), patterns, dry_run=dry_run)
-    removed = f"{_count(len(edited.models), 'model')} ({few(edited.models, 5)})"
+    removed = f"{counted(len(edited.models), 'model')} ({few(edited.models, 5)})"
     say(f"{study}: {'would remove' if dry_run else 'removed'} {removed}")
     say(_parts(edited))
     _name_fits(study, edited)
@@ -147,12 +147,8 @@ def rename(study: Path, old: str, new: str) -> None:
 
 
 def _parts(edited: Edited) -> str:
-    rows = f"{_count(edited.rows, 'row')} of models.csv"
-    return ", ".join((_count(edited.losses, "losses file"), rows, _count(edited.scores, "score")))
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    rows = f"{counted(edited.rows, 'row')} of models.csv"
+    return ", ".join((counted(edited.losses, "losses file"), rows, counted(edited.scores, "score")))
 
 
 def _name_fits(study: Path, edited: Edited) -> None:

@@ -90,8 +90,8 @@ def _tell(study: Path, imported: ImportedScores) -> None:
         say(f"not in study.toml, left out: {few(imported.left_out, 5)}")
     for name, called in imported.renamed.items():
         say(f"{name} is {called}")
-    for name, near in imported.unmatched.items():
-        like = f"; near: {', '.join(near)}" if near else ""
+    for name, similar in imported.unmatched.items():
+        like = f"; near: {', '.join(similar)}" if similar else ""
         say(f"the study has no model {name!r} yet{like} (map names with --rename)")
     if imported.without_losses:
         say(

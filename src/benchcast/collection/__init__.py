@@ -83,6 +83,11 @@ def collect(
     Returns
     -------
     a summary of the run, or None if the losses were stored already
+
+    >>> import benchcast as bc
+    >>> study = bc.create_study("new", "texts.jsonl").study
+    >>> bc.collect(study, bc.open_backend("hf", "pretrained=checkpoint"), name="my-7b").texts
+    6
     """
     request = CollectRequest(backend, name, metadata, options)
     results: dict[str, CollectResult | None] = {}
@@ -167,6 +172,13 @@ def collect_on(
     Returns
     -------
     the error of each model that failed, by name
+
+    >>> import benchcast as bc
+    >>> study = bc.create_study("new", "texts.jsonl").study
+    >>> request = bc.CollectRequest(bc.ModelSpec("hf", "pretrained=checkpoint"), name="my-7b")
+    >>> with bc.open_executor("local") as executor:
+    ...     bc.collect_on(executor, study, [request])
+    {}
     """
     with ExitStack() as stack:
         runs, failed = _begin_all(Study.of(study), requests, stack, on_done)

@@ -76,6 +76,11 @@ def make_features(
     Returns
     -------
     the provenance stored with the features, and their number of tokens
+
+    >>> import benchcast as bc
+    >>> study = bc.create_study("new", "texts.jsonl").study
+    >>> bc.make_features(study, bc.open_scorer("checkpoint"), name="my-scorer")["dims"]
+    16
     """
     study, dims, dtype = Study.of(study), options.dims, options.dtype
     if dtype not in DTYPES:

@@ -144,8 +144,8 @@ class CollectJob:
         measured = metadata_of(backend_info.about)
         remarks = add_metadata(self.study, self.model, self.metadata, measured)  # safe to repeat after a kill
         check = {"check": json.dumps(asdict(agreement))} if agreement else {}
-        found, about = dict(shard_store.results()), self.about(backend_info) | check
-        losses = self.encoded.losses(self.model, found, about, where=f"collected from {self.backend.name}")
+        by_text, about = dict(shard_store.results()), self.about(backend_info) | check
+        losses = self.encoded.losses(self.model, by_text, about, where=f"collected from {self.backend.name}")
         self.study.add_losses([losses], force=self.options.force)
         shard_store.clear()
         return remarks

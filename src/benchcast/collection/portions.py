@@ -61,11 +61,11 @@ class EncodedTexts:
         ends = [b[1:] + start for b, start in zip(self.bounds, self.texts.starts[:-1], strict=True)]
         return np.concatenate([np.zeros(1, np.int64), *ends])
 
-    def losses(self, model: str, found: Mapping[int, PerToken], about: dict[str, str], *, where: str) -> TokenLosses:
+    def losses(self, model: str, by_text: Mapping[int, PerToken], about: dict[str, str], *, where: str) -> TokenLosses:
         """A model's losses, and signals, on all texts that were not refused; `where` starts error messages."""
         scored = [i for i in range(len(self.ids)) if i not in self.refused]
         ids, bounds = [self.texts.texts[i].id for i in scored], [self.bounds[i] for i in scored]
-        columns = [found[i].astype(np.float64).reshape(-1, 1 + len(self.signals)) for i in scored]
+        columns = [by_text[i].astype(np.float64).reshape(-1, 1 + len(self.signals)) for i in scored]
         rows = LossRows.of(where, model, ids, bounds, [c[:, 0] for c in columns])
         signals = {name: np.concatenate([c[:, k] for c in columns]) for k, name in enumerate(self.signals, start=1)}
         return lay_out(replace(rows, signals=signals), self.texts, about)

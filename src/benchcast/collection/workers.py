@@ -23,18 +23,20 @@ class ModelSpec:
     """Everything a worker needs to open a model; plain data that can be sent to it."""
 
     backend: str  # empty: open as a scorer
-    settings: tuple[tuple[str, str], ...]
+    settings: str | tuple[tuple[str, str], ...]  # "pretrained=…,dtype=…", or pairs of key and value
     device: str = ""
     batch_size: int = 0  # 0: the backend's default
     gpus: float = 0.0  # GPUs that each worker reserves
 
     def open(self) -> Any:
         """Open the backend; the model itself is loaded when it first scores."""
-        settings = ModelSettings(dict(self.settings))
+        pairs = self.settings
+        settings = ModelSettings.of(pairs if isinstance(pairs, str) else ModelSettings(dict(pairs)))
         if self.backend:
             return open_backend(self.backend, settings, device=self.device, batch_size=self.batch_size)
-        source = dict(self.settings).get("pretrained", "")
-        return open_scorer(source, settings, device=self.device, batch_size=self.batch_size)
+        return open_scorer(
+            settings.values().get("pretrained", ""), settings, device=self.device, batch_size=self.batch_size
+        )
 
 
 _loaded: dict[ModelSpec, Any] = {}  # the one model that this process holds

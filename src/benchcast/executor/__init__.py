@@ -26,6 +26,11 @@ def open_executor(
     Returns
     -------
     a context manager that gives the executor
+
+    >>> import benchcast as bc
+    >>> with bc.open_executor("local") as executor:
+    ...     bc.compare("study", ["code"], methods=["label-token"], device=bc.Execution(executor=executor))
+    <Comparison of 1 method on 1 task, 4 models held out by size>
     """
     check_choice("executor", kind, EXECUTORS)
     if kind == "local":

@@ -30,7 +30,7 @@ from benchcast.extrapolation.family_law import (
     extrapolate_task,
     hide_largest,
 )
-from benchcast.formatting import did_you_mean, plain
+from benchcast.formatting import counted, did_you_mean, plain
 from benchcast.records import Floats
 from benchcast.storage.tables import quantity
 from benchcast.store import Study, StudyLike
@@ -98,7 +98,8 @@ class Extrapolation:
     remarks: tuple[str, ...]
 
     def __repr__(self) -> str:
-        return f"<Extrapolation of {self.family!r} to {self.target.flops[0]:.3g} FLOPs on {len(self.tasks)} tasks>"
+        tasks = counted(len(self.tasks), "task")
+        return f"<Extrapolation of {self.family!r} to {self.target.flops[0]:.3g} FLOPs on {tasks}>"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as `benchcast extrapolate --json` prints them; unknown numbers are None."""
@@ -141,6 +142,10 @@ def extrapolate(
     Returns
     -------
     forecasts with prediction intervals for each task (accuracies from 0 to 1), the backtest, and remarks; `.to_dict()`
+
+    >>> import benchcast as bc
+    >>> bc.extrapolate("study", "ash", "params=200M,tokens=4B", tasks=["code"], method="label-token")
+    <Extrapolation of 'ash' to 4.8e+18 FLOPs on 1 task>
     """
     target = Target.parse(target) if isinstance(target, str) else target
     models = read_study_models(Study.of(study), tasks, method=method)

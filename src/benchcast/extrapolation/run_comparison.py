@@ -1,6 +1,6 @@
 """Order training runs by their forecasts at equal compute, with the probability that the order is right.
 
-compare_runs(study, ["oak-a", "oak-b"])
+compare_runs(study, ["oak", "oak-b"])
 
 Scores of these runs are not used. The error of a difference between two forecasts is estimated from all pairs of other
 families, compared in the same way: errors that two forecasts share cancel in both cases.
@@ -31,7 +31,7 @@ from benchcast.extrapolation.runs import (
     leverage,
 )
 from benchcast.folds import FEWEST_MODELS
-from benchcast.formatting import plain
+from benchcast.formatting import as_names, counted, plain
 from benchcast.records import Floats, Ints
 from benchcast.store import Study, StudyLike
 from benchcast.task_fit import TaskFit
@@ -64,7 +64,8 @@ class RunComparison:
     uncertainty: DifferenceUncertainty
 
     def __repr__(self) -> str:
-        return f"<RunComparison of {', '.join(self.runs)} at {len(self.rankings)} sizes on {len(self.tasks) - 1} tasks>"
+        sizes, tasks = counted(len(self.rankings), "size"), counted(len(self.tasks) - 1, "task")
+        return f"<RunComparison of {', '.join(self.runs)} at {sizes} on {tasks}>"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as `benchcast compare --runs --json` prints them; unknown numbers are None."""
@@ -111,7 +112,12 @@ def compare_runs(
     Returns
     -------
     the order at every size and its probability; scores of these runs are not used
+
+    >>> import benchcast as bc
+    >>> bc.compare_runs("study", ["ash", "oak"], tasks=["code"], method="label-token")
+    <RunComparison of ash, oak at 4 sizes on 1 task>
     """
+    names = as_names(names)
     if len(set(names)) < 2 or len(set(names)) < len(names):
         raise InputError(f"--runs {','.join(names)}: two or more different runs are needed, as in --runs A,B")
     models = read_study_models(Study.of(study), tasks, method=method, device=device)

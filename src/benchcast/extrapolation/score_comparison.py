@@ -1,6 +1,6 @@
 """Is the difference between two runs real? The observed scores against noise of items, checkpoints and seeds.
 
-compare_scores(study, ["oak-a", "oak-b"])
+compare_scores(study, ["oak", "oak-b"])
 
 Axes: T tasks, followed by their mean; M models.
 """
@@ -25,7 +25,7 @@ from benchcast.extrapolation.score_noise import (
     scored_models,
     seed_variance,
 )
-from benchcast.formatting import plain
+from benchcast.formatting import as_names, counted, plain
 from benchcast.metadata import family_names
 from benchcast.records import Floats, Ints
 from benchcast.store import Study, StudyLike
@@ -67,7 +67,7 @@ class ScoreComparison:
     notes: tuple[str, ...]
 
     def __repr__(self) -> str:
-        return f"<ScoreComparison of {', '.join(self.models)}: {len(self.differences)} differences>"
+        return f"<ScoreComparison of {', '.join(self.models)}: {counted(len(self.differences), 'difference')}>"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as `benchcast compare --runs --json` prints them; unknown and infinite numbers are None."""
@@ -88,11 +88,16 @@ def compare_scores(study: StudyLike, names: Sequence[str], *, tasks: Sequence[st
     -------
     for each pair of runs and each task: the difference, the standard deviation that each source of noise adds to it,
     the probability that the second run scores higher, and how many items, checkpoints or seeds would settle it
+
+    >>> import benchcast as bc
+    >>> bc.compare_scores("study", ["ash", "oak"], tasks=["code"])
+    <ScoreComparison of ash, oak: 1 difference>
     """
+    names = as_names(names)
     if len(set(names)) < 2 or len(set(names)) < len(names):
         raise InputError(f"--runs {','.join(names)}: two or more different runs are needed, as in --runs A,B")
     opened = Study.of(study)
-    wanted = [opened.task(t).name for t in tasks] or [t.name for t in opened.tasks]
+    wanted = [opened.task(t).name for t in as_names(tasks)] or [t.name for t in opened.tasks]
     known, runs, rows = _scored_runs(opened, names, wanted)
     shared = [t for i, t in enumerate(wanted) if all(np.isfinite(known.scores[i, r]).all() for r in rows)]
     if not shared:

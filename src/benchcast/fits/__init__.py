@@ -131,13 +131,13 @@ class Fit(FitParts):
         `.to_pandas()` and `.to_arrow()`; a model that lacks losses which the fit reads has nulls and a reason.
 
         >>> import benchcast as bc
-        >>> study = bc.datasets.load_zoo()
+        >>> study = bc.Study.open("study")
         >>> fit = bc.fit(study, task="code", method="label-token", split="size")
-        >>> forecast = fit.predict(study.losses("oak-a-50M@36.0M"), level=0.8)
+        >>> forecast = fit.predict(study.losses("oak-64M@16B"), level=0.8)
         >>> forecast.low < forecast.accuracy < forecast.high
         True
-        >>> fit.predict(study, models=["oak-a-50M@*"])
-        <Forecasts of 5 models on code>
+        >>> fit.predict(study, models=["oak-*"])
+        <Forecasts of 4 models on code>
         """
         check_level(level)
         if isinstance(losses, TokenLosses):
@@ -228,10 +228,9 @@ def load(folder: str | Path) -> Fit:
     -------
     the fit
 
-    >>> import benchcast as bc, tempfile
-    >>> fit = bc.fit(bc.datasets.load_zoo(), task="code", method="label-token", split="size")
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     bc.load(fit.save(folder + "/code")).digest == fit.digest
+    >>> import benchcast as bc
+    >>> fit = bc.fit("study", task="code", method="label-token")
+    >>> bc.load(fit.save("code-fit")).digest == fit.digest
     True
     """
     return Fit(**vars(read_parts(Path(folder))))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchcast.choices import DEFAULT_LEVEL, level_text
-from benchcast.formatting import nan_to_none, number
+from benchcast.formatting import counted, nan_to_none, number
 from benchcast.frames import arrow_table, pandas_frame
 from benchcast.intervals import Predictions, distance, nearness_to_chance
 from benchcast.metadata import ModelMetadata
@@ -101,7 +101,7 @@ class Forecasts:
 
     def __repr__(self) -> str:
         models, tasks = (list(dict.fromkeys(getattr(row, k) for row in self.rows)) for k in ("model", "task"))
-        return f"<Forecasts of {len(models)} model{'s' * (len(models) != 1)} on {', '.join(tasks) or 'no task'}>"
+        return f"<Forecasts of {counted(len(models), 'model')} on {', '.join(tasks) or 'no task'}>"
 
     def to_arrow(self) -> Any:
         """A pyarrow.Table: model, task, accuracy, low, high, remark; missing values are null, with a remark."""

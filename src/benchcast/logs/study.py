@@ -68,6 +68,11 @@ def create_from_logs(
     -------
     the study (`.study`), its scores with the metric of each task (`.scores`), and notes; nothing is written if one file
     cannot be used
+
+    >>> import benchcast as bc
+    >>> options = bc.ImportOptions(metrics={"pond_write": "exact_match,strict-match"})
+    >>> bc.create_from_logs("new", "results", options=options)
+    <LoggedStudy 'new': 34 texts, 30 scores>
     """
     if not 0 < items <= 1:
         raise InputError(f"items = {items:g}; it is a share of the items, above 0 and at most 1")

@@ -51,6 +51,10 @@ def report(
     Returns
     -------
     the path of the page
+
+    >>> import benchcast as bc
+    >>> bc.report("study", "report.html", split="size").name
+    'report.html'
     """
     opened = Study.of(study)
     target = Path(path) if path is not None else opened.root / "report.html"
@@ -97,6 +101,10 @@ def heat_map(study: StudyLike, explained: str | Explanation, path: str | Path, *
     Returns
     -------
     the path of the page
+
+    >>> import benchcast as bc
+    >>> bc.heat_map("study", "code", "code.html").stat().st_size > 10_000
+    True
     """
     library("jinja2", "report")
     opened, target = Study.of(study), Path(path)

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from benchcast.errors import InputError
-from benchcast.formatting import need_name
+from benchcast.formatting import counted, need_name
 from benchcast.records import Score, Task
 from benchcast.scores.chances import chance_of
 from benchcast.scores.files import ReaderOptions, Rescore, expand, read_score_file
@@ -46,7 +46,8 @@ class ImportedScores:
     without_losses: tuple[str, ...] = ()  # models of these scores that have no losses in the study
 
     def __repr__(self) -> str:
-        return f"<ImportedScores: {len(self.scores)} scores, {self.added} added, {len(self.new_tasks)} new tasks>"
+        scores = counted(len(self.scores), "score")
+        return f"<ImportedScores: {scores}, {self.added} added, {len(self.new_tasks)} new tasks>"
 
 
 def gather(

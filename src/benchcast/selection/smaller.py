@@ -96,8 +96,8 @@ def select(
     the selection: `.ids` of the texts, `.by_source()`, `.cost` if it was checked, `.to_dict()`
 
     >>> import benchcast as bc
-    >>> bc.select(bc.datasets.load_zoo(), 20, tasks=["code"])
-    <TextSelection of 20 of 650 texts>
+    >>> bc.select("study", 10, tasks=["code"])
+    <TextSelection of 10 of 24 texts>
     """
     target = None if out is None else Path(out)
     if target is not None:

@@ -168,11 +168,11 @@ def read_parquet(path: Path, texts: TextSet) -> TokenLosses:
 
 def _signal(path: Path, column: pa.ChunkedArray, ids: Sequence[str], counts: Ints, name: str) -> npt.NDArray[Any]:
     """The values of a column of signals, one for each token; null becomes NaN."""
-    values, found = _flat(path, column, ids, name)
-    if not np.array_equal(found, counts):
-        row = int(np.argmax(found != counts))
+    values, value_counts = _flat(path, column, ids, name)
+    if not np.array_equal(value_counts, counts):
+        row = int(np.argmax(value_counts != counts))
         raise InputError(
-            f"{path}: text {ids[row]!r}: {counts[row]} nats need as many values of {name}, found {found[row]}"
+            f"{path}: text {ids[row]!r}: {counts[row]} nats need as many values of {name}, found {value_counts[row]}"
         )
     return from_column(name, values)
 

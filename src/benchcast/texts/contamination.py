@@ -120,6 +120,11 @@ def create_contamination_study(
     Returns
     -------
     the new study: each text is followed by its variant; it has no losses yet
+
+    >>> import benchcast as bc
+    >>> study = bc.create_study("new", "texts.jsonl").study
+    >>> len(bc.create_contamination_study(study, "variants").texts)       # 6 questions and their variants
+    12
     """
     opened = Study.of(study)
     opened.texts.require_texts("contamination")
@@ -138,6 +143,12 @@ def check_contamination(study: StudyLike) -> list[ContaminationCheck]:
     Returns
     -------
     for each model with losses the mean difference in nats between variant and original, and its p-value
+
+    >>> import benchcast as bc
+    >>> study = bc.create_contamination_study(bc.create_study("new", "texts.jsonl").study, "variants")
+    >>> collected = bc.collect(study, bc.open_backend("hf", "pretrained=checkpoint"))
+    >>> [check.pairs for check in bc.check_contamination(study)]
+    [6]
     """
     opened = Study.of(study)
     return [check_model(opened.losses(name), opened.texts) for name in opened.models_with_losses()]

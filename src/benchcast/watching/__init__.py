@@ -63,11 +63,11 @@ class Event:
 class WatchedRun:
     """The run to follow and its names in the study."""
 
-    checkpoints: Path | None = None  # folder of checkpoints
-    losses: Path | None = None  # folder of JSONL files that the training job writes
+    checkpoints: str | Path | None = None  # folder of checkpoints
+    losses: str | Path | None = None  # folder of JSONL files that the training job writes
     name: str = ""  # checkpoints are NAME@STEP in the study; empty: the folder's name
     family: str = ""  # empty: the name
-    settings: ModelSettings = field(default_factory=lambda: ModelSettings({}))  # of the model, without `pretrained`
+    settings: ModelSettings | str = ""  # of the model, without `pretrained`: "dtype=…,add_bos_token=…"
     device: str = ""  # empty: cuda if available
     batch_size: int = 0  # sequences per call; 0: chosen automatically
 
@@ -103,8 +103,8 @@ class Watch:
         """Score all new complete checkpoints once and yield their forecasts, and a message for each other one."""
         sources = ((self.run.checkpoints, self._look_at_checkpoints), (self.run.losses, self._look_at_losses))
         for folder, look_at in sources:
-            if folder is not None and folder.is_dir():
-                yield from look_at(folder)
+            if folder is not None and Path(folder).is_dir():
+                yield from look_at(Path(folder))
             elif folder is not None:
                 yield from self._wait(str(folder), None, "no such folder yet")
 
@@ -138,7 +138,8 @@ class Watch:
             yield from self._wait(model, step, missing)
             return
         began = time.monotonic()
-        settings = self.run.settings.having(pretrained=str(path), **({"tokenizer": tokenizer} if tokenizer else {}))
+        values = {"pretrained": str(path)} | ({"tokenizer": tokenizer} if tokenizer else {})
+        settings = ModelSettings.of(self.run.settings).having(**values)
         backend = open_backend("hf", settings, device=self.run.device, batch_size=self.run.batch_size)
         if not backend.vocabulary.prefix and any(fit.needs_first for fit in self.fits):
             raise InputError(f"{NO_BOS}: --model_args add_bos_token=true")
@@ -153,7 +154,7 @@ class Watch:
 
     def _tokenizer(self, path: Path) -> str:
         """Path of the tokenizer the settings name, or of one beside the checkpoints; empty: in the checkpoint."""
-        named = self.run.settings.values().get("tokenizer", "")
+        named = ModelSettings.of(self.run.settings).values().get("tokenizer", "")
         if named or folders.has_tokenizer(path):
             return named
         return str(path.parent) if folders.has_tokenizer(path.parent) else ""
@@ -226,6 +227,11 @@ def watch(
     -------
     an iterator over events: the forecasts of a checkpoint, or the reason why it has none yet. A checkpoint that is
     still being written is waited for; all results are in the study, so that a new call continues
+
+    >>> import benchcast as bc
+    >>> run = bc.WatchedRun(checkpoints="run", name="my-7b", settings="add_bos_token=true")
+    >>> [event.model for event in bc.watch("study", run, once=True)]
+    ['my-7b@500']
     """
     asked = (run if isinstance(run, WatchedRun) else WatchedRun(Path(run))).named()
     opened = Study.of(study)

@@ -29,19 +29,19 @@ def mses(split: str = "auto") -> dict[tuple[str, str], float]:
     return {(r.task, r.method): r.measures["mse"] for r in rows}
 
 
-def test_observational_recovers_a_planted_sigmoid_of_two_components() -> None:
+def test_observational_recovers_a_synthetic_sigmoid_of_two_components() -> None:
     rng = np.random.default_rng(0)
     skill = rng.normal(size=(2, 60))
     others = 0.5 + 0.1 * rng.normal(size=(5, 2)) @ skill
-    planted = 0.25 + 0.75 / (1 + np.exp(-(0.3 + 1.2 * skill[0] - 0.8 * skill[1])))
-    accuracy = np.vstack([planted, others])
+    true_accuracy = 0.25 + 0.75 / (1 + np.exp(-(0.3 + 1.2 * skill[0] - 0.8 * skill[1])))
+    accuracy = np.vstack([true_accuracy, others])
     seen = np.arange(60) < 40
     made = observational(accuracy, 0, 0.25, seen, components=2)
-    assert made == pytest.approx(planted, abs=1e-6)
+    assert made == pytest.approx(true_accuracy, abs=1e-6)
     shuffled = observational(accuracy[[0, 3, 1, 5, 2, 4]], 0, 0.25, seen, components=2)
     assert shuffled == pytest.approx(made, abs=1e-6)
     one = observational(accuracy, 0, 0.25, seen, components=1)
-    assert np.mean((one - planted) ** 2) > 1e-4
+    assert np.mean((one - true_accuracy) ** 2) > 1e-4
 
 
 def test_a_model_without_the_other_scores_gets_no_forecast_and_too_few_models_are_refused() -> None:

@@ -1,4 +1,4 @@
-"""A small planted study with twins, shared by all tests here."""
+"""A small synthetic study with pairs of families of one name, shared by all tests here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of signals, on a planted study whose scores are told by one signal alone."""
+"""The table of signals, on a synthetic study whose scores depend on one signal alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from benchcast.records import ModelInfo, Score
 from benchcast.store import Study
 from lab.reproduce.signals import common_signals, early_models
-from lab.synthetic import World
+from lab.synthetic import Plan, World, make_world
 from worlds import telling
 
 READS = ("losses", "losses, entropy", "losses, all signals")
@@ -34,7 +34,8 @@ def study_of(world: World, folder: Path) -> Study:
     return Study.open(folder)
 
 
-def test_the_signal_that_tells_the_score_has_the_largest_gain(world: World, tmp_path: Path, lab) -> None:
+def test_the_signal_that_tells_the_score_has_the_largest_gain(tmp_path: Path, lab) -> None:
+    world = make_world(Plan(seed=3, families=4, sizes=4, checkpoints=1, tasks=1, texts_per_source=4))
     study = study_of(world, tmp_path / "study")
     assert common_signals(study) == ("entropy", "hit")
     ran = lab("signals", study.root, "--out", tmp_path / "out")
