@@ -22,6 +22,7 @@ COLUMNS = {
     "accuracy": "double",
     "low": "double",
     "high": "double",
+    "question": "string",
     "remark": "string",
 }
 UNSEEN_FAMILY, STRONGER_MODEL = "unseen family", "stronger model"
@@ -104,7 +105,7 @@ class Forecasts:
         return f"<Forecasts of {len(models)} model{'s' * (len(models) != 1)} on {', '.join(tasks) or 'no task'}>"
 
     def to_arrow(self) -> Any:
-        """A pyarrow.Table: model, task, accuracy, low, high, remark; missing values are null, with a remark."""
+        """A pyarrow.Table: model, task, accuracy, low, high, question, remark; missing values are null."""
         return arrow_table([{k: getattr(row, k) for k in COLUMNS} for row in self.rows], COLUMNS)
 
     def to_pandas(self) -> Any:
