@@ -126,9 +126,13 @@ def remark_on(
     elif fit.reads_losses and not fit.weights.any():
         why = "constant: the training losses say nothing about this task, so no token has weight"
     else:
-        unusual = filter(None, (_beyond(fit, predicted), _unlike(fit, predicted), _other_family(fit, predicted)))
-        why = "; ".join(unusual) or _near_chance(fit, predicted)
+        why = caution_on(fit, predicted) or _near_chance(fit, predicted)
     return "; ".join(filter(None, (why, "" if np.isfinite(predicted.low[0]) else NO_INTERVAL)))
+
+
+def caution_on(fit: TaskFit, predicted: Predictions) -> str:
+    """In which way one model is unlike the training models; empty if it is like them."""
+    return "; ".join(filter(None, (_beyond(fit, predicted), _unlike(fit, predicted), _other_family(fit, predicted))))
 
 
 def _unlike(fit: TaskFit, predicted: Predictions) -> str:
