@@ -295,6 +295,7 @@ def test_a_sketch_of_a_task_names_a_column(tmp_path):
         ("model,\nx,1\n", (), "column 2: a name is needed"),
         ("model,a\nx,one\n", (), "model 'x', text 'a': 'one' is not a number"),
         ("model,a\ny,1\nx,-1\n", (), "model 'x': text 'a' has negative nats"),
+        ("model,a,b\nx,1,\ny,2, \n", (), "no model has a loss in column b; leave it out of the table"),
         ("model;a\nx;1,5\n", (), "cells are separated by semicolons; needed are commas, and decimal points"),
         ("model\ta\nx\t1\n", (), "cells are separated by tabs"),
         ("model,a\nx,1\nx,2\n", (), "'x' occurs twice"),
