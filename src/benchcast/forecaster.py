@@ -130,8 +130,8 @@ class Forecaster:
         X : M × N losses, in nats or any other unit that is 0 for a perfect model; the same unit in each column
         y : M accuracies from 0 to 1
         families : M names; models of one family are left out together when forms are chosen and errors measured.
-            None: every model is a family of its own. If all are of one family, a model to forecast counts as one of
-            another, and its interval is wide
+            None, for all or for one model: it is a family of its own. If all are of one family, a model to forecast
+            counts as one of another, and its interval is wide
 
         Returns
         -------
@@ -145,6 +145,10 @@ class Forecaster:
         dataset = self._dataset(losses, accuracy, groups)
         fold = Fold.of_all(len(losses))
         dataset, _ = without_weak_tasks(dataset, [fold], asked_for=True)
+        if not np.ptp(losses, axis=0).any():
+            raise NotEnoughDataError("X: all training models have the same losses; there is nothing to learn from")
+        if accuracy.max() <= self.chance:
+            raise InvalidArrayError(f"y: no accuracy is above chance ({self.chance:g}); is chance correct?")
         (core,) = fit_method(self.method, dataset, [fold])[0]
         if core.law.failure:
             raise NotEnoughDataError(f"no law can be fitted: {core.law.failure}")
@@ -245,6 +249,9 @@ def _check_accuracy(y: npt.ArrayLike) -> Floats:
         raise InvalidArrayError(f"y: not an array of numbers ({error})") from error
     if accuracy.ndim != 1:
         raise InvalidArrayError(f"y: expected a 1D array of accuracies; found {accuracy.ndim} dimensions")
+    if not np.isfinite(accuracy).all():
+        row = int(np.argmin(np.isfinite(accuracy)))
+        raise InvalidArrayError(f"y: NaN or infinity in row {row}; leave out models without an accuracy")
     if not ((accuracy >= 0) & (accuracy <= 1)).all():
         raise InvalidArrayError("y: accuracies must lie from 0 to 1; divide percentages by 100")
     return accuracy
@@ -253,10 +260,16 @@ def _check_accuracy(y: npt.ArrayLike) -> Floats:
 def _check_families(families: npt.ArrayLike | None, count: int) -> list[str]:
     if families is None:
         return [""] * count
-    names = [str(name) for name in np.asarray(families, object).ravel()]
+    given = np.asarray(families, object).ravel()
+    names = ["" if _absent(name) else str(name) for name in given]
     if len(names) != count:
         raise InvalidArrayError(f"families: {len(names)} names for {count} models; needed is one for each")
     return names
+
+
+def _absent(name: Any) -> bool:
+    """Whether a name is None, NaN or another of pandas's missing values, which are not equal to themselves."""
+    return name is None or (name == name) is not True
 
 
 def _column_names(X: Any) -> npt.NDArray[Any] | None:

@@ -18,6 +18,7 @@ from benchcast.errors import InputError
 LONGEST_NAME = 1000  # characters
 # C0 and C1 controls, line and paragraph separators, and bidirectional formatting characters.
 CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}  # of cells, in files of other tools
 FAR = 100.0  # an interval end beyond this multiple of the middle is shown as unbounded
 
 
@@ -34,6 +35,9 @@ def read_csv(path: Path) -> list[dict[str, str]]:
         with path.open(encoding="utf-8-sig", newline="") as lines:
             reader = csv.DictReader(lines, strict=True)
             header = [h.strip() for h in reader.fieldnames or []]
+            for separator, name in SEPARATORS.items() if len(header) == 1 else ():
+                if separator in header[0]:
+                    raise InputError(f"{path}: cells are separated by {name}; needed are commas, and decimal points")
             repeated = {h for h, count in Counter(header).items() if count > 1}
             if repeated:
                 raise InputError(f"{path}: column {', '.join(sorted(repeated))} occurs twice")

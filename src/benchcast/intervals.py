@@ -62,6 +62,13 @@ class Predictions:
     high: Floats
     position: Position
 
+    def take(self, i: int) -> Predictions:
+        """That of one model."""
+        at, where = slice(i, i + 1), self.position
+        other = np.broadcast_to(where.other_family, where.distance.shape)
+        position = Position(where.distance[at], where.stronger[at], other[at])
+        return Predictions(self.capability[at], self.accuracy[at], self.low[at], self.high[at], position)
+
 
 @dataclass(frozen=True, slots=True)
 class Spread:

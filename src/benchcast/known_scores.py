@@ -4,7 +4,8 @@ A model that scores higher than forecast on one benchmark often does so on relat
 learned from the out-of-fold errors of the fits, as a covariance matrix of tasks, shrunk towards its diagonal. A new
 model's errors on the benchmarks that it has scores on then give the expected error on the others, as in the
 conditional mean of a normal distribution. The shrinkage of each task is selected on left-out families, and a task
-whose error does not fall by two standard errors there is not corrected.
+whose error does not fall by two standard errors there is not corrected. Where the known errors are larger than those of
+left-out families, such as for a score that is wrong, the interval grows as that of a multivariate t distribution does.
 Errors are differences of arcsin √accuracy (see `intervals`). Axes: M models, T tasks.
 """
 
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtri
 
 from benchcast.fits.forecasts import Forecast
 from benchcast.folds import family_balanced
@@ -26,6 +28,7 @@ SHRINKAGES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85)
 SURE = 2.0  # standard errors over families by which the error must fall
 FEWEST_FAMILIES = 5
 LOSSES_ALONE = "from losses alone: "
+WIDER = 1.5  # an interval that known scores make wider by this factor is worth a remark
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class ScoreCorrection:
     shrinkage: Floats  # of each task; 1: other scores do not help
     remaining: Floats  # root mean squared error of left-out families with the correction, over that without
     usable: Bools  # T × T: whether the score on the second task may be used for the first
+    families: int  # number of families with out-of-fold errors
 
     @classmethod
     def of(cls, fits: Sequence[TaskFit]) -> ScoreCorrection:
@@ -44,7 +48,8 @@ class ScoreCorrection:
         errors, families = _error_matrix(fits)
         usable = _usable([fit.task for fit in fits])
         shrinkage, remaining = _select(errors, families, usable)
-        return cls(tuple(fit.task.name for fit in fits), _covariance(errors, families), shrinkage, remaining, usable)
+        names, count = tuple(fit.task.name for fit in fits), len(np.unique(families))
+        return cls(names, _covariance(errors, families), shrinkage, remaining, usable, count)
 
     def expected(self, task: int, errors: Floats) -> tuple[float, float]:
         """The expected error of a task as an angle, and the factor on the width of its interval.
@@ -59,6 +64,18 @@ class ScoreCorrection:
         explained = float(weights @ matrix[known, task]) / float(matrix[task, task])
         factor = max(float(np.sqrt(max(1 - explained, 0.0))), float(self.remaining[task]))
         return float(weights @ errors[known]), min(factor, 1.0)
+
+    def widening(self, task: int, ratios: Floats) -> float:
+        """The factor, at least 1, by which known errors that are larger than usual widen the interval of a task.
+
+        `ratios` are the model's known errors over the standard errors of their forecasts (T), NaN where unknown.
+        """
+        known = np.isfinite(ratios) & self.usable[task]
+        matrix = _shrunk(self.covariance, self.shrinkage[task])[np.ix_(known, known)]
+        scale = np.sqrt(np.diag(matrix))
+        squared = float(ratios[known] @ np.linalg.solve(matrix / np.outer(scale, scale), ratios[known]))
+        freedom = self.families - 1
+        return float(np.sqrt(max((freedom + squared) / (freedom + known.sum()), 1.0)))
 
 
 def correct(correction: ScoreCorrection, forecasts: Sequence[Forecast], scores: Floats) -> list[Forecast]:
@@ -76,21 +93,33 @@ def correct(correction: ScoreCorrection, forecasts: Sequence[Forecast], scores: 
     """
     errors = angle(scores) - angle([f.accuracy for f in forecasts])
     errors = np.where(np.isfinite(scores) & np.isfinite(errors), errors, np.nan)
-    return [_corrected(correction, t, forecast, errors) for t, forecast in enumerate(forecasts)]
+    ratios = errors / [_standard_error(f) for f in forecasts]
+    return [_corrected(correction, t, forecast, errors, ratios) for t, forecast in enumerate(forecasts)]
 
 
-def _corrected(correction: ScoreCorrection, t: int, forecast: Forecast, errors: Floats) -> Forecast:
-    used = [n for k, n in enumerate(correction.tasks) if correction.usable[t, k] and np.isfinite(errors[k])]
+def _standard_error(forecast: Forecast) -> float:
+    """Half the width of a forecast's interval on its wider side, as an angle, in standard deviations of a normal."""
+    low, middle, high = angle([forecast.low, forecast.accuracy, forecast.high])
+    return float(max(middle - low, high - middle) / ndtri(0.5 + forecast.level / 2)) or np.nan
+
+
+def _corrected(correction: ScoreCorrection, t: int, forecast: Forecast, errors: Floats, ratios: Floats) -> Forecast:
+    used = [k for k in range(len(errors)) if correction.usable[t, k] and np.isfinite(errors[k])]
     if not used:
         return _with_remark(forecast, f"{LOSSES_ALONE}no score of this model on another task is known")
     if correction.shrinkage[t] == 1:
         return _with_remark(forecast, f"{LOSSES_ALONE}no sure gain from scores on other tasks on left-out families")
     shift, factor = correction.expected(t, errors)
+    wider = correction.widening(t, ratios)
     centre = float(angle(forecast.accuracy))
-    reach = factor * (angle([forecast.accuracy, forecast.low, forecast.high]) - centre)
+    reach = factor * wider * (angle([forecast.accuracy, forecast.low, forecast.high]) - centre)
     accuracy, low, high = from_angle(centre + shift + reach)
     moved = replace(forecast, accuracy=float(accuracy), low=float(low), high=float(high))
-    return _with_remark(moved, f"from losses and scores on {', '.join(used)}")
+    remark = f"from losses and scores on {', '.join(correction.tasks[k] for k in used)}"
+    if wider > WIDER:
+        worst = correction.tasks[max(used, key=lambda k: np.nan_to_num(abs(ratios[k])))]
+        remark += f"; these scores are far from their forecasts, most of all on {worst}, so the interval is wider"
+    return _with_remark(moved, remark)
 
 
 def _with_remark(forecast: Forecast, remark: str) -> Forecast:

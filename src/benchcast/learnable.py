@@ -9,7 +9,7 @@ import numpy as np
 from benchcast.dataset import Dataset, Fold
 from benchcast.errors import NotEnoughDataError
 from benchcast.folds import FEWEST_MODELS
-from benchcast.intervals import has_range
+from benchcast.intervals import SAME, has_range
 from benchcast.task_fit import TaskFit
 
 
@@ -39,7 +39,17 @@ def without_weak_tasks(dataset: Dataset, folds: Sequence[Fold], *, asked_for: bo
 
 def equal_inputs(fit: TaskFit) -> str:
     """Why nothing was learned where all training models have the same inputs; empty where they differ."""
-    if not fit.reads or fit.law.slope == 0 or not fit.weights.any() or has_range(fit):
-        return ""
+    if not fit.reads or fit.law.slope == 0 or not _has_weight(fit) or has_range(fit) or np.isnan(fit.range).any():
+        return ""  # without a range no training model has such inputs, and the law says so itself
     what = "losses" if fit.reads_losses else "inputs"
     return f"all training models have the same {what} for {fit.method}; there is nothing to learn from"
+
+
+def _has_weight(fit: TaskFit) -> bool:
+    """Whether any input has a weight above rounding error.
+
+    An average of laws that are all level may keep weights such as 1e-19: its forecasts are the same for all training
+    models, although their losses differ.
+    """
+    least = 0.0 if fit.average is None else SAME * fit.unit * float(np.max(np.abs(fit.range)))
+    return float(np.abs(fit.weights).sum(dtype=np.float64)) > least

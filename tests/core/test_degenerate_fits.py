@@ -12,7 +12,7 @@ import pytest
 import benchcast as bc
 from benchcast.errors import NotEnoughDataError
 from benchcast.intervals import distance, interval, locate
-from benchcast.records import Score
+from benchcast.records import ModelInfo, Score, Task
 from benchcast.storage.tables import SCORE_COLUMNS, as_csv
 from benchcast.store import Study
 
@@ -121,3 +121,29 @@ def test_a_model_just_outside_the_range_is_not_said_to_be_outside_by_nothing(stu
     at = fit.predict(world.losses[0]).capability
     just = replace(fit, core=replace(fit.core, range=(at * 1.0001, at * 2)), about={**fit.about, "train": []})
     assert "by less than 1% of their range" in just.predict(world.losses[0]).remark
+
+
+def test_scores_at_chance_are_not_taken_for_equal_losses(table_of_chance, cli):
+    """An average of level laws had weights of 1e-19, and `compare` said that all models had the same losses."""
+    found = bc.compare(table_of_chance, methods=["stack", "compute", "constant"], split="family")
+    assert not found.remark("guessed", "stack").startswith("no forecast")
+    assert found.measures("guessed", "stack")["mse"] < 1e-3
+    absent = "no forecast of 18 of 18 held-out models: no training model has its FLOPs in models.csv"
+    assert found.remark("guessed", "compute") == absent  # it said that all training models had the same inputs
+
+
+@pytest.fixture
+def table_of_chance(tmp_path) -> Study:
+    """Losses differ, scores are noise around chance."""
+    rng, skill = np.random.default_rng(0), np.linspace(0, 1, 18)
+    names, families = [f"m{i}" for i in range(18)], [f"f{i % 6}" for i in range(18)]
+    shift = rng.normal(0, 0.05, (6, 6))
+    rows = [3 - 1.5 * s * np.linspace(0.6, 1.2, 6) + shift[i % 6] + rng.normal(0, 0.02, 6) for i, s in enumerate(skill)]
+    guesses = 0.25 + np.random.default_rng(3).normal(0, 0.005, 18)
+    lines = [f"{name},{','.join(f'{x:.5f}' for x in row)}" for name, row in zip(names, rows, strict=True)]
+    (tmp_path / "losses.csv").write_text("\n".join(["model,a,b,c,d,e,f", *lines]))
+    study = bc.datasets.create_table_study(tmp_path / "study", tmp_path / "losses.csv")
+    study = study.add_tasks([Task("guessed", 0.25)])
+    study.add_models([ModelInfo(*pair) for pair in zip(names, families, strict=True)])
+    study.add_scores([Score(name, "guessed", float(x)) for name, x in zip(names, guesses, strict=True)])
+    return study

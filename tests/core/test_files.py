@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -265,3 +268,16 @@ def test_only_new_scores_are_counted(study):
     scores = study.scores()
     assert study.add_scores(scores[:3]) == 0
     assert study.add_scores([*scores[:3], Score("newcomer", "task0", 0.5), Score("newcomer", "task1", 0.5)]) == 2
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted in /proc")
+def test_reading_losses_starts_no_thread(study):
+    """A thread of Arrow that lives when a process exits aborted it once in some hundred commands."""
+    file = next((study.root / "losses").glob("*.parquet"))
+    code = (
+        "import os, pathlib, sys; from benchcast.storage.parquet import read_table\n"
+        "before = os.listdir('/proc/self/task'); read_table(pathlib.Path(sys.argv[1]), values=10**9)\n"
+        "print(len(os.listdir('/proc/self/task')) - len(before))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, str(file)], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "0"

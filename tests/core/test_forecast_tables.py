@@ -19,7 +19,7 @@ from benchcast.forecasting import predict
 from benchcast.intervals import Position, half_widths
 from benchcast.task_fit import OutOfFoldErrors
 
-COLUMNS = ["model", "task", "accuracy", "low", "high", "remark"]
+COLUMNS = ["model", "task", "accuracy", "low", "high", "question", "remark"]
 
 
 @pytest.fixture(scope="module")

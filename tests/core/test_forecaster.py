@@ -176,7 +176,7 @@ def test_data_frames_keep_their_column_names(arrays):
         (lambda X, y, f: (csr_array(X), y, f), "X: sparse input is not supported"),
         (lambda X, y, f: (X, None, f), "requires y to be passed"),
         (lambda X, y, f: (X, 100 * y, f), "y: accuracies must lie from 0 to 1; divide percentages by 100"),
-        (lambda X, y, f: (X, np.where(y == y[0], np.nan, y), f), "y: accuracies must lie from 0 to 1"),
+        (lambda X, y, f: (X, np.where(y == y[3], np.nan, y), f), "y: NaN or infinity in row 3; leave out models"),
         (lambda X, y, f: (X, y[:, None], f), "y: expected a 1D array"),
         (lambda X, y, f: (X, y[:-1], f), "y: 29 accuracies for 30 models"),
         (lambda X, y, f: (X, y, f[:-1]), "families: 29 names for 30 models"),
@@ -212,6 +212,28 @@ def test_too_little_to_learn_from_is_an_error_and_no_nan(arrays, fitted):
         fitted.predict(arrays.losses[:, :3])
 
 
-def test_models_with_the_same_losses_are_refused():
-    with pytest.raises(NotEnoughDataError, match="X: all training models have the same losses"):
-        Forecaster().fit(np.full((12, 5), 2.7), np.linspace(0.3, 0.85, 12))
+@pytest.mark.parametrize("loss", [1.0, 2.7])
+@pytest.mark.parametrize("method", ["stack", "salience", "pls"])
+def test_models_with_the_same_losses_are_refused(method, loss):
+    """With losses of 1 they gave a constant, with a narrow interval also for a model of half the loss."""
+    with pytest.raises(NotEnoughDataError, match="X: all training models have the same losses; there is nothing to"):
+        Forecaster(method=method).fit(np.full((12, 5), loss), np.linspace(0.3, 0.85, 12))
+
+
+def test_chance_above_every_accuracy_is_refused(arrays):
+    with pytest.raises(InputError, match=r"y: no accuracy is above chance \(0.95\); is chance correct\?"):
+        Forecaster(chance=0.95).fit(arrays.losses, arrays.accuracy)
+
+
+@pytest.mark.parametrize("absent", [None, np.nan, pd.NA])
+def test_models_without_a_family_are_not_one_family(arrays, absent):
+    """Names of None and NaN made one family of all models without one."""
+    some = np.array([*arrays.families[:20], *[absent] * 10], object)
+    alone = np.array([*arrays.families[:20], *[f"own {i}" for i in range(10)]], object)
+    ends = [
+        Forecaster(method="all-token", chance=CHANCE)
+        .fit(arrays.losses, arrays.accuracy, families=names)
+        .predict_interval(arrays.losses)
+        for names in (some, alone)
+    ]
+    assert_allclose(ends[0], ends[1])

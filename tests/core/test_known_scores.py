@@ -59,12 +59,32 @@ def test_a_score_above_its_forecast_raises_the_forecast_of_a_related_task_and_na
 
 
 def test_the_expected_error_is_the_conditional_mean_of_a_normal_distribution():
-    correction = ScoreCorrection(
-        TASKS[:2], np.array([[0.04, 0.03], [0.03, 0.09]]), np.array([0.5, 0.5]), np.zeros(2), ~np.eye(2, dtype=bool)
-    )
+    covariance, others = np.array([[0.04, 0.03], [0.03, 0.09]]), ~np.eye(2, dtype=bool)
+    correction = ScoreCorrection(TASKS[:2], covariance, np.array([0.5, 0.5]), np.zeros(2), others, 12)
     shift, factor = correction.expected(1, np.array([0.2, np.nan]))
     assert shift == pytest.approx(0.2 * 0.015 / 0.04)
     assert factor == pytest.approx(np.sqrt(1 - 0.015**2 / 0.04 / 0.09))
+
+
+def test_a_score_that_cannot_be_true_widens_the_intervals_it_moves_and_is_named():
+    """A failed evaluation moved all forecasts, and narrowed their intervals, without a remark."""
+    correction = ScoreCorrection.of(fits_with(*shared_errors(12)))
+    usual, wrong = (correct(correction, of_one(), np.array([a, np.nan, np.nan]))[1] for a in (0.6, 0.001))
+    above_usual, above_wrong = (angle(f.high) - angle(f.accuracy) for f in (usual, wrong))
+    assert above_wrong > 1.5 * above_usual
+    assert wrong.remark == (
+        "from losses and scores on arc; these scores are far from their forecasts, most of all on arc, "
+        "so the interval is wider"
+    )
+    assert usual.remark == "from losses and scores on arc"
+
+
+def test_errors_of_the_usual_size_do_not_widen_an_interval():
+    errors, families = shared_errors(40)
+    correction = ScoreCorrection.of(fits_with(errors, families))
+    widths = [correction.widening(0, row / 0.1) for row in errors]
+    assert np.mean(widths) < 1.05
+    assert max(widths) < 1.5
 
 
 def test_a_tasks_own_score_is_not_used():

@@ -114,3 +114,14 @@ def test_a_task_without_a_fit_is_named(fitted, cli, world, tmp_path):
     assert ran.code == 0
     assert "note: no fit of task1; `benchcast fit" in ran.err
     assert "no fit of" not in cli("predict", copy, "--model", world.models[0].model, "--task", "task0").err
+
+
+def test_the_table_says_which_question_an_interval_answers(fitted, cli, world, tmp_path):
+    """Only `--json` did; a model inside the range looked the same as one that had not been judged."""
+    folder = shutil.copytree(fitted, tmp_path / "study")
+    strong = replace(world.losses[0], model="strong", nats=world.losses[0].nats * 0.2)
+    Study.open(folder).add_losses([strong])
+    inside, stronger = (cli("predict", folder, "--model", m).out for m in (world.models[0].model, "strong"))
+    assert re.search(r"interval for +capability\n.* – [\d.]+ +unseen family ", inside)
+    assert re.search(r" – [\d.]+ +stronger model ", stronger)
+    assert "unseen family" not in stronger

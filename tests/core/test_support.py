@@ -104,7 +104,7 @@ def test_an_unscored_model_that_lacks_text_stays_predictable_on_what_it_has(stud
     assert cli("fit", study.root, "--method", "all-token").code == 0
     plain = cli("predict", study.root, "--model", "unscored")
     assert plain.code == 1
-    assert "--restrict fits again" in plain.err
+    assert "--restrict` fits again" in plain.err
     restricted = json.loads(cli("predict", study.root, "--model", "unscored", "--restrict", "--json").out)
     assert [f["task"] for f in restricted] == ["task0", "task1"]
     assert all(0 <= f["low"] < f["accuracy"] < f["high"] <= 1 for f in restricted)

@@ -39,6 +39,11 @@ class Answer(BaseHTTPRequestHandler):
         self.server.asked.append(self.path)
         if mode == "slow":
             time.sleep(1.5)
+        if mode == "circle":
+            self.send_response(302)
+            self.send_header("Location", self.path)
+            self.end_headers()
+            return
         if mode == "missing" or self.path != "/me/tables/c0ffee/data/losses.csv":
             self.send_error(404)
             return
@@ -89,12 +94,14 @@ def test_what_is_there_is_not_asked_for_again(server, tmp_path):
         ("truncated", f"100 of {len(CONTENT)} bytes were received"),
         ("long", f"more than {len(CONTENT)} bytes were received"),
         ("altered", f"altered: its sha256 is not {FILE.sha256[:16]}"),
+        ("circle", "cannot be downloaded .*infinite loop"),
         ("slow", "cannot be downloaded .*timed out"),
     ],
 )
 def test_a_bad_download_is_one_clear_error_and_leaves_nothing(server, tmp_path, monkeypatch, mode, said):
     server.mode = mode
     monkeypatch.setattr(module, "SECONDS", 0.5)
+    monkeypatch.delenv("BENCHCAST_DATA", raising=False)
     with pytest.raises(BenchcastError, match=said) as error:
         fetch(tmp_path)
     assert "\n" not in str(error.value)
@@ -103,6 +110,14 @@ def test_a_bad_download_is_one_clear_error_and_leaves_nothing(server, tmp_path, 
     server.mode = "fine"
     fetch(tmp_path)
     assert (tmp_path / FILE.place).is_file()
+
+
+def test_a_folder_that_lacks_the_file_is_named(server, tmp_path, monkeypatch):
+    """The advice to set the variable said nothing of what it is set to."""
+    server.mode = "missing"
+    monkeypatch.setenv("BENCHCAST_DATA", "/mistyped")
+    with pytest.raises(BenchcastError, match=r"set BENCHCAST_DATA \(now /mistyped\) to a folder that has tables/data"):
+        fetch(tmp_path)
 
 
 def test_no_server_is_one_clear_error(server, tmp_path, monkeypatch):

@@ -59,6 +59,24 @@ def test_a_new_model_gets_one_forecast_everywhere(with_new, world, cli, tmp_path
     assert (np.sign(packed) * np.expm1(np.abs(packed)))[: len(own)] == pytest.approx(own, rel=1e-3, abs=1e-3)
 
 
+def test_the_page_says_of_a_new_model_what_predict_says(with_new, world, cli):
+    """The page knew of capabilities beyond the range only, and said that every interval came from left-out families."""
+    study = with_new
+    strong = replace(world.losses[7], model="strong", nats=world.losses[7].nats * 0.3)
+    odd = world.losses[7].nats * np.repeat(np.arange(len(study.texts)) % 2 + 0.5, world.losses[7].counts)
+    study.add_losses([strong, replace(world.losses[7], model="odd", nats=odd)])
+    assert cli("fit", study.root, "--method", "all-token").code == 0
+    page = report_data(study, compare(study, split="family", methods=("all-token",)))
+    said = {m: json.loads(cli("predict", study.root, "--model", m, "--json").out)[0] for m in ("strong", "odd")}
+    shown = page["tasks"][0]["forecasts"]["all-token"]
+    for model, predicted in said.items():
+        i = page["models"]["model"].index(model)
+        assert shown["cautions"][i] == predicted["remark"]
+        assert (i in shown["stronger"]) == (predicted["question"] == "stronger model")
+    assert said["strong"]["question"] == "stronger model"
+    assert said["odd"]["remark"].startswith("unlike any training model")
+
+
 @pytest.mark.parametrize("by_members", [False, True])
 def test_a_new_model_gets_one_forecast_of_an_aggregate_everywhere(with_new, cli, tmp_path, by_members):
     toml = with_new.root / "study.toml"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,6 +65,9 @@ def predict(
     as_json: bool,
 ) -> None:
     """Forecast models' scores, with prediction intervals.
+
+    An interval is for a model of an unseen family, or for a model stronger than all training models; its width is
+    learned from forecasts of such models.
 
     \b
     benchcast predict study --model my-7b
@@ -162,12 +166,14 @@ def _registered(path: Path, document: Mapping[str, Any]) -> str:
 
 def _print(rows: Sequence[Forecast]) -> None:
     for i, model in enumerate(dict.fromkeys(row.model for row in rows)):
-        cells = [
-            (f.task, number(f.accuracy, ".3f"), ends(f.low, f.high), number(f.capability, ".4f"), f.remark)
-            for f in rows
-            if f.model == model
-        ]
+        cells = [_cells(row) for row in rows if row.model == model]
         if i:
             say()
-        header = ("task", "forecast", f"{level_text(rows[0].level)} interval", "capability", "")
+        header = ("task", "forecast", f"{level_text(rows[0].level)} interval", "interval for", "capability", "")
         print_table(header, cells, title=model)
+
+
+def _cells(row: Forecast) -> tuple[str, ...]:
+    question = "–" if math.isnan(row.low) else row.question
+    interval, capability = ends(row.low, row.high), number(row.capability, ".4f")
+    return row.task, number(row.accuracy, ".3f"), interval, question, capability, row.remark

@@ -94,13 +94,15 @@ def check_file(path: Path, file: PublicFile) -> None:
 def download(file: PublicFile) -> bytes:
     """Download the content of a public file; an error if it is not the pinned content."""
     request = urllib.request.Request(file.url, headers={"User-Agent": "benchcast"})
-    hint = f"set {VARIABLE} to a folder that has {file.place}, or try again"
+    now = f" (now {os.environ[VARIABLE]})" if os.environ.get(VARIABLE) else ""
+    hint = f"set {VARIABLE}{now} to a folder that has {file.place}, or try again"
     try:
         with urllib.request.urlopen(request, timeout=SECONDS) as reply:
             content = reply.read(file.size + 1)
     except urllib.error.HTTPError as error:
         error.close()
-        raise StudyError(f"{file.url}: cannot be downloaded ({error.code} {error.reason}); {hint}") from error
+        reason = " ".join(f"{error.code} {error.reason}".split())  # that of a redirect loop has several lines
+        raise StudyError(f"{file.url}: cannot be downloaded ({reason}); {hint}") from error
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or one_line(error)
         raise StudyError(f"{file.url}: cannot be downloaded ({reason}); {hint}") from error

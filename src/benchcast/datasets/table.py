@@ -15,7 +15,7 @@ import numpy as np
 
 from benchcast.choices import LOSS_UNITS
 from benchcast.errors import InputError, StudyError
-from benchcast.formatting import need_name, read_csv
+from benchcast.formatting import few, need_name, read_csv
 from benchcast.records import ModelInfo, NamedTexts, Score, Task, Text, TokenLosses
 from benchcast.storage.folders import write_folder
 from benchcast.storage.loss_files import read_wide
@@ -62,6 +62,9 @@ def read_columns(file: Path, units: Sequence[str] = ()) -> NamedTexts:
         start = ", ".join(header[:3]) or "no rows"
         raise InputError(f"{file}: a table of losses has the columns model, then one for each loss; found {start}")
     names = [need_name(column, f"{file}: column {i}") for i, column in enumerate(header[1:], start=2)]
+    empty = [name for name in names if not any(row[name].strip() for row in rows)]
+    if empty:
+        raise InputError(f"{file}: no model has a loss in column {few(empty)}; leave it out of the table")
     chosen = _units(names, units)
     return NamedTexts.of(
         Text(name, name.partition(".")[0] if "." in name else file.stem, "", unit=unit)

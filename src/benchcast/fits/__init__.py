@@ -167,7 +167,7 @@ class Fit(FitParts):
                 share = lacking.sum() / self.supported.sum()
                 raise InputError(
                     f"model {losses.model!r} has no loss on {share:.1%} of the tokens "
-                    f"that the fit of {self.task!r} uses; --restrict fits again on the tokens that both have"
+                    f"that the fit of {self.task!r} uses; `predict STUDY --restrict` fits again on those that both have"
                 )
             nats[:, ~self.supported] = 0.0
             metadata = replace(metadata, signals=self._signals(losses))

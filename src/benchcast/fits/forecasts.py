@@ -22,6 +22,7 @@ COLUMNS = {
     "accuracy": "double",
     "low": "double",
     "high": "double",
+    "question": "string",
     "remark": "string",
 }
 UNSEEN_FAMILY, STRONGER_MODEL = "unseen family", "stronger model"
@@ -104,7 +105,7 @@ class Forecasts:
         return f"<Forecasts of {counted(len(models), 'model')} on {', '.join(tasks) or 'no task'}>"
 
     def to_arrow(self) -> Any:
-        """A pyarrow.Table: model, task, accuracy, low, high, remark; missing values are null, with a remark."""
+        """A pyarrow.Table: model, task, accuracy, low, high, question, remark; missing values are null."""
         return arrow_table([{k: getattr(row, k) for k in COLUMNS} for row in self.rows], COLUMNS)
 
     def to_pandas(self) -> Any:
@@ -125,9 +126,13 @@ def remark_on(
     elif fit.reads_losses and not fit.weights.any():
         why = "constant: the training losses say nothing about this task, so no token has weight"
     else:
-        unusual = filter(None, (_beyond(fit, predicted), _unlike(fit, predicted), _other_family(fit, predicted)))
-        why = "; ".join(unusual) or _near_chance(fit, predicted)
+        why = caution_on(fit, predicted) or _near_chance(fit, predicted)
     return "; ".join(filter(None, (why, "" if np.isfinite(predicted.low[0]) else NO_INTERVAL)))
+
+
+def caution_on(fit: TaskFit, predicted: Predictions) -> str:
+    """In which way one model is unlike the training models; empty if it is like them."""
+    return "; ".join(filter(None, (_beyond(fit, predicted), _unlike(fit, predicted), _other_family(fit, predicted))))
 
 
 def _unlike(fit: TaskFit, predicted: Predictions) -> str:

@@ -19,14 +19,14 @@ from benchcast.all_models import AllModels, with_unscored
 from benchcast.dataset import Fold
 from benchcast.evaluate import Comparison
 from benchcast.fits import Fit
+from benchcast.fits.forecasts import caution_on
 from benchcast.fitting import fits_like_stored
-from benchcast.intervals import distance, interval, locate
+from benchcast.intervals import Predictions, interval, locate
 from benchcast.records import Bools, Floats, Ints
 from benchcast.store import Study
 from benchcast.task_fit import TaskFit
 
 DIGITS = 5  # significant digits of numbers in the page
-FARTHEST = 99.0  # upper limit of the shown distance from the training models; JSON has no infinity
 CURVE = 48  # points of a law's curve
 SHOWN_MEASURES = ("mse", "mae", "spearman", "coverage", "r2", "pairs", "width", "n_test")
 
@@ -93,22 +93,24 @@ def model_columns(shown: ReportModels) -> dict[str, list[Any]]:
 
 
 def forecasts(comparison: Comparison, shown: ReportModels, task: str, method: str) -> dict[str, Any]:
-    """Forecasts of all models by one method, with intervals and the distance beyond the training models."""
+    """Forecasts of all models by one method, with intervals, and how unlike the training models they are."""
     fits = comparison.fits[task, method]
     size, definition = len(shown.infos), comparison.dataset.tasks[comparison.tasks.index(task)]
-    capability, forecast, low, high, beyond = (np.full(size, np.nan) for _ in range(5))
+    capability, forecast, low, high = (np.full(size, np.nan) for _ in range(4))
+    stronger, unseen = np.zeros(size, bool), np.isin(shown.role, ("test", "new"))
+    cautions: dict[int, str] = {}
     for by_task, rows in fits_of_models(comparison, shown, task, method):
         fit, p = by_task[task], predict_task(definition, by_task, shown.nats[rows], shown.metadata.take(rows))
         capability[rows], forecast[rows], low[rows], high[rows] = p.capability, p.accuracy, p.low, p.high
-        side = np.where(capability[rows] < fit.range[0], -1, 1)
-        beyond[rows] = side * np.minimum(distance(fit, capability[rows]), FARTHEST)
+        stronger[rows] = p.position.stronger
+        cautions |= _cautions(fit, p, np.flatnonzero(rows), unseen)
     return {
         "forecast": rounded(forecast),
         "low": rounded(low),
         "high": rounded(high),
         "capability": rounded(capability) if fits[0].reads else None,
-        "beyond": {int(i): _rounded(float(beyond[i])) for i in np.flatnonzero(beyond)},
-        "slope": _rounded(fits[0].law.slope),
+        "cautions": cautions,
+        "stronger": np.flatnonzero(stronger).tolist(),
         "reads": [str(predictor) for predictor in fits[0].reads],
         "averaged": fits[0].average is not None,
         "intervals_from": fits[0].out_of_fold.kind,
@@ -116,6 +118,14 @@ def forecasts(comparison: Comparison, shown: ReportModels, task: str, method: st
             int(i): fits[0].lacking(shown.metadata.take(np.array([i]))) for i in np.flatnonzero(np.isnan(forecast))
         },
     }
+
+
+def _cautions(fit: TaskFit, predicted: Predictions, rows: Ints, unseen: Bools) -> dict[int, str]:
+    """Index of an unseen model → how it is unlike the training models of a fit, as `predict` says it."""
+    where = predicted.position
+    unusual = ((where.distance > 1) | where.stronger | where.other_family) & unseen[rows]
+    said = {int(rows[k]): caution_on(fit, predicted.take(k)) for k in np.flatnonzero(unusual).tolist()}
+    return {i: text for i, text in said.items() if text}
 
 
 def fits_of_models(

@@ -75,7 +75,7 @@ def column_data(comparison: Comparison, shown: ReportModels, texts: TextSet) -> 
             {
                 "task": fit.task,
                 "columns": [
-                    {"name": w.column, "answers": w.answers, "share": rounded([w.share])[0]}
+                    {"name": w.column, "answers": w.answers, "share": rounded([math.copysign(w.share, w.salience)])[0]}
                     for w in weigh_columns(fit)[:MOST_COLUMNS]
                     if w.share > LEAST_SHARE
                 ],

@@ -234,7 +234,7 @@ def read_wide(path: Path, texts: TextSet, unit: str | None) -> list[TokenLosses]
             value = _cell(path, row["model"], text_id, row[text_id])
             nats.append(np.array([value * length * math.log(2) if unit == "bits-per-byte" and not named else value]))
             bounds.append(np.array([0, length]))
-        loss_rows = LossRows.of(path, row["model"], columns, bounds, nats)
+        loss_rows = LossRows.of(f"{path}: model {row['model']!r}", row["model"], columns, bounds, nats)
         losses.append(lay_out(loss_rows, texts, {"backend": "table" if named else f"wide CSV, {unit}"}))
     return losses
 

@@ -58,16 +58,13 @@ function words(task, i, f) {
     );
   }
   said.push(ROLE_SAYS[data.models.role[i]]);
-  const beyond = f.beyond[i];
-  if (beyond)
-    said.push(
-      `Caution: ${beyond < 0 === f.slope < 0 ? "stronger" : "weaker"} than every model the fit learned from, by ${percent(Math.abs(beyond), 0)} of their range; the interval is widened for that.`,
-    );
+  if (f.cautions[i]) said.push(`Caution: ${f.cautions[i]}.`);
   const covered =
     measured.coverage === null
       ? ""
       : `; on this task they held ${percent(measured.coverage, 0)} of ${measured.n_test} unseen scores`;
-  const sure = `How sure: intervals come from errors on ${f.intervals_from}${covered}.`;
+  const errors = f.stronger.includes(i) ? `${f.intervals_from}, and on stronger models that were hidden` : f.intervals_from;
+  const sure = `How sure: intervals come from errors on ${errors}${covered}.`;
   return [make("p", {}, said.join(" ")), make("p", {}, sure), carriers(task)];
 }
 
