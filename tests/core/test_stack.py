@@ -14,9 +14,17 @@ from benchcast.assemble import AssemblyOptions, assemble
 from benchcast.dataset import Features, Fold
 from benchcast.law import sigmoid
 from benchcast.methods import METHODS
+from benchcast.methods.averaging import build_pools
+from benchcast.methods.basis import build_basis
+from benchcast.methods.candidates import (
+    FEWEST_TO_LEAN,
+    STRONGEST_OVER_WEAKEST,
+    lean_to_stronger,
+    nonnegative_candidates,
+)
 from benchcast.methods.problem import STRONGEST, Problem, strongest_models
 from benchcast.methods.stack import IN_RANGE
-from benchcast.predictors import VIEWS
+from benchcast.predictors import VIEWS, LossView
 from benchcast.storage.hashes import hashed
 from benchcast.task_fit import Fade, Members, weighted_loss
 from lab.synthetic import Plan, make_world
@@ -71,6 +79,49 @@ def test_it_learns_a_difference_of_losses_which_no_weights_above_zero_can_expres
         return float(((forecast - score)[test] ** 2).mean())
 
     assert error("stack") < 0.3 * error("salience")
+
+
+def test_candidates_that_lean_to_stronger_models_serve_them_where_no_single_law_holds() -> None:
+    """Scores of strong models follow the loss on one source, those of weak models the loss on another."""
+    drawn = make_world(Plan(seed=5, families=8, sizes=5, checkpoints=3, tasks=1, texts_per_source=8))
+    features = Features(drawn.features, drawn.edges, "synthetic")
+    world = assemble(drawn.texts, drawn.losses, drawn.models, drawn.scores, drawn.tasks, AssemblyOptions(features))
+    source, mean_loss = world.reference_tokens.source, world.nats.mean(axis=1)
+    strong = mean_loss < np.quantile(mean_loss, 0.3)
+    read = np.where(strong, *(world.nats[:, source == i].mean(axis=1) for i in (0, 1)))
+    score = sigmoid(3 * (read.mean() - read) / read.std())
+    world = replace(world, tasks=(replace(world.tasks[0], chance=0.0),), accuracy=score[None])
+    test = np.isin(world.families, np.unique(world.families)[:2])
+    problem = Problem.of(world, Fold(~test, np.zeros_like(test), test), 0, mean_loss=mean_loss)
+    basis, sums = build_basis(world)
+    x = sums[LossView.NATS]
+    alike, leaning = (nonnegative_candidates(problem, basis, "nats", x, mean_loss=m) for m in (None, mean_loss))
+    rows = test & strong
+    first, second = (
+        ((sigmoid(fitted.log_odds[rows, 0]) - score[rows, None]) ** 2).mean(axis=0) for fitted in (alike, leaning)
+    )
+    assert np.exp(np.mean(np.log(second / first))) < 0.85
+    assert (alike.of_salience, leaning.of_salience) == (True, False)
+    assert [name.removesuffix(", stronger models") for name in leaning.names] == alike.names
+
+
+def test_few_models_have_no_candidates_that_lean(dataset) -> None:
+    few = np.arange(len(dataset.models)) < FEWEST_TO_LEAN - 1
+    for rows, expected in ((few, False), (np.append(few[1:], few[:1]) | few, True)):
+        nobody = np.zeros_like(rows)
+        pool = next(build_pools(dataset, [Fold(rows, nobody, ~rows)], of_stack=True))[0]
+        names = [name for fitted in pool.fitted for name in fitted.names]
+        assert any("stronger models" in name for name in names) is expected
+        assert not any("stronger models" in name for fitted in pool.nonnegative().fitted for name in fitted.names)
+
+
+def test_the_strongest_model_weighs_most_whatever_the_scale_of_the_losses() -> None:
+    loss = np.random.default_rng(1).gamma(2.0, size=30)
+    weight = lean_to_stronger(loss)
+    assert (np.argsort(-weight) == np.argsort(loss)).all()
+    assert lean_to_stronger(np.exp(5 * loss)) == pytest.approx(weight)
+    assert weight.max() / weight.min() == pytest.approx(np.exp(STRONGEST_OVER_WEAKEST))
+    assert lean_to_stronger(np.ones(5)).tolist() == [1.0] * 5
 
 
 @pytest.fixture(scope="module")

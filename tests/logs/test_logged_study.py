@@ -34,7 +34,7 @@ def test_losses_forecast_unseen_families_better_than_the_mean(study):
 def test_a_logged_model_is_forecast_before_its_scores_are_known(cli, study):
     assert cli("fit", study, "--task", "pond", "--task", "pond_last").code == 0
     ran = cli("import", "losses", study, study.parent / "new", "--family", "reed")
-    assert ran.out.splitlines()[0].endswith("1 models added, 0 were there already")
+    assert ran.out.splitlines()[0].endswith("1 model added, 0 were there already")
     assert "no loss on" not in ran.err  # prompts never have losses in logs
     forecast = {f.task: f for f in bc.predict(study, models=["models/reed-c"])}
     scores = {s.task: s.accuracy for s in bc.Study.open(all_ten(study)).scores() if s.model == "models/reed-c"}

@@ -322,7 +322,7 @@ def test_lists_of_scores_with_other_headings_are_read(run: Run, study: Study, wr
 
 def test_the_long_form_keeps_working(run: Run, study: Study, write: Write) -> None:
     text = "model,task,accuracy,n_items,right_even\nqwen-7b,mmlu,0.5,100,26\n"
-    assert "1 scores added" in run(write("long.csv", text))[1]
+    assert "1 score added" in run(write("long.csv", text))[1]
     assert found(study)["qwen-7b", "mmlu"].right_even == 26
     assert "unknown task 'mmlv'; study.toml has" in run(write("t.csv", text.replace("mmlu", "mmlv")))[2]
     percent = run(write("p.csv", "model,task,accuracy\nx,mmlu,50\n"))

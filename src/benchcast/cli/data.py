@@ -63,7 +63,7 @@ def losses(
             force=force,
             on_file=lambda file: advance(f"reading {file.name}"),
         )
-    say(f"{study}: {result.added} models added, {len(result.models) - result.added} were there already")
+    say(f"{study}: {counted(result.added, 'model')} added, {len(result.models) - result.added} were there already")
     warn(*result.warnings)
 
 

@@ -10,7 +10,7 @@ import click
 from benchcast.choices import SCORE_UNITS
 from benchcast.cli.arguments import FILES, FORCE, PATH, STUDY
 from benchcast.cli.output import say
-from benchcast.formatting import few
+from benchcast.formatting import counted, few
 
 if TYPE_CHECKING:
     from benchcast.scores.gather import ImportedScores
@@ -80,7 +80,9 @@ def read_metrics(given: tuple[str, ...]) -> dict[str, str]:
 
 
 def _tell(study: Path, imported: ImportedScores) -> None:
-    say(f"{study}: {imported.added} scores added, {len(imported.scores) - imported.added} were there already")
+    say(
+        f"{study}: {counted(imported.added, 'score')} added, {len(imported.scores) - imported.added} were there already"
+    )
     say("read: " + ", ".join(f"{kind} × {n}" for kind, n in imported.kinds.items()))
     if imported.metrics:
         say("metrics: " + ", ".join(f"{task} {metric}" for task, metric in imported.metrics.items()))
