@@ -4,7 +4,7 @@
     python bench/collect.py --device cuda    random models of 100M and 1B parameters; numpy, torch and transformers do
     python bench/collect.py --tiny           random models of no size, to see that it runs
     python bench/collect.py --signals        only what rank, entropy, hit and margin cost besides the losses
-    python bench/collect.py --tokenize       only from texts to tokens and their bounds
+    python bench/collect.py --host           only what collect does besides forward passes, on texts of the GPU table
 
 Every row of a table scores the same tokens, in one run; the loops take turns, and the best of their rounds counts.
 """
@@ -15,8 +15,7 @@ import argparse
 import os
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -32,8 +31,9 @@ import torch
 
 import loops
 from benchcast.backends.base import ModelSettings
-from benchcast.backends.hf import HfBackend
-from benchcast.bounds import locate
+from benchcast.backends.forward import padded
+from benchcast.backends.hf import BUSY, HfBackend
+from benchcast.bounds import bounds_of
 from benchcast.choices import SIGNALS
 from benchcast.collection.portions import Portion, encode_texts, score
 from benchcast.records import Text, TextSet
@@ -42,6 +42,7 @@ SENTENCE = "The committee met on Tuesday, and after a long debate it chose the s
 CHINESE = "委员会星期二开会，经过长时间的讨论，选择了三个方案中的第二个。"
 CODE = "def mean(values):\n    total = sum(values)\n    return total / len(values)\n\n"
 SHIPPED = Path(__file__).resolve().parents[1] / "tests" / "zoo" / "shipped" / "ash-0.5M"
+BARE = 605_397  # tokens/s of the bare loop with 100M parameters in bfloat16 on an H200 (docs/performance.md)
 HEADER = "| model | texts | what | tokens/s | collect is … times as fast | GFLOP/s | peak GiB above the model |"
 
 
@@ -198,22 +199,43 @@ def on_real_models(given: argparse.Namespace) -> None:
         del backend
 
 
-def tokenize(rounds: int) -> None:
-    """Print how fast 256 texts become tokens with bounds, one text at a time and all at once."""
-    import convert
+class Instant:
+    """A backend that takes no time: what is left is the work of collect itself."""
 
-    tokenizer, chosen = open_model(convert.smollm2(), "cpu").vocabulary.tokenizer, texts(256, 8)
-    seconds: dict[str, list[float]] = {"one text at a time": [], "all at once": []}
-    for _ in range(rounds):
-        start = time.perf_counter()
-        tokens = sum(len(locate(tokenizer, text)[0]) for text in chosen)
-        middle = time.perf_counter()
-        encode_texts(tokenizer, named(chosen))
-        seconds["one text at a time"].append(middle - start)
-        seconds["all at once"].append(time.perf_counter() - middle)
-    print(f"SmolLM2's tokenizer, {tokens:,} tokens, {os.cpu_count()} cores, best of {rounds}:")
-    for way, found in seconds.items():
-        print(f"{way}: {tokens / min(found):,.0f} tokens/s")
+    name, model, asked, batch_size, batch_tokens, context = "instant", "bench", "", 64, BUSY["cuda"], 2048
+
+    def __init__(self) -> None:
+        self.vocabulary = HfBackend(ModelSettings({"pretrained": str(SHIPPED)}), device="cpu").vocabulary
+
+    def score(self, sequences: Sequence[Sequence[int]]) -> list[Any]:
+        return [np.ones(len(s), np.float32) for s in sequences]
+
+    def about(self) -> dict[str, str]:
+        return {}
+
+
+def host(rounds: int, clock: str) -> None:
+    """Print the time of each step from texts to checked numbers in which a GPU would wait, and their share."""
+    backend = Instant()
+    tokenizer, chosen = backend.vocabulary.tokenizer, named(texts(256, 4))
+    plain, portion = [text.text for text in chosen], encode_texts(tokenizer, chosen).portion("bench", range(256))
+    ids, batches = list(portion.ids.values()), [[w.ids for w in batch] for batch in portion.batches(backend)]
+    tokens = sum(map(len, ids))
+    steps: dict[str, Callable[[], object]] = {
+        "tokens, one text at a time (not used)": lambda: [tokenizer.encode(text) for text in plain],
+        "tokens, all texts at once": lambda: tokenizer.encode_all(plain),
+        "bounds": lambda: [bounds_of(tokenizer, text, of_text) for text, of_text in zip(plain, ids, strict=True)],
+        "batches, checks, rows of texts": lambda: list(score(backend, portion)),
+        "padding": lambda: [padded(batch) for batch in batches],
+        "padding of the bare loop": lambda: [loops.padded(batch) for batch in batches],
+    }
+    best = {step: seconds for step, (seconds, _) in loops.in_turn(steps, rounds, "cpu", clock).items()}
+    bare = tokens / BARE
+    print(f"{tokens:,} tokens, {os.cpu_count()} cores, {clock} clock, best of {rounds}\n\n| step | ms |\n|---|---:|")
+    for step, seconds in best.items():
+        print(f"| {step} | {1e3 * seconds:.1f} |")
+    *ours, theirs = list(best.values())[1:]
+    print(f"\nbeside a bare loop of {1e3 * bare:.0f} ms: {bare / (bare - theirs + sum(ours)):.2f} of its speed")
 
 
 def main() -> None:
@@ -223,10 +245,10 @@ def main() -> None:
     parser.add_argument("--signals", action="store_true", help="only what signals cost besides the losses")
     parser.add_argument("--rounds", type=int, default=2, help="how often the loops take their turns")
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu: on a machine that others use")
-    parser.add_argument("--tokenize", action="store_true", help="only from texts to tokens and their bounds")
+    parser.add_argument("--host", action="store_true", help="only what collect does besides forward passes")
     given = parser.parse_args()
-    if given.tokenize:
-        tokenize(given.rounds)
+    if given.host:
+        host(given.rounds, given.clock)
         return
     torch.set_float32_matmul_precision("highest")  # no TF32
     place = torch.cuda.get_device_name() if given.device == "cuda" else f"CPU, {torch.get_num_threads()} threads"

@@ -26,14 +26,19 @@ def batched(sequences: Sequences, size: int, tokens: int) -> list[Sequences]:
 def bare(model: Any, batches: list[Sequences]) -> None:
     """Forward passes with full logits and the loss, and nothing else."""
     for batch in batches:
-        ids = torch.zeros((len(batch), max(map(len, batch))), dtype=torch.long)
-        for row, sequence in zip(ids, batch, strict=True):
-            row[: len(sequence)] = torch.tensor(sequence)
-        ids = ids.to(model.device)
+        ids = padded(batch).to(model.device)
         with torch.inference_mode():
             logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
             nats = -torch.log_softmax(logits.float(), -1).gather(-1, ids[:, 1:, None])
         nats.cpu()
+
+
+def padded(batch: Sequences) -> torch.Tensor:
+    """Ids with zeros to the right of shorter sequences, row by row."""
+    ids = torch.zeros((len(batch), max(map(len, batch))), dtype=torch.long)
+    for row, sequence in zip(ids, batch, strict=True):
+        row[: len(sequence)] = torch.tensor(sequence)
+    return ids
 
 
 def token_by_token(model: Any, ids: list[int]) -> np.ndarray:

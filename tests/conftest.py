@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: rank.get(item.path, len(SLOWEST)))
     if "integrations" not in (config.option.markexpr or ""):
         for item in items:
-            if "integrations" in item.keywords:
+            if item.get_closest_marker("integrations"):
                 item.add_marker(pytest.mark.skip(reason="integrations run by `make test-integrations`"))
 
 

@@ -44,9 +44,18 @@ class HeldOutForecasts:
     low: Floats
     high: Floats
     capability: Floats
+    reason: str = ""  # why the first model without a forecast has none
 
     def __repr__(self) -> str:
         return f"<HeldOutForecasts of {counted(len(self.models), 'model')}>"
+
+    @classmethod
+    def joined(cls, parts: Sequence[HeldOutForecasts]) -> HeldOutForecasts:
+        """The forecasts of several folds."""
+        names = ("families", "observed", "forecast", "low", "high", "capability")
+        columns = {name: np.concatenate([getattr(p, name) for p in parts]) for name in names}
+        models, reason = tuple(m for p in parts for m in p.models), next((p.reason for p in parts if p.reason), "")
+        return cls(models, **columns, reason=reason)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -57,7 +66,7 @@ class Comparison:
     methods: tuple[str, ...]
     tasks: tuple[str, ...]
     held_out: dict[tuple[str, str], HeldOutForecasts]  # by task and method
-    fits: dict[tuple[str, str], list[TaskFit]]  # one per fold
+    fits: dict[tuple[str, str], list[TaskFit]]  # one per fold; none if they were not kept
     folds: tuple[Fold, ...]
     noise: dict[str, float]  # expected squared error of a perfect forecast, by task
     dataset: Dataset
@@ -91,15 +100,12 @@ class Comparison:
 
     def remark(self, task: str, method: str) -> str:
         """Why measures of a task and method are NaN; empty where none is."""
-        held, fits = self.held_out[task, method], self.fits[task, method]
+        held = self.held_out[task, method]
         if not held.models:
             return "no held-out model has a score"
-        unknown = [m for m, forecast in zip(held.models, held.forecast, strict=True) if not np.isfinite(forecast)]
+        unknown = int((~np.isfinite(held.forecast)).sum())
         if unknown:
-            row = np.array([self.dataset.models.index(unknown[0])])
-            failure = next((f.law.failure for f in fits if f.law.failure), "")
-            why = failure or fits[0].lacking(self.dataset.metadata.take(row))
-            return f"no forecast of {len(unknown)} of {len(held.models)} held-out models: {why}"
+            return f"no forecast of {unknown} of {len(held.models)} held-out models: {held.reason}"
         reasons = []
         if len(held.observed) < 2 or np.ptp(held.observed) == 0:
             reasons.append("no order: held-out scores are all the same")

@@ -52,7 +52,8 @@ def compare(
         family in turn ("family"); "auto" is the first of the three that is possible and leaves enough models to train
     methods : names of methods; none given: all
     device : where methods that learn token weights are computed: a torch device such as "cuda"; "" is numpy. An
-        `Execution` adds an executor, which fits methods and folds side by side with the same result, and progress
+        `Execution` adds an executor, which fits methods and folds side by side with the same result, progress, and
+        whether fits are kept
     settings : of the method "paper"
 
     Returns
@@ -79,20 +80,19 @@ def compare(
     without_signals: dict[str, str] = {m: why for m in wanted if (why := lacks_signals(m, dataset))}
     if methods:
         left_out |= without_signals
-    work = FoldFits(dataset, tuple(folds), settings)
-    fitted = fit_methods(work, [m for m in wanted if m not in left_out | without_signals], execution)
-    left_out |= {m: why.removeprefix(f"method {m!r} ") for m, why in fitted.items() if isinstance(why, str)}
-    tried = {m: by_fold for m, by_fold in fitted.items() if not isinstance(by_fold, str)}
+    work = FoldFits(dataset, tuple(folds), settings, execution.keep_fits)
+    answers = try_methods(work, [m for m in wanted if m not in left_out | without_signals], execution)
+    left_out |= {m: why.removeprefix(f"method {m!r} ") for m, why in answers.items() if isinstance(why, str)}
+    tried = {m: answer for m, answer in answers.items() if not isinstance(answer, str)}
     if not tried:
         raise NotEnoughDataError("; ".join(f"method {m!r} {why}" for m, why in left_out.items()))
     names = tuple(t.name for t in dataset.tasks)
-    fits = {(task, m): [row[t] for row in tried[m]] for m in tried for t, task in enumerate(names)}
-    held = {(task, m): hold(dataset, folds, tried[m], names.index(task)) for task, m in fits}
+    held = {(task, m): tried[m].held_out[t] for m in tried for t, task in enumerate(names)}
+    fits = {(task, m): [row[t] for row in tried[m].fits] for m in tried for t, task in enumerate(names)}
     noise = noise_floor(dataset, opened.scores(), folds)
     return Comparison(name, tuple(tried), names, held, fits, tuple(folds), noise, dataset, left_out)
 
 
-Fits = list[list[TaskFit]] | str  # by fold and task, or why there are none
 COST = {"paper": 20, "stack": 10, "salience": 8, "two-step": 3}  # of a fold, relative to other methods
 
 
@@ -107,6 +107,7 @@ class Execution:
     device: str = ""  # a torch device such as "cuda"; empty: numpy
     executor: Executor = field(default_factory=Local)
     on_method: Callable[[str], None] = _silent  # called with each method when it is done
+    keep_fits: bool = True  # in `Comparison.fits`; their token weights need the most memory on many texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,16 +117,31 @@ class FoldFits:
     dataset: Dataset
     folds: tuple[Fold, ...]
     settings: DescentSettings | None = None
+    keep_fits: bool = True
 
 
-def fit_part(shared: FoldFits, given: tuple[tuple[str, ...], Sequence[int]]) -> dict[str, Fits]:
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One method on some folds."""
+
+    held_out: list[HeldOutForecasts]  # by task
+    fits: list[list[TaskFit]]  # by fold and task; empty if they are not kept
+
+
+def fit_part(shared: FoldFits, given: tuple[tuple[str, ...], Sequence[int]]) -> dict[str, Tried | str]:
     """One group of methods on some of the folds, or why it cannot be had: the work of one job."""
     methods, picked = given
+    dataset, folds = shared.dataset, [shared.folds[i] for i in picked]
     try:
-        fits = fit_group(methods, shared.dataset, [shared.folds[i] for i in picked], shared.settings)
+        fits = fit_group(methods, dataset, folds, shared.settings)
     except NotEnoughDataError as error:
         return dict.fromkeys(methods, str(error))
-    return {m: [[_without_law(f) if equal_inputs(f) else f for f in row] for row in rows] for m, rows in fits.items()}
+    found: dict[str, Tried | str] = {}
+    for method in methods:
+        rows = [[_without_law(f) if equal_inputs(f) else f for f in row] for row in fits.pop(method)]
+        held = [hold(dataset, folds, rows, t) for t in range(len(dataset.tasks))]
+        found[method] = Tried(held, rows if shared.keep_fits else [])
+    return found
 
 
 def _without_law(fit: TaskFit) -> TaskFit:
@@ -133,8 +149,8 @@ def _without_law(fit: TaskFit) -> TaskFit:
     return replace(fit, law=SigmoidLaw(math.nan, math.nan, fit.task.chance, equal_inputs(fit)))
 
 
-def fit_methods(shared: FoldFits, methods: Sequence[str], execution: Execution) -> dict[str, Fits]:
-    """Fits of every method by fold and task, or why there are none."""
+def try_methods(shared: FoldFits, methods: Sequence[str], execution: Execution) -> dict[str, Tried | str]:
+    """Forecasts and fits of every method on all folds, or why there are none."""
     folds, parts = np.arange(len(shared.folds)), min(execution.executor.parts, len(shared.folds))
     groups = grouped(methods)
     cut = [(g, picked.tolist()) for g in groups for picked in np.array_split(folds, 1 if g[0] in TOGETHER else parts)]
@@ -146,7 +162,7 @@ def fit_methods(shared: FoldFits, methods: Sequence[str], execution: Execution) 
         )
         for group, picked in cut
     ]
-    answers: dict[str, dict[int, Fits]] = {m: {} for m in methods}
+    answers: dict[str, dict[int, Tried | str]] = {m: {} for m in methods}
     for number, answer in execution.executor.run(fit_part, jobs, shared):
         group, picked = cut[number]
         for method in group:
@@ -156,23 +172,28 @@ def fit_methods(shared: FoldFits, methods: Sequence[str], execution: Execution) 
     return {method: _joined(by_fold) for method, by_fold in answers.items()}
 
 
-def _joined(by_fold: dict[int, Fits]) -> Fits:
-    """The fits of all folds in order, or the first reason why there are none."""
+def _joined(by_fold: dict[int, Tried | str]) -> Tried | str:
+    """All folds in order, or the first reason why there are none."""
     in_order = [by_fold[i] for i in sorted(by_fold)]
     refused = [a for a in in_order if isinstance(a, str)]
-    return refused[0] if refused else [row for a in in_order if not isinstance(a, str) for row in a]
+    if refused:
+        return refused[0]
+    parts = [a for a in in_order if not isinstance(a, str)]
+    held_out = [HeldOutForecasts.joined(of_task) for of_task in zip(*(p.held_out for p in parts), strict=True)]
+    return Tried(held_out, [row for p in parts for row in p.fits])
 
 
 def hold(dataset: Dataset, folds: Sequence[Fold], fits: Sequence[Sequence[TaskFit]], t: int) -> HeldOutForecasts:
     """Forecasts of the held-out models on task number `t`, with intervals; `fits` has those of all tasks by fold."""
-    parts, metadata = [], dataset.metadata
+    parts = []
     for fold, row in zip(folds, fits, strict=True):
-        rows = fold.test & np.isfinite(dataset.accuracy[t])
-        p = predict_task(dataset.tasks[t], {f.task.name: f for f in row}, dataset.nats[rows], metadata.take(rows))
-        parts.append((np.flatnonzero(rows), p.accuracy, p.low, p.high, p.capability))
-    rows, forecast, low, high, capability = (np.concatenate(x) for x in zip(*parts, strict=True))
-    models = tuple(dataset.models[i] for i in rows)
-    return HeldOutForecasts(models, dataset.families[rows], dataset.accuracy[t][rows], forecast, low, high, capability)
+        rows = np.flatnonzero(fold.test & np.isfinite(dataset.accuracy[t]))
+        metadata, models = dataset.metadata.take(rows), tuple(dataset.models[i] for i in rows)
+        p = predict_task(dataset.tasks[t], {f.task.name: f for f in row}, dataset.nats[rows], metadata)
+        families, observed, unknown = dataset.families[rows], dataset.accuracy[t][rows], ~np.isfinite(p.accuracy)
+        reason = (row[t].law.failure or row[t].lacking(metadata.take(unknown))) if unknown.any() else ""
+        parts.append(HeldOutForecasts(models, families, observed, p.accuracy, p.low, p.high, p.capability, reason))
+    return HeldOutForecasts.joined(parts)
 
 
 def noise_floor(dataset: Dataset, scores: Sequence[Score], folds: Sequence[Fold]) -> dict[str, float]:

@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if "browser" in (config.option.markexpr or ""):
         return
     for item in items:
-        if "browser" in item.keywords:
+        if item.get_closest_marker("browser"):
             item.add_marker(pytest.mark.skip(reason="the browser runs by `make test-browser`"))
 
 

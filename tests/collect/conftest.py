@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if "backends" in (config.option.markexpr or ""):
         return
     for item in items:
-        if "backends" in item.keywords:
+        if item.get_closest_marker("backends"):
             item.add_marker(pytest.mark.skip(reason="real backends run by `-m backends`"))
 
 

@@ -227,6 +227,17 @@ def test_processes_give_what_this_process_gives(small_folder):
     assert apart.methods == here.methods == methods
 
 
+def test_without_its_fits_a_comparison_has_the_same_numbers(small_folder):
+    study, methods = Study.open(small_folder), ("stack", "label-token", "compute")
+    kept, without = (
+        compare(study, split="family", methods=methods, device=Execution(executor=Processes(2), keep_fits=keep))
+        for keep in (True, False)
+    )
+    assert without.as_json() == kept.as_json()
+    assert not any(without.fits.values())
+    assert all(len(fits) == len(kept.folds) for fits in kept.fits.values())
+
+
 def test_a_process_that_is_killed_is_one_clear_line():
     with pytest.raises(BenchcastError, match="use --jobs 1"):
         list(Processes(2).run(end_process, [Job("a", 0), Job("b", 1)]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy.typing as npt
 from benchcast.backends.base import Columns, DeviceFullError, Nats
 from benchcast.backends.token_signals import VocabularyPass, rows_to_signals
 from benchcast.errors import InputError
+from benchcast.records import Bools, Ints
 
 LOGIT_BYTES = {"cpu": 96 << 20, "cuda": 512 << 20}  # logits of one block of rows; the peak is twice that
 ROWS, WORDS = 512, 4096  # size of a block of logits on a CPU
@@ -75,17 +77,20 @@ class Forward:
 
     def _parts(self, sequences: Sequence[Sequence[int]], read: Callable[[Any, Any], Any]) -> list[npt.NDArray[Any]]:
         """What `read` gives for the states and targets of all ids but the first, by sequence."""
+        ids, inside = padded(sequences)
+        follows = np.zeros_like(inside)  # positions whose next token is scored
+        follows[:, :-1] = inside[:, 1:]
         with self._careful():
-            ids, inside = self._padded(sequences)
-            scored = inside[:, 1:]
-            rows = self._states(ids)[:, :-1][scored]
-            flat = read(rows, ids[:, 1:][scored]).cpu().numpy()
+            # Positions and targets are worked out on the host: a mask on a GPU waits for all work before it.
+            at, targets = self._moved(np.flatnonzero(follows)), self._moved(ids[:, 1:][inside[:, 1:]])
+            rows = self._states(self._moved(ids)).flatten(0, 1)[at]
+            flat = read(rows, targets).cpu().numpy()
         return np.split(flat, np.cumsum([len(s) - 1 for s in sequences])[:-1])
 
     def hidden(self, sequences: Sequence[Sequence[int]]) -> list[npt.NDArray[np.float32]]:
         """Last hidden state at every id (tokens × dimensions)."""
         with self._careful():
-            ids, _ = self._padded(sequences)
+            ids = self._moved(padded(sequences)[0])
             states = self._base(input_ids=ids, use_cache=False).last_hidden_state.float().cpu().numpy()
         return [states[i, : len(s)] for i, s in enumerate(sequences)]
 
@@ -116,16 +121,16 @@ class Forward:
             head_logits.shape == logits.shape and (head_logits - logits).abs().max() <= 1e-3 * (1 + logits.abs().max())
         )
 
-    def _padded(self, sequences: Sequence[Sequence[int]]) -> tuple[Any, Any]:
-        """Padded ids and the mask of real tokens, both on the device; the mask follows from the lengths."""
+    def _moved(self, values: Ints) -> Any:
+        """An array on the device; a GPU copies from pinned memory while the host goes on."""
         import torch
 
-        lengths = torch.tensor([len(s) for s in sequences])
-        ids = torch.zeros((len(sequences), int(lengths.max())), dtype=torch.long)
-        for row, sequence in zip(ids, sequences, strict=True):
-            row[: len(sequence)] = torch.tensor(sequence)
-        inside = torch.arange(ids.shape[1])[None] < lengths[:, None]
-        return ids.to(self.device), inside.to(self.device)
+        tensor = torch.from_numpy(values)
+        return (
+            tensor.pin_memory().to(self.device, non_blocking=True)
+            if self.device.type == "cuda"
+            else tensor.to(self.device)
+        )
 
     def _states(self, ids: Any) -> Any:
         """The input of `_nats`: hidden states, or logits if the head alone does not give them."""
@@ -229,3 +234,16 @@ class Forward:
                 yield
         except torch.OutOfMemoryError as error:
             raise DeviceFullError(f"the device is out of memory; {advice}") from error
+
+
+def padded(sequences: Sequence[Sequence[int]]) -> tuple[Ints, Bools]:
+    """Ids with zeros to the right of shorter sequences (B × T), and the mask of the ids.
+
+    >>> padded([[5, 6, 7], [8]])[0].tolist()
+    [[5, 6, 7], [8, 0, 0]]
+    """
+    lengths = np.fromiter(map(len, sequences), np.int64, len(sequences))
+    inside = np.arange(lengths.max()) < lengths[:, None]
+    ids = np.zeros(inside.shape, np.int64)
+    ids[inside] = np.fromiter(chain.from_iterable(sequences), np.int64, lengths.sum())
+    return ids, inside

@@ -147,7 +147,7 @@ def compare(
     opened = Study.open(study, keep_all=keep_all)
     here = on_this_machine(1 if device else jobs)
     with workers(executor, address) as cluster, progress("comparing", len(methods) or len(METHODS)) as advance:
-        execution = Execution(device, cluster or here, lambda m: advance(f"comparing: {m} is done"))
+        execution = Execution(device, cluster or here, lambda m: advance(f"comparing: {m} is done"), keep_fits=False)
         comparison = run(opened, tasks, split=split, methods=methods, device=execution)
     say_split(split, comparison)
     if as_json:
