@@ -24,8 +24,8 @@ from lab.commands.figures import show_outcome, study_command
 def zoo(study: Path, recipe: str, work: Path, jobs: int, tiny: bool) -> None:
     """Train a zoo of language models and write a study with the rank, entropy, hit and margin of every token.
 
-    The full recipe took an H200 18 minutes without signals, seven runs side by side. The small one has 15 runs of 0.2M
-    to 1M parameters and takes about an hour of one core.
+    The full recipe took an H200 18 minutes without signals, seven runs side by side. The small one has 24 runs of 0.2M
+    to 1M parameters and takes about an hour and a half of one core.
 
     \b
     python -m lab zoo study --jobs 7
@@ -44,13 +44,21 @@ def zoo(study: Path, recipe: str, work: Path, jobs: int, tiny: bool) -> None:
 
 
 @study_command("signals")
-def signals(study: Path | None, out: Path) -> None:
+@click.option("--docs", type=click.Path(path_type=Path, exists=True, file_okay=False),
+              help="Also write the table into results.md in this folder.")  # fmt: skip
+def signals(study: Path | None, out: Path, docs: Path | None) -> None:
     """What rank, entropy, hit and margin of tokens add to their losses, each alone and all together.
 
     \b
     python -m lab zoo study --recipe small
     python -m lab signals study
     """
+    from benchcast.datasets import load_zoo
+    from lab.reproduce.context import StudyContext
+    from lab.reproduce.document import write_page, write_part
     from lab.reproduce.signals import signals as run
 
-    show_outcome(study, out, run)
+    outcome = show_outcome(study, out, run)
+    if docs is not None:
+        write_part(outcome, docs)
+        write_page(StudyContext(load_zoo()), docs)

@@ -56,6 +56,13 @@ PARTS: tuple[tuple[str, str, Work], ...] = (
     ("decisions", "Which of two mixtures is better", decisions),
     ("select", "How many texts it takes", select),
 )
+# Parts on another study than the zoo: their titles, and the commands that make the study and the part.
+ON_OTHER_STUDIES = {
+    "signals": (
+        "What rank, entropy, hit and margin of tokens add",
+        "python -m lab zoo study --recipe small\npython -m lab signals study --docs docs",
+    ),
+}
 QUALITY = (
     "Held-out models only. *Gain*: squared error of all-token loss over that of the method. *Regret*: squared error "
     "over that of the best single method that reads losses only (`stack` and the averages are not among them). Both "
@@ -116,10 +123,11 @@ def write_part(outcome: Outcome, folder: Path) -> None:
 def write_page(context: StudyContext, folder: Path) -> None:
     """results.md from the parts that are there."""
     parts = [head(context)]
-    for name, title, _ in PARTS:
+    on_the_zoo = {name: (title, f"python -m lab {name}") for name, title, _ in PARTS}
+    for name, (title, commands) in (on_the_zoo | ON_OTHER_STUDIES).items():
         file = folder / "figures" / f"{name}.json"
         if file.exists():
-            parts.append(section(name, title, json.loads(file.read_text(encoding="utf-8"))))
+            parts.append(section(name, title, commands, json.loads(file.read_text(encoding="utf-8"))))
     write_text(folder / "results.md", "\n\n".join(parts).rstrip() + "\n")
 
 
@@ -129,7 +137,8 @@ def head(context: StudyContext) -> str:
     return (
         "# How good it is\n\n"
         "Made by `python -m lab results docs` in a checkout (`make results`): every number and picture below comes "
-        "from the commands shown. The first table is about real public models and the zoo. All that follows is on the "
+        "from the commands shown. The first table is about real public models and the zoo, the last about a smaller "
+        "zoo. All between is on the "
         f"zoo, the study that ships in the package ({about['models']} models of "
         f"{about['families']} families, {len(context.study.texts)} texts, {len(context.study.tasks)} tasks, scorer "
         f"{about['scorer'] or 'none'}). Its models are small and trained for this purpose, its tasks synthetic. The "
@@ -140,9 +149,9 @@ def head(context: StudyContext) -> str:
     )
 
 
-def section(name: str, title: str, part: dict[str, Any]) -> str:
-    """One table or figure: command, tables, pictures, remarks, and how it compares to the paper."""
-    lines = [f"## {title}", f"```bash\npython -m lab {name}\n```", *([QUALITY] if name == "quality" else [])]
+def section(name: str, title: str, commands: str, part: dict[str, Any]) -> str:
+    """One table or figure: commands, tables, pictures, remarks, and how it compares to the paper."""
+    lines = [f"## {title}", f"```bash\n{commands}\n```", *([QUALITY] if name == "quality" else [])]
     if name == "table1":
         lines.append(paper_table())
     lines += [as_markdown(Table(tuple(t["header"]), tuple(map(tuple, t["rows"])), t["title"])) for t in part["tables"]]

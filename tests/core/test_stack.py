@@ -16,12 +16,7 @@ from benchcast.law import sigmoid
 from benchcast.methods import METHODS
 from benchcast.methods.averaging import build_pools
 from benchcast.methods.basis import build_basis
-from benchcast.methods.candidates import (
-    FEWEST_TO_LEAN,
-    STRONGEST_OVER_WEAKEST,
-    lean_to_stronger,
-    nonnegative_candidates,
-)
+from benchcast.methods.candidates import FEWEST_TO_LEAN, lean_to_stronger, nonnegative_candidates
 from benchcast.methods.problem import STRONGEST, Problem, strongest_models
 from benchcast.methods.stack import IN_RANGE
 from benchcast.predictors import VIEWS, LossView
@@ -101,7 +96,7 @@ def test_candidates_that_lean_to_stronger_models_serve_them_where_no_single_law_
         ((sigmoid(fitted.log_odds[rows, 0]) - score[rows, None]) ** 2).mean(axis=0) for fitted in (alike, leaning)
     )
     assert np.exp(np.mean(np.log(second / first))) < 0.85
-    assert (alike.of_salience, leaning.of_salience) == (True, False)
+    assert (alike.kind, leaning.kind) == ("non-negative", "leaning")
     assert [name.removesuffix(", stronger models") for name in leaning.names] == alike.names
 
 
@@ -112,15 +107,20 @@ def test_few_models_have_no_candidates_that_lean(dataset) -> None:
         pool = next(build_pools(dataset, [Fold(rows, nobody, ~rows)], of_stack=True))[0]
         names = [name for fitted in pool.fitted for name in fitted.names]
         assert any("stronger models" in name for name in names) is expected
-        assert not any("stronger models" in name for fitted in pool.nonnegative().fitted for name in fitted.names)
+        assert {fitted.kind for fitted in pool.nonnegative().fitted} == {"non-negative"}
 
 
-def test_the_strongest_model_weighs_most_whatever_the_scale_of_the_losses() -> None:
+def test_a_model_stronger_than_all_is_not_forecast_by_candidates_that_lean(fit) -> None:
+    assert any("stronger models" in name for name in fit.notes["shares"])
+    assert not any("stronger models" in name for name in fit.notes["shares_of_stronger"])
+
+
+def test_the_strongest_model_weighs_most_whatever_the_unit_of_the_losses() -> None:
     loss = np.random.default_rng(1).gamma(2.0, size=30)
     weight = lean_to_stronger(loss)
     assert (np.argsort(-weight) == np.argsort(loss)).all()
-    assert lean_to_stronger(np.exp(5 * loss)) == pytest.approx(weight)
-    assert weight.max() / weight.min() == pytest.approx(np.exp(STRONGEST_OVER_WEAKEST))
+    assert lean_to_stronger(3 + loss / np.log(2)) == pytest.approx(weight)
+    assert weight.max() == 1
     assert lean_to_stronger(np.ones(5)).tolist() == [1.0] * 5
 
 

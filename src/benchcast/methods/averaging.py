@@ -5,7 +5,7 @@ Axes: M models, R out-of-fold rows, C candidates.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -17,7 +17,7 @@ from benchcast.folds import left_out
 from benchcast.formatting import nan_to_none
 from benchcast.law import SigmoidLaw
 from benchcast.methods.basis import Basis, build_basis
-from benchcast.methods.candidates import FEWEST_TO_LEAN, Fitted, nonnegative_candidates, signed_candidates
+from benchcast.methods.candidates import FEWEST_TO_LEAN, Fitted, Kind, nonnegative_candidates, signed_candidates
 from benchcast.methods.inputs import keep_on_device
 from benchcast.methods.problem import Problem
 from benchcast.methods.stacking import OutOfFoldLogOdds, Stack
@@ -40,7 +40,12 @@ class Pool:
         """The pool of `salience`: its candidates alone, and no strongest training models as a hidden set."""
         problem = self.problem.without_strongest()
         sets = len(problem.learning)
-        return replace(self, problem=problem, fitted=[f.first_sets(sets) for f in self.fitted if f.of_salience])
+        kept = self.without("leaning", "signed").fitted
+        return replace(self, problem=problem, fitted=[f.first_sets(sets) for f in kept])
+
+    def without(self, *kinds: Kind) -> Pool:
+        """The pool without some kinds of candidates."""
+        return replace(self, fitted=[f for f in self.fitted if f.kind not in kinds])
 
     def out_of_fold(self) -> OutOfFoldLogOdds:
         """Log-odds of every hidden model under candidates that did not see it."""
@@ -69,10 +74,10 @@ class Pool:
         law = SigmoidLaw(-calibration.slope, offset, chance, calibration=calibration.curve)
         return np.stack([self.basis.weights(mix) for mix in mixes]), law
 
-    def named_shares(self, share: Floats) -> dict[str, float]:
-        """The larger shares by candidate, for notes."""
+    def named_shares(self, averaged: Stack) -> dict[str, float]:
+        """The share of each candidate by its name."""
         names = [name for f in self.fitted for name in f.names]
-        return {n: round(float(s), 4) for n, s in zip(names, share, strict=True) if s > SMALLEST_SHARE}
+        return dict(zip(names, averaged.share.tolist(), strict=True))
 
 
 def build_pools(dataset: Dataset, folds: Sequence[Fold], *, of_stack: bool) -> Iterator[list[Pool]]:
@@ -127,6 +132,11 @@ def averaged_fit(
         range=(float(capability[known].min()), float(capability[known].max())),
         average=average,
     )
+
+
+def larger(shares: Mapping[str, float]) -> dict[str, float]:
+    """The larger shares by candidate, for notes."""
+    return {name: round(share, 4) for name, share in shares.items() if share > SMALLEST_SHARE}
 
 
 def noted(saved: float) -> float | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Literal
 
 import numpy as np
 
@@ -32,8 +33,8 @@ MIXES = (
     ("kind", ("", "answer"), (1e-6, 1e-4)),
 )
 
-STRONGEST_OVER_WEAKEST = 4.0  # logarithm of the weight of the strongest model over that of the weakest
 FEWEST_TO_LEAN = 20  # training models; with fewer, too few would carry the weight
+Kind = Literal["non-negative", "leaning", "signed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class Fitted:
     mix: Floats  # K × C, learned from all known models
     offset: Floats  # C
     log_odds: Floats  # M × L × C
-    of_salience: bool = False  # whether `salience` averages them, too
+    kind: Kind
 
     def first_sets(self, count: int) -> Fitted:
         """The same candidates on the first `count` learning sets."""
@@ -123,17 +124,19 @@ def nonnegative_candidates(
     log_odds = (b - z @ theta.T).reshape(len(z), len(learning), len(tried))
     mix = theta[: len(tried)].T.astype(np.float64) / scale[:, None]
     offset = b[: len(tried)] + centre @ mix
-    return Fitted(view, [c.name for c in tried], mix, offset, log_odds, of_salience=not leaning)
+    kind: Kind = "leaning" if leaning else "non-negative"
+    return Fitted(view, [c.name for c in tried], mix, offset, log_odds, kind)
 
 
 def lean_to_stronger(mean_loss: Floats) -> Floats:
-    """Weights that fall from the strongest model to the weakest, by rank; models of equal loss weigh the same.
+    """Weights that fall by a factor e for every standard deviation of the mean loss above the lowest.
 
-    >>> lean_to_stronger(np.array([3.0, 1.0, 2.0])).round(3)
-    array([0.018, 1.   , 0.135])
+    >>> lean_to_stronger(np.array([3.0, 1.0, 1.0, 3.0])).round(3)
+    array([0.135, 1.   , 1.   , 0.135])
     """
-    rank = np.searchsorted(np.sort(mean_loss), mean_loss)
-    return np.asarray(np.exp(-STRONGEST_OVER_WEAKEST * rank / max(1, len(mean_loss) - 1)))
+    above = mean_loss - mean_loss.min()
+    spread = mean_loss.std()
+    return np.asarray(np.exp(-above / spread if spread > 0 else 0 * above))
 
 
 def signed_candidates(problem: Problem, basis: Basis, view: str, x: Floats) -> Fitted:
@@ -155,4 +158,4 @@ def signed_candidates(problem: Problem, basis: Basis, view: str, x: Floats) -> F
         if i == 0:
             mix[columns], offset = -weights[picked].T, intercepts[picked]
     names = [f"{view}: {k + 1} signed direction{'s' * (k > 0)}" for k in range(COMPONENTS)]
-    return Fitted(view, names, mix, offset, log_odds)
+    return Fitted(view, names, mix, offset, log_odds, "signed")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from benchcast.dataset import Dataset, Fold
-from benchcast.methods.averaging import Pool, averaged_fit, build_pools, noted
+from benchcast.methods.averaging import Pool, averaged_fit, build_pools, larger, noted
 from benchcast.methods.stacking import stack
 from benchcast.task_fit import TaskFit
 
@@ -26,5 +26,5 @@ def fit_pool(pool: Pool) -> TaskFit:
     """The fit of one task; of a pool that has more, the non-negative candidates alone are averaged."""
     pool = pool.nonnegative()
     averaged = stack(pool.out_of_fold(), line=1.0)
-    notes = {"shares": pool.named_shares(averaged.share), "bend_saves": noted(averaged.saved)}
+    notes = {"shares": larger(pool.named_shares(averaged)), "bend_saves": noted(averaged.saved)}
     return replace(averaged_fit(pool, "salience", *pool.weighted_loss(averaged), averaged.nested), notes=notes)

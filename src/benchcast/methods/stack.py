@@ -7,9 +7,10 @@ that it learned from. The stronger models are the validation models where the st
 training models.
 
 Two averages come out of the pool, each one weighted loss with signed weights and a monotone law. The first errs least
-on both kinds of hidden models, which weigh half each. The second errs least on left-out families alone. A model inside
-the range of the training models gets the mean of the two log-odds, a model stronger than all of them gets the first;
-among the strongest training models the second fades out.
+on both kinds of hidden models, which weigh half each. The second errs least on left-out families alone; only this one
+has the candidates that lean to stronger models (LOG.md). A model inside the range of the training models gets the mean
+of the two log-odds, a model stronger than all of them gets the first; among the strongest training models the second
+fades out.
 Axes: M models, R out-of-fold rows.
 """
 
@@ -22,7 +23,7 @@ import numpy as np
 
 from benchcast.dataset import Dataset, Fold
 from benchcast.law import SigmoidLaw
-from benchcast.methods.averaging import Pool, averaged_fit, build_pools, noted
+from benchcast.methods.averaging import Pool, averaged_fit, build_pools, larger, noted
 from benchcast.methods.problem import Problem
 from benchcast.methods.stacking import Stack
 from benchcast.methods.stacking import stack as average
@@ -40,15 +41,15 @@ def stack(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
 
 def fit_pool(pool: Pool) -> TaskFit:
     """The fit of one task."""
-    problem, unseen = pool.problem, pool.out_of_fold()
+    problem, plain = pool.problem, pool.without("leaning")
     mean_loss = problem.mean_loss
     assert mean_loss is not None
     count = int(problem.known.sum())
-    on_both = average(unseen)
-    on_families = average(unseen, stronger=False, line=count / (count + PRIOR_MODELS))
+    on_both = average(plain.out_of_fold())
+    on_families = average(pool.out_of_fold(), stronger=False, line=count / (count + PRIOR_MODELS))
     members = Members(
         (
-            Member(*pool.weighted_loss(on_both), share=1 - IN_RANGE, share_of_stronger=1.0),
+            Member(*plain.weighted_loss(on_both), share=1 - IN_RANGE, share_of_stronger=1.0),
             Member(*pool.weighted_loss(on_families), share=IN_RANGE, share_of_stronger=0.0),
         ),
         Fade.of(mean_loss[problem.known]),
@@ -56,10 +57,11 @@ def fit_pool(pool: Pool) -> TaskFit:
     weights = np.stack([-m.law.slope * m.share * m.weights for m in members.members]).sum(axis=0).astype(np.float32)
     law = SigmoidLaw(-1.0, 0.0, problem.task.chance)
     nested = _nested(problem, mean_loss, on_both, on_families)
-    shares = (1 - IN_RANGE) * on_both.share + IN_RANGE * on_families.share
+    of_stronger, of_families = plain.named_shares(on_both), pool.named_shares(on_families)
+    shares = {n: (1 - IN_RANGE) * of_stronger.get(n, 0.0) + IN_RANGE * s for n, s in of_families.items()}
     notes = {
-        "shares": pool.named_shares(shares),
-        "shares_of_stronger": pool.named_shares(on_both.share),
+        "shares": larger(shares),
+        "shares_of_stronger": larger(of_stronger),
         "bend_saves": noted(on_both.saved),
     }
     return replace(averaged_fit(pool, "stack", weights, law, nested, average=members), notes=notes)
