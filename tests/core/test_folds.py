@@ -81,6 +81,7 @@ def test_a_split_is_by_size_where_a_family_has_three_sizes_or_stands_alone_and_e
     assert choose_split(models(("a", 1), ("a", 2), ("c", 1), ("b", 1), ("b", 2), ("b", 3))) == "size"
     assert choose_split(models(("a", 1), ("a", 2))) == "size", "no other family could be held out"
     assert choose_split(models(("a", 1), ("a", 2), ("b", 1))) == "family"
+    assert choose_split(models(*((f, size) for f in "abcd" for size in (1, 2)))) == "family", "no family of three sizes"
     assert choose_split([*models(("a", 1), ("b", 1)), ModelInfo("m", "a", split="test")]) == "column"
 
 

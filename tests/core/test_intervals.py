@@ -14,6 +14,7 @@ from benchcast.intervals import (
     RISE_FROM_CHANCE,
     USUAL_FAMILY_ERROR,
     Position,
+    Predictions,
     angle,
     distance,
     from_angle,
@@ -141,6 +142,15 @@ def test_outside_the_training_range_the_distance_grows_on_both_sides():
     assert position.stronger.tolist() == [True, False, False], "a lower capability is a lower loss"
     compute = replace(fit, law=SigmoidLaw(0.5, 0.0, 0.0))
     assert locate(compute, [0.0, 2.0, 5.0]).stronger.tolist() == [False, False, True], "more compute is stronger"
+
+
+def test_the_prediction_of_one_model_is_its_own_with_its_position():
+    rows = np.arange(3.0)
+    position = Position(1 + rows, rows == 1)
+    one = Predictions(rows, rows / 10, rows / 20, rows / 5, position).take(1)
+    assert [x.tolist() for x in (one.capability, one.accuracy, one.low, one.high)] == [[1.0], [0.1], [0.05], [0.2]]
+    where = one.position
+    assert [x.tolist() for x in (where.distance, where.stronger, where.other_family)] == [[2.0], [True], [False]]
 
 
 def test_an_accuracy_outside_0_to_1_has_the_angle_of_the_end():
