@@ -142,6 +142,16 @@ def test_scores_at_chance_are_not_taken_for_equal_losses(table_of_chance, cli):
     assert found.remark("guessed", "compute") == absent  # it said that all training models had the same inputs
 
 
+def test_a_model_of_low_loss_that_is_called_weaker_is_said_to_have_a_low_loss(table_of_chance):
+    """Scores rise with the loss: the interval was for a stronger model, and the remark called the model weaker."""
+    rising = [replace(s, accuracy=0.8 - 0.03 * i) for i, s in enumerate(table_of_chance.scores())]
+    table_of_chance.add_scores(rising, force=True)
+    fit, losses = bc.fit(table_of_chance, "guessed", method="all-token"), table_of_chance.losses("m17")
+    found = fit.predict(replace(losses, model="new", nats=losses.nats * 0.8))
+    assert found.question == "stronger model"
+    assert re.fullmatch(r"extrapolation: weaker than .* of their range, although its mean loss is lower", found.remark)
+
+
 def test_weights_of_rounding_error_give_a_constant_that_says_so(table_of_chance):
     """The weights were 1e-14, and a model was said to be stronger than all others by 49% of their range."""
     below = [replace(s, accuracy=0.2 + 0.001 * i) for i, s in enumerate(table_of_chance.scores())]

@@ -165,7 +165,8 @@ def _beyond(fit: TaskFit, predicted: Predictions) -> str:
         below = bool(predicted.capability[0] < fit.range[0])
         side = "stronger" if below == (fit.law.slope < 0) else "weaker"
         size = "less than 1%" if far < 0.01 else f"{far:.0%}"
-        return f"extrapolation: {side} than every training model, by {size} of their range"
+        but = ", although its mean loss is lower" if side == "weaker" and predicted.position.stronger[0] else ""
+        return f"extrapolation: {side} than every training model, by {size} of their range{but}"
     if predicted.position.stronger[0]:
         return "extrapolation: a lower mean loss than every training model"
     return ""
