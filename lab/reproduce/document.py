@@ -122,23 +122,23 @@ def write_part(outcome: Outcome, folder: Path) -> None:
 
 def write_page(context: StudyContext, folder: Path) -> None:
     """results.md from the parts that are there."""
-    parts = [head(context)]
+    files = {file.stem: file for file in (folder / "figures").glob("*.json")}
+    parts = [head(context, others=bool(files.keys() & ON_OTHER_STUDIES))]
     on_the_zoo = {name: (title, f"python -m lab {name}") for name, title, _ in PARTS}
     for name, (title, commands) in (on_the_zoo | ON_OTHER_STUDIES).items():
-        file = folder / "figures" / f"{name}.json"
-        if file.exists():
-            parts.append(section(name, title, commands, json.loads(file.read_text(encoding="utf-8"))))
+        if name in files:
+            parts.append(section(name, title, commands, json.loads(files[name].read_text(encoding="utf-8"))))
     write_text(folder / "results.md", "\n\n".join(parts).rstrip() + "\n")
 
 
-def head(context: StudyContext) -> str:
-    """What was done, and what was not."""
+def head(context: StudyContext, *, others: bool) -> str:
+    """What was done, and what was not; `others` says whether the page has parts on other studies."""
     about = context.about()
+    follows = ", the last about a smaller zoo. All between is on the" if others else ". All that follows is on the"
     return (
         "# How good it is\n\n"
         "Made by `python -m lab results docs` in a checkout (`make results`): every number and picture below comes "
-        "from the commands shown. The first table is about real public models and the zoo, the last about a smaller "
-        "zoo. All between is on the "
+        f"from the commands shown. The first table is about real public models and the zoo{follows} "
         f"zoo, the study that ships in the package ({about['models']} models of "
         f"{about['families']} families, {len(context.study.texts)} texts, {len(context.study.tasks)} tasks, scorer "
         f"{about['scorer'] or 'none'}). Its models are small and trained for this purpose, its tasks synthetic. The "

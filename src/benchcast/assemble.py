@@ -124,9 +124,7 @@ def assemble(
         nats, models = nats[kept], [m for m, keep in zip(models, kept, strict=True) if keep]
     supported = common_support(nats) if chosen.support is None else chosen.support & common_support(nats)
     if not supported.any():
-        raise NotEnoughDataError(
-            "no token has a loss from every model; which models lack texts? (see `benchcast status`)"
-        )
+        raise NotEnoughDataError("no token has a loss from every model; `benchcast status` names models that lack text")
     for values in (nats, *signals.values()):
         values[:, ~supported] = 0.0
     tokens = replace(tokens, supported=supported)

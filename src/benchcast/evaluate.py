@@ -25,7 +25,7 @@ from benchcast.executor import Executor, Job, Local
 from benchcast.folds import make_folds, need_test_models
 from benchcast.formatting import as_names
 from benchcast.law import SigmoidLaw
-from benchcast.learnable import equal_inputs, without_weak_tasks
+from benchcast.learnable import equal_inputs, same_losses, without_weak_tasks
 from benchcast.methods import NEED_FEATURES, TOGETHER, check_methods, fit_group, grouped, lacks_signals
 from benchcast.methods.algorithm2.descent import DescentSettings
 from benchcast.records import Score
@@ -136,17 +136,19 @@ def fit_part(shared: FoldFits, given: tuple[tuple[str, ...], Sequence[int]]) -> 
         fits = fit_group(methods, dataset, folds, shared.settings)
     except NotEnoughDataError as error:
         return dict.fromkeys(methods, str(error))
+    same = [same_losses(dataset, fold) for fold in folds]
     found: dict[str, Tried | str] = {}
     for method in methods:
-        rows = [[_without_law(f) if equal_inputs(f) else f for f in row] for row in fits.pop(method)]
+        rows = [[_checked(f, same_losses=s) for f in row] for row, s in zip(fits.pop(method), same, strict=True)]
         held = [hold(dataset, folds, rows, t) for t in range(len(dataset.tasks))]
         found[method] = Tried(held, rows if shared.keep_fits else [])
     return found
 
 
-def _without_law(fit: TaskFit) -> TaskFit:
-    """A fit that forecasts NaN and says why: its training models are all alike."""
-    return replace(fit, law=SigmoidLaw(math.nan, math.nan, fit.task.chance, equal_inputs(fit)))
+def _checked(fit: TaskFit, *, same_losses: bool) -> TaskFit:
+    """The fit, or one that forecasts NaN and says why if its training models are all alike."""
+    why = equal_inputs(fit, same_losses=same_losses)
+    return replace(fit, law=SigmoidLaw(math.nan, math.nan, fit.task.chance, why)) if why else fit
 
 
 def try_methods(shared: FoldFits, methods: Sequence[str], execution: Execution) -> dict[str, Tried | str]:

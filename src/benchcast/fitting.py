@@ -5,7 +5,7 @@ fit = benchcast.fit(study, task="mmlu")
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -22,7 +22,7 @@ from benchcast.fits.inputs import StudyTables, changed_inputs, hash_inputs
 from benchcast.folds import FEWEST_MODELS, training_fold
 from benchcast.formatting import as_names
 from benchcast.intervals import spread_of
-from benchcast.learnable import equal_inputs, without_weak_tasks
+from benchcast.learnable import equal_inputs, same_losses, without_weak_tasks
 from benchcast.methods import MethodSpec, fit_method, stored_settings
 from benchcast.methods.algorithm2.descent import DescentSettings
 from benchcast.records import Bools, TokenLosses
@@ -118,7 +118,8 @@ def _fit_dataset(
     for model in dataset.support.excluded:
         tell(f"model {model} {dataset.support.why(model)} (--keep-all keeps it)")
     fits = as_fits(study, dataset, fold, name, method.fit(dataset, [fold])[0])
-    return with_inputs(study, _enough(fits, asked_for=asked_for, tell=tell))
+    short = {f.task: why for f in fits if (why := _too_little(f, same_losses=same_losses(dataset, fold)))}
+    return with_inputs(study, _enough(fits, short, asked_for=asked_for, tell=tell))
 
 
 def with_inputs(study: Study, fits: Sequence[Fit]) -> list[Fit]:
@@ -128,9 +129,8 @@ def with_inputs(study: Study, fits: Sequence[Fit]) -> list[Fit]:
     return [replace(fit, about={**fit.about, "inputs": inputs}) for fit, inputs in zip(fits, hashes, strict=True)]
 
 
-def _enough(fits: list[Fit], *, asked_for: bool, tell: Callable[[str], None]) -> list[Fit]:
-    """The fits that had enough to learn from, by what their method reads."""
-    short = {f.task: why for f in fits if (why := _too_little(f))}
+def _enough(fits: list[Fit], short: Mapping[str, str], *, asked_for: bool, tell: Callable[[str], None]) -> list[Fit]:
+    """The fits that had enough to learn from; `short` says of the other tasks what was too little."""
     if short and (asked_for or len(short) == len(fits)):
         name, why = next(iter(short.items()))
         raise NotEnoughDataError(f"{name}: {why}")
@@ -139,14 +139,14 @@ def _enough(fits: list[Fit], *, asked_for: bool, tell: Callable[[str], None]) ->
     return [f for f in fits if f.task not in short]
 
 
-def _too_little(fit: Fit) -> str:
+def _too_little(fit: Fit, *, same_losses: bool) -> str:
     """Why a method's fit cannot be used; empty where it can, or where its law says so itself."""
     core, count = fit.core, fit.about["n_train"][fit.task]
     if core.law.failure:
         return ""
     if count < FEWEST_MODELS:
         return f"{count} training models have all that {core.method} reads, a fit needs at least {FEWEST_MODELS}"
-    return equal_inputs(core)
+    return equal_inputs(core, same_losses=same_losses)
 
 
 def as_fits(study: Study, dataset: Dataset, fold: Fold, split: str, cores: Sequence[TaskFit]) -> list[Fit]:

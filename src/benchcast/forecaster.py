@@ -18,7 +18,7 @@ from benchcast.dataset import Dataset, Fold
 from benchcast.devices import check_device
 from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.intervals import Predictions, predict
-from benchcast.learnable import equal_inputs, without_weak_tasks
+from benchcast.learnable import equal_inputs, same_losses, without_weak_tasks
 from benchcast.metadata import ModelMetadata
 from benchcast.methods import NEED_FEATURES, check_methods, fit_method
 from benchcast.records import Floats, ModelInfo, NamedTexts, Score, Task, Text, TokenLosses
@@ -145,14 +145,14 @@ class Forecaster:
         dataset = self._dataset(losses, accuracy, groups)
         fold = Fold.of_all(len(losses))
         dataset, _ = without_weak_tasks(dataset, [fold], asked_for=True)
-        if not np.ptp(losses, axis=0).any():
+        if same_losses(dataset, fold):
             raise NotEnoughDataError("X: all training models have the same losses; there is nothing to learn from")
         if accuracy.max() <= self.chance:
             raise InvalidArrayError(f"y: no accuracy is above chance ({self.chance:g}); is chance correct?")
         (core,) = fit_method(self.method, dataset, [fold])[0]
         if core.law.failure:
             raise NotEnoughDataError(f"no law can be fitted: {core.law.failure}")
-        if why := equal_inputs(core):
+        if why := equal_inputs(core, same_losses=False):
             raise NotEnoughDataError(f"X: {why}")
         self.task_fit_ = core
         self.salience_ = core.salience(dataset.nats) if core.reads_losses else np.zeros(losses.shape[1], np.float32)
@@ -269,7 +269,8 @@ def _check_families(families: npt.ArrayLike | None, count: int) -> list[str]:
 
 def _absent(name: Any) -> bool:
     """Whether a name is None, NaN or another of pandas's missing values, which are not equal to themselves."""
-    return name is None or (name == name) is not True
+    equal = name == name
+    return name is None or not (isinstance(equal, bool | np.bool_) and equal)  # pandas.NA gives NA
 
 
 def _column_names(X: Any) -> npt.NDArray[Any] | None:

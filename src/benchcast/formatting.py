@@ -16,6 +16,7 @@ from typing import Any
 from benchcast.errors import InputError
 
 LONGEST_NAME = 1000  # characters
+SHORTEST_START = 3  # characters of a name that suggest the whole name
 # C0 and C1 controls, line and paragraph separators, and bidirectional formatting characters.
 CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}  # of cells, in files of other tools
@@ -69,8 +70,15 @@ def is_unicode(text: str) -> bool:
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:
-    """`; did you mean …?` with the closest of `words`, or an empty string if none is similar."""
-    match = get_close_matches(word, list(words), n=1)
+    """`; did you mean …?` with the closest of `words`, or an empty string if none is similar.
+
+    >>> did_you_mean("mmul", ["mmlu", "bbh"]), did_you_mean("olmo", ["dclm", "olmo-ladder"])
+    ("; did you mean 'mmlu'?", "; did you mean 'olmo-ladder'?")
+    """
+    known = list(words)
+    match = get_close_matches(word, known, n=1)
+    if not match and len(word) >= SHORTEST_START:
+        match = [name for name in known if name.startswith(word)]
     return f"; did you mean {match[0]!r}?" if match else ""
 
 
@@ -89,7 +97,11 @@ def as_names(names: str | Iterable[str]) -> list[str]:
     >>> as_names("mmlu"), as_names(("mmlu", "bbh"))
     (['mmlu'], ['mmlu', 'bbh'])
     """
-    return [names] if isinstance(names, str) else list(names)
+    listed = [names] if isinstance(names, str) else list(names)
+    for name in listed:
+        if not isinstance(name, str):
+            raise InputError(f"a name must be text, such as 'mmlu'; found {name!r}")
+    return listed
 
 
 def counted(number: int, what: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,12 +14,13 @@ from benchcast.errors import BenchcastError, StudyError
 from benchcast.fits.inputs import stale_line
 from benchcast.fitting import fits_for_new_models
 from benchcast.folds import FEWEST_MODELS, WHY_FAMILY, choose_split, make_folds, need_test_models
-from benchcast.formatting import few
+from benchcast.formatting import did_you_mean, few
 from benchcast.learnable import without_weak_tasks
 from benchcast.loss_check import check_losses
 from benchcast.methods.pertext import text_losses
 from benchcast.records import NamedTexts, Score, Task, Text
 from benchcast.relatives import find_relatives
+from benchcast.storage.settings import example_tasks, tasks_toml
 from benchcast.store import Study, StudyLike
 
 NEARLY_ALL = 0.8  # share of a task's scores at or below chance that makes its chance doubtful
@@ -101,7 +102,7 @@ def status(study: StudyLike) -> StudyStatus:
     answers = {a for t in study.tasks for a in t.answers}
     sources = [_source_status(name, [t for t in texts if t.source == name], answers) for name in texts.sources]
     stale = _stale(study)
-    dataset = _dataset(study)
+    dataset, why_not = _dataset(study)
     tasks = []
     for task in study.tasks:
         rows = [s for s in scores if s.task == task.name]
@@ -110,17 +111,22 @@ def status(study: StudyLike) -> StudyStatus:
         highest = f"{max(s.accuracy for s in rows):.3f}" if rows else "–"
         tasks.append(TaskStatus(task.name, task.chance, len(rows), len(usable), lowest, highest, task.name in fitted))
     can_fit = any(t.usable >= FEWEST_MODELS for t in tasks)
+    blocked = [f"`fit` and `compare` cannot run: {why_not}"] if can_fit and why_not else []
     unfit = _too_few_to_compare(study, dataset) if can_fit and dataset else []
+    if blocked:
+        next_step = f"solve the problems listed above, then benchcast status {study.root}"
+    elif stale:
+        next_step = f"benchcast fit {study.root}"
+    else:
+        next_step = _next_step(study, tasks, with_losses, has_features=bool(scorer), comparable=not unfit)
     return StudyStatus(
         len(texts),
         len(with_losses),
         scorer,
         tuple(sources),
         tuple(tasks),
-        (*trouble, *stale, *checked.lines(), *_problems(study, tasks, scores, with_losses), *unfit),
-        f"benchcast fit {study.root}"
-        if stale
-        else _next_step(study, tasks, with_losses, has_features=bool(scorer), comparable=not unfit),
+        (*trouble, *stale, *checked.lines(), *_problems(study, tasks, scores, with_losses), *blocked, *unfit),
+        next_step,
         tuple(_relatives(study, dataset)),
     )
 
@@ -170,12 +176,12 @@ def below_chance(scores: Sequence[Score], tasks: Sequence[Task]) -> list[str]:
     return lines
 
 
-def _dataset(study: Study) -> Dataset | None:
-    """The models with losses and scores; None where no fit could be made."""
+def _dataset(study: Study) -> tuple[Dataset | None, str]:
+    """The models with losses and scores, or None and the reason why no fit can be made."""
     try:
-        return study.dataset()
-    except BenchcastError:  # reported with the losses and scores
-        return None
+        return study.dataset(), ""
+    except BenchcastError as error:
+        return None, str(error)
 
 
 def _too_few_to_compare(study: Study, dataset: Dataset) -> list[str]:
@@ -200,25 +206,29 @@ def _relatives(study: Study, dataset: Dataset | None) -> list[str]:
     ]
 
 
+def _task_problems(study: Study, task: Task) -> Iterator[str]:
+    """One line for each name in a task's settings that the study does not have."""
+    known, on_table = study.texts.sources, isinstance(study.texts, NamedTexts)
+    absent = [s for s in task.sources if s not in known]
+    named = [s for s in absent if s not in (task.name, *task.members)]  # the others are defaults
+    unknown = [a for a in task.answers if a not in study.texts.index]
+    if unknown:
+        yield f"task {task.name}: answers name {few(unknown)}, not a text of the study; correct study.toml"
+    if named and on_table:
+        similar = did_you_mean(named[0], known)
+        yield f"task {task.name}: no columns of source {', '.join(named)}{similar} (correct sources in study.toml)"
+    elif absent and on_table and not task.answers:
+        yield f"task {task.name}: no answers; label-token needs them (answers = […] in study.toml)"
+    elif absent and not on_table:
+        yield f"task {task.name}: no texts of source {', '.join(absent)}; source-token and label-token need them"
+
+
 def _problems(study: Study, tasks: list[TaskStatus], scores: list[Score], with_losses: set[str]) -> list[str]:
     problems = []
     stopped = stopped_rename(study)
     if stopped:
         problems.append(f"a rename was interrupted; run it again: benchcast rename {study.root} {' '.join(stopped)}")
-    known_sources = set(study.texts.sources)
-    for task in study.tasks:
-        absent = [s for s in task.sources if s not in known_sources]
-        unknown = [a for a in task.answers if a not in study.texts.index]
-        if unknown:
-            problems.append(
-                f"task {task.name}: answers name {few(unknown)}, not a text of the study; correct study.toml"
-            )
-        if absent and isinstance(study.texts, NamedTexts):
-            problems.append(f"task {task.name}: no answers; label-token needs them (answers = […] in study.toml)")
-        elif absent:
-            problems.append(
-                f"task {task.name}: no texts of source {', '.join(absent)}; source-token and label-token need them"
-            )
+    problems += [line for task in study.tasks for line in _task_problems(study, task)]
     problems += below_chance(scores, study.tasks)
     no_scores = sorted(with_losses - {s.model for s in scores})
     no_losses = sorted({s.model for s in scores} - with_losses)
@@ -239,7 +249,10 @@ def _next_step(
 ) -> str:
     at = study.root
     if not study.tasks:
-        return f"add your tasks to {at / 'study.toml'}"
+        lines = tasks_toml(example_tasks(study.texts)[:1]).splitlines()
+        return "   ".join(
+            [f"add your tasks to {at / 'study.toml'} (chance: the accuracy of guessing), such as", *lines]
+        )
     named = isinstance(study.texts, NamedTexts)
     if not with_losses and named:
         return f"benchcast import losses {at} FILE.csv"

@@ -231,6 +231,15 @@ def has_range(fit: TaskFit) -> bool:
     return high - low > SAME * max(abs(low), abs(high))
 
 
+def is_level(fit: TaskFit) -> bool:
+    """Whether one unit more of every input changes the log-odds by less than rounding error.
+
+    An average of laws that are all level may keep weights such as 1e-19.
+    """
+    slope = 1.0 if np.isnan(fit.law.slope) else abs(fit.law.slope)
+    return slope * float(np.abs(fit.weights).sum(dtype=np.float64)) < SAME * fit.unit
+
+
 def nearness_to_chance(fit: TaskFit, accuracy: npt.ArrayLike) -> Floats:
     """1 for a forecast at chance, decreasing linearly to 0 at `NEAR_CHANCE` above it."""
     above = share_above_chance(np.asarray(accuracy, np.float64), fit.task.chance)

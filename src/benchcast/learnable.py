@@ -9,7 +9,7 @@ import numpy as np
 from benchcast.dataset import Dataset, Fold
 from benchcast.errors import NotEnoughDataError
 from benchcast.folds import FEWEST_MODELS
-from benchcast.intervals import SAME, has_range
+from benchcast.intervals import has_range, is_level
 from benchcast.task_fit import TaskFit
 
 
@@ -37,19 +37,17 @@ def without_weak_tasks(dataset: Dataset, folds: Sequence[Fold], *, asked_for: bo
     return dataset.for_tasks([t.name for t in dataset.tasks if t.name not in weak]), weak
 
 
-def equal_inputs(fit: TaskFit) -> str:
+def same_losses(dataset: Dataset, fold: Fold) -> bool:
+    """Whether all training models have the same loss on every token."""
+    first, *others = np.flatnonzero(fold.train)
+    return all(np.array_equal(dataset.nats[first], dataset.nats[i]) for i in others)
+
+
+def equal_inputs(fit: TaskFit, *, same_losses: bool) -> str:
     """Why nothing was learned where all training models have the same inputs; empty where they differ."""
-    if not fit.reads or fit.law.slope == 0 or not _has_weight(fit) or has_range(fit) or np.isnan(fit.range).any():
+    if not fit.reads or has_range(fit) or np.isnan(fit.range).any():
         return ""  # without a range no training model has such inputs, and the law says so itself
+    if is_level(fit) and not (same_losses and fit.reads_losses):
+        return ""  # inputs differ, but say nothing: the forecast is a constant
     what = "losses" if fit.reads_losses else "inputs"
     return f"all training models have the same {what} for {fit.method}; there is nothing to learn from"
-
-
-def _has_weight(fit: TaskFit) -> bool:
-    """Whether any input has a weight above rounding error.
-
-    An average of laws that are all level may keep weights such as 1e-19: its forecasts are the same for all training
-    models, although their losses differ.
-    """
-    least = 0.0 if fit.average is None else SAME * fit.unit * float(np.max(np.abs(fit.range)))
-    return float(np.abs(fit.weights).sum(dtype=np.float64)) > least

@@ -97,6 +97,7 @@ class Study:
 
     def task(self, name: str) -> Task:
         """A task by name."""
+        (name,) = as_names([name])
         names = [t.name for t in self.tasks]
         if name not in names:
             raise InputError(

@@ -45,20 +45,30 @@ def test_equal_losses_make_fit_fail_with_one_line(all_equal, cli):
     assert "no law (all capabilities are equal)" in cli("fit", all_equal.root, "--method", "all-token").out
 
 
+@pytest.mark.parametrize("loss", [1.0, 2.7])
+@pytest.mark.parametrize("method", ["stack", "salience", "pls"])
+def test_equal_losses_of_a_table_are_refused_whatever_they_are(tmp_path, method, loss):
+    """Losses of 1 left all weights 0, and gave a constant whose interval was the same for a model of half the loss."""
+    rows = "".join(f"m{i},{loss},{loss}\n" for i in range(12))
+    (tmp_path / "losses.csv").write_text(f"model,a,b\n{rows}")
+    study = bc.datasets.create_table_study(tmp_path / "study", tmp_path / "losses.csv").add_tasks([Task("task", 0.0)])
+    study.add_scores([Score(f"m{i}", "task", 0.3 + 0.04 * i) for i in range(12)])
+    with pytest.raises(NotEnoughDataError, match=f"task: all training models have the same losses for {method};"):
+        bc.fit(study, "task", method=method)
+
+
 def test_a_comparison_on_equal_losses_has_no_forecasts_and_says_why(all_equal, cli):
     """Forecasts were the same for all models, 0 or 1 or in between, and had measured errors."""
     found = bc.compare(all_equal, methods=["stack", "salience", "all-token", "pls", "constant"], split="size")
     for task in found.tasks:
-        for method in ("stack", "salience", "all-token"):
+        for method in ("stack", "salience", "all-token", "pls"):
             held = found.held_out[task, method]
             assert np.isnan([held.forecast, held.low, held.high]).all()
             why = f"all training models have the same losses for {method}; there is nothing to learn from"
             assert found.remark(task, method) == f"no forecast of 5 of 5 held-out models: {why}"
             cell = found.as_json()["tasks"][task][method]
             assert (cell["mse"], cell["remark"]) == (None, found.remark(task, method))
-        for method in ("pls", "constant"):  # pls gives no token any weight: its forecast is a constant, too
-            assert np.isfinite(found.held_out[task, method].forecast).all()
-            assert np.ptp(found.held_out[task, method].forecast) == 0
+        assert np.ptp(found.held_out[task, "constant"].forecast) == 0
     ran = cli("compare", all_equal.root, "--method", "stack", "--method", "constant", "--split", "size")
     assert ran.code == 0
     line = "stack on task0, task1: no forecast of 5 of 5 held-out models: all training models have the same losses"
@@ -130,6 +140,26 @@ def test_scores_at_chance_are_not_taken_for_equal_losses(table_of_chance, cli):
     assert found.measures("guessed", "stack")["mse"] < 1e-3
     absent = "no forecast of 18 of 18 held-out models: no training model has its FLOPs in models.csv"
     assert found.remark("guessed", "compute") == absent  # it said that all training models had the same inputs
+
+
+def test_a_model_of_low_loss_that_is_called_weaker_is_said_to_have_a_low_loss(table_of_chance):
+    """Scores rise with the loss: the interval was for a stronger model, and the remark called the model weaker."""
+    rising = [replace(s, accuracy=0.8 - 0.03 * i) for i, s in enumerate(table_of_chance.scores())]
+    table_of_chance.add_scores(rising, force=True)
+    fit, losses = bc.fit(table_of_chance, "guessed", method="all-token"), table_of_chance.losses("m17")
+    found = fit.predict(replace(losses, model="new", nats=losses.nats * 0.8))
+    assert found.question == "stronger model"
+    assert re.fullmatch(r"extrapolation: weaker than .* of their range, although its mean loss is lower", found.remark)
+
+
+def test_weights_of_rounding_error_give_a_constant_that_says_so(table_of_chance):
+    """The weights were 1e-14, and a model was said to be stronger than all others by 49% of their range."""
+    below = [replace(s, accuracy=0.2 + 0.001 * i) for i, s in enumerate(table_of_chance.scores())]
+    table_of_chance.add_scores(below, force=True)
+    fit, losses = bc.fit(table_of_chance, "guessed", method="salience"), table_of_chance.losses("m17")
+    found = fit.predict(replace(losses, model="new", nats=losses.nats * 0.8))
+    assert found.remark == "constant: the training losses say nothing about this task, so no token has weight"
+    assert found.low < found.accuracy < found.high
 
 
 @pytest.fixture

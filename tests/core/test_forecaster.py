@@ -237,3 +237,14 @@ def test_models_without_a_family_are_not_one_family(arrays, absent):
         for names in (some, alone)
     ]
     assert_allclose(ends[0], ends[1])
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.str_, np.float64])
+def test_scalars_of_numpy_name_families(arrays, kind):
+    """Numbers of numpy, as in a list made from an array, were taken for missing names."""
+    numbers = np.unique(arrays.families, return_inverse=True)[1]
+    fits = [
+        Forecaster(method="all-token", chance=CHANCE).fit(arrays.losses, arrays.accuracy, families=names)
+        for names in ([kind(i) for i in numbers], [str(i) for i in numbers])
+    ]
+    assert_allclose(*(fitted.predict_interval(arrays.losses) for fitted in fits))

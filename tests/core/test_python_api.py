@@ -45,6 +45,14 @@ def test_one_name_serves_as_well_as_a_list_of_one(synthetic_folder, world):
         bc.compare_runs(synthetic_folder, "family0")
 
 
+@pytest.mark.parametrize("call", [bc.fit, bc.explain, lambda study, name: bc.compare(study, [name])])
+@pytest.mark.parametrize("name", [["task0"], 0])
+def test_what_is_no_name_is_one_clear_line(synthetic_folder, call, name):
+    """`fit` of a list of tasks raised a TypeError on hashing."""
+    with pytest.raises(InputError, match="a name must be text, such as 'mmlu'; found"):
+        call(synthetic_folder, name)
+
+
 def test_one_task_of_a_study_is_forecast_by_its_name(fitted, world):
     name = world.models[3].model
     assert [row.task for row in bc.predict(fitted, name, tasks="task1")] == ["task1"]

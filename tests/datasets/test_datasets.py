@@ -178,6 +178,12 @@ def test_datasets_are_listed_with_source_licence_and_whether_they_are_here(cli, 
     assert "github.com/allenai/OLMo-ladder" in said
 
 
+def test_the_demo_suggests_the_study_whose_name_was_begun(cli, tmp_path):
+    ran = cli("demo", "olmo", "--out", tmp_path / "out")
+    assert (ran.code, (tmp_path / "out").exists()) == (1, False)
+    assert ran.err.endswith("did you mean 'olmo-ladder'?\n")
+
+
 def test_the_demo_of_the_embedded_study_forecasts_a_model_that_was_held_out():
     comparison = bc.compare(bc.datasets.load_zoo(), methods=["label-token"])
     targets = bc.datasets.target_forecasts("zoo", comparison)

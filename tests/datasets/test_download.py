@@ -52,7 +52,9 @@ class Answer(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Length", str(said if mode == "truncated" else len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        for part in [body[i : i + 100] for i in range(0, len(body), 100)] if mode == "trickle" else [body]:
+            self.wfile.write(part)
+            time.sleep(0.05 * (mode == "trickle"))
 
     def log_message(self, *_: object) -> None:
         """Quiet."""
@@ -96,11 +98,13 @@ def test_what_is_there_is_not_asked_for_again(server, tmp_path):
         ("altered", f"altered: its sha256 is not {FILE.sha256[:16]}"),
         ("circle", "cannot be downloaded .*infinite loop"),
         ("slow", "cannot be downloaded .*timed out"),
+        ("trickle", r"cannot be downloaded \(\d+ bytes in 1 seconds\)"),
     ],
 )
 def test_a_bad_download_is_one_clear_error_and_leaves_nothing(server, tmp_path, monkeypatch, mode, said):
     server.mode = mode
     monkeypatch.setattr(module, "SECONDS", 0.5)
+    monkeypatch.setattr(module, "MOST_SECONDS", 1.0)
     monkeypatch.delenv("BENCHCAST_DATA", raising=False)
     with pytest.raises(BenchcastError, match=said) as error:
         fetch(tmp_path)

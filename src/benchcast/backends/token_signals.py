@@ -99,9 +99,7 @@ class VocabularyPass:
         if "best" in sums:
             columns["margin"] = sums["best"] - sums["target"]
             columns["hit"] = columns["margin"] <= 0
-        if (
-            "above" in sums
-        ):  # rounding may differ between `target_logits` and the blocks: a hit has rank 1, a miss has not
+        if "above" in sums:  # `target_logits` and the blocks may round differently: a hit has rank 1, a miss has not
             columns["rank"] = torch.where(columns["hit"], 0.0, torch.log2(1.0 + sums["above"].clamp(min=1)))
         if "mean" in sums:
             columns["entropy"] = (sums["total"] - sums["mean"]).clamp(min=0.0)

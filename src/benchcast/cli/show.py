@@ -83,7 +83,7 @@ def status(study: Path, as_json: bool) -> None:
     for line in (*state.problems, *state.relatives):
         say_wrapped(f"- {line}")
     # Commands stay whole, to be copied: each on a line of its own.
-    say("next: " + re.sub(r"   (or|then)   ", r"\n\1: ", state.next_step).replace("   (", "\n      ("))
+    say("next: " + re.sub(r"   (or|then)   ", r"\n\1: ", state.next_step).replace("   ", "\n      "))
 
 
 def _header(sources: Sequence[SourceStatus]) -> tuple[str, ...]:

@@ -30,8 +30,8 @@ class ModelSpec:
 
     def open(self) -> Any:
         """Open the backend; the model itself is loaded when it first scores."""
-        pairs = self.settings
-        settings = ModelSettings.of(pairs if isinstance(pairs, str) else ModelSettings(dict(pairs)))
+        given = self.settings
+        settings = ModelSettings.parse(given) if isinstance(given, str) else ModelSettings(dict(given))
         if self.backend:
             return open_backend(self.backend, settings, device=self.device, batch_size=self.batch_size)
         return open_scorer(

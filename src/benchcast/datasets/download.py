@@ -6,6 +6,7 @@ import hashlib
 import http.client
 import json
 import os
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -20,7 +21,8 @@ from benchcast.storage.files import write_whole
 
 ADDRESS = "https://raw.githubusercontent.com"
 VARIABLE = "BENCHCAST_DATA"
-SECONDS = 60.0  # timeout
+SECONDS = 60.0  # without any answer
+MOST_SECONDS = 300.0  # of one file; the largest has 1.8 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,16 @@ def check_file(path: Path, file: PublicFile) -> None:
         )
 
 
+def _read(reply: http.client.HTTPResponse, size: int) -> bytes:
+    """At most `size` bytes of an answer; an error if they take too long, although each part comes in time."""
+    content, end = bytearray(), time.monotonic() + MOST_SECONDS
+    while len(content) < size and (part := reply.read1(size - len(content))):
+        content += part
+        if time.monotonic() > end:
+            raise TimeoutError(f"{len(content)} bytes in {MOST_SECONDS:g} seconds")
+    return bytes(content)
+
+
 def download(file: PublicFile) -> bytes:
     """Download the content of a public file; an error if it is not the pinned content."""
     request = urllib.request.Request(file.url, headers={"User-Agent": "benchcast"})
@@ -98,7 +110,7 @@ def download(file: PublicFile) -> bytes:
     hint = f"set {VARIABLE}{now} to a folder that has {file.place}, or try again"
     try:
         with urllib.request.urlopen(request, timeout=SECONDS) as reply:
-            content = reply.read(file.size + 1)
+            content = _read(reply, file.size + 1)
     except urllib.error.HTTPError as error:
         error.close()
         reason = " ".join(f"{error.code} {error.reason}".split())  # that of a redirect loop has several lines
@@ -111,4 +123,4 @@ def download(file: PublicFile) -> bytes:
         raise StudyError(f"{file.url}: {what} {file.size} bytes were received; {hint}")
     if hashlib.sha256(content).hexdigest() != file.sha256:
         raise StudyError(f"{file.url}: altered: its sha256 is not {file.sha256[:16]}…; {hint}")
-    return bytes(content)
+    return content

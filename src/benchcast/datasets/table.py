@@ -23,7 +23,7 @@ from benchcast.storage.loss_rows import LossRows, lay_out
 from benchcast.store import Study
 
 
-def create_table_study(root: str | Path, file: Path, *, units: Sequence[str] = (), seed: int = 0) -> Study:
+def create_table_study(root: str | Path, file: str | Path, *, units: Sequence[str] = (), seed: int = 0) -> Study:
     """Create a study from a CSV whose first column is `model` and whose other columns are losses.
 
     Parameters
@@ -37,8 +37,9 @@ def create_table_study(root: str | Path, file: Path, *, units: Sequence[str] = (
     -------
     The study, with the losses of every model and no tasks.
     """
-    texts = read_columns(file, units)
-    losses = read_wide(file, texts, None)
+    path = Path(file)
+    texts = read_columns(path, units)
+    losses = read_wide(path, texts, None)
 
     def fill(folder: Path) -> None:
         Study.create(folder, texts, seed=seed).add_losses(losses)

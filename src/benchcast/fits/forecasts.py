@@ -12,7 +12,7 @@ import numpy as np
 from benchcast.choices import DEFAULT_LEVEL, level_text
 from benchcast.formatting import counted, nan_to_none, number
 from benchcast.frames import arrow_table, pandas_frame
-from benchcast.intervals import Predictions, distance, nearness_to_chance
+from benchcast.intervals import Predictions, distance, is_level, nearness_to_chance
 from benchcast.metadata import ModelMetadata
 from benchcast.task_fit import TaskFit
 
@@ -123,15 +123,15 @@ def remark_on(
         return fit.lacking(metadata)
     if model in about.get("train", ()) or model in about.get("validation", ()):
         why = "seen: the fit was trained on this model's score"
-    elif fit.reads_losses and not fit.weights.any():
-        why = "constant: the training losses say nothing about this task, so no token has weight"
     else:
         why = caution_on(fit, predicted) or _near_chance(fit, predicted)
     return "; ".join(filter(None, (why, "" if np.isfinite(predicted.low[0]) else NO_INTERVAL)))
 
 
 def caution_on(fit: TaskFit, predicted: Predictions) -> str:
-    """In which way one model is unlike the training models; empty if it is like them."""
+    """In which way one model is unlike the training models, or why that cannot be said; empty if it is like them."""
+    if fit.reads_losses and is_level(fit):
+        return "constant: the training losses say nothing about this task, so no token has weight"
     return "; ".join(filter(None, (_beyond(fit, predicted), _unlike(fit, predicted), _other_family(fit, predicted))))
 
 
@@ -165,7 +165,8 @@ def _beyond(fit: TaskFit, predicted: Predictions) -> str:
         below = bool(predicted.capability[0] < fit.range[0])
         side = "stronger" if below == (fit.law.slope < 0) else "weaker"
         size = "less than 1%" if far < 0.01 else f"{far:.0%}"
-        return f"extrapolation: {side} than every training model, by {size} of their range"
+        but = ", although its mean loss is lower" if side == "weaker" and predicted.position.stronger[0] else ""
+        return f"extrapolation: {side} than every training model, by {size} of their range{but}"
     if predicted.position.stronger[0]:
         return "extrapolation: a lower mean loss than every training model"
     return ""

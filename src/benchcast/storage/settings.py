@@ -121,12 +121,17 @@ def settings_toml(
     if tasks:
         return head + tasks_toml(tasks)
     what = "the sources of the texts that belong to it"
-    examples = [Task(source, 0.0, (source,)) for source in texts.sources]
     if isinstance(texts, NamedTexts):
         what = "the columns that are losses of its correct answers (none: answers = [])"
-        examples = [Task("benchmark", 0.25, (), (texts.texts[0].id,))]
-    lines = [f"# {line}" if line else "" for line in tasks_toml(examples).split("\n")]
+    lines = [f"# {line}" if line else "" for line in tasks_toml(example_tasks(texts)).split("\n")]
     return head + f"# One table for each task: the accuracy of random guessing, and {what}.\n\n" + "\n".join(lines)
+
+
+def example_tasks(texts: TextSet) -> list[Task]:
+    """Tasks that a new study could have: one for each source, or one on the first column of a table."""
+    if isinstance(texts, NamedTexts):
+        return [Task("benchmark", 0.25, (), (texts.texts[0].id,))]
+    return [Task(source, 0.0, (source,)) for source in texts.sources]
 
 
 def tasks_toml(tasks: Sequence[Task]) -> str:

@@ -38,8 +38,13 @@ def test_the_signal_that_tells_the_score_has_the_largest_gain(tmp_path: Path, la
     world = make_world(Plan(seed=3, families=4, sizes=4, checkpoints=1, tasks=1, texts_per_source=4))
     study = study_of(world, tmp_path / "study")
     assert common_signals(study) == ("entropy", "hit")
-    ran = lab("signals", study.root, "--out", tmp_path / "out")
+    (tmp_path / "docs").mkdir()
+    ran = lab("signals", study.root, "--out", tmp_path / "out", "--docs", tmp_path / "docs")
     assert ran.code == 0, ran.err
+    page = (tmp_path / "docs" / "results.md").read_text(encoding="utf-8")
+    assert "the last about a smaller zoo" in page
+    assert "python -m lab signals study --docs docs" in page
+    assert "| losses, all signals | stack |" in page
     rows = json.loads((tmp_path / "out" / "signals.json").read_text())["rows"]
     by_key = {(row["read"], row["method"]): row for row in rows}
     for method in ("stack", "salience"):
