@@ -33,7 +33,7 @@ def quality(studies: tuple[Path, ...], decisions: bool, as_json: bool) -> None:
         print_json([{k: nan_to_none(v) for k, v in asdict(row).items()} for row in rows])
         return
     every, over_all = tables(rows)
-    print_table(every.header, every.rows, left=(0, 1, 2))
+    print_table(every.header, every.rows, left=(0, 1, 2), wide=True)
     say()
     print_table(over_all.header, over_all.rows, title=over_all.title, left=(0,))
     say()
