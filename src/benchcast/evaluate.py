@@ -136,12 +136,12 @@ def fit_part(shared: FoldFits, given: tuple[tuple[str, ...], Sequence[int]]) -> 
         fits = fit_group(methods, dataset, folds, shared.settings)
     except NotEnoughDataError as error:
         return dict.fromkeys(methods, str(error))
-    found: dict[str, Tried | str] = {}
+    results: dict[str, Tried | str] = {}
     for method in methods:
         rows = [[_without_law(f) if equal_inputs(f) else f for f in row] for row in fits.pop(method)]
         held = [hold(dataset, folds, rows, t) for t in range(len(dataset.tasks))]
-        found[method] = Tried(held, rows if shared.keep_fits else [])
-    return found
+        results[method] = Tried(held, rows if shared.keep_fits else [])
+    return results
 
 
 def _without_law(fit: TaskFit) -> TaskFit:

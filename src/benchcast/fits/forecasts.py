@@ -172,5 +172,5 @@ def _beyond(fit: TaskFit, predicted: Predictions) -> str:
 
 
 def _near_chance(fit: TaskFit, predicted: Predictions) -> str:
-    near = float(nearness_to_chance(fit, predicted.accuracy)[0]) > 0
-    return "near chance: losses hardly show whether such a model is about to improve" if near else ""
+    close = float(nearness_to_chance(fit, predicted.accuracy)[0]) > 0
+    return "near chance: losses hardly show whether such a model is about to improve" if close else ""

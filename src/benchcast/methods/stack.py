@@ -70,6 +70,8 @@ def fit_pool(pool: Pool) -> TaskFit:
 def _nested(problem: Problem, mean_loss: Floats, on_both: Stack, on_families: Stack) -> Floats:
     """Log-odds of the out-of-fold rows (R), mixed by how strong each model is beside the models learned from."""
     learned = problem.learning[1:]
-    stronger = [Fade.of(mean_loss[rows])(mean_loss[hid]) for rows, hid in zip(learned, problem.hidden, strict=True)]
+    stronger = [
+        Fade.of(mean_loss[rows])(mean_loss[hidden]) for rows, hidden in zip(learned, problem.hidden, strict=True)
+    ]
     share = IN_RANGE * (1 - np.concatenate(stronger))
     return np.asarray((1 - share) * on_both.nested + share * on_families.nested)
