@@ -24,7 +24,7 @@ def test_results_are_those_of_the_plain_loop(nodes: Nodes, tmp_path: Path) -> No
     jobs = [Job(f"job {i}", i) for i in range(9)]
     (tmp_path / "here").mkdir()
     (tmp_path / "there").mkdir()
-    reference = {str(n): found for n, found in Local().run(work.square, jobs, tmp_path / "here")}
+    reference = {str(n): result for n, result in Local().run(work.square, jobs, tmp_path / "here")}
     assert nodes.drive("square", 9, tmp_path / "there") == {"found": reference, "notes": [], "error": ""}
     assert {attempts(tmp_path / "there", i) for i in range(9)} == {1}
 
@@ -53,8 +53,8 @@ def test_a_users_mistake_is_one_line(nodes: Nodes, tmp_path: Path) -> None:
 def test_jobs_of_a_node_that_is_lost_are_begun_again(nodes: Nodes, tmp_path: Path) -> None:
     process = nodes.start_driving("slow_square", 8, tmp_path)
     until(lambda: len(list(tmp_path.glob("*"))) >= 4)
-    assert nodes.tell("kill 0") > 0, "it had workers, and they died with it"
-    nodes.tell("add")
+    assert nodes.send("kill 0") > 0, "it had workers, and they died with it"
+    nodes.send("add")
     done = json.loads(process.communicate(timeout=200)[0].splitlines()[-1])
     assert (done["found"], done["error"]) == (squares(8), "")
     assert max(attempts(tmp_path, i) for i in range(8)) > 1

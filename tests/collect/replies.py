@@ -164,5 +164,5 @@ def echo(body: dict[str, Any], wrong: str) -> dict[str, Any]:
     if wrong == "chat":
         return {"choices": [{"message": {"content": "hi"}, "logprobs": {"content": []}}]}
     offsets = list(range(len(tokens)))
-    found = {"tokens": tokens, "token_logprobs": values, "text_offset": offsets, "top_logprobs": None}
-    return {"choices": [{"index": 0, "text": "x", "logprobs": found}]}
+    logprobs = {"tokens": tokens, "token_logprobs": values, "text_offset": offsets, "top_logprobs": None}
+    return {"choices": [{"index": 0, "text": "x", "logprobs": logprobs}]}

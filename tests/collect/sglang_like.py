@@ -92,8 +92,10 @@ class Handler(BaseHTTPRequestHandler):
         elif self.path == "/generate":
             self._send(*self.server.generate(body))
         else:  # the OpenAI route: logprobs of what is generated, none of the prompt
-            found = {"tokens": [" x"], "token_logprobs": [-1.5], "text_offset": [0], "top_logprobs": None}
-            self._send(200, {"object": "text_completion", "choices": [{"index": 0, "text": " x", "logprobs": found}]})
+            logprobs = {"tokens": [" x"], "token_logprobs": [-1.5], "text_offset": [0], "top_logprobs": None}
+            self._send(
+                200, {"object": "text_completion", "choices": [{"index": 0, "text": " x", "logprobs": logprobs}]}
+            )
 
     def _send(self, status: int, body: dict[str, Any]) -> None:
         data = json.dumps(body).encode()

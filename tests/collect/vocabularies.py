@@ -42,8 +42,8 @@ def vocabulary(name: str) -> bounds.Tokenizer:
     """A tokenizer by name."""
     if name in PUBLISHED:
         return from_file(fetch.tokenizer_folder(name) / "tokenizer.json", name)
-    made: bounds.Tokenizer = MADE[name]()
-    return made
+    tokenizer: bounds.Tokenizer = MADE[name]()
+    return tokenizer
 
 
 def from_file(path: Path, name: str) -> bounds.Tokenizer:
@@ -98,14 +98,14 @@ def _unigram() -> bounds.Tokenizer:
 
 
 def wordpiece(**normaliser: Any) -> bounds.Tokenizer:
-    made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    made.normalizer = normalizers.BertNormalizer(**normaliser)
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    made.train_from_iterator(
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(**normaliser)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.train_from_iterator(
         CORPUS, trainers.WordPieceTrainer(vocab_size=200, special_tokens=["[UNK]"], show_progress=False)
     )
-    made.decoder = decoders.WordPiece()
-    return bounds.FastTokenizer(made, "wordpiece")
+    tokenizer.decoder = decoders.WordPiece()
+    return bounds.FastTokenizer(tokenizer, "wordpiece")
 
 
 MADE: dict[str, Any] = {
