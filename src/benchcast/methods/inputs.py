@@ -73,7 +73,7 @@ def measure(dataset: Dataset, *, weigh: bool) -> Moments:
 def _sums(values: Array, pilot: Array) -> tuple[Array, Array]:
     """Sums and sums of squares of every feature, relative to `pilot`, which avoids cancellation.
 
-    On a CPU in parts that stay in its cache; on a device without a copy, in double precision.
+    A CPU adds parts that stay in its cache; a device adds in double precision, without a copy.
     """
     xp = array_namespace(values)
     if is_torch_array(values):
