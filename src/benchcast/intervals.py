@@ -180,7 +180,7 @@ def from_angle(angles: npt.ArrayLike) -> Floats:
 
 
 def _students_reach(groups: int, level: float = DEFAULT_LEVEL) -> float:
-    """Half width of an interval in units of the scale, for errors of so many independent groups."""
+    """Half width of an interval in units of the scale, from the number of independent groups of errors."""
     return float(stdtrit(groups - 1, 0.5 + level / 2)) * float(np.sqrt(1 - 1 / groups))
 
 

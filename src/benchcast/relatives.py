@@ -72,7 +72,7 @@ def find_relatives(models: Sequence[ModelInfo], losses: Floats) -> Relatives:
                 reasons.append((reason, (a, b)))
 
     logs = np.log(losses[:, (losses > 0).all(axis=0)])
-    join(BASE, _made_from(models, families))
+    join(BASE, _pairs_with_base(models, families))
     if logs.shape[1]:
         profile = _profiles(logs, label)
         join(COPIES, _copies(logs, IDENTICAL if profile is None else NEAR_COPY * _size(profile)))
@@ -95,7 +95,7 @@ def families_of(group: str) -> list[str]:
     return group.split(JOINED)
 
 
-def _made_from(models: Sequence[ModelInfo], families: Labels) -> Iterator[Pair]:
+def _pairs_with_base(models: Sequence[ModelInfo], families: Labels) -> Iterator[Pair]:
     """Each model with its base: a model or family of the study, else the first model of the same base."""
     first: dict[str, int] = {}
     for names in ([m.base for m in models], map(str, families), [m.model for m in models]):
@@ -165,7 +165,7 @@ def _inferred_families(profile: Floats, label: Ints, alone: Bools) -> Iterator[P
 def _similar_groups(profile: Floats, label: Ints) -> Iterator[Pair]:
     """Clusters of groups that are close to each other and far from all others (average linkage)."""
     names, first = np.unique(label, return_index=True)
-    if len(names) < 4:  # the centre of fewer lies between them, whatever they are
+    if len(names) < 4:  # two or three groups lie in different directions from their centre, similar or not
         return
     directions = _directions(profile)
     middle = _unit(np.stack([directions[label == k].mean(axis=0) for k in names]))

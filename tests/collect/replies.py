@@ -1,6 +1,6 @@
 """A real HTTP server on this machine that answers in the formats of vLLM, SGLang and OpenAI's completions.
 
-`faults` are used up one per request before it answers rightly; `wrong` bends every answer in one way.
+`faults` are used up one per request before it answers rightly; `wrong` changes every answer in one way.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ prints two lines, each with the id and the address of a process that serves unti
 is dear and a test ends one of them. Routes and fields are those of SGLang's native API: prompt
 log-probabilities only with `return_logprob` and only from `logprob_start_len` on (−1, the default, is the
 prompt's end), entries of [log-probability, id, text or null] of which the first of a prompt has none, a context
-length that is null unless it was set. Its OpenAI route gives none of them. `PUT /trap/NAME` makes it bend every
+length that is null unless it was set. Its OpenAI route gives none of them. `PUT /trap/NAME` makes it change every
 answer in one way.
 """
 

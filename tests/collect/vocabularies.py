@@ -42,7 +42,7 @@ def vocabulary(name: str) -> bounds.Tokenizer:
     """A tokenizer by name."""
     if name in PUBLISHED:
         return from_file(fetch.tokenizer_folder(name) / "tokenizer.json", name)
-    tokenizer: bounds.Tokenizer = MADE[name]()
+    tokenizer: bounds.Tokenizer = BUILT[name]()
     return tokenizer
 
 
@@ -108,7 +108,7 @@ def wordpiece(**normaliser: Any) -> bounds.Tokenizer:
     return bounds.FastTokenizer(tokenizer, "wordpiece")
 
 
-MADE: dict[str, Any] = {
+BUILT: dict[str, Any] = {
     "smollm2": lambda: from_file(convert.smollm2() / "tokenizer.json", "smollm2"),
     "llama2c": lambda: from_file(convert.stories() / "tokenizer.json", "llama2c"),
     "cl100k_base": _tiktoken,
@@ -116,4 +116,4 @@ MADE: dict[str, Any] = {
     "spm-unigram": lambda: _sentencepiece("unigram"),
     "unigram": _unigram,
 }
-ALL = (*PUBLISHED, *MADE)
+ALL = (*PUBLISHED, *BUILT)

@@ -195,12 +195,14 @@ def test_an_npz_that_claims_terabytes_is_one_line(study, world, tmp_path, name, 
 # ---- shards of an unfinished run
 
 COUNTS = np.array([3, 0, 2])
-MADE = json.dumps({"about": {}, "context": 9})
+BACKEND_LINE = json.dumps({"about": {}, "context": 9})
 
 
 def unfinished(folder: Path) -> Path:
     shard_store = ShardStore(folder, {"a": "b"}, COUNTS)
-    shard_store.take(MADE, {0: np.arange(3, dtype=np.float32), 1: np.zeros(0, np.float32), 2: np.ones(2, np.float32)})
+    shard_store.take(
+        BACKEND_LINE, {0: np.arange(3, dtype=np.float32), 1: np.zeros(0, np.float32), 2: np.ones(2, np.float32)}
+    )
     shard_store.flush()
     (shard,) = folder.glob("*.npz")
     return shard
@@ -219,8 +221,8 @@ def test_a_damaged_shard_is_removed_and_its_texts_are_done_again(tmp_path):
         stored = {i: rows.tolist() for i, rows in shard_store.results()}
         assert (
             stored == right
-            if shard_store.backend_line == MADE and shard_store.done
-            else not shard_store.done or shard_store.backend_line != MADE
+            if shard_store.backend_line == BACKEND_LINE and shard_store.done
+            else not shard_store.done or shard_store.backend_line != BACKEND_LINE
         )
         again += not shard_store.done
     assert again > 10

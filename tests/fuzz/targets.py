@@ -37,7 +37,7 @@ from benchcast.store import Study
 from lab.synthetic import Plan, make_world, write_study
 
 SETTINGS = {"a": "b"}
-MADE = json.dumps({"about": {}, "context": 9})
+BACKEND_LINE = json.dumps({"about": {}, "context": 9})
 
 
 def workplace() -> tempfile.TemporaryDirectory[str]:
@@ -126,7 +126,7 @@ class Sandbox:
         counts = np.array([len(x) - 1 for x in within])
         np.savez(self.folder / "f.npz", features=np.asarray(values), bounds=np.concatenate(within), counts=counts)
         shard_store = ShardStore(self.folder / "collecting", SETTINGS, self.counts)
-        shard_store.take(MADE, {i: np.arange(n, dtype=np.float32) + i for i, n in enumerate(self.counts)})
+        shard_store.take(BACKEND_LINE, {i: np.arange(n, dtype=np.float32) + i for i, n in enumerate(self.counts)})
         shard_store.flush()
         (shard,) = (self.folder / "collecting").glob("*.npz")
         shard.rename(shard.with_name("shard.npz"))

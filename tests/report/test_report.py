@@ -103,9 +103,9 @@ def test_a_model_without_a_score_is_forecast_too(study, world):
     assert page["models"]["role"][i] == "new"
     assert page["tasks"][0]["observed"][i] is None
     forecast = fit(study, "task0", method="label-token").predict(study.losses(name))
-    made_of = page["tasks"][0]["forecasts"]["label-token"]
-    assert made_of["forecast"][i] == pytest.approx(forecast.accuracy, rel=1e-4)
-    assert (made_of["low"][i], made_of["high"][i]) == pytest.approx((forecast.low, forecast.high), rel=1e-4)
+    on_page = page["tasks"][0]["forecasts"]["label-token"]
+    assert on_page["forecast"][i] == pytest.approx(forecast.accuracy, rel=1e-4)
+    assert (on_page["low"][i], on_page["high"][i]) == pytest.approx((forecast.low, forecast.high), rel=1e-4)
     assert page["provenance"]["left_out"]["only-a-row"] == "no losses"
 
 
