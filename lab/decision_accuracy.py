@@ -154,8 +154,8 @@ def lines(accuracies: Sequence[DecisionAccuracy]) -> list[str]:
 
 
 if __name__ == "__main__":
-    for name, found in (
+    for name, accuracies in (
         ("dclm", dclm_decisions(datasets.fetch("dclm"))),
         ("zoo", zoo_decisions(datasets.load_zoo())),
     ):
-        print("\n".join([name, *lines(found)]))  # noqa: T201
+        print("\n".join([name, *lines(accuracies)]))  # noqa: T201

@@ -27,7 +27,7 @@ def main() -> None:
                 results[number] = result
     except BenchcastError as refused:
         error = f"{type(refused).__name__}: {refused}"
-    print(json.dumps({"found": results, "notes": notes, "error": error}))
+    print(json.dumps({"results": results, "notes": notes, "error": error}))
 
 
 if __name__ == "__main__":
