@@ -58,12 +58,12 @@ def decided_right(signal: Values, target: Values) -> list[float]:
 
 def _accuracies(rows: Mapping[str, Mapping[str, Sequence[float]]]) -> list[DecisionAccuracy]:
     """From signal → task → decisions."""
-    found = []
+    accuracies = []
     for signal, by_task in rows.items():
         all_decisions = [x for decisions in by_task.values() for x in decisions]
         means = {task: float(np.mean(x)) for task, x in by_task.items() if x}
-        found.append(DecisionAccuracy(signal, float(np.mean(all_decisions)), len(all_decisions), means))
-    return found
+        accuracies.append(DecisionAccuracy(signal, float(np.mean(all_decisions)), len(all_decisions), means))
+    return accuracies
 
 
 def zoo_decisions(study: Study) -> list[DecisionAccuracy]:
@@ -94,9 +94,9 @@ def dclm_decisions(
     target = large_scores(raw)
     signals = small_signals(study)
     for method in methods:
-        found = compare(study, split="family", methods=[method])
-        for task in found.tasks:
-            held = found.held_out[task, method]
+        comparison = compare(study, split="family", methods=[method])
+        for task in comparison.tasks:
+            held = comparison.held_out[task, method]
             values = dict(zip(held.models, held.forecast.tolist(), strict=True))
             signals.setdefault(f"forecast, {method}", {})[task] = by_recipe(study, values)
     rows = {
@@ -108,14 +108,14 @@ def dclm_decisions(
 
 def large_scores(raw: Path) -> dict[str, dict[str, float]]:
     """Task → recipe → mean score of all 7B models in the raw file that were trained for one Chinchilla length."""
-    found: dict[str, dict[str, list[float]]] = {task: {} for task in dclm.TASKS}
+    scores: dict[str, dict[str, list[float]]] = {task: {} for task in dclm.TASKS}
     for row in read_rows(raw / dclm.FILE, ["Dataset", "params", "tokens", *dclm.TASKS]):
         if _is(LARGE, number(row["params"]), number(row["tokens"])):
             recipe = row["Dataset"].removesuffix(".json").replace("=", "_")
             for task in dclm.TASKS:
                 if row[task]:
-                    found[task].setdefault(recipe, []).append(float(row[task]))
-    return {task: {r: float(np.mean(x)) for r, x in by_recipe.items()} for task, by_recipe in found.items()}
+                    scores[task].setdefault(recipe, []).append(float(row[task]))
+    return {task: {r: float(np.mean(x)) for r, x in by_recipe.items()} for task, by_recipe in scores.items()}
 
 
 def _is(wanted: tuple[float, float], params: float, tokens: float) -> bool:
@@ -127,35 +127,35 @@ def small_signals(study: Study) -> dict[str, dict[str, dict[str, float]]]:
     scores = study.scores()
     losses = {m: study.losses(m).nats for m in study.models_with_losses()}
     column = {t.id: i for i, t in enumerate(study.texts)}
-    found: dict[str, dict[str, dict[str, float]]] = {SCORE: {}, "all-token loss": {}, "label-token loss": {}}
+    signals: dict[str, dict[str, dict[str, float]]] = {SCORE: {}, "all-token loss": {}, "label-token loss": {}}
     for task in study.tasks:
         answers = [column[name] for name in task.answers]
-        found[SCORE][task.name] = by_recipe(study, {s.model: s.accuracy for s in scores if s.task == task.name})
+        signals[SCORE][task.name] = by_recipe(study, {s.model: s.accuracy for s in scores if s.task == task.name})
         all_tokens = by_recipe(study, {m: -float(np.mean(x)) for m, x in losses.items()})
-        found["all-token loss"][task.name] = all_tokens
-        found["label-token loss"][task.name] = by_recipe(
+        signals["all-token loss"][task.name] = all_tokens
+        signals["label-token loss"][task.name] = by_recipe(
             study, {m: -float(x[answers].mean()) for m, x in losses.items()}
         )
-    return found
+    return signals
 
 
 def by_recipe(study: Study, values: Mapping[str, float]) -> dict[str, float]:
     """Recipe → mean over its 1B models."""
-    found: dict[str, list[float]] = {}
+    values_by_recipe: dict[str, list[float]] = {}
     for info in study.models():
         if info.model in values and _is(SMALL, info.params, info.tokens):
-            found.setdefault(info.model.rpartition("/")[0], []).append(values[info.model])
-    return {recipe: float(np.mean(x)) for recipe, x in found.items()}
+            values_by_recipe.setdefault(info.model.rpartition("/")[0], []).append(values[info.model])
+    return {recipe: float(np.mean(x)) for recipe, x in values_by_recipe.items()}
 
 
-def lines(found: Sequence[DecisionAccuracy]) -> list[str]:
+def lines(accuracies: Sequence[DecisionAccuracy]) -> list[str]:
     """The accuracies as text."""
-    return [f"{x.signal:20} {x.right:6.1%} of {x.decisions} decisions" for x in found]
+    return [f"{x.signal:20} {x.right:6.1%} of {x.decisions} decisions" for x in accuracies]
 
 
 if __name__ == "__main__":
-    for name, found in (
+    for name, accuracies in (
         ("dclm", dclm_decisions(datasets.fetch("dclm"))),
         ("zoo", zoo_decisions(datasets.load_zoo())),
     ):
-        print("\n".join([name, *lines(found)]))  # noqa: T201
+        print("\n".join([name, *lines(accuracies)]))  # noqa: T201

@@ -286,6 +286,6 @@ def quality(context: StudyContext) -> Outcome:
     """The zoo and the public studies at hand, for the page of results."""
     rows: list[Quality] = []
     for name, split, study in studies_at_hand(()):
-        context.tell(f"{name}, {split}")
+        context.on_step(f"{name}, {split}")
         rows += measure_study(name, split, study)
     return Outcome("quality", {"rows": [asdict(row) for row in rows]}, tables(rows), remarks=tuple(target_lines()))

@@ -98,7 +98,7 @@ def write_study(world: World, root: Path) -> Study:
     study.add_models(world.models)
     study.add_losses(world.losses)
     study.add_scores(world.scores)
-    study.add_features("planted", world.features, world.edges)
+    study.add_features("synthetic", world.features, world.edges)
     return study
 
 
@@ -191,5 +191,5 @@ def _as_tokens(model: str, nats: Floats, edges: Ints, texts: TextSet, rng: np.ra
     model_edges = np.union1d(np.union1d(edges[keep], extra), texts.starts)
     rise = np.interp(model_edges, edges, np.concatenate([[0.0], np.cumsum(nats)]))
     counts = np.diff(np.searchsorted(model_edges, texts.starts))
-    about = {"tokenizer": "planted", "texts": texts.digest}
+    about = {"tokenizer": "synthetic", "texts": texts.digest}
     return TokenLosses(model, counts.astype(np.int64), model_edges, np.diff(rise), about)

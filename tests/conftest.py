@@ -113,7 +113,7 @@ def dataset(world: World) -> Dataset:
 @pytest.fixture(scope="session")
 def synthetic_folder(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The synthetic world on disk; not to be written to."""
-    return write_study(world, tmp_path_factory.mktemp("planted") / "study").root
+    return write_study(world, tmp_path_factory.mktemp("synthetic") / "study").root
 
 
 @pytest.fixture(scope="session")

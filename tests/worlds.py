@@ -13,7 +13,7 @@ from lab.synthetic import World
 def make_dataset(
     world: World, *, features: bool = True, signals: tuple[str, ...] = (), convert: bool = True
 ) -> Dataset:
-    given = Features(world.features, world.edges, "planted") if features else None
+    given = Features(world.features, world.edges, "synthetic") if features else None
     losses = map(telling, world.losses) if signals and convert else world.losses
     options = AssemblyOptions(given, signals=signals)
     return assemble(world.texts, losses, world.models, world.scores, world.tasks, options)

@@ -44,7 +44,7 @@ def show_outcome(study: Path | None, out: Path, work: Callable[[StudyContext], O
 
     opened = load_zoo() if study is None else Study.open(study)
     with progress("reading the study") as advance:
-        outcome = work(StudyContext(opened, tell=lambda what: advance(what)))
+        outcome = work(StudyContext(opened, on_step=lambda what: advance(what)))
     for table in outcome.tables:
         print_table(table.header, table.rows, title=table.title, wide=True)
         say()
@@ -301,4 +301,4 @@ def results(folder: Path, parts: tuple[str, ...]) -> None:
     """
     from lab.reproduce.document import write_results
 
-    write_results(folder, parts, tell=lambda what: say(what, err=True))
+    write_results(folder, parts, on_step=lambda what: say(what, err=True))

@@ -49,10 +49,10 @@ def _decisions() -> None:
     from lab import decision_accuracy, run_calibration
 
     with progress("deciding"):
-        found = {"zoo": decision_accuracy.zoo_decisions(datasets.load_zoo())}
+        accuracies = {"zoo": decision_accuracy.zoo_decisions(datasets.load_zoo())}
         if datasets.find("dclm").cached:
-            found["dclm"] = decision_accuracy.dclm_decisions(datasets.fetch("dclm"))
-    for name, rows in found.items():
+            accuracies["dclm"] = decision_accuracy.dclm_decisions(datasets.fetch("dclm"))
+    for name, rows in accuracies.items():
         say(f"\ndecision accuracy, {name}")
         say("\n".join(decision_accuracy.lines(rows)))
     if datasets.find("olmo-ladder").cached:

@@ -1,11 +1,10 @@
-"""Does the law bend where the truth is a plain sigmoid, and what does that cost?
+"""Measure how often a calibration curve is fitted to a plain sigmoid by chance, and what that costs.
 
     python -m lab.log.bends [WORLDS]
 
-Planted worlds of 1 to 8 families, size split. The first part says how much of the error of left-out families a
-bend seems to save by chance, times the number of families: the threshold
-`stacking.MIN_CALIBRATION_GAIN` lies above it. The second compares errors on the larger models with the bend always,
-never, and where it pays.
+Synthetic worlds of 1 to 8 families, size split. The first table shows which share of the error of left-out families a
+calibration curve saves by chance, times the number of families; the threshold `stacking.MIN_CALIBRATION_GAIN` is
+larger. The second table compares errors on the larger models with the curve always, never, and above the threshold.
 """
 
 import sys
@@ -24,7 +23,7 @@ RULES = {"always": -np.inf, "never": np.inf, "where it pays": stacking.MIN_CALIB
 
 @contextmanager
 def threshold(value: float) -> Iterator[None]:
-    """The bend is kept where it saves more than this over the number of families."""
+    """Keep the calibration curve if it saves more than this over the number of families."""
     usual, stacking.MIN_CALIBRATION_GAIN = stacking.MIN_CALIBRATION_GAIN, value
     try:
         yield
@@ -48,14 +47,14 @@ def main(count: int) -> None:
         cells = " | ".join(f"{np.quantile(saved, p):.3f}" for p in (0.5, 0.95, 0.99, 1.0))
         print(f"| {families} | {cells} |", flush=True)
     print(
-        "\n| families | bend | first or within 10% | worst | mean ratio to the best baseline |",
+        "\n| families | calibration curve | first or within 10% | worst | mean ratio to the best baseline |",
         "|---|---|---|---|---|",
         sep="\n",
     )
     for (families, rule), values in ratios.items():
         x = np.array(values)
-        near, mean = f"{np.mean(x <= 1.1):.0%} of {len(x)}", np.exp(np.log(x).mean())
-        print(f"| {families} | {rule} | {near} | {x.max():.2f} | {mean:.3f} |")
+        good, mean = f"{np.mean(x <= 1.1):.0%} of {len(x)}", np.exp(np.log(x).mean())
+        print(f"| {families} | {rule} | {good} | {x.max():.2f} | {mean:.3f} |")
 
 
 if __name__ == "__main__":

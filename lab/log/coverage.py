@@ -15,6 +15,7 @@ import numpy as np
 from benchcast.assemble import AssemblyOptions, assemble
 from benchcast.dataset import Features, Fold
 from benchcast.intervals import distance, predict
+from benchcast.law import at_share
 from benchcast.methods import fit_method
 from lab.synthetic import Plan, make_world
 
@@ -40,7 +41,7 @@ def held_out(number: int) -> dict[str, list[np.ndarray]]:
     """For each method and task: columns covered, width, near chance, outside the training range; a row a model."""
     world = make_world(make(number))
     parts = (world.texts, world.losses, world.models, world.scores, world.tasks)
-    dataset = assemble(*parts, AssemblyOptions(Features(world.features, world.edges, "planted")))
+    dataset = assemble(*parts, AssemblyOptions(Features(world.features, world.edges, "synthetic")))
     test = dataset.families == np.unique(dataset.families)[-1]
     fold = Fold(~test, np.zeros_like(test), test)
     metadata = dataset.metadata.take(test)
@@ -50,9 +51,11 @@ def held_out(number: int) -> dict[str, list[np.ndarray]]:
             predicted = predict(fit, dataset.nats[test], metadata)
             forecast, low, high = predicted.accuracy, predicted.low, predicted.high
             score = dataset.accuracy[t][test]
-            near = forecast < fit.task.chance + 0.1 * (1 - fit.task.chance)
+            near_chance = forecast < at_share(0.1, fit.task.chance)
             covered = (low <= score) & (score <= high)
-            out[method].append(np.stack([covered, high - low, near, distance(fit, predicted.capability) > 0], axis=1))
+            out[method].append(
+                np.stack([covered, high - low, near_chance, distance(fit, predicted.capability) > 0], axis=1)
+            )
     return out
 
 

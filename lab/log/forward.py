@@ -46,18 +46,18 @@ def hidden(
     known: StudyModels, capability: Floats, form: str, kind: str, seen: Bools | None = None
 ) -> Iterator[HoldoutErrors]:
     for family in np.unique(known.families):
-        own = known.families == family
+        in_family = known.families == family
         if seen is not None:
-            own = own & seen
-        points = known.points.take(own)
-        found = holdout_errors(points, capability[own], form, HOLDOUT_RULES[kind](points))
-        if found is not None:
-            yield found
+            in_family = in_family & seen
+        points = known.points.take(in_family)
+        errors = holdout_errors(points, capability[in_family], form, HOLDOUT_RULES[kind](points))
+        if errors is not None:
+            yield errors
 
 
 def drift(known: StudyModels, capability: Floats, seen: Bools) -> float:
-    found = hidden(known, capability, FORMS[0], "latest", seen)
-    return float(np.mean([np.mean(m.error / np.maximum(m.distance[:, 1], 0.05)) for m in found]))
+    holdouts = hidden(known, capability, FORMS[0], "latest", seen)
+    return float(np.mean([np.mean(m.error / np.maximum(m.distance[:, 1], 0.05)) for m in holdouts]))
 
 
 if __name__ == "__main__":

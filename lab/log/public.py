@@ -54,11 +54,11 @@ def main(folder: Path) -> None:
     errors = {}
     for method in ("all-token", "salience", "pls", "perplexity-correlations", "logistic-4", "constant"):
         fits = METHODS[method](dataset, folds)
-        made = np.empty_like(dataset.accuracy)
+        forecasts = np.empty_like(dataset.accuracy)
         for fold, row in zip(folds, fits, strict=True):
             for t, fit in enumerate(row):
-                made[t, fold.test] = fit.forecast(dataset.nats[fold.test], dataset.metadata.take(fold.test))
-        errors[method] = made - dataset.accuracy
+                forecasts[t, fold.test] = fit.forecast(dataset.nats[fold.test], dataset.metadata.take(fold.test))
+        errors[method] = forecasts - dataset.accuracy
     base = errors["all-token"]
     print(f"{len(dataset.models)} models of {len(folds)} publishers; ratios to the mean-bits sigmoid (all-token)")
     print("| method | measure | " + " | ".join(CHANCE) + " |")

@@ -33,12 +33,12 @@ def main(draws: int) -> None:
                     dataset = dataset if features == "scorer" else replace(dataset, features=None)
                     folds = make_folds(study.infos(dataset.models), split)[1]
                     rivals = {rival: errors(dataset, folds, rival) for rival in RIVALS}
-                    own = errors(dataset, folds, "salience")
-                    gains += [*(rivals["all-token"] / own)]
-                    ratios += [*(own / np.min([*rivals.values()], axis=0))]
+                    salience_errors = errors(dataset, folds, "salience")
+                    gains += [*(rivals["all-token"] / salience_errors)]
+                    ratios += [*(salience_errors / np.min([*rivals.values()], axis=0))]
                 gain, ratio = (np.exp(np.log(x).mean()) for x in (gains, ratios))
-                near = np.mean(np.array(ratios) <= 1.1)
-                cells = f"{gain:.2f} | {ratio:.2f} | {max(ratios):.2f} | {near:.0%} of {len(ratios)}"
+                good = np.mean(np.array(ratios) <= 1.1)
+                cells = f"{gain:.2f} | {ratio:.2f} | {max(ratios):.2f} | {good:.0%} of {len(ratios)}"
                 print(f"| {count} | {features} | {split} | {cells} |", flush=True)
 
 

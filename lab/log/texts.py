@@ -113,15 +113,15 @@ def ratios(full_fits: FullTextFits, choose: Choose, full: dict[str, float]) -> t
 def main() -> None:
     study = load_zoo()
     dataset = study.dataset()
-    found: dict[str, list[float]] = {name: [] for name in WAYS}
+    ratios_by_way: dict[str, list[float]] = {name: [] for name in WAYS}
     for split in ("size", "family"):
         full_fits = prepare(dataset, make_folds(study.infos(dataset.models), split)[1])
         full = cost(full_fits, CHOSEN, full_fits.texts).mse
         for name, choose in WAYS.items():
-            found[name] += ratios(full_fits, choose, full)
+            ratios_by_way[name] += ratios(full_fits, choose, full)
     print(f"| {BUDGET} texts chosen by | size: cut | size: new fit | family: cut | family: new fit |")
     print("|---|---|---|---|---|")
-    for name, row in found.items():
+    for name, row in ratios_by_way.items():
         print(f"| {name} | " + " | ".join(f"{x:.2f}" for x in row) + " |", flush=True)
 
 

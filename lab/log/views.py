@@ -47,8 +47,8 @@ def main() -> None:
         plain = errors(METHODS["all-token"](dataset, folds), dataset, folds)
         print(f"\nsplit by {split}\n| reading | method | gain | by task |\n|---|---|---|---|")
 
-        def show(reading: str, method: str, found: np.ndarray, plain: np.ndarray = plain) -> None:
-            gain = plain / found
+        def show(reading: str, method: str, squared: np.ndarray, plain: np.ndarray = plain) -> None:
+            gain = plain / squared
             cells = " ".join(f"{g:.2f}" for g in gain)
             print(f"| {reading} | {method} | {np.exp(np.log(gain).mean()):.2f} | {cells} |", flush=True)
 

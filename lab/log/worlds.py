@@ -17,12 +17,12 @@ from benchcast.folds import make_folds
 from benchcast.methods import METHODS
 from lab.synthetic import Plan, World, make_world
 
-KINDS = ("kinds", "label", "odd family", "noisy scores")
+WORLD_KINDS = ("kinds", "label", "odd family", "noisy scores")
 RIVALS = ("all-token", "source-token", "label-token")
 
 
 def make(number: int, *, families: int = 8, first_seed: int = 0) -> tuple[World, Dataset]:
-    kind = KINDS[number % 4]
+    kind = WORLD_KINDS[number % 4]
     plan = Plan(
         seed=first_seed + number,
         families=families,
@@ -32,7 +32,7 @@ def make(number: int, *, families: int = 8, first_seed: int = 0) -> tuple[World,
     )
     world = make_world(plan)
     parts = (world.texts, world.losses, world.models, world.scores, world.tasks)
-    return world, assemble(*parts, AssemblyOptions(Features(world.features, world.edges, "planted")))
+    return world, assemble(*parts, AssemblyOptions(Features(world.features, world.edges, "synthetic")))
 
 
 def errors(dataset: Dataset, folds: Sequence[Fold], method: str) -> np.ndarray:
@@ -58,9 +58,11 @@ def main(count: int) -> None:
             best = np.min([errors(dataset, folds, rival) for rival in RIVALS], axis=0)
             ratio = errors(dataset, folds, "salience") / best
             fits = METHODS["salience"](dataset, folds[:1])[0]
-            found = [np.corrcoef(f.salience(dataset.nats), w)[0, 1] for f, w in zip(fits, world.salience, strict=True)]
-            cells = " ".join(f"{r:.2f}" for r in ratio), " ".join(f"{c:.2f}" for c in found)
-            print(f"| {number} {KINDS[number % 4]} | {split} | {cells[0]} | {cells[1]} |", flush=True)
+            correlations = [
+                np.corrcoef(f.salience(dataset.nats), w)[0, 1] for f, w in zip(fits, world.salience, strict=True)
+            ]
+            cells = " ".join(f"{r:.2f}" for r in ratio), " ".join(f"{c:.2f}" for c in correlations)
+            print(f"| {number} {WORLD_KINDS[number % 4]} | {split} | {cells[0]} | {cells[1]} |", flush=True)
             ratios.setdefault(split, []).extend(ratio)
     for split, values in ratios.items():
         x = np.array(values)

@@ -15,7 +15,7 @@ from benchcast.dataset import Fold
 from benchcast.errors import NotEnoughDataError
 from benchcast.evaluate import measure
 from benchcast.folds import make_folds
-from benchcast.law import sigmoid
+from benchcast.law import at_share, sigmoid
 from benchcast.methods.observational import COMPONENTS, regress_on_components
 from benchcast.records import Bools, Floats, ModelInfo, Score, Task
 from benchcast.splits import Split
@@ -58,7 +58,7 @@ def observational(
     if learn.sum() < k + 2:
         raise NotEnoughDataError(f"observational: {learn.sum()} models have all scores, {k} components need {k + 2}")
     weights, offset = regress_on_components(table, accuracy[task], chance, learn, k)
-    forecast = chance + (1 - chance) * sigmoid(table @ weights + offset)
+    forecast = at_share(sigmoid(table @ weights + offset), chance)
     return np.where(whole, forecast, np.nan)
 
 

@@ -61,7 +61,7 @@ def ablation(context: StudyContext) -> Outcome:
 
 def _salience(context: StudyContext) -> Variant:
     """What the variants are to be held against."""
-    context.tell("salience")
+    context.on_step("salience")
     base = _errors(context.dataset, context.fold, "all-token")
     return _variant("salience", "salience", context, _errors(context.dataset, context.fold, "salience"), base)
 
@@ -83,7 +83,7 @@ def head_variants(context: StudyContext) -> list[Variant]:
     base = _errors(context.dataset, context.fold, "all-token")
     out = []
     for name, settings in HEADS.items():
-        context.tell(f"paper: {name}")
+        context.on_step(f"paper: {name}")
         fits = paper(context.dataset, [context.fold], settings=settings)[0]
         out.append(_variant("head of paper", name, context, held_out_errors(context.dataset, context.fold, fits), base))
     return out
@@ -104,7 +104,7 @@ def _variants_on(context: StudyContext, kind: str, named: dict[str, Dataset], me
     for name, dataset in named.items():
         base = _errors(dataset, context.fold, "all-token")
         for method in methods:
-            context.tell(f"{method}, {name}")
+            context.on_step(f"{method}, {name}")
             errors = _errors(dataset, context.fold, method)
             out.append(_variant(kind, f"{method}, {name}", context, errors, base))
     return out

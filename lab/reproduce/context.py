@@ -29,7 +29,7 @@ class StudyContext:
     """A study laid out for reproduction."""
 
     study: Study
-    tell: Callable[[str], None] = _silent  # hears what is being done
+    on_step: Callable[[str], None] = _silent  # called with a line at each step
     _compared: dict[str | None, Comparison] = field(default_factory=dict)
 
     @cached_property
@@ -56,7 +56,7 @@ class StudyContext:
         """Every method on held-out models, of the study's own split by default; computed once per split."""
         split = split or self.split
         if split not in self._compared:
-            execution = Execution(on_method=lambda m: self.tell(f"{split}: {m}"))
+            execution = Execution(on_method=lambda m: self.on_step(f"{split}: {m}"))
             self._compared[split] = compare(self.study, split=split, device=execution)
         return self._compared[split]
 

@@ -29,7 +29,7 @@ def fig6(context: StudyContext, task: str | None = None) -> Outcome:
     if not fold.validation.any():
         raise NotEnoughDataError("fig6 needs validation models; mark some in models.csv, or give families three sizes")
     named = context.task(task)
-    context.tell("paper")
+    context.on_step("paper")
     fits = paper(dataset, [fold])[0]
     rows = [row for t, fit in enumerate(fits) for row in step_errors(dataset, fold, fit, t)]
     names = [f.task.name for f in fits]

@@ -77,9 +77,9 @@ def find_pairs(dataset: Dataset) -> list[Pair]:
             continue
         small = []
         for i in members[a]:
-            near = min((j for j in members[b] if j != largest[b]), key=lambda j: _distance(size, i, j), default=None)
-            if i != largest[a] and near is not None and _distance(size, i, near) < math.log(ALIKE):
-                small.append((i, near))
+            closest = min((j for j in members[b] if j != largest[b]), key=lambda j: _distance(size, i, j), default=None)
+            if i != largest[a] and closest is not None and _distance(size, i, closest) < math.log(ALIKE):
+                small.append((i, closest))
         if small:
             pairs.append(Pair((a, b), (largest[a], largest[b]), tuple(small)))
     return pairs
@@ -99,7 +99,7 @@ def decide(
     folds = [Fold(~np.isin(dataset.families, p.families), none, np.isin(dataset.families, p.families)) for p in pairs]
     fits = {}
     for method in methods:
-        context.tell(f"{method}, without either family of {len(pairs)} pairs")
+        context.on_step(f"{method}, without either family of {len(pairs)} pairs")
         fits[method] = METHODS[method](dataset, folds)
     rows = []
     for p, pair in enumerate(pairs):
@@ -111,7 +111,7 @@ def decide(
             signals = {SCORE: observed}
             signals |= {m: fits[m][p][t].forecast(dataset.nats, dataset.metadata) for m in methods}
             for i, j in pair.small:
-                told = {name: _order(x, i, j) for name, x in signals.items()}
+                orders = {name: _order(x, i, j) for name, x in signals.items()}
                 flops = math.sqrt(dataset.metadata.flops[i] * dataset.metadata.flops[j])
                 rows += [
                     {
@@ -121,7 +121,7 @@ def decide(
                         "signal": name,
                         "right": (1 + better * sign) / 2,
                     }
-                    for name, sign in told.items()
+                    for name, sign in orders.items()
                     if math.isfinite(sign)
                 ]
     return rows
@@ -192,12 +192,12 @@ def _tables(
     tasks = list(dict.fromkeys(r["task"] for r in rows))
     per_task = []
     for task in tasks:
-        told = {n: [r["right"] for r in rows if r["task"] == task and r["signal"] == n] for n in signals}
+        right_by_signal = {n: [r["right"] for r in rows if r["task"] == task and r["signal"] == n] for n in signals}
         per_task.append(
             (
                 task,
-                str(len(told[signals[0]])),
-                *(cell(float(np.mean(v)) if v else math.nan, ".2f") for v in told.values()),
+                str(len(right_by_signal[signals[0]])),
+                *(cell(float(np.mean(v)) if v else math.nan, ".2f") for v in right_by_signal.values()),
             )
         )
     return (

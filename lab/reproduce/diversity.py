@@ -35,7 +35,7 @@ def fig8(context: StudyContext, methods: Sequence[str] = ("paper", "salience"), 
     for method in methods:
         for size in numbers_of_sources(len(sources)):
             for chosen in subsets(sources, size, draws or DRAWS.get(method, 3), context.study.seed):
-                context.tell(f"{method}, {size} of {len(sources)} sources")
+                context.on_step(f"{method}, {size} of {len(sources)} sources")
                 rows += _rows(context, method, chosen)
     numbers = {**context.about(), "sources": sources, "mean": means(rows), "fits": rows}
     tasks = [t.name for t in dataset.tasks]

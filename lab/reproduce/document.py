@@ -92,16 +92,16 @@ CAPTIONS = {
 }
 
 
-def write_results(folder: Path, named: Sequence[str] = (), *, tell: Callable[[str], None]) -> None:
+def write_results(folder: Path, named: Sequence[str] = (), *, on_step: Callable[[str], None]) -> None:
     """Make everything, or the named parts, anew and write the page."""
     known = [name for name, _, _ in PARTS]
     for name in named:
         if name not in known:
             raise InputError(f"unknown part {name!r}; known: {', '.join(known)}{did_you_mean(name, known)}")
-    context = StudyContext(load_zoo(), tell=tell)
+    context = StudyContext(load_zoo(), on_step=on_step)
     for name, _, work in PARTS:
         if not named or name in named:
-            tell(f"{name}:")
+            on_step(f"{name}:")
             write_part(work(context), folder)
     write_page(context, folder)
 

@@ -112,8 +112,8 @@ def coverage_of(study: SyntheticStudy) -> list[dict[str, Any]]:
 def extrapolate(context: StudyContext, worlds: int = WORLDS) -> Outcome:
     """Hidden models of every family and task, and synthetic studies."""
     known = read_study_models(context.study)
-    hidden = [row for kind in HOLDOUT_KINDS for row in backtest(known, kind, tell=context.tell)]
-    context.tell("synthetic studies")
+    hidden = [row for kind in HOLDOUT_KINDS for row in backtest(known, kind, on_step=context.on_step)]
+    context.on_step("synthetic studies")
     rows = [row for seed in range(worlds) for row in coverage_of(make_study(World(seed=seed)))]
     means = {k: float(np.mean([r[k] for r in rows])) for k in ("inside", "capability_inside", "error", "width")}
     tables = [t for kind in HOLDOUT_KINDS for t in (_by_task(hidden, kind), _by_family(hidden, kind)) if t.rows]

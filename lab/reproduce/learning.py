@@ -43,7 +43,7 @@ def learning(context: StudyContext, draws: int | None = None) -> Outcome:
         ]:
             key = fold.train.tobytes()
             if key not in known:
-                context.tell(f"{tested} from {count} {of}")
+                context.on_step(f"{tested} from {count} {of}")
                 known[key] = point(context.dataset, fold)
             rows += [{"of": of, "count": count, **row} for row in known[key]]
     summary = means(rows)

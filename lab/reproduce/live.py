@@ -39,7 +39,7 @@ def live(context: StudyContext, runs: str | None = None, method: str = "salience
     pair = pick_runs([str(f) for f in dataset.families], runs)
     unseen = np.isin(dataset.families, pair)
     fold = Fold(~unseen, np.zeros_like(unseen), unseen)
-    context.tell(method)
+    context.on_step(method)
     points = live_points(dataset, context.infos, fold, METHODS[method](dataset, [fold])[0])
     tasks = [t.name for t in dataset.tasks]
     floor = noise_floor(dataset, context.study.scores(), [fold])

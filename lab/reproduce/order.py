@@ -24,7 +24,7 @@ def order(context: StudyContext) -> Outcome:
     families = [str(f) for f in np.unique(known.dataset.families)]
     rows: list[dict[str, Any]] = []
     for pair in combinations(families, 2):
-        context.tell(f"{pair[0]} and {pair[1]}")
+        context.on_step(f"{pair[0]} and {pair[1]}")
         runs = [find_run(name, known.models, known.families) for name in pair]
         try:
             rows += pair_rows(rank_runs(known, runs))

@@ -30,7 +30,7 @@ def select(context: StudyContext, budgets: Sequence[int] = BUDGETS) -> Outcome:
         whole = cost(full_fits, CHOSEN, full_fits.texts)
         full.append({"split": name, "mse": geometric_mean([*whole.mse.values()]), "tasks": whole.mse})
         for texts in smaller:
-            context.tell(f"{name}: {texts} texts")
+            context.on_step(f"{name}: {texts} texts")
             rows += costs(full_fits, texts, whole, name)
         tables.append(as_table([r for r in rows if r["split"] == name], name, whole))
         remarks.append(_remark([r for r in rows if r["split"] == name and r["way"] == CHOSEN], name, whole))
@@ -48,7 +48,7 @@ def grounds(context: StudyContext) -> list[tuple[str, FullTextFits]]:
         except NotEnoughDataError:
             continue
         if all(fold.test.any() for fold in folds):
-            context.tell(f"{name}: all texts")
+            context.on_step(f"{name}: all texts")
             prepared.append((name, prepare(context.dataset, folds)))
     if not prepared:
         raise NotEnoughDataError("select needs test models; mark some in models.csv, or have two families")

@@ -63,7 +63,7 @@ def fig5(context: StudyContext, runs: str | None = None) -> Outcome:
     kept: dict[str, list[list[TaskFit]]] = {}
     names = [t.name for t in dataset.tasks]
     for method in tried:
-        context.tell(method)
+        context.on_step(method)
         kept[method] = METHODS[method](dataset, folds)
         for tested, fold, fits in zip(pair[::-1], folds, kept[method], strict=True):
             errors = held_out_errors(dataset, fold, fits)

@@ -55,13 +55,13 @@ def signals(context: StudyContext) -> Outcome:
         )
     choices = {"losses": (), **{f"losses, {name}": (name,) for name in known}, "losses, all signals": known}
     rows = [
-        measure(replace(study, signals=names), method, read, context.tell)
+        measure(replace(study, signals=names), method, read, context.on_step)
         for read, names in choices.items()
         for method in LEARNED
     ]
-    told = replace(study, signals=known)
+    with_signals = replace(study, signals=known)
     peers = [m for m in PEERS if set(NEED_SIGNALS.get(m, ())) <= set(known)]
-    rows += [measure(told, m, "signals" if m in NEED_SIGNALS else "losses", context.tell) for m in peers]
+    rows += [measure(with_signals, m, "signals" if m in NEED_SIGNALS else "losses", context.on_step) for m in peers]
     header = ("read", "method", "gain, size", "gain, family", "gain, early", "decisions right")
     lines = [(r.read, r.method, *(cell(x, ".2f") for x in (r.size, r.family, r.early, r.decisions))) for r in rows]
     about = context.about()
@@ -75,9 +75,9 @@ def common_signals(study: Study) -> tuple[str, ...]:
     return tuple(name for name in SIGNALS if all(name in names for names in known))
 
 
-def measure(study: Study, method: MethodName, read: str, tell: Callable[[str], None]) -> SignalRow:
+def measure(study: Study, method: MethodName, read: str, on_step: Callable[[str], None]) -> SignalRow:
     """Gains and decisions of one method on a study with its present choice of signals."""
-    tell(f"{method}, {read}")
+    on_step(f"{method}, {read}")
     by_split = {split: held_out(study, split, method) for split in ("size", "family")}
     early = early_models(study)
     return SignalRow(
@@ -93,10 +93,10 @@ def measure(study: Study, method: MethodName, read: str, tell: Callable[[str], N
 def held_out(study: Study, split: Split, method: MethodName) -> tuple[Forecasts, Forecasts]:
     """Forecasts of held-out models by a method and by all-token; empty if the split has no test models."""
     try:
-        found = compare(study, split=split, methods=[method, PLAIN])
+        comparison = compare(study, split=split, methods=[method, PLAIN])
     except NotEnoughDataError:
         return {}, {}
-    ours, plain = ({task: found.held_out[task, m] for task in found.tasks} for m in (method, PLAIN))
+    ours, plain = ({task: comparison.held_out[task, m] for task in comparison.tasks} for m in (method, PLAIN))
     return ours, plain
 
 

@@ -39,7 +39,7 @@ def fig9(context: StudyContext, task: str | None = None, text: str | None = None
     chosen = context.study.task(task) if task else longest_task(context.dataset.tasks, texts)
     index = _text_index(texts, chosen, text)
     dataset = context.dataset.for_tasks([chosen.name])
-    context.tell(f"{method}: {chosen.name}")
+    context.on_step(f"{method}: {chosen.name}")
     fit = METHODS[method](dataset, [context.fold])[0][0]
     if not fit.reads_losses:
         raise InputError(f"method {method!r} weighs no tokens; take one of salience, paper, label-token")

@@ -26,7 +26,7 @@ def on_pre_build(config: Any) -> None:
 
 def broken_links(page: Path) -> list[str]:
     """Links of a page that lead to no file or to no heading of it."""
-    found = []
+    broken = []
     for pair in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
         link = pair[0] or pair[1]
         if re.match(r"\w+:", link):
@@ -34,10 +34,10 @@ def broken_links(page: Path) -> list[str]:
         path, _, anchor = link.partition("#")
         target = page.parent / path if path else page
         if not target.exists():
-            found.append(f"{link}: no such file")
+            broken.append(f"{link}: no such file")
         elif anchor and anchor not in anchors(target):
-            found.append(f"{link}: no such heading")
-    return found
+            broken.append(f"{link}: no such heading")
+    return broken
 
 
 def anchors(page: Path) -> set[str]:

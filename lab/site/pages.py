@@ -22,15 +22,15 @@ def blocks(page: str) -> list[tuple[str, str]]:
 
 def steps(page: str) -> list[tuple[str, list[str]]]:
     """Commands with the lines under them, and Python blocks without any, in order."""
-    found: list[tuple[str, list[str]]] = []
+    commands: list[tuple[str, list[str]]] = []
     for kind, block in blocks(page):
         if kind == "python":
-            found.append((block, []))
+            commands.append((block, []))
         elif kind == "console":
-            found += [(command, shown) for command, shown in _commands(block)]
+            commands += [(command, shown) for command, shown in _commands(block)]
         elif kind == "bash":
-            found += _files(block)
-    return found
+            commands += _files(block)
+    return commands
 
 
 def _files(block: str) -> list[tuple[str, list[str]]]:
@@ -46,13 +46,13 @@ def _commands(block: str) -> Iterator[tuple[str, list[str]]]:
 
 def command_lines(page: str) -> list[str]:
     """The shell commands of all console and bash blocks, without comments; continued lines are joined."""
-    found = []
+    lines = []
     for kind, block in blocks(page):
         if kind == "console":
-            found += [command for command, _ in _commands(block)]
+            lines += [command for command, _ in _commands(block)]
         elif kind == "bash":
-            found += re.sub(r"\\\n\s*", " ", HEREDOC.sub(r"\1\n", block)).splitlines()
-    return [COMMENT.sub("", line) for line in found if line.strip() and not line.startswith("#")]
+            lines += re.sub(r"\\\n\s*", " ", HEREDOC.sub(r"\1\n", block)).splitlines()
+    return [COMMENT.sub("", line) for line in lines if line.strip() and not line.startswith("#")]
 
 
 def renew(page: str, run: Run) -> str:

@@ -28,18 +28,18 @@ def renew_readme(readme: str, quality: Path) -> str:
 
 def quality_table(rows: list[dict[str, Any]]) -> str:
     """Gain of the main methods and coverage of the default one, in Markdown; the largest gain of a row is bold."""
-    found = {(r["study"], r["split"], r["method"]): r for r in rows}
+    row_of = {(r["study"], r["split"], r["method"]): r for r in rows}
     lines = [
         "| held-out models | " + " | ".join(METHODS) + " | 90% intervals of stack contain |",
         "|---|" + "---:|" * (len(METHODS) + 1),
     ]
     for (study, split), title in ROWS.items():
-        if (study, split, METHODS[0]) not in found:
+        if (study, split, METHODS[0]) not in row_of:
             continue
-        gains = [found.get((study, split, method), {}).get("gain") for method in METHODS]
+        gains = [row_of.get((study, split, method), {}).get("gain") for method in METHODS]
         best = max(g for g in gains if g is not None)
         cells = ["–" if g is None else f"**{g:.1f}**" if g == best else f"{g:.1f}" for g in gains]
-        coverage = found[study, split, METHODS[0]]["coverage"]
+        coverage = row_of[study, split, METHODS[0]]["coverage"]
         lines.append(f"| {title} | {' | '.join(cells)} | {coverage:.0%} |")
     return "\n".join(lines) + "\n"
 

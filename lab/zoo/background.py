@@ -64,10 +64,10 @@ def pieces(passage: str) -> Iterator[str]:
 
 def paragraphs() -> list[str]:
     """All distinct paragraphs, in a fixed order for one version of CPython."""
-    found: dict[str, None] = {}
+    unique: dict[str, None] = {}
     for source in sources():
         for passage in (*docstrings(source), *comments(source)):
             for piece in pieces(passage):
                 if SHORTEST_BYTES <= len(piece) <= LONGEST_BYTES and piece.isascii():
-                    found[piece] = None
-    return list(found)
+                    unique[piece] = None
+    return list(unique)

@@ -155,13 +155,13 @@ def prepare(
 
 def load_tokens(family: Family, work: Path, count: int) -> np.ndarray:
     """The first `count` training tokens; starts over where fewer were prepared."""
-    found: list[np.ndarray] = []
+    shards: list[np.ndarray] = []
     held = 0
     for path in sorted((work / "tokens" / family.name).glob("*.npy")):
         if held >= count:
             break
-        found.append(np.load(path))
-        held += len(found[-1])
-    if not found:
+        shards.append(np.load(path))
+        held += len(shards[-1])
+    if not shards:
         raise FileNotFoundError(f"{work}/tokens/{family.name}: no training tokens; run `prepare` first")
-    return np.resize(np.concatenate(found), count)
+    return np.resize(np.concatenate(shards), count)

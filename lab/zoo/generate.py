@@ -79,7 +79,7 @@ def generate(
     """The tokens greedy decoding writes behind each prompt, up to <eos> or `longest` tokens."""
     width = max(map(len, prompts)) + longest
     take = max(1, CACHE_BYTES // (4 * shape.layers * shape.width * width))
-    found: list[list[int]] = []
+    generated: list[list[int]] = []
     for start in range(0, len(prompts), take):
-        found += generate_batch(weights, shape, prompts[start : start + take], longest=longest, dtype=dtype)
-    return found
+        generated += generate_batch(weights, shape, prompts[start : start + take], longest=longest, dtype=dtype)
+    return generated

@@ -47,28 +47,28 @@ def token_signals(weights: Weights, shape: Shape, ids: list[list[int]], *, rows:
     wide = {name: weight.float() for name, weight in weights.items()}
     device = str(head_weight(wide).device)
     order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
-    found: dict[int, dict[str, np.ndarray]] = {}
+    signals_of_text: dict[int, dict[str, np.ndarray]] = {}
     for start in range(0, len(order), rows):
         chosen = order[start : start + rows]
         batch = pad_rows([[vocab.BOS, *ids[i]] for i in chosen], device)
         logits = F.linear(last_hidden(wide, shape, batch[:, :-1], dtype=torch.float32), head_weight(wide))
         signals = {name: values.cpu().numpy() for name, values in signals_of(logits, batch[:, 1:]).items()}
         for row, i in enumerate(chosen):
-            found[i] = {name: values[row, : len(ids[i])] for name, values in signals.items()}
-    return {name: np.concatenate([found[i][name] for i in range(len(ids))]) for name in found[0]}
+            signals_of_text[i] = {name: values[row, : len(ids[i])] for name, values in signals.items()}
+    return {name: np.concatenate([signals_of_text[i][name] for i in range(len(ids))]) for name in signals_of_text[0]}
 
 
 def signals_of(logits: torch.Tensor, targets: torch.Tensor) -> dict[str, torch.Tensor]:
     """Each signal of the targets, from logits with one more axis."""
     logp = logits.log_softmax(-1)
-    own = logp.gather(-1, targets[..., None])
-    rank = 1 + (logp > own).sum(-1)
+    target_logp = logp.gather(-1, targets[..., None])
+    rank = 1 + (logp > target_logp).sum(-1)
     return {
-        "nats": -own[..., 0],
+        "nats": -target_logp[..., 0],
         "rank": rank.to(torch.int32),
         "entropy": -(logp.exp() * logp).sum(-1),
         "hit": rank == 1,
-        "margin": (logp.amax(-1, keepdim=True) - own)[..., 0],
+        "margin": (logp.amax(-1, keepdim=True) - target_logp)[..., 0],
     }
 
 
@@ -77,9 +77,9 @@ def hidden_states(weights: Weights, shape: Shape, ids: list[list[int]], *, rows:
     """The state that has read each token, float16, all texts one after the other: (tokens, width)."""
     wide = {name: weight.float() for name, weight in weights.items()}
     device = str(head_weight(wide).device)
-    found = []
+    states_of_texts = []
     for start in range(0, len(ids), rows):
         chosen = ids[start : start + rows]
         states = last_hidden(wide, shape, pad_rows([[vocab.BOS, *i] for i in chosen], device), dtype=torch.float32)
-        found.extend(states[row, 1 : len(i) + 1].half().cpu().numpy() for row, i in enumerate(chosen))
-    return np.concatenate(found)
+        states_of_texts.extend(states[row, 1 : len(i) + 1].half().cpu().numpy() for row, i in enumerate(chosen))
+    return np.concatenate(states_of_texts)

@@ -87,7 +87,8 @@ def pack(results: Path, root: Path, recipe: Recipe = EMBEDDED) -> Study:
     models, scores, losses = [], [], []
     tokenizers: dict[str, str] = {}
     for about, arrays in read_runs(results):
-        assert tokenizers.setdefault(about["family"], about["tokenizer_sha256"]) == about["tokenizer_sha256"]
+        tokenizer = tokenizers.setdefault(about["family"], about["tokenizer_sha256"])
+        assert tokenizer == about["tokenizer_sha256"], f"{about['family']} has two tokenizers"
         assert about["texts_sha256"] == written, f"{about['family']}-{about['size']} saw other texts"
         for i, tokens in enumerate(arrays["tokens"].tolist()):
             name = model_name(about, tokens)

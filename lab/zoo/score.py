@@ -99,7 +99,9 @@ def sheets_of(rows: list[Row], device: str) -> list[Sheet]:
 
 
 @torch.inference_mode()
-def judge_sheet(weights: Weights, shape: Shape, sheet: Sheet, dtype: torch.dtype) -> tuple[np.ndarray, np.ndarray]:
+def sheet_likelihoods(
+    weights: Weights, shape: Shape, sheet: Sheet, dtype: torch.dtype
+) -> tuple[np.ndarray, np.ndarray]:
     row, source, token, option = sheet.targets.unbind(1)
     states = last_hidden(weights, shape, sheet.ids, dtype=dtype, positions=sheet.positions, mask=sheet.mask)
     logits = F.linear(states[row, source], head_weight(weights).to(dtype)).float()
@@ -111,14 +113,14 @@ def judge_sheet(weights: Weights, shape: Shape, sheet: Sheet, dtype: torch.dtype
     return likelihood.cpu().numpy().reshape(size), misses.cpu().numpy().reshape(size) == 0
 
 
-def judge(
+def option_likelihoods(
     weights: Weights, shape: Shape, sheets: list[Sheet], *, dtype: torch.dtype = torch.bfloat16
 ) -> tuple[np.ndarray, np.ndarray]:
     """Log-likelihood of every option, and whether greedy decoding would write it: both (rows, options)."""
     size = (sum(len(sheet.chosen) for sheet in sheets), sheets[0].options)
     likelihood, greedy = np.zeros(size), np.zeros(size, dtype=bool)
     for sheet in sheets:
-        likelihood[sheet.chosen], greedy[sheet.chosen] = judge_sheet(weights, shape, sheet, dtype)
+        likelihood[sheet.chosen], greedy[sheet.chosen] = sheet_likelihoods(weights, shape, sheet, dtype)
     return likelihood, greedy
 
 
@@ -156,13 +158,13 @@ class Exam:
         """For one skill, whether each item was answered right."""
         items, scoring = self.items[name], self.skills[name].scoring
         if scoring == "exact":
-            return judge(weights, shape, self.sheets[name])[1][:, 0]
+            return option_likelihoods(weights, shape, self.sheets[name])[1][:, 0]
         if scoring == "choice":
-            return choose(judge(weights, shape, self.sheets[name])[0], items, per_byte=name in PER_BYTE)
+            return choose(option_likelihoods(weights, shape, self.sheets[name])[0], items, per_byte=name in PER_BYTE)
         new = generate(weights, shape, self.prompts[name], longest=self.longest[name])
         written = self.tokenizer.decode_batch(new)
         if scoring == "steps-exact":
             return np.array([w.rpartition(ANSWER)[2] == i.answer for w, i in zip(written, items, strict=True)])
         prompts = [i.prompt + STEPS + w.split("\n")[0] + i.cue for w, i in zip(written, items, strict=True)]
         rows = rows_of(self.tokenizer, prompts, [item.options for item in items])
-        return choose(judge(weights, shape, sheets_of(rows, self.device))[0], items, per_byte=False)
+        return choose(option_likelihoods(weights, shape, sheets_of(rows, self.device))[0], items, per_byte=False)

@@ -40,10 +40,10 @@ class Plan:
 
 def checkpoint_steps(steps: int, shares: tuple[float, ...] = CHECKPOINTS) -> list[int]:
     """Steps after which a checkpoint is taken, the last one included; at least one step apart."""
-    found: list[int] = []
+    steps_kept: list[int] = []
     for share in shares:
-        found.append(max(round(share * steps), found[-1] + 1 if found else 1))
-    return found
+        steps_kept.append(max(round(share * steps), steps_kept[-1] + 1 if steps_kept else 1))
+    return steps_kept
 
 
 def rate_at(step: int, plan: Plan) -> float:

@@ -113,19 +113,19 @@ def _byte_of_character() -> dict[str, int]:
 def token_bytes(tokenizer: Tokenizer) -> list[bytes]:
     """The bytes each token id stands for; special tokens stand for none."""
     metaspace = isinstance(tokenizer.model, models.Unigram)
-    found = []
+    pieces = []
     for i in range(tokenizer.get_vocab_size()):
         piece = tokenizer.id_to_token(i)
         fallback = BYTE_PIECE.fullmatch(piece) if metaspace else None
         if piece in SPECIAL:
-            found.append(b"")
+            pieces.append(b"")
         elif fallback:
-            found.append(bytes([int(fallback[1], 16)]))
+            pieces.append(bytes([int(fallback[1], 16)]))
         elif metaspace:
-            found.append(piece.replace("▁", " ").encode())
+            pieces.append(piece.replace("▁", " ").encode())
         else:
-            found.append(bytes(_byte_of_character()[c] for c in piece))
-    return found
+            pieces.append(bytes(_byte_of_character()[c] for c in piece))
+    return pieces
 
 
 def bounds(ids: list[int], pieces: list[bytes], text: str) -> list[int]:

@@ -199,7 +199,7 @@ def shared_text(lacking: Mapping[str, Bools], count: int, tokens: ReferenceToken
     guarded : tasks that may not lose much of their own text; a task without its own texts uses all texts
     """
     widths = np.diff(tokens.edges)
-    text_of_task = {t.name: mask if (mask := tokens.own(t)).any() else widths > 0 for t in guarded}
+    text_of_task = {t.name: mask if (mask := tokens.of_task(t)).any() else widths > 0 for t in guarded}
     excluded = costly_models(lacking, count, text_of_task, widths) if lacking else {}
     return describe_support(lacking, count, tokens.source, tokens.sources, widths, excluded)
 

@@ -80,7 +80,7 @@ class ReferenceTokens:
         indices = [i for i, name in enumerate(self.sources) if name in names]
         return np.isin(self.source, indices)
 
-    def own(self, task: Task) -> Bools:
+    def of_task(self, task: Task) -> Bools:
         """Tokens of the texts that belong to a task: texts of its sources, and texts that it names as answers."""
         return self.of_sources(task.sources) | self.of_texts(task.answers)
 

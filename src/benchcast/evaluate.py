@@ -137,12 +137,12 @@ def fit_part(shared: FoldFits, given: tuple[tuple[str, ...], Sequence[int]]) -> 
     except NotEnoughDataError as error:
         return dict.fromkeys(methods, str(error))
     same = [same_losses(dataset, fold) for fold in folds]
-    found: dict[str, Tried | str] = {}
+    results: dict[str, Tried | str] = {}
     for method in methods:
         rows = [[_checked(f, same_losses=s) for f in row] for row, s in zip(fits.pop(method), same, strict=True)]
         held = [hold(dataset, folds, rows, t) for t in range(len(dataset.tasks))]
-        found[method] = Tried(held, rows if shared.keep_fits else [])
-    return found
+        results[method] = Tried(held, rows if shared.keep_fits else [])
+    return results
 
 
 def _checked(fit: TaskFit, *, same_losses: bool) -> TaskFit:

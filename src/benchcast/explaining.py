@@ -75,7 +75,7 @@ def _mean(values: npt.NDArray[np.float32]) -> float:
     return float(finite.mean()) if len(finite) else math.nan
 
 
-def fit_to_explain(study: Study, task: str, tell: Tell = lambda line: None) -> Fit:
+def fit_to_explain(study: Study, task: str, on_message: Tell = lambda line: None) -> Fit:
     """The stored fit of a task if it reads losses on the study's texts, else a new one."""
     study.task(task)
     if task in study.fitted_tasks():
@@ -88,9 +88,9 @@ def fit_to_explain(study: Study, task: str, tell: Tell = lambda line: None) -> F
         if stored.texts.annotated_digest == study.texts.annotated_digest:
             line = stale_line(study, [stored])
             if line:
-                tell(f"warning: {line} (`benchcast fit {study.root}` fits again)")
+                on_message(f"warning: {line} (`benchcast fit {study.root}` fits again)")
             return stored
-        tell(f"{task}: the stored fit is of other texts; fitting again")
+        on_message(f"{task}: the stored fit is of other texts; fitting again")
     return fit_task(study, task)
 
 

@@ -95,7 +95,7 @@ def fit_tasks(
     opened = Study.of(study)
     if store:
         require_writable(opened.root)
-    fits = _fit_dataset(opened, opened.dataset(tasks), spec, split, asked_for=bool(tasks), tell=on_left_out)
+    fits = _fit_dataset(opened, opened.dataset(tasks), spec, split, asked_for=bool(tasks), on_left_out=on_left_out)
     if store:
         store_fits(opened, fits)
     return fits
@@ -108,18 +108,18 @@ def _fit_dataset(
     split: Split,
     *,
     asked_for: bool,
-    tell: Callable[[str], None] = lambda line: None,
+    on_left_out: Callable[[str], None] = lambda line: None,
 ) -> list[Fit]:
     """Fits of the dataset's tasks; if they were asked for, one that cannot be fitted is an error."""
     name, fold = training_fold(study.infos(dataset.models), split)
     dataset, weak = without_weak_tasks(dataset, [fold], asked_for=asked_for)
     for task, why in weak.items():
-        tell(f"{task}: {why}")
+        on_left_out(f"{task}: {why}")
     for model in dataset.support.excluded:
-        tell(f"model {model} {dataset.support.why(model)} (--keep-all keeps it)")
+        on_left_out(f"model {model} {dataset.support.why(model)} (--keep-all keeps it)")
     fits = as_fits(study, dataset, fold, name, method.fit(dataset, [fold])[0])
     short = {f.task: why for f in fits if (why := _too_little(f, same_losses=same_losses(dataset, fold)))}
-    return with_inputs(study, _enough(fits, short, asked_for=asked_for, tell=tell))
+    return with_inputs(study, _enough(fits, short, asked_for=asked_for, on_left_out=on_left_out))
 
 
 def with_inputs(study: Study, fits: Sequence[Fit]) -> list[Fit]:
@@ -129,13 +129,15 @@ def with_inputs(study: Study, fits: Sequence[Fit]) -> list[Fit]:
     return [replace(fit, about={**fit.about, "inputs": inputs}) for fit, inputs in zip(fits, hashes, strict=True)]
 
 
-def _enough(fits: list[Fit], short: Mapping[str, str], *, asked_for: bool, tell: Callable[[str], None]) -> list[Fit]:
+def _enough(
+    fits: list[Fit], short: Mapping[str, str], *, asked_for: bool, on_left_out: Callable[[str], None]
+) -> list[Fit]:
     """The fits that had enough to learn from; `short` says of the other tasks what was too little."""
     if short and (asked_for or len(short) == len(fits)):
         name, why = next(iter(short.items()))
         raise NotEnoughDataError(f"{name}: {why}")
     for task, why in short.items():
-        tell(f"{task}: {why}")
+        on_left_out(f"{task}: {why}")
     return [f for f in fits if f.task not in short]
 
 

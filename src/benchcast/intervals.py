@@ -1,18 +1,19 @@
-"""Prediction intervals from out-of-fold errors. An interval answers one of two questions (`Position.stronger`).
+"""Compute prediction intervals from out-of-fold errors. There are two cases (`Position.stronger`).
 
-A model of a family never seen: errors within a family are correlated, so F families give F independent observations,
-whatever their number of checkpoints. The scale is therefore the root of the mean over families of their mean squared
-error, and the interval is Student's t with F − 1 degrees of freedom. Each error comes from a fit with one family fewer
-than the final fit, and errors fall about as 1 / √F: hence the factor √(1 − 1/F). A single family says nothing about
-others: for a model of another family, the errors of its models are doubled and a usual error of families is added.
+The first case is a model of an unseen family. Errors within a family are correlated, so F families give F independent
+observations, whatever their number of checkpoints. The scale is therefore the root of the mean over families of their
+mean squared error, and the interval is Student's t with F − 1 degrees of freedom. Each error comes from a fit with one
+family fewer than the final fit, and errors decrease about as 1 / √F, so the scale is multiplied by √(1 − 1/F). With a
+single training family, the errors of other families are unknown. For a model of another family, the errors of the
+training family's models are doubled and a usual error of families is added.
 
-A model stronger than every training model: the sets of stronger models that were hidden count as further families, and
-the scale is never smaller than that of families. Near chance the upper end is higher, because training models at
-chance do not show when a task takes off.
+The second case is a model stronger than every training model. The hidden sets of stronger models count as further
+families, and the scale is never smaller than that of families. Near chance the upper end is higher, because training
+models at chance do not show when scores begin to rise.
 
 In both cases errors grow with the distance of the losses from those of the training models (see `profile`): errors of
-hidden models are divided by their distance, and the interval is multiplied by that of the model. Beyond the range of
-capability it grows with that distance, too. Errors are measured as differences of arcsin √accuracy, whose noise does
+hidden models are divided by their distance, and the interval is multiplied by that of the model. The interval also
+grows with the distance from the range of capability. Errors are differences of arcsin √accuracy, whose noise does
 not depend on the accuracy, so that intervals stay within 0 and 1 and are asymmetric near the ends.
 Coverage is tested on synthetic studies (`lab/log/coverage.py`, LOG.md).
 """
@@ -34,11 +35,11 @@ from benchcast.task_fit import OutOfFoldErrors, TaskFit
 
 SAME = 1e-6  # capabilities with a smaller relative difference count as equal
 NEAR_CHANCE = 0.1  # as a share of the range from chance to 1
-# How far a task at chance may rise at twice the usual distance of an unseen family, as an angle: 0.25 is the step from
-# 25% to 47%. Decided on DCLM's 7B models and the largest models of mlfoundations/scaling (LOG.md).
+# Rise of a task at chance at twice the usual distance of an unseen family, as an angle: 0.25 is the step from 25% to
+# 47%. Chosen on DCLM's 7B models and the largest models of mlfoundations/scaling (LOG.md).
 RISE_FROM_CHANCE = 0.25
-# Where all training models are of one family: how much more forecasts of other families err than those of left-out
-# models of this one, and by which angle at least. Decided on single families of the zoo, DCLM, mlfoundations/scaling.
+# For training models of a single family: ratio of the errors on other families to those on left-out models of this one,
+# and the least error as an angle. Chosen on single families of the zoo, DCLM and mlfoundations/scaling.
 OF_OTHER_FAMILIES = 2.0
 USUAL_FAMILY_ERROR = 0.1
 
@@ -179,7 +180,7 @@ def from_angle(angles: npt.ArrayLike) -> Floats:
 
 
 def _students_reach(groups: int, level: float = DEFAULT_LEVEL) -> float:
-    """Half width of an interval in units of the scale, for errors of so many independent groups."""
+    """Half width of an interval in units of the scale, from the number of independent groups of errors."""
     return float(stdtrit(groups - 1, 0.5 + level / 2)) * float(np.sqrt(1 - 1 / groups))
 
 

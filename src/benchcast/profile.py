@@ -1,10 +1,10 @@
-"""How unlike the training models a model is: the distance of its loss profile from theirs.
+"""Measure the distance of a model's loss profile from those of the training models.
 
 A profile is the logarithm of a model's mean loss on each group of tokens, usually a text. The profiles of the training
 models differ mostly along one direction, general skill, and less along others. The distance is Mahalanobis's, with a
-tenth of the total variance added to every direction: the training models say little about directions in which they
-hardly differ. Its unit is the mean squared distance of training families that were left out, so an unseen family of
-the usual kind is at about 1.
+tenth of the total variance added to every direction, because the variance is poorly known in directions in which the
+training models hardly differ. Its unit is the mean squared distance of left-out training families, so that a usual
+unseen family is at about 1.
 Axes: M models, N reference tokens, G groups of tokens.
 """
 

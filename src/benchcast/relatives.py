@@ -1,9 +1,9 @@
-"""Groups of related models: what is hidden together in cross-validation, and counted once in an interval.
+"""Find groups of related models, which are hidden together in cross-validation and counted once in an interval.
 
-Models of one family are related. So are families of which one has a copy of the other's model, families of which one
-was made from the other (`base` in models.csv), and families with similar loss profiles. A model's profile is what its
-log losses, text by text, deviate from the curve that all models follow as their mean loss falls. Models without a
-family join those that they resemble.
+Models of one family are related. Two families are related if one has a copy of a model of the other, if one was
+trained from the other (`base` in models.csv), or if their loss profiles are similar. A model's profile is the deviation
+of its log loss on each text from the curve that all models follow as their mean loss falls. A model without a family
+joins the models with similar profiles.
 Axes: M models, S texts, G groups.
 """
 
@@ -21,12 +21,12 @@ from benchcast.folds import family_balanced
 from benchcast.metadata import family_names
 from benchcast.records import Bools, Floats, Ints, ModelInfo
 
-FEWEST_MODELS = 8  # below this, too little is left of a profile
+FEWEST_MODELS = 8  # with fewer, the common curve explains most of each profile
 FEWEST_TEXTS = 16
 CURVE = 2  # degree of the curve that log losses follow
 NEAR_COPY = 0.2  # distance of two models' log losses, in units of the size of a profile
-IDENTICAL = 1e-6  # the same, where profiles cannot be had
-ALIKE = 0.35  # mean correlation of profiles from which on a model without a family joins others
+IDENTICAL = 1e-6  # the same, without profiles
+ALIKE = 0.35  # mean correlation of profiles at which a model without a family joins others
 CLOSE = 0.45  # mean distance (1 − cosine) between the profiles of similar families
 ISOLATED = 0.38  # and that distance over the mean distance to the nearest other family
 JOINED = " + "  # between families in the name of a group
@@ -59,7 +59,7 @@ def find_relatives(models: Sequence[ModelInfo], losses: Floats) -> Relatives:
     ----------
     models : rows of models.csv
     losses : loss of each model on each text, in any unit (M × S); texts without a positive loss of every model are
-        passed over
+        not used
     """
     families = family_names(models)
     label = np.unique(families, return_inverse=True)[1]
@@ -72,7 +72,7 @@ def find_relatives(models: Sequence[ModelInfo], losses: Floats) -> Relatives:
                 reasons.append((reason, (a, b)))
 
     logs = np.log(losses[:, (losses > 0).all(axis=0)])
-    join(BASE, _made_from(models, families))
+    join(BASE, _pairs_with_base(models, families))
     if logs.shape[1]:
         profile = _profiles(logs, label)
         join(COPIES, _copies(logs, IDENTICAL if profile is None else NEAR_COPY * _size(profile)))
@@ -95,7 +95,7 @@ def families_of(group: str) -> list[str]:
     return group.split(JOINED)
 
 
-def _made_from(models: Sequence[ModelInfo], families: Labels) -> Iterator[Pair]:
+def _pairs_with_base(models: Sequence[ModelInfo], families: Labels) -> Iterator[Pair]:
     """Each model with its base: a model or family of the study, else the first model of the same base."""
     first: dict[str, int] = {}
     for names in ([m.base for m in models], map(str, families), [m.model for m in models]):
@@ -165,7 +165,7 @@ def _inferred_families(profile: Floats, label: Ints, alone: Bools) -> Iterator[P
 def _similar_groups(profile: Floats, label: Ints) -> Iterator[Pair]:
     """Clusters of groups that are close to each other and far from all others (average linkage)."""
     names, first = np.unique(label, return_index=True)
-    if len(names) < 4:  # the centre of fewer lies between them, whatever they are
+    if len(names) < 4:  # two or three groups lie in different directions from their centre, similar or not
         return
     directions = _directions(profile)
     middle = _unit(np.stack([directions[label == k].mean(axis=0) for k in names]))

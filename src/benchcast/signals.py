@@ -1,12 +1,12 @@
-"""Signals: what the logits of a token tell besides its loss, how they are stored, and how they change tokenizers.
+"""Define the signals of a token that are computed from its logits, their storage, and their regrouping.
 
 rank     log2 of the token's place among all words by probability; 0 for the likeliest word
 entropy  of the distribution that predicts the token, in nats
 hit      1 if no word is likelier than the token, else 0
 margin   log-probability of the likeliest word minus that of the token, in nats; 0 for a hit
 
-All are read so that more is worse, hence a hit as a miss. Between tokenizers, entropy, margin and rank are spread
-over bytes and added, like nats:
+Each is read so that a larger value is worse: a hit is read as a miss. Between tokenizers, entropy, margin and rank are
+spread over bytes and added, like nats:
 
 - entropy: by the chain rule the entropies of successive tokens add up to that of the text they spell;
 - margin: log-probabilities of successive tokens add up to that of their text, and so do their differences;

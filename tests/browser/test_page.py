@@ -66,9 +66,9 @@ def test_the_first_screen_says_how_good_and_against_what(visit):
 def test_families_are_switched_on_and_off_everywhere(visit):
     page = visit()
     before = marks(page, "#law .plot"), marks(page, "#card-0")
-    own = data_of(page, ".models.family").count(data_of(page, ".families[0]"))
+    models_in_family = data_of(page, ".models.family").count(data_of(page, ".families[0]"))
     page.locator("#laws fieldset.families input").first.uncheck()
-    page.wait_for_function(f"document.querySelectorAll('{LAW_POINTS}').length <= {before[0] - own + 1}")
+    page.wait_for_function(f"document.querySelectorAll('{LAW_POINTS}').length <= {before[0] - models_in_family + 1}")
     assert not page.locator("#verdicts fieldset.families input").first.is_checked(), "one state for all figures"
     assert marks(page, "#card-0") < before[1]
     page.locator("#laws fieldset.families button", has_text="all").click()
@@ -172,9 +172,9 @@ def test_a_model_is_looked_up(visit, keep):
     page.select_option("#model", str(i))
     choose_task(page, "#lookup", 1)
     task = data_of(page, ".tasks[1]")
-    own, said = task["forecasts"]["stack"], page.inner_text("#answer")
-    assert f"{100 * own['forecast'][i]:.1f}%" in said
-    assert f"between {100 * own['low'][i]:.1f}% and {100 * own['high'][i]:.1f}%" in said
+    forecasts, said = task["forecasts"]["stack"], page.inner_text("#answer")
+    assert f"{100 * forecasts['forecast'][i]:.1f}%" in said
+    assert f"between {100 * forecasts['low'][i]:.1f}% and {100 * forecasts['high'][i]:.1f}%" in said
     assert f"Observed: {100 * task['observed'][i]:.1f}%" in said
     assert "This model was held out" in said
     assert "How sure: intervals come from" in said
@@ -207,12 +207,12 @@ def test_downloads_hold_the_data_of_their_figures(visit):
 )
 def test_every_figure_has_its_data_to_download(visit, names):
     page = visit()  # a page of its own each: chromium stops after ten downloads in a row
-    found = {name: rows_of(page, f'[data-csv="{name}"]') for name in names}
-    assert all(found.values())
+    rows_by_figure = {name: rows_of(page, f'[data-csv="{name}"]') for name in names}
+    assert all(rows_by_figure.values())
     if "law" in names:
-        assert {r["method"] for r in found["law"]} == {"stack"}
+        assert {r["method"] for r in rows_by_figure["law"]} == {"stack"}
     if "provenance" in names:
-        assert {"benchcast", "seed", "split", "texts.jsonl"} <= {r["what"] for r in found["provenance"]}
+        assert {"benchcast", "seed", "split", "texts.jsonl"} <= {r["what"] for r in rows_by_figure["provenance"]}
 
 
 def test_no_cell_of_a_download_is_a_formula(visit):

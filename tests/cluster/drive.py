@@ -19,15 +19,15 @@ def main() -> None:
         cluster.PAUSE_SECONDS = 0.2  # the pauses are for nodes, whose loss is noticed late; a process is missed at once
     jobs = [Job(f"job {i}", i, group=f"group {i % 2}") for i in range(int(count))]
     notes: list[str] = []
-    found, error = {}, ""
+    results, error = {}, ""
     try:
         with open_executor("ray", address=address, note=notes.append) as executor:
             for number, result in executor.run(getattr(work, name), jobs, Path(folder)):
-                assert number not in found, "a result comes once"
-                found[number] = result
+                assert number not in results, "a result comes once"
+                results[number] = result
     except BenchcastError as refused:
         error = f"{type(refused).__name__}: {refused}"
-    print(json.dumps({"found": found, "notes": notes, "error": error}))
+    print(json.dumps({"results": results, "notes": notes, "error": error}))
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ class Nodes:
     process: subprocess.Popen[str]
     address: str
 
-    def tell(self, command: str) -> Any:
+    def send(self, command: str) -> Any:
         """Have something done to the nodes."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -57,8 +57,8 @@ class Nodes:
 
     def start(self, *arguments: object) -> Started:
         """The same without waiting."""
-        own = [*map(str, arguments), "--executor", "ray", "--address", self.address]
-        return Started(spawn(own))
+        ray_arguments = [*map(str, arguments), "--executor", "ray", "--address", self.address]
+        return Started(spawn(ray_arguments))
 
 
 @contextmanager

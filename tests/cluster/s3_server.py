@@ -30,16 +30,16 @@ def program() -> str | None:
 
 def free_ports(count: int) -> list[int]:
     """Free ports whose neighbours 10,000 higher are free, too: SeaweedFS uses both."""
-    found: list[int] = []
+    ports: list[int] = []
     for port in range(21_000, 45_000):
         with (
             suppress(OSError),
             socket.create_server(("127.0.0.1", port)),
             socket.create_server(("127.0.0.1", port + 10_000)),
         ):
-            found.append(port)
-        if len(found) == count:
-            return found
+            ports.append(port)
+        if len(ports) == count:
+            return ports
     raise RuntimeError("no free ports")
 
 
@@ -88,9 +88,9 @@ class Line:
     def _accept(self) -> None:
         with suppress(OSError):  # closed
             while True:
-                near, _ = self._listening.accept()
+                client, _ = self._listening.accept()
                 far = socket.create_connection(("127.0.0.1", self._server))
-                for ends in ((near, far, True), (far, near, False)):
+                for ends in ((client, far, True), (far, client, False)):
                     threading.Thread(target=self._relay, args=ends, daemon=True).start()
 
     def _relay(self, source: socket.socket, target: socket.socket, is_upload: bool) -> None:

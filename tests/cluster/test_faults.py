@@ -29,8 +29,8 @@ def test_compare_survives_the_loss_of_a_node(nodes: Nodes, cli: Callable[..., An
     alone = cli(*command)
     started = nodes.start(*command)
     until(lambda: busy_workers(nodes) == 2)
-    assert nodes.tell("kill 0") > 0, "it had workers, and they died with it"
-    nodes.tell("add")
+    assert nodes.send("kill 0") > 0, "it had workers, and they died with it"
+    nodes.send("add")
     ran = started.wait_for()
     assert "its worker was lost" in ran.stderr
     assert (ran.returncode, ran.stdout) == (0, alone.out)
@@ -44,8 +44,8 @@ def test_features_survive_the_loss_of_a_node(
     locally(["features", here.root, *options])
     started = nodes.start("features", there.root, *options)
     until(lambda: busy_workers(nodes) == 2)
-    assert nodes.tell("kill 1") > 0
-    nodes.tell("add")
+    assert nodes.send("kill 1") > 0
+    nodes.send("add")
     ran = started.wait_for()
     assert ran.returncode == 0, ran.stderr
     assert "its worker was lost" in ran.stderr
@@ -105,7 +105,7 @@ def test_a_command_that_loses_the_head_says_so_and_continues_on_the_next_cluster
     with starting(1) as first:
         started = first.start(*collect(study.root, *MODELS))
         until(lambda: bool(study.models_with_losses() or list(study.root.glob("collecting/*/*.npz"))))
-        first.tell("behead")
+        first.send("behead")
         ran = started.wait_for()
         first.process.kill()
     assert ran.returncode != 0

@@ -47,9 +47,9 @@ def test_reading_changes_nothing_there(store: Path, cli: Callable[..., Any], tre
 
 def test_what_was_done_before_a_failure_is_there(store: Path) -> None:
     def interrupted() -> None:
-        with local_copy(url(store)) as near:
-            (near / "collecting" / "m").mkdir(parents=True)
-            (near / "collecting" / "m" / "1.npz").write_bytes(b"shard")
+        with local_copy(url(store)) as local:
+            (local / "collecting" / "m").mkdir(parents=True)
+            (local / "collecting" / "m" / "1.npz").write_bytes(b"shard")
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -60,11 +60,11 @@ def test_what_was_done_before_a_failure_is_there(store: Path) -> None:
 def test_unfinished_work_is_sent_while_it_goes_on(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "SEND_SECONDS", 0.01)
     there = store / "collecting" / "m" / "1.npz"
-    with local_copy(url(store)) as near:
-        (near / "collecting" / "m").mkdir(parents=True)
-        (near / "collecting" / "m" / "1.npz").write_bytes(b"shard")
+    with local_copy(url(store)) as local:
+        (local / "collecting" / "m").mkdir(parents=True)
+        (local / "collecting" / "m" / "1.npz").write_bytes(b"shard")
         wait_until(there.exists)
-        shutil.rmtree(near / "collecting")
+        shutil.rmtree(local / "collecting")
         wait_until(lambda: not there.exists())
 
 
@@ -91,21 +91,21 @@ def test_a_table_that_somebody_else_changed_is_not_overwritten(store: Path, tmp_
 
 def test_a_second_command_is_told_where_its_work_lies(store: Path) -> None:
     def clash() -> None:
-        with local_copy(url(store)) as near:
-            Study.open(near).add_models([ModelInfo("mine")])
+        with local_copy(url(store)) as local:
+            Study.open(local).add_models([ModelInfo("mine")])
             Study.open(store).add_models([ModelInfo("theirs")])
 
-    with pytest.raises(StudyError, match="the local results are in") as told:
+    with pytest.raises(StudyError, match="the local results are in") as failure:
         clash()
-    kept = Path(str(told.value).rpartition(" ")[2])
+    kept = Path(str(failure.value).rpartition(" ")[2])
     assert "mine" in (kept / "models.csv").read_text(encoding="utf-8")
     shutil.rmtree(kept.parent)
 
 
 def test_a_local_copy_that_somebody_cleans_up_takes_nothing_with_it(store: Path, tree: Tree) -> None:
     before = tree(store)
-    with local_copy(url(store)) as near:
-        shutil.rmtree(near)
+    with local_copy(url(store)) as local:
+        shutil.rmtree(local)
     assert tree(store) == before
 
 

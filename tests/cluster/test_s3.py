@@ -49,7 +49,7 @@ def as_writer(line: Line, monkeypatch: pytest.MonkeyPatch) -> Callable[[tuple[st
 
 @pytest.fixture
 def place(tmp_path: Path, synthetic_folder: Path) -> str:
-    """Bucket and name of a copy of the planted study."""
+    """Bucket and name of a copy of the synthetic study."""
     system, name = store(), f"studies/{tmp_path.name}"
     system.makedirs("studies", exist_ok=True)
     system.put(f"{synthetic_folder}/", f"{name}/", recursive=True)
@@ -73,11 +73,11 @@ def content(place: str) -> dict[str, bytes]:
 def test_a_command_on_s3_leaves_the_files_of_one_on_a_folder(
     place: str, synthetic_folder: Path, tmp_path: Path, cli: Callable[..., Any]
 ) -> None:
-    near = Path(shutil.copytree(synthetic_folder, tmp_path / "near"))
-    for where in (near, f"s3://{place}"):
+    local = Path(shutil.copytree(synthetic_folder, tmp_path / "near"))
+    for where in (local, f"s3://{place}"):
         ran = cli("fit", where, "--method", "all-token")
         assert ran.code == 0, ran.err
-    files = {p.relative_to(near).as_posix(): p.read_bytes() for p in near.rglob("*") if p.is_file()}
+    files = {p.relative_to(local).as_posix(): p.read_bytes() for p in local.rglob("*") if p.is_file()}
     assert content(place) == {name: data for name, data in files.items() if not name.startswith(".")}
 
 
@@ -129,8 +129,8 @@ def test_a_server_that_is_away_is_one_line(cli: Callable[..., Any], monkeypatch:
 
 
 def test_a_short_loss_of_the_connection_during_an_upload_is_survived(place: str, line: Line) -> None:
-    with local_copy(f"s3://{place}") as near:
-        (near / "losses" / "large.parquet").write_bytes(bytes(LARGE))
+    with local_copy(f"s3://{place}") as local:
+        (local / "losses" / "large.parquet").write_bytes(bytes(LARGE))
         line.cut(2, after=LARGE // 2)
     assert line.broken == 2
     assert content(place)["losses/large.parquet"] == bytes(LARGE)
@@ -138,17 +138,17 @@ def test_a_short_loss_of_the_connection_during_an_upload_is_survived(place: str,
 
 def test_a_lasting_loss_during_an_upload_leaves_whole_files_and_the_results_here(place: str, line: Line) -> None:
     def lose() -> None:
-        with local_copy(f"s3://{place}") as near:
-            Study.open(near).add_models([ModelInfo("mine")])
-            (near / "losses" / "large.parquet").write_bytes(bytes(LARGE))
+        with local_copy(f"s3://{place}") as local:
+            Study.open(local).add_models([ModelInfo("mine")])
+            (local / "losses" / "large.parquet").write_bytes(bytes(LARGE))
             line.cut(10_000, after=LARGE // 2)
 
     before = content(place)
-    with pytest.raises(StudyError, match=r"cannot be written \(.*; the local results are in") as told:
+    with pytest.raises(StudyError, match=r"cannot be written \(.*; the local results are in") as failure:
         lose()
     line.cut(0, 0)
     assert content(place) == before, "no part of the file, and no table that names it"
-    kept = Path(str(told.value).rpartition(" ")[2])
+    kept = Path(str(failure.value).rpartition(" ")[2])
     assert (kept / "losses" / "large.parquet").stat().st_size == LARGE
     assert "mine" in (kept / "models.csv").read_text()
     shutil.rmtree(kept.parent)
@@ -156,7 +156,7 @@ def test_a_lasting_loss_during_an_upload_leaves_whole_files_and_the_results_here
 
 def test_of_two_writers_of_one_table_one_is_told_to_run_again(place: str, tmp_path: Path) -> None:
     """Both have looked at the table before either writes: only the server can tell who came first."""
-    barrier, told = threading.Barrier(2), []
+    barrier, refusals = threading.Barrier(2), []
 
     class Together(Mirror):
         def _put_if_unchanged(self, source: Path, target: str, tag: str | None) -> None:
@@ -171,14 +171,14 @@ def test_of_two_writers_of_one_table_one_is_told_to_run_again(place: str, tmp_pa
         try:
             mirror.send()
         except StudyError as error:
-            told.append((who, str(error)))
+            refusals.append((who, str(error)))
 
     threads = [threading.Thread(target=write, args=(who,)) for who in ("anna", "bert")]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    ((loser, said),) = told
+    ((loser, said),) = refusals
     assert "models.csv: another command changed it in the meantime; run this one again" in said
     left = content(place)
     assert {"losses/anna.parquet", "losses/bert.parquet"} <= set(left), "what only one of them writes is there"

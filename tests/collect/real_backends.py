@@ -71,7 +71,7 @@ def reference() -> dict[str, Any]:
     folder = str(convert.smollm2())
     backend = open_backend("hf", ModelSettings({"pretrained": folder}), device="cpu")
     ids = {k: [*backend.vocabulary.prefix, *backend.vocabulary.tokenizer.encode(t)] for k, t in TEXTS.items()}
-    nats = {k: found.tolist() for k, found in zip(ids, backend.score(list(ids.values())), strict=True)}
+    nats = {k: row.tolist() for k, row in zip(ids, backend.score(list(ids.values())), strict=True)}
     signals = {k: naive_signals(folder, sequence) for k, sequence in ids.items()}
     settings = {
         "vllm": {"pretrained": folder, "max_length": "512", "enforce_eager": "true"},
@@ -146,7 +146,7 @@ def _first_number(value: Any) -> float:
     return float(value)
 
 
-def table(found: dict[str, Any]) -> str:
+def table(measured: dict[str, Any]) -> str:
     """Markdown: largest difference of each backend on each text."""
     lines = [
         f"Measured on {datetime.datetime.now(datetime.UTC).date()}: SmolLM2-135M, float32, CPU; "
@@ -155,16 +155,16 @@ def table(found: dict[str, Any]) -> str:
         "| backend | version | " + " | ".join(TEXTS) + " |",
         "|---|---|" + "---|" * len(TEXTS),
     ]
-    for kind, row in found.items():
+    for kind, row in measured.items():
         if "apart" in row:
             cells = [f"{row['apart'][k]:.1e}" for k in TEXTS]
             lines.append(f"| {kind} | {row['backend_version']}, {row['dtype']} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def signal_table(found: dict[str, Any]) -> str:
+def signal_table(measured: dict[str, Any]) -> str:
     """Markdown: largest difference of each backend's signals from their definitions, over all texts."""
-    rows = {kind: row["signals"] for kind, row in found.items() if row.get("signals")}
+    rows = {kind: row["signals"] for kind, row in measured.items() if row.get("signals")}
     lines = ["| backend | " + " | ".join(SIGNALS) + " |", "|---|" + "---|" * len(SIGNALS)]
     for kind, apart in rows.items():
         lines.append(f"| {kind} | " + " | ".join(f"{apart[k]:.1e}" if k in apart else "–" for k in SIGNALS) + " |")
@@ -172,17 +172,17 @@ def signal_table(found: dict[str, Any]) -> str:
 
 
 def main(kinds: list[str]) -> None:
-    known, found = reference(), {}
+    known, measured = reference(), {}
     folder = ENVIRONMENTS / "work"
     folder.mkdir(parents=True, exist_ok=True)
     for kind in kinds or ["llamacpp", "vllm", "vllm-server", "lm-eval"]:
-        found |= run(kind, known, folder)
-    made = table(found)
-    print(made, signal_table(found), sep="\n\n")  # noqa: T201
+        measured |= run(kind, known, folder)
+    tables = table(measured)
+    print(tables, signal_table(measured), sep="\n\n")  # noqa: T201
     page = ROOT / "docs" / "backends.md"
     if not kinds and page.exists():
         before, _, rest = page.read_text(encoding="utf-8").partition(START)
-        page.write_text(f"{before}{START}\n{made}\n{STOP}{rest.partition(STOP)[2]}", encoding="utf-8")
+        page.write_text(f"{before}{START}\n{tables}\n{STOP}{rest.partition(STOP)[2]}", encoding="utf-8")
 
 
 if __name__ == "__main__":

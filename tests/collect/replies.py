@@ -1,6 +1,6 @@
 """A real HTTP server on this machine that answers in the formats of vLLM, SGLang and OpenAI's completions.
 
-`faults` are used up one per request before it answers rightly; `wrong` bends every answer in one way.
+`faults` are used up one per request before it answers rightly; `wrong` changes every answer in one way.
 """
 
 from __future__ import annotations
@@ -164,5 +164,5 @@ def echo(body: dict[str, Any], wrong: str) -> dict[str, Any]:
     if wrong == "chat":
         return {"choices": [{"message": {"content": "hi"}, "logprobs": {"content": []}}]}
     offsets = list(range(len(tokens)))
-    found = {"tokens": tokens, "token_logprobs": values, "text_offset": offsets, "top_logprobs": None}
-    return {"choices": [{"index": 0, "text": "x", "logprobs": found}]}
+    logprobs = {"tokens": tokens, "token_logprobs": values, "text_offset": offsets, "top_logprobs": None}
+    return {"choices": [{"index": 0, "text": "x", "logprobs": logprobs}]}

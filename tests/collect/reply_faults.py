@@ -20,7 +20,7 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [at, *(place for key, child in children for place in places(child, (*at, key)))]
 
 
-def bend(reply: dict[str, Any], rng: random.Random) -> bytes:
+def change_value(reply: dict[str, Any], rng: random.Random) -> bytes:
     """A reply with one node replaced, removed, doubled or wrapped, or with a part nested beyond measure."""
     value = json.loads(json.dumps(reply))
     *path, last = rng.choice([place for place in places(value) if place])

@@ -6,7 +6,7 @@ prints two lines, each with the id and the address of a process that serves unti
 is dear and a test ends one of them. Routes and fields are those of SGLang's native API: prompt
 log-probabilities only with `return_logprob` and only from `logprob_start_len` on (−1, the default, is the
 prompt's end), entries of [log-probability, id, text or null] of which the first of a prompt has none, a context
-length that is null unless it was set. Its OpenAI route gives none of them. `PUT /trap/NAME` makes it bend every
+length that is null unless it was set. Its OpenAI route gives none of them. `PUT /trap/NAME` makes it change every
 answer in one way.
 """
 
@@ -92,8 +92,10 @@ class Handler(BaseHTTPRequestHandler):
         elif self.path == "/generate":
             self._send(*self.server.generate(body))
         else:  # the OpenAI route: logprobs of what is generated, none of the prompt
-            found = {"tokens": [" x"], "token_logprobs": [-1.5], "text_offset": [0], "top_logprobs": None}
-            self._send(200, {"object": "text_completion", "choices": [{"index": 0, "text": " x", "logprobs": found}]})
+            logprobs = {"tokens": [" x"], "token_logprobs": [-1.5], "text_offset": [0], "top_logprobs": None}
+            self._send(
+                200, {"object": "text_completion", "choices": [{"index": 0, "text": " x", "logprobs": logprobs}]}
+            )
 
     def _send(self, status: int, body: dict[str, Any]) -> None:
         data = json.dumps(body).encode()

@@ -163,7 +163,7 @@ def test_a_hub_id_is_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     shutil.copytree(ZOO / "ash-0.5M", tmp_path / "ash")
-    found = absent("~/ash")
-    assert found.model == "ash"
-    assert found.vocabulary.tokenizer.encode("a")
-    assert found.context > 0
+    backend = absent("~/ash")
+    assert backend.model == "ash"
+    assert backend.vocabulary.tokenizer.encode("a")
+    assert backend.context > 0

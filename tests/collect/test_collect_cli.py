@@ -67,10 +67,10 @@ def test_a_real_model_goes_all_the_way(
         return
     said = run("features", study, "--scorer", states, "--name", "m", "--dims", "8")
     assert "reduced to 8 that keep" in said
-    found = Study.open(study).features()
-    assert found is not None
-    assert found.values.shape == (len(losses.nats), 8)
-    np.testing.assert_array_equal(found.edges, losses.edges)
+    features = Study.open(study).features()
+    assert features is not None
+    assert features.values.shape == (len(losses.nats), 8)
+    np.testing.assert_array_equal(features.edges, losses.edges)
     if name == "stories":  # the others take long to load
         again = run("collect", study, "--model", "hf", "--model_args", f"pretrained={folder}", "--name", "m")
         assert "losses are stored already" in again
@@ -114,9 +114,9 @@ def test_a_list_of_models_is_collected_in_one_go(
 def test_one_model_of_a_list_that_fails_does_not_stop_the_others(study: Path, tmp_path: Path) -> None:
     file = tmp_path / "models.toml"
     file.write_text("".join(f'[[models]]\nmodel = "fake"\nname = "{n}"\n' for n in ("a", "b", "c")))
-    made = iter([FakeBackend(), FakeBackend(context=1), FakeBackend()])
+    backends = iter([FakeBackend(), FakeBackend(context=1), FakeBackend()])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(BACKENDS, "fake", lambda settings, **_: next(made))
+        patch.setitem(BACKENDS, "fake", lambda settings, **_: next(backends))
         result = CliRunner().invoke(cli, ["collect", str(study), "--models", str(file)])
     assert "a: 6 texts" in result.stdout
     assert "c: 6 texts" in result.stdout

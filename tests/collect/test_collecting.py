@@ -46,9 +46,9 @@ def test_windows_score_every_token_once_with_bos_and_enough_context(
         assert len(window.ids) <= context
         assert window.ids[: len(prefix)] == prefix
         assert -1 not in window.ids[len(prefix) :]
-        own = window.ids[window.skip :]
-        assert own[0] == window.first
-        seen += own
+        scored_ids = window.ids[window.skip :]
+        assert scored_ids[0] == window.first
+        seen += scored_ids
         assert window.first == 0 or window.skip - len(prefix) >= (context - len(prefix)) // 2
     assert seen == ids
 
@@ -56,9 +56,9 @@ def test_windows_score_every_token_once_with_bos_and_enough_context(
 @given(lengths=st.lists(st.integers(1, 30), max_size=30), size=st.integers(1, 5), tokens=st.integers(1, 60))
 def test_batches_hold_every_window_once_within_their_limits(lengths: list[int], size: int, tokens: int) -> None:
     windows = [w for i, n in enumerate(lengths) for w in plan(i, [0] * n, (), 100)]
-    made = list(batches(windows, size=size, tokens=tokens))
-    assert sorted(w.text for b in made for w in b) == list(range(len(lengths)))
-    for batch in made:
+    batched = list(batches(windows, size=size, tokens=tokens))
+    assert sorted(w.text for b in batched for w in b) == list(range(len(lengths)))
+    for batch in batched:
         assert len(batch) <= size
         assert len(batch) == 1 or len(batch) * max(len(w.ids) for w in batch) <= tokens
 
@@ -215,11 +215,11 @@ def test_a_forced_run_starts_anew_and_goes_on_where_it_was_killed(tmp_path: Path
     study = make(tmp_path / "s")
     collect(study, FakeBackend())
     job = CollectJob(study, FakeBackend(), "fake-1")
-    made = BackendInfo.of(job.backend).line
+    backend_line = BackendInfo.of(job.backend).line
 
     def leave(index: int, value: float, *, force: bool) -> int:
         shard_store = ShardStore(job.folder, job.settings, job.encoded.counts, force=force)
-        shard_store.take(made, {index: np.full(len(job.encoded.ids[index]), value, np.float32)})
+        shard_store.take(backend_line, {index: np.full(len(job.encoded.ids[index]), value, np.float32)})
         shard_store.flush()
         return shard_store.resumed
 
@@ -236,8 +236,8 @@ def test_a_forced_run_starts_anew_and_goes_on_where_it_was_killed(tmp_path: Path
 
 def test_a_forced_run_can_be_killed_too(tmp_path: Path) -> None:
     study, whole = make(tmp_path / "s", 60), make(tmp_path / "whole", 60)
-    for made in (study, whole):
-        collect(made, FakeBackend())
+    for target in (study, whole):
+        collect(target, FakeBackend())
     script = KILLED.format(here=str(Path(__file__).parent), root=str(study.root), force=True)
     process = subprocess.Popen([sys.executable, "-c", script])
     shards = study.root / "collecting" / "fake-1"
@@ -272,15 +272,15 @@ class Broken(FakeBackend):
         self.how = how
 
     def score(self, sequences: list[list[int]]) -> list[Nats]:  # type: ignore[override]
-        found = super().score(sequences)
+        nats = super().score(sequences)
         if self.how == "short":
-            return [n[:-1] for n in found]
+            return [n[:-1] for n in nats]
         if self.how == "few":
-            return found[:-1]
+            return nats[:-1]
         if self.how == "zeros":
-            return [np.where(np.isnan(n), n, 0).astype(np.float32) for n in found]
+            return [np.where(np.isnan(n), n, 0).astype(np.float32) for n in nats]
         bad = {"nan": np.nan, "infinite": np.inf, "negative": -1.0}[self.how]
-        return [np.where(np.arange(len(n)) == 2, bad, n).astype(np.float32) for n in found]
+        return [np.where(np.arange(len(n)) == 2, bad, n).astype(np.float32) for n in nats]
 
 
 @pytest.mark.parametrize(
@@ -317,8 +317,8 @@ def test_refused_texts_can_be_left_out_and_then_have_no_loss(tmp_path: Path) -> 
     assert done is not None
     assert done.refused == tuple(study.texts.texts[i].id for i in refused)
     assert done.texts == 20 - len(refused)
-    found, whole = (np.split(x.nats, np.cumsum(x.counts)[:-1]) for x in map(study.losses, ("fake-1", "whole")))
-    for i, (mine, full) in enumerate(zip(found, whole, strict=True)):
+    partial, whole = (np.split(x.nats, np.cumsum(x.counts)[:-1]) for x in map(study.losses, ("fake-1", "whole")))
+    for i, (mine, full) in enumerate(zip(partial, whole, strict=True)):
         np.testing.assert_array_equal(mine, [np.nan] if i in refused else full)
     kept = pq.read_schema(study.losses_path("fake-1")).metadata
     assert json.loads(kept[b"refused"]) == list(done.refused)
@@ -344,8 +344,8 @@ class Small(FakeBackend):
 
 def test_what_does_not_fit_into_memory_is_tried_in_halves() -> None:
     sequences = [[BOS, *range(i)] for i in range(1, 12)]
-    found = in_halves(Small(30).score, sequences)
-    for mine, other in zip(found, FakeBackend().score(sequences), strict=True):
+    scored = in_halves(Small(30).score, sequences)
+    for mine, other in zip(scored, FakeBackend().score(sequences), strict=True):
         np.testing.assert_array_equal(mine, other)
     with pytest.raises(DeviceFullError):
         in_halves(Small(5).score, sequences)

@@ -68,16 +68,16 @@ def test_losses_and_signals_agree_with_a_naive_loop(name: str, request: pytest.F
     assert sequences == [shown(text).input_ids for text in TEXTS.values()]
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     columns = scored.score_signals(sequences, SIGNALS)
-    for ids, nats, found in zip(sequences, scored.score(sequences), columns, strict=True):
-        assert np.isnan(found[0]).all()
-        assert np.isfinite(found[1:]).all()
-        np.testing.assert_array_equal(found[:, 0], nats)
+    for ids, nats, token_columns in zip(sequences, scored.score(sequences), columns, strict=True):
+        assert np.isnan(token_columns[0]).all()
+        assert np.isfinite(token_columns[1:]).all()
+        np.testing.assert_array_equal(token_columns[:, 0], nats)
         places = range(1, len(ids)) if name == "stories" else (1, len(ids) // 2, len(ids) - 1)  # large: slow
         with torch.no_grad():
             rows = [model(torch.tensor([ids[:i]])).logits[0, -1].double().numpy() for i in places]
             together = model(torch.tensor([ids])).logits[0].numpy()
         expected = [naive_signals(row, ids[i]) for row, i in zip(rows, places, strict=True)]
-        check(found, expected, places)
+        check(token_columns, expected, places)
         check(numpy_signals(together, ids, SIGNALS), expected, places)  # llama.cpp and LMDeploy give logits
 
 
@@ -97,8 +97,8 @@ def test_texts_beyond_the_context_are_scored_in_windows_that_start_with_bos(stor
     ids = locate(scored.vocabulary.tokenizer, text)[0]
     expected = np.full(len(ids), np.nan)
     for window in plan(0, ids, (1,), 24):
-        own = naive(scored._loaded, list(window.ids))[window.skip - 1 :]
-        expected[window.first : window.first + len(own)] = own
+        scored_nats = naive(scored._loaded, list(window.ids))[window.skip - 1 :]
+        expected[window.first : window.first + len(scored_nats)] = scored_nats
     assert len(ids) > 40
     np.testing.assert_allclose(study.losses("m").nats, expected, atol=1e-4)
 
@@ -159,10 +159,10 @@ def test_the_context_is_the_configurations_or_less(stories: Path) -> None:
 
 def test_bfloat16_losses_are_float32_numbers(fine: HfBackend, stories: Path) -> None:
     coarse = backend(stories, dtype="bfloat16")
-    found = coarse.score([[1, 9038, 2501, 263]])[0]
-    assert found.dtype == np.float32
+    nats = coarse.score([[1, 9038, 2501, 263]])[0]
+    assert nats.dtype == np.float32
     assert coarse.about()["dtype"] == "bfloat16"
-    np.testing.assert_allclose(found, fine.score([[1, 9038, 2501, 263]])[0], atol=0.2)
+    np.testing.assert_allclose(nats, fine.score([[1, 9038, 2501, 263]])[0], atol=0.2)
 
 
 def test_models_that_look_ahead_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,8 +218,10 @@ def test_code_from_a_repository_does_not_run_unasked(stories: Path, tmp_path: Pa
     mark = tmp_path / "ran"
     (tmp_path / "evil.py").write_text(f"open({str(mark)!r}, 'w')\nfrom transformers import LlamaForCausalLM as M\n")
     config = (tmp_path / "config.json").read_text().rstrip().rstrip("}").rstrip()
-    own = '"model_type": "evil", "auto_map": {"AutoConfig": "evil.M", "AutoModelForCausalLM": "evil.M"}'
-    (tmp_path / "config.json").write_text(config.replace('"model_type": "llama"', '"was": "llama"') + ", " + own + "}")
+    remote_code = '"model_type": "evil", "auto_map": {"AutoConfig": "evil.M", "AutoModelForCausalLM": "evil.M"}'
+    (tmp_path / "config.json").write_text(
+        config.replace('"model_type": "llama"', '"was": "llama"') + ", " + remote_code + "}"
+    )
     with pytest.raises(InputError):
         backend(tmp_path).score([[1, 2]])
     assert not mark.exists()

@@ -139,11 +139,11 @@ def test_the_thread_of_a_client_ends_with_it(plain: OddServer) -> None:
     before = set(threading.enumerate())
     asked = client(plain.url)
     assert asked.get("/x") == {"a": 1}
-    (own,) = [t for t in threading.enumerate() if t not in before and t.name == "benchcast http"]
+    (thread,) = [t for t in threading.enumerate() if t not in before and t.name == "benchcast http"]
     del asked
     gc.collect()
-    own.join(timeout=5)
-    assert not own.is_alive()
+    thread.join(timeout=5)
+    assert not thread.is_alive()
 
 
 @pytest.mark.parametrize("url", ["http://h:x", "http://h:99999", "http://[::1", "ftp://h", "http://", "http:/h"])

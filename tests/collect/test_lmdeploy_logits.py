@@ -101,10 +101,10 @@ def opened(monkeypatch: pytest.MonkeyPatch, engine: Engine, **settings: str) -> 
         seen.update(path=path, config=backend_config, trust=trust_remote_code)
         return Pipeline(engine)
 
-    made = types.SimpleNamespace(
+    library = types.SimpleNamespace(
         __version__="0.18.0", pipeline=pipeline, TurbomindEngineConfig=EngineConfig, PytorchEngineConfig=EngineConfig
     )
-    monkeypatch.setitem(sys.modules, "lmdeploy", made)
+    monkeypatch.setitem(sys.modules, "lmdeploy", library)
     backend: Any = open_backend("lmdeploy", ModelSettings({"pretrained": "some/model", **settings}))
     backend.__dict__["vocabulary"] = FakeBackend().vocabulary
     return backend, seen
@@ -132,8 +132,8 @@ def test_prompts_go_as_ids_and_give_losses(monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_does_not_fit_goes_in_halves(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
     backend, _ = opened(monkeypatch, Engine(trouble, room=5))
     sequences = [[256, 1, 2, 3], [256, 9], [256, 4, 5]]
-    found = in_halves(backend.score, sequences)
-    assert [len(nats) for nats in found] == [4, 2, 3]
+    scored = in_halves(backend.score, sequences)
+    assert [len(nats) for nats in scored] == [4, 2, 3]
     with pytest.raises(DeviceFullError, match="lower max_length"):
         in_halves(backend.score, [list(range(6))])
 
@@ -161,13 +161,13 @@ def test_the_released_library_has_the_calls_that_are_made(tmp_path: Path) -> Non
 
 def _classes(source: str) -> dict[str, dict[str, list[str]]]:
     """Arguments of each method of each class; fields of a dataclass under the empty name."""
-    found: dict[str, dict[str, list[str]]] = {}
+    classes: dict[str, dict[str, list[str]]] = {}
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ClassDef):
-            own = found.setdefault(node.name, {"": []})
+            methods = classes.setdefault(node.name, {"": []})
             for part in node.body:
                 if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
-                    own[part.name] = [a.arg for a in part.args.args]
+                    methods[part.name] = [a.arg for a in part.args.args]
                 if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
-                    own[""].append(part.target.id)
-    return found
+                    methods[""].append(part.target.id)
+    return classes

@@ -42,10 +42,10 @@ def collected(cli: Callable[..., Any], study: Study, *arguments: object) -> Mode
 
 def test_parameters_are_counted_in_the_loaded_model(study: Study, tmp_path: Path, cli: Callable[..., Any]) -> None:
     pytest.importorskip("torch")
-    found = collected(cli, study, "--model", "hf", "--model_args", f"pretrained={ash(tmp_path)}")
-    assert (study.root / "models.csv").read_text().splitlines()[1].startswith(f"ash,,{int(found.params)},")
-    assert found.params == ASH
-    assert (found.family, found.tokens == found.tokens) == ("", False), "model_type is no family"
+    info = collected(cli, study, "--model", "hf", "--model_args", f"pretrained={ash(tmp_path)}")
+    assert (study.root / "models.csv").read_text().splitlines()[1].startswith(f"ash,,{int(info.params)},")
+    assert info.params == ASH
+    assert (info.family, info.tokens == info.tokens) == ("", False), "model_type is no family"
 
 
 def test_tokens_and_family_are_read_where_the_configuration_states_them(
@@ -53,8 +53,8 @@ def test_tokens_and_family_are_read_where_the_configuration_states_them(
 ) -> None:
     pytest.importorskip("torch")
     folder = ash(tmp_path, training_tokens=2_000_000, model_family="ash")
-    found = collected(cli, study, "--model", "hf", "--model_args", f"pretrained={folder}")
-    assert (found.family, found.tokens) == ("ash", 2e6)
+    info = collected(cli, study, "--model", "hf", "--model_args", f"pretrained={folder}")
+    assert (info.family, info.tokens) == ("ash", 2e6)
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_what_a_configuration_states_in_another_way_is_left(
     said: dict[str, object], study: Study, tmp_path: Path, cli: Callable[..., Any]
 ) -> None:
     pytest.importorskip("torch")
-    found = collected(cli, study, "--model", "hf", "--model_args", f"pretrained={ash(tmp_path, **said)}")
-    assert (found.family, found.tokens == found.tokens) == ("", False)
+    info = collected(cli, study, "--model", "hf", "--model_args", f"pretrained={ash(tmp_path, **said)}")
+    assert (info.family, info.tokens == info.tokens) == ("", False)
 
 
 def test_what_the_user_wrote_is_never_overwritten(study: Study, tmp_path: Path, cli: Callable[..., Any]) -> None:
@@ -76,9 +76,9 @@ def test_what_the_user_wrote_is_never_overwritten(study: Study, tmp_path: Path, 
     ran = cli("collect", study.root, *arguments)
     assert ran.code == 0
     assert "models.csv has family 'mine', which is kept; 'other' was given" in ran.out
-    found = study.infos(["ash"])[0]
-    assert (found.family, found.params, found.tokens) == ("mine", 1e6, 5.0)
-    assert collected(cli, study, *arguments, "--force") == found
+    info = study.infos(["ash"])[0]
+    assert (info.family, info.params, info.tokens) == ("mine", 1e6, 5.0)
+    assert collected(cli, study, *arguments, "--force") == info
 
 
 def test_a_list_of_models_says_all_columns(study: Study, tmp_path: Path, cli: Callable[..., Any]) -> None:

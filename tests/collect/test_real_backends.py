@@ -38,5 +38,5 @@ def test_a_real_backend_agrees_with_transformers(kind: str, known: dict[str, Any
 
 
 def test_the_harness_gives_the_same_sums(known: dict[str, Any], tmp_path: Path) -> None:
-    found = real_backends.run("lm-eval", known, tmp_path)["lm-eval"]
-    assert max(found["apart"].values()) < real_backends.LIMITS["lm-eval"], found
+    sums = real_backends.run("lm-eval", known, tmp_path)["lm-eval"]
+    assert max(sums["apart"].values()) < real_backends.LIMITS["lm-eval"], sums

@@ -18,7 +18,7 @@ pytest.importorskip("httpx2")
 
 from fake import FakeBackend
 from replies import FakeServer, serving
-from reply_faults import bend, damage
+from reply_faults import change_value, damage
 
 from benchcast.backends import open_backend
 from benchcast.backends.base import ModelSettings
@@ -42,7 +42,7 @@ def losses(kind: str, server: FakeServer) -> list[float]:
     backend.__dict__["vocabulary"] = FakeBackend().vocabulary
     portion = Portion("m", dict(enumerate(TEXTS)), {i: tuple(t.encode()) for i, t in enumerate(TEXTS)})
     BackendInfo.of(backend)
-    rows = {i: found for part in score(backend, portion) for i, found in part.rows.items()}
+    rows = {i: nats for part in score(backend, portion) for i, nats in part.rows.items()}
     return [float(x) for i in sorted(rows) for x in rows[i]]
 
 
@@ -57,7 +57,7 @@ def outcome(kind: str, server: FakeServer) -> tuple[str, list[float]]:
 
 
 @pytest.mark.parametrize("kind", ["vllm-server", "sglang", "completions"])
-@pytest.mark.parametrize("mutate", [bend, damage])
+@pytest.mark.parametrize("mutate", [change_value, damage])
 def test_a_damaged_reply_gives_the_right_losses_or_one_line(
     kind: str,
     mutate: Callable[..., bytes],
@@ -77,11 +77,11 @@ def test_a_damaged_reply_gives_the_right_losses_or_one_line(
             return mutate(body, rng) if rng.random() < 0.25 else json.dumps(body).encode()
 
         server.mutate = maybe
-        what, found = outcome(kind, server)
+        what, nats = outcome(kind, server)
         seen[what] += 1
-        if what == "losses" and mutate is bend:  # a changed digit is another number, and nobody can tell
-            np.testing.assert_allclose(found, right, rtol=1e-6, err_msg=f"{kind} {seed}")
-        assert all(0 <= x < 1e4 for x in found), f"{kind} {seed}"
+        if what == "losses" and mutate is change_value:  # a changed digit is another number, and nobody can tell
+            np.testing.assert_allclose(nats, right, rtol=1e-6, err_msg=f"{kind} {seed}")
+        assert all(0 <= x < 1e4 for x in nats), f"{kind} {seed}"
     record_property("outcomes", dict(seen))
     assert seen["losses"]
     assert seen["refused"]

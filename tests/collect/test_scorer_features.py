@@ -27,16 +27,16 @@ def study(tmp_path: Path) -> Study:
 @pytest.mark.parametrize(("dtype", "context"), [("float16", 1 << 20), ("float32", 12)])
 def test_every_token_has_the_state_at_its_own_position(study: Study, dtype: str, context: int) -> None:
     scorer = FakeBackend(context=context)
-    made = make_features(study, scorer, options=FeatureOptions(dtype=dtype))
-    found = study.features()
-    assert found is not None
-    values, edges, name = found.values, found.edges, found.scorer
+    summary = make_features(study, scorer, options=FeatureOptions(dtype=dtype))
+    features = study.features()
+    assert features is not None
+    values, edges, name = features.values, features.edges, features.scorer
     assert isinstance(values, np.memmap)
     assert (name, values.dtype) == ("fake-1", np.dtype(dtype))
     assert edges.tolist() == list(range(int(study.texts.starts[-1]) + 1))
     whole = [FakeBackend().hidden([[BOS, *t.text.encode()]])[0][1:] for t in study.texts]
     np.testing.assert_allclose(values, np.concatenate(whole), rtol=1e-3)
-    assert made["tokens"] == len(values)
+    assert summary["tokens"] == len(values)
     assert not list(study.root.glob("collecting/[!.]*"))
 
 

@@ -40,9 +40,9 @@ def study(tmp_path: Path) -> Study:
 
 def ask(kind: str, server: FakeServer, **settings: str) -> FakeBackend:
     given = ModelSettings({"base_url": server.url, "model": "fake", "timeout": "5", **settings})
-    made = open_backend(kind, given)
-    made.__dict__["vocabulary"] = FakeBackend().vocabulary
-    return made  # type: ignore[return-value]
+    backend = open_backend(kind, given)
+    backend.__dict__["vocabulary"] = FakeBackend().vocabulary
+    return backend  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize("kind", SERVERS)
@@ -63,8 +63,8 @@ def test_a_server_gives_the_losses_of_its_model(kind: str, server: FakeServer, s
 def test_a_server_that_stumbles_is_asked_again(kind: str, faults: list[str], server: FakeServer) -> None:
     backend = ask(kind, server, timeout="0.5", verify_echo="false")
     server.faults = list(faults)
-    found = backend.score([[256, 97, 98, 99]])[0]
-    np.testing.assert_allclose(found, FakeBackend().score([[256, 97, 98, 99]])[0], rtol=1e-6)
+    nats = backend.score([[256, 97, 98, 99]])[0]
+    np.testing.assert_allclose(nats, FakeBackend().score([[256, 97, 98, 99]])[0], rtol=1e-6)
     assert len(server.requests) == len(faults) + 1
 
 

@@ -30,12 +30,12 @@ class TellingBackend(FakeBackend):
 
     def score_signals(self, sequences: Sequence[Sequence[int]], names: Sequence[str]) -> list[Nats]:
         self.sent += sequences
-        found = []
+        rows = []
         for s in sequences:
             nats = np.array([np.nan, *(loss(s, i) for i in range(1, len(s)))])
             columns = {"rank": np.round(8 * nats) / 8, "hit": np.where(np.isnan(nats), np.nan, nats < 1)}
-            found.append(np.stack([nats, *(columns[name] for name in names)], axis=1).astype(np.float32))
-        return found
+            rows.append(np.stack([nats, *(columns[name] for name in names)], axis=1).astype(np.float32))
+        return rows
 
 
 def test_rows_and_blocks_of_words_give_the_same_signals_in_any_selection(stories: Path) -> None:
@@ -66,8 +66,8 @@ def test_ties_count_for_the_token_and_impossible_words_cost_nothing() -> None:
     parts = VocabularyPass(torch.tensor([1, 1]), torch.tensor([1.0, 0.0]), SIGNALS)
     for block in (logits[:, :2], logits[:, 2:]):
         parts.add(torch.tensor(np.maximum(block, -1e4)).float())
-    for found in (by_numpy, by_torch, parts.columns().numpy()):
-        check(found, expected, range(2))
+    for columns in (by_numpy, by_torch, parts.columns().numpy()):
+        check(columns, expected, range(2))
 
 
 def study_of(folder: Path) -> Study:
@@ -142,8 +142,8 @@ def test_vllm_gives_rank_hit_and_margin_from_its_log_probabilities() -> None:
 
     entries = [None, {5: SimpleNamespace(logprob=-1.0, rank=3), 2: SimpleNamespace(logprob=-0.25, rank=1)},
                {2: SimpleNamespace(logprob=-0.5, rank=1)}]  # fmt: skip
-    found = read_output(
+    columns = read_output(
         SimpleNamespace(prompt_token_ids=[9, 5, 2], prompt_logprobs=entries), [9, 5, 2], SIGNALS[:1] + SIGNALS[2:]
     )
-    np.testing.assert_allclose(found[1:], [[1.0, np.log2(3), 0, 0.75], [0.5, 0, 1, 0]], rtol=1e-6)
+    np.testing.assert_allclose(columns[1:], [[1.0, np.log2(3), 0, 0.75], [0.5, 0, 1, 0]], rtol=1e-6)
     assert VllmBackend.signals == ("rank", "hit", "margin")

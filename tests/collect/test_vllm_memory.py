@@ -48,12 +48,12 @@ def _output(ids: list[int]) -> Any:
 
 
 def opened(room: int, steps: list[int], monkeypatch: pytest.MonkeyPatch) -> Any:
-    made = types.ModuleType("vllm")
-    made.LLM = engine(room, steps)  # type: ignore[attr-defined]
-    made.SamplingParams = made.TokensPrompt = types.SimpleNamespace  # type: ignore[attr-defined]
+    library = types.ModuleType("vllm")
+    library.LLM = engine(room, steps)  # type: ignore[attr-defined]
+    library.SamplingParams = library.TokensPrompt = types.SimpleNamespace  # type: ignore[attr-defined]
     errors = types.ModuleType("vllm.v1.engine.exceptions")
     errors.EngineDeadError = EngineDeadError  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "vllm", made)
+    monkeypatch.setitem(sys.modules, "vllm", library)
     monkeypatch.setitem(sys.modules, "vllm.v1.engine.exceptions", errors)
     return open_backend("vllm", ModelSettings({"pretrained": "some/model"}))
 
@@ -61,9 +61,9 @@ def opened(room: int, steps: list[int], monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_an_engine_that_dies_is_started_again_with_smaller_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[int] = []
     backend = opened(600, steps, monkeypatch)
-    found = backend.score([[256, 97, 98]])[0]
+    nats = backend.score([[256, 97, 98]])[0]
     assert steps == [2048, 1024, 512]
-    np.testing.assert_allclose(found, FakeBackend().score([[256, 97, 98]])[0])
+    np.testing.assert_allclose(nats, FakeBackend().score([[256, 97, 98]])[0])
     backend.score([[256, 97]])
     assert len(steps) == 3, "the engine that works is kept"
 

@@ -42,8 +42,8 @@ def vocabulary(name: str) -> bounds.Tokenizer:
     """A tokenizer by name."""
     if name in PUBLISHED:
         return from_file(fetch.tokenizer_folder(name) / "tokenizer.json", name)
-    made: bounds.Tokenizer = MADE[name]()
-    return made
+    tokenizer: bounds.Tokenizer = BUILT[name]()
+    return tokenizer
 
 
 def from_file(path: Path, name: str) -> bounds.Tokenizer:
@@ -98,17 +98,17 @@ def _unigram() -> bounds.Tokenizer:
 
 
 def wordpiece(**normaliser: Any) -> bounds.Tokenizer:
-    made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    made.normalizer = normalizers.BertNormalizer(**normaliser)
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    made.train_from_iterator(
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(**normaliser)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.train_from_iterator(
         CORPUS, trainers.WordPieceTrainer(vocab_size=200, special_tokens=["[UNK]"], show_progress=False)
     )
-    made.decoder = decoders.WordPiece()
-    return bounds.FastTokenizer(made, "wordpiece")
+    tokenizer.decoder = decoders.WordPiece()
+    return bounds.FastTokenizer(tokenizer, "wordpiece")
 
 
-MADE: dict[str, Any] = {
+BUILT: dict[str, Any] = {
     "smollm2": lambda: from_file(convert.smollm2() / "tokenizer.json", "smollm2"),
     "llama2c": lambda: from_file(convert.stories() / "tokenizer.json", "llama2c"),
     "cl100k_base": _tiktoken,
@@ -116,4 +116,4 @@ MADE: dict[str, Any] = {
     "spm-unigram": lambda: _sentencepiece("unigram"),
     "unigram": _unigram,
 }
-ALL = (*PUBLISHED, *MADE)
+ALL = (*PUBLISHED, *BUILT)

@@ -54,9 +54,9 @@ def test_only_models_with_all_members_have_a_derived_score():
         Score("c", "task1", 0.5),
         Score("c", "both", 0.9),
     ]
-    (found,) = derived_scores(scores, tasks)
-    assert (found.model, found.task, found.accuracy, found.n_items) == ("a", "both", pytest.approx(0.6), 150)
-    assert found.stderr == pytest.approx(math.sqrt(0.05**2 + 0.1**2) / 2)
+    (derived,) = derived_scores(scores, tasks)
+    assert (derived.model, derived.task, derived.accuracy, derived.n_items) == ("a", "both", pytest.approx(0.6), 150)
+    assert derived.stderr == pytest.approx(math.sqrt(0.05**2 + 0.1**2) / 2)
 
 
 def test_a_study_reads_its_aggregates_and_never_stores_their_scores(aggregated, cli):
@@ -77,8 +77,8 @@ def test_a_file_may_bring_the_score_of_an_aggregate_itself(aggregated, tmp_path)
     model = aggregated.stored_scores()[0].model
     (tmp_path / "scores.csv").write_text(f"model,task,accuracy\n{model},both,0.875\n")
     bc.import_scores(aggregated, tmp_path / "scores.csv")
-    found = [s.accuracy for s in aggregated.scores() if (s.model, s.task) == (model, "both")]
-    assert found == [0.875]
+    accuracies = [s.accuracy for s in aggregated.scores() if (s.model, s.task) == (model, "both")]
+    assert accuracies == [0.875]
 
 
 @pytest.mark.parametrize(
@@ -105,25 +105,25 @@ def test_the_way_with_the_lower_error_is_used(aggregated):
     bc.fit_tasks(aggregated, method="label-token", store=True)
     fits = [bc.load(aggregated.fit_folder(t.name)) for t in aggregated.tasks]
     assert [fit.core.task for fit in fits] == [*aggregated.tasks]
-    found = {made.task.name: made for made in aggregate_fits(aggregated, fits)}
-    assert found.keys() == {"both", "centred"}
+    aggregates = {aggregate.task.name: aggregate for aggregate in aggregate_fits(aggregated, fits)}
+    assert aggregates.keys() == {"both", "centred"}
     members = {f.task: dict(zip(f.core.out_of_fold.models, f.core.out_of_fold.errors, strict=True)) for f in fits[:2]}
-    for made in found.values():
-        chance = [t.chance if made.task.centred else 0.0 for t in aggregated.tasks[:2]]
-        model = made.joint.models[0]
+    for aggregate in aggregates.values():
+        chance = [t.chance if aggregate.task.centred else 0.0 for t in aggregated.tasks[:2]]
+        model = aggregate.joint.models[0]
         expected = np.mean([members[t][model] / (1 - c) for t, c in zip(("task0", "task1"), chance, strict=True)])
-        assert made.joint.errors[0] == pytest.approx(expected)
-        assert made.by_members == (made.mean_error < made.own_error)
+        assert aggregate.joint.errors[0] == pytest.approx(expected)
+        assert aggregate.by_members == (aggregate.mean_error < aggregate.own_error)
     model = aggregated.models_with_losses()[0]
     rows = {f.task: f for f in bc.predict(aggregated, [model])}
-    forced = replace(found["both"], mean_error=0.0)
+    forced = replace(aggregates["both"], mean_error=0.0)
     alone = {fit.task: fit.predict(aggregated.losses(model)) for fit in fits}
     mean = with_aggregates([forced], alone)["both"]
     assert mean.accuracy == pytest.approx(np.mean([alone["task0"].accuracy, alone["task1"].accuracy]))
     assert mean.low < mean.accuracy < mean.high
-    own = with_aggregates([replace(forced, mean_error=1.0)], alone)["both"]
-    assert own == alone["both"]
-    assert rows["both"] == (mean if found["both"].by_members else own)
+    unchanged = with_aggregates([replace(forced, mean_error=1.0)], alone)["both"]
+    assert unchanged == alone["both"]
+    assert rows["both"] == (mean if aggregates["both"].by_members else unchanged)
 
 
 def test_an_aggregate_alone_is_forecast_from_the_stored_fits_of_its_members(aggregated, cli):
@@ -137,25 +137,28 @@ def test_an_aggregate_alone_is_forecast_from_the_stored_fits_of_its_members(aggr
 
 def mean_errs_less(fits):
     """Whether the mean of the members' errors is the lower one, every family with the same weight."""
-    own, *members = (fits[name].out_of_fold for name in ("both", *BOTH.members))
-    assert all(of_member.models == own.models for of_member in members)
+    aggregate, *members = (fits[name].out_of_fold for name in ("both", *BOTH.members))
+    assert all(of_member.models == aggregate.models for of_member in members)
     mean = np.mean([of_member.errors for of_member in members], axis=0)
-    squares = [[np.mean(e[own.families == f] ** 2) for f in np.unique(own.families)] for e in (mean, own.errors)]
+    squares = [
+        [np.mean(e[aggregate.families == f] ** 2) for f in np.unique(aggregate.families)]
+        for e in (mean, aggregate.errors)
+    ]
     return np.mean(squares[0]) < np.mean(squares[1])
 
 
 @pytest.mark.parametrize("method", ["salience", "all-token"])
 def test_compare_shows_an_aggregate_as_predict_would_forecast_it(aggregated, method):
-    found = bc.compare(aggregated, split="family", methods=[method])
-    held = {task: found.held_out[task, method] for task in found.tasks}
+    comparison = bc.compare(aggregated, split="family", methods=[method])
+    held = {task: comparison.held_out[task, method] for task in comparison.tasks}
     ways = set()
-    for i, fold in enumerate(found.folds):
-        fits = {task: found.fits[task, method][i] for task in found.tasks}
-        tested = np.isin(held["both"].models, np.array(found.dataset.models)[fold.test])
-        own = predict(fits["both"], found.dataset.nats[fold.test], found.dataset.metadata.take(fold.test))
+    for i, fold in enumerate(comparison.folds):
+        fits = {task: comparison.fits[task, method][i] for task in comparison.tasks}
+        tested = np.isin(held["both"].models, np.array(comparison.dataset.models)[fold.test])
+        direct = predict(fits["both"], comparison.dataset.nats[fold.test], comparison.dataset.metadata.take(fold.test))
         mean = np.mean([held[task].forecast[tested] for task in BOTH.members], axis=0)
         by_members = mean_errs_less(fits)
-        assert held["both"].forecast[tested] == pytest.approx(mean if by_members else own.accuracy)
+        assert held["both"].forecast[tested] == pytest.approx(mean if by_members else direct.accuracy)
         ways.add(bool(by_members))
     assert ways == {True, False}
     assert (held["both"].low < held["both"].forecast).all()
@@ -176,8 +179,8 @@ def test_explain_says_when_an_aggregate_is_forecast_by_its_members(aggregated, c
 
 def test_joint_intervals_hold_their_share_of_held_out_scores(aggregated):
     bc.fit_tasks(aggregated, method="label-token", store=True)
-    made = {m.task.name: m for m in aggregate_fits(aggregated, [bc.load(aggregated.fit_folder("both"))])}["both"]
-    assert out_of_fold_coverage(made.joint) > 0.7
+    aggregate = {m.task.name: m for m in aggregate_fits(aggregated, [bc.load(aggregated.fit_folder("both"))])}["both"]
+    assert out_of_fold_coverage(aggregate.joint) > 0.7
 
 
 def test_presets_have_the_tasks_and_chances_of_their_suites():

@@ -230,5 +230,5 @@ def test_models_of_different_tokenizers_share_a_support():
 def test_bounds_of_each_text_count_from_its_own_first_byte(edges):
     counts = np.array([len(edges) - 2, 1])
     losses = TokenLosses("m", counts, np.array(edges), np.ones(len(edges) - 1))
-    own = losses.text_bounds(np.array([0, 5, 9]))
-    assert [b.tolist() for b in own] == [edges[:-1], [0, 4]]
+    bounds = losses.text_bounds(np.array([0, 5, 9]))
+    assert [b.tolist() for b in bounds] == [edges[:-1], [0, 4]]

@@ -42,8 +42,8 @@ def test_a_token_is_cut_where_the_answer_starts(bodies, data):
     coarse = texts.starts  # one token a text
     tokens, part_of = reference_tokens(texts, coarse)
     for i, text in enumerate(texts):
-        own = tokens.text == i
-        answer = np.diff(tokens.edges)[own & tokens.answer].sum()
+        of_text = tokens.text == i
+        answer = np.diff(tokens.edges)[of_text & tokens.answer].sum()
         assert answer == len(text.text.encode()) - text.answer_start
     assert (part_of == tokens.text).all()
 
@@ -68,17 +68,17 @@ def rows_of(dataset) -> list[float]:
 
 def test_both_halves_of_a_token_cut_by_an_answer_share_its_features():
     texts = TextSet.of([Text("a", "s", "abcdef", answer_start=4)])
-    made = one_model(texts, np.array([0, 6]), np.array([[1.0], [2.0]], np.float32), np.array([0, 2, 6]))
-    assert made.reference_tokens.edges.tolist() == [0, 2, 4, 6]
-    assert rows_of(made) == [1.0, 2.0, 2.0]
+    dataset = one_model(texts, np.array([0, 6]), np.array([[1.0], [2.0]], np.float32), np.array([0, 2, 6]))
+    assert dataset.reference_tokens.edges.tolist() == [0, 2, 4, 6]
+    assert rows_of(dataset) == [1.0, 2.0, 2.0]
 
 
 def test_zero_width_scorer_tokens_do_not_shift_the_features_of_others():
     texts = TextSet.of([Text("a", "s", "abcdef", answer_start=4)])
     features = np.array([[9.0], [1.0], [2.0]], np.float32)  # the first token has no width
-    made = one_model(texts, np.array([0, 6]), features, np.array([0, 0, 2, 6]))
-    assert made.reference_tokens.edges.tolist() == [0, 2, 4, 6]
-    assert rows_of(made) == [1.0, 2.0, 2.0]
+    dataset = one_model(texts, np.array([0, 6]), features, np.array([0, 0, 2, 6]))
+    assert dataset.reference_tokens.edges.tolist() == [0, 2, 4, 6]
+    assert rows_of(dataset) == [1.0, 2.0, 2.0]
 
 
 def test_positions_that_one_model_lacks_count_for_none(world):
@@ -86,16 +86,16 @@ def test_positions_that_one_model_lacks_count_for_none(world):
     nats = losses[2].nats.copy()
     nats[:5] = np.nan
     losses[2] = replace(losses[2], nats=nats)
-    features = Features(world.features, world.edges, "planted")
-    made = assemble(world.texts, losses, world.models, world.scores, world.tasks, AssemblyOptions(features))
+    features = Features(world.features, world.edges, "synthetic")
+    dataset = assemble(world.texts, losses, world.models, world.scores, world.tasks, AssemblyOptions(features))
     whole = assemble(world.texts, world.losses, world.models, world.scores, world.tasks, AssemblyOptions(features))
-    lost = ~made.reference_tokens.supported
+    lost = ~dataset.reference_tokens.supported
     assert 0 < lost.sum() < 20
     touched = world.edges[:-1] < losses[2].edges[5]
     assert (lost == touched).all()
-    assert not made.nats[:, lost].any()
-    assert_allclose(made.nats[:, ~lost], whole.nats[:, ~lost])
-    assert made.characters < whole.characters
+    assert not dataset.nats[:, lost].any()
+    assert_allclose(dataset.nats[:, ~lost], whole.nats[:, ~lost])
+    assert dataset.characters < whole.characters
 
 
 def test_no_common_position_is_an_error_that_says_what_to_look_at(world):
@@ -105,12 +105,12 @@ def test_no_common_position_is_an_error_that_says_what_to_look_at(world):
 
 
 def test_characters_are_those_of_the_common_support(world):
-    made = assemble(world.texts, world.losses, world.models, world.scores, world.tasks)
-    assert made.characters == pytest.approx(sum(len(t.text) for t in world.texts))
+    dataset = assemble(world.texts, world.losses, world.models, world.scores, world.tasks)
+    assert dataset.characters == pytest.approx(sum(len(t.text) for t in world.texts))
 
 
 def test_scores_are_lined_up_by_name(world):
-    made = assemble(world.texts, world.losses, world.models, world.scores[::-1], world.tasks)
+    dataset = assemble(world.texts, world.losses, world.models, world.scores[::-1], world.tasks)
     for score in world.scores:
-        t = [task.name for task in made.tasks].index(score.task)
-        assert made.accuracy[t, made.models.index(score.model)] == score.accuracy
+        t = [task.name for task in dataset.tasks].index(score.task)
+        assert dataset.accuracy[t, dataset.models.index(score.model)] == score.accuracy

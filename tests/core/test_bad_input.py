@@ -40,10 +40,10 @@ def rows(study, world) -> list[dict]:
     """Sound losses of one model, ready to be spoiled."""
     losses = world.losses[0]
     nats = np.split(losses.nats, np.cumsum(losses.counts)[:-1])
-    own = losses.text_bounds(study.texts.starts)
+    text_bounds = losses.text_bounds(study.texts.starts)
     return [
         {"text_id": t.id, "bounds": b.tolist(), "nats": n.tolist()}
-        for t, b, n in zip(study.texts, own, nats, strict=True)
+        for t, b, n in zip(study.texts, text_bounds, nats, strict=True)
     ]
 
 
@@ -442,10 +442,10 @@ def test_init_never_writes_over_anything(study, refused, tmp_path):
     (other / "thesis.tex").write_text("ten years of work")
     refused(["init", other, "--texts", texts], "exists and is not empty", root=other)
     refused(["init", texts, "--texts", texts], "exists and is not empty", root=tmp_path)
-    own = tmp_path / "own"
-    own.mkdir()
-    (own / "texts.jsonl").write_text('{"text": "collected by hand"}\n')
-    refused(["init", own, "--texts", texts], "exists and is not empty", root=own)
+    folder = tmp_path / "own"
+    folder.mkdir()
+    (folder / "texts.jsonl").write_text('{"text": "collected by hand"}\n')
+    refused(["init", folder, "--texts", texts], "exists and is not empty", root=folder)
 
 
 def test_a_damaged_losses_file_is_named(study, world, refused):
@@ -455,7 +455,7 @@ def test_a_damaged_losses_file_is_named(study, world, refused):
 
 
 def test_features_of_other_texts_are_refused(study, refused):
-    meta = study.root / "features" / "planted" / "meta.json"
+    meta = study.root / "features" / "synthetic" / "meta.json"
     said = json.loads(meta.read_text()) | {"texts": "0123456789abcdef"}
     meta.write_text(json.dumps(hashed(said)))
     refused(["fit", study.root], "made for texts 0123456789abcdef")
@@ -466,7 +466,7 @@ def test_features_of_two_scorers_need_a_choice(study, world, refused, cli):
     refused(["fit", study.root], "say which in study.toml: scorer = ")
     settings = study.root / "study.toml"
     settings.write_text(settings.read_text().replace("seed = 0", 'seed = 0\nscorer = "third"'))
-    refused(["fit", study.root], "study.toml wants scorer 'third', features are there of other, planted")
+    refused(["fit", study.root], "study.toml wants scorer 'third', features are there of other, synthetic")
     settings.write_text(settings.read_text().replace("third", "other"))
     assert cli("fit", study.root, "--method", "ridge").code == 0
 

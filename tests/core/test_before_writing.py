@@ -129,8 +129,8 @@ def test_another_number_of_items_for_the_same_score_is_a_question(study, world):
     with pytest.raises(InputError, match="100 items in the study, the file says 10"):
         study.add_scores([replace(old, n_items=10.0)])
     study.add_scores([replace(old, n_items=10.0)], force=True)
-    found = next(s for s in study.scores() if (s.model, s.task) == (old.model, old.task))
-    assert (found.n_items, np.isnan(found.right_even)) == (10.0, True)
+    score = next(s for s in study.scores() if (s.model, s.task) == (old.model, old.task))
+    assert (score.n_items, np.isnan(score.right_even)) == (10.0, True)
 
 
 def test_a_table_that_would_not_read_back_does_not_replace_the_old_one(study, tree, tmp_path):

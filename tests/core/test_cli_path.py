@@ -26,10 +26,14 @@ ENTRY = str(Path(sys.executable).with_name("benchcast"))
 def write_jsonl(path: Path, losses, texts, *, model: str | None = None) -> Path:
     """One model's losses as anyone would write them."""
     rows, at = [], 0
-    for text, own in zip(texts, losses.text_bounds(texts.starts), strict=True):
-        nats = losses.nats[at : at + len(own) - 1]
-        at += len(own) - 1
-        row = {"text_id": text.id, "bounds": own.tolist(), "nats": [None if v != v else v for v in nats.tolist()]}
+    for text, text_bounds in zip(texts, losses.text_bounds(texts.starts), strict=True):
+        nats = losses.nats[at : at + len(text_bounds) - 1]
+        at += len(text_bounds) - 1
+        row = {
+            "text_id": text.id,
+            "bounds": text_bounds.tolist(),
+            "nats": [None if v != v else v for v in nats.tolist()],
+        }
         rows.append(row if model is None else {**row, "model": model})
     path.write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
     return path
@@ -49,11 +53,11 @@ def files(world, tmp_path_factory) -> Path:
     for losses in world.losses[:10]:
         write_jsonl(folder / f"{losses.model}.jsonl", losses, world.texts)
     for losses in world.losses[10:]:
-        own = losses.text_bounds(world.texts.starts)
+        text_bounds = losses.text_bounds(world.texts.starts)
         cuts = np.cumsum(losses.counts)[:-1]
         table = {
             "text_id": [t.id for t in world.texts],
-            "bounds": [b.tolist() for b in own],
+            "bounds": [b.tolist() for b in text_bounds],
             "nats": [n.tolist() for n in np.split(losses.nats, cuts)],
         }
         pq.write_table(pa.table(table), folder / f"{losses.model}.parquet")
@@ -115,9 +119,9 @@ def test_status_tells_what_is_there_and_what_to_run_next(done, files, cli, tmp_p
     assert (ran.code, ran.err) == (0, "")
     assert "24 texts, 20 models with losses, scorer: scorer" in " ".join(ran.out.split())
     assert f"next: benchcast predict {done} --model NAME" in ran.out
-    found = json.loads(cli("status", done, "--json").out)
-    assert [t["usable"] for t in found["tasks"]] == [20, 20]
-    assert [t["fitted"] for t in found["tasks"]] == [True, True]
+    status = json.loads(cli("status", done, "--json").out)
+    assert [t["usable"] for t in status["tasks"]] == [20, 20]
+    assert [t["fitted"] for t in status["tasks"]] == [True, True]
     fresh = tmp_path / "fresh"
     cli("init", fresh, "--texts", files / "texts.jsonl")
     assert f"next: add your tasks to {fresh / 'study.toml'}" in cli("status", fresh).out
@@ -160,12 +164,12 @@ def test_compare_prints_one_row_a_method_and_marks_the_least_of_a_task(done, cli
     methods = ["--method", "all-token", "--method", "constant", "--method", "label-token"]
     ran = cli("compare", done, "--split", split, *methods)
     assert (ran.code, ran.err) == (0, "")
-    found = json.loads(cli("compare", done, "--split", split, *methods, "--json").out)
-    errors = {m: found["tasks"]["task1"][m]["mse"] for m in found["methods"]}
+    comparison = json.loads(cli("compare", done, "--split", split, *methods, "--json").out)
+    errors = {m: comparison["tasks"]["task1"][m]["mse"] for m in comparison["methods"]}
     best = min(errors, key=lambda m: errors[m])
     row = next(line for line in ran.out.splitlines() if line.startswith(f"{best} "))
     assert row.split()[2] == f"*{errors[best]:.2e}"
-    assert sum(" *" in line for line in ran.out.splitlines()) <= len(found["tasks"]), "one mark a task"
+    assert sum(" *" in line for line in ran.out.splitlines()) <= len(comparison["tasks"]), "one mark a task"
 
 
 def test_predict_by_study_and_by_files_say_the_same(done, files, world, cli):
@@ -194,16 +198,16 @@ def test_a_fit_needs_nothing_but_its_folder(done, world, files, cli, tmp_path):
 def test_a_fit_reloaded_predicts_the_same_bit_for_bit(study, world, tmp_path, method):
     from benchcast import fit
 
-    made = fit(study, "task0", method=method)
-    again = load(made.save(tmp_path / "fit"))
+    new_fit = fit(study, "task0", method=method)
+    again = load(new_fit.save(tmp_path / "fit"))
     for losses in world.losses:
         metadata = ModelMetadata.of(study.infos([losses.model]), study.scores())
-        assert again.predict(losses, metadata=metadata) == made.predict(losses, metadata=metadata)
-    assert (again.supported == made.supported).all()
-    assert again.about == made.about
+        assert again.predict(losses, metadata=metadata) == new_fit.predict(losses, metadata=metadata)
+    assert (again.supported == new_fit.supported).all()
+    assert again.about == new_fit.about
     second = load(again.save(tmp_path / "second"))
     assert (tmp_path / "second" / "fit.json").read_bytes() == (tmp_path / "fit" / "fit.json").read_bytes()
-    assert second.core.out_of_fold.errors.tolist() == made.core.out_of_fold.errors.tolist()
+    assert second.core.out_of_fold.errors.tolist() == new_fit.core.out_of_fold.errors.tolist()
 
 
 def test_fitting_twice_gives_the_same_files(done, cli, tmp_path, tree):
@@ -222,12 +226,12 @@ def test_fit_takes_a_task_named_twice_once(study, cli):
 def test_the_test_models_of_a_split_are_not_learned_from(study, world):
     from benchcast import fit
 
-    made = fit(study, "task0", method="all-token", split="size")
+    new_fit = fit(study, "task0", method="all-token", split="size")
     largest = {m.model for m in world.models if m.params == 64e6}
     second = {m.model for m in world.models if m.params == 16e6}
     everyone = {m.model for m in world.models}
-    assert set(made.about["validation"]) == second
-    assert set(made.about["train"]) == everyone - second - largest
+    assert set(new_fit.about["validation"]) == second
+    assert set(new_fit.about["train"]) == everyone - second - largest
     assert set(fit(study, "task0", method="all-token").about["train"]) == everyone
 
 
@@ -323,9 +327,9 @@ def test_models_of_any_name_go_all_the_way_and_never_leave_the_study(study, worl
         ran = cli("predict", study.root, "--model", name)
         assert ran.code == 0, ran.err
         assert name.replace(" ", "") in re.sub(r"\s", "", ran.out), "shown as it is, no mark-up taken from it"
-        (found,) = json.loads(cli("predict", study.root, "--model", name, "--json").out)
+        (forecast,) = json.loads(cli("predict", study.root, "--model", name, "--json").out)
         (plain,) = json.loads(cli("predict", study.root, "--model", world.losses[i].model, "--json").out)
-        assert found["accuracy"] == plain["accuracy"]
+        assert forecast["accuracy"] == plain["accuracy"]
     now = {p for p in tmp_path.rglob("*") if study.root not in (p, *p.parents)}
     assert now == outside
 
@@ -433,7 +437,7 @@ def test_hostile_names_end_escaped_in_the_report(world, cli, tmp_path):
     )
     study = write_study(evil, tmp_path / "study")
     study.add_features(EVIL[1], world.features, world.edges)
-    shutil.rmtree(study.root / "features" / "planted")
+    shutil.rmtree(study.root / "features" / "synthetic")
     assert cli("report", study.root).code == 0
     page = (study.root / "report.html").read_text(encoding="utf-8")
     for name in EVIL[:3]:

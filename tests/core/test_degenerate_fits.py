@@ -59,16 +59,16 @@ def test_equal_losses_of_a_table_are_refused_whatever_they_are(tmp_path, method,
 
 def test_a_comparison_on_equal_losses_has_no_forecasts_and_says_why(all_equal, cli):
     """Forecasts were the same for all models, 0 or 1 or in between, and had measured errors."""
-    found = bc.compare(all_equal, methods=["stack", "salience", "all-token", "pls", "constant"], split="size")
-    for task in found.tasks:
+    comparison = bc.compare(all_equal, methods=["stack", "salience", "all-token", "pls", "constant"], split="size")
+    for task in comparison.tasks:
         for method in ("stack", "salience", "all-token", "pls"):
-            held = found.held_out[task, method]
+            held = comparison.held_out[task, method]
             assert np.isnan([held.forecast, held.low, held.high]).all()
             why = f"all training models have the same losses for {method}; there is nothing to learn from"
-            assert found.remark(task, method) == f"no forecast of 5 of 5 held-out models: {why}"
-            cell = found.as_json()["tasks"][task][method]
-            assert (cell["mse"], cell["remark"]) == (None, found.remark(task, method))
-        assert np.ptp(found.held_out[task, "constant"].forecast) == 0
+            assert comparison.remark(task, method) == f"no forecast of 5 of 5 held-out models: {why}"
+            cell = comparison.as_json()["tasks"][task][method]
+            assert (cell["mse"], cell["remark"]) == (None, comparison.remark(task, method))
+        assert np.ptp(comparison.held_out[task, "constant"].forecast) == 0
     ran = cli("compare", all_equal.root, "--method", "stack", "--method", "constant", "--split", "size")
     assert ran.code == 0
     line = "stack on task0, task1: no forecast of 5 of 5 held-out models: all training models have the same losses"
@@ -96,8 +96,8 @@ def test_a_capability_outside_a_range_of_one_point_is_an_extrapolation(study, wo
 
 
 def test_chance_above_nearly_all_scores_is_pointed_out(study, cli):
-    own = sorted(s.accuracy for s in study.scores() if s.task == "task0")
-    chance = (own[17] + own[18]) / 2
+    accuracies = sorted(s.accuracy for s in study.scores() if s.task == "task0")
+    chance = (accuracies[17] + accuracies[18]) / 2
     settings = study.root / "study.toml"
     settings.write_text(settings.read_text(encoding="utf-8").replace("chance = 0.25", f"chance = {chance}"))
     said = f"task task0: 18 of 20 scores are at or below chance ({chance:g}); is chance correct in study.toml?"
@@ -135,11 +135,11 @@ def test_a_model_just_outside_the_range_is_not_said_to_be_outside_by_nothing(stu
 
 def test_scores_at_chance_are_not_taken_for_equal_losses(table_of_chance, cli):
     """An average of level laws had weights of 1e-19, and `compare` said that all models had the same losses."""
-    found = bc.compare(table_of_chance, methods=["stack", "compute", "constant"], split="family")
-    assert not found.remark("guessed", "stack").startswith("no forecast")
-    assert found.measures("guessed", "stack")["mse"] < 1e-3
+    comparison = bc.compare(table_of_chance, methods=["stack", "compute", "constant"], split="family")
+    assert not comparison.remark("guessed", "stack").startswith("no forecast")
+    assert comparison.measures("guessed", "stack")["mse"] < 1e-3
     absent = "no forecast of 18 of 18 held-out models: no training model has its FLOPs in models.csv"
-    assert found.remark("guessed", "compute") == absent  # it said that all training models had the same inputs
+    assert comparison.remark("guessed", "compute") == absent  # it said that all training models had the same inputs
 
 
 def test_a_model_of_low_loss_that_is_called_weaker_is_said_to_have_a_low_loss(table_of_chance):

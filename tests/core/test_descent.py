@@ -56,8 +56,8 @@ def make_problems(count: int = 3, *, faster: float = 1.0) -> Problems:
 
 def random_head(inputs: Inputs, problems: Problems, settings: DescentSettings) -> descent.Head:
     rng = np.random.default_rng(2)
-    made = descent._new_head(inputs, problems, settings)
-    return {name: rng.normal(0.0, 0.7, x.shape) for name, x in made.items()}
+    head = descent._new_head(inputs, problems, settings)
+    return {name: rng.normal(0.0, 0.7, x.shape) for name, x in head.items()}
 
 
 def numeric(function, head: descent.Head, step: float) -> descent.Head:
@@ -81,11 +81,11 @@ def test_the_way_back_is_the_derivative_of_the_way_forward(activation, hidden, s
     pull = np.random.default_rng(3).normal(size=(3, M))
     kept, _ = descent._forward(inputs, head, settings)
     gradient = descent._backward(inputs, head, kept, pull)
-    found = numeric(lambda h: float(np.sum(pull * descent._forward(inputs, h, settings)[1])), head, 1e-6)
+    expected = numeric(lambda h: float(np.sum(pull * descent._forward(inputs, h, settings)[1])), head, 1e-6)
     for name in head:
-        scale = np.abs(found[name]).max()
+        scale = np.abs(expected[name]).max()
         assert scale > 0
-        assert_allclose(gradient[name], found[name], rtol=1e-5, atol=1e-6 * scale)
+        assert_allclose(gradient[name], expected[name], rtol=1e-5, atol=1e-6 * scale)
 
 
 @pytest.mark.parametrize("hidden", [0, 3])
@@ -105,9 +105,9 @@ def test_with_the_law_refitted_its_own_derivative_drops_out(hidden):
     residual, rise = descent._residuals(capability, laws, problems)
     pull = 2 * problems.train * residual * rise * laws.slope[:, None]
     gradient = descent._backward(inputs, head, kept, pull)
-    found = numeric(error, head, 1e-4)
+    expected = numeric(error, head, 1e-4)
     for name in head:
-        assert_allclose(gradient[name], found[name], rtol=1e-2, atol=2e-3 * np.abs(found[name]).max())
+        assert_allclose(gradient[name], expected[name], rtol=1e-2, atol=2e-3 * np.abs(expected[name]).max())
 
 
 @pytest.mark.parametrize(("activation", "hidden"), list(product(sorted(ACTIVATIONS), (0, 3))))
@@ -191,8 +191,8 @@ def test_blocks_of_any_size_give_the_same_head(optimizer, block):
 
 
 def test_every_step_is_kept():
-    found = descend(make_inputs(), make_problems(), QUICK)
-    assert [s.step for s in found.history] == list(range(QUICK.steps + 1))
+    result = descend(make_inputs(), make_problems(), QUICK)
+    assert [s.step for s in result.history] == list(range(QUICK.steps + 1))
 
 
 @pytest.mark.parametrize(
@@ -201,8 +201,8 @@ def test_every_step_is_kept():
 )
 def test_the_first_step_weighs_all_tokens_alike(activation):
     inputs = make_inputs()
-    found = descend(inputs, make_problems(), replace(QUICK, activation=activation))
-    per_token = found.history[0].capability / (NATS.sum(axis=1) / inputs.characters)
+    result = descend(inputs, make_problems(), replace(QUICK, activation=activation))
+    per_token = result.history[0].capability / (NATS.sum(axis=1) / inputs.characters)
     assert_allclose(per_token, per_token[0, 0], rtol=1e-9)
     assert per_token[0, 0] > 0
 
@@ -210,21 +210,21 @@ def test_the_first_step_weighs_all_tokens_alike(activation):
 def test_the_step_kept_is_the_best_on_the_validation_models():
     inputs, problems = make_inputs(), make_problems()
     settings = replace(QUICK, steps=40)
-    found = descend(inputs, problems, settings)
-    validation = np.stack([s.validation_mse for s in found.history])
-    train = np.stack([s.train_mse for s in found.history])
-    assert found.step.tolist() == validation.argmin(axis=0).tolist()
-    assert_allclose(found.error, validation.min(axis=0))
-    assert (train.argmin(axis=0) != found.step).any(), "training error would have chosen otherwise"
-    weights = head_weights(inputs, found.head, settings)
-    for p, step in enumerate(found.step):
-        kept = found.history[int(step)].capability[p]
+    result = descend(inputs, problems, settings)
+    validation = np.stack([s.validation_mse for s in result.history])
+    train = np.stack([s.train_mse for s in result.history])
+    assert result.step.tolist() == validation.argmin(axis=0).tolist()
+    assert_allclose(result.error, validation.min(axis=0))
+    assert (train.argmin(axis=0) != result.step).any(), "training error would have chosen otherwise"
+    weights = head_weights(inputs, result.head, settings)
+    for p, step in enumerate(result.step):
+        kept = result.history[int(step)].capability[p]
         assert_allclose(NATS @ weights[:, p] / inputs.characters, kept, rtol=1e-9)
 
 
 def test_descent_lowers_the_training_error():
-    found = descend(make_inputs(), make_problems(), replace(QUICK, steps=60))
-    assert (found.history[-1].train_mse < found.history[0].train_mse).all()
+    result = descend(make_inputs(), make_problems(), replace(QUICK, steps=60))
+    assert (result.history[-1].train_mse < result.history[0].train_mse).all()
 
 
 def test_models_outside_both_masks_are_not_looked_at():

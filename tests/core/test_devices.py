@@ -56,8 +56,8 @@ def test_tensor_cores_are_given_every_digit_of_the_head():
 
 def test_stretches_come_back_in_order_from_any_number_of_cores():
     stretches = [TokenBlock(i, RowBlock(np.full((1, 3), float(i))), RowBlock(np.zeros((1, 1)))) for i in range(50)]
-    found = over_stretches(lambda s: (s.start, s.features.project(np.ones((1, 3)))[0, 0]), stretches)
-    assert list(found) == [(i, 3.0 * i) for i in range(50)]
+    results = over_stretches(lambda s: (s.start, s.features.project(np.ones((1, 3)))[0, 0]), stretches)
+    assert list(results) == [(i, 3.0 * i) for i in range(50)]
 
 
 @pytest.mark.parametrize("method", ["salience", "ridge", "paper"])
@@ -97,9 +97,9 @@ def test_losses_in_a_file_of_half_precision_are_read_as_if_in_memory(method, dat
 
 def test_a_constant_far_from_zero_does_not_blur_the_spread(dataset):
     shifted = replace(dataset.features, values=dataset.features.values + np.float32(300.0))
-    near, far = measure(dataset, weigh=True), measure(replace(dataset, features=shifted), weigh=True)
-    assert_allclose(far.mean - 300, near.mean, atol=1e-4)
-    assert_allclose(far.spread, near.spread, rtol=1e-3)
+    plain, far = measure(dataset, weigh=True), measure(replace(dataset, features=shifted), weigh=True)
+    assert_allclose(far.mean - 300, plain.mean, atol=1e-4)
+    assert_allclose(far.spread, plain.spread, rtol=1e-3)
 
 
 def test_features_already_on_the_device_are_used_as_they_are(dataset, world):
@@ -118,7 +118,7 @@ def test_a_step_on_a_device_looks_at_no_value(optimizer, hidden):
     """A meta tensor has a shape and no values: whatever would have to wait for a GPU fails on it."""
     settings, single, wide = DescentSettings(optimizer=optimizer, hidden=hidden), torch.float32, torch.float64
 
-    def made(device: str) -> tuple[Inputs, Problems]:
+    def on_device(device: str) -> tuple[Inputs, Problems]:
         def array(*shape: int, dtype: torch.dtype = wide) -> torch.Tensor:
             return torch.rand(shape, dtype=dtype, device=device)
 
@@ -127,9 +127,9 @@ def test_a_step_on_a_device_looks_at_no_value(optimizer, hidden):
         shapes = ((3, 14), (3,), (3, 14), (3, 14))
         return inputs, Problems(*(array(*s) for s in shapes), array(3, dtype=single), array(3, 3))
 
-    begun = descent._start(*made("cpu"), settings)
+    begun = descent._start(*on_device("cpu"), settings)
     state = {group: {name: x.to("meta") for name, x in arrays.items()} for group, arrays in begun.items()}
-    inputs, problems = made("meta")
+    inputs, problems = on_device("meta")
     after, shot, gradient = descent._look(inputs, problems, settings, state)
     after = update(after, gradient(), optimizer)
     for group, arrays in state.items():

@@ -39,7 +39,9 @@ def files(tmp_path_factory):
 @pytest.mark.parametrize("name", MODULES)
 def test_every_example_of_a_docstring_runs(name, tmp_path, monkeypatch, request):
     module, runner = import_module(name), doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
-    examples = [found for found in doctest.DocTestFinder().find(module) if found.examples]
+    examples = [
+        examples_of_object for examples_of_object in doctest.DocTestFinder().find(module) if examples_of_object.examples
+    ]
     assert examples
     for number, example in enumerate(examples):
         if NAMES_A_FILE.search(example.docstring):

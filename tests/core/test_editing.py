@@ -48,8 +48,8 @@ def test_a_dry_run_says_the_same_and_changes_nothing(study, cli, tree):
 
 
 def test_patterns_and_several_models_are_removed_together(study):
-    found = remove_models(study, [FAMILY, "family1-1M@2B"])
-    assert (len(found.models), found.losses, found.rows, found.scores, found.fits) == (5, 5, 5, 10, ())
+    removal = remove_models(study, [FAMILY, "family1-1M@2B"])
+    assert (len(removal.models), removal.losses, removal.rows, removal.scores, removal.fits) == (5, 5, 5, 10, ())
 
 
 def test_a_study_without_any_model_left_can_still_be_used(study, cli):
@@ -61,8 +61,8 @@ def test_a_study_without_any_model_left_can_still_be_used(study, cli):
 
 def test_a_model_with_scores_alone_is_removed_too(study):
     study.add_scores([Score("ghost", "task0", 0.5)])
-    found = remove_models(study, ["ghost"])
-    assert (found.losses, found.rows, found.scores) == (0, 0, 1)
+    removal = remove_models(study, ["ghost"])
+    assert (removal.losses, removal.rows, removal.scores) == (0, 0, 1)
 
 
 def test_an_unknown_model_is_one_line_and_nothing_is_removed(study, cli, tree):

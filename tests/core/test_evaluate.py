@@ -26,14 +26,14 @@ def of(observed, forecast, half=0.1):
 
 
 def test_measures_of_four_models_are_those_worked_out_by_hand():
-    found = of([0.2, 0.4, 0.6, 0.8], [0.3, 0.35, 0.75, 0.7])
-    assert found["mse"] == pytest.approx((0.01 + 0.0025 + 0.0225 + 0.01) / 4)
-    assert found["mae"] == pytest.approx(0.1)
-    assert found["r2"] == pytest.approx(1 - 0.045 / 0.2)
-    assert found["spearman"] == pytest.approx(0.8)  # one swap: 1 − 6·2 / (4·15)
-    assert found["pairs"] == pytest.approx(5 / 6)
-    assert found["width"] == pytest.approx(0.2)
-    assert found["n_test"] == 4
+    measures = of([0.2, 0.4, 0.6, 0.8], [0.3, 0.35, 0.75, 0.7])
+    assert measures["mse"] == pytest.approx((0.01 + 0.0025 + 0.0225 + 0.01) / 4)
+    assert measures["mae"] == pytest.approx(0.1)
+    assert measures["r2"] == pytest.approx(1 - 0.045 / 0.2)
+    assert measures["spearman"] == pytest.approx(0.8)  # one swap: 1 − 6·2 / (4·15)
+    assert measures["pairs"] == pytest.approx(5 / 6)
+    assert measures["width"] == pytest.approx(0.2)
+    assert measures["n_test"] == 4
 
 
 def test_coverage_is_the_share_inside_the_interval():
@@ -63,16 +63,16 @@ def test_spearman_uses_mean_ranks_for_ties():
     ],
 )
 def test_what_is_undefined_is_nan_and_the_rest_is_said(observed, forecast, undefined):
-    found = of(observed, forecast)
-    assert {k for k, v in found.items() if v != v} == undefined
-    assert found["n_test"] == len(observed)
+    measures = of(observed, forecast)
+    assert {k for k, v in measures.items() if v != v} == undefined
+    assert measures["n_test"] == len(observed)
 
 
 def test_without_an_interval_coverage_and_width_are_undefined():
     nothing = np.full(2, np.nan)
-    found = measure(np.array([0.4, 0.6]), np.array([0.4, 0.7]), nothing, nothing)
-    assert np.isnan([found["coverage"], found["width"]]).all()
-    assert found["mse"] == pytest.approx(0.005)
+    measures = measure(np.array([0.4, 0.6]), np.array([0.4, 0.7]), nothing, nothing)
+    assert np.isnan([measures["coverage"], measures["width"]]).all()
+    assert measures["mse"] == pytest.approx(0.005)
 
 
 def strict(text: str):
@@ -85,11 +85,11 @@ def strict(text: str):
 def test_compare_json_keeps_its_contract(study, cli):
     ran = cli("compare", study.root, "--json", "--split", "size", "--method", "all-token", "--method", "constant")
     assert ran.code == 0
-    found = strict(ran.out)
-    assert found["split"] == "size"
-    assert found["methods"] == ["all-token", "constant"]
-    assert list(found["tasks"]) == ["task0", "task1"]
-    for task in found["tasks"].values():
+    printed = strict(ran.out)
+    assert printed["split"] == "size"
+    assert printed["methods"] == ["all-token", "constant"]
+    assert list(printed["tasks"]) == ["task0", "task1"]
+    for task in printed["tasks"].values():
         assert list(task) == ["all-token", "constant"]
         assert all(tuple(cell) == (*MEASURES, "remark") for cell in task.values())
         assert task["constant"]["spearman"] is None, "a constant puts nothing in order"
@@ -120,22 +120,22 @@ def test_a_method_that_was_asked_for_and_lacks_features_is_one_clear_line(study,
 
 
 def test_errors_of_all_folds_are_pooled(study, world):
-    found = compare(study, ["task0"], split="family", methods=CHEAP)
-    held = found.held_out["task0", "all-token"]
+    comparison = compare(study, ["task0"], split="family", methods=CHEAP)
+    held = comparison.held_out["task0", "all-token"]
     assert sorted(held.models) == sorted(m.model for m in world.models)
-    assert len(found.fits["task0", "all-token"]) == 5
+    assert len(comparison.fits["task0", "all-token"]) == 5
     accuracy = {s.model: s.accuracy for s in world.scores if s.task == "task0"}
     assert held.observed.tolist() == [accuracy[m] for m in held.models]
     mse = np.mean((held.forecast - held.observed) ** 2)
-    assert found.measures("task0", "all-token")["mse"] == pytest.approx(mse)
+    assert comparison.measures("task0", "all-token")["mse"] == pytest.approx(mse)
 
 
 def test_a_forecast_in_compare_is_that_of_the_fit_without_the_test_models(study):
     from benchcast import fit
 
     held = compare(study, ["task1"], split="size", methods=("all-token",)).held_out["task1", "all-token"]
-    made = fit(study, "task1", method="all-token", split="size")
-    again = [made.predict(study.losses(m)) for m in held.models]
+    new_fit = fit(study, "task1", method="all-token", split="size")
+    again = [new_fit.predict(study.losses(m)) for m in held.models]
     np.testing.assert_allclose([f.accuracy for f in again], held.forecast, atol=1e-5)
     np.testing.assert_allclose([f.low for f in again], held.low, atol=1e-5)
 
@@ -194,27 +194,27 @@ def test_tasks_that_no_test_model_was_scored_on_are_null_not_zero(study):
     kept = [s for s in study.scores() if not (s.task == "task0" and s.model in tested)]
     (study.root / "scores.csv").unlink()
     study.add_scores(kept)
-    found = compare(study, split="size", methods=CHEAP).as_json()
-    cell = found["tasks"]["task0"]["all-token"]
+    rows = compare(study, split="size", methods=CHEAP).as_json()
+    cell = rows["tasks"]["task0"]["all-token"]
     assert cell == {**dict.fromkeys(MEASURES), "n_test": 0, "remark": "no held-out model has a score"}
-    assert found["noise_floor"]["task0"] is None
-    assert found["tasks"]["task1"]["all-token"]["mse"] > 0
+    assert rows["noise_floor"]["task0"] is None
+    assert rows["tasks"]["task1"]["all-token"]["mse"] > 0
 
 
 def test_a_comparison_keeps_the_models_that_each_method_was_tried_on(study, world):
-    found = compare(study, split="size", methods=CHEAP)
+    comparison = compare(study, split="size", methods=CHEAP)
     largest = {m.model for m in world.models if m.params == 64e6}
-    assert set(found.held_out["task0", "constant"].models) == largest
+    assert set(comparison.held_out["task0", "constant"].models) == largest
 
 
 def test_folds_fitted_one_by_one_give_what_all_of_them_together_give(small_folder):
     """What lets a cluster share the folds of a comparison."""
     study = Study.open(small_folder)
-    told: list[str] = []
+    methods_done: list[str] = []
     together = compare(study, split="family")
-    apart = compare(study, split="family", device=Execution(executor=Local(), on_method=told.append))
+    apart = compare(study, split="family", device=Execution(executor=Local(), on_method=methods_done.append))
     assert apart.as_json() == together.as_json()
-    assert sorted(told) == sorted(together.methods)
+    assert sorted(methods_done) == sorted(together.methods)
 
 
 def test_processes_give_what_this_process_gives(small_folder):

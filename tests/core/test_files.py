@@ -44,12 +44,12 @@ HOSTILE = ["..", ".", "../../etc/passwd", "/etc/passwd", ".hidden", "a/b", "a\\b
 @example("模" * 300)
 @example("a\0b\nc")
 def test_any_name_gives_a_file_name_that_stays_in_its_folder(name):
-    made = file_name(name)
-    assert made
-    assert not set(made) & set("/\\\0\n\r")
-    assert not made.startswith((".", " "))
-    assert not made.endswith((".", " "))
-    assert len(made.encode()) <= LONGEST_NAME
+    written_name = file_name(name)
+    assert written_name
+    assert not set(written_name) & set("/\\\0\n\r")
+    assert not written_name.startswith((".", " "))
+    assert not written_name.endswith((".", " "))
+    assert len(written_name.encode()) <= LONGEST_NAME
 
 
 @given(names, names)
@@ -152,10 +152,10 @@ def test_a_folder_set_aside_is_removed_once_its_place_is_taken(tmp_path):
 
 
 def test_features_that_a_killed_writer_left_unfinished_do_not_count(study):
-    half = study.root / "features" / ".planted.999999999-0a0b0c0d.tmp"
+    half = study.root / "features" / ".synthetic.999999999-0a0b0c0d.tmp"
     half.mkdir()
-    (half / "meta.json").write_text((study.root / "features" / "planted" / "meta.json").read_text())
-    assert study.scorers() == ["planted"]
+    (half / "meta.json").write_text((study.root / "features" / "synthetic" / "meta.json").read_text())
+    assert study.scorers() == ["synthetic"]
     assert study.features() is not None
     with locked(study.root):
         assert not half.exists()
@@ -212,7 +212,7 @@ def test_stored_losses_say_where_they_come_from(study, world):
     about = {k.decode(): v.decode() for k, v in schema.metadata.items()}
     assert about["model"] == world.models[0].model
     assert about["texts"] == study.texts.digest == losses.about["texts"]
-    assert about["tokenizer"] == "planted"
+    assert about["tokenizer"] == "synthetic"
     assert str(schema.field("bounds").type) == "list<element: int32>"
 
 
@@ -229,8 +229,8 @@ def test_features_are_stored_as_given_and_say_whose_they_are(study, world):
     assert isinstance(values, np.memmap)
     assert (values == world.features).all()
     assert (edges == world.edges).all()
-    meta = json.loads((study.root / "features" / "planted" / "meta.json").read_text())
-    assert name == meta["scorer"] == "planted"
+    meta = json.loads((study.root / "features" / "synthetic" / "meta.json").read_text())
+    assert name == meta["scorer"] == "synthetic"
     assert meta["texts"] == study.texts.digest
 
 

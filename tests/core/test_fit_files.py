@@ -21,7 +21,7 @@ from benchcast.storage.hashes import HASH, content_digest
 
 @pytest.fixture(scope="module")
 def stored(synthetic_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fit with a bent law, on disk."""
+    """A fit with a calibration curve, on disk."""
     fit = fit_tasks(bc.Study.open(synthetic_folder), ["task0"])[0]
     return fit.save(tmp_path_factory.mktemp("fits") / "task0")
 
@@ -71,7 +71,7 @@ def test_every_flipped_bit_of_fit_json_is_found_or_changes_nothing(stored, tmp_p
     right = bc.load(stored).digest
     (tmp_path / "salience.safetensors").write_bytes(blob)
     rng = np.random.default_rng(0)
-    found = 0
+    refused = 0
     for at in rng.choice(len(whole), 150, replace=False):
         flipped = bytearray(whole)
         flipped[at] ^= 1 << int(rng.integers(8))
@@ -79,8 +79,8 @@ def test_every_flipped_bit_of_fit_json_is_found_or_changes_nothing(stored, tmp_p
         try:
             assert bc.load(tmp_path).digest == right, f"bit flipped in byte {at}"
         except StudyError:
-            found += 1
-    assert found > 100
+            refused += 1
+    assert refused > 100
 
 
 def in_text(*path: Any, value: Any) -> Callable[[dict[str, Any], dict[str, np.ndarray]], None]:
@@ -101,10 +101,10 @@ def in_arrays(name: str, make: Callable[[np.ndarray], np.ndarray]) -> Callable[.
 
 
 def deep(levels: int) -> list[Any]:
-    made: list[Any] = []
+    nested: list[Any] = []
     for _ in range(levels):
-        made = [made]
-    return made
+        nested = [nested]
+    return nested
 
 
 CRAFTED = {
@@ -125,10 +125,10 @@ CRAFTED = {
     "supported twos": in_arrays("supported", lambda x: x * 2),
     "supported short": in_arrays("supported", lambda x: x[1:]),
     "supported floats": in_arrays("supported", lambda x: x.astype(np.float32)),
-    "honest errors NaN": in_arrays("honest_errors", lambda x: x * np.nan),
-    "honest errors fewer": in_arrays("honest_errors", lambda x: x[:-1]),
-    "honest errors square": in_arrays("honest_errors", lambda x: np.stack([x, x])),
-    "honest errors of 5": in_arrays("honest_errors", lambda x: x + 5),
+    "out-of-fold errors NaN": in_arrays("honest_errors", lambda x: x * np.nan),
+    "out-of-fold errors fewer": in_arrays("honest_errors", lambda x: x[:-1]),
+    "out-of-fold errors square": in_arrays("honest_errors", lambda x: np.stack([x, x])),
+    "out-of-fold errors of 5": in_arrays("honest_errors", lambda x: x + 5),
     "no edges": lambda text, arrays: arrays.pop("edges"),
     "unknown method": in_text("method", value="oracle"),
     "method a number": in_text("method", value=3),
@@ -149,11 +149,15 @@ CRAFTED = {
     "ceiling 7": in_text("law", "ceiling", value=7),
     "chance negative": in_text("law", "chance", value=-0.5),
     "unknown part of the law": in_text("law", "wings", value=2),
-    "bend a word": in_text("law", "bend", value="left"),
-    "bend incomplete": in_text("law", "bend", value={"shift": 0.0}),
-    "bend with few slopes": in_text("law", "bend", value={"shift": 0.0, "slopes": [0.0], "low": 0.0, "high": 1.0}),
-    "bend too steep": in_text("law", "bend", value={"shift": 0.0, "slopes": [900.0] * 6, "low": 0.0, "high": 1.0}),
-    "bend backwards": in_text("law", "bend", value={"shift": 0.0, "slopes": [0.0] * 6, "low": 2.0, "high": 1.0}),
+    "calibration a word": in_text("law", "bend", value="left"),
+    "calibration incomplete": in_text("law", "bend", value={"shift": 0.0}),
+    "calibration with few slopes": in_text(
+        "law", "bend", value={"shift": 0.0, "slopes": [0.0], "low": 0.0, "high": 1.0}
+    ),
+    "calibration too steep": in_text(
+        "law", "bend", value={"shift": 0.0, "slopes": [900.0] * 6, "low": 0.0, "high": 1.0}
+    ),
+    "calibration backwards": in_text("law", "bend", value={"shift": 0.0, "slopes": [0.0] * 6, "low": 2.0, "high": 1.0}),
     "range reversed": in_text("range", value=[2.0, 1.0]),
     "range of words": in_text("range", value=["a", "b"]),
     "range short": in_text("range", value=[1.0]),
@@ -178,7 +182,7 @@ CRAFTED = {
         "texts", value=[{"id": "a", "source": "s", "bytes": 3}, {"id": "b", "source": "s"}]
     ),
     "notes a word": in_text("notes", value="none"),
-    "honest kind a number": in_text("honest", "kind", value=4),
+    "out-of-fold kind a number": in_text("honest", "kind", value=4),
     "format text": in_text("format", value="1"),
     "format newer": in_text("format", value=2),
     "deep notes": in_text("notes", value=deep(900)),

@@ -107,16 +107,16 @@ def test_a_fit_stored_without_the_new_digest_still_loads_and_predicts(fit, world
 
 def test_a_registered_forecast_names_the_texts_and_the_hash_of_the_losses_it_used(fit, world, tmp_path):
     forecast = fit.predict(world.losses[0])
-    made = document([fit], world.losses[0], [forecast])
+    registered = document([fit], world.losses[0], [forecast])
     other = replace(world.losses[0], nats=world.losses[0].nats * 1.01)
-    assert made["texts"] == world.texts.digest
-    assert made["annotated_texts"] == world.texts.annotated_digest
-    assert made["losses_sha256"] != document([fit], other, [forecast])["losses_sha256"]
+    assert registered["texts"] == world.texts.digest
+    assert registered["annotated_texts"] == world.texts.annotated_digest
+    assert registered["losses_sha256"] != document([fit], other, [forecast])["losses_sha256"]
 
 
 def test_a_forecast_registered_by_an_older_version_is_still_read(fit, world, tmp_path):
-    made = document([fit], world.losses[0], [fit.predict(world.losses[0])])
-    old = {k: v for k, v in made.items() if k not in ("annotated_texts", "sha256")}
+    registered = document([fit], world.losses[0], [fit.predict(world.losses[0])])
+    old = {k: v for k, v in registered.items() if k not in ("annotated_texts", "sha256")}
     write(tmp_path / "old.json", {**old, "sha256": digest(old)})
     assert read(tmp_path / "old.json")["model"] == world.models[0].model
 
@@ -124,10 +124,10 @@ def test_a_forecast_registered_by_an_older_version_is_still_read(fit, world, tmp
 def test_flops_that_the_study_knows_reach_a_forecast_in_python(study, world):
     fit = bc.fit(study, "task0", method="compute")
     name = world.models[3].model
-    made = fit.predict(study.losses(name))
-    assert np.isfinite(made.accuracy)
+    forecast = fit.predict(study.losses(name))
+    assert np.isfinite(forecast.accuracy)
     study.add_models([ModelInfo(name, flops=10 * world.models[3].compute)])
-    assert fit.predict(study.losses(name)).capability == pytest.approx(made.capability + 1)
+    assert fit.predict(study.losses(name)).capability == pytest.approx(forecast.capability + 1)
 
 
 def test_metadata_of_one_model_is_not_used_for_another(study, world):

@@ -48,13 +48,13 @@ def test_many_models_are_forecast_as_each_of_them_is(fit, synthetic_folder):
 
 
 def test_tables_hold_the_forecasts(fit, synthetic_folder):
-    found = fit.predict(synthetic_folder)
-    frame = found.to_pandas()
-    assert list(frame.columns) == found.to_arrow().column_names == COLUMNS
-    assert frame["accuracy"].tolist() == [row.accuracy for row in found]
-    assert frame["remark"].tolist() == found.to_arrow()["remark"].to_pylist()
-    assert repr(found) == "<Forecasts of 20 models on task0>"
-    assert (len(found), found[0].task) == (20, "task0")
+    forecasts = fit.predict(synthetic_folder)
+    frame = forecasts.to_pandas()
+    assert list(frame.columns) == forecasts.to_arrow().column_names == COLUMNS
+    assert frame["accuracy"].tolist() == [row.accuracy for row in forecasts]
+    assert frame["remark"].tolist() == forecasts.to_arrow()["remark"].to_pylist()
+    assert repr(forecasts) == "<Forecasts of 20 models on task0>"
+    assert (len(forecasts), forecasts[0].task) == (20, "task0")
 
 
 def test_a_model_that_cannot_be_forecast_is_null_with_the_reason(fit, with_holes):
@@ -65,10 +65,10 @@ def test_a_model_that_cannot_be_forecast_is_null_with_the_reason(fit, with_holes
 
 def test_stored_fits_forecast_all_models_in_order(with_holes):
     store_fits(with_holes, fit_tasks(with_holes, method="all-token"))
-    found = predict(with_holes, ["family1-*", "holes", "family0-*"])
-    assert [row.model for row in found][7:11] == [found[7].model, "holes", "holes", found[10].model]
-    assert list(found.failed) == ["holes"]
-    assert all(row.remark for row in found if np.isnan(row.accuracy))
+    forecasts = predict(with_holes, ["family1-*", "holes", "family0-*"])
+    assert [row.model for row in forecasts][7:11] == [forecasts[7].model, "holes", "holes", forecasts[10].model]
+    assert list(forecasts.failed) == ["holes"]
+    assert all(row.remark for row in forecasts if np.isnan(row.accuracy))
 
 
 def test_no_interval_has_a_reason(fit, synthetic_folder, world):

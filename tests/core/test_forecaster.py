@@ -64,17 +64,17 @@ def test_forecasts_are_those_of_a_study_made_from_the_same_table(arrays, tmp_pat
     study.add_models([bc.ModelInfo(r[0], family) for r, family in zip(rows, arrays.families, strict=True)])
     study.add_scores([bc.Score(r[0], "t", float(a)) for r, a in zip(rows, arrays.accuracy, strict=True)])
     ours = Forecaster(chance=CHANCE).fit(arrays.losses, arrays.accuracy, families=arrays.families)
-    found = bc.fit(study, "t").predict(study)
-    assert [row.accuracy for row in found] == pytest.approx(ours.predict(arrays.losses), abs=1e-6)
+    forecasts = bc.fit(study, "t").predict(study)
+    assert [row.accuracy for row in forecasts] == pytest.approx(ours.predict(arrays.losses), abs=1e-6)
     low, high = ours.predict_interval(arrays.losses)
-    assert [row.low for row in found] == pytest.approx(low, abs=1e-6)
-    assert [row.high for row in found] == pytest.approx(high, abs=1e-6)
+    assert [row.low for row in forecasts] == pytest.approx(low, abs=1e-6)
+    assert [row.high for row in forecasts] == pytest.approx(high, abs=1e-6)
 
 
 @pytest.mark.parametrize("method", [m for m in METHODS if m not in READ_MORE])
 def test_every_method_that_reads_nothing_but_losses_works(method, arrays):
-    made = Forecaster(method=method, chance=CHANCE).fit(arrays.losses, arrays.accuracy, families=arrays.families)
-    forecast, (low, high) = made.predict(arrays.losses), made.predict_interval(arrays.losses)
+    forecaster = Forecaster(method=method, chance=CHANCE).fit(arrays.losses, arrays.accuracy, families=arrays.families)
+    forecast, (low, high) = forecaster.predict(arrays.losses), forecaster.predict_interval(arrays.losses)
     assert np.isfinite(forecast).all()
     assert ((low <= forecast) & (forecast <= high)).all()
 
@@ -92,11 +92,11 @@ def test_families_may_be_left_out(arrays):
 
 def test_the_order_of_models_changes_nothing(arrays):
     order = np.random.default_rng(1).permutation(30)
-    made = [
+    forecasts = [
         Forecaster(method="all-token").fit(arrays.losses[o], arrays.accuracy[o], families=arrays.families[o])
         for o in (np.arange(30), order)
     ]
-    assert made[0].predict(arrays.losses) == pytest.approx(made[1].predict(arrays.losses), abs=1e-6)
+    assert forecasts[0].predict(arrays.losses) == pytest.approx(forecasts[1].predict(arrays.losses), abs=1e-6)
 
 
 def test_a_lower_level_gives_narrower_intervals_without_another_fit(fitted, arrays):
@@ -108,12 +108,12 @@ def test_a_lower_level_gives_narrower_intervals_without_another_fit(fitted, arra
 
 
 def test_settings_are_read_and_changed_by_name():
-    made = Forecaster(method="pls", chance=0.5)
-    assert made.get_params() == {"method": "pls", "chance": 0.5, "level": 0.9, "device": ""}
-    assert made.set_params(chance=0.1) is made
-    assert repr(made) == "Forecaster(method='pls', chance=0.1)"
+    forecaster = Forecaster(method="pls", chance=0.5)
+    assert forecaster.get_params() == {"method": "pls", "chance": 0.5, "level": 0.9, "device": ""}
+    assert forecaster.set_params(chance=0.1) is forecaster
+    assert repr(forecaster) == "Forecaster(method='pls', chance=0.1)"
     with pytest.raises(ValueError, match=r"unknown setting 'colour' of Forecaster; known: method, chance"):
-        made.set_params(colour=1)
+        forecaster.set_params(colour=1)
 
 
 def test_clones_have_the_settings_and_nothing_learned(fitted):
@@ -157,11 +157,13 @@ def test_in_a_pipeline_and_a_grid_search(arrays):
 
 def test_data_frames_keep_their_column_names(arrays):
     frame = pd.DataFrame(arrays.losses, columns=[f"text{i}" for i in range(12)])
-    made = Forecaster(method="all-token").fit(frame, pd.Series(arrays.accuracy), families=pd.Series(arrays.families))
-    assert list(made.feature_names_in_) == list(frame.columns)
-    assert made.predict(frame) == pytest.approx(made.predict(arrays.losses))
+    forecaster = Forecaster(method="all-token").fit(
+        frame, pd.Series(arrays.accuracy), families=pd.Series(arrays.families)
+    )
+    assert list(forecaster.feature_names_in_) == list(frame.columns)
+    assert forecaster.predict(frame) == pytest.approx(forecaster.predict(arrays.losses))
     with pytest.raises(ValueError, match="in another order"):
-        made.predict(frame[frame.columns[::-1]])
+        forecaster.predict(frame[frame.columns[::-1]])
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def tree_of(module: str) -> ast.Module:
 @cache
 def imported(module: str, *, lazy: bool = True) -> set[str]:
     """Full names of what a module imports; without `lazy`, only what is imported when it is."""
-    found = set()
+    modules = set()
 
     def visit(node: ast.AST) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not lazy:
@@ -124,19 +124,19 @@ def imported(module: str, *, lazy: bool = True) -> set[str]:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" and not lazy:
             return
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
+            modules.update(alias.name for alias in node.names)
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module}: relative import"
-            found.add(node.module)
-            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+            modules.add(node.module)
+            modules.update(f"{node.module}.{alias.name}" for alias in node.names)
         for child in ast.iter_child_nodes(node):
             visit(child)
 
     visit(tree_of(module))
-    return found
+    return modules
 
 
-def own(module: str) -> set[str]:
+def own_imports(module: str) -> set[str]:
     """Modules of the package that a module imports, anywhere in it."""
     names = {name.removeprefix("benchcast.") for name in imported(module) if name.startswith("benchcast.")}
     return {name for name in names if path_of(name).is_file()} - {module}
@@ -165,7 +165,7 @@ def test_the_source_tree_lists_them_in_the_same_order():
 
 @pytest.mark.parametrize("module", modules_of_the_package())
 def test_no_import_goes_down(module):
-    assert not {name for name in own(module) if layer(name) > layer(module)}
+    assert not {name for name in own_imports(module) if layer(name) > layer(module)}
 
 
 @pytest.mark.parametrize("module", modules_of_the_package())
@@ -174,13 +174,13 @@ def test_the_package_never_imports_the_laboratory(module):
 
 
 def test_no_module_leads_back_to_itself():
-    graph = {module: own(module) for module in modules_of_the_package()}
+    graph = {module: own_imports(module) for module in modules_of_the_package()}
     assert [*TopologicalSorter(graph).static_order()], "raises where there is a circle"
 
 
 def test_the_checker_sees_imports():
-    assert {"dataset", "law", "records"} <= own("methods.ridge")
-    assert "store" in own("cli.forecast"), "also inside functions"
+    assert {"dataset", "law", "records"} <= own_imports("methods.ridge")
+    assert "store" in own_imports("cli.forecast"), "also inside functions"
     assert "torch" not in imported("law")
 
 
@@ -200,10 +200,10 @@ def test_no_module_imports_a_heavy_library_when_it_is_imported(module):
 
 def loaded_by(code: str) -> set[str]:
     """Modules in memory after running some code in a fresh interpreter."""
-    tell = (
+    script = (
         "import json, sys; sys.stderr.write(json.dumps(sorted({n for m in sys.modules for n in (m, m.split('.')[0])})))"
     )
-    ran = subprocess.run([sys.executable, "-c", f"{code}\n{tell}"], capture_output=True, text=True, check=True)
+    ran = subprocess.run([sys.executable, "-c", f"{code}\n{script}"], capture_output=True, text=True, check=True)
     return set(json.loads(ran.stderr.splitlines()[-1]))
 
 

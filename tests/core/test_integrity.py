@@ -41,19 +41,19 @@ def stored(study, world) -> Path:
 def test_a_flipped_bit_in_a_losses_file_is_found_or_changes_nothing(study, world, stored, half):
     study.add_losses(world.losses[:1], force=True, half=half)
     right = read_parquet(stored, world.texts)
-    found = 0
+    refused = 0
     for spoiled in flips(stored.read_bytes(), 150):
         stored.write_bytes(spoiled)
         try:
             (name,) = {m for m in study.models_with_losses() if m not in {x.model for x in world.losses[1:]}}
             losses = study.losses(name)
         except BenchcastError:
-            found += 1
+            refused += 1
             continue
         assert (losses.model, losses.about) == (right.model, right.about)
         assert losses.edges.tolist() == right.edges.tolist()
         assert np.array_equal(losses.nats, right.nats, equal_nan=True)
-    assert found > 140
+    assert refused > 140
 
 
 def test_every_page_of_a_losses_file_has_a_checksum(stored, world):
@@ -123,22 +123,22 @@ def test_a_file_of_many_more_rows_than_texts_is_refused_before_it_is_read(study,
 
 @pytest.mark.parametrize("name", ["features.npy", "edges.npy", "meta.json"])
 def test_a_flipped_bit_in_features_is_found_or_changes_nothing(study, world, name):
-    path = study.root / "features" / "planted" / name
-    found = 0
+    path = study.root / "features" / "synthetic" / name
+    refused = 0
     for spoiled in flips(path.read_bytes(), 40):
         path.write_bytes(spoiled)
         try:
             stored = study.features()
         except StudyError as error:
-            found += "damaged" in str(error)
+            refused += "damaged" in str(error)
             continue
         assert (stored.values == world.features).all()
-        assert (stored.edges.tolist(), stored.scorer) == (world.edges.tolist(), "planted")
-    assert found > 30
+        assert (stored.edges.tolist(), stored.scorer) == (world.edges.tolist(), "synthetic")
+    assert refused > 30
 
 
 def test_features_written_without_hashes_still_load(study, world):
-    meta = study.root / "features" / "planted" / "meta.json"
+    meta = study.root / "features" / "synthetic" / "meta.json"
     said = json.loads(meta.read_text())
     meta.write_text(json.dumps({k: said[k] for k in ("scorer", "texts", "shape", "dtype", "benchcast")}))
     stored = study.features()
@@ -161,10 +161,10 @@ def test_features_written_without_hashes_still_load(study, world):
     ],
 )
 def test_features_that_do_not_fit_the_texts_are_one_line(study, world, change):
-    folder = study.root / "features" / "planted"
-    meta = {"scorer": "planted", "texts": study.texts.digest}
+    folder = study.root / "features" / "synthetic"
+    meta = {"scorer": "synthetic", "texts": study.texts.digest}
     feature_files.fill_folder(folder, *change(world.features, world.edges), meta)
-    with pytest.raises(StudyError, match="planted: damaged"):
+    with pytest.raises(StudyError, match="synthetic: damaged"):
         study.features()
 
 
@@ -195,12 +195,14 @@ def test_an_npz_that_claims_terabytes_is_one_line(study, world, tmp_path, name, 
 # ---- shards of an unfinished run
 
 COUNTS = np.array([3, 0, 2])
-MADE = json.dumps({"about": {}, "context": 9})
+BACKEND_LINE = json.dumps({"about": {}, "context": 9})
 
 
 def unfinished(folder: Path) -> Path:
     shard_store = ShardStore(folder, {"a": "b"}, COUNTS)
-    shard_store.take(MADE, {0: np.arange(3, dtype=np.float32), 1: np.zeros(0, np.float32), 2: np.ones(2, np.float32)})
+    shard_store.take(
+        BACKEND_LINE, {0: np.arange(3, dtype=np.float32), 1: np.zeros(0, np.float32), 2: np.ones(2, np.float32)}
+    )
     shard_store.flush()
     (shard,) = folder.glob("*.npz")
     return shard
@@ -216,11 +218,11 @@ def test_a_damaged_shard_is_removed_and_its_texts_are_done_again(tmp_path):
         shutil.rmtree(tmp_path / "m")
         unfinished(tmp_path / "m").write_bytes(spoiled)
         shard_store = ShardStore(tmp_path / "m", {"a": "b"}, COUNTS)
-        found = {i: rows.tolist() for i, rows in shard_store.results()}
+        stored = {i: rows.tolist() for i, rows in shard_store.results()}
         assert (
-            found == right
-            if shard_store.backend_line == MADE and shard_store.done
-            else not shard_store.done or shard_store.backend_line != MADE
+            stored == right
+            if shard_store.backend_line == BACKEND_LINE and shard_store.done
+            else not shard_store.done or shard_store.backend_line != BACKEND_LINE
         )
         again += not shard_store.done
     assert again > 10

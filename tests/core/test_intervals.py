@@ -98,10 +98,10 @@ def test_an_interval_is_narrower_and_leans_inwards_near_the_ends_of_the_scale():
 
 def test_errors_of_distant_models_count_by_their_distance_and_distant_models_get_wider_intervals():
     """Family b was four times as far away (in squares) and missed by twice as much: that is the usual error."""
-    near = fit_with(errors([0.04, 0.04, 0.04], ["a", "b", "c"]))
+    inside = fit_with(errors([0.04, 0.04, 0.04], ["a", "b", "c"]))
     far = fit_with(errors([0.04, 0.08, 0.04], ["a", "b", "c"], far=[1.0, 4.0, 1.0]))
-    assert ends(far) == pytest.approx(ends(near))
-    assert ends(far, far=9.0)[0] == pytest.approx(3 * ends(near)[0])
+    assert ends(far) == pytest.approx(ends(inside))
+    assert ends(far, far=9.0)[0] == pytest.approx(3 * ends(inside)[0])
 
 
 def test_hidden_models_nearer_than_usual_do_not_count_for_more():

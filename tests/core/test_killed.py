@@ -146,8 +146,10 @@ def test_a_fit_killed_at_any_moment_is_old_or_new_and_finished_by_running_it_aga
         check_whole(root)
         now = tree(root)
         for task in ("task0", "task1"):
-            own = {k: v for k, v in now.items() if k.startswith(f"fits/{task}/")}
-            assert own in [{k: v for k, v in t.items() if k.startswith(f"fits/{task}/")} for t in (old, undisturbed)]
+            fit_files = {k: v for k, v in now.items() if k.startswith(f"fits/{task}/")}
+            assert fit_files in [
+                {k: v for k, v in t.items() if k.startswith(f"fits/{task}/")} for t in (old, undisturbed)
+            ]
         assert cli("fit", root, "--method", "all-token").code == 0
         assert tree(root) == undisturbed
     assert killed >= KILLS // 3, "some kills came in time"

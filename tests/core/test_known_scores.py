@@ -37,9 +37,9 @@ def fits_with(errors: np.ndarray, families: list[str]) -> list[TaskFit]:
 def shared_errors(families: int, *, common: float = 0.9, seed: int = 0) -> tuple[np.ndarray, list[str]]:
     """Errors of four models of each family; `common` is the share of variance that the first two tasks share."""
     rng = np.random.default_rng(seed)
-    joint, own = rng.normal(size=(families * 4, 1)), rng.normal(size=(families * 4, 3))
-    mixed = np.sqrt(common) * joint + np.sqrt(1 - common) * own
-    return 0.1 * np.column_stack([mixed[:, :2], own[:, 2]]), [f"f{i // 4}" for i in range(families * 4)]
+    joint, separate = rng.normal(size=(families * 4, 1)), rng.normal(size=(families * 4, 3))
+    mixed = np.sqrt(common) * joint + np.sqrt(1 - common) * separate
+    return 0.1 * np.column_stack([mixed[:, :2], separate[:, 2]]), [f"f{i // 4}" for i in range(families * 4)]
 
 
 def of_one(accuracy: float = 0.5) -> list[Forecast]:
@@ -90,7 +90,7 @@ def test_errors_of_the_usual_size_do_not_widen_an_interval():
 def test_a_tasks_own_score_is_not_used():
     correction = ScoreCorrection.of(fits_with(*shared_errors(12)))
     without, with_own = (
-        correct(correction, of_one(), np.array([0.65, own, np.nan]))[1].accuracy for own in (np.nan, 0.9)
+        correct(correction, of_one(), np.array([0.65, score, np.nan]))[1].accuracy for score in (np.nan, 0.9)
     )
     assert without == with_own
 

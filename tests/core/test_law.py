@@ -207,8 +207,8 @@ def test_numpy_and_torch_fit_the_same_laws():
 def test_a_law_followed_from_a_near_start_ends_where_a_fresh_fit_does():
     c, a, chance, weight = batch()
     fresh = fit_laws(c, a, chance, weight=weight)
-    near = Laws(fresh.slope * 1.1, fresh.offset + 0.05, fresh.mse, fresh.converged)
-    followed = fit_laws(c, a, chance, weight=weight, start=near)
+    nearby = Laws(fresh.slope * 1.1, fresh.offset + 0.05, fresh.mse, fresh.converged)
+    followed = fit_laws(c, a, chance, weight=weight, start=nearby)
     assert_allclose(followed.mse, fresh.mse, rtol=1e-6)
 
 
@@ -241,8 +241,8 @@ def test_models_of_weight_0_take_no_part():
     alone = fit_law(c, a, 0.25)
     assert_allclose([law.slope, law.offset], [alone.slope, alone.offset], rtol=1e-9)
     x = np.array([-2.0, -1.0, 0.5, 1.0, 7.0, -7.0])
-    found = fit_monotone_calibration(x, sigmoid(x), np.array([0.25] * 4 + [0.0] * 2))
-    assert (found.low, found.high) == (-2.0, 1.0)
+    fitted = fit_monotone_calibration(x, sigmoid(x), np.array([0.25] * 4 + [0.0] * 2))
+    assert (fitted.low, fitted.high) == (-2.0, 1.0)
 
 
 @pytest.mark.parametrize("best", range(3))
@@ -282,8 +282,8 @@ def test_a_ramp_is_half_as_steep_at_each_end_of_its_stretch():
 
 
 @given(st.lists(st.floats(-6, 4), min_size=7, max_size=7))
-def test_a_bent_law_still_falls_with_capability(bend):
-    law = SigmoidLaw(-2.0, 1.0, 0.25, calibration=MonotoneCalibration(bend[0], tuple(bend[1:]), -4.0, 4.0))
+def test_a_calibrated_law_still_falls_with_capability(parameters):
+    law = SigmoidLaw(-2.0, 1.0, 0.25, calibration=MonotoneCalibration(parameters[0], tuple(parameters[1:]), -4.0, 4.0))
     accuracy = law.accuracy(np.linspace(-6, 6, 200))
     assert (np.diff(accuracy) <= 0).all()
     assert accuracy.min() >= 0.25
@@ -295,14 +295,14 @@ def test_a_known_calibration_is_found():
     known = MonotoneCalibration(0.1, (-1.0, 0.0, 0.4, 0.0, -0.4, -1.0), -9.0, 9.0)
     q = sigmoid(known(x)) + 0.003 * rng.normal(size=len(x))
     weight = np.full(len(x), 1 / len(x))
-    found = fit_monotone_calibration(x, q, weight)
+    curve = fit_monotone_calibration(x, q, weight)
     grid = np.linspace(-4.5, 4.5, 50)
-    assert_allclose(sigmoid(found(grid)), sigmoid(known(grid)), atol=0.03)
-    assert np.mean((sigmoid(x) - q) ** 2) > 5 * np.mean((sigmoid(found(x)) - q) ** 2)
+    assert_allclose(sigmoid(curve(grid)), sigmoid(known(grid)), atol=0.03)
+    assert np.mean((sigmoid(x) - q) ** 2) > 5 * np.mean((sigmoid(curve(x)) - q) ** 2)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_bend_has_the_least_penalised_error(seed):
+def test_a_calibration_curve_has_the_least_penalised_error(seed):
     rng = np.random.default_rng(seed)
     x, weight = rng.uniform(-4, 4, 30), rng.dirichlet(np.ones(30))
     q = np.clip(sigmoid(1.5 * x - 0.5) + rng.normal(0, 0.05, 30), 0, 1)
@@ -312,19 +312,19 @@ def test_a_bend_has_the_least_penalised_error(seed):
         error = weight @ (sigmoid(theta[0] + ramps(x) @ np.exp(theta[1:])) - q) ** 2
         return error + shrink * (theta[1:] @ theta[1:])
 
-    found = fit_monotone_calibration(x, q, weight)
+    curve = fit_monotone_calibration(x, q, weight)
     least = minimize(penalised, np.zeros(7), options={"gtol": 1e-10}).fun
-    assert penalised(np.array([found.shift, *found.slopes])) <= least * (1 + 1e-4)
-    assert least < 0.9 * penalised(np.zeros(7)), "there is something to bend"
+    assert penalised(np.array([curve.shift, *curve.slopes])) <= least * (1 + 1e-4)
+    assert least < 0.9 * penalised(np.zeros(7)), "there is something to calibrate"
 
 
 def test_beyond_the_models_that_were_seen_the_line_goes_on():
-    bend = MonotoneCalibration(0.1, (-1.0, 0.0, 0.4, 0.0, -0.4, -1.0), -4.0, 2.0)
-    assert_allclose(bend([-7.0, 7.0]) - bend([-4.0, 2.0]), [-3.0, 5.0], atol=1e-12)
+    calibration = MonotoneCalibration(0.1, (-1.0, 0.0, 0.4, 0.0, -0.4, -1.0), -4.0, 2.0)
+    assert_allclose(calibration([-7.0, 7.0]) - calibration([-4.0, 2.0]), [-3.0, 5.0], atol=1e-12)
 
 
-def test_where_a_sigmoid_is_right_it_is_not_bent():
+def test_where_a_sigmoid_is_right_the_calibration_curve_is_the_identity():
     x = np.linspace(-4, 4, 40)
-    found = fit_monotone_calibration(x, sigmoid(x), np.full(40, 1 / 40))
-    assert_allclose([found.shift, *found.slopes], 0.0, atol=1e-6)
-    assert (found.low, found.high) == (-4.0, 4.0)
+    curve = fit_monotone_calibration(x, sigmoid(x), np.full(40, 1 / 40))
+    assert_allclose([curve.shift, *curve.slopes], 0.0, atol=1e-6)
+    assert (curve.low, curve.high) == (-4.0, 4.0)

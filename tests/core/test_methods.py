@@ -30,12 +30,12 @@ BATTERY = {**METHODS, "paper": lambda e, f: paper(e, f, settings=QUICK)}
 
 
 def dataset_of(world: World, *, features: bool = True) -> Dataset:
-    given_features = Features(world.features, world.edges, "planted") if features else None
+    given_features = Features(world.features, world.edges, "synthetic") if features else None
     return assemble(world.texts, world.losses, world.models, world.scores, world.tasks, AssemblyOptions(given_features))
 
 
 @pytest.fixture
-def told(request: pytest.FixtureRequest, dataset: Dataset, world: World) -> Dataset:
+def method_dataset(request: pytest.FixtureRequest, dataset: Dataset, world: World) -> Dataset:
     """The synthetic world, with signals for the methods that need them."""
     signals = NEED_SIGNALS.get(request.node.callspec.params["method"])
     return make_dataset(world, signals=signals) if signals else dataset
@@ -59,35 +59,35 @@ def squared_errors(dataset: Dataset, folds: list[Fold], fits: list, t: int) -> f
 
 @pytest.mark.parametrize("split", ["size", "family"])
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_forecasts_held_out_models_of_every_fold_and_task(method, split, told, world):
+def test_every_method_forecasts_held_out_models_of_every_fold_and_task(method, split, method_dataset, world):
     folds = make_folds(world.models, split)[1][:2]
-    gapped = with_gaps(told)
+    gapped = with_gaps(method_dataset)
     fits = BATTERY[method](gapped, folds)
     assert [len(row) for row in fits] == [2] * len(folds)
     for fold, row in zip(folds, fits, strict=True):
-        for task, fit in zip(told.tasks, row, strict=True):
+        for task, fit in zip(method_dataset.tasks, row, strict=True):
             assert (fit.task, fit.method, fit.law.failure) == (task, method, "")
-            forecast = fit.forecast(told.nats, told.metadata)
+            forecast = fit.forecast(method_dataset.nats, method_dataset.metadata)
             assert np.isfinite(forecast).all()
             assert ((forecast >= 0) & (forecast <= 1)).all()
             assert fit.range[0] <= fit.range[1]
             assert len(fit.out_of_fold.errors) == len(fit.out_of_fold.families) > 0
             assert np.isfinite(fit.out_of_fold.errors).all()
-            held_out = [told.models.index(m) for m in fit.out_of_fold.models]
-            assert (told.families[held_out] == fit.out_of_fold.families).all(), "each error names its model"
+            held_out = [method_dataset.models.index(m) for m in fit.out_of_fold.models]
+            assert (method_dataset.families[held_out] == fit.out_of_fold.families).all(), "each error names its model"
             assert fold.seen[held_out].all()
             assert len(set(held_out)) == len(held_out)
-            seen = told.families[fold.seen]
-            assert np.isin(fit.out_of_fold.families, seen).all(), "honest errors come from models a fit may see"
+            seen = method_dataset.families[fold.seen]
+            assert np.isin(fit.out_of_fold.families, seen).all(), "out-of-fold errors come from models a fit may see"
             if split == "family":
-                assert not np.isin(fit.out_of_fold.families, told.families[fold.test]).any()
+                assert not np.isin(fit.out_of_fold.families, method_dataset.families[fold.test]).any()
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_no_method_looks_at_scores_of_the_test_models(method, told, world):
+def test_no_method_looks_at_scores_of_the_test_models(method, method_dataset, world):
     folds = make_folds(world.models, "size")[1]
-    blind = replace(told, accuracy=np.where(folds[0].test, np.nan, told.accuracy))
-    for seen, unseen in zip(BATTERY[method](told, folds)[0], BATTERY[method](blind, folds)[0], strict=True):
+    blind = replace(method_dataset, accuracy=np.where(folds[0].test, np.nan, method_dataset.accuracy))
+    for seen, unseen in zip(BATTERY[method](method_dataset, folds)[0], BATTERY[method](blind, folds)[0], strict=True):
         assert_allclose(unseen.weights, seen.weights)
         assert unseen.law == seen.law
 
@@ -105,52 +105,59 @@ def test_without_features_a_method_works_or_says_that_it_needs_them(method, worl
 
 
 @pytest.mark.parametrize("method", [m for m in METHODS if m != "paper"])
-def test_the_order_of_models_changes_no_forecast(method, told, world):
-    order = np.random.default_rng(0).permutation(len(told.models))
+def test_the_order_of_models_changes_no_forecast(method, method_dataset, world):
+    order = np.random.default_rng(0).permutation(len(method_dataset.models))
     folds = make_folds(world.models, "size")[1]
-    turned = told.of_models(order)
+    turned = method_dataset.of_models(order)
     turned_folds = [Fold(f.train[order], f.validation[order], f.test[order]) for f in folds]
-    before = METHODS[method](told, folds)[0]
+    before = METHODS[method](method_dataset, folds)[0]
     after = METHODS[method](turned, turned_folds)[0]
     for a, b in zip(before, after, strict=True):
-        forecasts = a.forecast(told.nats, told.metadata)[order], b.forecast(turned.nats, turned.metadata)
+        forecasts = (
+            a.forecast(method_dataset.nats, method_dataset.metadata)[order],
+            b.forecast(turned.nats, turned.metadata),
+        )
         assert_allclose(*forecasts, atol=3e-3)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_renaming_families_and_models_changes_no_forecast(method, told, world):
+def test_renaming_families_and_models_changes_no_forecast(method, method_dataset, world):
     folds = make_folds(world.models, "size")[1]
-    names = dict(zip(np.unique(told.families), ["zeta", "alpha", "mu", "beta", "omega"], strict=True))
+    names = dict(zip(np.unique(method_dataset.families), ["zeta", "alpha", "mu", "beta", "omega"], strict=True))
     renamed = replace(
-        told,
-        models=tuple(f"m{i}" for i in range(len(told.models))),
-        metadata=replace(told.metadata, families=np.array([names[f] for f in told.families])),
+        method_dataset,
+        models=tuple(f"m{i}" for i in range(len(method_dataset.models))),
+        metadata=replace(method_dataset.metadata, families=np.array([names[f] for f in method_dataset.families])),
     )
-    for a, b in zip(BATTERY[method](told, folds)[0], BATTERY[method](renamed, folds)[0], strict=True):
-        assert_allclose(b.forecast(told.nats, told.metadata), a.forecast(told.nats, told.metadata), atol=3e-3)
+    for a, b in zip(BATTERY[method](method_dataset, folds)[0], BATTERY[method](renamed, folds)[0], strict=True):
+        assert_allclose(
+            b.forecast(method_dataset.nats, method_dataset.metadata),
+            a.forecast(method_dataset.nats, method_dataset.metadata),
+            atol=3e-3,
+        )
 
 
 def test_baselines_weigh_the_tokens_that_their_names_say(dataset, world):
     folds = make_folds(world.models, "size")[1]
-    own = dataset.reference_tokens.source == dataset.reference_tokens.sources.index("source1")
+    of_source = dataset.reference_tokens.source == dataset.reference_tokens.sources.index("source1")
     answer = dataset.reference_tokens.answer
     weights = {m: METHODS[m](dataset, folds)[0][1].weights[0] for m in ("all-token", "source-token", "label-token")}
-    assert weights["all-token"].tolist() == np.ones(len(own)).tolist()
-    assert weights["source-token"].tolist() == own.astype(float).tolist()
-    assert weights["label-token"].tolist() == (own & answer).astype(float).tolist()
-    assert (own & answer).sum() == 8, "the last word of each of eight texts"
+    assert weights["all-token"].tolist() == np.ones(len(of_source)).tolist()
+    assert weights["source-token"].tolist() == of_source.astype(float).tolist()
+    assert weights["label-token"].tolist() == (of_source & answer).astype(float).tolist()
+    assert (of_source & answer).sum() == 8, "the last word of each of eight texts"
 
 
-def test_honest_errors_of_a_baseline_are_those_of_laws_that_were_not_shown_the_family(dataset, world):
+def test_out_of_fold_errors_of_a_baseline_are_those_of_laws_that_were_not_shown_the_family(dataset, world):
     fold = make_folds(world.models, "size")[1][0]
     fit = METHODS["all-token"](dataset, [fold])[0][0]
     capability, accuracy = fit.capability(dataset.nats, dataset.metadata), dataset.accuracy[0]
     for name in np.unique(dataset.families):
-        own = dataset.families == name
-        law = fit_law(capability[fold.seen & ~own], accuracy[fold.seen & ~own], fit.task.chance)
-        errors = law.accuracy(capability[fold.seen & own]) - accuracy[fold.seen & own]
+        in_family = dataset.families == name
+        law = fit_law(capability[fold.seen & ~in_family], accuracy[fold.seen & ~in_family], fit.task.chance)
+        errors = law.accuracy(capability[fold.seen & in_family]) - accuracy[fold.seen & in_family]
         assert_allclose(np.sort(fit.out_of_fold.errors[fit.out_of_fold.families == name]), np.sort(errors), atol=1e-3)
-        shown = fit.law.accuracy(capability[fold.seen & own]) - accuracy[fold.seen & own]
+        shown = fit.law.accuracy(capability[fold.seen & in_family]) - accuracy[fold.seen & in_family]
         assert np.abs(np.sort(shown) - np.sort(errors)).max() > 2e-3, "the law of all models would err otherwise"
 
 
@@ -211,13 +218,13 @@ def test_a_lower_loss_never_lowers_a_forecast(data, salience_fits, dataset):
 def test_salience_is_how_much_capability_rises_with_each_tokens_loss(salience_fits, dataset):
     nats, metadata, step = dataset.nats.astype(np.float64), dataset.metadata, 1e-3
     for fit in salience_fits:
-        found = fit.salience(dataset.nats)
-        for token in np.argsort(found)[[0, len(found) // 2, -2, -1]]:
+        salience = fit.salience(dataset.nats)
+        for token in np.argsort(salience)[[0, len(salience) // 2, -2, -1]]:
             up, down = nats.copy(), nats.copy()
             up[:, token] += step
             down[:, token] -= step
             rise = (fit.capability(up, metadata) - fit.capability(down, metadata)) * fit.unit / (2 * step)
-            assert rise.mean() == pytest.approx(found[token], rel=1e-3, abs=1e-6)
+            assert rise.mean() == pytest.approx(salience[token], rel=1e-3, abs=1e-6)
 
 
 def test_a_mix_of_groups_of_tokens_weighs_losses_as_its_tokens_do(dataset):
@@ -243,25 +250,25 @@ def test_clusters_are_no_more_than_looks_among_the_answers_or_the_rest_of_a_sour
 
 
 SMALL = Plan(families=8, sizes=4, tasks=2, texts_per_source=15, n_items=20_000)
-LABEL = replace(SMALL, checkpoints=1, mixture=0.6, truth="label")
-KINDS = replace(SMALL, checkpoints=2)
+LABEL_PLAN = replace(SMALL, checkpoints=1, mixture=0.6, truth="label")
+KINDS_PLAN = replace(SMALL, checkpoints=2)
 
 
-@pytest.mark.parametrize(("plan", "least"), [(LABEL, 0.9), (KINDS, 0.85)], ids=["label", "kinds"])
+@pytest.mark.parametrize(("plan", "least"), [(LABEL_PLAN, 0.9), (KINDS_PLAN, 0.85)], ids=["label", "kinds"])
 def test_known_salience_is_recovered(plan, least):
     """On average over worlds: what two families happen to share cannot be told apart, so single worlds vary."""
-    found = []
+    correlations = []
     for seed in range(3):
         world = make_world(replace(plan, seed=seed))
         dataset = dataset_of(world)
         assert (dataset.reference_tokens.edges == world.edges).all()
         fits = salience(dataset, make_folds(world.models, "size")[1])[0]
         learned = [fit.salience(dataset.nats) for fit in fits]
-        found += [np.corrcoef(*pair)[0, 1] for pair in zip(world.salience, learned, strict=True)]
-    assert np.mean(found) > least
+        correlations += [np.corrcoef(*pair)[0, 1] for pair in zip(world.salience, learned, strict=True)]
+    assert np.mean(correlations) > least
 
 
-@pytest.fixture(scope="module", params=[LABEL, KINDS], ids=["label", "kinds"])
+@pytest.fixture(scope="module", params=[LABEL_PLAN, KINDS_PLAN], ids=["label", "kinds"])
 def truth(request):
     world = make_world(replace(request.param, seed=1))
     dataset = dataset_of(world)
@@ -271,8 +278,8 @@ def truth(request):
 
 @pytest.mark.parametrize("split", ["size", "family"])
 def test_salience_beats_all_token_loss_on_synthetic_worlds(truth, split):
-    dataset, found = truth
-    folds, fits = found[split]
+    dataset, fits_by_split = truth
+    folds, fits = fits_by_split[split]
     rival = METHODS["all-token"](dataset, folds)
     for t in range(len(dataset.tasks)):
         assert squared_errors(dataset, folds, fits, t) < 0.75 * squared_errors(dataset, folds, rival, t)
@@ -281,14 +288,14 @@ def test_salience_beats_all_token_loss_on_synthetic_worlds(truth, split):
 @pytest.mark.parametrize("method", ["salience", "label-token"])
 def test_intervals_cover_most_models_of_families_never_seen(truth, method):
     """They are made for 90%; one world's families are too few to tell 90% from 80%."""
-    dataset, found = truth
-    folds = found["family"][0]
-    fits = found["family"][1] if method == "salience" else METHODS[method](dataset, folds)
+    dataset, fits_by_split = truth
+    folds = fits_by_split["family"][0]
+    fits = fits_by_split["family"][1] if method == "salience" else METHODS[method](dataset, folds)
     inside = []
     for fold, row in zip(folds, fits, strict=True):
         for fit, accuracy in zip(row, dataset.accuracy, strict=True):
-            made = predict(fit, dataset.nats[fold.test], dataset.metadata.take(fold.test))
-            inside += list((made.low <= accuracy[fold.test]) & (accuracy[fold.test] <= made.high))
+            forecasts = predict(fit, dataset.nats[fold.test], dataset.metadata.take(fold.test))
+            inside += list((forecasts.low <= accuracy[fold.test]) & (accuracy[fold.test] <= forecasts.high))
     assert np.mean(inside) > 0.7
 
 
@@ -303,15 +310,15 @@ def test_over_many_small_worlds_intervals_cover_about_nine_in_ten():
         test = dataset.families == "family5"
         fits = fit_method("salience", dataset, [Fold(~test, np.zeros_like(test), test)])[0]
         for fit, accuracy in zip(fits, dataset.accuracy, strict=True):
-            made = predict(fit, dataset.nats[test], dataset.metadata.take(test))
-            covered.append(np.mean((made.low <= accuracy[test]) & (accuracy[test] <= made.high)))
+            forecasts = predict(fit, dataset.nats[test], dataset.metadata.take(test))
+            covered.append(np.mean((forecasts.low <= accuracy[test]) & (accuracy[test] <= forecasts.high)))
     assert 0.84 < np.mean(covered) < 0.98
 
 
 def test_a_family_of_clones_gets_no_extra_weight(dataset):
     """Nine copies of every model of one family move no forecast by more than a rounding of the penalty would."""
-    own = np.flatnonzero(dataset.families == np.unique(dataset.families)[0])
-    cloned = dataset.of_models(np.concatenate([np.arange(len(dataset.models)), *[own] * 9]))
+    clones = np.flatnonzero(dataset.families == np.unique(dataset.families)[0])
+    cloned = dataset.of_models(np.concatenate([np.arange(len(dataset.models)), *[clones] * 9]))
     fits = [
         salience(e, [Fold(np.ones(len(e.models), bool), *np.zeros((2, len(e.models)), bool))])[0]
         for e in (dataset, cloned)

@@ -67,9 +67,9 @@ def test_the_likely_mistake_is_named_for_that_model_alone(embedded, mistake):
     make, said = MISTAKES[mistake]
     losses = study.losses(STEADY)
     some = {m: words[m] for m in list(words)[::12]} | {STEADY: sample.read(replace(losses, nats=make(losses)))}
-    found = suspicious(sample, some)
-    assert list(found) == [STEADY]
-    assert said in found[STEADY]
+    reasons = suspicious(sample, some)
+    assert list(reasons) == [STEADY]
+    assert said in reasons[STEADY]
 
 
 def test_nothing_is_said_with_few_models(embedded):
@@ -128,8 +128,8 @@ def test_status_says_which_text_is_lost_and_to_whom(study, world):
     name = world.models[0].model
     source = study.task("task0").sources[0]
     text = np.repeat(np.arange(len(world.losses[0].counts)), world.losses[0].counts)
-    own = [i for i, t in enumerate(study.texts) if t.source == source]
-    part = replace(world.losses[0], nats=np.where(np.isin(text, own), np.nan, world.losses[0].nats))
+    texts_of_source = [i for i, t in enumerate(study.texts) if t.source == source]
+    part = replace(world.losses[0], nats=np.where(np.isin(text, texts_of_source), np.nan, world.losses[0].nats))
     study.add_losses([part], force=True)
     lines = check_losses(study, study.models_with_losses(), {s.model for s in study.scores()}).lines()
     assert lines == [f"model {name} is left out of fits: it lacks 100% of the text of task task0"]

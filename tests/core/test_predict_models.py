@@ -40,11 +40,11 @@ def test_every_model_that_is_named_is_forecast(fitted, cli, world):
 
 def test_patterns_and_all(fitted, cli, world):
     names = sorted(m.model for m in world.models)
-    own = [n for n in names if n.startswith("family1-")]
-    assert models_of(cli("predict", fitted, "--model", "family1-*", "--json").out) == own
-    assert models_of(cli("predict", fitted, "--model", own[1], "--model", "family1-*", "--json").out) == [
-        own[1],
-        *(n for n in own if n != own[1]),
+    family_models = [n for n in names if n.startswith("family1-")]
+    assert models_of(cli("predict", fitted, "--model", "family1-*", "--json").out) == family_models
+    assert models_of(cli("predict", fitted, "--model", family_models[1], "--model", "family1-*", "--json").out) == [
+        family_models[1],
+        *(n for n in family_models if n != family_models[1]),
     ]
     assert models_of(cli("predict", fitted, "--all", "--json").out) == names
 
@@ -117,7 +117,7 @@ def test_a_task_without_a_fit_is_named(fitted, cli, world, tmp_path):
 
 
 def test_the_table_says_which_question_an_interval_answers(fitted, cli, world, tmp_path):
-    """Only `--json` did; a model inside the range looked the same as one that had not been judged."""
+    """Only `--json` did; a model inside the range looked the same as one whose range had not been checked."""
     folder = shutil.copytree(fitted, tmp_path / "study")
     strong = replace(world.losses[0], model="strong", nats=world.losses[0].nats * 0.2)
     Study.open(folder).add_losses([strong])

@@ -38,8 +38,8 @@ def test_one_name_serves_as_well_as_a_list_of_one(synthetic_folder, world):
     assert bc.fit_tasks(synthetic_folder, "task1", **asked)[0].task == "task1"
     fit = bc.fit(synthetic_folder, "task0", method="all-token")
     assert fit.predict(bc.Study.open(synthetic_folder), models=model) == fit.predict(synthetic_folder, models=[model])
-    found = bc.compare(synthetic_folder, "task0", methods="all-token", split="size")
-    assert (found.tasks, found.methods) == (("task0",), ("all-token",))
+    comparison = bc.compare(synthetic_folder, "task0", methods="all-token", split="size")
+    assert (comparison.tasks, comparison.methods) == (("task0",), ("all-token",))
     assert bc.bits_per_byte(synthetic_folder, model) == bc.bits_per_byte(synthetic_folder, [model])
     with pytest.raises(InputError, match="--runs family0: two or more different runs"):
         bc.compare_runs(synthetic_folder, "family0")
@@ -66,8 +66,8 @@ def test_a_study_has_no_device(synthetic_folder):
 def test_fit_and_compare_work_on_a_device(synthetic_folder):
     here, there = (bc.fit(synthetic_folder, "task0", method="ridge", device=device) for device in ("", "cpu"))
     assert there.core.weights == pytest.approx(here.core.weights, rel=1e-3, abs=1e-6)
-    found = bc.compare(synthetic_folder, ["task0"], methods=["ridge"], device="cpu", split="size")
-    assert found.dataset.device == "cpu"
+    comparison = bc.compare(synthetic_folder, ["task0"], methods=["ridge"], device="cpu", split="size")
+    assert comparison.dataset.device == "cpu"
     with pytest.raises(InputError, match="torch cannot use it here"):
         bc.fit(synthetic_folder, "task0", device="nonsense")
 
@@ -76,8 +76,8 @@ def test_settings_reach_algorithm_2_and_survive_a_refit(synthetic_folder):
     fit = bc.fit(synthetic_folder, "task0", method="paper", settings=SHORT)
     assert len(fit.core.history["train_mse"]) == SHORT.steps + 1
     assert stored_settings(fit.core) == SHORT
-    found = bc.compare(synthetic_folder, ["task0"], split="size", methods=["paper", "constant"], settings=SHORT)
-    assert found.fits["task0", "paper"][0].notes["steps"] == SHORT.steps
+    comparison = bc.compare(synthetic_folder, ["task0"], split="size", methods=["paper", "constant"], settings=SHORT)
+    assert comparison.fits["task0", "paper"][0].notes["steps"] == SHORT.steps
     again = refit(bc.Study.open(synthetic_folder), [fit])[0]
     assert again.core.notes == fit.core.notes
 
@@ -123,9 +123,9 @@ def test_without_a_split_the_column_says_what_is_held_out_in_fits_and_comparison
         marked.append(",".join(cells))
     (study.root / "models.csv").write_text("\n".join(marked) + "\n", encoding="utf-8")
     fit = fit_tasks(study, ["task0"], method="all-token")[0]
-    found = bc.compare(study, ["task0"], methods=["all-token"])
-    assert fit.about["split"] == found.split == "column"
-    assert not set(fit.about["train"]) & set(found.held_out["task0", "all-token"].models)
+    comparison = bc.compare(study, ["task0"], methods=["all-token"])
+    assert fit.about["split"] == comparison.split == "column"
+    assert not set(fit.about["train"]) & set(comparison.held_out["task0", "all-token"].models)
 
 
 @pytest.mark.parametrize("function", [bc.fit, bc.fit_tasks, bc.compare, bc.report])
@@ -148,9 +148,9 @@ def test_a_study_without_a_split_column_hides_no_model_from_a_fit(synthetic_fold
 def test_results_have_short_representations(synthetic_folder):
     fit = bc.fit(synthetic_folder, "task0", method="all-token")
     assert repr(fit) == "<Fit of 'task0' by all-token on 20 models>"
-    found = bc.compare(synthetic_folder, methods=["all-token", "constant"], split="size")
-    assert repr(found) == "<Comparison of 2 methods on 2 tasks, 5 models held out by size>"
-    assert repr(found.held_out["task0", "constant"]) == "<HeldOutForecasts of 5 models>"
+    comparison = bc.compare(synthetic_folder, methods=["all-token", "constant"], split="size")
+    assert repr(comparison) == "<Comparison of 2 methods on 2 tasks, 5 models held out by size>"
+    assert repr(comparison.held_out["task0", "constant"]) == "<HeldOutForecasts of 5 models>"
 
 
 def test_what_a_study_gives_has_short_representations(synthetic_folder, world):
@@ -159,7 +159,7 @@ def test_what_a_study_gives_has_short_representations(synthetic_folder, world):
     assert repr(study.texts) == f"<TextSet of {len(study.texts)} texts from {len(study.texts.sources)} sources>"
     assert repr(losses).startswith(f"<TokenLosses of '{losses.model}': {len(losses.nats)} tokens of ")
     assert repr(dataset).startswith(f"<Dataset of {len(dataset.models)} models × {dataset.nats.shape[1]} tokens, ")
-    assert repr(study.features()).startswith("<Features of 'planted': ")
+    assert repr(study.features()).startswith("<Features of 'synthetic': ")
     fold = make_folds(study.infos(dataset.models), "size")[1][0]
     assert repr(fold).endswith(f" validation, {fold.test.sum()} test models>")
 
@@ -207,13 +207,13 @@ def test_public_functions_stay_functions_when_their_modules_are_imported():
 
 def test_a_model_is_registered_and_verified_in_two_calls(fitted, world, tmp_path):
     name = world.models[3].model
-    made = bc.register(str(fitted.root), name, tmp_path / "said.json", tasks=["task0"], level=0.8)
-    assert made["level"] == 0.8
+    registered = bc.register(str(fitted.root), name, tmp_path / "said.json", tasks=["task0"], level=0.8)
+    assert registered["level"] == 0.8
     (row,) = bc.verify(tmp_path / "said.json", fitted)
     said = bc.load(fitted.fit_folder("task0")).predict(fitted.losses(name), level=0.8)
     assert (row.forecast, row.low) == (said.accuracy, said.low)
     assert row.observed == next(s.accuracy for s in fitted.scores() if (s.model, s.task) == (name, "task0"))
-    assert bc.verify(made, fitted.scores()) == [row]
+    assert bc.verify(registered, fitted.scores()) == [row]
     with pytest.raises(InputError, match="no losses of model 'nobody'"):
         bc.register(fitted, "nobody", tmp_path / "other.json")
 

@@ -35,12 +35,12 @@ def comparison(measured: Comparison, errors: dict[str, list[list[float]]]) -> Co
 
 
 def test_a_method_that_is_better_in_every_family_is_named_with_its_lead(measured):
-    made = comparison(measured, {"b": [[0.02] * 6] * 2, "a": [[0.01] * 6] * 2, "c": [[0.08] * 6] * 2})
-    assert headline(made) == (
+    compared = comparison(measured, {"b": [[0.02] * 6] * 2, "a": [[0.01] * 6] * 2, "c": [[0.08] * 6] * 2})
+    assert headline(compared) == (
         "a forecasts best here: squared error 0.25 times that of b, geometric mean over 2 tasks; "
         "90% interval over families 0.25 – 0.25."
     )
-    assert rank(made).methods == ("a", "b", "c")
+    assert rank(compared).methods == ("a", "b", "c")
 
 
 def test_the_one_with_least_error_on_most_tasks_is_not_called_best_where_its_mean_is_worse(measured):
@@ -64,8 +64,8 @@ def test_the_numbers_of_the_sentence_belong_together(measured):
     rng = np.random.default_rng(5)
     for _ in range(20):
         errors = {m: (0.02 * rng.lognormal(s, 0.5, size=(2, 7))).tolist() for m, s in (("a", 0), ("b", 0.3), ("c", 1))}
-        made = comparison(measured, errors)
-        ranked, said = rank(made), headline(made)
+        compared = comparison(measured, errors)
+        ranked, said = rank(compared), headline(compared)
         value, low, high = map(float, re.findall(r"\d+\.\d\d", said))
         assert low <= value <= high
         assert value <= 1, "the first has the least error"
@@ -87,27 +87,29 @@ def test_a_winner_must_beat_every_other_method_not_only_the_runner_up(measured):
 
 def test_few_families_carry_no_claim(measured):
     few = FEWEST_FAMILIES - 1
-    made = comparison(measured, {"a": [[0.01] * few], "b": [[0.03] * few]})
-    assert headline(made) == (
+    compared = comparison(measured, {"a": [[0.01] * few], "b": [[0.03] * few]})
+    assert headline(compared) == (
         "No clear winner between a and b: 4 held-out families are too few to tell (squared error 0.11 times that of b)."
     )
     assert "1 held-out family is too few" in headline(comparison(measured, {"a": [[0.01]], "b": [[0.03]]}))
 
 
 def test_equal_methods_are_listed_and_many_are_counted(measured):
-    made = comparison(measured, {m: [[0.02] * 6] for m in "abcdef"})
-    assert headline(made).startswith("No clear winner between a, b, c and 3 others (squared error 1.00 times that of b")
+    compared = comparison(measured, {m: [[0.02] * 6] for m in "abcdef"})
+    assert headline(compared).startswith(
+        "No clear winner between a, b, c and 3 others (squared error 1.00 times that of b"
+    )
 
 
 def test_a_method_that_lacks_a_task_is_not_ranked(measured):
     gone = [[np.nan] * 6, [0.001] * 6]
-    made = comparison(measured, {"a": gone, "b": [[0.02] * 6] * 2})
-    assert headline(made) == "b is the only method that forecasts every task here."
+    compared = comparison(measured, {"a": gone, "b": [[0.02] * 6] * 2})
+    assert headline(compared) == "b is the only method that forecasts every task here."
     assert headline(comparison(measured, {"a": gone})) == "No method forecasts every task here."
 
 
 def test_families_of_many_models_are_drawn_whole_and_alike_for_all(measured):
-    made = comparison(measured, {"a": [[0.01, 0.02, 0.03, 0.04, 0.05]], "b": [[0.02, 0.04, 0.06, 0.08, 0.10]]})
-    ratio = rank(made).ratios["b"]
+    compared = comparison(measured, {"a": [[0.01, 0.02, 0.03, 0.04, 0.05]], "b": [[0.02, 0.04, 0.06, 0.08, 0.10]]})
+    ratio = rank(compared).ratios["b"]
     assert (ratio.value, ratio.low, ratio.high) == pytest.approx((0.25, 0.25, 0.25)), "paired: the ratio is the same"
-    assert rank(made, seed=1).ratios["b"].low == pytest.approx(0.25)
+    assert rank(compared, seed=1).ratios["b"].low == pytest.approx(0.25)

@@ -49,14 +49,14 @@ def test_copies_under_other_names_are_one_group(noise):
     models, losses = families(6), draw_losses(tastes(6))
     copies = [ModelInfo(f"copy of {m.model}", f"copies {i}") for i, m in enumerate(models[:3])]
     noisy = losses[:3] * np.exp(noise * np.random.default_rng(1).normal(size=(3, losses.shape[1])))
-    found = together([*models, *copies], np.concatenate([losses, noisy]))
-    assert found == {(("f0", "copies 0", "copies 1", "copies 2"), (COPIES,))}
+    groups = together([*models, *copies], np.concatenate([losses, noisy]))
+    assert groups == {(("f0", "copies 0", "copies 1", "copies 2"), (COPIES,))}
 
 
 def test_exact_copies_are_found_among_few_models_and_texts():
     losses = np.array([[2.0, 3.0], [1.5, 2.0], [2.0, 3.0]])
-    found = together([ModelInfo("a"), ModelInfo("b"), ModelInfo("c")], losses)
-    assert found == {(("model a", "model c"), (COPIES,))}
+    groups = together([ModelInfo("a"), ModelInfo("b"), ModelInfo("c")], losses)
+    assert groups == {(("model a", "model c"), (COPIES,))}
 
 
 def test_a_base_joins_its_descendants_whether_it_is_a_model_a_family_or_neither():
@@ -70,13 +70,13 @@ def test_a_base_joins_its_descendants_whether_it_is_a_model_a_family_or_neither(
 
 
 def test_families_in_clusters_of_relatives_are_grouped_by_cluster():
-    found = []
+    recovered = []
     for seed in range(5):
-        shared, own = tastes(4, seed=10 + seed), tastes(12, seed=20 + seed)
-        related = np.sqrt(0.9) * np.repeat(shared, 3, axis=0) + np.sqrt(0.1) * own
+        shared, separate = tastes(4, seed=10 + seed), tastes(12, seed=20 + seed)
+        related = np.sqrt(0.9) * np.repeat(shared, 3, axis=0) + np.sqrt(0.1) * separate
         clusters = {(tuple(f"f{f}" for f in range(c, c + 3)), (SIMILAR,)) for c in (0, 3, 6, 9)}
-        found.append(len(together(families(12), draw_losses(related)) & clusters))
-    assert np.mean(found) > 3
+        recovered.append(len(together(families(12), draw_losses(related)) & clusters))
+    assert np.mean(recovered) > 3
 
 
 def test_models_without_a_family_are_grouped_as_their_families_would_be():
@@ -113,10 +113,10 @@ def related_study(tmp_path_factory) -> Study:
     world = make_world(Plan(seed=3, families=6, sizes=3, checkpoints=1, tasks=1, texts_per_source=12))
     study = write_study(world, tmp_path_factory.mktemp("related") / "study")
     study.add_models([ModelInfo(m.model, base="family0") for m in world.models if m.family == "family1"])
-    twin = next(m for m in world.models if m.family == "family2")
-    study.add_models([ModelInfo("twin", "twins", twin.params)])
-    study.add_losses([TokenLosses("twin", *_parts(study, twin.model))])
-    score = next(s.accuracy for s in study.scores() if s.model == twin.model)
+    original = next(m for m in world.models if m.family == "family2")
+    study.add_models([ModelInfo("twin", "twins", original.params)])
+    study.add_losses([TokenLosses("twin", *_parts(study, original.model))])
+    score = next(s.accuracy for s in study.scores() if s.model == original.model)
     study.add_scores([Score("twin", "task0", score)])
     return study
 
@@ -188,10 +188,10 @@ def test_a_circle_that_an_import_would_close_leaves_the_study_as_it_was(related_
 def test_a_rename_reaches_the_bases_that_name_the_model(tmp_path):
     world = make_world(Plan(seed=4, families=2, sizes=2, checkpoints=1, tasks=1, texts_per_source=2))
     study = write_study(world, tmp_path / "study")
-    old, made = world.models[0].model, world.models[3].model
-    study.add_models([ModelInfo(made, base=old)])
+    old, derived = world.models[0].model, world.models[3].model
+    study.add_models([ModelInfo(derived, base=old)])
     bc.rename_model(study, old, "new")
-    assert next(m.base for m in study.models() if m.model == made) == "new"
+    assert next(m.base for m in study.models() if m.model == derived) == "new"
 
 
 def test_rows_that_occur_three_times_are_grouped_without_a_family():

@@ -37,15 +37,15 @@ def test_texts_that_alone_make_up_the_capability_are_chosen():
     rng = np.random.default_rng(0)
     parts = rng.normal(size=(60, 40))
     carriers = [3, 11, 25, 30]
-    found = choose_texts([goal(parts, parts[:, carriers].sum(axis=1))], 4)
-    assert sorted(found) == carriers
+    chosen = choose_texts([goal(parts, parts[:, carriers].sum(axis=1))], 4)
+    assert sorted(chosen) == carriers
 
 
 def test_every_task_gets_texts():
     rng = np.random.default_rng(1)
-    parts = [np.where(np.arange(40) % 2 == own, rng.normal(size=(60, 40)), 0.0) for own in (0, 1)]
-    found = choose_texts([goal(p, p.sum(axis=1)) for p in parts], 12)
-    assert 4 <= (found % 2).sum() <= 8
+    parts = [np.where(np.arange(40) % 2 == parity, rng.normal(size=(60, 40)), 0.0) for parity in (0, 1)]
+    chosen = choose_texts([goal(p, p.sum(axis=1)) for p in parts], 12)
+    assert 4 <= (chosen % 2).sum() <= 8
 
 
 def test_an_exchange_repairs_what_a_greedy_choice_did():
@@ -103,8 +103,8 @@ def test_chosen_texts_err_less_than_as_many_at_random_on_families_never_seen():
         dataset = assemble(world.texts, world.losses, world.models, world.scores, world.tasks)
         full_fits = prepare(dataset, make_folds(world.models, "family")[1])
         full = cost(full_fits, CHOSEN, full_fits.texts)
-        for way, found in ratios.items():
-            found += [cost(full_fits, way, 10, draw=d).ratio(full) for d in range(1 if way == CHOSEN else 3)]
+        for way, measured in ratios.items():
+            measured += [cost(full_fits, way, 10, draw=d).ratio(full) for d in range(1 if way == CHOSEN else 3)]
     assert np.mean(np.log(ratios[CHOSEN])) < np.mean(np.log(ratios[RANDOM]))
 
 
@@ -113,14 +113,17 @@ def test_a_dataset_of_some_texts_is_that_of_a_study_of_those_texts(study, world)
     choice = replace(choose(study, 5), indices=wanted)
     small = write_smaller(choice, study.root.parent / "small")
     assert [t.id for t in small.texts] == [study.texts.texts[i].id for i in wanted]
-    cut, own = study.dataset().for_texts(wanted), small.dataset()
-    assert_allclose(cut.nats, own.nats, rtol=1e-5)
+    cut, of_small_study = study.dataset().for_texts(wanted), small.dataset()
+    assert_allclose(cut.nats, of_small_study.nats, rtol=1e-5)
     for name in ("edges", "text", "answer", "supported"):
-        assert (getattr(cut.reference_tokens, name) == getattr(own.reference_tokens, name)).all(), name
-    sources = [[e.reference_tokens.sources[i] for i in e.reference_tokens.source] for e in (cut, own)]
+        assert (getattr(cut.reference_tokens, name) == getattr(of_small_study.reference_tokens, name)).all(), name
+    sources = [[e.reference_tokens.sources[i] for i in e.reference_tokens.source] for e in (cut, of_small_study)]
     assert sources[0] == sources[1]
-    assert cut.characters == pytest.approx(own.characters, rel=0.2)
-    rows = [e.features.values if e.features.rows is None else e.features.values[e.features.rows] for e in (cut, own)]
+    assert cut.characters == pytest.approx(of_small_study.characters, rel=0.2)
+    rows = [
+        e.features.values if e.features.rows is None else e.features.values[e.features.rows]
+        for e in (cut, of_small_study)
+    ]
     assert (rows[0] == rows[1]).all()
 
 
@@ -132,10 +135,10 @@ def test_a_smaller_study_forecasts_models_that_have_losses_on_its_texts_only(stu
     new = replace(world.losses[0], model="new")
     order = np.array([study.texts.index[t.id] for t in small.texts])
     small.add_losses([cut_losses(new, study.texts, order)])
-    found = json.loads(cli("predict", small.root, "--model", "new", "--json").out)
+    forecasts = json.loads(cli("predict", small.root, "--model", "new", "--json").out)
     known = json.loads(cli("predict", small.root, "--model", world.losses[0].model, "--json").out)
-    assert [f["task"] for f in found] == ["task0", "task1"]
-    assert [f["accuracy"] for f in found] == pytest.approx([f["accuracy"] for f in known])
+    assert [f["task"] for f in forecasts] == ["task0", "task1"]
+    assert [f["accuracy"] for f in forecasts] == pytest.approx([f["accuracy"] for f in known])
     fit = load(small.fit_folder("task0"))
     assert fit.about["chosen_from"] == study.texts.digest
     assert cli("compare", small.root, "--method", "label-token").code == 0
@@ -146,19 +149,19 @@ def test_select_says_what_fewer_texts_cost_and_writes_texts_that_init_takes(stud
     out, figure = tmp_path / "texts.jsonl", tmp_path / "budget.svg"
     ran = cli("select", study.root, "--budget", "6", "--task", "task1", "-o", out, "--figure", figure, "--json")
     assert ran.code == 0, ran.err
-    found = json.loads(ran.out)
-    assert (found["budget"], found["texts"], len(found["chosen"])) == (6, 24, 6)
-    assert sum(found["sources"].values()) == 6
-    assert [(r["texts"], r["way"]) for r in found["costs"] if r["draw"] == 0][:3] == [
+    printed = json.loads(ran.out)
+    assert (printed["budget"], printed["texts"], len(printed["chosen"])) == (6, 24, 6)
+    assert sum(printed["sources"].values()) == 6
+    assert [(r["texts"], r["way"]) for r in printed["costs"] if r["draw"] == 0][:3] == [
         (3, w) for w in (CHOSEN, SPREAD, RANDOM)
     ]
-    assert all(r["ratio"] > 0 and set(r["tasks"]) == {"task1"} for r in found["costs"])
+    assert all(r["ratio"] > 0 and set(r["tasks"]) == {"task1"} for r in printed["costs"])
     assert figure.read_text().startswith("<svg")
     assert cli("init", tmp_path / "new", "--texts", out).code == 0
-    assert [t.id for t in Study.open(tmp_path / "new").texts] == found["chosen"]
+    assert [t.id for t in Study.open(tmp_path / "new").texts] == printed["chosen"]
     shown = cli("select", study.root, "--budget", "6", "--task", "task1", "--no-check").out
     assert "chosen: 6 of 24 texts" in shown
-    assert all(i in shown for i in found["chosen"])
+    assert all(i in shown for i in printed["chosen"])
 
 
 @pytest.mark.parametrize(
@@ -186,20 +189,20 @@ def test_nothing_that_exists_is_written_over(study, cli, tmp_path, tree):
 
 
 def test_a_budget_larger_than_the_study_keeps_all_its_texts(study, cli):
-    found = json.loads(cli("select", study.root, "--budget", "1000", "--json").out)
-    assert len(found["chosen"]) == 24
-    assert found["costs"] == []
+    selection = json.loads(cli("select", study.root, "--budget", "1000", "--json").out)
+    assert len(selection["chosen"]) == 24
+    assert selection["costs"] == []
 
 
 def test_a_study_of_one_family_is_measured_by_size_or_says_why_not(study, cli):
     lone = [replace(m, family="only") for m in study.models()]
     study.add_models(lone)
-    found = json.loads(cli("select", study.root, "--budget", "6", "--json").out)
-    assert found["split"] == "size"
+    selection = json.loads(cli("select", study.root, "--budget", "6", "--json").out)
+    assert selection["split"] == "size"
     study.add_models([replace(m, params=1.0) for m in lone])
-    found = json.loads(cli("select", study.root, "--budget", "6", "--json").out)
-    assert (found["split"], found["costs"]) == (None, [])
-    assert found["remark"] == "cost not measured: no model can be held out"
+    selection = json.loads(cli("select", study.root, "--budget", "6", "--json").out)
+    assert (selection["split"], selection["costs"]) == (None, [])
+    assert selection["remark"] == "cost not measured: no model can be held out"
 
 
 def test_some_texts_keep_their_order(world):

@@ -59,7 +59,7 @@ def test_validation_models_take_the_place_of_the_strongest(dataset) -> None:
 def test_it_learns_a_difference_of_losses_which_no_weights_above_zero_can_express() -> None:
     """A score that rises with the loss on one source and falls with that on another."""
     drawn = make_world(Plan(seed=3, families=8, sizes=5, checkpoints=3, tasks=2, texts_per_source=8))
-    features = Features(drawn.features, drawn.edges, "planted")
+    features = Features(drawn.features, drawn.edges, "synthetic")
     world = assemble(drawn.texts, drawn.losses, drawn.models, drawn.scores, drawn.tasks, AssemblyOptions(features))
     source = world.reference_tokens.source
     apart = world.nats[:, source == 0].mean(axis=1) - world.nats[:, source == 1].mean(axis=1)
@@ -167,12 +167,12 @@ def test_between_the_strongest_models_the_second_average_fades_evenly() -> None:
 
 
 def test_members_are_stored_and_read_back(study, tmp_path) -> None:
-    made = bc.fit(study, "task0")
-    again = bc.load(made.save(tmp_path / "fit"))
+    new_fit = bc.fit(study, "task0")
+    again = bc.load(new_fit.save(tmp_path / "fit"))
     assert again.core.average is not None
-    assert again.core.average.fade == made.core.average.fade
+    assert again.core.average.fade == new_fit.core.average.fade
     losses = study.losses(study.models_with_losses()[0])
-    assert again.predict(losses) == made.predict(losses)
+    assert again.predict(losses) == new_fit.predict(losses)
 
 
 @pytest.mark.parametrize(

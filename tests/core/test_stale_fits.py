@@ -55,9 +55,9 @@ def test_new_models_are_counted(study, cli, world):
     add_scored(study, world, "one more")
     add_scored(study, world, "another")
     said = "task0, task1: fitted on 20 of now 22 models"
-    told = cli("status", study.root).out
-    assert said in " ".join(told.split()), "lines wrap where the folder's name makes them long"
-    assert f"next: benchcast fit {study.root}" in told
+    status = cli("status", study.root).out
+    assert said in " ".join(status.split()), "lines wrap where the folder's name makes them long"
+    assert f"next: benchcast fit {study.root}" in status
     ran = cli("predict", study.root, "--model", world.models[0].model, "--json")
     assert said in ran.err
     assert ran.err.startswith("warning: ")

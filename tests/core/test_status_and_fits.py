@@ -168,9 +168,9 @@ def test_scores_no_better_than_guessing_are_pointed_out(study, cli):
 
 def test_a_model_without_flops_has_no_compute_forecast(study, world):
     fit = bc.fit(study, "task0", method="compute")
-    found = fit.predict(world.losses[0])
-    assert np.isnan(found.accuracy)
-    assert found.remark == "no training FLOPs known"
+    forecast = fit.predict(world.losses[0])
+    assert np.isnan(forecast.accuracy)
+    assert forecast.remark == "no training FLOPs known"
 
 
 def test_predict_gives_null_where_nothing_can_be_said(study, cli, world):
@@ -187,7 +187,7 @@ def test_a_fit_says_where_it_comes_from(study, world):
     assert fit.about["texts"] == study.texts.digest
     assert fit.about["benchcast"] == bc.__version__
     assert fit.about["split"] == "size"
-    assert fit.about["scorer"] == "planted"
+    assert fit.about["scorer"] == "synthetic"
     assert set(fit.about["train"]) < {m.model for m in world.models}
 
 
@@ -237,18 +237,18 @@ def embedded() -> Study:
 
 def test_the_embedded_study_is_sound(embedded, tree):
     before = len(tree(embedded.root))
-    found = status(embedded)
-    assert found.models_with_losses >= 200
-    assert {t.usable for t in found.tasks} == {found.models_with_losses}
+    report = status(embedded)
+    assert report.models_with_losses >= 200
+    assert {t.usable for t in report.tasks} == {report.models_with_losses}
     losses = embedded.losses(embedded.models_with_losses()[0])
     assert losses.edges[-1] == embedded.texts.starts[-1]
     assert len(tree(embedded.root)) == before
 
 
 def test_real_models_of_unseen_families_are_forecast_better_than_by_their_mean(embedded):
-    found = compare(embedded, ["facts", "arithmetic"], split="family", methods=("label-token", "constant"))
-    for task in found.tasks:
-        label, mean = (found.measures(task, m)["mse"] for m in ("label-token", "constant"))
+    comparison = compare(embedded, ["facts", "arithmetic"], split="family", methods=("label-token", "constant"))
+    for task in comparison.tasks:
+        label, mean = (comparison.measures(task, m)["mse"] for m in ("label-token", "constant"))
         assert label < mean
 
 

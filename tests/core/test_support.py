@@ -40,14 +40,14 @@ def refused(study: Study, world: World) -> Study:
 
 def test_a_model_that_refused_32_of_60_texts_is_excluded_and_label_token_keeps_its_texts(tmp_path, cli):
     """The 32 texts are all that one of the tasks has."""
-    made = make_world(Plan(seed=4, families=6, sizes=3, checkpoints=1, tasks=2, texts_per_source=20))
+    new_world = make_world(Plan(seed=4, families=6, sizes=3, checkpoints=1, tasks=2, texts_per_source=20))
     sources = ["task0"] * 32 + ["task1"] * 28
-    texts = TextSet.of(replace(t, source=s) for t, s in zip(made.texts.texts[:60], sources, strict=True))
-    tasks = [replace(t, sources=(t.name,)) for t in made.tasks]
+    texts = TextSet.of(replace(t, source=s) for t, s in zip(new_world.texts.texts[:60], sources, strict=True))
+    tasks = [replace(t, sources=(t.name,)) for t in new_world.tasks]
     study = Study.create(tmp_path / "s", texts, tasks=tasks)
     end = int(texts.starts[-1])
     cut = []
-    for losses in made.losses:
+    for losses in new_world.losses:
         tokens = int(losses.counts[:60].sum())
         about = {**losses.about, "texts": texts.digest}
         cut.append(
@@ -55,12 +55,12 @@ def test_a_model_that_refused_32_of_60_texts_is_excluded_and_label_token_keeps_i
         )
         assert cut[-1].edges[-1] == end
     study.add_losses([*cut, without(cut[0], range(32), "refuser")])
-    study.add_models([*made.models, ModelInfo("refuser", "other", 1e6)])
-    study.add_scores([*made.scores, Score("refuser", "task0", 0.4), Score("refuser", "task1", 0.4)])
+    study.add_models([*new_world.models, ModelInfo("refuser", "other", 1e6)])
+    study.add_scores([*new_world.scores, Score("refuser", "task0", 0.4), Score("refuser", "task1", 0.4)])
     ran = cli("compare", study.root, "--split", "family", "--method", "label-token", "--json")
-    found = json.loads(ran.out)
-    assert found["tasks"]["task0"]["label-token"]["mse"] is not None
-    assert found["left_out"] == {"model refuser": "lacks 100% of the text of task task0"}
+    printed = json.loads(ran.out)
+    assert printed["tasks"]["task0"]["label-token"]["mse"] is not None
+    assert printed["left_out"] == {"model refuser": "lacks 100% of the text of task task0"}
     kept = cli("compare", study.root, "--split", "family", "--method", "label-token", "--json", "--keep-all")
     assert "text that all models have: task0 0%" in kept.err
     assert "refuser 100% of task0" in kept.err

@@ -121,9 +121,9 @@ def test_answers_of_many_columns_are_one_group_of_salience(folder):
     dataset = Study.open(folder).dataset()
     tasks = (replace(dataset.tasks[0], answers=COLUMNS[:3]), dataset.tasks[1])
     basis, _ = build_basis(replace(dataset, tasks=tasks))
-    own = (basis.kinds == "answer") & (basis.size > 0)
-    assert basis.task[own].tolist() == ["sums", "facts"]
-    assert basis.size[own].tolist() == [3, 1]
+    answer_groups = (basis.kinds == "answer") & (basis.size > 0)
+    assert basis.task[answer_groups].tolist() == ["sums", "facts"]
+    assert basis.size[answer_groups].tolist() == [3, 1]
 
 
 def test_a_row_of_perplexities_among_losses_is_named(tmp_path, cli):
@@ -173,8 +173,8 @@ def test_compare_fit_predict_and_report_work(study, cli):
     compared = json.loads(cli("compare", study.root, "--json").out)
     assert compared["tasks"]["sums"]["label-token"]["mse"] < compared["tasks"]["sums"]["constant"]["mse"] / 10
     assert cli("fit", study.root).code == 0
-    made = json.loads(cli("predict", study.root, "--model", "f0-3", "--json").out)
-    assert [f["task"] for f in made] == ["sums", "facts"]
+    forecasts = json.loads(cli("predict", study.root, "--model", "f0-3", "--json").out)
+    assert [f["task"] for f in forecasts] == ["sums", "facts"]
     assert cli("report", study.root).code == 0
     page = (study.root / "report.html").read_text(encoding="utf-8")
     assert 'id="heat"' not in page
@@ -221,7 +221,7 @@ def test_explain_names_columns_that_some_model_lacks(tmp_path, study, cli):
     [
         ("collect", "--model", "hf", "--model_args", "pretrained=x"),
         ("features", "--scorer", "x"),
-        ("twins", "elsewhere"),
+        ("contamination", "elsewhere"),
         ("explain", "--task", "sums", "--html", "x.html"),
         ("explain", "--task", "sums", "--text", "ce.web"),
         ("watch", "--checkpoints", "."),

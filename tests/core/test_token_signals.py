@@ -63,9 +63,9 @@ def test_a_zero_width_token_that_is_missed_spoils_the_next_one_of_its_text():
 
 def test_a_token_that_overlaps_one_without_a_signal_has_none():
     for name in SIGNALS:
-        found = regroup_signal(name, [np.nan, 1, 1], [0, 2, 4, 6], [0, 3, 6])
-        assert np.isnan(found[0])
-        assert np.isfinite(found[1])
+        regrouped = regroup_signal(name, [np.nan, 1, 1], [0, 2, 4, 6], [0, 3, 6])
+        assert np.isnan(regrouped[0])
+        assert np.isfinite(regrouped[1])
 
 
 def test_names_of_signals_are_checked_and_put_in_order():
@@ -121,7 +121,7 @@ def test_signals_that_cannot_be_are_refused_in_one_line(tmp_path: Path, column, 
 
 
 @pytest.fixture(scope="module")
-def told(world: World, tmp_path_factory: pytest.TempPathFactory) -> Study:
+def study_with_signals(world: World, tmp_path_factory: pytest.TempPathFactory) -> Study:
     """The synthetic world with signals, on disk; not to be written to."""
     study = Study.create(tmp_path_factory.mktemp("told") / "study", world.texts, tasks=world.tasks)
     study.add_models(world.models)
@@ -132,40 +132,42 @@ def told(world: World, tmp_path_factory: pytest.TempPathFactory) -> Study:
     return Study.open(study.root)
 
 
-def test_a_study_reads_the_signals_that_its_settings_name(told: Study):
-    dataset = told.dataset()
+def test_a_study_reads_the_signals_that_its_settings_name(study_with_signals: Study):
+    dataset = study_with_signals.dataset()
     assert dataset.views == (*VIEWS, LossView.RANK, LossView.HIT)
-    assert replace(told, signals=()).dataset().views == VIEWS
+    assert replace(study_with_signals, signals=()).dataset().views == VIEWS
     supported = dataset.reference_tokens.supported
     assert set(np.unique(dataset.metadata.signals["hit"][:, supported])) == {0.0, 1.0}
 
 
 @pytest.mark.parametrize("method", ["salience", "stack"])
-def test_a_fit_with_signals_forecasts_the_same_from_its_files_and_needs_them(told: Study, method, tmp_path, world):
-    fit = bc.fit(told, "task0", method=method)
+def test_a_fit_with_signals_forecasts_the_same_from_its_files_and_needs_them(
+    study_with_signals: Study, method, tmp_path, world
+):
+    fit = bc.fit(study_with_signals, "task0", method=method)
     assert fit.core.signals == (LossView.RANK, LossView.HIT)
-    losses = told.losses(world.models[3].model)
+    losses = study_with_signals.losses(world.models[3].model)
     loaded = bc.load(fit.save(tmp_path / "fit"))
     assert loaded.predict(losses).accuracy == fit.predict(losses).accuracy
-    dataset = told.dataset(["task0"])
+    dataset = study_with_signals.dataset(["task0"])
     row = dataset.models.index(losses.model)
-    own = fit.core.forecast(dataset.nats[[row]], dataset.metadata.take(np.array([row])))
-    assert fit.predict(losses).accuracy == pytest.approx(float(own[0]), abs=1e-6)
+    from_arrays = fit.core.forecast(dataset.nats[[row]], dataset.metadata.take(np.array([row])))
+    assert fit.predict(losses).accuracy == pytest.approx(float(from_arrays[0]), abs=1e-6)
     with pytest.raises(InputError, match="have no rank, hit; collect them again"):
         fit.predict(replace(losses, signals={}))
 
 
-def test_a_fit_is_outdated_once_the_settings_name_other_signals(told: Study, tmp_path):
+def test_a_fit_is_outdated_once_the_settings_name_other_signals(study_with_signals: Study, tmp_path):
     from benchcast.fits.inputs import changed_inputs
 
-    fit = bc.fit(told, "task0", method="salience")
-    assert changed_inputs(told, fit) == []
-    assert changed_inputs(replace(told, signals=("hit",)), fit) == ["signals in study.toml changed"]
+    fit = bc.fit(study_with_signals, "task0", method="salience")
+    assert changed_inputs(study_with_signals, fit) == []
+    assert changed_inputs(replace(study_with_signals, signals=("hit",)), fit) == ["signals in study.toml changed"]
 
 
-def test_signals_named_like_nothing_are_refused(tmp_path, told: Study):
+def test_signals_named_like_nothing_are_refused(tmp_path, study_with_signals: Study):
     path = tmp_path / "study.toml"
-    path.write_text((told.root / "study.toml").read_text().replace('"hit"', '"hits"'))
+    path.write_text((study_with_signals.root / "study.toml").read_text().replace('"hit"', '"hits"'))
     with pytest.raises(StudyError, match=r"signals = \['hits', 'rank'\]; a list of rank, entropy, hit, margin"):
         Study.open(tmp_path)
 
@@ -185,42 +187,42 @@ def test_a_signal_that_alone_tells_the_score_is_found(world: World, method):
     margin = (1 - skill[:, None]) * rng.uniform(0.5, 1.5, plain.nats.shape[1]).astype(np.float32)
     chance = plain.chance[:, None]
     accuracy = chance + (1 - chance) / (1 + np.exp(6 * (0.5 - skill)))
-    told = replace(plain, accuracy=accuracy, metadata=replace(plain.metadata, signals={"margin": margin}))
+    with_margin = replace(plain, accuracy=accuracy, metadata=replace(plain.metadata, signals={"margin": margin}))
     folds = make_folds(world.models, "family")[1][:1]
-    (fit, _), *_ = METHODS[method](told, folds)
-    missed = np.abs(fit.forecast(told.nats, told.metadata) - accuracy[0])[folds[0].test]
+    (fit, _), *_ = METHODS[method](with_margin, folds)
+    missed = np.abs(fit.forecast(with_margin.nats, with_margin.metadata) - accuracy[0])[folds[0].test]
     (blind, _), *_ = METHODS[method](replace(plain, accuracy=accuracy), folds)
     blind_missed = np.abs(blind.forecast(plain.nats, plain.metadata) - accuracy[0])[folds[0].test]
     assert missed.mean() < 0.3 * blind_missed.mean()
 
 
-def test_a_study_of_selected_texts_keeps_their_signals(told: Study, tmp_path):
-    dataset = told.dataset(["task0"])
+def test_a_study_of_selected_texts_keeps_their_signals(study_with_signals: Study, tmp_path):
+    dataset = study_with_signals.dataset(["task0"])
     part = dataset.for_texts(np.arange(6))
     assert part.metadata.signals["hit"].shape == part.nats.shape
-    study = write_smaller(select(told, 8, tasks=["task0"]), tmp_path / "small")
-    assert study.signals == told.signals
+    study = write_smaller(select(study_with_signals, 8, tasks=["task0"]), tmp_path / "small")
+    assert study.signals == study_with_signals.signals
     name = study.models_with_losses()[0]
     losses = study.losses(name)
     np.testing.assert_array_equal(losses.signals["rank"], 2 * losses.nats)
 
 
-def test_proxy_metrics_without_signals_say_what_they_need(world: World, told: Study):
-    plain = replace(told, signals=())
+def test_proxy_metrics_without_signals_say_what_they_need(world: World, study_with_signals: Study):
+    plain = replace(study_with_signals, signals=())
     with pytest.raises(NotEnoughDataError, match="method proxy-metrics needs rank, entropy, hit of every token"):
         bc.fit(plain, "task0", method="proxy-metrics")
     assert "proxy-metrics" not in bc.compare(plain, ["task0"], split="size", methods=()).methods
 
 
-def test_an_unscored_model_without_signals_is_left_out_and_one_with_them_is_not(told: Study, tmp_path):
+def test_an_unscored_model_without_signals_is_left_out_and_one_with_them_is_not(study_with_signals: Study, tmp_path):
     from shutil import copytree
 
     from benchcast.all_models import with_unscored
 
-    study = Study.open(copytree(told.root, tmp_path / "study"))
+    study = Study.open(copytree(study_with_signals.root, tmp_path / "study"))
     one = telling(study.losses(study.models_with_losses()[0]))
     study.add_losses([replace(one, model="told"), replace(one, model="mute", signals={})])
-    found = with_unscored(study, study.dataset())
-    assert found.models[-1] == "told"
-    assert found.left_out == {"mute": "no rank, hit"}
-    assert found.metadata.signals["hit"].shape == found.nats.shape
+    all_models = with_unscored(study, study.dataset())
+    assert all_models.models[-1] == "told"
+    assert all_models.left_out == {"mute": "no rank, hit"}
+    assert all_models.metadata.signals["hit"].shape == all_models.nats.shape

@@ -62,16 +62,16 @@ class Answer(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    made = Server(("127.0.0.1", 0), Answer)
-    made.asked = []
-    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
+    server = Server(("127.0.0.1", 0), Answer)
+    server.asked = []
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    monkeypatch.setattr(module, "ADDRESS", f"http://127.0.0.1:{made.server_port}")
+    monkeypatch.setattr(module, "ADDRESS", f"http://127.0.0.1:{server.server_port}")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    yield made
-    made.shutdown()
+    yield server
+    server.shutdown()
     thread.join()
-    made.server_close()
+    server.server_close()
 
 
 def fetch(folder: Path) -> None:

@@ -41,7 +41,7 @@ def chinchilla(points, floor=1.5, size=0.34, data=0.28):
 
 def a_fit(slope=-4.0, middle=2.2, error=0.02):
     law = SigmoidLaw(slope, -slope * middle, 0.25)
-    out_of_fold = OutOfFoldErrors(np.full(6, error) * [1, -1, 1, -1, 1, -1], np.array(list("abcdef")), "planted")
+    out_of_fold = OutOfFoldErrors(np.full(6, error) * [1, -1, 1, -1, 1, -1], np.array(list("abcdef")), "synthetic")
     return TaskFit(
         Task("t", 0.25), "salience", (LossView.NATS,), np.ones((1, 1), np.float32), 1.0, law, out_of_fold, (1.0, 4.0)
     )
@@ -82,19 +82,19 @@ def test_more_compute_never_lowers_a_forecast(losses, params, more_params, more_
 
 def test_the_interval_widens_with_distance_and_with_drift():
     law, none, some = fit_family(GRID, chinchilla(GRID)), Drift(0.0, 0.0, 5), Drift(0.1, 0.2, 5)
-    near, far = ScalePoints(np.array([1e8]), np.array([3e10]), np.array([1.8e19])), FAR
+    close, far = ScalePoints(np.array([1e8]), np.array([3e10]), np.array([1.8e19])), FAR
     widths = [
         float((x.high - x.low)[0])
-        for x in (extrapolate_task(a_fit(), law, d, p) for d in (none, some) for p in (near, far))
+        for x in (extrapolate_task(a_fit(), law, d, p) for d in (none, some) for p in (close, far))
     ]
     assert widths[0] < widths[2] < widths[3]
     assert widths[0] < widths[1]
 
 
-def test_without_doubt_about_capability_the_interval_is_the_forecasts_own():
+def test_with_certain_capability_the_interval_is_the_forecasts_own():
     fit = a_fit()
-    found = [float(mixture_quantile(fit, np.full((1, 50), 2.2), p)[0]) for p in (0.05, 0.95)]
-    assert found == pytest.approx([float(end) for end in interval(fit, 0.625, locate(fit, 2.2))], abs=1e-3)
+    ends = [float(mixture_quantile(fit, np.full((1, 50), 2.2), p)[0]) for p in (0.05, 0.95)]
+    assert ends == pytest.approx([float(end) for end in interval(fit, 0.625, locate(fit, 2.2))], abs=1e-3)
 
 
 def test_both_steps_widen_the_interval():
@@ -241,6 +241,6 @@ def test_a_family_in_training_needs_losses_only(study, cli):
     path.write_text("\n".join(kept) + "\n", encoding="utf-8")
     options = ["--to", "params=200M,tokens=0.5T", "--method", "all-token", "--json"]
     ran = cli("extrapolate", study.root, "--family", "family2", *options)
-    found = json.loads(ran.out)
-    assert 0 < found["tasks"]["task0"]["accuracy"] < 1
-    assert "family2" not in {h["family"] for h in found["hidden"]}
+    printed = json.loads(ran.out)
+    assert 0 < printed["tasks"]["task0"]["accuracy"] < 1
+    assert "family2" not in {h["family"] for h in printed["hidden"]}

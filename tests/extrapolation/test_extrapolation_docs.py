@@ -23,11 +23,11 @@ def called(name: str) -> str:
 
 def headings(lines: list[str]) -> list[list[str]]:
     """Words of the headings of every table of tasks; they stand in two lines where one is too narrow."""
-    found = []
+    headings_found = []
     for before, line in zip(["", *lines], lines, strict=False):
         if line.startswith("task "):
-            found.append(sorted(line.split() + (before.split() if before.startswith("  ") else [])))
-    return found
+            headings_found.append(sorted(line.split() + (before.split() if before.startswith("  ") else [])))
+    return headings_found
 
 
 def test_every_command_does_what_the_page_says(world, cli, tmp_path, monkeypatch):

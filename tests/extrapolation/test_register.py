@@ -35,35 +35,35 @@ def registered(fitted, tmp_path, cli) -> Path:
 
 
 def test_a_registered_forecast_is_the_forecast(fitted, registered, cli):
-    made = read(registered)
+    registration = read(registered)
     said = json.loads(cli("predict", fitted, "--model", MODEL, "--json").out)
-    assert [row["accuracy"] for row in made["forecasts"]] == [row["accuracy"] for row in said]
-    assert made["model"] == MODEL
-    written = datetime.fromisoformat(made["registered"])
+    assert [row["accuracy"] for row in registration["forecasts"]] == [row["accuracy"] for row in said]
+    assert registration["model"] == MODEL
+    written = datetime.fromisoformat(registration["registered"])
     assert abs((datetime.now(UTC) - written).total_seconds()) < 600
 
 
 def test_what_it_rests_on_is_hashed(fitted, registered, world):
     from benchcast.fits import load
 
-    made = read(registered)
+    registration = read(registered)
     losses = next(x for x in world.losses if x.model == MODEL)
     stored = replace(losses, nats=losses.nats.astype(np.float32).astype(np.float64))
-    assert made["losses_sha256"] == losses_digest(stored)
-    assert made["forecasts"][0]["fit_sha256"] == load(fitted / "fits" / "task0").digest
+    assert registration["losses_sha256"] == losses_digest(stored)
+    assert registration["forecasts"][0]["fit_sha256"] == load(fitted / "fits" / "task0").digest
     changed = replace(stored, nats=stored.nats + np.eye(1, len(stored.nats))[0] * 1e-6)
-    assert losses_digest(changed) != made["losses_sha256"]
+    assert losses_digest(changed) != registration["losses_sha256"]
 
 
 def test_the_hash_changes_with_any_value_and_not_with_white_space(registered, tmp_path):
-    made = json.loads(registered.read_text(encoding="utf-8"))
-    assert digest(made) == made["sha256"]
-    for key in set(made) - {"sha256"}:
-        assert digest({**made, key: "other"}) != made["sha256"], key
-        assert digest({k: v for k, v in made.items() if k != key}) != made["sha256"], key
+    registration = json.loads(registered.read_text(encoding="utf-8"))
+    assert digest(registration) == registration["sha256"]
+    for key in set(registration) - {"sha256"}:
+        assert digest({**registration, key: "other"}) != registration["sha256"], key
+        assert digest({k: v for k, v in registration.items() if k != key}) != registration["sha256"], key
     dense = tmp_path / "dense.json"
-    dense.write_text(json.dumps(dict(reversed(made.items()))), encoding="utf-8")
-    assert read(dense)["sha256"] == made["sha256"]
+    dense.write_text(json.dumps(dict(reversed(registration.items()))), encoding="utf-8")
+    assert read(dense)["sha256"] == registration["sha256"]
 
 
 def test_every_changed_digit_is_noticed(registered, fitted, cli):
@@ -92,12 +92,12 @@ def test_it_never_overwrites(fitted, registered, cli):
 def test_verify_scores_it_by_study_and_by_file(fitted, registered, world, cli, tmp_path):
     by_study = json.loads(cli("verify", registered, "--scores", fitted, "--json").out)
     wide = tmp_path / "scores.csv"
-    own = {s.task: s.accuracy for s in world.scores if s.model == MODEL}
-    wide.write_text(f"model,{','.join(own)}\n{MODEL},{','.join(map(str, own.values()))}\n", encoding="utf-8")
+    scores = {s.task: s.accuracy for s in world.scores if s.model == MODEL}
+    wide.write_text(f"model,{','.join(scores)}\n{MODEL},{','.join(map(str, scores.values()))}\n", encoding="utf-8")
     by_file = json.loads(cli("verify", registered, "--scores", wide, "--unit", "fraction", "--json").out)
     assert by_file["forecasts"] == by_study["forecasts"]
     for row in by_study["forecasts"]:
-        assert row["observed"] == pytest.approx(own[row["task"]])
+        assert row["observed"] == pytest.approx(scores[row["task"]])
         assert row["inside"] == (row["low"] <= row["observed"] <= row["high"])
         assert row["error"] == pytest.approx(row["forecast"] - row["observed"])
     assert by_study["coverage"] == np.mean([r["inside"] for r in by_study["forecasts"]])
@@ -157,8 +157,8 @@ def test_nonsense_is_refused_in_one_line(fitted, cli, tmp_path, content, line):
     ],
 )
 def test_a_right_hash_over_nonsense_is_refused_in_one_line(fitted, registered, cli, change, line):
-    made = {**json.loads(registered.read_text(encoding="utf-8")), **change}
-    registered.write_text(json.dumps({**made, "sha256": digest(made)}), encoding="utf-8")
+    registration = {**json.loads(registered.read_text(encoding="utf-8")), **change}
+    registered.write_text(json.dumps({**registration, "sha256": digest(registration)}), encoding="utf-8")
     ran = cli("verify", registered, "--scores", fitted)
     assert ran.code == 1
     assert line in ran.err

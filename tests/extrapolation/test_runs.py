@@ -58,12 +58,12 @@ def test_a_whole_order_is_less_likely_than_each_pair_and_near_certain_when_far_a
     assert np.isnan(likely_order(three, np.full(3, np.nan), 7))
 
 
-def test_more_doubt_brings_an_order_nearer_to_a_coin():
+def test_a_larger_variance_brings_the_probability_of_an_order_nearer_to_one_half():
     said = [likely_order(np.array([0.6, 0.5]), np.full(2, s**2 / 2), 7) for s in (0.01, 0.1, 1.0)]
     assert said[0] > said[1] > said[2] > 0.5
 
 
-def test_doubt_is_least_where_scores_hardly_move():
+def test_the_variance_is_least_where_scores_hardly_move():
     levers = leverage(np.array([[0.25, 0.625, 0.999]]), np.array([0.25]))[0]
     assert levers == pytest.approx([0, 1, 0], abs=0.01)
     variance = DifferenceUncertainty(np.array([1e-4]), np.array([1e-2]), 8).of_runs(levers[None])[0]
@@ -82,10 +82,12 @@ def test_runs_meet_at_the_most_compute_that_all_have_reached():
     params = np.array([1e6, 1e6, 1.2e6, 1.2e6, 1e7, 1e7, 1e9])
     flops = np.array([1.0, 8.0, 2.0, 4.0, 20.0, 50.0, 30.0])
     points = ScalePoints(params, np.full(7, np.nan), flops)
-    found = comparison_points(points, [TrainingRun("a", np.array([0, 1, 4, 5])), TrainingRun("b", np.array([2, 3, 6]))])
-    assert len(found) == 1, "1e7 and 1e9 are not alike"
-    assert found[0].flops == 4.0
-    assert at_compute(points, np.arange(7.0), found[0].rows[0], 4.0) == pytest.approx(2 / 3), "in log compute"
+    points_found = comparison_points(
+        points, [TrainingRun("a", np.array([0, 1, 4, 5])), TrainingRun("b", np.array([2, 3, 6]))]
+    )
+    assert len(points_found) == 1, "1e7 and 1e9 are not alike"
+    assert points_found[0].flops == 4.0
+    assert at_compute(points, np.arange(7.0), points_found[0].rows[0], 4.0) == pytest.approx(2 / 3), "in log compute"
     alone = comparison_points(points, [TrainingRun("a", np.array([4, 5])), TrainingRun("b", np.array([6]))])
     assert [m.flops for m in alone] == [30.0], "single models meet whatever their sizes"
     assert comparison_points(points, [TrainingRun("a", np.array([0])), TrainingRun("b", np.array([3]))]) == [], (
@@ -95,8 +97,8 @@ def test_runs_meet_at_the_most_compute_that_all_have_reached():
 
 def test_a_checkpoint_of_unknown_size_does_not_keep_the_others_from_meeting():
     points = ScalePoints(np.array([1e6, np.nan, 1e6, 1e7]), np.full(4, np.nan), np.array([2.0, 3.0, 2.0, 9.0]))
-    found = comparison_points(points, [TrainingRun("a", np.array([0, 1])), TrainingRun("b", np.array([2, 3]))])
-    assert [(m.params, m.flops) for m in found] == [(pytest.approx(1e6), 2.0)]
+    points_found = comparison_points(points, [TrainingRun("a", np.array([0, 1])), TrainingRun("b", np.array([2, 3]))])
+    assert [(m.params, m.flops) for m in points_found] == [(pytest.approx(1e6), 2.0)]
     assert comparison_points(points, [TrainingRun("a", np.array([1])), TrainingRun("b", np.array([2, 3]))]) == [], (
         "no size is known to be alike"
     )
@@ -119,10 +121,13 @@ def test_out_of_fold_errors_belong_to_their_models(study):
     everyone = np.ones(len(known.models), bool)
     fits = known.fits(everyone)
     errors = errors_by_model(known, fits)
-    own = known.families == "family2"
-    without = known.fits(~own)
-    expected = without[0].forecast(known.nats[own], known.metadata.take(own)) - known.dataset.accuracy[0][own]
-    assert errors[0][own] == pytest.approx(expected, abs=1e-6)
+    in_family = known.families == "family2"
+    without = known.fits(~in_family)
+    expected = (
+        without[0].forecast(known.nats[in_family], known.metadata.take(in_family))
+        - known.dataset.accuracy[0][in_family]
+    )
+    assert errors[0][in_family] == pytest.approx(expected, abs=1e-6)
 
 
 def test_the_command_orders_runs_without_their_scores(study, cli):
@@ -153,9 +158,9 @@ def test_other_names_change_nothing(study, cli):
 
 
 def test_single_models_are_runs_too(study, cli):
-    found = json.loads(cli("compare", study.root, "--runs", "family0-16M,family1-64M", "--json").out)
-    (met,) = found["sizes"]
-    assert found["runs"] == ["family0-16M", "family1-64M"]
+    comparison = json.loads(cli("compare", study.root, "--runs", "family0-16M,family1-64M", "--json").out)
+    (met,) = comparison["sizes"]
+    assert comparison["runs"] == ["family0-16M", "family1-64M"]
     assert met["params"] == pytest.approx((16e6 * 64e6) ** 0.5)
     assert met["flops"] == pytest.approx(6 * 16e6 * 216e9), "where the first of them ends"
     last = {s.task: s.accuracy for s in study.scores() if s.model == "family0-16M@216B"}
@@ -209,12 +214,12 @@ def test_runs_need_one_weighted_loss(runs_folder, cli):
 def test_what_was_said_is_held_against_scores(study):
     from benchcast.extrapolation.run_comparison import compare_runs
 
-    found = compare_runs(study, ["family0", "family1"], method="all-token")
-    rows = pair_rows(found)
+    comparison = compare_runs(study, ["family0", "family1"], method="all-token")
+    rows = pair_rows(comparison)
     assert {r["task"] for r in rows} == {"task0", "task1", "mean of tasks"}
     said = {(r["params"], r["task"]): (r["said"], r["right"]) for r in rows}
-    for ranking in found.rankings:
-        for t, task in enumerate(found.tasks):
+    for ranking in comparison.rankings:
+        for t, task in enumerate(comparison.tasks):
             first, second = (ranking.observed[t][i] for i in np.argsort(-ranking.forecast[t]))
             assert said[ranking.params, task] == (ranking.likely[t], 1.0 if first > second else 0.0)
             assert 0.5 <= ranking.likely[t] <= 1

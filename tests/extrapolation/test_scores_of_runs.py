@@ -45,10 +45,10 @@ def noisy():
 def small(tmp_path):
     """A study of two runs with two seeds each; losses are not needed."""
     models, scores = noisy_runs(np.random.default_rng(1), seeds=2, recipes=2)
-    made = Study.create(tmp_path / "s", TextSet.of([Text("a", "x", "one")]), tasks=[Task("task", 0.25)])
-    made.add_models(models)
-    made.add_scores(scores)
-    return made
+    study = Study.create(tmp_path / "s", TextSet.of([Text("a", "x", "one")]), tasks=[Task("task", 0.25)])
+    study.add_models(models)
+    study.add_scores(scores)
+    return study
 
 
 def test_known_noise_of_checkpoints_and_seeds_is_found(noisy):
@@ -76,9 +76,9 @@ def test_noise_of_items_is_binomial_or_as_reported():
         Score("c", "task", 1.0, n_items=8),
         Score("d", "task", 0.5),
     ]
-    found = scored_models(models, scores, ["task"]).item_variance[0]
-    assert found[:3] == pytest.approx([0.0025, 0.0004, 0.9 * 0.1 / 8])
-    assert np.isnan(found[3])
+    variances = scored_models(models, scores, ["task"]).item_variance[0]
+    assert variances[:3] == pytest.approx([0.0025, 0.0004, 0.9 * 0.1 / 8])
+    assert np.isnan(variances[3])
 
 
 def test_a_mean_of_tasks_has_less_noise_of_items():
@@ -94,10 +94,10 @@ def test_what_is_needed_settles_the_difference(noisy):
     seeds = seed_variance(noisy, everyone, checkpoints)
     index = {m.model: i for i, m in enumerate(noisy.models)}
     pairs = [[("a", np.array([index["r0-s0@11"]])), ("b", np.array([index[f"r{r}-s0@11"]]))] for r in range(1, 12)]
-    found = [difference(noisy, 0, pair, checkpoints, seeds) for pair in pairs]
-    assert any(d.settled for d in found)
-    assert any(not d.settled for d in found)
-    for d in found:
+    differences = [difference(noisy, 0, pair, checkpoints, seeds) for pair in pairs]
+    assert any(d.settled for d in differences)
+    assert any(not d.settled for d in differences)
+    for d in differences:
         gap = d.second_score - d.first_score
         freedom = {"items": math.inf, "checkpoints": checkpoints.freedom, "seeds": seeds.freedom}
         variances = {"items": d.items**2, "checkpoints": d.checkpoints**2, "seeds": d.seeds**2}
@@ -152,24 +152,24 @@ def test_the_command_prints_noise_and_what_would_settle_it(cli, small):
     assert ran.code == 0, ran.err
     assert "scores of r0-s0@11, r0-s1@11; r1-s0@11, r1-s1@11" in ran.out
     assert ran.err.startswith("no forecasts: ")
-    found = json.loads(cli("compare", small.root, "--runs", "r0,r1", "--json").out)
-    row = found["scores"]["differences"][0]
+    printed = json.loads(cli("compare", small.root, "--runs", "r0,r1", "--json").out)
+    row = printed["scores"]["differences"][0]
     assert row["second"] == "r1"
     assert 0 < row["higher"] < 1
     assert row["seeds_needed"] is None or row["seeds_needed"] >= 1
 
 
 def test_missing_noise_is_named(cli, tmp_path):
-    made = Study.create(tmp_path / "s", TextSet.of([Text("a", "x", "one")]), tasks=[Task("task", 0.25)])
-    made.add_scores([Score("a", "task", 0.5, n_items=100), Score("b", "task", 0.6, n_items=100)])
-    found = bc.compare_scores(made, ["a", "b"])
-    assert [note.split(" is not")[0] for note in found.notes] == ["noise of checkpoints", "noise of seeds"]
-    assert found.differences[0].higher == pytest.approx(0.923, abs=0.002)
-    assert len(found.differences) == 1, "one task has no mean"
+    study = Study.create(tmp_path / "s", TextSet.of([Text("a", "x", "one")]), tasks=[Task("task", 0.25)])
+    study.add_scores([Score("a", "task", 0.5, n_items=100), Score("b", "task", 0.6, n_items=100)])
+    comparison = bc.compare_scores(study, ["a", "b"])
+    assert [note.split(" is not")[0] for note in comparison.notes] == ["noise of checkpoints", "noise of seeds"]
+    assert comparison.differences[0].higher == pytest.approx(0.923, abs=0.002)
+    assert len(comparison.differences) == 1, "one task has no mean"
     with pytest.raises(InputError, match="unknown run 'c'"):
-        bc.compare_scores(made, ["a", "c"])
+        bc.compare_scores(study, ["a", "c"])
     with pytest.raises(InputError, match="two or more different runs"):
-        bc.compare_scores(made, ["a", "a"])
+        bc.compare_scores(study, ["a", "a"])
 
 
 def test_runs_without_scores_or_common_compute_are_one_line(small):

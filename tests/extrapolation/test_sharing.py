@@ -115,7 +115,7 @@ def test_the_card_states_what_was_learned_and_how_far_it_misses(fit, tmp_path):
         f"training models ({len(fit.about['train'])}): {fit.about['train'][0]}",
         f"hash `{fit.texts.digest}`, not included",
         "split: size",
-        "scorer planted",
+        "scorer synthetic",
         "`stack`",
     ):
         assert said in body
@@ -123,9 +123,9 @@ def test_the_card_states_what_was_learned_and_how_far_it_misses(fit, tmp_path):
 
 def test_coverage_of_a_family_rests_on_the_others():
     errors = np.array([0.01, -0.01, 0.012, -0.008, 0.5, 0.5])
-    out_of_fold = OutOfFoldErrors(errors, np.array(list("aabbcc")), "planted")
+    out_of_fold = OutOfFoldErrors(errors, np.array(list("aabbcc")), "synthetic")
     assert out_of_fold_coverage(out_of_fold) == pytest.approx(4 / 6), "the wild family lies outside what the others say"
-    assert np.isnan(out_of_fold_coverage(OutOfFoldErrors(errors[:4], np.array(list("aabb")), "planted")))
+    assert np.isnan(out_of_fold_coverage(OutOfFoldErrors(errors[:4], np.array(list("aabb")), "synthetic")))
 
 
 def run_with_hub(code: str, hub, home: Path, token: str | None = TOKEN) -> subprocess.CompletedProcess[str]:

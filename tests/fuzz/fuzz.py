@@ -51,29 +51,29 @@ def try_one(sandbox: Sandbox, target: Target, seed: Sequence[int], right: Any, p
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
-            found = target.use(here)
+            result = target.use(here)
         except (BenchcastError, OSError) as error:
             line = str(error)
             whole = line and "\n" not in line and len(line) < LONGEST_LINE
             return ("refused" if whole else "failure"), f"{way.__name__}: {type(error).__name__}: {line[:300]}"
         except Exception:  # noqa: BLE001  this is what is looked for
             return "failure", f"{way.__name__}: {traceback.format_exc()}"
-    if target.protected and found != right:
-        return "different", f"{way.__name__}: {str(found)[:200]}"
+    if target.protected and result != right:
+        return "different", f"{way.__name__}: {str(result)[:200]}"
     return "right", ""
 
 
 def run_target(sandbox: Sandbox, target: Target, count: int, seed: int, place: Path) -> Count:
     """Many mutations of one kind of file."""
-    made = Count(target.name)
+    tally = Count(target.name)
     right = target.use(sandbox.copy(place))
     for number in range(count):
-        what, told = try_one(sandbox, target, (seed, number, *target.name.encode()), right, place)
-        made.mutations += 1
-        made.refused += what == "refused"
+        what, description = try_one(sandbox, target, (seed, number, *target.name.encode()), right, place)
+        tally.mutations += 1
+        tally.refused += what == "refused"
         if what in ("failure", "different"):
-            (made.failures if what == "failure" else made.different).append(f"seed {seed}, {number}, {told}")
-    return made
+            (tally.failures if what == "failure" else tally.different).append(f"seed {seed}, {number}, {description}")
+    return tally
 
 
 def in_a_process(sandbox: Sandbox, target: Target, count: int, seed: int, place: Path) -> Count:
@@ -114,12 +114,12 @@ def main() -> None:
     parser.add_argument("--only", default="")
     wanted = parser.parse_args()
     total: Counter[str] = Counter()
-    for made in mutate(wanted.count, wanted.seed, only=wanted.only, apart=True) if wanted.count else ():
-        wrong = Counter(tracebacks=len(made.failures), different=len(made.different))
-        total += Counter(mutations=made.mutations, refused=made.refused) + wrong
-        print(f"{made.name:24} {made.mutations:6} mutations {made.refused:6} refused {dict(wrong)}", flush=True)
-        for told in (*made.failures, *made.different)[:3]:
-            print("   ", told)
+    for count in mutate(wanted.count, wanted.seed, only=wanted.only, apart=True) if wanted.count else ():
+        wrong = Counter(tracebacks=len(count.failures), different=len(count.different))
+        total += Counter(mutations=count.mutations, refused=count.refused) + wrong
+        print(f"{count.name:24} {count.mutations:6} mutations {count.refused:6} refused {dict(wrong)}", flush=True)
+        for description in (*count.failures, *count.different)[:3]:
+            print("   ", description)
     print({k: total[k] for k in ("mutations", "refused", "tracebacks", "different")}, flush=True)
     killed = kills.run(wanted.kills, wanted.seed) if wanted.kills else kills.Killed()
     print(
@@ -130,8 +130,8 @@ def main() -> None:
             "reruns failed": len(killed.failed),
         }
     )
-    for told in (*killed.lost, *killed.failed)[:5]:
-        print("   ", told)
+    for description in (*killed.lost, *killed.failed)[:5]:
+        print("   ", description)
     sys.exit(bool(total["tracebacks"] or total["different"] or killed.lost or killed.failed))
 
 

@@ -39,7 +39,7 @@ def commands() -> dict[str, list[str]]:
     return {
         "import losses": ["import", "losses", "{}/study", "{}/new.jsonl", "--family", "f", "--allow-implausible"],
         "import scores": ["import", "scores", "{}/study", "{}/scores.csv", "--allow-mixed"],
-        "import features": ["import", "features", "{}/study", "{}/f.npz", "--name", "planted"],
+        "import features": ["import", "features", "{}/study", "{}/f.npz", "--name", "synthetic"],
         "fit": ["fit", "{}/study", "--method", "constant"],
         "select": ["select", "{}/study", "--budget", "4", "--no-check", "-o", "{}/small"],
     }
@@ -95,7 +95,7 @@ def lost(here: Path, before: Study) -> str:
 
 def run(count: int, seed: int) -> Killed:
     """Kill commands in turn, each at a random moment."""
-    rng, made = np.random.default_rng(seed), Killed()
+    rng, killed = np.random.default_rng(seed), Killed()
     with workplace() as folder:
         sandbox = Sandbox(Path(folder) / "whole")
         before = Study.open(sandbox.folder / "study")
@@ -110,13 +110,13 @@ def run(count: int, seed: int) -> Killed:
             child = start(commands()[name], here)
             time.sleep(float(rng.uniform(0, calm[name][0])))
             os.kill(child, signal.SIGKILL)
-            made.in_time += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-            made.kills += 1
-            if told := lost(here, before):
-                made.lost.append(f"{name}, kill {number}: {told}")
+            killed.in_time += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+            killed.kills += 1
+            if description := lost(here, before):
+                killed.lost.append(f"{name}, kill {number}: {description}")
             code = finish(commands()[name], here)
             if code or tree(here) != calm[name][1]:
                 other = {k for k, v in (tree(here).items() ^ calm[name][1].items())}
-                made.failed.append(f"{name}, kill {number}: exit {code}, other files {sorted(other)[:4]}")
+                killed.failed.append(f"{name}, kill {number}: exit {code}, other files {sorted(other)[:4]}")
             shutil.rmtree(here)
-    return made
+    return killed

@@ -173,11 +173,11 @@ def change_array(values: np.ndarray, rng: Rng) -> np.ndarray:
 
 
 def craft_text(blob: bytes, rng: Rng) -> bytes:
-    made = change_value(json.loads(blob), rng)
+    changed = change_value(json.loads(blob), rng)
     try:
-        return json.dumps(hashed(made) if isinstance(made, dict) else made).encode()
+        return json.dumps(hashed(changed) if isinstance(changed, dict) else changed).encode()
     except ValueError:  # what no hash can be made of
-        return json.dumps(made).encode()
+        return json.dumps(changed).encode()
 
 
 def craft_arrays(blob: bytes, rng: Rng) -> bytes:

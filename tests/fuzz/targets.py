@@ -37,7 +37,7 @@ from benchcast.store import Study
 from lab.synthetic import Plan, make_world, write_study
 
 SETTINGS = {"a": "b"}
-MADE = json.dumps({"about": {}, "context": 9})
+BACKEND_LINE = json.dumps({"about": {}, "context": 9})
 
 
 def workplace() -> tempfile.TemporaryDirectory[str]:
@@ -126,7 +126,7 @@ class Sandbox:
         counts = np.array([len(x) - 1 for x in within])
         np.savez(self.folder / "f.npz", features=np.asarray(values), bounds=np.concatenate(within), counts=counts)
         shard_store = ShardStore(self.folder / "collecting", SETTINGS, self.counts)
-        shard_store.take(MADE, {i: np.arange(n, dtype=np.float32) + i for i, n in enumerate(self.counts)})
+        shard_store.take(BACKEND_LINE, {i: np.arange(n, dtype=np.float32) + i for i, n in enumerate(self.counts)})
         shard_store.flush()
         (shard,) = (self.folder / "collecting").glob("*.npz")
         shard.rename(shard.with_name("shard.npz"))
@@ -152,8 +152,8 @@ class Sandbox:
         return [(x.model, _digest(x.counts, x.edges, np.nan_to_num(x.nats, nan=-1))) for x in losses]
 
     def features(self, here: Path) -> Any:
-        found = Study.open(here / "study").features()
-        return found and (_digest(np.asarray(found.values), found.edges), found.scorer)
+        features = Study.open(here / "study").features()
+        return features and (_digest(np.asarray(features.values), features.edges), features.scorer)
 
     def predict(self, here: Path) -> Any:
         losses = Study.open(self.folder / "study").losses(self.model)
@@ -173,8 +173,8 @@ class Sandbox:
             study = Study.open(here / "study")
             known = [x.model for x in study.models()]
             choices = ImportOptions(allow_mixed=True, add_tasks=("mmlu*",))
-            found = gather([here / name], study.tasks, known, study.scores(), choices)
-            study.add_tasks(found.new_tasks).add_scores(found.scores)
+            gathered = gather([here / name], study.tasks, known, study.scores(), choices)
+            study.add_tasks(gathered.new_tasks).add_scores(gathered.scores)
             return self.readable(study.root)
 
         return use
@@ -187,7 +187,7 @@ class Sandbox:
     def import_features(self, here: Path) -> Any:
         study = Study.open(here / "study")
         values, edges = read_features(here / "f.npz", study.texts)
-        study.add_features("planted", values, edges)
+        study.add_features("synthetic", values, edges)
         return self.features(here)
 
     def start_study(self, here: Path) -> Any:
@@ -206,15 +206,15 @@ class Sandbox:
 
     def shards(self, here: Path) -> Any:
         shard_store = ShardStore(here / "collecting", SETTINGS, self.counts)
-        found = {i: rows.tolist() for i, rows in shard_store.results()}
+        stored = {i: rows.tolist() for i, rows in shard_store.results()}
         whole = {i: (np.arange(n) + i).tolist() for i, n in enumerate(self.counts)}
-        assert set(found) == shard_store.done
-        return all(whole[i] == rows for i, rows in found.items())  # what is not found is done again
+        assert set(stored) == shard_store.done
+        return all(whole[i] == rows for i, rows in stored.items())  # what is not found is done again
 
     def targets(self) -> list[Target]:
         """All of them."""
         text = [*m.BYTES]
-        fit, features, losses = "study/fits/task0", "study/features/planted", f"study/losses/{self._losses_file}"
+        fit, features, losses = "study/fits/task0", "study/features/synthetic", f"study/losses/{self._losses_file}"
         return [
             Target("study.toml", "study/study.toml", self.all_tables, [*text, m.toml_value, m.toml_value]),
             Target("texts.jsonl of a study", "study/texts.jsonl", self.all_tables, [*text, m.jsonl_value]),

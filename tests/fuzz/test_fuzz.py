@@ -13,9 +13,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_every_spoiled_file_gives_the_right_result_or_one_line():
-    made = list(fuzz.mutate(120, seed=0))
-    assert len(made) > 20
-    assert [(m.name, m.failures, m.different) for m in made if m.failures or m.different] == []
+    counts = list(fuzz.mutate(120, seed=0))
+    assert len(counts) > 20
+    assert [(m.name, m.failures, m.different) for m in counts if m.failures or m.different] == []
 
 
 def test_killed_commands_lose_nothing_and_are_finished_by_running_them_again():

@@ -24,11 +24,11 @@ def test_decisions_are_orders_of_pairs():
 
 def test_families_of_a_synthetic_study_are_ordered_by_every_signal(tmp_path):
     world = make_world(Plan(seed=3, families=4, sizes=3, checkpoints=1, tasks=1, texts_per_source=4))
-    found = zoo_decisions(Study.open(write_study(world, tmp_path / "s").root))
-    assert [x.signal for x in found] == ["its own score", "salience", "label-token", "all-token"]
-    assert all(0 <= x.right <= 1 and x.decisions > 0 for x in found)
-    assert found[0].right == pytest.approx(np.mean(list(found[0].by_task.values())))
-    assert lines(found)[0].startswith("its own score")
+    accuracies = zoo_decisions(Study.open(write_study(world, tmp_path / "s").root))
+    assert [x.signal for x in accuracies] == ["its own score", "salience", "label-token", "all-token"]
+    assert all(0 <= x.right <= 1 and x.decisions > 0 for x in accuracies)
+    assert accuracies[0].right == pytest.approx(np.mean(list(accuracies[0].by_task.values())))
+    assert lines(accuracies)[0].startswith("its own score")
 
 
 @pytest.mark.skipif(not (data_folder(None) / dclm.FILE).is_file(), reason="the files of dclm are not here")
@@ -36,9 +36,9 @@ def test_recipes_at_7b_are_ordered_by_1b_models():
     target = large_scores(data_folder(None))
     assert LARGE[0] > 6e9
     assert len(target["hellaswag"]) > 40, "models without losses count, too"
-    found = {x.signal: x for x in dclm_decisions(datasets.fetch("dclm"), methods=["label-token"])}
-    assert found.keys() == {"its own score", "all-token loss", "label-token loss", "forecast, label-token"}
-    counts = {x.decisions for x in found.values()}
+    by_signal = {x.signal: x for x in dclm_decisions(datasets.fetch("dclm"), methods=["label-token"])}
+    assert by_signal.keys() == {"its own score", "all-token loss", "label-token loss", "forecast, label-token"}
+    counts = {x.decisions for x in by_signal.values()}
     assert max(counts) > 500
-    assert all(x.right > 0.5 for x in found.values())
-    assert set(found["its own score"].by_task) == {t.name for t in datasets.fetch("dclm").tasks}
+    assert all(x.right > 0.5 for x in by_signal.values())
+    assert set(by_signal["its own score"].by_task) == {t.name for t in datasets.fetch("dclm").tasks}

@@ -14,7 +14,7 @@ from lab import quality
 def rows(synthetic_folder, tmp_path_factory) -> list[quality.Quality]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(quality, "METHODS", ("salience", "pls", "logistic-4", "all-token"))
-        return quality.measure_study("planted", "family", Study.open(synthetic_folder))
+        return quality.measure_study("synthetic", "family", Study.open(synthetic_folder))
 
 
 def test_gain_is_measured_against_all_token_and_regret_against_the_best_single_method(rows) -> None:
@@ -45,4 +45,4 @@ def test_a_plain_average_has_no_interval(rows) -> None:
 
 
 def test_a_split_without_test_models_is_passed_over(synthetic_folder) -> None:
-    assert quality.measure_study("planted", "column", Study.open(synthetic_folder)) == []
+    assert quality.measure_study("synthetic", "column", Study.open(synthetic_folder)) == []

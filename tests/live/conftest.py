@@ -1,4 +1,4 @@
-"""A planted study with fits, a tokenizer of bytes and small models with dropout, so that random states matter."""
+"""A synthetic study with fits, a tokenizer of bytes and small models with dropout, so that random states matter."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def one_thread() -> None:
 
 @pytest.fixture(scope="session")
 def fitted_folder(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The planted world with its fits; not to be written to."""
+    """The synthetic world with its fits; not to be written to."""
     study = write_study(world, tmp_path_factory.mktemp("fitted") / "study")
     for fit in fit_tasks(study, method="label-token"):
         fit.save(study.fit_folder(fit.task))

@@ -22,16 +22,16 @@ from benchcast.callbacks.live import Reader
 from benchcast.records import ModelInfo
 
 
-def capabilities(found: dict[str, Any]) -> dict[str, float]:
-    return {task: f.capability for task, f in found.items()}
+def capabilities(forecasts: dict[str, Any]) -> dict[str, float]:
+    return {task: f.capability for task, f in forecasts.items()}
 
 
 def counted(reader: Reader, model: Any) -> tuple[dict[str, float], int]:
     """Forecasts, and how often this rank ran the model on a batch of texts."""
     calls = []
     model.model.register_forward_hook(lambda *_: calls.append(1))
-    found = capabilities(reader.forecast(model))
-    return found, len(calls)
+    values = capabilities(reader.forecast(model))
+    return values, len(calls)
 
 
 def fail_on_one(rank: int, study: str, tokenizer: Any) -> list[str]:
@@ -54,11 +54,11 @@ def main(rank: int, count: int, study: str, out: Path) -> None:
     distributed.init_process_group("gloo", store=store, rank=rank, world_size=count, timeout=timedelta(seconds=60))
     tokenizer = tokenizer_with_bos(TOKENIZER)
     reader = Reader.of(tokenizer, read_fits(study))
-    told: dict[str, Any] = {}
-    told["spread"], told["calls"] = counted(reader, small_model())
-    told["failure"] = fail_on_one(rank, study, tokenizer)
+    results: dict[str, Any] = {}
+    results["spread"], results["calls"] = counted(reader, small_model())
+    results["failure"] = fail_on_one(rank, study, tokenizer)
     distributed.destroy_process_group()
-    (out / f"{rank}.json").write_text(json.dumps(told))
+    (out / f"{rank}.json").write_text(json.dumps(results))
     leave()
 
 

@@ -113,23 +113,23 @@ def gathered(model: Any) -> dict[str, Any]:
 def run(kind: str, reader: Reader, out: Path) -> dict[str, Any]:
     """Train twice, with and without a forecast in between."""
     ends = []
-    told: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     part = 0 if kind == "tp" else distributed.get_rank()  # under tensor parallelism all ranks see the same rows
     for watched in (False, True):
         model, follow = prepared(kind)
         torch.manual_seed(5 + part)  # of dropout
         train(model, 2, follow, part)
         if watched:
-            told["nats"] = reader.losses(model).nats.tolist()
-            told["capability"] = {task: f.capability for task, f in reader.forecast(model).items()}
-            told["sharded"] = sharded(bare(model))
+            results["nats"] = reader.losses(model).nats.tolist()
+            results["capability"] = {task: f.capability for task, f in reader.forecast(model).items()}
+            results["sharded"] = sharded(bare(model))
             weights = gathered(model)
             if distributed.get_rank() == 0:
                 torch.save(weights, out / f"{kind}.pt")
         train(model, 2, follow, part)
         ends.append(local(model))
-    told["same training"] = all(torch.equal(a, b) for a, b in zip(*ends, strict=True))
-    return told
+    results["same training"] = all(torch.equal(a, b) for a, b in zip(*ends, strict=True))
+    return results
 
 
 def main(study: str, out: Path, kinds: list[str]) -> None:
@@ -137,8 +137,8 @@ def main(study: str, out: Path, kinds: list[str]) -> None:
     distributed.init_process_group("gloo", timeout=timedelta(seconds=60))
     reader = Reader.of(tokenizer_with_bos(TOKENIZER), read_fits(study))
     for kind in kinds:
-        told = run(kind, reader, out)
-        (out / f"{kind}-{distributed.get_rank()}.json").write_text(json.dumps(told))
+        results = run(kind, reader, out)
+        (out / f"{kind}-{distributed.get_rank()}.json").write_text(json.dumps(results))
     distributed.barrier()
     distributed.destroy_process_group()
     leave()

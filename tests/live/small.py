@@ -17,9 +17,11 @@ TOKENIZER = Path(__file__).parents[1] / "zoo" / "shipped" / "ash-0.5M" / "tokeni
 
 def tokenizer_with_bos(path: Path) -> Any:
     """A tokenizer that puts <bos> before every text."""
-    made = Tokenizer.from_file(str(path))
-    made.post_processor = TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", made.token_to_id("<bos>"))])
-    return PreTrainedTokenizerFast(tokenizer_object=made, bos_token="<bos>", eos_token="<eos>", pad_token="<pad>")
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.post_processor = TemplateProcessing(
+        single="<bos> $A", special_tokens=[("<bos>", tokenizer.token_to_id("<bos>"))]
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<bos>", eos_token="<eos>", pad_token="<pad>")
 
 
 def small_model(seed: int = 0, dropout: float = 0.2) -> Any:

@@ -94,9 +94,9 @@ class HomeMade(nn.Module):
 
 def test_any_module_that_makes_logits_will_do(fitted: Study, model: Any, tokenizer: Any) -> None:
     raw = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-    own = forecast(HomeMade(model), raw, fitted, reading=Reading(context=128))
+    forecasts = forecast(HomeMade(model), raw, fitted, reading=Reading(context=128))
     for task, expected in forecast(model, tokenizer, fitted).items():
-        assert own[task].capability == pytest.approx(expected.capability, rel=1e-6)
+        assert forecasts[task].capability == pytest.approx(expected.capability, rel=1e-6)
 
 
 def test_logits_of_one_position_are_refused(fitted: Study, model: Any, tokenizer: Any) -> None:
@@ -149,10 +149,10 @@ class Cramped(nn.Module):
 
 def test_a_batch_that_does_not_fit_is_tried_in_halves(fitted: Study, model: Any, tokenizer: Any) -> None:
     cramped = Cramped(model)
-    found = forecast(cramped, tokenizer, fitted)
+    forecasts = forecast(cramped, tokenizer, fitted)
     assert cramped.refused > 0
     for task, expected in forecast(model, tokenizer, fitted).items():
-        assert found[task].accuracy == pytest.approx(expected.accuracy, abs=1e-6)
+        assert forecasts[task].accuracy == pytest.approx(expected.accuracy, abs=1e-6)
 
 
 @pytest.mark.parametrize("context", [0, 40])
@@ -229,11 +229,11 @@ def test_losses_that_are_not_numbers_name_the_text(fitted: Study, tokenizer: Any
 
 
 def test_a_shared_fit_brings_its_texts_or_takes_them(fitted: Study, model: Any, tokenizer: Any, tmp_path: Path) -> None:
-    own = read_fits(fitted)[0]
-    said = forecast(model, tokenizer, own)
-    whole = own.save_pretrained(tmp_path / "whole", include_texts=True)
+    fit = read_fits(fitted)[0]
+    said = forecast(model, tokenizer, fit)
+    whole = fit.save_pretrained(tmp_path / "whole", include_texts=True)
     assert forecast(model, tokenizer, str(whole)) == said
-    bare = own.save_pretrained(tmp_path / "bare")
+    bare = fit.save_pretrained(tmp_path / "bare")
     with pytest.raises(InputError, match="shared without its texts"):
         forecast(model, tokenizer, str(bare))
     assert forecast(model, tokenizer, str(bare), fitted.texts) == said

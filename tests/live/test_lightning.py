@@ -64,12 +64,12 @@ def test_forecasts_reach_every_logger_with_their_steps(fitted: Study, tokenizer:
     module = Module(tokenizer)
     train(tmp_path, module, LightningForecast(fitted.root, every=2), loggers=loggers)
     rows = list(csv.DictReader((Path(loggers[0].log_dir) / "metrics.csv").read_text().splitlines()))
-    own = [row for row in rows if row.get("forecast/task0")]
-    assert [int(row["step"]) for row in own] == [2, 4, 6]
+    forecast_rows = [row for row in rows if row.get("forecast/task0")]
+    assert [int(row["step"]) for row in forecast_rows] == [2, 4, 6]
     expected = forecast(module.model, tokenizer, fitted)["task0"]
-    assert float(own[-1]["forecast/task0"]) == pytest.approx(expected.accuracy, abs=1e-6)
-    assert float(own[-1]["forecast/task0_high"]) == pytest.approx(expected.high, abs=1e-6)
-    assert float(own[-1]["capability/task0"]) == pytest.approx(expected.capability, abs=1e-6)
+    assert float(forecast_rows[-1]["forecast/task0"]) == pytest.approx(expected.accuracy, abs=1e-6)
+    assert float(forecast_rows[-1]["forecast/task0_high"]) == pytest.approx(expected.high, abs=1e-6)
+    assert float(forecast_rows[-1]["capability/task0"]) == pytest.approx(expected.capability, abs=1e-6)
     reader = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     events = reader.EventAccumulator(loggers[1].log_dir)
     events.Reload()
@@ -126,8 +126,8 @@ def test_fsdp2_on_two_processes_logs_the_forecast_of_the_gathered_weights(
     model.load_state_dict(torch.load(tmp_path / "weights.pt"))
     expected = forecast(model, tokenizer, fitted)
     assert expected["task0"].capability != pytest.approx(before, rel=1e-3), "it was trained"
-    for task, found in expected.items():
-        assert float(rows[-1][f"capability/{task}"]) == pytest.approx(found.capability, rel=1e-6)
+    for task, expected_forecast in expected.items():
+        assert float(rows[-1][f"capability/{task}"]) == pytest.approx(expected_forecast.capability, rel=1e-6)
 
 
 def test_the_strategy_for_fsdp1_is_refused_before_training(fitted: Study, tokenizer: Any) -> None:

@@ -28,7 +28,7 @@ def test_every_job_is_done_and_every_rank_does_as_many(jobs: int, count: int) ->
 
 
 @pytest.fixture(scope="module")
-def told(fitted: Study, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def results_by_rank(fitted: Study, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     out = tmp_path_factory.mktemp("ranks")
     command = [sys.executable, str(Path(__file__).with_name("ranks.py"))]
     running = [
@@ -46,20 +46,20 @@ def told(fitted: Study, tmp_path_factory: pytest.TempPathFactory) -> list[dict[s
 
 
 def test_ranks_share_the_texts_and_all_get_the_forecast(
-    told: list[dict[str, Any]], fitted: Study, model: Any, tokenizer: Any
+    results_by_rank: list[dict[str, Any]], fitted: Study, model: Any, tokenizer: Any
 ) -> None:
     alone = forecast(model, tokenizer, fitted)
-    for rank in told:
+    for rank in results_by_rank:
         assert rank["spread"] == pytest.approx({task: f.capability for task, f in alone.items()}, rel=1e-6)
     calls = []
     model.model.register_forward_hook(lambda *_: calls.append(1))
     forecast(model, tokenizer, fitted)
     probes = 2  # of the head, once through the model and once through its body
-    assert all(rank["calls"] - probes == -(-(len(calls) - probes) // COUNT) for rank in told)
+    assert all(rank["calls"] - probes == -(-(len(calls) - probes) // COUNT) for rank in results_by_rank)
 
 
-def test_a_failure_of_one_rank_is_said_on_all_and_nobody_waits(told: list[dict[str, Any]]) -> None:
-    for said in (rank["failure"] for rank in told):
+def test_a_failure_of_one_rank_is_said_on_all_and_nobody_waits(results_by_rank: list[dict[str, Any]]) -> None:
+    for said in (rank["failure"] for rank in results_by_rank):
         assert len(said) == 1, "once, though it failed twice"
         assert "ZeroDivisionError: division by zero" in said[0]
-    assert "rank 1: ZeroDivisionError" in told[0]["failure"][0]
+    assert "rank 1: ZeroDivisionError" in results_by_rank[0]["failure"][0]

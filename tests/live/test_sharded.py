@@ -20,7 +20,7 @@ from benchcast.callbacks import read_fits
 from benchcast.callbacks.live import Reader
 from benchcast.store import Study
 
-KINDS = ("fsdp1", "fsdp1-flat", "fsdp2", "tp")
+SHARDINGS = ("fsdp1", "fsdp1-flat", "fsdp2", "tp")
 DEEPSPEED = pytest.param("zero3", marks=[pytest.mark.integrations, pytest.mark.timeout(1200)])
 
 
@@ -38,35 +38,35 @@ def run(fitted: Study, tmp_path_factory: pytest.TempPathFactory) -> Callable[[st
         assert done.returncode == 0, done.stderr[-3000:]
         return out
 
-    return lambda kind: start(*KINDS) if kind in KINDS else start(kind)
+    return lambda kind: start(*SHARDINGS) if kind in SHARDINGS else start(kind)
 
 
 @pytest.fixture
-def told(run: Callable[[str], Path], kind: str) -> Path:
+def results_folder(run: Callable[[str], Path], kind: str) -> Path:
     if kind == "zero3":
         pytest.importorskip("deepspeed", reason="DeepSpeed is in the group integrations")
     return run(kind)
 
 
-@pytest.mark.parametrize("kind", [*KINDS, DEEPSPEED])
+@pytest.mark.parametrize("kind", [*SHARDINGS, DEEPSPEED])
 def test_the_forecast_of_a_sharded_model_is_that_of_its_gathered_weights(
-    told: Path, kind: str, fitted: Study, tokenizer: Any
+    results_folder: Path, kind: str, fitted: Study, tokenizer: Any
 ) -> None:
     reader = Reader.of(tokenizer, read_fits(fitted))
     model = small_model()
     before = reader.losses(model).nats
-    missing, unexpected = model.load_state_dict(torch.load(told / f"{kind}.pt"), strict=False)
+    missing, unexpected = model.load_state_dict(torch.load(results_folder / f"{kind}.pt"), strict=False)
     assert (set(missing) <= {"lm_head.weight"}, unexpected) == (True, []), "the head is the embedding"
     alone, expected = reader.losses(model).nats, reader.forecast(model)
     assert np.abs(alone - before).max() > 0.1, "it was trained"
     for rank in (0, 1):
-        found = json.loads((told / f"{kind}-{rank}.json").read_text())
-        assert found["sharded"]
-        np.testing.assert_allclose(found["nats"], alone, atol=1e-5)
-        assert found["capability"] == pytest.approx({t: f.capability for t, f in expected.items()}, rel=1e-6)
+        result = json.loads((results_folder / f"{kind}-{rank}.json").read_text())
+        assert result["sharded"]
+        np.testing.assert_allclose(result["nats"], alone, atol=1e-5)
+        assert result["capability"] == pytest.approx({t: f.capability for t, f in expected.items()}, rel=1e-6)
 
 
-@pytest.mark.parametrize("kind", [*KINDS, DEEPSPEED])
-def test_a_forecast_does_not_change_the_training_of_a_sharded_model(told: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", [*SHARDINGS, DEEPSPEED])
+def test_a_forecast_does_not_change_the_training_of_a_sharded_model(results_folder: Path, kind: str) -> None:
     for rank in (0, 1):
-        assert json.loads((told / f"{kind}-{rank}.json").read_text())["same training"]
+        assert json.loads((results_folder / f"{kind}-{rank}.json").read_text())["same training"]

@@ -35,29 +35,29 @@ def trained(
 
     def run(report_to: str) -> list[dict[str, Any]]:
         callback = TransformersForecast(fitted.root, every=3)
-        made = forecasts(train(tmp_path, tokenizer, callback, report_to=report_to, run_name="short"))
-        assert [row["step"] for row in made] == [3, 6]
-        return made
+        forecast_rows = forecasts(train(tmp_path, tokenizer, callback, report_to=report_to, run_name="short"))
+        assert [row["step"] for row in forecast_rows] == [3, 6]
+        return forecast_rows
 
     return run
 
 
-def same(found: History, made: list[dict[str, Any]], prefix: str = "train/") -> None:
+def same(history: History, forecast_rows: list[dict[str, Any]], prefix: str = "train/") -> None:
     """Every scalar of every forecast is in the tool, at its step and under its name."""
     for name in NAMES:
-        expected = {row["step"]: pytest.approx(row[name], rel=1e-6) for row in made}
-        assert found[prefix + name] == expected, name
+        expected = {row["step"]: pytest.approx(row[name], rel=1e-6) for row in forecast_rows}
+        assert history[prefix + name] == expected, name
 
 
 def test_tensorboard(trained: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "events"))
-    made = trained("tensorboard")
+    forecast_rows = trained("tensorboard")
     events = EventAccumulator(str(tmp_path / "events"))
     events.Reload()
-    found = {name: {e.step: e.value for e in events.Scalars(name)} for name in events.Tags()["scalars"]}
-    same(found, made)
+    history = {name: {e.step: e.value for e in events.Scalars(name)} for name in events.Tags()["scalars"]}
+    same(history, forecast_rows)
 
 
 def test_weights_and_biases_offline(trained: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,34 +66,34 @@ def test_weights_and_biases_offline(trained: Any, tmp_path: Path, monkeypatch: p
 
     for name, value in {"MODE": "offline", "DIR": str(tmp_path), "SILENT": "true", "PROJECT": "forecasts"}.items():
         monkeypatch.setenv(f"WANDB_{name}", value)
-    made = trained("wandb")
+    forecast_rows = trained("wandb")
     wandb.finish()
     (run,) = (tmp_path / "wandb").glob("offline-run-*/run-*.wandb")
     command = [sys.executable, "-m", "wandb", "leet", "inspect", "--json", str(run)]
-    told = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60).stdout
-    records = [json.loads(line) for line in told.splitlines()]
-    same(by_name([r["history"]["item"] for r in records if r["type"] == "history"]), made)
+    exported = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60).stdout
+    records = [json.loads(line) for line in exported.splitlines()]
+    same(by_name([r["history"]["item"] for r in records if r["type"] == "history"]), forecast_rows)
 
 
 def test_trackio(trained: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "trackio" not in sys.modules, "it reads the folder when it is imported"
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
-    made = trained("trackio")
+    forecast_rows = trained("trackio")
     import trackio
     from trackio.sqlite_storage import SQLiteStorage
 
     (run,) = trackio.Api().runs("huggingface")
     assert run.name == "short"
-    same(by_name(SQLiteStorage.get_logs("huggingface", run.name, run_id=run.id)), made)
+    same(by_name(SQLiteStorage.get_logs("huggingface", run.name, run_id=run.id)), forecast_rows)
 
 
 def by_name(rows: list[dict[str, Any]]) -> History:
     """Values by the Trainer's step, by name, from rows of what was logged together."""
-    found: History = {}
+    history: History = {}
     for row in rows:
         for name, value in row.items():
-            found.setdefault(name, {})[int(row["train/global_step"])] = value
-    return found
+            history.setdefault(name, {})[int(row["train/global_step"])] = value
+    return history
 
 
 def test_mlflow_server(trained: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,13 +102,15 @@ def test_mlflow_server(trained: Any, tmp_path: Path, monkeypatch: pytest.MonkeyP
     with mlflow_server(tmp_path) as address:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
         monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
-        made = trained("mlflow")
+        forecast_rows = trained("mlflow")
         client = MlflowClient(address)
         (experiment,) = client.search_experiments()
         (run,) = client.search_runs([experiment.experiment_id])
         assert run.info.run_name == "short"
-        found = {n: {m.step: m.value for m in client.get_metric_history(run.info.run_id, n)} for n in run.data.metrics}
-    same(found, made, prefix="")
+        history = {
+            n: {m.step: m.value for m in client.get_metric_history(run.info.run_id, n)} for n in run.data.metrics
+        }
+    same(history, forecast_rows, prefix="")
 
 
 @contextmanager

@@ -71,8 +71,8 @@ def test_forecasts_are_in_the_event_files_of_tensorboard(fitted: Study, tokenize
     events = reader.EventAccumulator(str(folder))
     events.Reload()
     assert {f"train/{name}" for name in (*LOGGED, "forecast/seconds")} <= set(events.Tags()["scalars"])
-    found = [(e.step, e.value) for e in events.Scalars("train/forecast/task0")]
-    assert found == [(row["step"], pytest.approx(row["forecast/task0"], rel=1e-6)) for row in forecasts(trainer)]
+    points = [(e.step, e.value) for e in events.Scalars("train/forecast/task0")]
+    assert points == [(row["step"], pytest.approx(row["forecast/task0"], rel=1e-6)) for row in forecasts(trainer)]
     assert [e.step for e in events.Scalars("train/loss")] == [2, 4, 6]
 
 
@@ -196,9 +196,9 @@ def by_compute(fitted: Study) -> list[Fit]:
 
 def test_flops_of_the_run_reach_the_forecast(by_compute: list[Fit], tokenizer: Any, tmp_path: Path) -> None:
     ran = train(tmp_path, tokenizer, TransformersForecast(by_compute, every=2, tokenizer=tokenizer), logging_steps=4)
-    made = [row["capability/task0"] for row in ran.state.log_history if "capability/task0" in row]
-    assert made == pytest.approx([made[-1] + math.log10(step / 6) for step in (2, 4, 6)])
-    assert 10 ** made[-1] == pytest.approx(ran.state.total_flos)
+    capabilities = [row["capability/task0"] for row in ran.state.log_history if "capability/task0" in row]
+    assert capabilities == pytest.approx([capabilities[-1] + math.log10(step / 6) for step in (2, 4, 6)])
+    assert 10 ** capabilities[-1] == pytest.approx(ran.state.total_flos)
 
 
 def test_what_cannot_be_forecast_is_said_once_with_its_reason(

@@ -84,11 +84,11 @@ def tokenizer(words: bool) -> Any:
     pattern = r"\s?\w+|[^\w]" if words else r"[\s\S]"
     pieces = sorted({p for line in corpus() for p in _pieces(line, words)} | {chr(i) for i in range(32, 127)} | {"\n"})
     vocabulary = {piece: i for i, piece in enumerate(["<s>", "<unk>", *pieces])}
-    made = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    made.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "isolated")
-    made.decoder = decoders.Fuse()
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(pattern), "isolated")
+    tokenizer.decoder = decoders.Fuse()
     return PreTrainedTokenizerFast(
-        tokenizer_object=made, bos_token="<s>", eos_token="<s>", unk_token="<unk>", pad_token="<s>"
+        tokenizer_object=tokenizer, bos_token="<s>", eos_token="<s>", unk_token="<unk>", pad_token="<s>"
     )
 
 
@@ -140,9 +140,9 @@ def main() -> None:
     """Write `models/` and `tasks/*.jsonl` below a folder."""
     root = Path(sys.argv[1])
     (root / "tasks").mkdir(parents=True, exist_ok=True)
-    for made in (sums, frogs, last, write, prose):
-        lines = "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in made())
-        (root / "tasks" / f"{made.__name__}.jsonl").write_text(lines, encoding="utf-8")
+    for make_items in (sums, frogs, last, write, prose):
+        lines = "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in make_items())
+        (root / "tasks" / f"{make_items.__name__}.jsonl").write_text(lines, encoding="utf-8")
     for name in MODELS:
         train(name, root / "models")
 

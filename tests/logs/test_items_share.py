@@ -45,11 +45,11 @@ def test_the_standard_error_is_that_of_the_other_items(half):
 def test_another_model_is_scored_on_the_same_items(cli, half, tmp_path, logs):
     last = "models__sedge-c"
     shutil.move(logs / last, tmp_path / last)
-    made = tmp_path / "s"
-    assert cli("init", made, "--from-lm-eval", logs, "--items", "0.5", *METRIC).code == 0
-    assert cli("import", "losses", made, tmp_path / last).code == 0
-    assert cli("import", "scores", made, tmp_path / last, *METRIC).code == 0
-    study = bc.Study.open(made)
+    folder = tmp_path / "s"
+    assert cli("init", folder, "--from-lm-eval", logs, "--items", "0.5", *METRIC).code == 0
+    assert cli("import", "losses", folder, tmp_path / last).code == 0
+    assert cli("import", "scores", folder, tmp_path / last, *METRIC).code == 0
+    study = bc.Study.open(folder)
     assert np.array_equal(study.losses("models/sedge-c").nats, half.losses("models/sedge-c").nats, equal_nan=True)
     assert known(study) == known(half)
 
@@ -79,11 +79,11 @@ def test_results_of_another_run_than_the_samples_are_refused(cli, logs, tmp_path
 
 
 def test_a_bad_share_in_study_toml_is_one_line(cli, half, tmp_path):
-    made = shutil.copytree(half.root, tmp_path / "s")
-    settings = (made / "study.toml").read_text()
+    folder = shutil.copytree(half.root, tmp_path / "s")
+    settings = (folder / "study.toml").read_text()
     for value in ("0", "2", '"half"', "true"):
-        (made / "study.toml").write_text(settings.replace("items = 0.5", f"items = {value}"))
-        ran = cli("status", made)
+        (folder / "study.toml").write_text(settings.replace("items = 0.5", f"items = {value}"))
+        ran = cli("status", folder)
         assert (ran.code, ran.err.count("\n")) == (1, 1)
         assert "items = " in ran.err
 

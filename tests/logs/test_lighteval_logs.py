@@ -71,11 +71,11 @@ def test_another_model_and_one_half_of_the_items(cli, tmp_path):
 
 
 def test_scores_alone_are_imported_too(cli, study, tmp_path):
-    made = shutil.copytree(study.root, tmp_path / "s")
-    (made / "scores.csv").unlink()
-    ran = cli("import", "scores", made, LIGHT)
+    folder = shutil.copytree(study.root, tmp_path / "s")
+    (folder / "scores.csv").unlink()
+    ran = cli("import", "scores", folder, LIGHT)
     assert "read: lighteval results × 2" in ran.out
-    assert len(bc.Study.open(made).scores()) == 4
+    assert len(bc.Study.open(folder).scores()) == 4
 
 
 def test_averages_of_subsets_are_groups_and_old_keys_are_read():

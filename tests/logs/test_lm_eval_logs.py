@@ -78,9 +78,9 @@ def test_the_loss_of_an_item_is_that_of_its_right_answer(logged):
 def test_scores_are_those_of_the_results(logged):
     scores = {(s.model, s.task): s for s in bc.Study.open(logged).scores()}
     document = json.loads(next(folder_of(NEW, "reed-c").glob("results_*")).read_text())
-    found = scores["models/reed-c", "pond"]
-    assert found.accuracy == document["results"]["pond"]["acc,none"]
-    assert (found.n_items, found.harness, found.version) == (28, "lm-eval", "1")
+    score = scores["models/reed-c", "pond"]
+    assert score.accuracy == document["results"]["pond"]["acc,none"]
+    assert (score.n_items, score.harness, score.version) == (28, "lm-eval", "1")
     assert scores["models/reed-c", "pond_last"].stderr == document["results"]["pond_last"]["acc_stderr,none"]
     assert scores["models/reed-c", "pond_write"].shots == "0"
 

@@ -24,11 +24,13 @@ def study(cli, tmp_path_factory):
 
 
 def test_losses_forecast_unseen_families_better_than_the_mean(study):
-    found = bc.compare(study, ["pond", "pond_last"], split="family", methods=["salience", "label-token", "constant"])
-    for task in found.tasks:
-        best, mean = (found.measures(task, m)["mse"] for m in ("salience", "constant"))
+    comparison = bc.compare(
+        study, ["pond", "pond_last"], split="family", methods=["salience", "label-token", "constant"]
+    )
+    for task in comparison.tasks:
+        best, mean = (comparison.measures(task, m)["mse"] for m in ("salience", "constant"))
         assert best < 0.5 * mean
-    assert len(found.held_out["pond", "salience"].observed) == 9
+    assert len(comparison.held_out["pond", "salience"].observed) == 9
 
 
 def test_a_logged_model_is_forecast_before_its_scores_are_known(cli, study):
@@ -52,20 +54,20 @@ def test_the_report_shows_the_logged_study(cli, study, tmp_path):
 
 
 def test_scores_and_losses_of_a_sample_file_alone(cli, study, tmp_path):
-    made = shutil.copytree(study, tmp_path / "s")
-    bc.remove_models(made, ["models/reed-c"])
+    folder = shutil.copytree(study, tmp_path / "s")
+    bc.remove_models(folder, ["models/reed-c"])
     file = next((study.parent / "new" / "models__reed-c").glob("samples_pond_sums_*"))
-    assert cli("import", "losses", made, file).code == 0
-    nats = bc.Study.open(made).losses("models/reed-c").nats
+    assert cli("import", "losses", folder, file).code == 0
+    nats = bc.Study.open(folder).losses("models/reed-c").nats
     assert np.isfinite(nats).sum() == 16
 
 
 def all_ten(study):
     """The study of all ten models."""
-    made = study.parent / "ten"
-    if not made.exists():
-        bc.create_from_logs(made, NEW, options=bc.ImportOptions({"pond_write": METRIC[1].partition("=")[2]}))
-    return made
+    folder = study.parent / "ten"
+    if not folder.exists():
+        bc.create_from_logs(folder, NEW, options=bc.ImportOptions({"pond_write": METRIC[1].partition("=")[2]}))
+    return folder
 
 
 def test_logs_that_lack_the_tasks_of_a_preset_are_refused(cli, tmp_path):

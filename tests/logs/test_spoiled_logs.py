@@ -36,19 +36,19 @@ def spoil(place: Path, kind: str, count: int, seed: int) -> list[str]:
     for i in range(count):
         way = ways[int(rng.integers(len(ways)))]
         file.write_bytes(way(whole, rng))
-        made = place / "study"
+        folder = place / "study"
         items = 0.5 if i % 2 else 1.0
         try:
-            study = bc.create_from_logs(made, logs, items=items, options=OPTIONS).study
+            study = bc.create_from_logs(folder, logs, items=items, options=OPTIONS).study
             assert len(study.texts)
             assert study.scores()
             assert all(np.isfinite(study.losses(name).nats).any() for name in study.models_with_losses())
         except bc.BenchcastError as error:
-            if "\n" in str(error) or made.exists():
+            if "\n" in str(error) or folder.exists():
                 wrong.append(f"{way.__name__}: {error}")
         except Exception as error:  # noqa: BLE001
             wrong.append(f"{i} {way.__name__}: {type(error).__name__} {error}")
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
     return wrong
 
 

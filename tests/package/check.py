@@ -26,9 +26,9 @@ from pathlib import Path
 import benchcast as bc
 from benchcast.reports import write_report
 study = bc.datasets.load_zoo()
-made = bc.compare(study, ["code"], split="size", methods=["label-token", "all-token"])
-print(made.to_arrow().num_rows, "rows")
-write_report(Path("report.html"), study, made)
+comparison = bc.compare(study, ["code"], split="size", methods=["label-token", "all-token"])
+print(comparison.to_arrow().num_rows, "rows")
+write_report(Path("report.html"), study, comparison)
 """
 USER = """
 import benchcast as bc

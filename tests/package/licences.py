@@ -19,7 +19,7 @@ STRICT = re.compile(r"(?<!L)\bA?GPL", re.IGNORECASE)
 
 def needed(extras: list[str]) -> list[Distribution]:
     """benchcast's requirements and theirs, by name; those that are not installed are left out."""
-    found: dict[str, Distribution] = {}
+    needed_packages: dict[str, Distribution] = {}
     waiting = [("benchcast", extra) for extra in ("", *extras)]
     seen = set()
     while waiting:
@@ -31,12 +31,12 @@ def needed(extras: list[str]) -> list[Distribution]:
             package = distribution(name)
         except PackageNotFoundError:
             continue
-        found[canonicalize_name(name)] = package
+        needed_packages[canonicalize_name(name)] = package
         for line in package.requires or []:
             requirement = Requirement(line)
             if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
                 waiting += [(canonicalize_name(requirement.name), wanted) for wanted in ("", *requirement.extras)]
-    return [found[name] for name in sorted(found) if name != "benchcast"]
+    return [needed_packages[name] for name in sorted(needed_packages) if name != "benchcast"]
 
 
 def licence(package: Distribution) -> str:

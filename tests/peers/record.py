@@ -32,7 +32,7 @@ def main() -> None:
     from perplexity_correlations.estimation import sign, sign_cdf, spearmanr
     from sklearn.cross_decomposition import PLSRegression
 
-    found = {"packages": {p: version(p) for p in ("perplexity-correlations", "scikit-learn")}, "cases": []}
+    recorded = {"packages": {p: version(p) for p in ("perplexity-correlations", "scikit-learn")}, "cases": []}
     for seed, models, texts in SHAPES:
         x, error = data(seed, models, texts)
         case = {"seed": seed, "models": models, "texts": texts, "pls": {}}
@@ -43,8 +43,8 @@ def main() -> None:
                 warnings.simplefilter("ignore")
                 fitted = PLSRegression(n_components=k).fit(x, error)
             case["pls"][k] = {"weights": fitted.coef_[0].tolist(), "forecast": fitted.predict(x).ravel().tolist()}
-        found["cases"].append(case)
-    Path(__file__).with_name("recorded.json").write_text(json.dumps(found) + "\n", encoding="utf-8")
+        recorded["cases"].append(case)
+    Path(__file__).with_name("recorded.json").write_text(json.dumps(recorded) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -101,11 +101,11 @@ def test_a_ladder_extrapolates_in_size_and_data():
     params, tokens = (g.ravel() for g in np.meshgrid(np.geomspace(1e6, 1e8, 5), np.geomspace(1e8, 1e10, 4)))
     world = ModelMetadata(np.full(20, "f"), 6 * params * tokens, params, tokens, np.empty((20, 0)), ())
     truth = 0.4 + 300 * params**-0.35 + 900 * tokens**-0.3
-    found = fit_ladder(params, tokens, truth)
-    assert_allclose(ladder_loss([""], found[None], world), truth, rtol=2e-3)
+    ladder = fit_ladder(params, tokens, truth)
+    assert_allclose(ladder_loss([""], ladder[None], world), truth, rtol=2e-3)
     far = replace(world, params=10 * params, training_tokens=10 * tokens)
     assert_allclose(
-        ladder_loss([""], found[None], far),
+        ladder_loss([""], ladder[None], far),
         0.4 + 300 * (10 * params) ** -0.35 + 900 * (10 * tokens) ** -0.3,
         rtol=0.03,
     )
@@ -113,9 +113,9 @@ def test_a_ladder_extrapolates_in_size_and_data():
 
 def test_a_ladder_never_has_a_negative_term():
     params, tokens = np.geomspace(1e6, 1e9, 10), np.geomspace(1e8, 1e9, 10)
-    found = fit_ladder(params, tokens, 1.0 + 1e-10 * params)  # rises with size: nothing a ladder could say
-    assert_allclose(np.exp(found[1] - found[2] * np.log(params)), 0.0, atol=1e-6)
-    assert found[0] > 0
+    ladder = fit_ladder(params, tokens, 1.0 + 1e-10 * params)  # rises with size: nothing a ladder could say
+    assert_allclose(np.exp(ladder[1] - ladder[2] * np.log(params)), 0.0, atol=1e-6)
+    assert ladder[0] > 0
 
 
 def test_a_family_with_a_ladder_of_its_own_is_read_off_it():
@@ -132,9 +132,9 @@ def test_the_choice_that_errs_on_a_family_is_made_without_that_family(dataset):
     observed = np.zeros(12)
 
     def forecasts(sets):
-        made = np.full((len(sets), 2, 12), 0.1)
-        made[:, 1] = np.where(families == "a", 0.0, 0.11)  # perfect on one family, worse on the others
-        return made
+        constant_forecasts = np.full((len(sets), 2, 12), 0.1)
+        constant_forecasts[:, 1] = np.where(families == "a", 0.0, 0.11)  # perfect on one family, worse on the others
+        return constant_forecasts
 
     three = replace(three, metadata=replace(three.metadata, families=families))
     selected = select_candidate(forecasts, three, observed, np.ones(12, bool))
@@ -178,13 +178,13 @@ def test_two_step_without_sizes_says_so(dataset, world):
 def test_a_peer_fitted_stored_and_loaded_forecasts_a_model_of_the_study(method, study, world, cli, tmp_path):
     assert cli("fit", study.root, "--task", "task0", "--method", method).code == 0
     ran = cli("predict", study.root, "--model", world.models[3].model, "--json")
-    (found,) = json.loads(ran.out)
-    assert 0 <= found["low"] < found["accuracy"] < found["high"] <= 1
+    (forecast,) = json.loads(ran.out)
+    assert 0 <= forecast["low"] < forecast["accuracy"] < forecast["high"] <= 1
     stored = bc.load(study.fit_folder("task0"))
     metadata = ModelMetadata.of(
         study.infos([world.models[3].model]), [s for s in study.scores() if s.model == world.models[3].model]
     )
-    assert stored.predict(study.losses(world.models[3].model), metadata=metadata).accuracy == found["accuracy"]
+    assert stored.predict(study.losses(world.models[3].model), metadata=metadata).accuracy == forecast["accuracy"]
 
 
 @pytest.mark.parametrize(
@@ -192,9 +192,9 @@ def test_a_peer_fitted_stored_and_loaded_forecasts_a_model_of_the_study(method, 
     [("observational", "no score known on task1"), ("two-step", "no parameters and training tokens known")],
 )
 def test_a_peer_that_lacks_what_it_reads_says_what(method, says, study, world):
-    found = bc.fit(study, "task0", method=method).predict(world.losses[0])
-    assert np.isnan(found.accuracy)
-    assert found.remark == says
+    forecast = bc.fit(study, "task0", method=method).predict(world.losses[0])
+    assert np.isnan(forecast.accuracy)
+    assert forecast.remark == says
 
 
 def test_peers_stand_between_the_learned_methods_and_the_baselines():
@@ -225,13 +225,13 @@ def test_the_components_are_those_that_the_authors_of_observational_scaling_repo
     compute = np.log10([float(r["FLOPs (1E21)"] or "nan") for r in rows])
     family = np.array([r["Model Family"] for r in rows])
     usable = np.isfinite(first) & np.isfinite(compute)
-    found = [
-        np.corrcoef(first[own], compute[own])[0, 1] ** 2
+    correlations = [
+        np.corrcoef(first[in_family], compute[in_family])[0, 1] ** 2
         for f in np.unique(family)
-        if (own := usable & (family == f)).sum() >= 3
+        if (in_family := usable & (family == f)).sum() >= 3
     ]
-    assert np.median(found) > 0.95
-    assert np.mean(np.array(found) > 0.9) > 0.9
+    assert np.median(correlations) > 0.95
+    assert np.mean(np.array(correlations) > 0.9) > 0.9
 
 
 @needs_public
@@ -246,6 +246,6 @@ def test_a_ladder_of_small_public_models_reaches_large_ones():
     metadata = ModelMetadata(data, params, params, tokens, np.empty((len(rows), 0)), ())
     for name in np.unique(data):
         small, large = ((data == name) & on for on in (params < 1e9, params >= 1e9))
-        found = fit_ladder(params[small], tokens[small], loss[small])
-        expected = ladder_loss([""], found[None], metadata)
+        ladder = fit_ladder(params[small], tokens[small], loss[small])
+        expected = ladder_loss([""], ladder[None], metadata)
         assert np.abs(expected[large] / loss[large] - 1).max() < 0.1

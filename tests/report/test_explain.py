@@ -38,18 +38,18 @@ def test_units_of_any_tokenization_spell_the_texts(data):
     edges = np.array(sorted({0, end, *inner, *TEXTS.starts.tolist()}))
     units = make_units(TEXTS, edges)
     for i, text in enumerate(TEXTS):
-        own = units.of_text(i)
-        assert "".join(units.shown(k) for k in range(own.start, own.stop)) == text.text
+        units_of_text = units.of_text(i)
+        assert "".join(units.shown(k) for k in range(units_of_text.start, units_of_text.stop)) == text.text
     assert units.tokens.sum() == len(edges) - 1
     assert (units.tokens >= 1).all()
 
 
 def test_tokens_that_split_a_character_are_shown_as_one():
     units = make_units(TEXTS, every_byte(TEXTS))
-    own = units.of_text(1)
-    shown = [units.shown(k) for k in range(own.start, own.stop)]
+    units_of_text = units.of_text(1)
+    shown = [units.shown(k) for k in range(units_of_text.start, units_of_text.stop)]
     assert shown[:5] == ["h", "i", " ", "👩\u200d👧", "!"]
-    assert units.tokens[own][3] == len("👩\u200d👧".encode())
+    assert units.tokens[units_of_text][3] == len("👩\u200d👧".encode())
     third = units.of_text(2)
     assert "\r\n" in [units.shown(k) for k in range(third.start, third.stop)]
 
@@ -57,41 +57,41 @@ def test_tokens_that_split_a_character_are_shown_as_one():
 def test_salience_of_a_unit_is_the_mean_of_its_tokens_over_the_mean_of_all():
     units = make_units(TEXTS, every_byte(TEXTS))
     salience = np.arange(1.0, units.first[-1] + 1, dtype=np.float32)
-    found = weigh_units("t", "salience", units, salience, np.ones(len(salience), bool))
+    explained = weigh_units("t", "salience", units, salience, np.ones(len(salience), bool))
     k = units.of_text(1).start + 3
     first, last = units.first[k], units.first[k + 1]
-    assert found.salience[k] == pytest.approx(salience[first:last].mean() / salience.mean())
-    assert np.average(found.salience, weights=units.tokens) == pytest.approx(1)
+    assert explained.salience[k] == pytest.approx(salience[first:last].mean() / salience.mean())
+    assert np.average(explained.salience, weights=units.tokens) == pytest.approx(1)
 
 
 def test_tokens_outside_the_common_support_have_no_salience():
     units = make_units(TEXTS, every_byte(TEXTS))
     n = int(units.first[-1])
     supported = np.arange(n) >= 4
-    found = weigh_units("t", "salience", units, np.ones(n, np.float32), supported)
-    assert np.isnan(found.salience[:4]).all()
-    assert np.isfinite(found.salience[4:]).all()
-    assert not set(found.most(n)) & set(range(4))
-    assert not set(found.least(n)) & set(range(4))
+    explained = weigh_units("t", "salience", units, np.ones(n, np.float32), supported)
+    assert np.isnan(explained.salience[:4]).all()
+    assert np.isfinite(explained.salience[4:]).all()
+    assert not set(explained.most(n)) & set(range(4))
+    assert not set(explained.least(n)) & set(range(4))
 
 
 def test_most_and_least_are_the_extremes_one_for_each_token():
     texts = TextSet.of([Text("x", "s", "a b a b c")])
     units = make_units(texts, np.array([0, 1, 3, 5, 7, 9]))
-    found = weigh_units("t", "m", units, np.array([5, 4, 9, 0, 0], np.float32), np.ones(5, bool))
-    assert found.most(2) == [2, 1], "the better of the two a"
-    assert found.least(2) == [3, 4]
-    assert found.least(2, np.array([0, 0, 0, 1.0, 2.0])) == [4, 3], "of equals, the one that loses most"
+    explained = weigh_units("t", "m", units, np.array([5, 4, 9, 0, 0], np.float32), np.ones(5, bool))
+    assert explained.most(2) == [2, 1], "the better of the two a"
+    assert explained.least(2) == [3, 4]
+    assert explained.least(2, np.array([0, 0, 0, 1.0, 2.0])) == [4, 3], "of equals, the one that loses most"
 
 
 def test_groups_tell_where_the_salience_lies():
     units = make_units(TEXTS, every_byte(TEXTS))
     number = np.repeat(units.kind == TOKEN_KINDS.index(NUMBER), units.tokens)
-    found = weigh_units("t", "m", units, number.astype(np.float32), np.ones(len(number), bool))
-    by_kind = {row["name"]: row for row in found.by_kind()}
+    explained = weigh_units("t", "m", units, number.astype(np.float32), np.ones(len(number), bool))
+    by_kind = {row["name"]: row for row in explained.by_kind()}
     assert by_kind[NUMBER]["share"] == 1
     assert by_kind[NUMBER]["mean"] == pytest.approx(len(number) / number.sum())
-    by_source = {row["name"]: row for row in found.by_source()}
+    by_source = {row["name"]: row for row in explained.by_source()}
     assert by_source["a"]["share"] == 1
     assert by_source["b"]["mean"] == 0
     assert np.isnan(by_kind["emoji and symbols"]["answer"]), "no emoji stands in an answer"
@@ -117,10 +117,10 @@ def test_a_familys_loss_is_the_mean_of_its_models_and_the_sum_over_a_character()
     texts = TextSet.of([Text("x", "s", "é!")])
     units = make_units(texts, np.array([0, 1, 2, 3]))
     nats = np.array([[1, 2, 3], [3, 4, 5], [10, 10, np.nan]], np.float32)
-    found = family_losses(nats, ["f", "f", "g"], units)
-    assert found["f"].tolist() == [5, 4]
-    assert found["g"][0] == 20
-    assert np.isnan(found["g"][1])
+    losses = family_losses(nats, ["f", "f", "g"], units)
+    assert losses["f"].tolist() == [5, 4]
+    assert losses["g"][0] == 20
+    assert np.isnan(losses["g"][1])
 
 
 # ---- in the terminal
@@ -194,14 +194,14 @@ def test_explain_prints_a_text_and_what_carries_the_task(study, cli):
 
 def test_explain_as_json_spells_the_text_and_agrees_with_the_stored_fit(study, cli):
     assert cli("fit", study.root, "--task", "task0").code == 0
-    found = json.loads(cli("explain", study.root, "--task", "task0", "--text", "source0-3", "--json").out)
+    printed = json.loads(cli("explain", study.root, "--task", "task0", "--text", "source0-3", "--json").out)
     text = next(t.text for t in study.texts if t.id == "source0-3")
-    assert "".join(t["token"] for t in found["text"]["tokens"]) == text
-    assert found["most"][0]["salience"] >= found["most"][1]["salience"] > found["least"][0]["salience"]
+    assert "".join(t["token"] for t in printed["text"]["tokens"]) == text
+    assert printed["most"][0]["salience"] >= printed["most"][1]["salience"] > printed["least"][0]["salience"]
     from benchcast import load
 
     fit = load(study.fit_folder("task0"))
-    assert found["most"][0]["salience"] == pytest.approx(fit.salience.max() / np.abs(fit.salience).mean(), rel=1e-4)
+    assert printed["most"][0]["salience"] == pytest.approx(fit.salience.max() / np.abs(fit.salience).mean(), rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -229,9 +229,9 @@ def test_explain_refuses_a_fit_that_reads_no_tokens(study, cli):
 
 def test_signed_weights_are_explained_too(study, cli):
     assert cli("fit", study.root, "--task", "task0", "--method", "ridge").code == 0
-    found = json.loads(cli("explain", study.root, "--task", "task0", "--json").out)
-    assert min(t["salience"] for t in found["least"]) == pytest.approx(0, abs=0.05)
-    assert any(row["mean"] < 1 for row in found["by_source"])
+    printed = json.loads(cli("explain", study.root, "--task", "task0", "--json").out)
+    assert min(t["salience"] for t in printed["least"]) == pytest.approx(0, abs=0.05)
+    assert any(row["mean"] < 1 for row in printed["by_source"])
 
 
 def test_a_fit_of_other_texts_is_made_again(study, cli):

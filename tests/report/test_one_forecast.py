@@ -55,8 +55,10 @@ def test_a_new_model_gets_one_forecast_everywhere(with_new, world, cli, tmp_path
     explained = json.loads(cli("explain", study.root, "--task", "task0", "--text", "source0-0", "--json").out)
     heat = page["heat"]
     packed = np.frombuffer(base64.b64decode(heat["salience"][0]), "<i2") / STEPS * np.log1p(heat["reach"][0])
-    own = [token["salience"] for token in explained["text"]["tokens"]]
-    assert (np.sign(packed) * np.expm1(np.abs(packed)))[: len(own)] == pytest.approx(own, rel=1e-3, abs=1e-3)
+    saliences = [token["salience"] for token in explained["text"]["tokens"]]
+    assert (np.sign(packed) * np.expm1(np.abs(packed)))[: len(saliences)] == pytest.approx(
+        saliences, rel=1e-3, abs=1e-3
+    )
 
 
 def test_the_page_says_of_a_new_model_what_predict_says(with_new, world, cli):

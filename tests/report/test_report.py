@@ -32,18 +32,18 @@ def opened(synthetic_folder) -> Study:
 
 
 @pytest.fixture(scope="module")
-def found(opened):
+def comparison(opened):
     return compare(opened)
 
 
 @pytest.fixture(scope="module")
-def data(opened, found):
-    return report_data(opened, found)
+def data(opened, comparison):
+    return report_data(opened, comparison)
 
 
-def test_the_page_lists_what_the_first_method_averages(data, found):
+def test_the_page_lists_what_the_first_method_averages(data, comparison):
     members = data["members"]
-    assert (members["method"], [row["task"] for row in members["tasks"]]) == ("stack", list(found.tasks))
+    assert (members["method"], [row["task"] for row in members["tasks"]]) == ("stack", list(comparison.tasks))
     for row in members["tasks"]:
         assert re.match(r"(nats|saturated): .+ \d+%", row["inside"])
     page = render("report.html", data, scripts=(), figures=False)
@@ -57,16 +57,16 @@ def test_no_placeholder_of_a_template_is_left_in_the_page(data):
     assert "coverage of the 90% interval" in page
 
 
-def test_numbers_of_the_page_are_those_of_the_comparison(data, found):
+def test_numbers_of_the_page_are_those_of_the_comparison(data, comparison):
     for task in data["tasks"]:
         for method in data["methods"]:
-            held, made = found.held_out[task["name"], method], task["forecasts"][method]
+            held, shown = comparison.held_out[task["name"], method], task["forecasts"][method]
             rows = [data["models"]["model"].index(m) for m in held.models]
             assert all(data["models"]["role"][i] == "test" for i in rows)
             for key in ("forecast", "low", "high"):
-                assert [made[key][i] for i in rows] == pytest.approx(getattr(held, key).tolist(), rel=1e-4, abs=1e-9)
+                assert [shown[key][i] for i in rows] == pytest.approx(getattr(held, key).tolist(), rel=1e-4, abs=1e-9)
             assert task["measures"][method]["mse"] == pytest.approx(
-                found.measures(task["name"], method)["mse"], rel=1e-4
+                comparison.measures(task["name"], method)["mse"], rel=1e-4
             )
 
 
@@ -84,11 +84,11 @@ def test_the_law_is_drawn_over_all_points(data):
 
 
 def test_by_family_every_model_is_forecast_by_the_fold_that_had_not_seen_it(opened):
-    made = compare(opened, split="family", methods=("label-token", "constant"))
-    shown = show_models(opened, made)
+    by_family = compare(opened, split="family", methods=("label-token", "constant"))
+    shown = show_models(opened, by_family)
     assert set(shown.role) == {"test"}
     for m, fold in enumerate(shown.fold):
-        assert made.folds[fold].test[m]
+        assert by_family.folds[fold].test[m]
 
 
 def test_a_model_without_a_score_is_forecast_too(study, world):
@@ -97,15 +97,15 @@ def test_a_model_without_a_score_is_forecast_too(study, world):
     rows = (study.root / "scores.csv").read_text().splitlines()
     (study.root / "scores.csv").write_text("\n".join(r for r in rows if not r.startswith(f"{name},")) + "\n")
     study.add_models([ModelInfo("only-a-row", "family0")])
-    made = compare(study, methods=("label-token", "all-token"))
-    page = report_data(study, made)
+    comparison = compare(study, methods=("label-token", "all-token"))
+    page = report_data(study, comparison)
     i = page["models"]["model"].index(name)
     assert page["models"]["role"][i] == "new"
     assert page["tasks"][0]["observed"][i] is None
-    own = fit(study, "task0", method="label-token").predict(study.losses(name))
-    made_of = page["tasks"][0]["forecasts"]["label-token"]
-    assert made_of["forecast"][i] == pytest.approx(own.accuracy, rel=1e-4)
-    assert (made_of["low"][i], made_of["high"][i]) == pytest.approx((own.low, own.high), rel=1e-4)
+    forecast = fit(study, "task0", method="label-token").predict(study.losses(name))
+    on_page = page["tasks"][0]["forecasts"]["label-token"]
+    assert on_page["forecast"][i] == pytest.approx(forecast.accuracy, rel=1e-4)
+    assert (on_page["low"][i], on_page["high"][i]) == pytest.approx((forecast.low, forecast.high), rel=1e-4)
     assert page["provenance"]["left_out"]["only-a-row"] == "no losses"
 
 
@@ -119,29 +119,29 @@ def test_a_model_that_lacks_losses_is_left_out_with_the_reason(study, world):
     assert re.match(r"no loss on \d+\.\d% of the tokens", shown.left_out["holes"])
 
 
-def test_convergence_keeps_every_shot_and_ends_where_the_errors_say(data, found):
+def test_convergence_keeps_every_shot_and_ends_where_the_errors_say(data, comparison):
     steps = data["steps"][0]
     assert steps["step"][0] == 0
     assert len(steps["capability"]) == len(steps["curves"]) == len(steps["test"]) == len(steps["step"])
     assert steps["train"][-1] < steps["train"][0]
-    assert steps["chosen"] == found.fits["task0", "paper"][0].notes["best_step"]
+    assert steps["chosen"] == comparison.fits["task0", "paper"][0].notes["best_step"]
 
 
-def test_all_sources_together_give_the_error_of_the_comparison(opened, found):
-    rows = effect_of_sources(found, opened.texts, opened.seed)
+def test_all_sources_together_give_the_error_of_the_comparison(opened, comparison):
+    rows = effect_of_sources(comparison, opened.texts, opened.seed)
     whole = [r for r in rows if r["sources"] == len(opened.texts.sources)]
-    assert [(r["method"], r["task"]) for r in whole] == [(m, t) for m in ("ridge", "all-token") for t in found.tasks]
+    assert [r["method"] + r["task"] for r in whole] == [m + t for m in ("ridge", "all-token") for t in comparison.tasks]
     for r in whole:
         assert r["texts_of"] == ", ".join(opened.texts.sources)
-        assert r["mse"] == pytest.approx(found.measures(r["task"], r["method"])["mse"], rel=1e-3)
+        assert r["mse"] == pytest.approx(comparison.measures(r["task"], r["method"])["mse"], rel=1e-3)
 
 
-def test_a_chart_of_the_list_has_its_section_its_link_and_its_drawing(opened, found, tmp_path, monkeypatch):
-    rows = [{"task": task, "mae": found.measures(task, "all-token")["mae"]} for task in found.tasks]
+def test_a_chart_of_the_list_has_its_section_its_link_and_its_drawing(opened, comparison, tmp_path, monkeypatch):
+    rows = [{"task": task, "mae": comparison.measures(task, "all-token")["mae"]} for task in comparison.tasks]
     figure = page_style(named("rows").mark_bar().encode(x="mae:Q", y="task:N").properties(width="container"))
     added = Chart("mean-error", "Mean error", "How far off?", "One bar.", "Mean absolute error", rows, figure)
     monkeypatch.setattr("benchcast.reports.charts.CHARTS", (lambda study, comparison, shown: added,))
-    data = report_data(opened, found)
+    data = report_data(opened, comparison)
     assert data["charts"] == [added.words()]
     assert data["figures"]["mean-error"] == figure
     page = render("report.html", data, scripts=SCRIPTS, figures=False)
@@ -158,11 +158,11 @@ def test_one_source_has_no_effect_to_show(tmp_path):
     world = make_world(Plan(seed=1, families=4, sizes=3, checkpoints=1, tasks=1, texts_per_source=4))
     texts = TextSet.of([replace(t, source="one") for t in world.texts])
     study = write_study(replace(world, texts=texts), tmp_path / "study")
-    made = compare(study, methods=("all-token",))
-    assert effect_of_sources(made, study.texts, 0) == []
-    page = report_data(study, made)
+    comparison = compare(study, methods=("all-token",))
+    assert effect_of_sources(comparison, study.texts, 0) == []
+    page = report_data(study, comparison)
     assert page["steps"] is None, "Algorithm 2 was not tried"
-    write_report(tmp_path / "report.html", study, made)
+    write_report(tmp_path / "report.html", study, comparison)
     assert 'id="steps"' not in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
@@ -190,10 +190,10 @@ def unpack(packed: str, kind: str) -> np.ndarray:
     return np.frombuffer(base64.b64decode(packed), kind)
 
 
-def test_packed_salience_and_losses_come_back(data, found, opened):
+def test_packed_salience_and_losses_come_back(data, comparison, opened):
     heat = data["heat"]
-    dataset = found.dataset
-    salience = fit(opened, "task0", method=found.methods[0]).salience
+    dataset = comparison.dataset
+    salience = fit(opened, "task0", method=comparison.methods[0]).salience
     packed = unpack(heat["salience"][0], "<i2") / STEPS * np.log1p(heat["reach"][0])
     assert np.sign(packed) * np.expm1(np.abs(packed)) == pytest.approx(
         salience / np.abs(salience).mean(), rel=1e-3, abs=1e-3
@@ -255,8 +255,8 @@ def test_numbers_are_short_and_never_nan():
     assert rounded([1 / 3, 2.0, np.nan, np.inf, 1e-12, 123456.7]) == [0.33333, 2, None, None, 1e-12, 123460]
 
 
-def test_only_scripts_of_the_page_may_run_and_nothing_may_be_fetched(opened, found, tmp_path):
-    write_report(tmp_path / "report.html", opened, found)
+def test_only_scripts_of_the_page_may_run_and_nothing_may_be_fetched(opened, comparison, tmp_path):
+    write_report(tmp_path / "report.html", opened, comparison)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page).group(1).replace("&#39;", "'")
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
@@ -264,8 +264,8 @@ def test_only_scripts_of_the_page_may_run_and_nothing_may_be_fetched(opened, fou
     assert not re.search(r"<(?:link|img|iframe|object|script[^>]* src)", page.split("<script")[0])
 
 
-def test_every_control_of_the_page_has_a_name(opened, found, tmp_path):
-    write_report(tmp_path / "report.html", opened, found)
+def test_every_control_of_the_page_has_a_name(opened, comparison, tmp_path):
+    write_report(tmp_path / "report.html", opened, comparison)
     page = (tmp_path / "report.html").read_text(encoding="utf-8").split('<script type="application/json"')[0]
     labelled = set(re.findall(r'<label[^>]* for="([^"]+)"', page)) | {"theme"}
     controls = re.findall(r'<(?:select|input)[^>]* id="([^"]+)"', page)
@@ -292,9 +292,9 @@ def test_explain_writes_a_page_of_its_own(study, cli, tmp_path):
 
 def test_a_study_without_features_or_compute_still_has_a_report(study, tmp_path):
     shutil.rmtree(study.root / "features")
-    made = compare(study)
-    page = report_data(study, made)
+    comparison = compare(study)
+    page = report_data(study, comparison)
     assert page["steps"] is None
     assert page["provenance"]["left_out"]["paper"] == "needs features of a scorer"
     assert {row["method"] for row in page["charts"][0]["rows"]} == {"all-token"}
-    write_report(tmp_path / "report.html", study, made)
+    write_report(tmp_path / "report.html", study, comparison)

@@ -61,9 +61,9 @@ from benchcast.cli import main
 study = bc.Study.open({str(fitted)!r})
 [getattr(bc, name) for name in bc.__all__]
 bc.status(study), bc.predict(study).to_arrow(), bc.explain(study, "task0").by_source()
-found = bc.compare(study, ["task0"], methods=["all-token"], split="size")
+comparison = bc.compare(study, ["task0"], methods=["all-token"], split="size")
 try:
-    found.plot()
+    comparison.plot()
 except bc.BenchcastError as error:
     print(error)
 """

@@ -14,25 +14,25 @@ from lab.synthetic import Plan, make_world, write_study
 
 
 @pytest.fixture(scope="module")
-def found(synthetic_folder) -> Comparison:
+def comparison(synthetic_folder) -> Comparison:
     from benchcast.store import Study
 
     return compare(Study.open(synthetic_folder), methods=("salience", "label-token", "all-token", "constant"))
 
 
-def with_errors(found: Comparison, task: str, errors: dict[str, np.ndarray], half: float = 0.1) -> Comparison:
+def with_errors(comparison: Comparison, task: str, errors: dict[str, np.ndarray], half: float = 0.1) -> Comparison:
     """The comparison with other forecasts: observed plus these errors, in an interval of this half width."""
-    held = dict(found.held_out)
+    held = dict(comparison.held_out)
     for method, error in errors.items():
         old = held[task, method]
         forecast = old.observed + error
         held[task, method] = replace(old, forecast=forecast, low=forecast - half, high=forecast + half)
-    return replace(found, held_out=held, noise=dict.fromkeys(found.tasks, math.nan))
+    return replace(comparison, held_out=held, noise=dict.fromkeys(comparison.tasks, math.nan))
 
 
-def spread(found: Comparison, task: str, size: float) -> np.ndarray:
+def spread(comparison: Comparison, task: str, size: float) -> np.ndarray:
     """Errors of one size, first up, then down, so that no family leans."""
-    held = found.held_out[task, "salience"]
+    held = comparison.held_out[task, "salience"]
     order = np.argsort(held.families, kind="stable")
     error = np.empty(len(order))
     error[order] = size * np.where(np.arange(len(order)) % 2, -1, 1)
@@ -42,11 +42,11 @@ def spread(found: Comparison, task: str, size: float) -> np.ndarray:
 OVER_FAMILIES = "90% interval over families"
 
 
-def test_a_better_method_is_said_to_be_better_by_how_much(found):
+def test_a_better_method_is_said_to_be_better_by_how_much(comparison):
     even = {"salience": 0.01, "label-token": 0.02, "all-token": 0.04, "constant": 0.1}
-    made = with_errors(found, "task0", {m: spread(found, "task0", s) for m, s in even.items()})
-    said = verdict_on(made, "task0")
-    n = len(made.held_out["task0", "salience"].observed)
+    changed = with_errors(comparison, "task0", {m: spread(comparison, "task0", s) for m, s in even.items()})
+    said = verdict_on(changed, "task0")
+    n = len(changed.held_out["task0", "salience"].observed)
     assert said.good == f"Mean absolute error 1.0 point over {n} unseen models"
     ratio = f"0.25 ({OVER_FAMILIES} 0.25 – 0.25)"
     assert said.against == f"squared error ÷ that of label-token, the best baseline: {ratio}"
@@ -54,78 +54,86 @@ def test_a_better_method_is_said_to_be_better_by_how_much(found):
     assert said.sentence.endswith(".")
 
 
-def test_a_worse_method_is_said_to_be_worse_and_the_best_is_named(found):
+def test_a_worse_method_is_said_to_be_worse_and_the_best_is_named(comparison):
     sizes = {"salience": 0.01, "label-token": 0.02, "all-token": 0.03, "constant": 0.1}
-    made = with_errors(found, "task0", {m: spread(found, "task0", s) for m, s in sizes.items()})
-    said = verdict_on(made, "task0", "all-token").against
+    changed = with_errors(comparison, "task0", {m: spread(comparison, "task0", s) for m, s in sizes.items()})
+    said = verdict_on(changed, "task0", "all-token").against
     assert said.startswith(f"squared error ÷ that of label-token, the best baseline: 2.25 ({OVER_FAMILIES} 2.25 –")
     assert f"; salience is clearly better: 9.00 ({OVER_FAMILIES} 9.00 – 9.00)" in said
-    assert "salience is clearly better" in verdict_on(made, "task0", "label-token").against
+    assert "salience is clearly better" in verdict_on(changed, "task0", "label-token").against
 
 
-def test_a_lead_that_depends_on_the_families_drawn_is_no_clear_difference(found):
-    error = spread(found, "task0", 0.02)
+def test_a_lead_that_depends_on_the_families_drawn_is_no_clear_difference(comparison):
+    error = spread(comparison, "task0", 0.02)
     other = error.copy()
     other[::2] *= 2
     other[1::2] /= 2
-    made = with_errors(found, "task0", {"salience": error, "label-token": other, "all-token": 5 * error})
-    said = verdict_on(made, "task0").against
+    changed = with_errors(comparison, "task0", {"salience": error, "label-token": other, "all-token": 5 * error})
+    said = verdict_on(changed, "task0").against
     assert said.endswith(", no clear difference")
-    assert "clearly better" not in verdict_on(made, "task0", "label-token").against
+    assert "clearly better" not in verdict_on(changed, "task0", "label-token").against
 
 
-def test_few_families_have_no_interval_and_no_claim(found):
+def test_few_families_have_no_interval_and_no_claim(comparison):
     held = {
-        k: replace(h, families=np.array(["a", "b"])[np.arange(len(h.models)) % 2]) for k, h in found.held_out.items()
+        k: replace(h, families=np.array(["a", "b"])[np.arange(len(h.models)) % 2])
+        for k, h in comparison.held_out.items()
     }
-    said = verdict_on(replace(found, held_out=held), "task0").against
+    said = verdict_on(replace(comparison, held_out=held), "task0").against
     assert "(2 held-out families are too few for an interval)" in said
     assert "clear" not in said
 
 
-def test_a_family_that_leans_is_named_with_its_side(found):
-    error = spread(found, "task0", 0.01)
-    families = found.held_out["task0", "salience"].families
+def test_a_family_that_leans_is_named_with_its_side(comparison):
+    error = spread(comparison, "task0", 0.01)
+    families = comparison.held_out["task0", "salience"].families
     error[families == "family2"] = -0.08
-    said = verdict_on(with_errors(found, "task0", {"salience": error}), "task0").trust
+    said = verdict_on(with_errors(comparison, "task0", {"salience": error}), "task0").trust
     assert "largest bias: family2, 8.0 points too low on its only model" in said
 
 
-def test_intervals_that_fail_are_called_out(found):
-    made = with_errors(found, "task0", {"salience": spread(found, "task0", 0.05)}, half=0.01)
-    assert "the intervals are too narrow: the 90% intervals contain 0% of the scores" in verdict_on(made, "task0").trust
+def test_intervals_that_fail_are_called_out(comparison):
+    changed = with_errors(comparison, "task0", {"salience": spread(comparison, "task0", 0.05)}, half=0.01)
+    assert (
+        "the intervals are too narrow: the 90% intervals contain 0% of the scores" in verdict_on(changed, "task0").trust
+    )
 
 
-def test_errors_at_the_noise_floor_are_said_to_be_as_small_as_scores_allow(found):
-    made = with_errors(found, "task0", {"salience": spread(found, "task0", 0.02)})
-    assert "noise" not in verdict_on(made, "task0").good
-    noisy = replace(made, noise=dict.fromkeys(made.tasks, 0.02**2))
+def test_errors_at_the_noise_floor_are_said_to_be_as_small_as_scores_allow(comparison):
+    changed = with_errors(comparison, "task0", {"salience": spread(comparison, "task0", 0.02)})
+    assert "noise" not in verdict_on(changed, "task0").good
+    noisy = replace(changed, noise=dict.fromkeys(changed.tasks, 0.02**2))
     assert "close to the noise of the scores" in verdict_on(noisy, "task0").good
 
 
-def test_few_models_carry_no_claims(found):
+def test_few_models_carry_no_claims(comparison):
     def first_three(held: HeldOutForecasts) -> HeldOutForecasts:
         cut = {k: getattr(held, k)[:3] for k in ("families", "observed", "forecast", "low", "high", "capability")}
         return HeldOutForecasts(held.models[:3], **cut)
 
-    made = replace(found, held_out={k: first_three(h) for k, h in found.held_out.items()})
-    assert "fewer than 5 unseen models" in verdict_on(made, "task0").trust
-    assert "largest bias" not in verdict_on(made, "task0").trust
+    changed = replace(comparison, held_out={k: first_three(h) for k, h in comparison.held_out.items()})
+    assert "fewer than 5 unseen models" in verdict_on(changed, "task0").trust
+    assert "largest bias" not in verdict_on(changed, "task0").trust
 
 
-def test_no_forecast_is_said_plainly(found):
-    made = with_errors(found, "task0", {"salience": np.full(len(found.held_out["task0", "salience"].observed), np.nan)})
-    assert verdict_on(made, "task0").sentence == "salience gives no forecast of this task."
+def test_no_forecast_is_said_plainly(comparison):
+    changed = with_errors(
+        comparison, "task0", {"salience": np.full(len(comparison.held_out["task0", "salience"].observed), np.nan)}
+    )
+    assert verdict_on(changed, "task0").sentence == "salience gives no forecast of this task."
 
 
 def test_models_beyond_the_training_range_are_counted(tmp_path):
     """By size, the strongest models are held out: in an easy world some lie past everything learned from."""
     world = make_world(Plan(seed=5, families=6, sizes=3, checkpoints=1, tasks=1, texts_per_source=6, mixture=0.0))
-    made = compare(write_study(world, tmp_path / "study"), methods=("all-token",))
-    fit, dataset = made.fits["task0", "all-token"][0], made.dataset
-    beyond = fit.capability(dataset.nats[made.folds[0].test], dataset.metadata.take(made.folds[0].test)) < fit.range[0]
+    comparison = compare(write_study(world, tmp_path / "study"), methods=("all-token",))
+    fit, dataset = comparison.fits["task0", "all-token"][0], comparison.dataset
+    beyond = (
+        fit.capability(dataset.nats[comparison.folds[0].test], dataset.metadata.take(comparison.folds[0].test))
+        < fit.range[0]
+    )
     assert beyond.sum() > 1, "the world is as planned"
-    assert f"{beyond.sum()} of the {len(beyond)} are outside" in verdict_on(made, "task0", "all-token").trust
+    assert f"{beyond.sum()} of the {len(beyond)} are outside" in verdict_on(comparison, "task0", "all-token").trust
 
 
 def test_points_count_in_hundredths():

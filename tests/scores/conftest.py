@@ -17,9 +17,9 @@ TASKS = {"mmlu": 0.25, "bbh": 0.257, "gsm8k": 0.0, "hellaswag": 0.25, "ceval": 0
 @pytest.fixture
 def study(tmp_path: Path) -> Study:
     texts = TextSet.of([Text("a", "mmlu", "one"), Text("b", "gsm8k", "two")])
-    made = Study.create(tmp_path / "s", texts, tasks=[Task(n, c, (n,)) for n, c in TASKS.items()])
-    made.add_models([ModelInfo("Llama-2-7b-hf"), ModelInfo("qwen-7b"), ModelInfo("reed-7k")])
-    return made
+    study = Study.create(tmp_path / "s", texts, tasks=[Task(n, c, (n,)) for n, c in TASKS.items()])
+    study.add_models([ModelInfo("Llama-2-7b-hf"), ModelInfo("qwen-7b"), ModelInfo("reed-7k")])
+    return study
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ def leaderboard_results(subjects: int = 57) -> str:
     return json.dumps({"config_general": {"model_name": "meta-llama/Llama-2-7b-hf"}, "results": results})
 
 
-def found(study: Study) -> dict[tuple[str, str], Score]:
+def scores_by_key(study: Study) -> dict[tuple[str, str], Score]:
     return {(s.model, s.task): s for s in study.scores()}
 
 
@@ -69,7 +69,7 @@ def test_a_recorded_lm_eval_file_is_read_with_items_shots_and_version(run: Run, 
     assert "pond_sums: which metric? found exact_match,strict-match, exact_match,flexible" in run(path)[2]
     code, out, _ = run(path, "--metric", "pond_sums=exact_match,strict-match")
     assert code == 0
-    pond, sums = found(study)["reed-7k", "pond"], found(study)["reed-7k", "pond_sums"]
+    pond, sums = scores_by_key(study)["reed-7k", "pond"], scores_by_key(study)["reed-7k", "pond_sums"]
     assert (pond.accuracy, pond.n_items, about(pond)) == (0.25, 20, ("lm-eval", "1", "2"))
     assert (sums.accuracy, sums.n_items, sums.shots, sums.version) == (0.0, 6, "0", "3")
     assert "pond acc" in out
@@ -89,7 +89,7 @@ def test_a_whole_output_folder_is_searched(run: Run, study: Study, fixtures: Pat
     (tmp_path / "out" / "reed-7k").mkdir(parents=True)
     shutil.copy(next(fixtures.glob("results_*.json")), tmp_path / "out" / "reed-7k")
     assert run(tmp_path / "out", "--metric", "pond_sums=exact_match,strict-match")[0] == 0
-    assert ("reed-7k", "pond") in found(study)
+    assert ("reed-7k", "pond") in scores_by_key(study)
     (tmp_path / "none").mkdir()
     assert "no results_*.json or summary_*.csv below" in run(tmp_path / "none")[2]
 
@@ -99,17 +99,17 @@ def test_a_run_with_a_limit_is_refused_unless_allowed(run: Run, study: Study, fi
     code, _, err = run(path)
     assert code == 1
     assert "made with limit = 4" in err
-    assert not found(study)
+    assert not scores_by_key(study)
     assert run(path, "--allow-limit")[0] == 0
-    assert found(study)["reed-7k", "pond"].n_items == 8
+    assert scores_by_key(study)["reed-7k", "pond"].n_items == 8
 
 
 def test_files_from_before_filters_and_word_valued_errors_are_read(run: Run, study: Study, write: Write) -> None:
     path = write("old.json", old(hellaswag={"acc": 0.5, "acc_norm": 0.7, "acc_norm_stderr": "N/A"}))
     code, out, _ = run(path)
     assert code == 0
-    assert found(study)["Llama-2-7b-hf", "hellaswag"].accuracy == 0.7
-    assert about(found(study)["Llama-2-7b-hf", "hellaswag"]) == ("lm-eval", "0", "5")
+    assert scores_by_key(study)["Llama-2-7b-hf", "hellaswag"].accuracy == 0.7
+    assert about(scores_by_key(study)["Llama-2-7b-hf", "hellaswag"]) == ("lm-eval", "0", "5")
     assert "metrics: hellaswag acc_norm" in out
     assert "meta-llama/Llama-2-7b-hf is Llama-2-7b-hf" in out
 
@@ -117,7 +117,7 @@ def test_files_from_before_filters_and_word_valued_errors_are_read(run: Run, stu
 def test_the_metric_is_stated_and_can_be_chosen(run: Run, study: Study, write: Write) -> None:
     path = write("r.json", old(hellaswag={"acc,none": 0.5, "acc_norm,none": 0.7}))
     assert run(path, "--metric", "hellaswag=acc")[0] == 0
-    assert found(study)["Llama-2-7b-hf", "hellaswag"].accuracy == 0.5
+    assert scores_by_key(study)["Llama-2-7b-hf", "hellaswag"].accuracy == 0.5
     assert "no metric 'f1'; found acc, acc_norm" in run(path, "--metric", "hellaswag=f1")[2]
     assert "no scores of task 'helaswag' in these files; did you mean" in run(path, "--metric", "helaswag=acc")[2]
     two = write("two.json", old(gsm8k={"f1,a": 0.5, "f1,b": 0.7}))
@@ -131,7 +131,7 @@ def test_a_task_without_a_usable_metric_is_said(run: Run, study: Study, write: W
     lower = json.loads(old(mmlu={"loss,none": 0.4}))
     lower["higher_is_better"] = {"mmlu": {"loss": False}}
     assert "no usable metric" in run(write("l.json", json.dumps(lower)))[2]
-    assert not found(study)
+    assert not scores_by_key(study)
 
 
 def test_a_file_that_lacks_the_metric_of_the_others_is_not_dropped_in_silence(run: Run, write: Write) -> None:
@@ -143,7 +143,7 @@ def test_a_file_that_lacks_the_metric_of_the_others_is_not_dropped_in_silence(ru
 def test_opencompass_summaries_are_percentages(run: Run, study: Study, write: Write) -> None:
     code, out, _ = run(write("summary_1.csv", SUMMARY))
     assert code == 0
-    scores = found(study)
+    scores = scores_by_key(study)
     assert scores["qwen-7b", "mmlu"].accuracy == pytest.approx(0.6215)
     assert scores["qwen-7b", "ceval"].accuracy == pytest.approx(0.7249)
     assert ("Llama-2-7b-hf", "ceval") not in scores
@@ -156,7 +156,7 @@ def test_opencompass_summaries_are_percentages(run: Run, study: Study, write: Wr
 def test_a_recorded_opencompass_summary_is_read(run: Run, study: Study, fixtures: Path) -> None:
     code, out, _ = run(*fixtures.glob("summary_*.csv"))
     assert code == 0
-    scores = found(study)
+    scores = scores_by_key(study)
     assert scores["rush-90k", "mmlu"].accuracy == pytest.approx(0.2937)
     assert about(scores["reed-7k-hf", "gsm8k"]) == ("opencompass", "db1b43 gen", "")
     assert {task for model, task in scores if model == "rush-90k"} == {"mmlu", "hellaswag"}
@@ -169,7 +169,7 @@ def test_a_summary_of_a_whole_opencompass_run_is_read(run: Run, study: Study, fi
     code, out, _ = run(fixtures / "opencompass")
     assert code == 0
     assert "4 scores added" in out
-    scores = found(study)
+    scores = scores_by_key(study)
     assert {key: s.accuracy for key, s in scores.items()} == {
         ("reed-7k-hf", "pond"): 0.25,
         ("rush-90k-hf", "pond"): 0.25,
@@ -187,12 +187,12 @@ def test_two_columns_of_one_model_are_refused(run: Run, study: Study, write: Wri
     assert "column qwen-7b occurs twice" in run(wide, "--unit", "percent")[2]
     named = write("named.csv", "task,qwen-7b,org/qwen-7b\nmmlu,1,2\n")
     assert "'qwen-7b' and 'org/qwen-7b' are both model 'qwen-7b'" in run(named, "--unit", "percent")[2]
-    assert not found(study)
+    assert not scores_by_key(study)
 
 
 def test_leaderboard_2_takes_the_raw_columns(run: Run, study: Study, write: Write, tmp_path: Path) -> None:
     assert run(write("v2.csv", V2))[0] == 0
-    score = found(study)["Llama-2-7b-hf", "bbh"]
+    score = scores_by_key(study)["Llama-2-7b-hf", "bbh"]
     assert (score.accuracy, score.shots, score.harness) == (0.3496, "3", "open-llm-leaderboard-v2")
     rescaled = "fullname,IFEval,BBH,MUSR\nx,1,2,3\n"
     assert "only the rescaled columns" in run(write("rescaled.csv", rescaled))[2]
@@ -202,11 +202,11 @@ def test_leaderboard_2_takes_the_raw_columns(run: Run, study: Study, write: Writ
 
 def test_leaderboard_1_tables_are_percentages_and_results_are_fractions(run: Run, study: Study, write: Write) -> None:
     assert run(write("v1.csv", V1))[0] == 0
-    score = found(study)["Llama-2-7b-hf", "hellaswag"]
+    score = scores_by_key(study)["Llama-2-7b-hf", "hellaswag"]
     assert score.accuracy == pytest.approx(0.7859)
     assert about(score) == ("open-llm-leaderboard-v1", "", "10")
     assert run(write("r.json", leaderboard_results()), "--force")[0] == 0
-    scores = found(study)
+    scores = scores_by_key(study)
     assert scores["Llama-2-7b-hf", "hellaswag"].accuracy == 0.78
     assert scores["Llama-2-7b-hf", "mmlu"].accuracy == pytest.approx(0.28)
     assert "56 subjects of MMLU" in run(write("part.json", leaderboard_results(56)))[2]
@@ -217,7 +217,7 @@ def test_older_leaderboard_results_name_the_model_in_its_arguments(run: Run, stu
     del document["config_general"]
     document["config"] = {"model_args": "pretrained=meta-llama/Llama-2-7b-hf,revision=main"}
     assert run(write("old.json", json.dumps(document)))[0] == 0
-    assert found(study)["Llama-2-7b-hf", "hellaswag"].accuracy == 0.78
+    assert scores_by_key(study)["Llama-2-7b-hf", "hellaswag"].accuracy == 0.78
     document["versions"] = {"harness|hendrycksTest-subject_0|5": 0}
     assert "leaves out (version 0)" in run(write("wrong.json", json.dumps(document)))[2]
 
@@ -240,7 +240,7 @@ def test_the_unit_that_is_given_holds_for_every_kind_of_table(
     text = FRACTIONS[kind] if unit == "fraction" else FRACTIONS[kind].replace("0.52", "52").replace("0.01", "1")
     code, _, err = run(write(f"{kind}.csv", text), "--unit", unit)
     assert code == 0, err
-    score = found(study)["qwen-7b", "mmlu"]
+    score = scores_by_key(study)["qwen-7b", "mmlu"]
     assert score.accuracy == pytest.approx(0.52)
     assert kind != "long" or score.stderr == pytest.approx(0.01)
 
@@ -270,7 +270,7 @@ def test_lm_eval_results_are_stored_under_the_name_that_collect_gives(
     if "gguf_file" in arguments:  # the harness names the folder
         document["model_name"] = "/models/llama"
     assert run(write("r.json", json.dumps(document)))[0] == 0
-    assert [m for m, _ in found(study)] == [name]
+    assert [m for m, _ in scores_by_key(study)] == [name]
 
 
 def test_wide_tables_say_their_unit_or_are_asked(run: Run, study: Study, write: Write) -> None:
@@ -279,10 +279,10 @@ def test_wide_tables_say_their_unit_or_are_asked(run: Run, study: Study, write: 
     assert code == 1
     assert "does not state whether a perfect score is 1 or 100" in err
     assert run(plain, "--unit", "fraction")[0] == 0
-    assert found(study)["qwen-7b", "mmlu"].accuracy == 0.62
-    assert ("qwen-7b", "gsm8k") not in found(study)
+    assert scores_by_key(study)["qwen-7b", "mmlu"].accuracy == 0.62
+    assert ("qwen-7b", "gsm8k") not in scores_by_key(study)
     assert run(write("pc.csv", "model,bbh (%)\nqwen-7b,0.5\n"))[0] == 0
-    assert found(study)["qwen-7b", "bbh"].accuracy == 0.005
+    assert scores_by_key(study)["qwen-7b", "bbh"].accuracy == 0.005
     assert (
         "62 is not between 0 and 1; these scores are fractions"
         in run(write("f.csv", "model,mmlu\nx,62\n"), "--unit", "fraction")[2]
@@ -293,12 +293,15 @@ def test_wide_tables_say_their_unit_or_are_asked(run: Run, study: Study, write: 
 def test_helm_tables_are_fractions_with_their_metric(run: Run, study: Study, write: Write) -> None:
     code, out, _ = run(write("helm.csv", "Model/adapter,MMLU - EM,GSM8K - EM\nqwen-7b,0.62,-\n"))
     assert code == 0
-    assert found(study)["qwen-7b", "mmlu"].accuracy == 0.62
-    assert about(found(study)["qwen-7b", "mmlu"]) == ("helm", "", "")
+    assert scores_by_key(study)["qwen-7b", "mmlu"].accuracy == 0.62
+    assert about(scores_by_key(study)["qwen-7b", "mmlu"]) == ("helm", "", "")
     assert "metrics: mmlu EM" in out
     newer = "Model,Mean win rate,NarrativeQA - F1,MMLU - EM,MMLU - EM (Robustness),GSM8K - EM\nx,0.7,0.6,0.5,0.45,0.4\n"
     assert run(write("lite.csv", newer))[0] == 0
-    assert {task: s.accuracy for (m, task), s in found(study).items() if m == "x"} == {"mmlu": 0.5, "gsm8k": 0.4}
+    assert {task: s.accuracy for (m, task), s in scores_by_key(study).items() if m == "x"} == {
+        "mmlu": 0.5,
+        "gsm8k": 0.4,
+    }
 
 
 def test_lists_of_scores_with_other_headings_are_read(run: Run, study: Study, write: Write) -> None:
@@ -306,13 +309,16 @@ def test_lists_of_scores_with_other_headings_are_read(run: Run, study: Study, wr
     path = write("helm.csv", text)
     assert "column 'mean' does not state whether a perfect score is 1 or 100" in run(path)[2]
     assert run(path, "--unit", "fraction")[0] == 0
-    assert found(study)["qwen-7b", "mmlu"].accuracy == 0.61
+    assert scores_by_key(study)["qwen-7b", "mmlu"].accuracy == 0.61
     percent = write("pc.csv", "model,task,percent,shots\nqwen-7b,gsm8k,54.5,8\n")
     assert run(percent)[0] == 0
-    assert (found(study)["qwen-7b", "gsm8k"].accuracy, found(study)["qwen-7b", "gsm8k"].shots) == (0.545, "8")
+    assert (scores_by_key(study)["qwen-7b", "gsm8k"].accuracy, scores_by_key(study)["qwen-7b", "gsm8k"].shots) == (
+        0.545,
+        "8",
+    )
     kept = "model,task,percent,n_items,stderr\nqwen-7b,bbh,40,250,3.1\nother,bbh,50,,-\n"
     assert run(write("kept.csv", kept))[0] == 0
-    score, plain = found(study)["qwen-7b", "bbh"], found(study)["other", "bbh"]
+    score, plain = scores_by_key(study)["qwen-7b", "bbh"], scores_by_key(study)["other", "bbh"]
     assert (score.n_items, score.stderr) == (250, pytest.approx(0.031))
     assert math.isnan(plain.n_items)
     assert math.isnan(plain.stderr)
@@ -323,7 +329,7 @@ def test_lists_of_scores_with_other_headings_are_read(run: Run, study: Study, wr
 def test_the_long_form_keeps_working(run: Run, study: Study, write: Write) -> None:
     text = "model,task,accuracy,n_items,right_even\nqwen-7b,mmlu,0.5,100,26\n"
     assert "1 score added" in run(write("long.csv", text))[1]
-    assert found(study)["qwen-7b", "mmlu"].right_even == 26
+    assert scores_by_key(study)["qwen-7b", "mmlu"].right_even == 26
     assert "unknown task 'mmlv'; study.toml has" in run(write("t.csv", text.replace("mmlu", "mmlv")))[2]
     percent = run(write("p.csv", "model,task,accuracy\nx,mmlu,50\n"))
     assert "is it a percentage? then write 0.5" in percent[2]
@@ -334,13 +340,13 @@ def test_the_long_form_takes_new_tasks_and_other_spellings(run: Run, study: Stud
     code, out, err = run(path)
     assert (code, out) == (1, "")
     assert "line 3: unknown task 'mmlu_law'; study.toml has mmlu, bbh, gsm8k, hellaswag, ceval, pond" in err
-    assert not found(study)
+    assert not scores_by_key(study)
     code, out, _ = run(path, "--add-tasks", "mmlu_*")
     assert code == 0
     assert "3 scores added" in out
     assert "new tasks: mmlu_law (chance 0.25)" in out
     again = Study.open(study.root)
-    assert {task for _, task in found(again)} == {"mmlu", "mmlu_law", "ceval"}
+    assert {task for _, task in scores_by_key(again)} == {"mmlu", "mmlu_law", "ceval"}
     assert again.task("mmlu_law").sources == ("mmlu",)
 
 
@@ -389,12 +395,12 @@ def test_mixed_sources_of_one_task_are_refused_unless_allowed(
     first = write("1.csv", f"model,task,accuracy,{column}\na,mmlu,0.5,{values[0]}\n")
     second = write("2.csv", f"model,task,accuracy,{column}\nb,mmlu,0.6,{values[1]}\nc,gsm8k,0.1,{values[0]}\n")
     assert "mmlu: scores with different " + column in run(first, second)[2]
-    assert not found(study)
+    assert not scores_by_key(study)
     assert run(first)[0] == 0
     assert said in run(second)[2]
-    assert len(found(study)) == 1
+    assert len(scores_by_key(study)) == 1
     assert run(second, "--allow-mixed")[0] == 0
-    assert len(found(study)) == 3
+    assert len(scores_by_key(study)) == 3
 
 
 def test_unmatched_models_are_listed_with_near_names_and_can_be_renamed(run: Run, study: Study, write: Write) -> None:
@@ -403,7 +409,7 @@ def test_unmatched_models_are_listed_with_near_names_and_can_be_renamed(run: Run
     assert code == 0
     assert "the study has no model 'qwen_7b' yet; near: qwen-7b" in out
     assert run(path, "--rename", write("names.csv", "from,to\nqwen_7b,qwen-7b\n"))[0] == 0
-    assert ("qwen-7b", "mmlu") in found(study)
+    assert ("qwen-7b", "mmlu") in scores_by_key(study)
     for text in ("a,b\n1,2\n", "from,to\nx,\n", "from,to\nx,y\nx,z\n"):
         assert run(path, "--rename", write("bad.csv", text))[0] == 1
 
@@ -417,7 +423,7 @@ def test_a_local_path_is_named_as_collect_names_it(
     rows = "".join(f"{n},mmlu,0.{i}\n" for i, n in enumerate(names, start=5))
     code, out, _ = run(write("long.csv", "model,task,accuracy\n" + rows))
     assert code == 0
-    assert {m for m, _ in found(study)} == {"step-9", "step-8", "org/step-7"}
+    assert {m for m, _ in scores_by_key(study)} == {"step-9", "step-8", "org/step-7"}
     assert "/disk/out/step-8 is step-8" in out
     both = write("both.csv", "model,task,accuracy\n/a/x/step-1,mmlu,0.5\n/a/y/step-1,mmlu,0.6\n")
     assert "are both model 'step-1'; give them different names with --rename" in run(both)[2]
@@ -426,7 +432,7 @@ def test_a_local_path_is_named_as_collect_names_it(
 def test_tasks_are_renamed_by_the_same_file(run: Run, study: Study, write: Write) -> None:
     names = write("names.csv", "from,to\nmmlu_zero,mmlu\n")
     assert run(write("r.json", old(mmlu_zero={"acc": 0.4})), "--rename", names)[0] == 0
-    assert found(study)["Llama-2-7b-hf", "mmlu"].accuracy == 0.4
+    assert scores_by_key(study)["Llama-2-7b-hf", "mmlu"].accuracy == 0.4
     long = write("l.csv", "model,task,accuracy,harness,version,shots\nqwen-7b,mmlu_zero,0.5,lm-eval,0,5\n")
     assert run(long, "--rename", names)[0] == 0
     both = write("b.json", old(**{"ceval-val": {"acc": 0.4}, "ceval-test": {"acc": 0.5}}))
@@ -442,7 +448,7 @@ def test_subtasks_become_tasks_of_their_own(run: Run, study: Study, write: Write
     assert "new tasks: mmlu_anatomy (chance 0.25), bbh_cot_fewshot_snarks (chance 0.5)" in out
     again = Study.open(study.root)
     assert again.task("mmlu_anatomy").sources == ("mmlu",)
-    assert found(again)["Llama-2-7b-hf", "mmlu_anatomy"].accuracy == 0.4
+    assert scores_by_key(again)["Llama-2-7b-hf", "mmlu_anatomy"].accuracy == 0.4
     assert (study.root / "study.toml").read_text(encoding="utf-8").startswith(text.rstrip("\n"))
     odd = write("odd.json", old(riddles={"acc": 0.5}))
     assert "its chance (the accuracy of random guessing) is unknown" in run(odd, "--add-tasks", "*")[2]
@@ -460,4 +466,4 @@ def test_two_different_results_of_one_model_are_a_question(run: Run, study: Stud
     a, b = write("1.json", old(mmlu={"acc": 0.5})), write("2.json", old(mmlu={"acc": 0.6}))
     assert "remove one of them" in run(a, b)[2]
     assert run(a, write("3.json", old(mmlu={"acc": 0.5})))[0] == 0
-    assert math.isnan(found(study)["Llama-2-7b-hf", "mmlu"].n_items)
+    assert math.isnan(scores_by_key(study)["Llama-2-7b-hf", "mmlu"].n_items)

@@ -1,4 +1,4 @@
-"""Twins: the same question in another order, and what their losses give away."""
+"""The contamination check: the same question in another order, and what the losses of such variants show."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def test_too_few_pairs_are_no_check() -> None:
 
 
 def test_the_command_writes_variants_then_checks_them(benchmarks: Path, tmp_path: Path) -> None:
-    made = build_mixture({"mmlu": 30, "gsm8k": 5}, benchmarks)
-    Study.create(tmp_path / "s", made.texts, tasks=made.tasks)
+    mixture = build_mixture({"mmlu": 30, "gsm8k": 5}, benchmarks)
+    Study.create(tmp_path / "s", mixture.texts, tasks=mixture.tasks)
     call = [str(tmp_path / "s"), str(tmp_path / "t"), "--count", "20"]
     first = CliRunner().invoke(command, call)
     assert "20 texts with their variants" in first.output

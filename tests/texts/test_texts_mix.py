@@ -41,23 +41,23 @@ def test_the_papers_mixture_has_550_texts_in_the_right_counts(benchmarks: Path, 
 
 @pytest.mark.parametrize("benchmark", TEMPLATES)
 def test_every_benchmark_can_be_drawn_alone(benchmarks: Path, benchmark: str) -> None:
-    made = build_mixture({benchmark: 40}, benchmarks, seed=1)
-    assert len(made.texts) == 40
-    assert made.tasks
+    mixture = build_mixture({benchmark: 40}, benchmarks, seed=1)
+    assert len(mixture.texts) == 40
+    assert mixture.tasks
 
 
 def test_same_seed_same_bytes_and_another_seed_other_texts(written: Path, tmp_path: Path) -> None:
     files = []
     for name, seed in (("a", 5), ("b", 5), ("c", 6)):
-        made = build_mixture(PAPER_MIX, written, seed=seed)
-        Study.create(tmp_path / name, made.texts, tasks=made.tasks, seed=seed)
+        mixture = build_mixture(PAPER_MIX, written, seed=seed)
+        Study.create(tmp_path / name, mixture.texts, tasks=mixture.tasks, seed=seed)
         files.append((tmp_path / name / "texts.jsonl").read_bytes())
     assert files[0] == files[1] != files[2]
 
 
 def test_answers_end_the_text_and_start_at_their_space(benchmarks: Path) -> None:
-    made = build_mixture({**PAPER_MIX, "ceval": 20}, benchmarks)
-    for text in made.texts:
+    mixture = build_mixture({**PAPER_MIX, "ceval": 20}, benchmarks)
+    for text in mixture.texts:
         raw = text.text.encode()
         assert text.answer_start is not None
         prompt, answer = raw[: text.answer_start].decode(), raw[text.answer_start :].decode()
@@ -74,15 +74,15 @@ def test_answers_end_the_text_and_start_at_their_space(benchmarks: Path) -> None
 
 def test_mmlu_letter_is_the_right_choice() -> None:
     row = Row("here", "x", {"question": "Two?", "choices": ["1", "2", "3", "4"], "answer": 1})
-    made = TEMPLATES["mmlu"](row)
-    assert made.prompt + made.answer == "Two?\nA. 1\nB. 2\nC. 3\nD. 4\nAnswer: B"
+    text = TEMPLATES["mmlu"](row)
+    assert text.prompt + text.answer == "Two?\nA. 1\nB. 2\nC. 3\nD. 4\nAnswer: B"
 
 
 def test_marks_of_wikihow_are_taken_out_of_hellaswag() -> None:
     ctx, endings = "How to boil [title] Heat [step] Take a pot.", ["[substeps] Fill it."]
     fields = {"activity_label": "Cooking", "ctx": ctx, "endings": endings, "label": "0"}
-    made = TEMPLATES["hellaswag"](Row("here", "x", fields))
-    assert made.prompt + made.answer == "Cooking: How to boil. Heat Take a pot. Fill it."
+    text = TEMPLATES["hellaswag"](Row("here", "x", fields))
+    assert text.prompt + text.answer == "Cooking: How to boil. Heat Take a pot. Fill it."
 
 
 def test_worked_examples_come_before_pairs_in_the_chain_of_thought_part(written: Path) -> None:
@@ -111,8 +111,8 @@ def test_original_mmlu_csv_without_header_is_read(tmp_path: Path) -> None:
     (tmp_path / "mmlu" / "val").mkdir(parents=True)
     (tmp_path / "mmlu" / "val" / "law_val.csv").write_text('"Is it, now?",a,b,c,d,C\n', encoding="utf-8")
     (row,) = read_rows("mmlu", tmp_path)
-    made = TEMPLATES["mmlu"](row)
-    assert (made.id, made.answer) == ("mmlu-law-0", " C")
+    text = TEMPLATES["mmlu"](row)
+    assert (text.id, text.answer) == ("mmlu-law-0", " C")
 
 
 def _gsm8k(content: bytes) -> Callable[[Path], object]:

@@ -135,16 +135,16 @@ def test_normalising_moves_the_answer_with_its_bytes(tmp_path, cli):
 
 def test_a_mark_that_starts_the_answer_takes_its_letter_along():
     text = Text("a", "s", "cafe\u0301", answer_start=4)  # the answer is the accent alone
-    (made,) = normalize(TextSet.of([text]))
-    assert (made.text, made.answer_start) == ("caf\u00e9", 3)
+    (normalised,) = normalize(TextSet.of([text]))
+    assert (normalised.text, normalised.answer_start) == ("caf\u00e9", 3)
 
 
 @given(st.text(max_size=20), st.integers(0, 60))
 def test_normalised_texts_are_nfc_and_their_answers_hold_the_same_characters(body, at):
     start = min(at, len(body.encode()))
-    (made,) = normalize(TextSet.of([Text("a", "s", body, start)]))
-    assert unicodedata.is_normalized("NFC", made.text)
-    assert not not_normal([made])
+    (normalised,) = normalize(TextSet.of([Text("a", "s", body, start)]))
+    assert unicodedata.is_normalized("NFC", normalised.text)
+    assert not not_normal([normalised])
     before = body.encode()[:start].decode(errors="ignore")
-    prompt = made.text.encode()[: made.answer_start].decode(errors="ignore")
+    prompt = normalised.text.encode()[: normalised.answer_start].decode(errors="ignore")
     assert unicodedata.normalize("NFD", before).startswith(unicodedata.normalize("NFD", prompt))

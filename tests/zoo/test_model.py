@@ -11,7 +11,7 @@ from lab.zoo.generate import generate
 from lab.zoo.losses import hidden_states, token_losses
 from lab.zoo.model import Shape, head_weight, init_weights, last_hidden, parameter_counts
 from lab.zoo.results import save_checkpoint
-from lab.zoo.score import Row, judge, rows_of, sheets_of
+from lab.zoo.score import Row, option_likelihoods, rows_of, sheets_of
 from lab.zoo.train import Plan, checkpoint_steps, rate_at, train
 
 TIED = Shape(vocabulary=320, layers=2, width=64, rope_theta=1_000.0, tied=True)
@@ -83,10 +83,10 @@ def test_options_in_one_row_score_as_if_each_were_alone():
     weights = weights_of(UNTIED)
     model = reference(UNTIED, weights)
     rows = [Row([vocab.BOS, *random_rows([n], n)[0]], random_rows([3, 6, 2, 9], n + 50)) for n in (4, 11, 23)]
-    likelihood, _ = judge(weights, UNTIED, sheets_of(rows, "cpu"), dtype=torch.float32)
-    for found, row in zip(likelihood, rows, strict=True):
+    likelihood, _ = option_likelihoods(weights, UNTIED, sheets_of(rows, "cpu"), dtype=torch.float32)
+    for of_options, row in zip(likelihood, rows, strict=True):
         expected = [naive_likelihood(model, row.prompt, option)[0] for option in row.options]
-        np.testing.assert_allclose(found, expected, rtol=1e-4)
+        np.testing.assert_allclose(of_options, expected, rtol=1e-4)
 
 
 def test_greedy_flag_is_what_generation_writes():
@@ -94,7 +94,7 @@ def test_greedy_flag_is_what_generation_writes():
     prompts = [[vocab.BOS, *row] for row in random_rows([6, 10, 15])]
     written = generate(weights, TIED, prompts, longest=4, dtype=torch.float32)
     rows = [Row(p, [w, [*w[:-1], (w[-1] + 1) % 320]]) for p, w in zip(prompts, written, strict=True)]
-    _, greedy = judge(weights, TIED, sheets_of(rows, "cpu"), dtype=torch.float32)
+    _, greedy = option_likelihoods(weights, TIED, sheets_of(rows, "cpu"), dtype=torch.float32)
     assert greedy.tolist() == [[True, False]] * 3
 
 
@@ -109,10 +109,10 @@ def test_losses_agree_with_a_loop_and_do_not_depend_on_the_batch():
     model = reference(TIED, weights)
     ids = random_rows([7, 30, 12, 1, 19])
     for rows in (1, 2, 5):
-        for found, text in zip(token_losses(weights, TIED, ids, rows=rows), ids, strict=True):
+        for nats, text in zip(token_losses(weights, TIED, ids, rows=rows), ids, strict=True):
             logits = model(torch.tensor([[vocab.BOS, *text]])).logits[0, :-1]
             expected = -logits.log_softmax(-1)[range(len(text)), text]
-            np.testing.assert_allclose(found, expected.detach(), atol=2e-4, rtol=1e-4)
+            np.testing.assert_allclose(nats, expected.detach(), atol=2e-4, rtol=1e-4)
 
 
 def test_hidden_states_are_those_of_each_token_in_order():
@@ -131,9 +131,9 @@ def test_saved_checkpoint_opens_in_transformers_and_computes_the_same(work, tmp_
     model = LlamaForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
     assert (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id) == (0, 1, 2)
     ids = tokenizer.encode("问 a tree", add_special_tokens=False)
-    (found,) = token_losses(weights, TIED, [ids])
+    (nats,) = token_losses(weights, TIED, [ids])
     logits = model(torch.tensor([[0, *ids]])).logits[0, :-1]
-    np.testing.assert_allclose(found, -logits.log_softmax(-1)[range(len(ids)), ids].detach(), atol=2e-4, rtol=1e-4)
+    np.testing.assert_allclose(nats, -logits.log_softmax(-1)[range(len(ids)), ids].detach(), atol=2e-4, rtol=1e-4)
 
 
 def test_training_learns_a_pattern_and_hands_out_five_checkpoints():

@@ -55,7 +55,7 @@ def test_a_skill_scored_again_has_the_embedded_accuracy(name, embedded):
 
     from lab.zoo.families import FAMILIES
     from lab.zoo.model import shape_of
-    from lab.zoo.score import choose, judge, rows_of, sheets_of
+    from lab.zoo.score import choose, option_likelihoods, rows_of, sheets_of
     from lab.zoo.skills import SKILLS
 
     tokenizer = Tokenizer.from_file(str(SHIPPED / name / "tokenizer.json"))
@@ -63,7 +63,9 @@ def test_a_skill_scored_again_has_the_embedded_accuracy(name, embedded):
     items = SKILLS["facts"].items("score", ITEMS)
     rows = rows_of(tokenizer, [i.prompt + i.cue for i in items], [i.options for i in items])
     family, size = name.rsplit("-", 1)
-    likelihood, _ = judge(weights, shape_of(FAMILIES[family], size), sheets_of(rows, "cpu"), dtype=torch.bfloat16)
+    likelihood, _ = option_likelihoods(
+        weights, shape_of(FAMILIES[family], size), sheets_of(rows, "cpu"), dtype=torch.bfloat16
+    )
     accuracy = choose(likelihood, items, per_byte=False).mean()
     score = next(s for s in embedded.scores() if s.model == MODELS[name] and s.task == "facts")
     assert score.n_items == ITEMS

@@ -82,14 +82,14 @@ def solve_ordering(prompt):
 def test_tracking_answers_follow_from_the_text():
     for item in items("tracking"):
         if "What does" in item.prompt:
-            found = solve_swaps(item.prompt)
+            solution = solve_swaps(item.prompt)
         elif "Which way" in item.prompt:
-            found = solve_turns(item.prompt)
+            solution = solve_turns(item.prompt)
         elif "Where is" in item.prompt:
-            found = solve_moves(item.prompt)
+            solution = solve_moves(item.prompt)
         else:
-            found = solve_ordering(item.prompt)
-        assert item.answer == f" {found}"
+            solution = solve_ordering(item.prompt)
+        assert item.answer == f" {solution}"
 
 
 def test_code_prints_its_answer():
@@ -196,12 +196,12 @@ def test_a_measure_word_fits_only_its_own_nouns():
 
 @pytest.mark.parametrize(("name", "width"), [("tracking", 3), ("facts", 4), ("events", 4), ("chinese", 4)])
 def test_options_are_distinct_and_the_answer_stands_anywhere_among_them(name, width):
-    found = Counter()
+    positions = Counter()
     for item in items(name):
         assert len(set(item.options)) == len(item.options) == width
-        found[item.options.index(item.answer)] += 1
+        positions[item.options.index(item.answer)] += 1
     expected = COUNT / width
-    assert all(abs(found[place] - expected) < 5 * expected**0.5 for place in range(width))
+    assert all(abs(positions[place] - expected) < 5 * expected**0.5 for place in range(width))
     assert SKILLS[name].chance == pytest.approx(1 / width)
 
 
@@ -240,9 +240,9 @@ def test_texts_are_short(name):
 
 
 def test_splits_have_their_share():
-    found = Counter(split_of(f"key {i}") for i in range(20_000))
-    assert 0.02 < found["valid"] / 20_000 < 0.04
-    assert 0.05 < found["score"] / 20_000 < 0.07
+    splits = Counter(split_of(f"key {i}") for i in range(20_000))
+    assert 0.02 < splits["valid"] / 20_000 < 0.04
+    assert 0.05 < splits["score"] / 20_000 < 0.07
 
 
 def test_dice_sample_has_no_repeats():

@@ -166,8 +166,8 @@ def sums(dice: Dice) -> Item:
     name, other = dice.sample(PEOPLE, 2)
     prompt = dice.pick(forms).replace("{x}", numeral(x)).replace("{y}", numeral(y)).replace("{n}", name)
     prompt = prompt.replace("{m}", other).replace("{o}", dice.pick(COUNTED))
-    near = [result + d for d in (-10, -3, -2, -1, 1, 2, 3, 10) if result + d >= 0]
-    return item(dice, prompt, numeral(result), [numeral(n) for n in dice.sample(near, 3)])
+    close_results = [result + d for d in (-10, -3, -2, -1, 1, 2, 3, 10) if result + d >= 0]
+    return item(dice, prompt, numeral(result), [numeral(n) for n in dice.sample(close_results, 3)])
 
 
 def weekdays(dice: Dice) -> Item:

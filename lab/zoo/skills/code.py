@@ -154,11 +154,25 @@ def mapping(dice: Dice) -> tuple[str, object]:
     return f'{name} = {{{shown}}}\nprint({name}["{first}"] + {name}["{second}"])', table[first] + table[second]
 
 
-KINDS = (assign, assign, assign, divide, string, string, string, listing, listing, condition, loop, function, mapping)
+PROGRAM_MAKERS = (
+    assign,
+    assign,
+    assign,
+    divide,
+    string,
+    string,
+    string,
+    listing,
+    listing,
+    condition,
+    loop,
+    function,
+    mapping,
+)
 
 
 def draw(dice: Dice) -> Item:
-    program, value = dice.pick(KINDS)(dice)
+    program, value = dice.pick(PROGRAM_MAKERS)(dice)
     return Item(program, program, "", CUE, f" {value}")
 
 

@@ -95,12 +95,12 @@ def item_skill(
 
     def items(split: str, count: int) -> list[Item]:
         dice = Dice(f"{name} {split}")
-        found: dict[str, Item] = {}
-        while len(found) < count:
+        item_of_key: dict[str, Item] = {}
+        while len(item_of_key) < count:
             item = draw(dice)
             if split_of(item.key) == split:
-                found.setdefault(item.key, item)
-        return list(found.values())
+                item_of_key.setdefault(item.key, item)
+        return list(item_of_key.values())
 
     return Skill(name, scoring, chance, write, items)
 

@@ -9,59 +9,59 @@ from lab.zoo.skills.scripts import SCRIPTS, Script
 from lab.zoo.skills.words import NAMES, SHE
 
 
-def tell(step: str, name: str, slots: tuple[str, str]) -> str:
+def fill_in(step: str, name: str, slots: tuple[str, str]) -> str:
     she = name in SHE
     line = step.replace("{n}", name).replace("{s}", "She" if she else "He").replace("{h}", "her" if she else "his")
     return line.replace("{x}", slots[0]).replace("{y}", slots[1])
 
 
-def from_another_script(dice: Dice, own: Script, name: str, right: str) -> str:
+def from_another_script(dice: Dice, excluded: Script, name: str, right: str) -> str:
     """A step of another script, of about the right one's length: length must not give the answer away."""
     lines = []
-    for other in dice.sample([script for script in SCRIPTS if script is not own], 4):
-        lines.append(tell(dice.pick(other.steps[2:]), name, (dice.pick(other.x), dice.pick(other.y))))
+    for other in dice.sample([script for script in SCRIPTS if script is not excluded], 4):
+        lines.append(fill_in(dice.pick(other.steps[2:]), name, (dice.pick(other.x), dice.pick(other.y))))
     return min(lines, key=lambda line: abs(len(line) - len(right)))
 
 
-def from_later(dice: Dice, own: Script, name: str, slots: tuple[str, str], at: int) -> str | None:
+def from_later(dice: Dice, script: Script, name: str, slots: tuple[str, str], at: int) -> str | None:
     """A step of the same script that comes too early here."""
-    later = own.steps[at + 1 :]
-    return tell(dice.pick(later), name, slots) if later else None
+    later = script.steps[at + 1 :]
+    return fill_in(dice.pick(later), name, slots) if later else None
 
 
-def with_wrong_slot(dice: Dice, own: Script, name: str, slots: tuple[str, str], at: int) -> str | None:
+def with_wrong_slot(dice: Dice, script: Script, name: str, slots: tuple[str, str], at: int) -> str | None:
     """The right step with another thing or person in it, if it names any."""
-    wrong = (dice.pick([v for v in own.x if v != slots[0]]), dice.pick([v for v in own.y if v != slots[1]]))
-    line = tell(own.steps[at], name, wrong)
-    return line if line != tell(own.steps[at], name, slots) else None
+    wrong = (dice.pick([v for v in script.x if v != slots[0]]), dice.pick([v for v in script.y if v != slots[1]]))
+    line = fill_in(script.steps[at], name, wrong)
+    return line if line != fill_in(script.steps[at], name, slots) else None
 
 
-def distractors(dice: Dice, own: Script, name: str, slots: tuple[str, str], at: int) -> list[str]:
+def distractors(dice: Dice, script: Script, name: str, slots: tuple[str, str], at: int) -> list[str]:
     """Three endings that differ from the right one and from each other."""
-    right = tell(own.steps[at], name, slots)
+    right = fill_in(script.steps[at], name, slots)
     wrong: list[str] = []
     while len(wrong) < 3:
         roll = dice.random()
         if roll < 0.4:
-            line = from_another_script(dice, own, name, right)
+            line = from_another_script(dice, script, name, right)
         elif roll < 0.75:
-            line = with_wrong_slot(dice, own, name, slots, at)
+            line = with_wrong_slot(dice, script, name, slots, at)
         else:
-            line = from_later(dice, own, name, slots, at)
+            line = from_later(dice, script, name, slots, at)
         if line is not None and line != right and line not in wrong:
             wrong.append(line)
     return wrong
 
 
 def draw(dice: Dice) -> Item:
-    own = dice.pick(SCRIPTS)
-    name, slots = dice.pick(NAMES), (dice.pick(own.x), dice.pick(own.y))
-    at = dice.between(2, len(own.steps) - 1)
+    script = dice.pick(SCRIPTS)
+    name, slots = dice.pick(NAMES), (dice.pick(script.x), dice.pick(script.y))
+    at = dice.between(2, len(script.steps) - 1)
     # The first line names the slots; of the others at most three are told, the latest last.
-    told = [own.steps[0], *own.steps[max(1, at - 3) : at]]
-    lines = [tell(step, name, slots) for step in told]
-    answer = f" {tell(own.steps[at], name, slots)}"
-    wrong = [f" {line}" for line in distractors(dice, own, name, slots, at)]
+    shown_steps = [script.steps[0], *script.steps[max(1, at - 3) : at]]
+    lines = [fill_in(step, name, slots) for step in shown_steps]
+    answer = f" {fill_in(script.steps[at], name, slots)}"
+    wrong = [f" {line}" for line in distractors(dice, script, name, slots, at)]
     # All stories that open with the same line are in one split, whatever piece of them is told.
     return Item(lines[0], " ".join(lines), "", "", answer, with_distractors(dice, answer, wrong))
 

@@ -8,7 +8,7 @@ from lab.zoo.skills.common import Dice, Item, Skill, item_skill
 from lab.zoo.skills.worked import WORKED_CODE
 
 TOP = 10
-KINDS = (tracking.turns, tracking.turns, tracking.moves, tracking.ordering)
+ITEM_MAKERS = (tracking.turns, tracking.turns, tracking.moves, tracking.ordering)
 
 
 def arithmetic_item(dice: Dice) -> Item:
@@ -16,7 +16,7 @@ def arithmetic_item(dice: Dice) -> Item:
 
 
 def tracking_item(dice: Dice) -> Item:
-    return dice.pick(KINDS)(dice)
+    return dice.pick(ITEM_MAKERS)(dice)
 
 
 SMALL_SKILLS: dict[str, Skill] = {

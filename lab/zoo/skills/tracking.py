@@ -93,11 +93,11 @@ def moves(dice: Dice) -> Item:
     return item(dice, prompt, ", ".join(steps), where[asked], [p for p in places if p != where[asked]])
 
 
-KINDS = (swaps, swaps, swaps, swaps, ordering, turns, turns, turns, moves, moves)
+ITEM_MAKERS = (swaps, swaps, swaps, swaps, ordering, turns, turns, turns, moves, moves)
 
 
 def draw(dice: Dice) -> Item:
-    return dice.pick(KINDS)(dice)
+    return dice.pick(ITEM_MAKERS)(dice)
 
 
 SKILL = item_skill("tracking", draw, scoring="steps-choice", chance=1 / 3, without_steps=0.15)

@@ -20,7 +20,7 @@ def draw(dice: Dice) -> Item:
 def trace(program: str) -> list[str]:
     """`name = value` for each new value of a variable while the program runs."""
     held: dict[str, str] = {}
-    found: list[str] = []
+    assignments: list[str] = []
 
     def look(frame: FrameType, event: str, argument: object) -> object:
         if frame.f_code.co_filename != NAME:
@@ -29,7 +29,7 @@ def trace(program: str) -> list[str]:
             shown = repr(value)
             if not (name.startswith("__") or callable(value)) and held.get(name) != shown:
                 held[name] = shown
-                found.append(f"{name} = {shown}")
+                assignments.append(f"{name} = {shown}")
         return look
 
     before = sys.gettrace()
@@ -38,7 +38,7 @@ def trace(program: str) -> list[str]:
         exec(compile(program, NAME, "exec"), {"__builtins__": SILENT})
     finally:
         sys.settrace(before)
-    return found
+    return assignments
 
 
 WORKED_CODE = item_skill("code", draw, scoring="exact", chance=0.0, without_steps=0.6)

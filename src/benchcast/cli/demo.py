@@ -92,7 +92,7 @@ def _fit(study: Study, comparison: Comparison) -> None:
 
 
 def _print_targets(targets: list[TargetForecast], method: str) -> None:
-    """Forecasts of the models that a study is about, one table a model."""
+    """Forecasts of the models that a study is about, with one table for each model."""
     for model in dict.fromkeys(t.model for t in targets):
         of_model = [t for t in targets if t.model == model]
         rows = [

@@ -27,7 +27,7 @@ def usual_jobs() -> int:
 
 
 def on_this_machine(jobs: int | None = None) -> Executor:
-    """The executor of so many processes; None: `usual_jobs`. A single one is this process."""
+    """An executor with this number of processes; None: `usual_jobs`. With 1, jobs run in this process."""
     count = usual_jobs() if jobs is None else jobs
     return Local() if count == 1 else Processes(count)
 

@@ -107,20 +107,22 @@ def family_laws(
     return laws
 
 
-def backtest(models: StudyModels, kind: str, *, tell: Callable[[str], None] = lambda line: None) -> list[HiddenModel]:
+def backtest(
+    models: StudyModels, kind: str, *, on_step: Callable[[str], None] = lambda line: None
+) -> list[HiddenModel]:
     """Hide some models of every family, refit everything without them, and forecast them.
 
     Parameters
     ----------
     models : the models of a study
     kind : "largest" or "latest", the models to hide
-    tell : called with a line at each step
+    on_step : called with a line at each step
 
     Returns
     -------
     one entry for each hidden model and task with a score
     """
-    tell(f"hiding the {kind}")
+    on_step(f"hiding the {kind}")
     hidden = np.zeros(len(models.models), bool)
     for family in np.unique(models.families):
         in_family = (models.families == family) & np.isfinite(models.points.flops)

@@ -175,7 +175,7 @@ def extrapolate(
         forecast, path = extrapolate_task(fit, law, drift, point), extrapolate_task(fit, law, drift, way)
         forecasts.append(TaskExtrapolation(fit.task.name, forecast, path, law.form, law.law.floor, exponents, drift))
     observed = {fit.task.name: scores[in_family] for fit, scores in zip(fits, models.observed, strict=True)}
-    hidden = [row for kind in HOLDOUT_KINDS for row in backtest(models, kind, tell=tell)]
+    hidden = [row for kind in HOLDOUT_KINDS for row in backtest(models, kind, on_step=tell)]
     remarks = _remarks(forecasts, point, family_points)
     return Extrapolation(family, point, way, family_points, observed, tuple(forecasts), tuple(hidden), remarks)
 

@@ -125,11 +125,11 @@ def compare_runs(
     rows = np.concatenate([run.rows for run in runs])
     if len(np.unique(rows)) < len(rows):
         raise InputError(f"--runs {','.join(names)}: one of them is part of another")
-    return rank_runs(models, runs, tell=tell)
+    return rank_runs(models, runs, on_step=tell)
 
 
 def rank_runs(
-    models: StudyModels, runs: Sequence[TrainingRun], *, tell: Callable[[str], None] = lambda line: None
+    models: StudyModels, runs: Sequence[TrainingRun], *, on_step: Callable[[str], None] = lambda line: None
 ) -> RunComparison:
     """Order runs of a study that has been read; their scores are not used.
 
@@ -137,7 +137,7 @@ def rank_runs(
     ----------
     models : the models of the study
     runs : the runs to compare, from `find_run`
-    tell : called with a line at each step
+    on_step : called with a line at each step
 
     Returns
     -------
@@ -155,7 +155,7 @@ def rank_runs(
         raise NotEnoughDataError(
             f"without these runs fewer than {FEWEST_MODELS} models with scores are left for the fit"
         )
-    tell("fitting without the runs")
+    on_step("fitting without the runs")
     fits = models.fits(seen)
     if not fits[0].reads_losses:
         raise InputError(f"method {models.method!r} does not read losses; use one that does, such as salience")

@@ -1,4 +1,4 @@
-"""Is the difference between two runs real? The observed scores against noise of items, checkpoints and seeds.
+"""Compare the observed scores of training runs with the noise of items, checkpoints and seeds.
 
 compare_scores(study, ["oak", "oak-b"])
 
@@ -36,7 +36,7 @@ LEAST = 1e-12  # lower bound of a variance
 
 @dataclass(frozen=True, slots=True)
 class ScoreDifference:
-    """The difference between two runs on one task; NaN where it cannot be said."""
+    """The difference between two runs on one task; unknown values are NaN."""
 
     task: str
     first: str
@@ -48,9 +48,9 @@ class ScoreDifference:
     seeds: float  # … that the seeds of both runs add
     higher: float  # probability that the second scores higher, whatever the items, checkpoints and seeds
     again: float  # probability that it is higher again if both are trained again and tested on the same items
-    items_needed: float  # so many items would make it `SURE`, all else being equal; infinite if no number does
-    checkpoints_needed: float  # so many checkpoints of each run, averaged
-    seeds_needed: float  # so many runs of each, averaged
+    items_needed: float  # number of items that would settle it, all else being equal; infinite if no number does
+    checkpoints_needed: float  # the same for averaged checkpoints of each run
+    seeds_needed: float  # the same for averaged repetitions of each run
 
     @property
     def settled(self) -> bool:

@@ -20,9 +20,9 @@ from benchcast.metadata import family_names
 from benchcast.records import Bools, Floats, Ints, ModelInfo, Score
 
 MEAN = "mean of tasks"
-NEAR = np.log(2)  # neighbours of a checkpoint may be this far apart in log compute; over more, the curve bends
+NEAR = np.log(2)  # largest distance of a checkpoint's neighbours in log compute; the curve is nearly straight over it
 FEWEST_SCATTERS = 4  # checkpoints with two neighbours that an estimate needs
-OVERLAP = 2.0  # neighbouring scatters share scores: so many of them are worth one that is independent
+OVERLAP = 2.0  # dependent scatters per independent one; neighbouring scatters share scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +122,8 @@ def checkpoint_variance(known: ScoredModels, rows: Ints) -> Variance:
 def seed_variance(known: ScoredModels, used: Bools, checkpoints: Variance) -> Variance:
     """Noise of seeds, from models in `used` that have different seeds and are otherwise the same.
 
-    The same are models of one family with equal params and tokens. Each set of runs has one vote, however many of
-    its checkpoints are known.
+    Models of one family with equal params and tokens count as the same. All sets of runs have equal weight, whatever
+    their number of checkpoints.
     """
     by_runs: dict[tuple[str, ...], list[Floats]] = {}
     for group in _same_but_seed(known, used):

@@ -27,7 +27,7 @@ COLUMNS = {
 }
 UNSEEN_FAMILY, STRONGER_MODEL = "unseen family", "stronger model"
 NO_INTERVAL = "no interval: forecasts of fewer than two unseen models could be tested"
-UNLIKE = 2.0  # at least so many times as far as a usual left-out family is worth a remark
+UNLIKE = 2.0  # distance relative to a usual left-out family from which on a remark is added
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,5 +173,5 @@ def _beyond(fit: TaskFit, predicted: Predictions) -> str:
 
 
 def _near_chance(fit: TaskFit, predicted: Predictions) -> str:
-    near = float(nearness_to_chance(fit, predicted.accuracy)[0]) > 0
-    return "near chance: losses hardly show whether such a model is about to improve" if near else ""
+    close = float(nearness_to_chance(fit, predicted.accuracy)[0]) > 0
+    return "near chance: losses hardly show whether such a model is about to improve" if close else ""

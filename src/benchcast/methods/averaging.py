@@ -1,4 +1,4 @@
-"""From candidates to one fit: average their log-odds out of fold, and store each average as one weighted loss.
+"""Average the log-odds of candidates by their out-of-fold errors, and store each average as one weighted loss.
 
 Axes: M models, R out-of-fold rows, C candidates.
 """
@@ -25,7 +25,7 @@ from benchcast.predictors import LossView
 from benchcast.records import Floats
 from benchcast.task_fit import Members, OutOfFoldErrors, TaskFit, weighted_loss
 
-SMALLEST_SHARE = 0.01  # that is written down
+SMALLEST_SHARE = 0.01  # smaller shares are not stored in the notes
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,5 +140,5 @@ def larger(shares: Mapping[str, float]) -> dict[str, float]:
 
 
 def noted(saved: float) -> float | None:
-    """What a curve saves of the out-of-fold error, for notes."""
+    """Share of the out-of-fold error that a calibration curve saves, for notes."""
     return nan_to_none(round(saved, 4))

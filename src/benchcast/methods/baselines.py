@@ -27,7 +27,7 @@ def all_token(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
 
 def source_token(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Mean loss of the tokens of the task's own texts."""
-    return _by_mask("source-token", dataset, folds, [dataset.reference_tokens.own(t) for t in dataset.tasks])
+    return _by_mask("source-token", dataset, folds, [dataset.reference_tokens.of_task(t) for t in dataset.tasks])
 
 
 def label_token(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:

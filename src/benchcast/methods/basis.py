@@ -1,4 +1,4 @@
-"""Groups of tokens, from which `salience` builds its weights.
+"""Build groups of tokens, from which `salience` and `stack` form their weights.
 
 A weight vector is a non-negative combination of groups: all tokens, the tokens of each source, the answers of each
 source, and clusters of tokens with similar hidden states. The combination is fitted on small matrices, models × groups,

@@ -1,9 +1,10 @@
 """Candidates of a weighted loss: weights on groups of tokens, fitted with and without each hidden set of models.
 
-Three kinds. Non-negative mixes of groups, free or shrunk towards an anchor (all tokens, the task's own texts, their
-answers), at several strengths. The same mixes, fitted with more weight on stronger models: no single law holds from
-the weakest to the strongest model. Signed directions of partial least squares, one to eight of them. All read losses as
-they are and saturated losses, and all are linear, so that an average of their log-odds is again one weighted loss.
+There are three kinds. "Non-negative" candidates are mixes of groups, free or shrunk towards an anchor (all tokens, the
+task's own texts, their answers), at several strengths. "Leaning" candidates are the same mixes, fitted with more weight
+on stronger models, because no single law holds from the weakest to the strongest model. "Signed" candidates are one to
+eight directions of partial least squares. All kinds read plain and saturated losses. All are linear, so that an average
+of their log-odds is again one weighted loss.
 Axes: M models, K groups, C candidates, L learning sets.
 """
 
@@ -26,26 +27,26 @@ from benchcast.methods.problem import Problem
 from benchcast.records import Bools, Floats, Task
 
 ANCHORS = ("all", "source", "answer")  # groups that are not penalised
-# Groups of like tokens (see `basis`), the anchors to shrink towards ("" for none), and the strengths of the penalty
+# Groups of similar tokens (see `basis`), the anchors to shrink towards ("" for none), and the strengths of the penalty
 # relative to the total variance of the groups.
 MIXES = (
     ("cluster", ("", "source", "answer"), (1e-7, 1e-5, 1e-3)),
     ("kind", ("", "answer"), (1e-6, 1e-4)),
 )
 
-FEWEST_TO_LEAN = 20  # training models; with fewer, too few would carry the weight
+FEWEST_TO_LEAN = 20  # training models; with fewer, a few models would have most of the weight
 Kind = Literal["non-negative", "leaning", "signed"]
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One form of non-negative weights: a free anchor, and penalised groups of like tokens around it."""
+    """One form of non-negative weights: a free anchor, and penalised groups of similar tokens."""
 
     view: str
     anchor: str  # "" for none
     groups: str = ""  # "cluster", "kind" or "" for none
     strength: float = 0.0
-    leaning: bool = False  # whether stronger models weigh more
+    leaning: bool = False  # whether stronger models have more weight
 
     @property
     def name(self) -> str:
@@ -103,7 +104,7 @@ def nonnegative_candidates(
 ) -> Fitted:
     """All non-negative forms of one view on all learning sets, in one solve. `x` is the loss on each group (M × K).
 
-    Families weigh the same; with `mean_loss` (M), stronger models weigh more.
+    All families have equal weight; with `mean_loss` (M), stronger models have more weight.
     """
     dataset, task, known = problem.dataset, problem.task, problem.known
     leaning = mean_loss is not None

@@ -73,7 +73,7 @@ def measure(dataset: Dataset, *, weigh: bool) -> Moments:
 def _sums(values: Array, pilot: Array) -> tuple[Array, Array]:
     """Sums and sums of squares of every feature, relative to `pilot`, which avoids cancellation.
 
-    On a CPU in parts that stay in its cache; on a device without a copy, in double precision.
+    A CPU adds parts that stay in its cache; a device adds in double precision, without a copy.
     """
     xp = array_namespace(values)
     if is_torch_array(values):
@@ -86,9 +86,9 @@ def _sums(values: Array, pilot: Array) -> tuple[Array, Array]:
     def add_up(rows: Array) -> tuple[Array, Array]:
         total, squares = np.zeros(rows.shape[1]), np.zeros(rows.shape[1])
         for start in range(0, len(rows), step):
-            near = rows[start : start + step] - pilot
-            total += near.sum(axis=0)
-            squares += (near * near).sum(axis=0)
+            centred = rows[start : start + step] - pilot
+            total += centred.sum(axis=0)
+            squares += (centred * centred).sum(axis=0)
         return total, squares
 
     parts = shared_out(add_up, values)

@@ -117,7 +117,7 @@ def curve_forecasts(losses: Floats, observed: Floats, sets: Sequence[Bools]) -> 
 
 def readings(dataset: Dataset, task: Task) -> dict[str, npt.NDArray[np.float32]]:
     """Masks of tokens whose mean loss may be used: answers, the task's texts, all texts; empty ones are omitted."""
-    own_texts = dataset.reference_tokens.own(task)
+    own_texts = dataset.reference_tokens.of_task(task)
     masks = {"answer": dataset.reference_tokens.answers(task), "source": own_texts, "all": np.ones_like(own_texts)}
     return {k: m.astype(np.float32)[None] for k, m in masks.items() if (m & dataset.reference_tokens.supported).any()}
 

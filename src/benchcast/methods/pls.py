@@ -1,7 +1,7 @@
 """The method `pls`: partial least squares from per-text losses to log-odds (Wold, Sjöström and Eriksson 2001).
 
-Directions of the models × texts matrix are taken one by one, each the one that varies most with the target and
-is uncorrelated with those before (NIPALS). Few directions stand for hundreds of texts that say much the same.
+NIPALS finds directions of the models × texts matrix one by one. Each has the largest covariance with the target among
+those uncorrelated with the earlier ones. A few directions summarise hundreds of texts with correlated losses.
 Axes: M models, S texts, K components.
 """
 

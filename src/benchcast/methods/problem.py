@@ -1,4 +1,4 @@
-"""One task of one fold: its training models, their scores, and the sets of models that are hidden in turn.
+"""Describe one task of one fold: its training models, their scores, and the sets of models that are hidden in turn.
 
 Axes: M models.
 """
@@ -27,7 +27,7 @@ class Problem:
     observed: Floats  # M, NaN where unknown
     known: Bools  # M: training or validation models that have a score
     families: list[Bools]  # M each: whole families, hidden in turn
-    stronger: list[Bools]  # M each: models that the rest is to be extrapolated to
+    stronger: list[Bools]  # M each: models stronger than the rest, hidden to measure extrapolation
     validation: Bools  # M: known validation models
     mean_loss: Floats | None = None  # M: loss per character; None: the strongest training models are not hidden
 
@@ -73,7 +73,10 @@ class Problem:
 
 
 def strongest_models(mean_loss: Floats, known: Bools) -> list[Bools]:
-    """Nested sets of the known models of the lowest mean loss. Scores take no part: their noise would select, too."""
+    """Nested sets of the known models of the lowest mean loss.
+
+    Scores are not used: a selection by score would also select by the noise of the score.
+    """
     rows = np.flatnonzero(known)
     by_loss = rows[np.argsort(mean_loss[rows], kind="stable")]
     sets: list[Bools] = []

@@ -1,4 +1,4 @@
-"""Give fits the loss profile of their training models, and held-out models their distance from the models learned from.
+"""Add to fits the loss profile of their training models and the distance of held-out models from those learned from.
 
 Axes: M models, N reference tokens.
 """
@@ -17,7 +17,7 @@ from benchcast.records import Bools, Floats, Ints
 from benchcast.task_fit import OutOfFoldErrors, TaskFit
 
 USUAL = 0.9  # share of left-out models whose distance counts as usual
-MOST_GROUPS = 200  # texts; of more texts, neighbours share a group
+MOST_GROUPS = 200  # with more texts than this, consecutive texts share a group
 
 
 def with_profiles(dataset: Dataset, folds: Sequence[Fold], fits: list[list[TaskFit]]) -> list[list[TaskFit]]:
@@ -58,7 +58,7 @@ def _located(
 
 
 class Distances:
-    """Squared distances among the models of one dataset; each set of models to learn from is worked out once."""
+    """Squared distances among the models of one dataset, cached for each set of models to learn from."""
 
     def __init__(self, dataset: Dataset) -> None:
         self.dataset = dataset

@@ -1,4 +1,4 @@
-"""The method `stack`: everything that reads losses, averaged by its errors on the questions it will be asked.
+"""The method `stack`: an average of all candidates that read losses, by their errors on hidden models.
 
 The pool holds the non-negative forms of `salience`, the same forms fitted with more weight on stronger models, and
 signed directions of partial least squares (see `candidates`).
@@ -6,11 +6,11 @@ Each candidate forecasts two kinds of models that it did not see: whole training
 that it learned from. The stronger models are the validation models where the study names some, else the strongest
 training models.
 
-Two averages come out of the pool, each one weighted loss with signed weights and a monotone law. The first errs least
-on both kinds of hidden models, which weigh half each. The second errs least on left-out families alone; only this one
-has the candidates that lean to stronger models (LOG.md). A model inside the range of the training models gets the mean
-of the two log-odds, a model stronger than all of them gets the first; among the strongest training models the second
-fades out.
+The pool gives two averages, each one weighted loss with signed weights and a monotone law. The first minimises the
+error on both kinds of hidden models, with half of the weight on each. The second minimises the error on left-out
+families alone; only this one has the candidates that lean to stronger models (LOG.md). The forecast of a model inside
+the range of the training models is the mean of the two log-odds. The forecast of a model stronger than all of them is
+the first. Among the strongest training models the share of the second decreases linearly to 0.
 Axes: M models, R out-of-fold rows.
 """
 
@@ -30,7 +30,7 @@ from benchcast.methods.stacking import stack as average
 from benchcast.records import Floats
 from benchcast.task_fit import Fade, Member, Members, TaskFit
 
-PRIOR_MODELS = 40  # as many models as this halve the correction of slope and offset
+PRIOR_MODELS = 40  # number of models at which half of the correction of slope and offset is applied
 IN_RANGE = 0.5  # share of the average of left-out families, for models inside the range of the training models
 
 
@@ -68,8 +68,10 @@ def fit_pool(pool: Pool) -> TaskFit:
 
 
 def _nested(problem: Problem, mean_loss: Floats, on_both: Stack, on_families: Stack) -> Floats:
-    """Log-odds of the out-of-fold rows (R), mixed by how strong each model is beside the models learned from."""
+    """Log-odds of the out-of-fold rows (R), mixed by the strength of each model relative to the models learned from."""
     learned = problem.learning[1:]
-    stronger = [Fade.of(mean_loss[rows])(mean_loss[hid]) for rows, hid in zip(learned, problem.hidden, strict=True)]
+    stronger = [
+        Fade.of(mean_loss[rows])(mean_loss[hidden]) for rows, hidden in zip(learned, problem.hidden, strict=True)
+    ]
     share = IN_RANGE * (1 - np.concatenate(stronger))
     return np.asarray((1 - share) * on_both.nested + share * on_families.nested)

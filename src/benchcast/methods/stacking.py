@@ -1,4 +1,4 @@
-"""Average several forecasts by how they do on models they were not shown, and calibrate the average there.
+"""Average candidate forecasts by their out-of-fold errors, and calibrate the average on the same hidden models.
 
 Everything works on the log-odds scale, where an average of weights times losses is again weights times losses.
 Axes: R out-of-fold rows, C candidates, S sets of weights.
@@ -16,9 +16,9 @@ from benchcast.law import MonotoneCalibration, fit_laws, fit_monotone_calibratio
 from benchcast.records import Bools, Floats, Ints
 
 SHARE_STEPS = 300
-LEAST_ERROR = 1e-12  # squared; below this there is only rounding
-# What a curve must save of the error of left-out families, over their number. In synthetic worlds with a plain sigmoid
-# it saves more than that by chance in one task of twenty (lab/log/bends.py).
+LEAST_ERROR = 1e-12  # squared; smaller errors are rounding errors
+# Share of the error of left-out families that a calibration curve must save, times their number. In synthetic worlds
+# with a plain sigmoid a curve saves more by chance in one task of twenty (lab/log/bends.py).
 MIN_CALIBRATION_GAIN = 0.1
 
 
@@ -26,7 +26,7 @@ MIN_CALIBRATION_GAIN = 0.1
 class OutOfFoldLogOdds:
     """Log-odds of hidden models under candidates that did not see them, with the scores of these models.
 
-    A model may be hidden several times, and has one row for each: with its family, and among stronger models.
+    A model has one row for each time it was hidden: with its family, and among stronger models.
     """
 
     log_odds: Floats  # R × C
@@ -34,7 +34,7 @@ class OutOfFoldLogOdds:
     families: npt.NDArray[np.str_]
     model: Ints  # index of the row's model
     hidden_set: Ints  # index of the set that the model was hidden with
-    family_sets: int  # the first so many sets are left-out families, the rest are stronger models
+    family_sets: int  # number of sets that are left-out families, which come first; the rest are stronger models
 
     @property
     def of_families(self) -> Bools:
@@ -42,9 +42,10 @@ class OutOfFoldLogOdds:
         return np.asarray(self.hidden_set < self.family_sets)
 
     def weight(self, hidden: Bools | None = None, *, stronger: bool = True) -> Floats:
-        """Weight of each row, 1 in all: families and stronger models half each, sets and families alike within.
+        """Weight of each row; the sum is 1.
 
-        Without `stronger`, rows of families alone. Rows in `hidden` weigh nothing.
+        Left-out families and stronger models have half of the weight each; within each half, all sets and all families
+        have equal weight. Without `stronger`, only rows of left-out families have weight. Rows in `hidden` have none.
         """
         out = np.zeros(len(self.q))
         shown = np.ones(len(self.q), bool) if hidden is None else ~hidden
@@ -63,10 +64,10 @@ class OutOfFoldLogOdds:
 
 
 def choose_shares(unseen: OutOfFoldLogOdds, weight: Floats) -> Floats:
-    """Share of each candidate: the mix of log-odds that errs least on models it was not shown (S × C).
+    """Shares of the candidates that minimise the error of the mixed log-odds on hidden models (S × C).
 
-    Once for every row of weights (S × R). Exponentiated gradient steps from shares that already favour good
-    candidates. Stopping early keeps shares spread where the data cannot tell candidates apart.
+    One row for every row of weights (S × R). Exponentiated gradient steps start from shares that favour candidates
+    with small errors. Stopping early keeps the shares of candidates with similar errors similar.
     """
     log_odds, q = unseen.log_odds, unseen.q
     error = np.maximum(weight @ (sigmoid(log_odds) - q[:, None]) ** 2, LEAST_ERROR)
@@ -83,46 +84,46 @@ def choose_shares(unseen: OutOfFoldLogOdds, weight: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What makes averaged log-odds of unseen models right once more."""
+    """A line, and a monotone curve or none, that calibrate averaged log-odds on hidden models."""
 
     slope: float
     offset: float
     curve: MonotoneCalibration | None = None
 
     def straight(self, log_odds: Floats) -> Floats:
-        """Calibrated, but for the curve."""
+        """Log-odds calibrated by the line alone."""
         return self.slope * log_odds + self.offset
 
     def curved(self, log_odds: Floats) -> Floats:
-        """Calibrated, with the curve."""
+        """Log-odds calibrated by the line and the curve."""
         return self.curve(self.straight(log_odds)) if self.curve else self.straight(log_odds)
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """The averaged forecast: shares of the candidates, and what makes their mix right on unseen models."""
+    """The averaged forecast: shares of the candidates and the calibration of their mix."""
 
     share: Floats  # C
-    calibration: Calibration  # without a curve where it does not pay
-    saved: float  # by the curve, of the error of left-out families, kept or not; NaN where they have none
-    nested: Floats  # R: log-odds of hidden rows; of three sets or more, averaged and calibrated without their own
+    calibration: Calibration  # with a curve only if it saves enough error
+    saved: float  # share of the error that the curve saves on hidden sets, used or not; NaN if the error is 0
+    nested: Floats  # R: log-odds of hidden rows; from three sets on, shares and calibration are without their own set
 
 
 def stack(unseen: OutOfFoldLogOdds, *, stronger: bool = True, line: float = 0.0) -> Stack:
     """Average and calibrate on all out-of-fold rows, and once more without the models of each hidden set.
 
-    Errors of models that took part in the selection would be too small, the more so the fewer models there are.
+    Errors of models that took part in the selection would be too small, especially with few models.
 
     Parameters
     ----------
     unseen : rows of hidden models
     stronger : whether stronger models take part in the selection, or left-out families alone
-    line : share that is kept of a line through the averaged log-odds, 0 to 1: averages of penalised fits are a little
-        too flat, but few models cannot say by how much
+    line : share of the fitted correction of slope and offset that is applied, 0 to 1: averages of penalised fits are
+        slightly too flat, and with few models the correction is uncertain
     """
     everyone = unseen.weight(stronger=stronger)
     sets = np.unique(unseen.hidden_set)
-    alone = len(sets) < 3  # of two sets, one alone cannot select
+    alone = len(sets) < 3  # without one of two sets, a single set would remain
     others = [everyone if alone else unseen.weight(unseen.of_models_in(k), stronger=stronger) for k in sets]
     others = [weight if weight.any() else everyone for weight in others]
     weights = np.stack([everyone, *others])
@@ -142,8 +143,9 @@ def stack(unseen: OutOfFoldLogOdds, *, stronger: bool = True, line: float = 0.0)
 def _curve_saves(unseen: OutOfFoldLogOdds, mixed: Floats, everyone: Floats, line: float) -> float:
     """Share of the squared error that a curve saves on hidden sets that it was not fitted on; NaN without an error.
 
-    All sets have the same shares, because shares without a set change the error by more than a curve does. Stronger
-    models still take part with their families: a curve that has never seen them cannot serve them.
+    Shares are those of all sets, because shares without a set would change the error by more than a curve does. Only
+    the rows of the set itself are left out, so that its models still count in other sets: a curve fitted without any
+    stronger model would not cover their range.
     """
     sets = np.unique(unseen.hidden_set[everyone > 0])
     weights = np.stack([np.where(unseen.hidden_set == k, 0.0, everyone) for k in sets])
@@ -160,9 +162,9 @@ def _curve_saves(unseen: OutOfFoldLogOdds, mixed: Floats, everyone: Floats, line
 
 
 def _calibrate(unseen: OutOfFoldLogOdds, mixed: Floats, weights: Floats, line: float) -> list[Calibration]:
-    """Line and monotone curve of every row of log-odds and weights (S × R), from the rows of `unseen` that weigh.
+    """Line and monotone curve of every row of log-odds and weights (S × R), from the rows with weight.
 
-    Scores plateau above chance and below 1, a sigmoid does not. Without a usable line there is no curve.
+    The curve is needed because scores may plateau above chance and below 1. Without a usable line there is no curve.
     """
     slope, offset, usable = np.ones(len(mixed)), np.zeros(len(mixed)), np.ones(len(mixed), bool)
     if line:

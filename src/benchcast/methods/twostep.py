@@ -1,7 +1,7 @@
 """The method `two-step`: parameters and tokens → loss on the task's answers → accuracy (Bhagia et al. 2024).
 
 Step one is a ladder, loss = E + A / params^a + B / tokens^b; step two a logistic curve with free floor and ceiling
-from the observed losses. Of a new model only params and tokens are used. A family with enough models has its
+from the observed losses. A forecast uses only params and tokens of a new model. A family with enough models has its
 own ladder; an unseen family uses the ladder of all models.
 Axes: M models, G grid points.
 """

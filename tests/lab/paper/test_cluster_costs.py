@@ -22,11 +22,11 @@ def test_with_one_portion_a_model_the_calculation_is_that_of_the_plan() -> None:
 
 @pytest.mark.parametrize("gpus", [8, 64, 512])
 def test_no_cluster_is_faster_than_its_work_or_than_loading_the_largest_model(gpus: int) -> None:
-    found, needed = simulate(MODELS, mixture_bytes(), gpus), estimate(MODELS, mixture_bytes())
-    assert found.hours >= needed.gpu_hours / gpus
-    assert found.hours * 3600 >= 60 + needed.largest_bytes / Pace().read
-    assert 0 < found.loading < 1
-    assert 0 < found.busy <= 1
+    simulated, needed = simulate(MODELS, mixture_bytes(), gpus), estimate(MODELS, mixture_bytes())
+    assert simulated.hours >= needed.gpu_hours / gpus
+    assert simulated.hours * 3600 >= 60 + needed.largest_bytes / Pace().read
+    assert 0 < simulated.loading < 1
+    assert 0 < simulated.busy <= 1
 
 
 def test_the_command_prints_each_size_and_refuses_what_cannot_be(lab: Callable[..., Any]) -> None:

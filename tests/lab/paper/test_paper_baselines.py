@@ -36,10 +36,10 @@ def test_observational_recovers_a_synthetic_sigmoid_of_two_components() -> None:
     true_accuracy = 0.25 + 0.75 / (1 + np.exp(-(0.3 + 1.2 * skill[0] - 0.8 * skill[1])))
     accuracy = np.vstack([true_accuracy, others])
     seen = np.arange(60) < 40
-    made = observational(accuracy, 0, 0.25, seen, components=2)
-    assert made == pytest.approx(true_accuracy, abs=1e-6)
+    forecasts = observational(accuracy, 0, 0.25, seen, components=2)
+    assert forecasts == pytest.approx(true_accuracy, abs=1e-6)
     shuffled = observational(accuracy[[0, 3, 1, 5, 2, 4]], 0, 0.25, seen, components=2)
-    assert shuffled == pytest.approx(made, abs=1e-6)
+    assert shuffled == pytest.approx(forecasts, abs=1e-6)
     one = observational(accuracy, 0, 0.25, seen, components=1)
     assert np.mean((one - true_accuracy) ** 2) > 1e-4
 
@@ -47,8 +47,8 @@ def test_observational_recovers_a_synthetic_sigmoid_of_two_components() -> None:
 def test_a_model_without_the_other_scores_gets_no_forecast_and_too_few_models_are_refused() -> None:
     accuracy = np.random.default_rng(1).uniform(0.3, 0.8, (4, 12))
     accuracy[2, 3] = np.nan
-    made = observational(accuracy, 0, 0.25, np.ones(12, bool))
-    assert np.flatnonzero(np.isnan(made)).tolist() == [3]
+    forecasts = observational(accuracy, 0, 0.25, np.ones(12, bool))
+    assert np.flatnonzero(np.isnan(forecasts)).tolist() == [3]
     with pytest.raises(NotEnoughDataError, match="3 models have all scores, 3 components need 5"):
         observational(accuracy, 0, 0.25, np.arange(12) < 4)
 
@@ -62,22 +62,22 @@ def test_held_out_scores_do_not_reach_their_own_forecast() -> None:
 
 
 def test_the_papers_all_token_loss_is_no_better_than_the_mean_of_the_models_seen() -> None:
-    found = mses()
+    errors = mses()
     for task in ("mmlu", "bbh", "gsm8k", "ceval", "cmmlu"):
-        assert TABLE_1[task].all_token == pytest.approx(found[task, "constant"], rel=0.1)
-    assert 10 * TABLE_1["hellaswag"].all_token == pytest.approx(found["hellaswag", "constant"], rel=0.25)
+        assert TABLE_1[task].all_token == pytest.approx(errors[task, "constant"], rel=0.1)
+    assert 10 * TABLE_1["hellaswag"].all_token == pytest.approx(errors["hellaswag", "constant"], rel=0.25)
 
 
 def test_observational_beats_the_constant_on_every_task_and_split() -> None:
     for split in ("column", "size", "family"):
-        found = mses(split)
-        assert all(found[t.name, "observational"] < found[t.name, "constant"] for t in paper_tasks())
+        errors = mses(split)
+        assert all(errors[t.name, "observational"] < errors[t.name, "constant"] for t in paper_tasks())
 
 
 def test_one_capability_asked_twice_is_told_apart() -> None:
-    found = mses()
-    assert found["cmmlu", "observational"] < 1e-3 < found["cmmlu", "observational, without its twin"]
-    assert ("mmlu", "observational, without its twin") not in found
+    errors = mses()
+    assert errors["cmmlu", "observational"] < 1e-3 < errors["cmmlu", "observational, without its twin"]
+    assert ("mmlu", "observational, without its twin") not in errors
 
 
 def test_tables_to_study_and_back_give_the_same_baselines(tmp_path: Path) -> None:

@@ -163,7 +163,7 @@ def test_a_tokenizer_of_stand_ins_covers_every_byte() -> None:
     assert len(set(letters())) == 256
     text = "the 江南 é\n\x00\t7+5"
     for merging in (False, True):
-        made = tokenizers.Tokenizer.from_str(json.dumps(tokenizer(merging=merging)))
-        ids = made.encode(text, add_special_tokens=False).ids
+        tokenizer_object = tokenizers.Tokenizer.from_str(json.dumps(tokenizer(merging=merging)))
+        ids = tokenizer_object.encode(text, add_special_tokens=False).ids
         assert b"".join(PIECES[i] for i in ids) == text.encode()
         assert (len(ids) < len(text.encode())) == merging

@@ -14,19 +14,19 @@ from lab.reproduce import context as context_module
 from lab.reproduce.context import StudyContext
 from lab.synthetic import Plan, World, make_world, write_study
 
-TWINS = {"family0": "twin-a", "family1": "twin-b"}
+PAIR = {"family0": "twin-a", "family1": "twin-b"}
 
 
-def rename_twins(world: World) -> World:
-    """The first two families become twins; everything else stays."""
+def rename_pair(world: World) -> World:
+    """Rename the first two families to a pair; everything else stays."""
 
     def name(model: str) -> str:
         family, rest = model.split("-", 1)
-        return f"{TWINS.get(family, family)}-{rest}"
+        return f"{PAIR.get(family, family)}-{rest}"
 
     return replace(
         world,
-        models=tuple(replace(m, model=name(m.model), family=TWINS.get(m.family, m.family)) for m in world.models),
+        models=tuple(replace(m, model=name(m.model), family=PAIR.get(m.family, m.family)) for m in world.models),
         losses=tuple(replace(x, model=name(x.model)) for x in world.losses),
         scores=tuple(replace(s, model=name(s.model)) for s in world.scores),
     )
@@ -50,7 +50,7 @@ def compare_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def world() -> World:
-    return rename_twins(make_world(Plan(seed=3, families=4, sizes=3, checkpoints=3, tasks=2, texts_per_source=5)))
+    return rename_pair(make_world(Plan(seed=3, families=4, sizes=3, checkpoints=3, tasks=2, texts_per_source=5)))
 
 
 @pytest.fixture(scope="session")
@@ -65,12 +65,12 @@ def context(study: Study) -> StudyContext:
 
 @pytest.fixture(scope="session")
 def bare(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A study without features, sizes, compute, tokens or twins."""
+    """A study without features, sizes, compute, tokens or a pair of families."""
     root = tmp_path_factory.mktemp("bare") / "study"
-    made = Study.create(root, world.texts, tasks=world.tasks)
-    made.add_losses(world.losses)
-    made.add_models(
+    study = Study.create(root, world.texts, tasks=world.tasks)
+    study.add_losses(world.losses)
+    study.add_models(
         [replace(m, family=m.family.replace("-", ""), params=float("nan"), tokens=float("nan")) for m in world.models]
     )
-    made.add_scores(world.scores)
+    study.add_scores(world.scores)
     return root

@@ -148,15 +148,15 @@ def pixels(png: bytes) -> np.ndarray[Any, Any]:
 
 def test_the_page_of_results_holds_every_part(context: StudyContext, tmp_path: Path) -> None:
     quick = [work(context) for name, _, work in PARTS if name in ("table1", "fig1", "fig2", "fig4")]
-    for made in quick:
-        write_part(made, tmp_path)
+    for part in quick:
+        write_part(part, tmp_path)
     write_page(context, tmp_path)
     page = (tmp_path / "results.md").read_text(encoding="utf-8")
-    for made in quick:
-        assert f"python -m lab {made.name}" in page
-        for ending in made.figures:
-            assert f"figures/{made.name}{ending}.png" in page
-            assert (tmp_path / "figures" / f"{made.name}{ending}.png").exists()
+    for part in quick:
+        assert f"python -m lab {part.name}" in page
+        for ending in part.figures:
+            assert f"figures/{part.name}{ending}.png" in page
+            assert (tmp_path / "figures" / f"{part.name}{ending}.png").exists()
     assert "1.45e-03" in page  # the paper's own mmlu
     assert "smaller zoo" not in page, "the part on signals is not there"
     assert "nan" not in page.replace("nanos", "")

@@ -35,9 +35,9 @@ def test_the_final_score_is_known_once_it_stays_inside() -> None:
 
 def test_runs_that_never_learned_a_task_do_not_count_as_known() -> None:
     assert known_early(run((0.0, 0.2), (0.0, 0.2), final=0.05), "t")["learned"] == 0
-    found = known_early(run((0.0, 0.2), (0.4, 0.6)), "t")
-    assert (found["learned"], found["median"], found["latest"]) == (1, 1.0, 1.0)
-    assert found["width"] == pytest.approx(0.2)
+    early = known_early(run((0.0, 0.2), (0.4, 0.6)), "t")
+    assert (early["learned"], early["median"], early["latest"]) == (1, 1.0, 1.0)
+    assert early["width"] == pytest.approx(0.2)
 
 
 def test_nothing_of_the_runs_is_trained_on(context: StudyContext, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,25 +48,25 @@ def test_nothing_of_the_runs_is_trained_on(context: StudyContext, monkeypatch: p
         return METHODS["label-token"](dataset, folds)
 
     monkeypatch.setitem(module.METHODS, "spy", spy)
-    made = live(context, method="spy")
+    outcome = live(context, method="spy")
     assert seen
     assert not {"twin-a", "twin-b"} & {str(f) for f in seen}
-    assert {p["family"] for p in made.numbers["points"]} == {"twin-a", "twin-b"}
+    assert {p["family"] for p in outcome.numbers["points"]} == {"twin-a", "twin-b"}
 
 
 def test_numbers_follow_from_the_points(context: StudyContext) -> None:
-    made = live(context, method="label-token")
-    own = [p for p in made.numbers["points"] if (p["task"], p["family"]) == ("task0", "twin-a")]
+    outcome = live(context, method="label-token")
+    points = [p for p in outcome.numbers["points"] if (p["task"], p["family"]) == ("task0", "twin-a")]
     scores = {s.model: s.accuracy for s in context.study.scores() if s.task == "task0"}
-    assert [p["accuracy"] for p in own] == [scores[p["model"]] for p in own]
-    expected = np.mean([(p["forecast"] - scores[p["model"]]) ** 2 for p in own])
-    assert made.numbers["mse"]["task0"]["twin-a"] == pytest.approx(expected)
+    assert [p["accuracy"] for p in points] == [scores[p["model"]] for p in points]
+    expected = np.mean([(p["forecast"] - scores[p["model"]]) ** 2 for p in points])
+    assert outcome.numbers["mse"]["task0"]["twin-a"] == pytest.approx(expected)
     tokens = {m.model: (m.params, m.tokens) for m in context.infos}
-    for p in own:
+    for p in points:
         last = max(t for m, (size, t) in tokens.items() if m.startswith("twin-a") and size == p["params"])
         assert p["share"] == tokens[p["model"]][1] / last
-    assert sum(p["share"] == 1 for p in own) == 3, "one end for each of three sizes"
-    assert made.tables[0].rows[0][-2] == "1e-4"
+    assert sum(p["share"] == 1 for p in points) == 3, "one end for each of three sizes"
+    assert outcome.tables[0].rows[0][-2] == "1e-4"
 
 
 def test_a_study_without_tokens_is_told_what_is_missing(bare: Path) -> None:

@@ -35,13 +35,13 @@ from lab.synthetic import World
 
 
 def test_gains_of_table_1_are_ratios_of_errors(context: StudyContext) -> None:
-    made = table1(context)
-    found = context.comparison()
-    assert found.split == "size"
-    by_size = made.numbers["splits"]["size"]
-    tasks = found.tasks
-    mse = {m: [found.measures(t, m)["mse"] for t in tasks] for m in found.methods}
-    assert by_size["mse"] == {t: {m: mse[m][i] for m in found.methods} for i, t in enumerate(tasks)}
+    outcome = table1(context)
+    comparison = context.comparison()
+    assert comparison.split == "size"
+    by_size = outcome.numbers["splits"]["size"]
+    tasks = comparison.tasks
+    mse = {m: [comparison.measures(t, m)["mse"] for t in tasks] for m in comparison.methods}
+    assert by_size["mse"] == {t: {m: mse[m][i] for m in comparison.methods} for i, t in enumerate(tasks)}
     ratio = [a / s for a, s in zip(mse["all-token"], mse["salience"], strict=True)]
     assert by_size["gain_over_all_token"]["salience"] == pytest.approx(np.prod(ratio) ** (1 / len(ratio)))
     baselines = ("label-token", "source-token", "all-token", "compute", "constant")
@@ -49,15 +49,15 @@ def test_gains_of_table_1_are_ratios_of_errors(context: StudyContext) -> None:
     ratio = [b / s for b, s in zip(best, mse["salience"], strict=True)]
     assert by_size["gain_over_best_baseline"]["salience"] == pytest.approx(np.prod(ratio) ** (1 / len(ratio)))
     for t in tasks:
-        gain = found.measures(t, "paper")["r2"] - found.measures(t, "all-token")["r2"]
+        gain = comparison.measures(t, "paper")["r2"] - comparison.measures(t, "all-token")["r2"]
         assert by_size["r2_gain_over_all_token"][t]["paper"] == pytest.approx(gain)
 
 
 def test_table_1_has_families_never_seen_as_a_second_split(context: StudyContext) -> None:
-    made = table1(context)
-    assert list(made.numbers["splits"]) == ["size", "family"]
-    assert made.numbers["splits"]["family"]["test_models"] == len(context.dataset.models)
-    assert set(made.figures) == {"", "-family"}
+    outcome = table1(context)
+    assert list(outcome.numbers["splits"]) == ["size", "family"]
+    assert outcome.numbers["splits"]["family"]["test_models"] == len(context.dataset.models)
+    assert set(outcome.figures) == {"", "-family"}
 
 
 def test_figure_1_shows_the_studys_own_rows(context: StudyContext, world: World) -> None:
@@ -82,33 +82,33 @@ def test_gaps_of_figure_1_are_between_models_of_equal_size_and_compute(context: 
 
 def test_losses_of_figure_2_are_per_character_of_the_tasks_texts(context: StudyContext, world: World) -> None:
     points = {p["model"]: p for p in fig2(context).numbers["points"] if p["task"] == "task1"}
-    own = [i for i, t in enumerate(world.texts) if t.source == "source1"]
-    characters = sum(len(world.texts.texts[i].text) for i in own)
+    texts_of_task = [i for i, t in enumerate(world.texts) if t.source == "source1"]
+    characters = sum(len(world.texts.texts[i].text) for i in texts_of_task)
     for losses in world.losses[::7]:
         start = np.cumsum(losses.counts) - losses.counts
-        nats = sum(losses.nats[start[i] : start[i] + losses.counts[i]].sum() for i in own)
+        nats = sum(losses.nats[start[i] : start[i] + losses.counts[i]].sum() for i in texts_of_task)
         assert points[losses.model]["loss"] == pytest.approx(nats / characters, rel=1e-4)
 
 
 def test_points_of_figure_4_lie_as_far_from_the_law_as_the_comparison_says(context: StudyContext) -> None:
-    made = fig4(context, "label-token")
+    outcome = fig4(context, "label-token")
     for task in ("task0", "task1"):
-        assert made.numbers["mse"][task]["test"] == pytest.approx(
+        assert outcome.numbers["mse"][task]["test"] == pytest.approx(
             context.comparison().measures(task, "label-token")["mse"]
         )
-    roles = {p["model"]: p["role"] for p in made.numbers["points"]}
+    roles = {p["model"]: p["role"] for p in outcome.numbers["points"]}
     assert set(roles.values()) == {"train", "validation", "test"}
 
 
 def test_figure_5_trains_on_no_later_checkpoint_of_either_run(context: StudyContext) -> None:
-    made = fig5(context)
+    outcome = fig5(context)
     tokens = {m.model: m.tokens for m in context.infos}
     last = {}
     for m in context.infos:
         last[m.family, m.params] = max(last.get((m.family, m.params), 0), m.tokens)
     info = {m.model: m for m in context.infos}
     for tested, other in (("twin-b", "twin-a"), ("twin-a", "twin-b")):
-        parts = made.numbers["models"][tested]
+        parts = outcome.numbers["models"][tested]
         assert parts["test"]
         assert all(m.startswith(tested) for m in parts["test"])
         assert all(m.startswith(other) for m in parts["validation"])
@@ -127,9 +127,9 @@ def test_a_run_is_one_family_at_one_size(context: StudyContext) -> None:
 
 
 def test_errors_of_figure_6_are_those_of_algorithm_2_at_its_first_and_last_step(context: StudyContext) -> None:
-    made = fig6(context, "task1")
-    assert made.numbers["shown_task"] == "task1"
-    errors = {(r["task"], r["role"], r["step"]): r["mse"] for r in made.numbers["errors"]}
+    outcome = fig6(context, "task1")
+    assert outcome.numbers["shown_task"] == "task1"
+    errors = {(r["task"], r["role"], r["step"]): r["mse"] for r in outcome.numbers["errors"]}
     assert {("task0", "train", 0), ("task0", "validation", 300), ("task0", "test", 300)} <= set(errors)
     fits = paper(context.dataset, [context.fold])[0]
     fit = fits[1]
@@ -141,14 +141,14 @@ def test_errors_of_figure_6_are_those_of_algorithm_2_at_its_first_and_last_step(
         for role, rows in (("train", context.fold.train), ("validation", context.fold.validation)):
             by_hand = np.mean((law.accuracy(fit.history["capability"][i])[rows] - observed[rows]) ** 2)
             assert errors["task1", role, step] == pytest.approx(by_hand, rel=1e-3)
-    assert made.numbers["tasks"]["task1"]["first"] == errors["task1", "test", 0]
-    assert made.numbers["tasks"]["task1"]["chosen"] == held_out_errors(context.dataset, context.fold, fits)[1]
+    assert outcome.numbers["tasks"]["task1"]["first"] == errors["task1", "test", 0]
+    assert outcome.numbers["tasks"]["task1"]["chosen"] == held_out_errors(context.dataset, context.fold, fits)[1]
 
 
 def test_figure_7_has_every_forecast_of_the_comparison(context: StudyContext) -> None:
-    made = fig7(context)
+    outcome = fig7(context)
     held = context.comparison().held_out["task0", "salience"]
-    shown = [p for p in made.numbers["points"] if (p["task"], p["method"]) == ("task0", "salience")]
+    shown = [p for p in outcome.numbers["points"] if (p["task"], p["method"]) == ("task0", "salience")]
     assert [p["forecast"] for p in shown] == held.forecast.tolist()
 
 
@@ -198,16 +198,16 @@ def test_many_sources_are_sampled_not_listed() -> None:
 
 
 def test_mean_of_figure_8_is_over_its_subsets(context: StudyContext) -> None:
-    made = fig8(context, ("label-token",), draws=2)
-    one = [r["mse"] for r in made.numbers["fits"] if r["sources"] == 3 and r["task"] == "task0"]
-    mean = [m for m in made.numbers["mean"] if m["sources"] == 3 and m["task"] == "task0"]
+    outcome = fig8(context, ("label-token",), draws=2)
+    one = [r["mse"] for r in outcome.numbers["fits"] if r["sources"] == 3 and r["task"] == "task0"]
+    mean = [m for m in outcome.numbers["mean"] if m["sources"] == 3 and m["task"] == "task0"]
     assert mean[0]["subsets"] == len(one) == 1
     assert mean[0]["mse"] == one[0]
 
 
 def test_figure_9_shows_the_whole_text_and_its_largest_weight_is_one(context: StudyContext) -> None:
-    made = fig9(context, "task0", "source0-3", "label-token")
-    tokens = made.numbers["tokens"]
+    outcome = fig9(context, "task0", "source0-3", "label-token")
+    tokens = outcome.numbers["tokens"]
     text = context.study.texts.texts[context.study.texts.index["source0-3"]].text
     assert "".join(t["token"] for t in tokens) == text
     assert [t["weight"] for t in tokens] == [float(t["answer"]) for t in tokens]
@@ -223,9 +223,9 @@ def test_tokens_of_figure_9_do_not_overlap() -> None:
 @pytest.mark.parametrize("folds", [model_folds, family_folds])
 def test_learning_curves_never_train_on_the_tested_family_and_grow(folds: Any, context: StudyContext) -> None:
     families = context.dataset.families
-    made = folds(context.dataset, "twin-b", np.random.default_rng(0))
+    drawn_folds = folds(context.dataset, "twin-b", np.random.default_rng(0))
     before = np.zeros(len(families), bool)
-    for of, count, fold in made:
+    for of, count, fold in drawn_folds:
         trained = families[fold.train]
         assert count == (len(trained) if of == "training models" else len(set(trained)))
         assert set(families[fold.test]) == {"twin-b"}
@@ -236,24 +236,25 @@ def test_learning_curves_never_train_on_the_tested_family_and_grow(folds: Any, c
 
 
 def test_a_point_of_a_learning_curve_is_what_compare_measures(context: StudyContext) -> None:
-    found = compare(context.study, split="family", methods=["label-token"])
+    comparison = compare(context.study, split="family", methods=["label-token"])
     families = context.dataset.families
     fold = Fold(families != "twin-a", np.zeros(len(families), bool), families == "twin-a")
     row = next(r for r in point(context.dataset, fold) if r["method"] == "label-token")
-    held = [found.held_out[t, "label-token"] for t in found.tasks]
-    own = [h.families == "twin-a" for h in held]
-    errors = [float(np.mean((h.forecast[o] - h.observed[o]) ** 2)) for h, o in zip(held, own, strict=True)]
+    held = [comparison.held_out[t, "label-token"] for t in comparison.tasks]
+    in_family = [h.families == "twin-a" for h in held]
+    errors = [float(np.mean((h.forecast[o] - h.observed[o]) ** 2)) for h, o in zip(held, in_family, strict=True)]
     assert row["mse"] == pytest.approx(geometric_mean(errors), rel=1e-3)
     inside = [
-        np.mean((h.low[o] <= h.observed[o]) & (h.observed[o] <= h.high[o])) for h, o in zip(held, own, strict=True)
+        np.mean((h.low[o] <= h.observed[o]) & (h.observed[o] <= h.high[o]))
+        for h, o in zip(held, in_family, strict=True)
     ]
     assert row["coverage"] == pytest.approx(np.mean(inside), abs=0.03)
 
 
 def test_means_of_draws_leave_out_what_could_not_be_fitted() -> None:
     row = {"of": "x", "count": 2, "method": "m", "coverage": 0.8, "width": 0.2}
-    (found,) = learning_means([{**row, "mse": 1.0}, {**row, "mse": 4.0}, {**row, "mse": math.nan, "width": math.nan}])
-    assert (found["draws"], found["mse"], found["coverage"], found["width"]) == (
+    (mean,) = learning_means([{**row, "mse": 1.0}, {**row, "mse": 4.0}, {**row, "mse": math.nan, "width": math.nan}])
+    assert (mean["draws"], mean["mse"], mean["coverage"], mean["width"]) == (
         3,
         pytest.approx(2.0),
         pytest.approx(0.8),
@@ -288,8 +289,8 @@ def test_decisions_agree_with_a_count_by_hand(context: StudyContext) -> None:
             gap = accuracy[t][i] - accuracy[t][j]
             expected += 0.5 if gap == 0 else float((gap > 0) == (a > b))
             count += 1
-    own = [r["right"] for r in rows if r["signal"] == "its own score"]
-    assert (len(own), sum(own)) == (count, expected)
+    right = [r["right"] for r in rows if r["signal"] == "its own score"]
+    assert (len(right), sum(right)) == (count, expected)
     assert {r["signal"] for r in rows} == {"its own score", "salience", "label-token", "all-token"}
 
 
@@ -298,10 +299,10 @@ def test_decision_accuracy_has_an_interval_over_families() -> None:
         {"task": "t", "families": (a, b), "flops": 1e15, "signal": "s", "right": float(a == "w" or b == "w")}
         for a, b in combinations("uvwx", 2)
     ]
-    (found,) = by_compute(rows, 0)
-    assert (found["decisions"], found["right"]) == (6, 0.5)
-    assert found["low"] < 0.5 < found["high"]
-    assert 10**15 <= found["flops"] <= 10**15.5
+    (bin_of_compute,) = by_compute(rows, 0)
+    assert (bin_of_compute["decisions"], bin_of_compute["right"]) == (6, 0.5)
+    assert bin_of_compute["low"] < 0.5 < bin_of_compute["high"]
+    assert 10**15 <= bin_of_compute["flops"] <= 10**15.5
 
 
 def test_leaving_models_out_keeps_rows_together(context: StudyContext) -> None:
@@ -313,7 +314,7 @@ def test_leaving_models_out_keeps_rows_together(context: StudyContext) -> None:
     assert np.array_equal(small.accuracy[:, i], context.dataset.accuracy[:, j])
 
 
-def test_twins_are_found_by_name_and_others_must_be_named() -> None:
+def test_paired_families_are_recognised_by_name_and_others_must_be_named() -> None:
     assert pick_runs(["ash", "oak-b", "oak-a"], None) == ("oak-a", "oak-b")
     assert pick_runs(["ash", "elm"], "elm, ash") == ("elm", "ash")
     with pytest.raises(NotEnoughDataError, match="--runs ash,elm"):
@@ -347,16 +348,19 @@ def test_bootstrap_draws_whole_families() -> None:
 
 
 def test_gains_and_coverage_lie_in_their_bootstrap_intervals_and_agree_with_compare(context: StudyContext) -> None:
-    found = context.comparison("family")
-    by_method = gains(found, seed=0)
+    comparison = context.comparison("family")
+    by_method = gains(comparison, seed=0)
     assert by_method["all-token"] == [1.0, 1.0, 1.0]
     for method, (value, low, high) in by_method.items():
-        logs = [np.log(found.measures(t, "all-token")["mse"] / found.measures(t, method)["mse"]) for t in found.tasks]
+        logs = [
+            np.log(comparison.measures(t, "all-token")["mse"] / comparison.measures(t, method)["mse"])
+            for t in comparison.tasks
+        ]
         assert value == pytest.approx(np.exp(np.mean(logs)), nan_ok=True)
         assert not low > value
         assert not high < value
-    for task, row in coverages(found, seed=0).items():
+    for task, row in coverages(comparison, seed=0).items():
         for method, (share, low, high, width) in row.items():
-            measured = found.measures(task, method)
+            measured = comparison.measures(task, method)
             assert low <= share <= high
             assert (share, width) == pytest.approx((measured["coverage"], measured["width"]), nan_ok=True)

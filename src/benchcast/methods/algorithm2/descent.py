@@ -125,7 +125,7 @@ def _look(
 ) -> tuple[State, Shot, Callable[[], Head]]:
     """The law and errors of the current head, the state with the best head so far, and a function for the gradient.
 
-    No value is looked at from Python, so that a GPU can replay it.
+    No value is read back to Python, so that a GPU can record and replay the step.
     """
     xp = array_namespace(inputs.mean)
     head = state["head"]

@@ -57,7 +57,7 @@ def _problems(dataset: Dataset, folds: Sequence[Fold], settings: DescentSettings
                 accuracy.append(np.where(known, observed, 0.0))
                 chance.append(task.chance)
                 train.append(known & fold.train)
-                validation.append(_judges(known, fold))
+                validation.append(_selecting_models(known, fold))
                 rate.append(r)
     together = None
     if settings.joint:
@@ -92,7 +92,7 @@ def _on_host(history: Sequence[Snapshot]) -> tuple[Snapshot, ...]:
     )
 
 
-def _judges(known: Bools, fold: Fold) -> Bools:
+def _selecting_models(known: Bools, fold: Fold) -> Bools:
     """The models on which the step is selected: validation models, or training models if none of those has a score."""
     validation: Bools = known & fold.validation
     return validation if validation.any() else known & fold.train

@@ -1,10 +1,9 @@
 """Memory-bound products of features with few columns; numpy or torch.
 
-A head over the features has as many columns as there are problems, a dozen perhaps. Such products move
-every feature for a few multiplications, and the BLAS spends more time on copying them into its own order than
-memory does on reading. So features in memory are laid out once in tiles: 32 tokens side by side for
-one direction, 32 features side by side for the other. Then both directions run along memory, in products small
-enough that OpenBLAS does not copy.
+A head over the features has one column per problem, about a dozen. Each feature takes part in only a few
+multiplications, so a BLAS spends more time on repacking the features than memory needs to deliver them. Features in
+memory are therefore stored once in tiles: 32 adjacent tokens for one direction, 32 adjacent features for the other.
+Both directions then read contiguous memory, in products small enough that OpenBLAS does not repack.
 Axes: n tokens of a block, D features, Q columns.
 """
 

@@ -1,7 +1,7 @@
 """Repeat a step many times: a plain loop, and on CUDA a recorded graph that is replayed.
 
-A step of the descent is a few hundred small kernels. Launched one by one from Python they cost more than the
-work they do; recorded once, a whole step is launched at once.
+A step of the descent has a few hundred small kernels. Launching them one by one from Python takes longer than running
+them. A recorded step is launched as a whole.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Step = Callable[[State], tuple[State, Shot]]
 def repeat(step: Step, state: State, times: int, *, record: bool = False) -> Iterator[tuple[State, Shot]]:
     """The state after each step, and the values to keep.
 
-    With `record` (CUDA only) the step must be free of Python's looking at values: its shapes and kernels
-    are the same every time. A state is good until the next one is asked for.
+    With `record` (CUDA only) the step must not read values back to Python, and its shapes and kernels must not
+    change. A state is valid until the next one is requested.
     """
     if record and times > 1:
         yield from _replayed(step, state, times)
