@@ -71,13 +71,14 @@ class Fitted:
         return replace(self, log_odds=self.log_odds[:, :count])
 
 
-def forms(basis: Basis, task: Task, sources: Sequence[str], view: str) -> list[Candidate]:
-    """Every non-negative form for which the study has tokens."""
+def forms(basis: Basis, task: Task, sources: Sequence[str], view: str, *, leaning: bool = False) -> list[Candidate]:
+    """Every non-negative form for which the study has tokens; those that lean have the weakest penalty only."""
     tried = [Candidate(view, anchor) for anchor in ANCHORS]
     for groups, anchors, strengths in MIXES:
         if groups in basis.kinds:
-            tried += [Candidate(view, anchor, groups, strength) for anchor, strength in product(anchors, strengths)]
-    return [c for c in tried if not c.anchor or _anchor(basis, task, sources, c.anchor).any()]
+            pairs = product(anchors, strengths[:1] if leaning else strengths)
+            tried += [Candidate(view, anchor, groups, strength) for anchor, strength in pairs]
+    return [replace(c, leaning=leaning) for c in tried if not c.anchor or _anchor(basis, task, sources, c.anchor).any()]
 
 
 def _anchor(basis: Basis, task: Task, sources: Sequence[str], kind: str) -> Bools:
@@ -108,7 +109,7 @@ def nonnegative_candidates(
     """
     dataset, task, known = problem.dataset, problem.task, problem.known
     leaning = mean_loss is not None
-    tried = [replace(form, leaning=leaning) for form in forms(basis, task, dataset.reference_tokens.sources, view)]
+    tried = forms(basis, task, dataset.reference_tokens.sources, view, leaning=leaning)
     centre, scale = x[known].mean(axis=0), np.sqrt(np.maximum(basis.size, 1))  # so that tokens are penalised alike
     z = (x - centre) / scale
     penalty = penalties(basis, z[known], task, dataset.reference_tokens.sources, tried)
