@@ -108,6 +108,12 @@ def test_few_models_have_no_candidates_that_lean(dataset) -> None:
         assert {fitted.kind for fitted in pool.nonnegative().fitted} == {"non-negative"}
 
 
+def test_candidates_do_not_lean_where_models_are_many(dataset, monkeypatch) -> None:
+    monkeypatch.setattr("benchcast.methods.averaging.MANY_MODELS", len(dataset.models) - 1)
+    pool = next(build_pools(dataset, [everything(len(dataset.models))], of_stack=True))[0]
+    assert {fitted.kind for fitted in pool.fitted} == {"non-negative", "signed"}
+
+
 def test_a_model_stronger_than_all_is_not_forecast_by_candidates_that_lean(fit) -> None:
     assert any("stronger models" in name for name in fit.notes["shares"])
     assert not any("stronger models" in name for name in fit.notes["shares_of_stronger"])

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.dataset import Dataset, Fold
-from benchcast.folds import left_out
+from benchcast.folds import MANY_MODELS, left_out
 from benchcast.formatting import nan_to_none
 from benchcast.law import SigmoidLaw
 from benchcast.methods.basis import Basis, build_basis
@@ -91,7 +91,7 @@ def build_pools(dataset: Dataset, folds: Sequence[Fold], *, of_stack: bool) -> I
     def pool(fold: Fold, t: int) -> Pool:
         problem = Problem.of(dataset, fold, t, mean_loss=mean_loss)
         kinds: list[Callable[[Problem, Basis, str, Floats], Fitted]] = [nonnegative_candidates]
-        if of_stack and problem.known.sum() >= FEWEST_TO_LEAN:
+        if of_stack and FEWEST_TO_LEAN <= problem.known.sum() <= MANY_MODELS:
             kinds.append(partial(nonnegative_candidates, mean_loss=mean_loss))
         if of_stack:
             kinds.append(signed_candidates)

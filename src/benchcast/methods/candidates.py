@@ -34,7 +34,7 @@ MIXES = (
     ("kind", ("", "answer"), (1e-6, 1e-4)),
 )
 
-FEWEST_TO_LEAN = 20  # training models; with fewer, a few models would have most of the weight
+FEWEST_TO_LEAN = 20  # training models; above `folds.MANY_MODELS` no candidate leans, either, to save time
 Kind = Literal["non-negative", "leaning", "signed"]
 
 
