@@ -1,1 +1,1 @@
-"""The experiments of LOG.md, one file each, run with `python -m lab.log.NAME`."""
+"""The experiments of lab/LOG.md, one file each, run with `python -m lab.log.NAME`."""
