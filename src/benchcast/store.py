@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from benchcast.plausible import refuse_impossible
 from benchcast.records import Bools, Ints, ModelInfo, Score, Task, TextSet, TokenLosses
 from benchcast.storage import features as feature_files
 from benchcast.storage import tables
-from benchcast.storage.files import file_name, locked, write_text, write_whole
+from benchcast.storage.files import file_name, local_folder, locked, write_text, write_whole
 from benchcast.storage.folders import present, stored_folders, write_folder
 from benchcast.storage.known import known_info, known_scores
 from benchcast.storage.loss_files import read_parquet, stored_name, write_parquet
@@ -63,7 +63,7 @@ class Study:
         signals: Sequence[str] = (),
     ) -> Study:
         """Create a study with these texts; without tasks, study.toml holds a template of them to fill in."""
-        path = Path(root)
+        path = local_folder(root)
         if (path / "study.toml").exists():
             raise StudyError(f"{path}: there is a study already")
         if path.exists() and (not path.is_dir() or any(not tables.own_leftover(p, texts) for p in path.iterdir())):
@@ -81,14 +81,14 @@ class Study:
 
         With `keep_all`, fits and comparisons learn from every model; the text that one lacks is lost for all models.
         """
-        path = Path(root)
+        path = local_folder(root)
         settings = read_settings(path / "study.toml")
         return cls(path, settings.seed, settings.scorer, settings.tasks, settings.items, settings.signals, keep_all)
 
     @classmethod
     def of(cls, study: Study | str | PathLike[str]) -> Study:
         """The study itself, or the one at this path: what every public function accepts."""
-        return study if isinstance(study, Study) else cls.open(Path(study))
+        return study if isinstance(study, Study) else cls.open(fspath(study))
 
     @cached_property
     def texts(self) -> TextSet:

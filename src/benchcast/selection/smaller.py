@@ -22,7 +22,7 @@ from benchcast.learnable import without_weak_tasks
 from benchcast.records import Bools, Ints, TextSet, TokenLosses
 from benchcast.selection.budgets import FullTextFits, SelectionCost, measure_costs, prepare
 from benchcast.selection.choosing import choose_texts, cut_fit, depends_on_losses
-from benchcast.storage.files import write_text
+from benchcast.storage.files import local_folder, write_text
 from benchcast.storage.folders import write_folder
 from benchcast.storage.tables import texts_jsonl
 from benchcast.store import Study, StudyLike
@@ -165,7 +165,7 @@ def is_written(choice: TextSelection, path: Path) -> bool:
 
 def write_smaller(choice: TextSelection, root: Path) -> Study:
     """Write a new study with the selected texts and fits on them, atomically, and open it."""
-    write_folder(root, partial(_fill, choice))
+    write_folder(local_folder(root), partial(_fill, choice))
     return Study.open(root)
 
 
