@@ -173,7 +173,7 @@ def _fill(choice: TextSelection, root: Path) -> None:
     study, order = choice.study, choice.indices
     kept = set(choice.ids)
     tasks = [replace(t, answers=tuple(a for a in t.answers if a in kept)) for t in study.tasks]
-    settings: dict[str, Any] = {"seed": study.seed, "items": study.items, "signals": study.signals}
+    settings: dict[str, Any] = {"seed": study.seed, "items": study.items}
     smaller = Study.create(root, some_texts(study.texts, order), tasks=tasks, **settings)
     smaller.add_models(study.models())
     smaller.add_scores(study.stored_scores())
@@ -233,7 +233,6 @@ def cut_losses(losses: TokenLosses, texts: TextSet, order: Ints) -> TokenLosses:
         edges=_laid_out(losses.edges, keep),
         nats=losses.nats[keep],
         about=about,
-        signals={name: values[keep] for name, values in losses.signals.items()},
     )
 
 
