@@ -1,4 +1,4 @@
-"""Recipes: worked solutions are right, the small one trains and packs on a CPU, and its signals belong together."""
+"""Recipes: worked solutions are right, the small one trains and packs on a CPU, and what it measures is consistent."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import pytest
 
 from lab.zoo import background, data, results
 from lab.zoo.one import Settings, train_one
-from lab.zoo.pack import pack
+from lab.zoo.pack import model_name, pack, read_runs
 from lab.zoo.recipes import EMBEDDED, RECIPES, SIGNALS, SMALL
 from lab.zoo.skills.common import Dice
 from lab.zoo.skills.worked import draw, trace
+
+MEASURES = ("nats", "rank", "hit", "margin", "entropy")
 
 
 def test_a_trace_tells_every_new_value_in_order():
@@ -44,7 +46,7 @@ def test_worked_texts_have_their_whole_solution_as_the_answer(recipe):
         assert answer.startswith(("\nSteps:", "\n# steps:")) == worked
 
 
-def test_the_recipe_with_signals_has_the_models_of_the_embedded_study():
+def test_the_recipe_for_a_gpu_has_the_models_of_the_embedded_study():
     assert (SIGNALS.families, SIGNALS.sizes) == (EMBEDDED.families, EMBEDDED.sizes)
     plain = [row for row in data.validation(SIGNALS) if not str(row["source"]).endswith("-cot")]
     assert plain == [row for row in data.validation(EMBEDDED) if not str(row["source"]).endswith("-cot")]
@@ -56,7 +58,7 @@ def test_a_recipe_survives_the_way_to_another_process(recipe):
     assert all(sum(family.percents) == 100 for family in (*recipe.families.values(), recipe.scorer))
 
 
-def test_the_small_recipe_trains_on_a_cpu_and_packs_into_a_study_with_signals(tmp_path, monkeypatch):
+def test_the_small_recipe_trains_on_a_cpu_and_packs_into_a_study(tmp_path, monkeypatch):
     monkeypatch.setattr(data, "SHARD_BYTES", 30_000)
     monkeypatch.setattr(data, "TOKENIZER_TEXTS", 300)
     first_modules = list(islice(background.sources(), 50))
@@ -70,13 +72,15 @@ def test_the_small_recipe_trains_on_a_cpu_and_packs_into_a_study_with_signals(tm
     results.export(work, tmp_path / "out")
     study = pack(tmp_path / "out", tmp_path / "study", SMALL)
     assert len(study.models_with_losses()) == len(SMALL.checkpoints)
-    for name in study.models_with_losses():
-        losses = study.losses(name)
-        rank, hit, margin, entropy = (losses.signals[k] for k in ("rank", "hit", "margin", "entropy"))
-        np.testing.assert_array_equal(hit == 1, rank == 0)
-        np.testing.assert_array_equal(hit == 1, margin == 0)
-        assert (margin <= losses.nats * 1.002 + 1e-3).all()
-        assert (losses.nats - margin <= entropy + 0.01).all(), "the likeliest word costs at most the mean loss"
+    ((about, arrays),) = read_runs(tmp_path / "out")
+    for i, tokens in enumerate(arrays["tokens"].tolist()):
+        nats, rank, hit, margin, entropy = (arrays[k][i] for k in MEASURES)
+        stored = study.losses(model_name(about, tokens)).nats
+        np.testing.assert_allclose(stored, nats, rtol=1e-3, atol=1e-3)
+        np.testing.assert_array_equal(hit, rank == 1)
+        np.testing.assert_array_equal(hit, margin == 0)
+        assert (margin <= nats * 1.002 + 1e-3).all()
+        assert (nats - margin <= entropy + 0.01).all(), "the likeliest word costs at most the mean loss"
         assert 0 < entropy.mean() <= np.log(1024) + 0.01
     assert {s.task for s in study.scores()} == set(SMALL.skills)
     assert study.features().shape[0] > 0
