@@ -7,7 +7,7 @@ import numpy as np
 from benchcast.assemble import AssemblyOptions, assemble
 from benchcast.dataset import Dataset, Features
 from benchcast.records import TokenLosses
-from lab.synthetic import World
+from synthetic import World
 
 
 def make_dataset(

@@ -420,7 +420,7 @@ def test_hostile_names_end_escaped_in_the_report(world, cli, tmp_path):
     from dataclasses import replace
 
     from benchcast.records import TextSet
-    from lab.synthetic import write_study
+    from synthetic import write_study
 
     models = tuple(
         replace(m, model=EVIL[i % 4] + m.model, family=EVIL[int(m.family[-1]) % 4] + m.family)

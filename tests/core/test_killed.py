@@ -18,7 +18,7 @@ import pytest
 from benchcast import load
 from benchcast.records import ModelInfo, TokenLosses
 from benchcast.store import Study
-from lab.synthetic import World
+from synthetic import World
 
 ENTRY = str(Path(sys.executable).with_name("benchcast"))
 KILLS = 8

@@ -24,7 +24,7 @@ from benchcast.selection.smaller import select, write_smaller
 from benchcast.signals import regroup_signal
 from benchcast.storage.loss_files import read_losses, write_parquet
 from benchcast.store import Study
-from lab.synthetic import World
+from synthetic import World
 from worlds import make_dataset, telling
 
 LENGTH = 24

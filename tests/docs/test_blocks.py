@@ -15,7 +15,7 @@ import yaml
 
 from benchcast.cli import cli
 from lab.commands import lab
-from lab.site.pages import BLOCK, blocks, command_lines
+from tools.site.pages import BLOCK, blocks, command_lines
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -13,7 +13,7 @@ import pytest
 
 from benchcast.store import Study
 from benchcast.support import Support
-from lab.site.pages import blocks, command_lines, renew, shape, steps
+from tools.site.pages import blocks, command_lines, renew, shape, steps
 
 DOCS = Path(__file__).parents[2] / "docs"
 Run = Callable[..., Any]
@@ -72,7 +72,7 @@ def test_the_tutorial_prints_what_it_shows(rerun: Callable[[str], str], tmp_path
 def test_what_the_tutorial_says_of_its_pictures_is_so() -> None:
     """HellaSwag's intervals hold, those of ARC-Easy do not; over all tasks about nine in ten do."""
     import benchcast as bc
-    from lab.site.tutorial import EASY, HARD, TARGETS
+    from tools.site.tutorial import EASY, HARD, TARGETS
 
     result = bc.compare(bc.datasets.fetch_olmo_ladder(), split="column", methods=["stack"])
     covered = {task: result.measures(task, "stack")["coverage"] for task in result.tasks}

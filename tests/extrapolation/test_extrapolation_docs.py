@@ -7,8 +7,8 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-from lab.site.pages import steps
-from lab.synthetic import write_study
+from synthetic import write_study
+from tools.site.pages import steps
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("extrapolation.md", "runs.md", "sharing.md")

@@ -10,7 +10,7 @@ from benchcast.datasets import dclm
 from benchcast.datasets.download import data_folder
 from benchcast.store import Study
 from lab.decision_accuracy import LARGE, dclm_decisions, decided_right, large_scores, lines, zoo_decisions
-from lab.synthetic import Plan, make_world, write_study
+from synthetic import Plan, make_world, write_study
 
 
 def test_decisions_are_orders_of_pairs():

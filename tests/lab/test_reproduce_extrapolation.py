@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lab.synthetic import Plan, make_world, write_study
+from synthetic import Plan, make_world, write_study
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchcast import fitting
-from lab.site.pages import shape, steps
+from tools.site.pages import shape, steps
 
 pytest.importorskip("tensorboard")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")

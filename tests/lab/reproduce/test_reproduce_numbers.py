@@ -31,7 +31,7 @@ from lab.reproduce.series import early_checkpoints, fig5, series_folds
 from lab.reproduce.table import errors_of, table1
 from lab.reproduce.uncertainty import coverages, family_draws, gains
 from lab.reproduce.weights import fig9, lay_out
-from lab.synthetic import World
+from synthetic import World
 
 
 def test_gains_of_table_1_are_ratios_of_errors(context: StudyContext) -> None:

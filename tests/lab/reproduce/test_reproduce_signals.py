@@ -11,7 +11,7 @@ import numpy as np
 from benchcast.records import ModelInfo, Score
 from benchcast.store import Study
 from lab.reproduce.signals import common_signals, early_models
-from lab.synthetic import Plan, World, make_world
+from synthetic import Plan, World, make_world
 from worlds import telling
 
 READS = ("losses", "losses, entropy", "losses, all signals")
