@@ -47,7 +47,7 @@ def study(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def folders(name: str, scorer: str, request: pytest.FixtureRequest) -> tuple[Path, Path]:
+def real_models(name: str, scorer: str, request: pytest.FixtureRequest) -> tuple[Path, Path]:
     """A real model and the scorer of its states, fetched before the time limit of the test begins."""
     return request.getfixturevalue(name), request.getfixturevalue(scorer)
 
@@ -56,11 +56,9 @@ def folders(name: str, scorer: str, request: pytest.FixtureRequest) -> tuple[Pat
     ("name", "scorer", "bos"),
     [("smollm2_gguf", "smollm2", "none"), ("gemma", "gemma", "<bos>"), ("stories", "stories", "<s>")],
 )
-def test_a_real_model_goes_all_the_way(
-    name: str, bos: str, study: Path, folders: tuple[Path, Path]
-) -> None:
+def test_a_real_model_goes_all_the_way(name: str, bos: str, study: Path, real_models: tuple[Path, Path]) -> None:
     """Whether it wants BOS is said by a GGUF file itself; without it the first token has no loss."""
-    folder, states = folders
+    folder, states = real_models
     said = run(
         "collect", study, "--model", "hf", "--model_args", f"pretrained={folder}", "--name", "m", "--family", "f"
     )

@@ -61,6 +61,7 @@ def test_the_python_of_the_readme_runs_after_its_install(
     assert [line.split()[0][:10] for line in capsys.readouterr().out.splitlines()] == ["oak-a-50M@"] * 5
 
 
+@pytest.mark.slow
 @needs_ladder
 def test_the_tutorial_prints_what_it_shows(rerun: Callable[[str], str], tmp_path: Path) -> None:
     assert words(rerun("tutorial.md")) == words((DOCS / "tutorial.md").read_text(encoding="utf-8"))
@@ -68,6 +69,7 @@ def test_the_tutorial_prints_what_it_shows(rerun: Callable[[str], str], tmp_path
     assert Study.open(tmp_path / "ladder").fitted_tasks() == ["hellaswag_val", "arc_easy_test"]
 
 
+@pytest.mark.slow
 @needs_ladder
 def test_what_the_tutorial_says_of_its_pictures_is_so() -> None:
     """HellaSwag's intervals hold, those of ARC-Easy do not; over all tasks about nine in ten do."""

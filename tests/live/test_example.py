@@ -13,7 +13,10 @@ from benchcast import fitting
 from tools.site.pages import shape, steps
 
 pytest.importorskip("tensorboard")
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
+]
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "training.md"
 

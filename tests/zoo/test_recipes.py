@@ -5,11 +5,14 @@ from __future__ import annotations
 from itertools import islice
 
 import numpy as np
+import pytest
 
 from lab.zoo import background, data, results
 from lab.zoo.one import Settings, train_one
 from lab.zoo.pack import pack
 from lab.zoo.recipes import SMALL
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_small_recipe_trains_on_a_cpu_and_packs_into_a_study_with_signals(tmp_path, monkeypatch):

@@ -17,6 +17,8 @@ from benchcast.store import Study
 from lab.paper.models import hub_ids
 from lab.paper.tables import TASKS, scores
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., tuple[int, str, str]]
 # Of each publisher and each part of the split; the scorer, and the model whose name is printed in lower case.
 CARRIED_OUT = (
