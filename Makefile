@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 DOCS := .venv-docs
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help demo test fuzz test-browser picture test-backends test-integrations test-package lint format docs pages bench bench-gpu bench-collect quality results clean
+.PHONY: help demo test test-all fuzz test-browser picture test-backends test-integrations test-package lint format docs pages bench bench-gpu bench-collect quality results clean
 
 help:
 	@echo "make demo    run everything once on the embedded study, without torch and without network"
-	@echo "make test    run the tests"
+	@echo "make test    run the tests that take no processes, clusters, trainers or downloads of their own"
+	@echo "make test-all    run all tests, as CI does"
 	@echo "make fuzz    spoil 5,000 files and kill 200 commands, and count what went wrong"
 	@echo "make test-browser    the report in a real chromium, which is installed where it is missing"
 	@echo "make test-backends   vLLM, llama.cpp and lm-eval for real, each in an environment of its own"
@@ -51,10 +52,15 @@ $(DOCS)/.installed: pyproject.toml
 demo: $(VENV)/.core
 	$(BIN)/benchcast demo --out benchcast-demo
 
-# Three processes of one thread each, a file of tests at a time: one of them often waits, for a cluster or for a killed
-# process, and two cores stay busy. PYTEST_ADDOPTS=-n0 for one process.
+# A file of tests at a time, each process with one thread. PYTEST_ADDOPTS=-n0 for one process.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest --dist loadfile --no-loadscope-reorder
+
 test: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -n 2 -m "not slow"
+
+# Three processes: one of them often waits, for a cluster or for a killed process, and two cores stay busy.
+test-all: $(VENV)/.dev
+	$(PYTEST) -n 3
 
 fuzz: $(VENV)/.dev
 	PYTHONPATH=. $(BIN)/python tests/fuzz/fuzz.py --count 5000 --kills 200

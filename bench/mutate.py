@@ -38,7 +38,7 @@ TESTS = {  # the module's own tests first: the first failure ends a run
     "bounds": ["collect/test_bounds.py"],
     "store": [
         "core/test_status_and_fits.py", "core/test_files.py", "core/test_integrity.py", "core/test_editing.py",
-        "core/test_bad_input.py", "core/test_plausible.py", "core/test_assemble.py", "core/test_support.py",
+        "core/test_damage.py", "core/test_plausible.py", "core/test_assemble.py", "core/test_support.py",
     ],
 }  # fmt: skip
 COMPARE: dict[type, list[type]] = {

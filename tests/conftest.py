@@ -18,7 +18,7 @@ from hypothesis import settings
 from benchcast.dataset import Dataset
 from benchcast.store import Study
 from benchmark_files import REAL, write_benchmarks
-from lab.synthetic import Plan, World, make_world, write_study
+from synthetic import Plan, World, make_world, write_study
 from worlds import make_dataset
 
 PUBLIC = Path(__file__).resolve().parents[2] / "shared" / "real_models" / "raw"

@@ -2,7 +2,7 @@
 
 from benchcast.assemble import AssemblyOptions, assemble
 from benchcast.dataset import Dataset, Features
-from lab.synthetic import World
+from synthetic import World
 
 
 def make_dataset(world: World, *, features: bool = True) -> Dataset:

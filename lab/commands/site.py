@@ -26,8 +26,8 @@ def reference(folder: Path) -> None:
     python -m lab reference docs
     """
     from benchcast.storage.files import write_text
-    from lab.site.readme import renew_readme
-    from lab.site.reference import command_line_page
+    from tools.site.readme import renew_readme
+    from tools.site.reference import command_line_page
 
     write_text(folder / "cli.md", command_line_page())
     readme = folder.resolve().parent / "README.md"
@@ -45,9 +45,9 @@ def pictures(folder: Path, sets: tuple[str, ...]) -> None:
     python -m lab pictures docs concepts
     """
     from benchcast.datasets import fetch_olmo_ladder, load_zoo
-    from lab.site.concepts import concept_figures
-    from lab.site.theme import write_schemes
-    from lab.site.tutorial import tutorial_figures
+    from tools.site.concepts import concept_figures
+    from tools.site.theme import write_schemes
+    from tools.site.tutorial import tutorial_figures
 
     for name in sets or SETS:
         figures = concept_figures(load_zoo()) if name == "concepts" else tutorial_figures(fetch_olmo_ladder())
@@ -67,7 +67,7 @@ def outputs(pages: tuple[Path, ...], demo: bool) -> None:
     python -m lab outputs --demo docs/extrapolation.md docs/runs.md docs/sharing.md
     """
     from benchcast.storage.files import write_text
-    from lab.site.pages import renew
+    from tools.site.pages import renew
 
     start = Path.cwd()
     for page in pages:

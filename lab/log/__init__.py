@@ -1,1 +1,1 @@
-"""The experiments of lab/LOG.md, one file each, run with `python -m lab.log.NAME`."""
+"""Coverage of the intervals on synthetic worlds, for changes of the interval rule: `python -m lab.log.NAME`."""

@@ -17,7 +17,7 @@ from benchcast.dataset import Features, Fold
 from benchcast.intervals import distance, predict
 from benchcast.law import at_share
 from benchcast.methods import fit_method
-from lab.synthetic import Plan, make_world
+from tests.synthetic import Plan, make_world
 
 METHOD_NAMES = ("salience", "label-token", "all-token")
 

@@ -16,7 +16,7 @@ from benchcast.assemble import AssemblyOptions, assemble
 from benchcast.dataset import Features, Fold
 from benchcast.intervals import predict
 from benchcast.methods import fit_method
-from lab.synthetic import Plan, World, make_world
+from tests.synthetic import Plan, World, make_world
 
 METHOD_NAMES = ("stack", "salience", "all-token")
 

@@ -16,7 +16,7 @@ import pytest
 from benchcast.evaluate import compare
 from benchcast.records import Text, TextSet
 from benchcast.reports import write_report
-from lab.synthetic import Plan, World, make_world, write_study
+from synthetic import Plan, World, make_world, write_study
 
 SCREENSHOTS = Path(__file__).parent / "screenshots"
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

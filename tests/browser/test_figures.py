@@ -6,7 +6,7 @@ import pytest
 
 from benchcast.store import Study
 from conftest import hostile_world
-from lab.synthetic import write_study
+from synthetic import write_study
 
 pytestmark = pytest.mark.browser
 READY = {"html": "html[data-drawn=yes]", "svg": "svg text"}

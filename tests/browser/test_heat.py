@@ -9,7 +9,7 @@ import pytest
 
 from benchcast.cli import main
 from conftest import CHINESE, CODE, EMOJI, EVIL, MARKUP, RIGHT_TO_LEFT, hostile_world
-from lab.synthetic import write_study
+from synthetic import write_study
 
 pytestmark = pytest.mark.browser
 

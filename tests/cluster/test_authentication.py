@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from ray_nodes import ENVIRONMENT, HERE
 
+pytestmark = pytest.mark.slow
+
 TOKEN = "a" * 64
 FIX = (
     "set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or the file ~/.ray/auth_token to what `ray get-auth-token` prints "

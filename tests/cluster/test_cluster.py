@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 import work
 from ray_nodes import Nodes
 from studies import until
 
 from benchcast.executor import Job, Local
+
+pytestmark = pytest.mark.slow
 
 
 def attempts(folder: Path, given: int) -> int:

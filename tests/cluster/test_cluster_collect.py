@@ -6,10 +6,13 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from ray_nodes import Nodes
 from studies import MODELS, ZOO, Tree, collect, make
 
 from benchcast.store import Study
+
+pytestmark = pytest.mark.slow
 
 
 def test_collect_and_features_give_the_same_bytes(

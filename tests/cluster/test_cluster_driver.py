@@ -8,10 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from ray_nodes import Nodes
 from studies import MODELS, Tree, collect, make, until
 
 from benchcast.methods import METHODS
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_driver_that_is_killed_goes_on_where_it_was(

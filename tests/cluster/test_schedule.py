@@ -85,6 +85,7 @@ def test_an_address_that_leads_to_no_cluster_is_one_line(
     assert said in ran.err
 
 
+@pytest.mark.slow
 def test_a_cluster_that_is_not_there_is_one_line(synthetic_folder: Path) -> None:
     """In a process of its own, where Ray may start and fail as it likes."""
     arguments = ["compare", str(synthetic_folder), "--executor", "ray", "--address", "127.0.0.1:1"]

@@ -14,12 +14,19 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads that wait for each other crawl on a shared machine
 
+FETCHED = {"smollm2", "smollm2_gguf", "gemma", "stories", "real_model", "real_models"}  # fixtures of real models
+
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "backends: needs a real vLLM or llama.cpp; run by `-m backends`")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A test of a model that is fetched is slow, and real backends run only where they are asked for."""
+    for item in items:
+        if not FETCHED.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
     if "backends" in (config.option.markexpr or ""):
         return
     for item in items:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import fetch
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ import vocabularies
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import models, normalizers, pre_tokenizers, processors
-from vocabularies import ALL, vocabulary
+from vocabularies import ALL, BUILT_HERE, vocabulary
 
 from benchcast.bounds import FastTokenizer, Tokenizer, locate, spell
 from benchcast.errors import InputError
@@ -43,7 +45,14 @@ REFUSED = {  # a normaliser that changes the text; pieces for bytes that are als
 }
 
 
-def get(name: str) -> Tokenizer:
+def names(*chosen: str) -> list[Any]:
+    """Vocabularies to test with; those that are fetched are slow."""
+    return [name if name in BUILT_HERE else pytest.param(name, marks=pytest.mark.slow) for name in chosen]
+
+
+@pytest.fixture
+def tokenizer(name: str) -> Tokenizer:
+    """Fetched before the time limit of the test begins; a file that cannot be had skips the test."""
     if name == "cl100k_base":
         pytest.importorskip("tiktoken")
     if name.startswith("spm"):
@@ -68,9 +77,8 @@ def assert_exact(tokenizer: Tokenizer, text: str) -> None:
             assert whole[a:b] in (piece, piece.removeprefix(b" "))
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_bounds_cover_nasty_texts_or_name_the_normaliser(name: str) -> None:
-    tokenizer = get(name)
+@pytest.mark.parametrize("name", names(*ALL))
+def test_bounds_cover_nasty_texts_or_name_the_normaliser(name: str, tokenizer: Tokenizer) -> None:
     for what, text in NASTY.items():
         if (name, what) in REFUSED:
             with pytest.raises(InputError, match=REFUSED[name, what]):
@@ -79,45 +87,50 @@ def test_bounds_cover_nasty_texts_or_name_the_normaliser(name: str) -> None:
             assert_exact(tokenizer, text)
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_all_texts_at_once_have_the_ids_of_each_text_alone(name: str) -> None:
-    tokenizer, texts = get(name), list(NASTY.values())
+@pytest.mark.parametrize("name", names(*ALL))
+def test_all_texts_at_once_have_the_ids_of_each_text_alone(tokenizer: Tokenizer) -> None:
+    texts = list(NASTY.values())
     assert tokenizer.encode_all(texts) == [tokenizer.encode(text) for text in texts]
 
 
-@pytest.mark.parametrize("name", ["gpt2", "internlm2", "yi", "llama2c", "gemma3", "spm-unigram", "unigram"])
+@pytest.mark.parametrize("name", names("gpt2", "internlm2", "yi", "llama2c", "gemma3", "spm-unigram", "unigram"))
 @given(text=st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=40))
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-def test_bounds_cover_any_text(name: str, text: str) -> None:
-    assert_exact(get(name), text)
+def test_bounds_cover_any_text(tokenizer: Tokenizer, text: str) -> None:
+    assert_exact(tokenizer, text)
 
 
-def test_a_dummy_prefix_has_no_width() -> None:
-    ids, bounds = locate(get("llama2c"), "今日")
-    assert vocabulary("llama2c").pieces(ids)[0] == b" "
+@pytest.mark.parametrize("name", names("llama2c"))
+def test_a_dummy_prefix_has_no_width(tokenizer: Tokenizer) -> None:
+    ids, bounds = locate(tokenizer, "今日")
+    assert tokenizer.pieces(ids)[0] == b" "
     assert bounds.tolist() == [0, 0, 3, 6]
 
 
-def test_a_dummy_prefix_takes_no_width_from_the_first_token() -> None:
-    _, bounds = locate(get("llama2c"), "Once upon")
+@pytest.mark.parametrize("name", names("llama2c"))
+def test_a_dummy_prefix_takes_no_width_from_the_first_token(tokenizer: Tokenizer) -> None:
+    _, bounds = locate(tokenizer, "Once upon")
     assert bounds.tolist() == [0, 4, 9]
 
 
-def test_a_leading_space_of_the_text_keeps_its_width() -> None:
-    ids, bounds = locate(get("llama2c"), " Once")
+@pytest.mark.parametrize("name", names("llama2c"))
+def test_a_leading_space_of_the_text_keeps_its_width(tokenizer: Tokenizer) -> None:
+    ids, bounds = locate(tokenizer, " Once")
     assert len(ids) == 2
     assert bounds.tolist() == [0, 0, 5] or bounds.tolist() == [0, 1, 5]
 
 
-def test_pieces_of_one_character_get_one_byte_each() -> None:
-    ids, bounds = locate(get("gpt2"), "👩")
+@pytest.mark.parametrize("name", names("gpt2"))
+def test_pieces_of_one_character_get_one_byte_each(tokenizer: Tokenizer) -> None:
+    ids, bounds = locate(tokenizer, "👩")
     assert len(ids) > 1
     assert bounds[-1] == 4
     assert (np.diff(bounds) > 0).all()
 
 
-def test_special_tokens_in_a_text_are_read_as_text() -> None:
-    ids, _ = locate(get("llama2c"), "<s>")
+@pytest.mark.parametrize("name", names("llama2c"))
+def test_special_tokens_in_a_text_are_read_as_text(tokenizer: Tokenizer) -> None:
+    ids, _ = locate(tokenizer, "<s>")
     assert 1 not in ids
     assert len(ids) > 1
 
@@ -146,9 +159,10 @@ def test_tokens_that_spell_something_else_are_refused() -> None:
         locate(liar, "ab")
 
 
-def test_a_byte_that_the_vocabulary_lacks_is_named() -> None:
+@pytest.mark.parametrize("name", names("smollm2"))
+def test_a_byte_that_the_vocabulary_lacks_is_named(tokenizer: Tokenizer) -> None:
     with pytest.raises(InputError, match="lacks the byte 0xF1, so part of the text is lost"):
-        locate(get("smollm2"), "\U00040000")
+        locate(tokenizer, "\U00040000")
 
 
 def test_a_mark_in_the_text_is_three_bytes_wide() -> None:

@@ -46,15 +46,19 @@ def study(tmp_path: Path) -> Path:
     return tmp_path / "study"
 
 
+@pytest.fixture
+def real_models(name: str, scorer: str, request: pytest.FixtureRequest) -> tuple[Path, Path]:
+    """A real model and the scorer of its states, fetched before the time limit of the test begins."""
+    return request.getfixturevalue(name), request.getfixturevalue(scorer)
+
+
 @pytest.mark.parametrize(
     ("name", "scorer", "bos"),
     [("smollm2_gguf", "smollm2", "none"), ("gemma", "gemma", "<bos>"), ("stories", "stories", "<s>")],
 )
-def test_a_real_model_goes_all_the_way(
-    name: str, scorer: str, bos: str, study: Path, request: pytest.FixtureRequest
-) -> None:
+def test_a_real_model_goes_all_the_way(name: str, bos: str, study: Path, real_models: tuple[Path, Path]) -> None:
     """Whether it wants BOS is said by a GGUF file itself; without it the first token has no loss."""
-    folder, states = (request.getfixturevalue(which) for which in (name, scorer))
+    folder, states = real_models
     said = run(
         "collect", study, "--model", "hf", "--model_args", f"pretrained={folder}", "--name", "m", "--family", "f"
     )

@@ -187,6 +187,7 @@ collection.collect(Study.open({root!r}), FakeBackend(batch_size=1, pause=0.004),
 """
 
 
+@pytest.mark.slow
 def test_kill_9_at_any_moment_loses_nothing_and_changes_nothing(tmp_path: Path) -> None:
     study, whole = make(tmp_path / "s", 60), make(tmp_path / "whole", 60)
     collect(whole, FakeBackend())
@@ -234,6 +235,7 @@ def test_a_forced_run_starts_anew_and_goes_on_where_it_was_killed(tmp_path: Path
     assert collect(study, FakeBackend(), options=CollectOptions(force=True)).resumed == 0  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_a_forced_run_can_be_killed_too(tmp_path: Path) -> None:
     study, whole = make(tmp_path / "s", 60), make(tmp_path / "whole", 60)
     for target in (study, whole):

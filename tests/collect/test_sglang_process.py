@@ -26,6 +26,8 @@ from benchcast.errors import InputError
 from benchcast.records import Text, TextSet
 from benchcast.store import Study
 
+pytestmark = pytest.mark.slow
+
 MODEL = Path(__file__).parents[1] / "zoo" / "shipped" / "ash-0.5M"
 LONG = "tom has a red ball. " * 40
 TEXTS = ["tom has a red ball.", "the sum of 3 and 4 is 7.", "今天", LONG]

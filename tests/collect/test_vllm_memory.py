@@ -58,6 +58,7 @@ def opened(room: int, steps: list[int], monkeypatch: pytest.MonkeyPatch) -> Any:
     return open_backend("vllm", ModelSettings({"pretrained": "some/model"}))
 
 
+@pytest.mark.slow
 def test_an_engine_that_dies_is_started_again_with_smaller_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[int] = []
     backend = opened(600, steps, monkeypatch)
@@ -68,6 +69,7 @@ def test_an_engine_that_dies_is_started_again_with_smaller_steps(monkeypatch: py
     assert len(steps) == 3, "the engine that works is kept"
 
 
+@pytest.mark.slow
 def test_an_engine_that_always_dies_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[int] = []
     with pytest.raises(DeviceFullError, match=r"vLLM failed: EngineCore .*; out of memory\? lower gpu_memory_util"):

@@ -116,4 +116,5 @@ BUILT: dict[str, Any] = {
     "spm-unigram": lambda: _sentencepiece("unigram"),
     "unigram": _unigram,
 }
+BUILT_HERE = ("spm-bpe", "spm-unigram", "unigram")
 ALL = (*PUBLISHED, *BUILT)

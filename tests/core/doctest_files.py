@@ -12,7 +12,7 @@ import numpy as np
 import benchcast as bc
 from benchcast.store import Study
 from benchmark_files import write_benchmarks
-from lab.synthetic import Plan, make_world
+from synthetic import Plan, make_world
 
 FAMILIES, TASKS = ("ash", "birch", "elm", "oak"), ("facts", "code")
 LOGS = Path(__file__).parents[1] / "logs" / "fixtures"

@@ -420,7 +420,7 @@ def test_hostile_names_end_escaped_in_the_report(world, cli, tmp_path):
     from dataclasses import replace
 
     from benchcast.records import TextSet
-    from lab.synthetic import write_study
+    from synthetic import write_study
 
     models = tuple(
         replace(m, model=EVIL[i % 4] + m.model, family=EVIL[int(m.family[-1]) % 4] + m.family)
@@ -455,6 +455,7 @@ def run_entry(*arguments: object, **kwargs) -> subprocess.CompletedProcess[str]:
     return subprocess.run([ENTRY, *map(str, arguments)], capture_output=True, text=True, timeout=120, **kwargs)
 
 
+@pytest.mark.slow
 def test_the_entry_point_goes_the_whole_way(files, world, tmp_path):
     study = tmp_path / "study"
     steps = [
@@ -472,6 +473,7 @@ def test_the_entry_point_goes_the_whole_way(files, world, tmp_path):
     assert 0 <= json.loads(ran.stdout)[0]["accuracy"] <= 1
 
 
+@pytest.mark.slow
 def test_the_entry_point_says_a_users_mistake_in_one_line(tmp_path):
     ran = run_entry("status", tmp_path)
     assert ran.returncode == 1
@@ -479,6 +481,7 @@ def test_the_entry_point_says_a_users_mistake_in_one_line(tmp_path):
     assert ran.stderr == f"error: {tmp_path}: no study here (no study.toml); make one with `benchcast init`\n"
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_crash(done):
     ran = subprocess.run(f"{ENTRY} status {done} | head -n 1", shell=True, capture_output=True, text=True, timeout=60)
     assert "Traceback" not in ran.stderr

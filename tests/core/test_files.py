@@ -270,6 +270,7 @@ def test_only_new_scores_are_counted(study):
     assert study.add_scores([*scores[:3], Score("newcomer", "task0", 0.5), Score("newcomer", "task1", 0.5)]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted in /proc")
 def test_reading_losses_starts_no_thread(study):
     """A thread of Arrow that lives when a process exits aborted it once in some hundred commands."""

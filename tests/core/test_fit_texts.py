@@ -17,7 +17,7 @@ from benchcast.records import ModelInfo, TextSet, TokenLosses
 from benchcast.registration import document, read, write
 from benchcast.storage.hashes import content_digest as digest
 from benchcast.store import Study
-from lab.synthetic import Plan, World, make_world, write_study
+from synthetic import Plan, World, make_world, write_study
 
 
 @pytest.fixture(scope="module")

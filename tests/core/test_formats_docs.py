@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 
 from benchcast.storage.tables import MODEL_COLUMNS, SCORE_COLUMNS
 from benchcast.store import Study
-from lab.site.pages import steps, write_shown
+from tools.site.pages import steps, write_shown
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
 

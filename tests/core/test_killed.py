@@ -18,10 +18,9 @@ import pytest
 from benchcast import load
 from benchcast.records import ModelInfo, TokenLosses
 from benchcast.store import Study
-from lab.synthetic import World
+from synthetic import World
 
 ENTRY = str(Path(sys.executable).with_name("benchcast"))
-KILLS = 8
 
 
 def start(*arguments: object) -> subprocess.Popen[bytes]:
@@ -52,13 +51,13 @@ def run_whole(stderr: Path, *arguments: object) -> float:
     return time.monotonic() - began
 
 
-def after(seconds: float) -> Callable[[], bool]:
-    start_time = time.monotonic()
-    return lambda: time.monotonic() - start_time >= seconds
-
-
-def seen(folder: Path, pattern: str, count: int) -> Callable[[], bool]:
-    return lambda: len(list(folder.glob(pattern))) >= count
+def moment(root: Path, when: tuple[float] | tuple[str, int], whole_run: float) -> Callable[[], bool]:
+    """After a share of the time that the whole run takes, or once so many files are there."""
+    if len(when) == 1:
+        start_time = time.monotonic()
+        return lambda: time.monotonic() - start_time >= whole_run * when[0]
+    pattern, count = when
+    return lambda: len(list(root.glob(pattern))) >= count
 
 
 @pytest.fixture(scope="module")
@@ -91,70 +90,51 @@ def check_whole(root: Path) -> None:
     study.features()
 
 
-def test_an_import_killed_at_any_moment_is_finished_by_running_it_again(bare, loss_files, cli, tree, tmp_path):
-    command = ["import", "losses", "{}", *loss_files, "--family", "all"]
-
-    def with_root(root: Path) -> list:
-        return [root if part == "{}" else part for part in command]
-
-    shutil.copytree(bare, tmp_path / "calm")
-    whole_run = run_whole(tmp_path / "stderr", *with_root(tmp_path / "calm"))
-    undisturbed = tree(tmp_path / "calm")
-    killed, halfway = 0, 0
-    for i in range(KILLS):
-        root = tmp_path / f"study{i}"
-        shutil.copytree(bare, root)
-        early = i < 3
-        moment = after(whole_run * (0.3 + 0.2 * i)) if early else seen(root / "losses", "*.parquet", 2 * (i - 3))
-        if i == 3:
-            moment = seen(root / "losses", ".*.tmp", 1)
-        killed += kill_when(moment, tmp_path / "stderr", *with_root(root))
-        check_whole(root)
-        halfway += 0 < len(Study.open(root).models_with_losses()) < len(loss_files)
-        assert cli("status", root).code == 0
-        assert cli(*with_root(root)).code == 0
-        assert tree(root) == undisturbed
-    assert killed >= KILLS // 2, "most kills came in time"
-    assert halfway >= 2, "some came between two files"
+LOSSES = "losses/*.parquet"
+IMPORT = [(0.3,), (0.5,), (0.7,), ("losses/.*.tmp", 1), (LOSSES, 2), (LOSSES, 4), (LOSSES, 6), (LOSSES, 8)]
+FIT = [
+    (0.4,), (0.7,), (0.9,), ("fits/.task0*.tmp", 1), ("fits/.task0*.tmp/*", 1), ("fits/.task0*.tmp/*", 2),
+    ("fits/.task1*.tmp", 1), ("fits/.task1*.tmp/*", 2),
+]  # fmt: skip
 
 
-def test_a_fit_killed_at_any_moment_is_old_or_new_and_finished_by_running_it_again(
-    synthetic_folder, cli, tree, tmp_path
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "moments"), [("import", IMPORT), ("fit", FIT)], ids=["import", "fit"])
+def test_a_command_killed_at_any_moment_is_finished_by_running_it_again(
+    kind, moments, bare, synthetic_folder, loss_files, cli, tree, tmp_path
 ):
-    shutil.copytree(synthetic_folder, tmp_path / "old")
-    assert cli("fit", tmp_path / "old", "--method", "constant").code == 0
-    old = tree(tmp_path / "old")
+    def command(root: Path) -> list[object]:
+        after = [*loss_files, "--family", "all"] if kind == "import" else ["--method", "all-token"]
+        return [*(["import", "losses"] if kind == "import" else ["fit"]), root, *after]
+
+    shutil.copytree(bare if kind == "import" else synthetic_folder, tmp_path / "old")
+    if kind == "fit":
+        assert cli("fit", tmp_path / "old", "--method", "constant").code == 0
     shutil.copytree(tmp_path / "old", tmp_path / "calm")
-    whole_run = run_whole(tmp_path / "stderr", "fit", tmp_path / "calm", "--method", "all-token")
-    undisturbed = tree(tmp_path / "calm")
-    killed = 0
-    for i in range(KILLS):
+    whole_run = run_whole(tmp_path / "stderr", *command(tmp_path / "calm"))
+    old, undisturbed = tree(tmp_path / "old"), tree(tmp_path / "calm")
+    killed, halfway = 0, 0
+    for i, when in enumerate(moments):
         root = tmp_path / f"study{i}"
         shutil.copytree(tmp_path / "old", root)
-        fits = root / "fits"
-        moment = {
-            0: after(whole_run * 0.4),
-            1: after(whole_run * 0.7),
-            2: after(whole_run * 0.9),
-            3: seen(fits, ".task0*.tmp", 1),
-            4: seen(fits, ".task0*.tmp/*", 1),
-            5: seen(fits, ".task0*.tmp/*", 2),
-            6: seen(fits, ".task1*.tmp", 1),
-            7: seen(fits, ".task1*.tmp/*", 2),
-        }[i]
-        killed += kill_when(moment, tmp_path / "stderr", "fit", root, "--method", "all-token")
+        killed += kill_when(moment(root, when, whole_run), tmp_path / "stderr", *command(root))
         check_whole(root)
-        now = tree(root)
-        for task in ("task0", "task1"):
-            fit_files = {k: v for k, v in now.items() if k.startswith(f"fits/{task}/")}
-            assert fit_files in [
-                {k: v for k, v in t.items() if k.startswith(f"fits/{task}/")} for t in (old, undisturbed)
-            ]
-        assert cli("fit", root, "--method", "all-token").code == 0
+        halfway += 0 < len(Study.open(root).models_with_losses()) < len(loss_files)
+        for task in ("fits/task0/", "fits/task1/"):
+            now, before, after = (part_of(files, task) for files in (tree(root), old, undisturbed))
+            assert now in (before, after), "a fit is old or new"
+        assert cli("status", root).code == 0
+        assert cli(*command(root)).code == 0
         assert tree(root) == undisturbed
-    assert killed >= KILLS // 3, "some kills came in time"
+    assert killed >= len(moments) // (2 if kind == "import" else 3), "most kills came in time"
+    assert halfway >= 2 or kind == "fit", "some came between two files"
 
 
+def part_of(files: dict[str, str], folder: str) -> dict[str, str]:
+    return {name: digest for name, digest in files.items() if name.startswith(folder)}
+
+
+@pytest.mark.slow
 def test_writers_at_the_same_time_lose_nothing(bare, world, tmp_path, tree):
     """Two imports of losses with families and two of scores, all at once, on one study."""
     root = tmp_path / "study"

@@ -22,7 +22,7 @@ from benchcast.methods.algorithm2.paper import paper
 from benchcast.methods.basis import build_basis
 from benchcast.methods.salience import salience
 from benchcast.task_fit import view
-from lab.synthetic import Plan, World, make_world
+from synthetic import Plan, World, make_world
 from worlds import make_dataset
 
 QUICK = DescentSettings(steps=5, rates=(1e-2,))

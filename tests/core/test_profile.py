@@ -10,7 +10,7 @@ from benchcast.intervals import locate, predict
 from benchcast.methods import fit_method
 from benchcast.methods.profiling import MOST_GROUPS, USUAL, Distances, text_groups
 from benchcast.profile import SHARED_VARIANCE, group_losses, spread_of_profiles, squared_distance
-from lab.synthetic import Plan, make_world
+from synthetic import Plan, make_world
 from worlds import make_dataset
 
 

@@ -196,6 +196,7 @@ def fitted(study):
     return study
 
 
+@pytest.mark.slow
 def test_public_functions_stay_functions_when_their_modules_are_imported():
     code = (
         "import benchcast as bc, benchcast.collection, benchcast.reports, benchcast.registration\n"

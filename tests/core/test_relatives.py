@@ -15,7 +15,7 @@ from benchcast.records import Floats, ModelInfo, Score, TokenLosses
 from benchcast.relatives import BASE, COPIES, SIMILAR, find_relatives
 from benchcast.storage.tables import read_models
 from benchcast.store import Study
-from lab.synthetic import Plan, make_world, write_study
+from synthetic import Plan, make_world, write_study
 
 
 def families(count: int, size: int = 4) -> list[ModelInfo]:

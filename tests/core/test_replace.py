@@ -185,6 +185,7 @@ def read_over_and_over(folder: str, ready, stop, results) -> None:
     results.put((loads, failures))
 
 
+@pytest.mark.slow
 def test_readers_in_another_process_see_a_fit_at_every_moment_of_many_refits(study, way):
     fits = [fit_tasks(study, ["task0"], method=method)[0] for method in ("constant", "all-token")]
     folder = fits[0].save(study.fit_folder("task0"))

@@ -39,7 +39,9 @@ def test_numbers_of_stack_stand_in_its_settings(path):
     if path.stem in ("settings", "nonnegative"):
         return
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
         for name in (t.id for t in targets if isinstance(t, ast.Name) and t.id.isupper()):
             assert name in FREE_NUMBERS, name
 

@@ -24,7 +24,7 @@ from benchcast.selection.choosing import (
 )
 from benchcast.selection.smaller import choose, cut_losses, some_texts, write_smaller
 from benchcast.store import Study
-from lab.synthetic import Plan, make_world, write_study
+from synthetic import Plan, make_world, write_study
 
 
 def goal(parts: np.ndarray, target: np.ndarray) -> TaskObjective:

@@ -22,7 +22,7 @@ from benchcast.methods.stack import IN_RANGE
 from benchcast.predictors import VIEWS, LossView
 from benchcast.storage.hashes import hashed
 from benchcast.task_fit import Fade, Members, weighted_loss
-from lab.synthetic import Plan, make_world
+from synthetic import Plan, make_world
 
 INSIDE = Fade(-2.0, -1.0)  # every model is inside the range
 

@@ -18,7 +18,7 @@ from benchcast.inspection import status
 from benchcast.records import ModelInfo, Score, Task, Text, TextSet, TokenLosses
 from benchcast.storage.tables import SCORE_COLUMNS, as_csv
 from benchcast.store import Study
-from lab.synthetic import Plan, make_world
+from synthetic import Plan, make_world
 
 
 def test_status_names_models_that_lack_scores_or_losses(study, world):

@@ -15,7 +15,7 @@ import benchcast as bc
 from benchcast.records import ModelInfo, Score, TextSet, TokenLosses
 from benchcast.store import Study
 from benchcast.support import MOST_LOST, Support, costly_models
-from lab.synthetic import Plan, World, make_world
+from synthetic import Plan, World, make_world
 
 
 def without(losses: TokenLosses, texts: Sequence[int], name: str = "") -> TokenLosses:

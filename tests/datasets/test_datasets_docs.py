@@ -11,7 +11,7 @@ import pytest
 from benchcast.datasets import DATASETS
 from benchcast.datasets.download import public_files
 from benchcast.store import Study
-from lab.site.pages import steps, write_shown
+from tools.site.pages import steps, write_shown
 
 DOCS = Path(__file__).parents[2] / "docs"
 PUBLIC, OWN = ((DOCS / page).read_text(encoding="utf-8") for page in ("datasets.md", "tables.md"))

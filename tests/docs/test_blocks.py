@@ -15,8 +15,8 @@ import yaml
 
 from benchcast.cli import cli
 from lab.commands import lab
-from lab.site import hook
-from lab.site.pages import BLOCK, blocks, command_lines
+from tools.site import hook
+from tools.site.pages import BLOCK, blocks, command_lines
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*(ROOT / name for name in hook.PAGES), *sorted((ROOT / "docs").glob("*.md"))]

@@ -14,7 +14,7 @@ import pytest
 from benchcast.datasets import copy_dataset
 from benchcast.fitting import fit_tasks
 from lab.paper.standins import SKILLS, write_stand_in
-from lab.site.pages import blocks, renew, shape, steps
+from tools.site.pages import blocks, renew, shape, steps
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "collect.md").read_text(encoding="utf-8")

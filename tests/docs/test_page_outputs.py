@@ -13,7 +13,7 @@ import pytest
 
 from benchcast.store import Study
 from benchcast.support import Support
-from lab.site.pages import blocks, command_lines, renew, shape, steps
+from tools.site.pages import blocks, command_lines, renew, shape, steps
 
 DOCS = Path(__file__).parents[2] / "docs"
 Run = Callable[..., Any]
@@ -61,6 +61,7 @@ def test_the_python_of_the_readme_runs_after_its_install(
     assert [line.split()[0][:10] for line in capsys.readouterr().out.splitlines()] == ["oak-a-50M@"] * 5
 
 
+@pytest.mark.slow
 @needs_ladder
 def test_the_tutorial_prints_what_it_shows(rerun: Callable[[str], str], tmp_path: Path) -> None:
     assert words(rerun("tutorial.md")) == words((DOCS / "tutorial.md").read_text(encoding="utf-8"))
@@ -68,11 +69,12 @@ def test_the_tutorial_prints_what_it_shows(rerun: Callable[[str], str], tmp_path
     assert Study.open(tmp_path / "ladder").fitted_tasks() == ["hellaswag_val", "arc_easy_test"]
 
 
+@pytest.mark.slow
 @needs_ladder
 def test_what_the_tutorial_says_of_its_pictures_is_so() -> None:
     """HellaSwag's intervals hold, those of ARC-Easy do not; over all tasks about nine in ten do."""
     import benchcast as bc
-    from lab.site.tutorial import EASY, HARD, TARGETS
+    from tools.site.tutorial import EASY, HARD, TARGETS
 
     result = bc.compare(bc.datasets.fetch_olmo_ladder(), split="column", methods=["stack"])
     covered = {task: result.measures(task, "stack")["coverage"] for task in result.tasks}

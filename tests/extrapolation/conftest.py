@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchcast.store import Study
-from lab.synthetic import Plan, World, make_world, write_study
+from synthetic import Plan, World, make_world, write_study
 
 
 @pytest.fixture(scope="session")

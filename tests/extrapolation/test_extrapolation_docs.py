@@ -7,8 +7,10 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-from lab.site.pages import steps
-from lab.synthetic import write_study
+import pytest
+
+from synthetic import write_study
+from tools.site.pages import steps
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("extrapolation.md", "runs.md", "sharing.md")
@@ -30,6 +32,7 @@ def headings(lines: list[str]) -> list[list[str]]:
     return headings_found
 
 
+@pytest.mark.slow
 def test_every_command_does_what_the_page_says(world, cli, tmp_path, monkeypatch):
     names = replace(
         world,

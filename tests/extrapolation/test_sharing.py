@@ -67,6 +67,7 @@ def test_a_folder_with_other_files_is_never_replaced(fit, tmp_path, save):
     assert bc.load(folder).digest == fit.digest
 
 
+@pytest.mark.slow
 def test_the_folder_alone_forecasts_on_another_machine(fit, losses, runs_folder, tmp_path):
     """Without the study, from losses in a file, in a fresh process."""
     folder = fit.save_pretrained(tmp_path / "fit")
@@ -137,6 +138,7 @@ def run_with_hub(code: str, hub, home: Path, token: str | None = TOKEN) -> subpr
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=env)
 
 
+@pytest.mark.slow
 def test_a_fit_goes_to_the_hub_and_comes_back(fit, losses, tmp_path):
     folder = fit.save(tmp_path / "fit")
     push = f"import benchcast as bc\nprint(bc.load({str(folder)!r}).push_to_hub('me/task0-fit'))"
@@ -160,6 +162,7 @@ def test_a_fit_goes_to_the_hub_and_comes_back(fit, losses, tmp_path):
     assert fetched.stdout.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_without_a_token_the_hub_refuses_in_one_line(fit, tmp_path):
     folder = fit.save(tmp_path / "fit")
     code = (

@@ -34,7 +34,7 @@ from benchcast.storage.hashes import hashed
 from benchcast.storage.loss_files import read_losses
 from benchcast.storage.tables import read_models, read_texts
 from benchcast.store import Study
-from lab.synthetic import Plan, make_world, write_study
+from synthetic import Plan, make_world, write_study
 
 SETTINGS = {"a": "b"}
 BACKEND_LINE = json.dumps({"about": {}, "context": 9})

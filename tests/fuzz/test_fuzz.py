@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import fuzz
 
 ROOT = Path(__file__).parents[2]
@@ -18,6 +20,7 @@ def test_every_spoiled_file_gives_the_right_result_or_one_line():
     assert [(m.name, m.failures, m.different) for m in counts if m.failures or m.different] == []
 
 
+@pytest.mark.slow
 def test_killed_commands_lose_nothing_and_are_finished_by_running_them_again():
     command = [sys.executable, "tests/fuzz/fuzz.py", "--count", "0", "--kills", "5", "--seed", "0"]
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])

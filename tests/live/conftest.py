@@ -19,7 +19,7 @@ from small import TOKENIZER, small_model, tokenizer_with_bos
 
 from benchcast.fitting import fit_tasks
 from benchcast.store import Study
-from lab.synthetic import World, write_study
+from synthetic import World, write_study
 
 
 @pytest.fixture(scope="session", autouse=True)

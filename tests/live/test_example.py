@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from benchcast import fitting
-from lab.site.pages import shape, steps
+from tools.site.pages import shape, steps
 
 pytest.importorskip("tensorboard")
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
+]
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "training.md"
 

@@ -23,7 +23,7 @@ from benchcast.collection import collect
 from benchcast.collection.jobs import CollectOptions
 from benchcast.errors import InputError, StudyError
 from benchcast.store import Study
-from lab.synthetic import Plan, make_world
+from synthetic import Plan, make_world
 
 
 def test_a_model_in_memory_gets_the_forecast_of_its_checkpoint(

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 from benchcast.callbacks import forecast
 from benchcast.store import Study
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 SCRIPT = str(Path(__file__).with_name("launched.py"))
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 # "--cpu" would start a single process; without a GPU these two train on CPUs

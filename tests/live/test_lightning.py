@@ -17,7 +17,8 @@ from benchcast.errors import InputError
 from benchcast.store import Study
 
 pl = pytest.importorskip("lightning.pytorch")
-pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning speaks of workers, sanity and deprecations
+# Lightning speaks of workers, sanity and deprecations
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 
 class Module(pl.LightningModule):

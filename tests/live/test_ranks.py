@@ -45,6 +45,7 @@ def results_by_rank(fitted: Study, tmp_path_factory: pytest.TempPathFactory) -> 
     return [json.loads((out / f"{rank}.json").read_text()) for rank in range(COUNT)]
 
 
+@pytest.mark.slow
 def test_ranks_share_the_texts_and_all_get_the_forecast(
     results_by_rank: list[dict[str, Any]], fitted: Study, model: Any, tokenizer: Any
 ) -> None:
@@ -58,6 +59,7 @@ def test_ranks_share_the_texts_and_all_get_the_forecast(
     assert all(rank["calls"] - probes == -(-(len(calls) - probes) // COUNT) for rank in results_by_rank)
 
 
+@pytest.mark.slow
 def test_a_failure_of_one_rank_is_said_on_all_and_nobody_waits(results_by_rank: list[dict[str, Any]]) -> None:
     for said in (rank["failure"] for rank in results_by_rank):
         assert len(said) == 1, "once, though it failed twice"

@@ -20,6 +20,8 @@ from benchcast.callbacks import read_fits
 from benchcast.callbacks.live import Reader
 from benchcast.store import Study
 
+pytestmark = pytest.mark.slow
+
 SHARDINGS = ("fsdp1", "fsdp1-flat", "fsdp2", "tp")
 DEEPSPEED = pytest.param("zero3", marks=[pytest.mark.integrations, pytest.mark.timeout(1200)])
 

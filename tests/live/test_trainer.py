@@ -24,7 +24,10 @@ from benchcast.fitting import fit_tasks
 from benchcast.records import ModelInfo, Score
 from benchcast.store import Study
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning"),
+]
 
 
 def test_training_with_forecasts_gives_bit_identical_weights(fitted: Study, tokenizer: Any, tmp_path: Path) -> None:

@@ -341,6 +341,7 @@ def test_a_model_without_bos_is_not_stored_and_the_way_out_is_named(
     assert cli(*command, "--model_args", "add_bos_token=true").out.startswith("run@5: task0")
 
 
+@pytest.mark.slow
 def test_a_watch_that_is_killed_goes_on_and_ends_with_ctrl_c(study: Study, put: Any, tmp_path: Path) -> None:
     for step in (1, 2):
         put(step)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from log_files import LIGHT, NEW
 
-from lab.site.pages import steps, write_shown
+from tools.site.pages import steps, write_shown
 
 PAGE = (Path(__file__).parents[2] / "docs" / "lm-eval.md").read_text(encoding="utf-8")
 

@@ -10,7 +10,7 @@ import pytest
 from benchcast.folds import make_folds
 from benchcast.law import fit_law
 from benchcast.methods import METHODS
-from lab.synthetic import World
+from synthetic import World
 from worlds import make_dataset
 
 

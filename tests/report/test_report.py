@@ -23,7 +23,7 @@ from benchcast.reports.figures import named, page_style
 from benchcast.reports.heat import STEPS, choose_texts, heat_data
 from benchcast.reports.sections import effect_of_sources
 from benchcast.store import Study
-from lab.synthetic import Plan, make_world, write_study
+from synthetic import Plan, make_world, write_study
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ABSENT = ("altair", "vl_convert", "jinja2", "markupsafe")
 
 

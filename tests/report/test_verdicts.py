@@ -10,7 +10,7 @@ import pytest
 
 from benchcast.evaluate import Comparison, HeldOutForecasts, compare
 from benchcast.reports.verdicts import points, verdict_on
-from lab.synthetic import Plan, make_world, write_study
+from synthetic import Plan, make_world, write_study
 
 
 @pytest.fixture(scope="module")

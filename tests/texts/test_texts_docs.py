@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lab.paper.standins import SKILLS, write_stand_in
-from lab.site.pages import blocks, shape, steps, write_shown
+from tools.site.pages import blocks, shape, steps, write_shown
 
 DOCS = Path(__file__).parents[2] / "docs"
 RECORDED = Path(__file__).parents[1] / "scores" / "fixtures"

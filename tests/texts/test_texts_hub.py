@@ -80,6 +80,7 @@ def apart(hub: Path, cache: Path, *words: str) -> subprocess.CompletedProcess[st
     return subprocess.run(command, cwd=hub, env=settings, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_a_mixture_is_drawn_from_repositories_of_the_hub(hub: Path, tmp_path: Path) -> None:
     ran = apart(hub, tmp_path / "cache", "init", str(tmp_path / "s"), "--mix", MIX, "--seed", "1")
     assert ran.returncode == 0, ran.stderr
@@ -95,6 +96,7 @@ def test_a_mixture_is_drawn_from_repositories_of_the_hub(hub: Path, tmp_path: Pa
     assert (tmp_path / "s" / "texts.jsonl").read_bytes() == (tmp_path / "t" / "texts.jsonl").read_bytes()
 
 
+@pytest.mark.slow
 def test_what_is_out_of_reach_is_one_clear_line(tmp_path: Path) -> None:
     ran = apart(tmp_path, tmp_path / "cache", "init", "s", "--mix", "gsm8k=3")
     assert (ran.returncode, ran.stdout) == (1, "")

@@ -12,7 +12,7 @@ from benchcast.evaluate import Comparison, Execution, compare
 from benchcast.store import Study
 from lab.reproduce import context as context_module
 from lab.reproduce.context import StudyContext
-from lab.synthetic import Plan, World, make_world, write_study
+from synthetic import Plan, World, make_world, write_study
 
 PAIR = {"family0": "twin-a", "family1": "twin-b"}
 

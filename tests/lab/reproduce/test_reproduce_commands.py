@@ -8,18 +8,17 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from benchcast.errors import BenchcastError
 from benchcast.store import Study
+from lab import quality
 from lab.commands import lab
-from lab.paper.tables import TASKS
+from lab.decision_accuracy import lines, zoo_decisions
 from lab.reproduce.context import StudyContext
-from lab.reproduce.document import PARTS, as_markdown, paper_table, write_page, write_part
-from lab.reproduce.outcome import Table
-from lab.reproduce.png import SIGNATURE, _chunks, shrink
+from lab.reproduce.document import PARTS, write_page, write_part
+from lab.reproduce.png import SIGNATURE, _chunks
 
 FIGURES = {
     "table1": ("table1", "table1-family"),
@@ -36,8 +35,16 @@ FIGURES = {
     "learning": ("learning", "learning-intervals"),
     "decisions": ("decisions",),
     "select": ("select",),
+    "live": ("live",),
+    "extrapolate": ("extrapolate",),
+    "order": (),
 }
-QUICK = {"fig8": ["--method", "label-token", "--draws", "2"], "learning": ["--draws", "1"]}
+QUICK = {
+    "fig8": ["--method", "label-token", "--draws", "2"],
+    "learning": ["--draws", "1"],
+    "live": ["--method", "label-token"],
+    "extrapolate": ["--worlds", "2"],
+}
 
 
 def refuse_constant(name: str) -> Any:
@@ -110,42 +117,6 @@ def test_a_study_without_the_parts_gets_one_clear_line(
     assert not (tmp_path / "out").exists()
 
 
-def test_figure_4_names_the_methods_it_knows(study: Study, tmp_path: Path) -> None:
-    done = CliRunner().invoke(lab, ["fig4", str(study.root), "--out", str(tmp_path), "--method", "magic"])
-    assert "unknown method 'magic'; known: stack, salience, paper" in str(done.exception)
-
-
-def test_a_smaller_png_shows_the_same_picture(tmp_path: Path) -> None:
-    import vl_convert
-
-    spec = {
-        "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-        "background": "white",
-        "data": {"values": [{"x": 1, "y": 2}, {"x": 3, "y": 1}]},
-        "mark": "point",
-        "encoding": {"x": {"field": "x", "type": "quantitative"}, "y": {"field": "y", "type": "quantitative"}},
-    }
-    large = vl_convert.vegalite_to_png(spec)
-    small = shrink(large)
-    assert len(small) < len(large)
-    before, after = pixels(large), pixels(small)
-    assert before.shape == after.shape
-    assert np.abs(before.astype(int) - after).max() <= 24
-    assert shrink(small) == small
-
-
-def pixels(png: bytes) -> np.ndarray[Any, Any]:
-    """RGB values of a PNG as `vl_convert` or `shrink` writes them."""
-    parts = list(_chunks(png))
-    width, height = (int.from_bytes(parts[0][1][i : i + 4], "big") for i in (0, 4))
-    raw = zlib.decompress(b"".join(d for kind, d in parts if kind == b"IDAT"))
-    rows = np.frombuffer(raw, np.uint8).reshape(height, -1)[:, 1:]
-    if parts[0][1][9] == 3:
-        palette = np.frombuffer(dict(parts)[b"PLTE"], np.uint8).reshape(-1, 3)
-        return palette[rows]
-    return np.cumsum(rows.reshape(height, width, 4), axis=1, dtype=np.uint8)[..., :3]
-
-
 def test_the_page_of_results_holds_every_part(context: StudyContext, tmp_path: Path) -> None:
     quick = [work(context) for name, _, work in PARTS if name in ("table1", "fig1", "fig2", "fig4")]
     for part in quick:
@@ -161,15 +132,20 @@ def test_the_page_of_results_holds_every_part(context: StudyContext, tmp_path: P
     assert "nan" not in page.replace("nanos", "")
 
 
-def test_the_best_cell_of_a_row_is_bold() -> None:
-    assert as_markdown(Table(("a", "b"), (("x", "*1"),), "so")) == "So:\n\n| a | b |\n|---|---:|\n| x | **1** |"
+def test_methods_are_measured_on_a_study_of_ones_own(study: Study, monkeypatch: Any) -> None:
+    monkeypatch.setattr(quality, "METHODS", ("salience", "pls", "logistic-4", "all-token"))
+    rows = quality.measure_study("own", "family", study)
+    by_method = {row.method: row for row in rows}
+    assert set(by_method) == {"salience", "pls", "logistic-4", "all-token", *quality.AVERAGES}
+    assert by_method["all-token"].gain == pytest.approx(1.0)
+    best = max(row.gain for row in rows if row.method in quality.SINGLE)
+    assert all(row.gain * row.regret == pytest.approx(best) for row in rows)
+    every, over_all = quality.tables(rows)
+    assert (len(every.rows), len(over_all.rows)) == (len(rows), len(rows))
 
 
-def test_the_page_shows_what_the_papers_scores_tell_alone_beside_its_table_1() -> None:
-    rows = {line.split(" | ")[0].removeprefix("| "): line.split(" | ") for line in paper_table().splitlines()}
-    head = rows["test MSE"]
-    assert rows["mmlu"][1:4] == ["1.45e-03", "2.40e-02", "3.31e-02"]
-    assert rows["mmlu"][head.index("constant")] == "2.43e-02"
-    assert rows["mmlu"][head.index("observational")] == "1.78e-03"
-    assert rows["mmlu"][-1] == "– |"
-    assert all(len(row) == len(head) for task, row in rows.items() if task in TASKS)
+def test_families_of_a_study_are_ordered_by_every_signal(study: Study) -> None:
+    accuracies = zoo_decisions(study)
+    assert [x.signal for x in accuracies] == ["its own score", "salience", "label-token", "all-token"]
+    assert all(0 <= x.right <= 1 and x.decisions > 0 for x in accuracies)
+    assert lines(accuracies)[0].startswith("its own score")

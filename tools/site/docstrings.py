@@ -6,7 +6,7 @@ from typing import Any
 
 import griffe
 
-from lab.site.markdown import as_markdown
+from tools.site.markdown import as_markdown
 
 
 class MarkdownDocstrings(griffe.Extension):  # type: ignore[misc]

@@ -1,0 +1,1 @@
+"""Tools that build the documentation; no part of the package."""
