@@ -29,7 +29,7 @@ from benchcast.dataset import Dataset, Fold
 from benchcast.methods.algorithm2 import descent
 from benchcast.methods.algorithm2.descent import DescentSettings, descend
 from benchcast.methods.algorithm2.paper import paper
-from benchcast.methods.inputs import Inputs, measure, prepare_inputs
+from benchcast.methods.features import Inputs, measure, prepare_inputs
 from benchcast.methods.ridge import ridge
 from benchcast.methods.salience import salience
 from benchcast.records import Ints

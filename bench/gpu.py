@@ -29,8 +29,8 @@ from benchcast.dataset import Dataset, Fold
 from benchcast.methods.algorithm2 import descent
 from benchcast.methods.algorithm2.descent import DescentSettings, descend
 from benchcast.methods.algorithm2.paper import paper
-from benchcast.methods.algorithm2.products import RowBlock
-from benchcast.methods.inputs import DEVICE_BLOCKS, measure, prepare_inputs
+from benchcast.methods.features import DEVICE_BLOCKS, measure, prepare_inputs
+from benchcast.methods.products import RowBlock
 from benchcast.methods.ridge import ridge
 from benchcast.methods.salience import salience
 from clock import Size, Table, bandwidth, features_on, timed

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from benchcast.methods.algorithm2.products import RowBlock, TiledBlock
+from benchcast.methods.products import RowBlock, TiledBlock
 
 TOKENS, DIMS = 16384, 2048
 Floats32 = npt.NDArray[np.float32]

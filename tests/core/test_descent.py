@@ -18,8 +18,8 @@ from benchcast.methods.algorithm2 import descent
 from benchcast.methods.algorithm2.activations import ACTIVATIONS
 from benchcast.methods.algorithm2.descent import DescentSettings, Problems, descend, head_weights
 from benchcast.methods.algorithm2.paper import paper
-from benchcast.methods.algorithm2.products import RowBlock, TokenBlock
-from benchcast.methods.inputs import Inputs, prepare_inputs
+from benchcast.methods.features import Inputs, prepare_inputs
+from benchcast.methods.products import RowBlock, TokenBlock
 
 N, D, M = 40, 5, 14
 LEVEL = np.random.default_rng(4).permutation(np.linspace(0.5, 1.5, M))  # of each model's losses
@@ -244,7 +244,7 @@ def test_how_features_are_read_changes_no_forecast(dataset, world, monkeypatch):
     folds = make_folds(world.models, "size")[1]
     before = paper(dataset, folds, settings=QUICK)[0][0]
     monkeypatch.setattr(dataset_module, "BLOCK_BYTES", 4 * 24 * 50)
-    monkeypatch.setattr(sys.modules["benchcast.methods.inputs"], "KEEP_IN_MEMORY", 0)
+    monkeypatch.setattr(sys.modules["benchcast.methods.features"], "KEEP_IN_MEMORY", 0)
     assert not isinstance(prepare_inputs(dataset, standardise=True).stretches, list)
     assert len(list(dataset.features.blocks())) > 5
     after = paper(dataset, folds, settings=QUICK)[0][0]

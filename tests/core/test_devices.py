@@ -18,10 +18,10 @@ from benchcast.methods import METHODS
 from benchcast.methods.algorithm2 import descent
 from benchcast.methods.algorithm2.descent import DescentSettings, Problems
 from benchcast.methods.algorithm2.optimizers import update
-from benchcast.methods.algorithm2.products import RowBlock, TiledBlock, TokenBlock, over_stretches
-from benchcast.methods.inputs import Inputs, StreamedBlocks, measure
+from benchcast.methods.features import Inputs, StreamedBlocks, measure
 from benchcast.methods.kmeans import cluster, nearest
 from benchcast.methods.nonnegative import fit_nonnegative
+from benchcast.methods.products import RowBlock, TiledBlock, TokenBlock, over_stretches
 
 
 @pytest.mark.parametrize(("n", "d", "q"), [(1, 1, 1), (31, 33, 2), (64, 32, 6), (300, 70, 12), (97, 2048, 40)])

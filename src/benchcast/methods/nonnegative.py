@@ -20,7 +20,7 @@ from array_api_compat import array_namespace
 from array_api_compat import device as device_of
 
 from benchcast.devices import Array, on_host, to_numpy
-from benchcast.methods.algorithm2.replay import Shot, State, repeat
+from benchcast.methods.cuda_graph import Shot, State, repeat
 from benchcast.records import Bools, Ints
 
 # (steps, bound on the second derivative by log-odds, whether the error is squared)

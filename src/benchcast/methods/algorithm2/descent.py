@@ -20,9 +20,9 @@ from benchcast.devices import Array, device_name, on_host, place, to_numpy
 from benchcast.law import Laws, at_share, fit_laws, sigmoid
 from benchcast.methods.algorithm2.activations import ACTIVATIONS
 from benchcast.methods.algorithm2.optimizers import Head, update
-from benchcast.methods.algorithm2.products import FeatureBlock, TokenBlock, over_stretches
-from benchcast.methods.algorithm2.replay import Shot, State, repeat
-from benchcast.methods.inputs import Inputs
+from benchcast.methods.cuda_graph import Shot, State, repeat
+from benchcast.methods.features import Inputs
+from benchcast.methods.products import FeatureBlock, TokenBlock, over_stretches
 
 LAW_STEPS = 12  # Levenberg–Marquardt steps between two steps of the head; the law moves little
 Kept = tuple[Array, Array | None]  # of a block, for the backward pass: derivative of the activation, hidden layer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array_api_compat import array_namespace
 
 from benchcast.devices import Array
-from benchcast.methods.algorithm2.replay import State
+from benchcast.methods.cuda_graph import State
 
 Head = dict[str, Array]  # weight D × Q, bias Q; with a hidden layer also out P × hidden, out_bias P
 FIRST, SECOND = 0.9, 0.999  # Adam's β₁ and β₂

@@ -14,7 +14,7 @@ from benchcast.devices import Array, place, to_numpy
 from benchcast.errors import NotEnoughDataError
 from benchcast.law import Laws, fit_law
 from benchcast.methods.algorithm2.descent import Descent, DescentSettings, Problems, Snapshot, descend, head_weights
-from benchcast.methods.inputs import keep_on_device, prepare_inputs
+from benchcast.methods.features import keep_on_device, prepare_inputs
 from benchcast.predictors import LossView
 from benchcast.records import Bools
 from benchcast.task_fit import OutOfFoldErrors, TaskFit, weighted_loss

@@ -13,7 +13,7 @@ from array_api_compat import array_namespace, is_torch_array
 
 from benchcast.dataset import Dataset, Features
 from benchcast.devices import Array, fits_tf32, free_bytes, place, to_numpy
-from benchcast.methods.algorithm2.products import RowBlock, TiledBlock, TokenBlock, shared_out
+from benchcast.methods.products import RowBlock, TiledBlock, TokenBlock, shared_out
 from benchcast.records import Floats
 
 KEEP_IN_MEMORY = 8 << 30  # bytes; larger features are read again on every pass
