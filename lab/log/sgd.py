@@ -8,8 +8,7 @@ import numpy as np
 from benchcast.datasets import load_zoo
 from benchcast.folds import make_folds
 from benchcast.law import SigmoidLaw
-from benchcast.methods.algorithm2.descent import DescentSettings
-from benchcast.methods.algorithm2.paper import paper
+from benchcast.methods.paper import DescentSettings, paper
 from benchcast.task_fit import TaskFit
 
 SETTINGS = {

@@ -7,15 +7,18 @@ them. A recorded step is launched as a whole.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from benchcast.devices import Array
 
-State = dict[str, dict[str, Array]]  # everything that changes from step to step
-Shot = dict[str, Array]  # values to keep of a step
-Step = Callable[[State], tuple[State, Shot]]
+# Arrays, in dicts and NamedTuples that may be nested.
+State = TypeVar("State")  # everything that changes from step to step
+Kept = TypeVar("Kept")  # values to keep of a step
 
 
-def repeat(step: Step, state: State, times: int, *, record: bool = False) -> Iterator[tuple[State, Shot]]:
+def repeat(
+    step: Callable[[State], tuple[State, Kept]], state: State, times: int, *, record: bool = False
+) -> Iterator[tuple[State, Kept]]:
     """The state after each step, and the values to keep.
 
     With `record` (CUDA only) the step must not read values back to Python, and its shapes and kernels must not
@@ -25,14 +28,14 @@ def repeat(step: Step, state: State, times: int, *, record: bool = False) -> Ite
         yield from _replayed(step, state, times)
         return
     for _ in range(times):
-        state, shot = step(state)
-        yield state, shot
+        state, kept = step(state)
+        yield state, kept
 
 
-def _replayed(step: Step, start: State, times: int) -> Iterator[tuple[State, Shot]]:
+def _replayed(step: Callable[[State], tuple[State, Kept]], start: State, times: int) -> Iterator[tuple[State, Kept]]:
     import torch
 
-    state = {group: {name: x.clone() for name, x in arrays.items()} for group, arrays in start.items()}
+    state = _cloned(start)
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):
@@ -40,10 +43,24 @@ def _replayed(step: Step, start: State, times: int) -> Iterator[tuple[State, Sho
     torch.cuda.current_stream().wait_stream(aside)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        after, shot = step(state)
-        for group, arrays in after.items():
-            for name, x in arrays.items():
-                state[group][name].copy_(x)
+        after, kept = step(state)
+        for x, new in zip(_arrays(state), _arrays(after), strict=True):
+            x.copy_(new)
     for _ in range(times):
         graph.replay()
-        yield state, {name: x.clone() for name, x in shot.items()}
+        yield state, _cloned(kept)
+
+
+def _arrays(record: Any) -> list[Array]:
+    """The arrays of a record, in order."""
+    if not isinstance(record, dict | tuple):
+        return [record]
+    parts = record.values() if isinstance(record, dict) else record
+    return [x for part in parts for x in _arrays(part)]
+
+
+def _cloned(record: Any) -> Any:
+    """The same record with copies of its arrays."""
+    if isinstance(record, dict):
+        return {name: _cloned(part) for name, part in record.items()}
+    return type(record)(*map(_cloned, record)) if isinstance(record, tuple) else record.clone()

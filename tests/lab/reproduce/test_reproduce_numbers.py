@@ -16,7 +16,7 @@ from benchcast.evaluate import compare
 from benchcast.folds import make_folds
 from benchcast.law import SigmoidLaw
 from benchcast.methods import BASELINES, METHODS
-from benchcast.methods.algorithm2.paper import paper
+from benchcast.methods.paper import paper
 from benchcast.reports.sections import held_out_errors, numbers_of_sources, restrict, source_errors, subsets
 from lab.reproduce.context import StudyContext, pick_runs
 from lab.reproduce.convergence import fig6
