@@ -27,7 +27,7 @@ from benchcast.formatting import as_names
 from benchcast.law import SigmoidLaw
 from benchcast.learnable import equal_inputs, same_losses, without_weak_tasks
 from benchcast.methods import NEED_FEATURES, TOGETHER, check_methods, fit_group, grouped
-from benchcast.methods.algorithm2.descent import DescentSettings
+from benchcast.methods.paper import DescentSettings
 from benchcast.records import Score
 from benchcast.store import Study, StudyLike
 from benchcast.task_fit import TaskFit

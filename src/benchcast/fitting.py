@@ -24,7 +24,7 @@ from benchcast.formatting import as_names
 from benchcast.intervals import spread_of
 from benchcast.learnable import equal_inputs, same_losses, without_weak_tasks
 from benchcast.methods import MethodSpec, fit_method, stored_settings
-from benchcast.methods.algorithm2.descent import DescentSettings
+from benchcast.methods.paper import DescentSettings
 from benchcast.records import Bools, TokenLosses
 from benchcast.storage.files import locked, require_writable
 from benchcast.store import Study, StudyLike

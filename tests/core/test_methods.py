@@ -17,9 +17,8 @@ from benchcast.folds import make_folds
 from benchcast.intervals import predict, spread_of
 from benchcast.law import fit_law
 from benchcast.methods import METHODS, NEED_FEATURES, fit_method
-from benchcast.methods.algorithm2.descent import DescentSettings
-from benchcast.methods.algorithm2.paper import paper
 from benchcast.methods.basis import build_basis
+from benchcast.methods.paper import DescentSettings, paper
 from benchcast.methods.salience import salience
 from benchcast.task_fit import view
 from synthetic import Plan, World, make_world

@@ -8,13 +8,12 @@ from benchcast.choices import DEFAULT_METHOD, MethodName, check_choice
 from benchcast.dataset import Dataset, Fold
 from benchcast.devices import check_device
 from benchcast.errors import InputError
-from benchcast.methods import baselines, ridge, salience, stack
-from benchcast.methods.algorithm2 import paper
-from benchcast.methods.algorithm2.descent import DescentSettings
+from benchcast.methods import baselines, paper, ridge, salience, stack
 from benchcast.methods.averaging import Pool, build_pools
 from benchcast.methods.correlations import perplexity_correlations
 from benchcast.methods.logistic import logistic4
 from benchcast.methods.observational import observational
+from benchcast.methods.paper import DescentSettings
 from benchcast.methods.pls import pls
 from benchcast.methods.profiling import with_profiles
 from benchcast.methods.proxies import rbridge
@@ -125,5 +124,10 @@ def stored_settings(fit: TaskFit) -> DescentSettings | None:
     """The settings of a fit; None if its method has none."""
     if fit.method not in SETTINGS:
         return None
+    if fit.notes.get("joint"):
+        raise InputError(
+            f"{fit.task.name}: the stored fit has the setting joint=True (one head for all tasks), which is gone; "
+            "fit the task again without it"
+        )
     known: dict[str, Any] = {k: v for k, v in fit.notes.items() if k in DescentSettings.__dataclass_fields__}
     return DescentSettings(**known | {"rates": tuple(known.get("rates", DescentSettings().rates))})

@@ -18,7 +18,7 @@ from benchcast.formatting import nan_to_none
 from benchcast.law import SigmoidLaw
 from benchcast.methods.basis import Basis, build_basis
 from benchcast.methods.candidates import FEWEST_TO_LEAN, Fitted, Kind, nonnegative_candidates, signed_candidates
-from benchcast.methods.inputs import keep_on_device
+from benchcast.methods.features import keep_on_device
 from benchcast.methods.problem import Problem
 from benchcast.methods.stacking import OutOfFoldLogOdds, Stack
 from benchcast.predictors import VIEWS, LossView

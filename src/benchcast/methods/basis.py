@@ -17,7 +17,7 @@ from array_api_compat import device as device_of
 
 from benchcast.dataset import Dataset, Features
 from benchcast.devices import Array, place, to_numpy
-from benchcast.methods.inputs import StreamedBlocks
+from benchcast.methods.features import StreamedBlocks
 from benchcast.methods.kmeans import cluster, nearest
 from benchcast.predictors import VIEWS, view
 from benchcast.records import Floats, Ints
