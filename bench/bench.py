@@ -31,7 +31,7 @@ from benchcast.methods.algorithm2.descent import DescentSettings, descend
 from benchcast.methods.algorithm2.paper import paper
 from benchcast.methods.inputs import Inputs, measure, prepare_inputs
 from benchcast.methods.ridge import ridge
-from benchcast.methods.salience import salience
+from benchcast.methods.stack import salience
 from benchcast.records import Ints
 from growth import grow
 from plain import plain_loop

@@ -32,7 +32,7 @@ from benchcast.methods.algorithm2.paper import paper
 from benchcast.methods.algorithm2.products import RowBlock
 from benchcast.methods.inputs import DEVICE_BLOCKS, measure, prepare_inputs
 from benchcast.methods.ridge import ridge
-from benchcast.methods.salience import salience
+from benchcast.methods.stack import salience
 from clock import Size, Table, bandwidth, features_on, timed
 from plain import plain_loop
 from world import Generated, make_dataset, problems_of  # beside this file

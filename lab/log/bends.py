@@ -3,32 +3,25 @@
     python -m lab.log.bends [WORLDS]
 
 Synthetic worlds of 1 to 8 families, size split. The first table shows which share of the error of left-out families a
-calibration curve saves by chance, times the number of families; the threshold `stacking.MIN_CALIBRATION_GAIN` is
+calibration curve saves by chance, times the number of families; the threshold `StackSettings.least_curve_gain` is
 larger. The second table compares errors on the larger models with the curve always, never, and above the threshold.
 """
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 
 from benchcast.folds import make_folds
-from benchcast.methods import METHODS, stacking
-from lab.log.worlds import RIVALS, errors, make
+from benchcast.methods.stack import salience
+from benchcast.methods.stack.settings import StackSettings
+from lab.log.worlds import RIVALS, errors, errors_of, make
 
 FAMILIES = (1, 2, 3, 5, 8)
-RULES = {"always": -np.inf, "never": np.inf, "where it pays": stacking.MIN_CALIBRATION_GAIN}
-
-
-@contextmanager
-def threshold(value: float) -> Iterator[None]:
-    """Keep the calibration curve if it saves more than this over the number of families."""
-    usual, stacking.MIN_CALIBRATION_GAIN = stacking.MIN_CALIBRATION_GAIN, value
-    try:
-        yield
-    finally:
-        stacking.MIN_CALIBRATION_GAIN = usual
+RULES = {
+    "always": StackSettings(least_curve_gain=-np.inf),
+    "never": StackSettings(least_curve_gain=np.inf),
+    "where it pays": StackSettings(),
+}
 
 
 def main(count: int) -> None:
@@ -40,10 +33,10 @@ def main(count: int) -> None:
             world, dataset = make(number, families=families, first_seed=1000 * families)
             folds = make_folds(world.models, "size")[1]
             best = np.min([errors(dataset, folds, rival) for rival in RIVALS], axis=0)
-            for rule, value in RULES.items():
-                with threshold(value):
-                    ratios.setdefault((families, rule), []).extend(errors(dataset, folds, "salience") / best)
-            saved += [f.notes["bend_saves"] * families for f in METHODS["salience"](dataset, folds)[0]]
+            for rule, settings in RULES.items():
+                fits = salience(dataset, folds, settings=settings)
+                ratios.setdefault((families, rule), []).extend(errors_of(fits, dataset, folds) / best)
+            saved += [f.notes["bend_saves"] * families for f in salience(dataset, folds)[0]]
         cells = " | ".join(f"{np.quantile(saved, p):.3f}" for p in (0.5, 0.95, 0.99, 1.0))
         print(f"| {families} | {cells} |", flush=True)
     print(

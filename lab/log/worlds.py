@@ -15,6 +15,7 @@ from benchcast.assemble import AssemblyOptions, assemble
 from benchcast.dataset import Dataset, Features, Fold
 from benchcast.folds import make_folds
 from benchcast.methods import METHODS
+from benchcast.task_fit import TaskFit
 from lab.synthetic import Plan, World, make_world
 
 WORLD_KINDS = ("kinds", "label", "odd family", "noisy scores")
@@ -36,7 +37,10 @@ def make(number: int, *, families: int = 8, first_seed: int = 0) -> tuple[World,
 
 
 def errors(dataset: Dataset, folds: Sequence[Fold], method: str) -> np.ndarray:
-    fits = METHODS[method](dataset, folds)
+    return errors_of(METHODS[method](dataset, folds), dataset, folds)
+
+
+def errors_of(fits: list[list[TaskFit]], dataset: Dataset, folds: Sequence[Fold]) -> np.ndarray:
     squares = [
         [
             (f.forecast(dataset.nats[fold.test], dataset.metadata.take(fold.test)) - a[fold.test]) ** 2
