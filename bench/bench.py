@@ -30,7 +30,7 @@ from benchcast.dataset import Dataset, Fold
 from benchcast.methods.features import Inputs, measure, prepare_inputs
 from benchcast.methods.paper import DescentSettings, descend, paper
 from benchcast.methods.ridge import ridge
-from benchcast.methods.salience import salience
+from benchcast.methods.stack import salience
 from benchcast.records import Ints
 from growth import grow
 from plain import plain_loop

@@ -32,7 +32,7 @@ from benchcast.methods.head import ACTIVATIONS, on_raw_features
 from benchcast.methods.paper import DescentSettings, descend, paper
 from benchcast.methods.products import RowBlock
 from benchcast.methods.ridge import ridge
-from benchcast.methods.salience import salience
+from benchcast.methods.stack import salience
 from clock import Size, Table, bandwidth, features_on, timed
 from plain import plain_loop
 from world import Generated, make_dataset, problems_of  # beside this file

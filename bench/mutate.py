@@ -33,8 +33,9 @@ TESTS = {  # the module's own tests first: the first failure ends a run
     "law": ["core/test_law.py", "core/test_descent.py"],
     "folds": ["core/test_folds.py", "core/test_evaluate.py"],
     "intervals": ["core/test_intervals.py", "core/test_support.py"],
-    "methods/stacking": ["core/test_stacking.py", "core/test_stack.py", "core/test_methods.py"],
-    "methods/averaging": ["core/test_stacking.py", "core/test_stack.py", "core/test_methods.py"],
+    "methods/stack/averaging": ["core/test_stacking.py", "core/test_stack.py", "core/test_methods.py"],
+    "methods/stack/hidden_sets": ["core/test_stack.py", "core/test_stacking.py", "core/test_methods.py"],
+    "methods/stack/__init__": ["core/test_stack.py", "core/test_stacking.py", "core/test_methods.py"],
     "bounds": ["collect/test_bounds.py"],
     "store": [
         "core/test_status_and_fits.py", "core/test_files.py", "core/test_integrity.py", "core/test_editing.py",

@@ -21,7 +21,6 @@ from benchcast.profile import LossProfile
 from benchcast.records import Bools, Floats, Ints, Task
 
 TOKEN_BLOCK = 1 << 16  # tokens per block in weighted sums
-FADING = 0.15  # share of the training models, the strongest ones, among which a model begins to count as stronger
 
 
 def _no_ints() -> Ints:
@@ -68,9 +67,9 @@ class Fade:
     usual: float  # mean loss at or above which a model is inside the range, 0
 
     @classmethod
-    def of(cls, mean_loss: Floats) -> Fade:
-        """From the mean losses of the training models: the strongest `FADING` of them lie in between."""
-        return cls(float(mean_loss.min()), float(np.quantile(mean_loss, FADING)))
+    def of(cls, mean_loss: Floats, quantile: float) -> Fade:
+        """From the mean losses of the training models, of which those below the quantile are in between."""
+        return cls(float(mean_loss.min()), float(np.quantile(mean_loss, quantile)))
 
     def __call__(self, mean_loss: Floats) -> Floats:
         """0 inside the range of the training models, 1 beyond it."""

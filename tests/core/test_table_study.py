@@ -18,7 +18,8 @@ from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.fits import Fit
 from benchcast.folds import make_folds
 from benchcast.methods import METHODS
-from benchcast.methods.basis import build_basis
+from benchcast.methods.stack.settings import StackSettings
+from benchcast.methods.stack.token_groups import group_tokens
 from benchcast.records import ModelInfo, NamedTexts, Task
 from benchcast.store import Study
 
@@ -120,10 +121,10 @@ def test_answers_of_many_columns_are_one_group_of_salience(folder):
     """One weight for all of them, as for the answers of a source: items are too many for a free weight each."""
     dataset = Study.open(folder).dataset()
     tasks = (replace(dataset.tasks[0], answers=COLUMNS[:3]), dataset.tasks[1])
-    basis, _ = build_basis(replace(dataset, tasks=tasks))
-    answer_groups = (basis.kinds == "answer") & (basis.size > 0)
-    assert basis.task[answer_groups].tolist() == ["sums", "facts"]
-    assert basis.size[answer_groups].tolist() == [3, 1]
+    groups = group_tokens(replace(dataset, tasks=tasks), StackSettings())
+    answer_groups = (groups.kinds == "answer") & (groups.size > 0)
+    assert groups.task[answer_groups].tolist() == ["sums", "facts"]
+    assert groups.size[answer_groups].tolist() == [3, 1]
 
 
 def test_a_row_of_perplexities_among_losses_is_named(tmp_path, cli):

@@ -8,8 +8,7 @@ from benchcast.choices import DEFAULT_METHOD, MethodName, check_choice
 from benchcast.dataset import Dataset, Fold
 from benchcast.devices import check_device
 from benchcast.errors import InputError
-from benchcast.methods import baselines, paper, ridge, salience, stack
-from benchcast.methods.averaging import Pool, build_pools
+from benchcast.methods import baselines, paper, ridge
 from benchcast.methods.correlations import perplexity_correlations
 from benchcast.methods.logistic import logistic4
 from benchcast.methods.observational import observational
@@ -17,12 +16,14 @@ from benchcast.methods.paper import DescentSettings
 from benchcast.methods.pls import pls
 from benchcast.methods.profiling import with_profiles
 from benchcast.methods.proxies import rbridge
+from benchcast.methods.stack import Pool, candidate_pools, fit_salience, fit_stack, salience, stack
+from benchcast.methods.stack.settings import StackSettings
 from benchcast.methods.twostep import two_step
 from benchcast.task_fit import Method, TaskFit
 
 METHODS: dict[str, Method] = {
-    "stack": stack.stack,
-    "salience": salience.salience,
+    "stack": stack,
+    "salience": salience,
     "paper": paper.paper,
     "ridge": ridge.ridge,
     "pls": pls,
@@ -39,7 +40,7 @@ METHODS: dict[str, Method] = {
 }
 SETTINGS: dict[str, type[DescentSettings]] = {"paper": DescentSettings}  # of the methods that have any
 # Methods that average the same candidates: together they are fitted in hardly more time than one of them.
-ONE_POOL: dict[str, Callable[[Pool], TaskFit]] = {"stack": stack.fit_pool, "salience": salience.fit_pool}
+ONE_POOL: dict[str, Callable[[Pool, StackSettings], TaskFit]] = {"stack": fit_stack, "salience": fit_salience}
 NEED_FEATURES = ("paper", "ridge")
 TOGETHER = ("paper", "ridge")  # all folds share their passes over the features
 BASELINES = ("label-token", "source-token", "all-token", "compute", "constant")
@@ -112,9 +113,10 @@ def fit_group(
     """Fits of each method of one group, by fold and task; a method without settings ignores them."""
     if len(names) == 1:
         return {names[0]: fit_method(names[0], dataset, folds, settings)}
+    of_pool = StackSettings()
     rows = [
-        [{name: ONE_POOL[name](pool) for name in names} for pool in row]
-        for row in build_pools(dataset, folds, of_stack=True)
+        [{name: ONE_POOL[name](pool, of_pool) for name in names} for pool in row]
+        for row in candidate_pools(dataset, folds, settings=of_pool, of_stack=True)
     ]
     by_method = {name: [[fits[name] for fits in row] for row in rows] for name in names}
     return {name: with_profiles(dataset, folds, fits) for name, fits in by_method.items()}

@@ -2,7 +2,8 @@
 
 Minimises, for each row of the result,
     ½ Σ_m ω_m (σ(b − x_m·θ) − q_m)² + ½ Σ_k p_k θ_k²    over θ ≥ 0 and b.
-Squared error in accuracy is not convex, so the descent starts with steps on the cross-entropy, which is.
+Squared error in accuracy is not convex, so the descent starts with steps on the cross-entropy, which is. Steps are
+projected gradient steps with Nesterov's momentum, which restarts where it points uphill (O'Donoghue and Candès 2015).
 Problems differ in their scores q, in their models' weights ω and in the penalty p: infinite where a column may not be
 used, 0 where it is free. Where the penalty is too weak to matter, the number of steps limits the weights instead.
 Axes: P problems, M models, K columns.
@@ -33,18 +34,18 @@ BLOCK = 64  # most problems solved together; their arrays stay in the cache
 Given = dict[str, Array]  # the first axis is P
 
 
-def fit_nonnegative(x: Array, q: Array, omega: Array, penalty: Array) -> tuple[Array, Array]:
+def fit_nonnegative(x: Array, q: Array, omega: Array, *, penalty: Array) -> tuple[Array, Array]:
     """θ (P × K) and b (P), by accelerated projected gradient steps with restarts.
 
     `x` is M × K, `q` and `omega` P × M (ω sums to 1 in each row), `penalty` P × K.
     """
     if not on_host(x):  # one block: a GPU is not filled by a part of the problems
-        return _descend(x, q, omega, penalty)
+        return _descend(x, q, omega, penalty=penalty)
     xp = array_namespace(x)
     theta, b = xp.zeros_like(penalty), xp.zeros_like(q[:, 0])
     for rows, columns in _blocks(np.isfinite(to_numpy(penalty))):
         cells = np.ix_(rows, columns)
-        theta[cells], b[rows] = _descend(x[:, columns], q[rows], omega[rows], penalty[cells])
+        theta[cells], b[rows] = _descend(x[:, columns], q[rows], omega[rows], penalty=penalty[cells])
     return theta, b
 
 
@@ -59,7 +60,7 @@ def _blocks(usable: Bools) -> Iterator[tuple[Ints, Ints]]:
             yield part, columns
 
 
-def _descend(x: Array, q: Array, omega: Array, penalty: Array) -> tuple[Array, Array]:
+def _descend(x: Array, q: Array, omega: Array, *, penalty: Array) -> tuple[Array, Array]:
     """θ and b of one block of problems."""
     xp = array_namespace(x)
     usable = xp.astype(xp.isfinite(penalty), x.dtype)
