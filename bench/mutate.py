@@ -40,15 +40,15 @@ OF_METHODS = [
     "core/test_profile.py", "core/test_devices.py", "core/test_methods.py",
 ]  # fmt: skip
 TESTS = {  # the module's own tests first: the first failure ends a run
-    "align": ["core/test_align.py", "core/test_assemble.py"],
-    "law": ["core/test_law.py", "core/test_descent.py"],
-    "folds": ["core/test_folds.py", "core/test_evaluate.py"],
-    "intervals": ["core/test_intervals.py", "core/test_support.py"],
+    "losses/regroup": ["core/test_align.py", "core/test_assemble.py"],
+    "methods/law": ["core/test_law.py", "core/test_descent.py"],
+    "splits": ["core/test_folds.py", "core/test_evaluate.py"],
+    "forecasts/intervals": ["core/test_intervals.py", "core/test_support.py"],
     "methods/": OF_METHODS,  # of a package: every module below it
     "methods/paper": ["core/test_descent.py", "core/test_devices.py", "core/test_methods.py"],
     "methods/head": ["core/test_descent.py", "core/test_devices.py", "core/test_methods.py"],
-    "bounds": ["collect/test_bounds.py"],
-    "store": [
+    "collection/tokenizers": ["collect/test_bounds.py"],
+    "study/study": [
         "core/test_status_and_fits.py", "core/test_files.py", "core/test_integrity.py", "core/test_editing.py",
         "core/test_damage.py", "core/test_plausible.py", "core/test_assemble.py", "core/test_support.py",
     ],

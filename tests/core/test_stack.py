@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 import benchcast as bc
-from benchcast.assemble import AssemblyOptions, assemble
-from benchcast.dataset import Dataset, Features, Fold
-from benchcast.law import sigmoid
+from benchcast.losses.assemble import AssemblyOptions, assemble
+from benchcast.losses.dataset import VIEWS, Dataset, Features, LossView
 from benchcast.methods import METHODS
+from benchcast.methods.law import sigmoid
 from benchcast.methods.stack import Pool, candidate_pools, fit_salience
 from benchcast.methods.stack.candidates import strength_weights
 from benchcast.methods.stack.hidden_sets import TaskScores, hidden_sets, strongest_models
 from benchcast.methods.stack.settings import StackSettings
-from benchcast.predictors import VIEWS, LossView
-from benchcast.storage.hashes import hashed
-from benchcast.task_fit import Fade, Members, weighted_loss
+from benchcast.methods.task_fit import Fade, Members, weighted_loss
+from benchcast.splits import Fold
+from benchcast.study.atomic import hashed
 from synthetic import Plan, make_world
 
 SETTINGS = StackSettings()

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import benchcast as bc
-from benchcast.evaluate import compare
-from benchcast.inspection import status
+from benchcast.evaluation.compare import compare
+from benchcast.forecasts.status import status
 from benchcast.records import ModelInfo, Score, Task, Text, TextSet, TokenLosses
-from benchcast.storage.tables import SCORE_COLUMNS, as_csv
-from benchcast.store import Study
+from benchcast.study.study import Study
+from benchcast.study.tables import SCORE_COLUMNS, as_csv
 from synthetic import Plan, make_world
 
 

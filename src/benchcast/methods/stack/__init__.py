@@ -34,10 +34,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.dataset import Dataset, Fold
-from benchcast.folds import left_out
-from benchcast.law import SigmoidLaw, at_share, sigmoid
+from benchcast.losses.dataset import VIEWS, Dataset, LossView
 from benchcast.methods.features import keep_on_device
+from benchcast.methods.law import SigmoidLaw, at_share, sigmoid
 from benchcast.methods.stack.averaging import as_weighted_loss, fit_average, gain_note, named_shares, share_notes
 from benchcast.methods.stack.candidates import (
     CandidateKind,
@@ -50,9 +49,9 @@ from benchcast.methods.stack.candidates import (
 from benchcast.methods.stack.hidden_sets import HiddenKind, HiddenRows, HiddenSet, TaskScores, hidden_sets
 from benchcast.methods.stack.settings import StackSettings
 from benchcast.methods.stack.token_groups import group_losses, group_tokens
-from benchcast.predictors import VIEWS, LossView
+from benchcast.methods.task_fit import Fade, Member, Members, OutOfFoldErrors, TaskFit, weighted_loss
 from benchcast.records import Floats
-from benchcast.task_fit import Fade, Member, Members, OutOfFoldErrors, TaskFit, weighted_loss
+from benchcast.splits import Fold, left_out
 
 
 def stack(dataset: Dataset, folds: Sequence[Fold], *, settings: StackSettings | None = None) -> list[list[TaskFit]]:
