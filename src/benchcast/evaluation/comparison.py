@@ -71,7 +71,15 @@ class HeldOutForecasts:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
-    """Held-out forecasts of every method on every task."""
+    """Held-out forecasts of every method on every task.
+
+    >>> import benchcast as bc
+    >>> result = bc.compare(bc.datasets.load_zoo(), ["code"], split="size", methods=["label-token", "constant"])
+    >>> result.to_pandas()[["task", "method", "n_test"]]
+       task       method  n_test
+    0  code  label-token      45
+    1  code     constant      45
+    """
 
     split: Split
     methods: tuple[str, ...]
