@@ -12,8 +12,8 @@ from benchcast.choices import check_choice
 from benchcast.dataset import Dataset, Fold
 from benchcast.errors import InputError
 from benchcast.evaluate import Comparison
+from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Floats
-from benchcast.task_fit import TaskFit
 from lab.reproduce.context import StudyContext, role
 from lab.reproduce.figures import forecast_panels, law_panels
 from lab.reproduce.outcome import Outcome, Table, cell
@@ -55,7 +55,7 @@ def law_points(dataset: Dataset, fold: Fold, fits: Sequence[TaskFit]) -> list[di
     """One row a task and model: capability, forecast and accuracy."""
     rows = []
     for fit, observed in zip(fits, dataset.accuracy, strict=True):
-        capability = fit.capability(dataset.nats, dataset.metadata)
+        capability = fit.capability.of(dataset.nats, dataset.metadata)
         forecast = fit.law.accuracy(capability)
         rows += [
             {

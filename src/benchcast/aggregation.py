@@ -14,9 +14,9 @@ from benchcast.choices import DEFAULT_LEVEL
 from benchcast.fits import Fit, Forecast, load
 from benchcast.intervals import Predictions, predict, spread_of
 from benchcast.metadata import ModelMetadata
+from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Floats, Task, TokenLosses
 from benchcast.store import Study
-from benchcast.task_fit import OutOfFoldErrors, TaskFit
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -18,9 +18,9 @@ from benchcast.dataset import Dataset, Fold
 from benchcast.extras import library
 from benchcast.formatting import counted, nan_to_none
 from benchcast.frames import arrow_table, pandas_frame
+from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Floats
 from benchcast.solvers import ranks
-from benchcast.task_fit import TaskFit
 
 MEASURES = ("mse", "mae", "r2", "spearman", "pairs", "coverage", "width", "n_test")
 COLUMNS = {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,25 @@ from benchcast.records import Bools, Floats, Ints, Task
 from benchcast.support import Support
 
 BLOCK_BYTES = 64 << 20  # features are read in blocks of about this size
+
+
+class LossView(StrEnum):
+    """Per-token input of a fit; a larger value is never better for the model."""
+
+    NATS = "nats"  # the loss, unchanged
+    SATURATED = "saturated"  # loss / (1 + loss)
+
+
+VIEWS = tuple(LossView)
+
+
+def view(nats: npt.NDArray[np.float32], name: str) -> npt.NDArray[np.float32]:
+    """Losses unchanged ("nats") or saturating at 1 ("saturated").
+
+    A saturated loss measures whether a token is predicted rather than how large the error is: 3 nats and 9 nats
+    give nearly the same value.
+    """
+    return nats if name == LossView.NATS else nats / (1 + nats)
 
 
 @dataclass(frozen=True, slots=True)

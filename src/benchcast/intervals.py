@@ -29,11 +29,11 @@ from scipy.special import stdtrit  # scipy.stats has it, too, and takes a second
 from benchcast.choices import DEFAULT_LEVEL
 from benchcast.law import share_above_chance
 from benchcast.metadata import ModelMetadata
+from benchcast.methods.capability import SAME
+from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Bools, Floats
 from benchcast.relatives import families_of
-from benchcast.task_fit import OutOfFoldErrors, TaskFit
 
-SAME = 1e-6  # capabilities with a smaller relative difference count as equal
 NEAR_CHANCE = 0.1  # as a share of the range from chance to 1
 # Rise of a task at chance at twice the usual distance of an unseen family, as an angle: 0.25 is the step from 25% to
 # 47%. Chosen on DCLM's 7B models and the largest models of mlfoundations/scaling (lab/LOG.md).
@@ -84,7 +84,7 @@ def predict(
     fit: TaskFit, nats: npt.NDArray[np.floating], metadata: ModelMetadata, level: float = DEFAULT_LEVEL
 ) -> Predictions:
     """Forecast models from their losses on the reference tokens (M × N) and their metadata, with intervals."""
-    capability = fit.capability(nats, metadata)
+    capability = fit.capability.of(nats, metadata)
     accuracy = fit.law.accuracy(capability)
     position = locate(fit, capability, nats, metadata.families)
     return Predictions(capability, accuracy, *interval(fit, accuracy, position, level), position)
@@ -221,24 +221,9 @@ def distance(fit: TaskFit, capability: npt.ArrayLike) -> Floats:
     c = np.asarray(capability, np.float64)
     low, high = fit.range
     outside = np.maximum(np.maximum(low - c, c - high), 0)
-    if has_range(fit):
+    if fit.has_range:
         return outside / (high - low)
     return np.where(outside > SAME * max(abs(low), abs(high)), np.inf, 0.0)
-
-
-def has_range(fit: TaskFit) -> bool:
-    """Whether the capabilities of the training models differ by more than rounding error."""
-    low, high = fit.range
-    return high - low > SAME * max(abs(low), abs(high))
-
-
-def is_level(fit: TaskFit) -> bool:
-    """Whether one unit more of every input changes the log-odds by less than rounding error.
-
-    An average of laws that are all level may keep weights such as 1e-19.
-    """
-    slope = 1.0 if np.isnan(fit.law.slope) else abs(fit.law.slope)
-    return slope * float(np.abs(fit.weights).sum(dtype=np.float64)) < SAME * fit.unit
 
 
 def nearness_to_chance(fit: TaskFit, accuracy: npt.ArrayLike) -> Floats:

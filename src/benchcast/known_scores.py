@@ -21,8 +21,8 @@ from scipy.special import ndtri
 from benchcast.fits.forecasts import Forecast
 from benchcast.folds import family_balanced
 from benchcast.intervals import angle, from_angle
+from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats, Task
-from benchcast.task_fit import TaskFit
 
 SHRINKAGES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85)
 SURE = 2.0  # standard errors over families by which the error must fall

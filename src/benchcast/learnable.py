@@ -9,8 +9,7 @@ import numpy as np
 from benchcast.dataset import Dataset, Fold
 from benchcast.errors import NotEnoughDataError
 from benchcast.folds import FEWEST_MODELS
-from benchcast.intervals import has_range, is_level
-from benchcast.task_fit import TaskFit
+from benchcast.methods.task_fit import TaskFit
 
 
 def weak_tasks(dataset: Dataset, folds: Sequence[Fold]) -> dict[str, str]:
@@ -45,9 +44,9 @@ def same_losses(dataset: Dataset, fold: Fold) -> bool:
 
 def equal_inputs(fit: TaskFit, *, same_losses: bool) -> str:
     """Why nothing was learned where all training models have the same inputs; empty where they differ."""
-    if not fit.reads or has_range(fit) or np.isnan(fit.range).any():
+    if not fit.capability.reads or fit.has_range or np.isnan(fit.range).any():
         return ""  # without a range no training model has such inputs, and the law says so itself
-    if is_level(fit) and not (same_losses and fit.reads_losses):
+    if fit.is_level and not (same_losses and fit.reads_losses):
         return ""  # inputs differ, but say nothing: the forecast is a constant
     what = "losses" if fit.reads_losses else "inputs"
     return f"all training models have the same {what} for {fit.method}; there is nothing to learn from"

@@ -17,7 +17,7 @@ from benchcast.errors import InputError, MissingExtraError
 from benchcast.fitting import fit_tasks, store_fits
 from benchcast.forecasting import predict
 from benchcast.intervals import Position, half_widths
-from benchcast.task_fit import OutOfFoldErrors
+from benchcast.methods.task_fit import OutOfFoldErrors
 
 COLUMNS = ["model", "task", "accuracy", "low", "high", "question", "remark"]
 

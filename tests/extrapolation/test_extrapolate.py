@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchcast.dataset import LossView
 from benchcast.extrapolation.family_law import (
     FORMS,
     Drift,
@@ -25,9 +26,9 @@ from benchcast.extrapolation.family_law import (
 from benchcast.extrapolation.powerlaw import _slopes, _terms, fit_power_law
 from benchcast.intervals import interval, locate
 from benchcast.law import SigmoidLaw
-from benchcast.predictors import LossView
+from benchcast.methods.capability import WeightedLoss
+from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Task
-from benchcast.task_fit import OutOfFoldErrors, TaskFit
 from lab.reproduce.extrapolation import World, coverage_of, make_family, make_study
 
 GRID = ScalePoints(*(x.ravel() for x in np.meshgrid([1e6, 4e6, 1.6e7, 6.4e7], [1e9, 3e9, 9e9, 2.7e10])), np.empty(0))
@@ -43,7 +44,12 @@ def a_fit(slope=-4.0, middle=2.2, error=0.02):
     law = SigmoidLaw(slope, -slope * middle, 0.25)
     out_of_fold = OutOfFoldErrors(np.full(6, error) * [1, -1, 1, -1, 1, -1], np.array(list("abcdef")), "synthetic")
     return TaskFit(
-        Task("t", 0.25), "salience", (LossView.NATS,), np.ones((1, 1), np.float32), 1.0, law, out_of_fold, (1.0, 4.0)
+        task=Task("t", 0.25),
+        method="salience",
+        capability=WeightedLoss(views=(LossView.NATS,), weights=np.ones((1, 1), np.float32), unit=1.0),
+        law=law,
+        out_of_fold=out_of_fold,
+        range=(1.0, 4.0),
     )
 
 

@@ -25,9 +25,10 @@ from benchcast.extrapolation.family_law import (
 from benchcast.fits.forecasts import ScoredForecast
 from benchcast.learnable import without_weak_tasks
 from benchcast.methods import check_methods, fit_method
+from benchcast.methods.capability import BlendedLosses
+from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats
 from benchcast.store import Study
-from benchcast.task_fit import TaskFit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,11 +59,11 @@ class StudyModels(AllModels):
 
     def log_capability(self, fit: TaskFit) -> Floats:
         """Log capability of every model."""
-        if fit.average is not None:
+        if isinstance(fit.capability, BlendedLosses):
             raise InputError(
                 f"method {self.method!r} averages several weighted losses, a power law needs one; use --method salience"
             )
-        capability = fit.capability(self.nats, self.metadata)
+        capability = fit.capability.of(self.nats, self.metadata)
         if not (capability > 0).all():
             raise NotEnoughDataError(
                 f"{fit.task.name}: method {self.method!r} gives some models no positive capability, "

@@ -18,8 +18,8 @@ from scipy.special import ndtr, ndtri, stdtrit
 from benchcast.choices import DEFAULT_LEVEL
 from benchcast.extrapolation.powerlaw import PowerLaw, fit_power_law
 from benchcast.intervals import angle, from_angle, half_widths, locate
+from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats
-from benchcast.task_fit import TaskFit
 
 FORMS = ("params and tokens", "compute")
 FEWEST = {"params and tokens": 7, "compute": 4}  # points that a law needs; it has five or three parameters

@@ -32,9 +32,9 @@ from benchcast.extrapolation.runs import (
 )
 from benchcast.folds import FEWEST_MODELS
 from benchcast.formatting import as_names, counted, plain
+from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Floats, Ints
 from benchcast.store import Study, StudyLike
-from benchcast.task_fit import TaskFit
 
 DRAWS = 20_000
 LEAST = 1e-6  # lower bound of a standard deviation

@@ -20,8 +20,8 @@ from benchcast.extrapolation.family_law import ScalePoints
 from benchcast.formatting import did_you_mean
 from benchcast.intervals import spread_of
 from benchcast.law import share_above_chance
+from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats, Ints
-from benchcast.task_fit import TaskFit
 
 SAME_SIZE = 1.5  # runs are compared if their sizes are within this factor
 FEWEST_PAIRS = 6  # differences between other families that an estimate of the variance needs

@@ -10,7 +10,7 @@ import numpy as np
 
 from benchcast.choices import level_text
 from benchcast.intervals import out_of_fold_coverage, spread_of
-from benchcast.task_fit import TaskFit
+from benchcast.methods.task_fit import TaskFit
 
 MOST_NAMES = 400
 

@@ -12,9 +12,9 @@ import numpy as np
 from benchcast.choices import DEFAULT_LEVEL, level_text
 from benchcast.formatting import counted, nan_to_none, number
 from benchcast.frames import arrow_table, pandas_frame
-from benchcast.intervals import Predictions, distance, is_level, nearness_to_chance
+from benchcast.intervals import Predictions, distance, nearness_to_chance
 from benchcast.metadata import ModelMetadata
-from benchcast.task_fit import TaskFit
+from benchcast.methods.task_fit import TaskFit
 
 COLUMNS = {
     "model": "string",
@@ -120,7 +120,7 @@ def remark_on(
     if fit.law.failure:
         return f"no law: {fit.law.failure}"
     if not np.isfinite(predicted.capability[0]):
-        return fit.lacking(metadata)
+        return fit.capability.missing(metadata)
     if model in about.get("train", ()) or model in about.get("validation", ()):
         why = "seen: the fit was trained on this model's score"
     else:
@@ -130,7 +130,7 @@ def remark_on(
 
 def caution_on(fit: TaskFit, predicted: Predictions) -> str:
     """In which way one model is unlike the training models, or why that cannot be said; empty if it is like them."""
-    if fit.reads_losses and is_level(fit):
+    if fit.reads_losses and fit.is_level:
         return "constant: the training losses say nothing about this task, so no token has weight"
     return "; ".join(filter(None, (_beyond(fit, predicted), _unlike(fit, predicted), _other_family(fit, predicted))))
 

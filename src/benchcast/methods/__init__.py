@@ -18,8 +18,8 @@ from benchcast.methods.profiling import with_profiles
 from benchcast.methods.proxies import rbridge
 from benchcast.methods.stack import Pool, candidate_pools, fit_salience, fit_stack, salience, stack
 from benchcast.methods.stack.settings import StackSettings
+from benchcast.methods.task_fit import Method, TaskFit
 from benchcast.methods.twostep import two_step
-from benchcast.task_fit import Method, TaskFit
 
 METHODS: dict[str, Method] = {
     "stack": stack,

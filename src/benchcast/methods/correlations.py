@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from benchcast.dataset import Dataset, Fold
+from benchcast.dataset import Dataset, Fold, LossView
 from benchcast.law import fit_law
+from benchcast.methods.capability import WeightedLoss
 from benchcast.methods.cross_validation import select_candidate
 from benchcast.methods.logistic import law_forecasts
 from benchcast.methods.pertext import spread_over_tokens, text_losses
-from benchcast.predictors import LossView
+from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats
 from benchcast.solvers import ranks as ranks_of
-from benchcast.task_fit import TaskFit
 
 
 def sign(x: Floats, error: Floats) -> Floats:
@@ -101,9 +101,7 @@ def _fit(dataset: Dataset, fold: Fold, t: int, losses: Floats, weigh: Callable[[
     return TaskFit(
         task=task,
         method="perplexity-correlations",
-        reads=(LossView.NATS,),
-        weights=spread_over_tokens(dataset, weights),
-        unit=1.0,
+        capability=WeightedLoss(views=(LossView.NATS,), weights=spread_over_tokens(dataset, weights), unit=1.0),
         law=fit_law(capability[known], observed[known], task.chance),
         out_of_fold=selected.out_of_fold,
         range=(float(capability[known].min()), float(capability[known].max())),

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from benchcast.dataset import Dataset
 from benchcast.folds import family_balanced, inner_folds, left_out
+from benchcast.methods.task_fit import OutOfFoldErrors
 from benchcast.records import Bools, Floats
-from benchcast.task_fit import OutOfFoldErrors
 
 Forecasts = Callable[[Sequence[Bools]], Floats]  # sets of learning models → forecasts of all models (I × C × M)
 
@@ -42,7 +42,7 @@ def select_candidate(forecasts: Forecasts, dataset: Dataset, observed: Floats, k
     for i in range(len(hidden)):  # selecting on a family's errors would underestimate its error
         others = part != i
         out_of_fold[~others] = errors[_least(errors[:, others], who[others])][~others]
-    return CandidateSelection(_least(errors, who), OutOfFoldErrors.of(dataset, hidden, out_of_fold, kind))
+    return CandidateSelection(_least(errors, who), OutOfFoldErrors.of(dataset, hidden, out_of_fold, kind=kind))
 
 
 def _least(errors: Floats, families: npt.NDArray[np.str_]) -> int:

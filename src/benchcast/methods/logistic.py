@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.dataset import Dataset, Fold
+from benchcast.dataset import Dataset, Fold, LossView
 from benchcast.law import STEEPEST, SigmoidLaw, fit_laws, sigmoid
+from benchcast.methods.capability import WeightedLoss, weighted_loss
 from benchcast.methods.cross_validation import select_candidate
-from benchcast.predictors import LossView
+from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats, Task
 from benchcast.solvers import gauss_newton
-from benchcast.task_fit import TaskFit, weighted_loss
 
 SLOPES = -np.array([0.5, 1.0, 2.0, 4.0, 8.0, 16.0])  # log-odds per standard deviation of loss
 MIDPOINTS = np.linspace(-2.0, 2.0, 9)
@@ -144,9 +144,7 @@ def _fit(dataset: Dataset, fold: Fold, t: int, masks: dict[str, npt.NDArray[np.f
     return TaskFit(
         task=dataset.tasks[t],
         method="logistic-4",
-        reads=(LossView.NATS,),
-        weights=masks[name],
-        unit=dataset.characters,
+        capability=WeightedLoss(views=(LossView.NATS,), weights=masks[name], unit=dataset.characters),
         law=fit_curves(x[None], observed[None], known[None]).law(0),
         out_of_fold=selected.out_of_fold,
         range=(float(x[known].min()), float(x[known].max())),

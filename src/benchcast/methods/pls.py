@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchcast.dataset import Dataset, Fold
+from benchcast.dataset import Dataset, Fold, LossView
 from benchcast.law import SigmoidLaw, at_share, clipped_log_odds, sigmoid
+from benchcast.methods.capability import WeightedLoss
 from benchcast.methods.cross_validation import select_candidate
 from benchcast.methods.pertext import spread_over_tokens, text_losses
-from benchcast.predictors import LossView
+from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats
-from benchcast.task_fit import TaskFit
 
 COMPONENTS = 8
 
@@ -79,9 +79,7 @@ def _fit(dataset: Dataset, fold: Fold, t: int, losses: Floats) -> TaskFit:
     return TaskFit(
         task=task,
         method="pls",
-        reads=(LossView.NATS,),
-        weights=spread_over_tokens(dataset, -weights[-1]),
-        unit=1.0,
+        capability=WeightedLoss(views=(LossView.NATS,), weights=spread_over_tokens(dataset, -weights[-1]), unit=1.0),
         law=SigmoidLaw(-1.0, float(offsets[-1]), task.chance),
         out_of_fold=selected.out_of_fold,
         range=(float(capability[known].min()), float(capability[known].max())),

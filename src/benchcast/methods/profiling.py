@@ -12,9 +12,9 @@ import numpy as np
 
 from benchcast.dataset import Dataset, Fold, ReferenceTokens
 from benchcast.folds import family_balanced, inner_folds
+from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.profile import LossProfile, group_losses, mean_losses, spread_of_profiles, squared_distance
 from benchcast.records import Bools, Floats, Ints
-from benchcast.task_fit import OutOfFoldErrors, TaskFit
 
 USUAL = 0.9  # share of left-out models whose distance counts as usual
 MOST_GROUPS = 200  # with more texts than this, consecutive texts share a group

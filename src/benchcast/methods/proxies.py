@@ -11,13 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.dataset import Dataset, Fold
+from benchcast.dataset import Dataset, Fold, LossView
 from benchcast.law import SigmoidLaw, fit_law
+from benchcast.methods.capability import WeightedLoss, weighted_loss
 from benchcast.methods.cross_validation import select_candidate
 from benchcast.methods.logistic import law_forecasts
-from benchcast.predictors import LossView
+from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Bools, Floats, Task
-from benchcast.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
 
 READS = (LossView.NATS,)
 NO_SOLUTIONS = "the study has no answers for this task"
@@ -53,9 +53,7 @@ def _fit(dataset: Dataset, fold: Fold, t: int) -> TaskFit:
     return TaskFit(
         task=task,
         method="rbridge",
-        reads=READS,
-        weights=weights,
-        unit=1.0,
+        capability=WeightedLoss(views=READS, weights=weights, unit=1.0),
         law=fit_law(x[known], observed[known], task.chance),
         out_of_fold=out_of_fold,
         range=(float(x[known].min()), float(x[known].max())),
@@ -66,9 +64,7 @@ def _without(dataset: Dataset, task: Task) -> TaskFit:
     return TaskFit(
         task=task,
         method="rbridge",
-        reads=READS,
-        weights=np.zeros((1, dataset.nats.shape[1]), np.float32),
-        unit=1.0,
+        capability=WeightedLoss(views=READS, weights=np.zeros((1, dataset.nats.shape[1]), np.float32), unit=1.0),
         law=SigmoidLaw(np.nan, np.nan, task.chance, NO_SOLUTIONS),
         out_of_fold=OutOfFoldErrors.none("no models"),
         range=(np.nan, np.nan),

@@ -22,11 +22,11 @@ from benchcast.evaluate import Comparison
 from benchcast.explaining import largest_shares, weigh_columns
 from benchcast.law import SigmoidLaw
 from benchcast.methods import METHODS, NEED_FEATURES
+from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats, NamedTexts, TextSet
 from benchcast.reports.data import ReportModels, rounded
 from benchcast.splits import RULES
 from benchcast.store import Study
-from benchcast.task_fit import TaskFit
 
 MOST_COLUMNS = 6  # columns listed for each task
 MOST_MEMBERS = 4  # averaged candidates listed for each task

@@ -18,9 +18,9 @@ from benchcast.errors import NotEnoughDataError
 from benchcast.evaluate import HeldOutForecasts, geometric_mean, hold, measure
 from benchcast.formatting import plain
 from benchcast.methods import METHODS
+from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Ints
 from benchcast.selection.choosing import TaskObjective, choose_texts, cut_fit, task_objectives
-from benchcast.task_fit import TaskFit
 
 METHOD = "salience"
 CHOSEN, RANDOM, SPREAD = "chosen", "at random", "at random from each source"

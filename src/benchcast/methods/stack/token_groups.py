@@ -19,11 +19,10 @@ import numpy.typing as npt
 from array_api_compat import array_namespace
 from array_api_compat import device as device_of
 
-from benchcast.dataset import Dataset, Features
+from benchcast.dataset import VIEWS, Dataset, Features, view
 from benchcast.devices import Array, place, to_numpy
 from benchcast.methods.features import StreamedBlocks
 from benchcast.methods.stack.settings import GroupKind, StackSettings
-from benchcast.predictors import VIEWS, view
 from benchcast.records import Bools, Floats, Ints
 from benchcast.solvers import subspace_iteration
 
