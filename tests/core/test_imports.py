@@ -38,7 +38,21 @@ MAY_IMPORT = {
 }
 ONLY = {("forecasts", "importers"): {"forecasts.registration"}}  # files that use an import which others do not need
 SAME_NAME_ALLOWED = ("cli", "importers.logs", "importers.scores")  # files named after commands and formats
-HEAVY = set("huggingface_hub torch transformers vllm lmdeploy llama_cpp ray sklearn altair vl_convert jinja2".split())
+HEAVY = set(
+    [
+        "huggingface_hub",
+        "torch",
+        "transformers",
+        "vllm",
+        "lmdeploy",
+        "llama_cpp",
+        "ray",
+        "sklearn",
+        "altair",
+        "vl_convert",
+        "jinja2",
+    ]
+)
 NUMERIC = {"numpy", "scipy", "pyarrow", "safetensors", "rich"}
 FILES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
@@ -78,7 +92,9 @@ def own(module: str) -> set[str]:
 @pytest.mark.parametrize("module", FILES)
 def test_a_file_imports_what_its_package_may(module):
     package = module.split(".")[0]
-    allowed = set(WORDS[: WORDS.index(package)]) if package in WORDS else {*WORDS, package, *MAY_IMPORT[package].split()}
+    allowed = (
+        set(WORDS[: WORDS.index(package)]) if package in WORDS else {*WORDS, package, *MAY_IMPORT[package].split()}
+    )
     assert not {name for name in own(module) if name.split(".")[0] not in allowed}
     for (package, other), files in ONLY.items():
         if module.startswith(f"{package}.") and module not in files:
@@ -108,7 +124,9 @@ def test_only_the_command_line_prints():
     for module in FILES:
         if not module.startswith("cli"):
             walked = ast.walk(ast.parse(FILES[module].read_text(encoding="utf-8")))
-            assert "print" not in {n.func.id for n in walked if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+            assert "print" not in {
+                n.func.id for n in walked if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
+            }
 
 
 def loaded_by(code: str) -> set[str]:

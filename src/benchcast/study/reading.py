@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from benchcast.errors import InputError
+from benchcast.messages import parse_csv
 
 SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}  # of cells, in files of other tools
 
@@ -22,24 +21,8 @@ def need_file(path: Path) -> None:
 def read_csv(path: Path) -> list[dict[str, str]]:
     """Rows of a CSV file with a header, all values as text."""
     need_file(path)
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
-            reader = csv.DictReader(lines, strict=True)
-            header = [h.strip() for h in reader.fieldnames or []]
-            for separator, name in SEPARATORS.items() if len(header) == 1 else ():
-                if separator in header[0]:
-                    raise InputError(f"{path}: cells are separated by {name}; needed are commas, and decimal points")
-            repeated = {h for h, count in Counter(header).items() if count > 1}
-            if repeated:
-                raise InputError(f"{path}: column {', '.join(sorted(repeated))} occurs twice")
-            reader.fieldnames = header
-            rows = list(reader)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path}: not a CSV file in UTF-8 ({error})") from error
-    for number, row in enumerate(rows, start=2):
-        if None in row or None in row.values():
-            raise InputError(f"{path}: line {number} has a different number of cells than the header")
-    return rows
+    with path.open(encoding="utf-8-sig", newline="") as lines:
+        return parse_csv(lines, path)
 
 
 def parse_json(line: str | bytes, where: str) -> Any:
