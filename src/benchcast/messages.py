@@ -2,46 +2,21 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Any
 
 from benchcast.errors import InputError
-from benchcast.study.reading import SEPARATORS
 
 LONGEST_NAME = 1000  # characters
 SHORTEST_START = 3  # characters of a name that suggest the whole name
 # C0 and C1 controls, line and paragraph separators, and bidirectional formatting characters.
 CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 FAR = 100.0  # an interval end beyond this multiple of the middle is shown as unbounded
-
-
-def parse_csv(lines: Iterable[str], path: Path) -> list[dict[str, str]]:
-    """Rows of the lines of a CSV file that is open or has been read; `path` is for messages."""
-    try:
-        reader = csv.DictReader(lines, strict=True)
-        header = [h.strip() for h in reader.fieldnames or []]
-        for separator, name in SEPARATORS.items() if len(header) == 1 else ():
-            if separator in header[0]:
-                raise InputError(f"{path}: cells are separated by {name}; needed are commas, and decimal points")
-        repeated = {h for h, count in Counter(header).items() if count > 1}
-        if repeated:
-            raise InputError(f"{path}: column {', '.join(sorted(repeated))} occurs twice")
-        reader.fieldnames = header
-        rows = list(reader)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path}: not a CSV file in UTF-8 ({error})") from error
-    for number, row in enumerate(rows, start=2):
-        if None in row or None in row.values():
-            raise InputError(f"{path}: line {number} has a different number of cells than the header")
-    return rows
 
 
 def is_unicode(text: str) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 from benchcast.errors import InputError
 from benchcast.records import Text
-from benchcast.study.reading import parse_json
+from benchcast.study.reading import parse_json, read_utf8
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 TAG = re.compile(r"\s*\[[^\]]*\]\s*")  # markup of WikiHow in HellaSwag, such as [header]
@@ -272,16 +272,6 @@ def _files(folder: Path, *patterns: str) -> list[Path]:
     if not paths:
         raise InputError(f"{folder}: no file {' or '.join(patterns)}")
     return paths
-
-
-def read_utf8(path: Path) -> str:
-    """The content of a UTF-8 file, with unchanged line ends and without a BOM."""
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}: not UTF-8 text ({error.reason} at byte {error.start}); convert it to UTF-8"
-        ) from error
 
 
 def _jsonl(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:

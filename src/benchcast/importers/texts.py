@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from benchcast.errors import InputError
-from benchcast.importers.benchmarks import read_utf8
 from benchcast.importers.mixture import SampledExamples, build_mixture, count_repeats, parse_mix
 from benchcast.importers.presets import preset_tasks
 from benchcast.messages import did_you_mean
 from benchcast.records import Text, TextSet
-from benchcast.study.reading import need_file
+from benchcast.study.reading import need_file, read_utf8
 from benchcast.study.study import Study
 from benchcast.study.tables import read_texts
 

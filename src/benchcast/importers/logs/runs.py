@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from benchcast.errors import InputError
-from benchcast.importers.benchmarks import read_utf8
 from benchcast.importers.logs.items import LoggedItem
 from benchcast.importers.logs.lighteval import details_of, read_details
 from benchcast.importers.logs.lm_eval import SampleRow, items_of
 from benchcast.importers.scores.entries import ScoreFile, number
 from benchcast.importers.scores.lm_eval import HARNESS, LIGHTEVAL, as_lm_eval, is_lighteval, model_name
-from benchcast.study.reading import need_file, parse_json
+from benchcast.study.reading import need_file, parse_json, read_utf8
 
 SAMPLES, RESULTS = "samples_", "results"
 FIRST_KEY = re.compile(r'\s*(?:\[\s*)?\{\s*"doc_id"')  # how every sample file starts

@@ -13,10 +13,8 @@ from typing import Any
 
 from benchcast.choices import SCORE_UNITS
 from benchcast.errors import InputError
-from benchcast.importers.benchmarks import read_utf8
-from benchcast.messages import parse_csv
 from benchcast.records import Score, Task
-from benchcast.study.reading import need_file, parse_json
+from benchcast.study.reading import need_file, parse_csv, parse_json, read_utf8
 
 FRACTION, PERCENT = 1.0, 100.0  # value of a perfect score
 UNITS: dict[str, float] = dict(zip(SCORE_UNITS, (FRACTION, PERCENT), strict=True))
