@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from benchcast.assemble import AssemblyOptions, assemble
-from benchcast.dataset import Dataset, Features
+from benchcast.losses.assemble import AssemblyOptions, assemble
+from benchcast.losses.dataset import Dataset, Features
 from benchcast.methods.task_fit import TaskFit
 from synthetic import World
 

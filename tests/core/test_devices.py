@@ -15,13 +15,13 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 from benchcast.datasets import copy_dataset
 from benchcast.devices import check_device, fits_tf32, place, tf32_split_matmul, to_numpy
 from benchcast.errors import InputError
-from benchcast.folds import make_folds
 from benchcast.methods import METHODS
 from benchcast.methods.features import Inputs, StreamedBlocks, measure
 from benchcast.methods.paper import DescentSettings, Problems, epoch, start
 from benchcast.methods.products import RowBlock, TiledBlock, TokenBlock, over_blocks
 from benchcast.methods.stack.nonnegative import fit_nonnegative
 from benchcast.methods.stack.token_groups import cluster, nearest
+from benchcast.splits import make_folds
 from worlds import stored_weights
 
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from benchcast.dataset import LossView
-from benchcast.intervals import (
+from benchcast.forecasts.intervals import (
     NEAR_CHANCE,
     OF_OTHER_FAMILIES,
     RISE_FROM_CHANCE,
@@ -24,12 +23,12 @@ from benchcast.intervals import (
     out_of_fold_coverage,
     spread_of,
 )
-from benchcast.law import SigmoidLaw
-from benchcast.metadata import ModelMetadata
+from benchcast.losses.dataset import LossView
 from benchcast.methods.capability import WeightedLoss
+from benchcast.methods.law import SigmoidLaw
+from benchcast.methods.profile import LossProfile
 from benchcast.methods.task_fit import NO_ERRORS, OutOfFoldErrors, TaskFit
-from benchcast.profile import LossProfile
-from benchcast.records import ModelInfo, Task
+from benchcast.records import ModelInfo, ModelMetadata, Task
 
 T_90_WITH_2 = 2.9199856  # Student's t at 95%, two degrees of freedom
 

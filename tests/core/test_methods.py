@@ -10,17 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from benchcast.assemble import AssemblyOptions, assemble
-from benchcast.dataset import Dataset, Features, Fold, view
 from benchcast.errors import NotEnoughDataError
-from benchcast.folds import make_folds
-from benchcast.intervals import predict, spread_of
-from benchcast.law import fit_law
-from benchcast.methods import METHODS, NEED_FEATURES, fit_method
+from benchcast.forecasts.intervals import predict, spread_of
+from benchcast.losses.assemble import AssemblyOptions, assemble
+from benchcast.losses.dataset import Dataset, Features, view
+from benchcast.methods import METHODS, NEED_FEATURES
+from benchcast.methods.law import fit_law
 from benchcast.methods.paper import DescentSettings, paper
+from benchcast.methods.spec import fit_method
 from benchcast.methods.stack import salience
 from benchcast.methods.stack.settings import StackSettings
 from benchcast.methods.stack.token_groups import group_losses, group_tokens
+from benchcast.splits import Fold, make_folds
 from synthetic import Plan, World, make_world
 from worlds import make_dataset, stored_weights
 

@@ -8,11 +8,11 @@ import torch
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
-from benchcast.folds import make_folds
-from benchcast.law import sigmoid
 from benchcast.methods.features import measure
+from benchcast.methods.law import sigmoid
 from benchcast.methods.ridge import STRENGTHS, loss_features, ridge, solve, token_weights
 from benchcast.methods.stack.nonnegative import fit_nonnegative
+from benchcast.splits import make_folds
 
 
 @pytest.mark.parametrize(("models", "dims"), [(12, 5), (8, 30)])

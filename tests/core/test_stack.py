@@ -10,16 +10,17 @@ import numpy as np
 import pytest
 
 import benchcast as bc
-from benchcast.assemble import AssemblyOptions, assemble
-from benchcast.dataset import VIEWS, Dataset, Features, Fold, LossView
-from benchcast.law import sigmoid
+from benchcast.losses.assemble import AssemblyOptions, assemble
+from benchcast.losses.dataset import VIEWS, Dataset, Features, LossView
 from benchcast.methods import METHODS
 from benchcast.methods.capability import BlendedLosses, BlendPart, StrengthRamp, WeightedLoss
+from benchcast.methods.law import sigmoid
 from benchcast.methods.stack import Pool, candidate_pools, fit_salience
 from benchcast.methods.stack.candidates import strength_weights
 from benchcast.methods.stack.hidden_sets import TaskScores, hidden_sets, strongest_models
 from benchcast.methods.stack.settings import StackSettings
-from benchcast.storage.hashes import hashed
+from benchcast.splits import Fold
+from benchcast.study.atomic import hashed
 from synthetic import Plan, make_world
 
 SETTINGS = StackSettings()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from benchcast.law import sigmoid
+from benchcast.methods.law import sigmoid
 from benchcast.methods.stack.averaging import Average, choose_shares, curve_gain, fit_average, row_weights
 from benchcast.methods.stack.hidden_sets import HiddenRows
 from benchcast.methods.stack.settings import StackSettings

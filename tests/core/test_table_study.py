@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 import benchcast
-from benchcast.datasets import create_table_study
 from benchcast.errors import InputError, NotEnoughDataError
-from benchcast.fits import Fit
-from benchcast.folds import make_folds
+from benchcast.forecasts.stored_fit import Fit
+from benchcast.importers.loss_table import create_table_study
 from benchcast.methods import METHODS
 from benchcast.methods.stack.settings import StackSettings
 from benchcast.methods.stack.token_groups import group_tokens
 from benchcast.records import ModelInfo, NamedTexts, Task
-from benchcast.store import Study
+from benchcast.splits import make_folds
+from benchcast.study.study import Study
 
 COLUMNS = ("bpb.sums", "bpb.facts", "ce.web", "ce.books", "ce.code")
 UNITS = ("nats", "bpb.*=bits-per-byte")
@@ -148,7 +148,7 @@ def test_a_missing_cell_is_a_missing_loss(study, tmp_path, cli):
 
 def test_a_column_that_a_table_lacks_is_missing_too(study, tmp_path):
     table = write_table(tmp_path / "more.csv", [["new", "1", "1"]], COLUMNS[:2])
-    from benchcast.storage.loss_files import read_losses
+    from benchcast.study.loss_files import read_losses
 
     (losses,) = read_losses(table, study.texts)
     assert np.isnan(losses.nats).tolist() == [False, False, True, True, True]

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchcast.dataset import Dataset, Fold, LossView
-from benchcast.folds import inner_folds
-from benchcast.law import SigmoidLaw, fit_law, fit_laws
+from benchcast.losses.dataset import Dataset, LossView
 from benchcast.methods.capability import Capability, LogCompute, Nothing, WeightedLoss
+from benchcast.methods.law import SigmoidLaw, fit_law, fit_laws
 from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Bools, Floats
+from benchcast.splits import Fold, inner_folds
 
 OUT_OF_FAMILY = "each training family in turn left out of the law"
 

@@ -17,10 +17,9 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.dataset import LossView, view
-from benchcast.law import SigmoidLaw
-from benchcast.metadata import ModelMetadata
-from benchcast.records import Bools, Floats
+from benchcast.losses.dataset import LossView, view
+from benchcast.methods.law import SigmoidLaw
+from benchcast.records import Bools, Floats, ModelMetadata
 
 NO_CAPABILITY = "no capability"
 SAME = 1e-6  # capabilities with a smaller relative difference count as equal

@@ -13,12 +13,12 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.dataset import Dataset, Fold
-from benchcast.law import SigmoidLaw
-from benchcast.metadata import ModelMetadata
+from benchcast.losses.dataset import Dataset
 from benchcast.methods.capability import SAME, Capability
-from benchcast.profile import LossProfile
-from benchcast.records import Bools, Floats, Ints, Task
+from benchcast.methods.law import SigmoidLaw
+from benchcast.methods.profile import LossProfile
+from benchcast.records import Bools, Floats, Ints, ModelMetadata, Task
+from benchcast.splits import Fold
 
 
 def _no_ints() -> Ints:

@@ -34,11 +34,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.dataset import VIEWS, Dataset, Fold, LossView
-from benchcast.folds import left_out
-from benchcast.law import SigmoidLaw, at_share, sigmoid
+from benchcast.losses.dataset import VIEWS, Dataset, LossView
 from benchcast.methods.capability import BlendedLosses, BlendPart, Capability, StrengthRamp, WeightedLoss
 from benchcast.methods.features import keep_on_device
+from benchcast.methods.law import SigmoidLaw, at_share, sigmoid
 from benchcast.methods.stack.averaging import (
     Average,
     as_weighted_loss,
@@ -60,6 +59,7 @@ from benchcast.methods.stack.settings import StackSettings
 from benchcast.methods.stack.token_groups import group_losses, group_tokens
 from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Floats
+from benchcast.splits import Fold, left_out
 
 
 def stack(dataset: Dataset, folds: Sequence[Fold], *, settings: StackSettings | None = None) -> list[list[TaskFit]]:

@@ -26,14 +26,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.folds import family_balanced
-from benchcast.formatting import nan_to_none
-from benchcast.law import MonotoneCalibration, SigmoidLaw, fit_laws, fit_monotone_calibrations, sigmoid
+from benchcast.messages import nan_to_none
+from benchcast.methods.law import MonotoneCalibration, SigmoidLaw, fit_laws, fit_monotone_calibrations, sigmoid
 from benchcast.methods.stack.candidates import Candidates
 from benchcast.methods.stack.hidden_sets import HiddenRows
 from benchcast.methods.stack.settings import StackSettings
 from benchcast.methods.stack.token_groups import TokenGroups
 from benchcast.records import Bools, Floats
+from benchcast.splits import family_balanced
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,14 +28,14 @@ from typing import Literal
 import numpy as np
 
 from benchcast.devices import place, to_numpy
-from benchcast.folds import family_balanced
-from benchcast.law import clipped_log_odds
+from benchcast.methods.law import clipped_log_odds
 from benchcast.methods.pls import regress
 from benchcast.methods.stack.hidden_sets import HiddenSet, TaskScores
 from benchcast.methods.stack.nonnegative import fit_nonnegative
 from benchcast.methods.stack.settings import Anchor, GroupKind, Mix, StackSettings
 from benchcast.methods.stack.token_groups import TokenGroups
 from benchcast.records import Bools, Floats, Task
+from benchcast.splits import family_balanced
 
 CandidateKind = Literal["non-negative", "strength-weighted", "signed"]
 

@@ -16,11 +16,11 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.dataset import Dataset, Fold
-from benchcast.folds import inner_folds
-from benchcast.law import share_above_chance
+from benchcast.losses.dataset import Dataset
+from benchcast.methods.law import share_above_chance
 from benchcast.methods.stack.settings import StackSettings
 from benchcast.records import Bools, Floats, Ints, Task
+from benchcast.splits import Fold, inner_folds
 
 # "validation" and "strongest" are the two kinds of stronger models; a problem has at most one of them.
 HiddenKind = Literal["family", "validation", "strongest"]

@@ -19,12 +19,11 @@ import numpy.typing as npt
 from array_api_compat import array_namespace
 from array_api_compat import device as device_of
 
-from benchcast.dataset import VIEWS, Dataset, Features, view
-from benchcast.devices import Array, place, to_numpy
+from benchcast.devices import Array, place, subspace_iteration, to_numpy
+from benchcast.losses.dataset import VIEWS, Dataset, Features, view
 from benchcast.methods.features import StreamedBlocks
 from benchcast.methods.stack.settings import GroupKind, StackSettings
 from benchcast.records import Bools, Floats, Ints
-from benchcast.solvers import subspace_iteration
 
 SAMPLE = 8192  # tokens from which directions and clusters are estimated
 BLOCK = 16384  # tokens summed at a time
