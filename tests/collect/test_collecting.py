@@ -180,7 +180,7 @@ sys.path.insert(0, {here!r})
 from fake import FakeBackend
 from benchcast import collection
 from benchcast.collection import shards
-from benchcast.store import Study
+from benchcast.study.study import Study
 shards.SHARD_SECONDS = 0.0
 options = collection.CollectOptions(force={force})
 collection.collect(Study.open({root!r}), FakeBackend(batch_size=1, pause=0.004), options=options)

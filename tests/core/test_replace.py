@@ -219,12 +219,12 @@ def test_killed_at_any_step_of_a_replacement_the_old_or_the_new_folder_is_read(t
     code = f"""
 import os, signal
 from pathlib import Path
-from benchcast.storage import files, folders
+from benchcast.study import atomic
 def die(*_): os.kill(os.getpid(), signal.SIGKILL)
 if {moment!r} == "rename": Path.rename = die
 if {moment!r} == "exchange": atomic.exchange = die
-if {moment!r} == "remove": files.remove = die
-folders.write_folder(Path({str(tmp_path / "fit")!r}), lambda f: [(f / n).write_text("new") for n in "ab"])
+if {moment!r} == "remove": atomic.remove = die
+atomic.write_folder(Path({str(tmp_path / "fit")!r}), lambda f: [(f / n).write_text("new") for n in "ab"])
 """
     ran = subprocess.run([sys.executable, "-c", code], check=False)
     assert ran.returncode == -signal.SIGKILL
