@@ -18,7 +18,7 @@ help:
 	@echo "make test-package    wheel, sdist, uvx, pipx, lowest versions, types and licences, in clean environments"
 	@echo "make lint    check style and types"
 	@echo "make docs    build the documentation into site/; a broken link is an error"
-	@echo "make bench   print the tables of docs/performance.md; make bench-gpu: on a GPU; make bench-collect: only those of collect"
+	@echo "make bench   print the tables of lab/LOG.md, of which docs/performance.md has a part; make bench-gpu: on a GPU; make bench-collect: only those of collect"
 	@echo "make quality every method on the zoo and on the public studies whose files are here"
 	@echo "make pages   renew the command line reference, pictures and outputs that pages show; needs the OLMo ladder"
 	@echo "make results write docs/results.md, its figures and the README's table again"
@@ -105,7 +105,7 @@ docs: $(DOCS)/.installed
 pages: $(VENV)/.dev
 	$(BIN)/python -m lab reference docs
 	OMP_NUM_THREADS=1 $(BIN)/python -m lab pictures docs
-	OMP_NUM_THREADS=1 $(BIN)/python -m lab outputs docs/index.md docs/tutorial.md docs/study-toml.md docs/undo.md docs/new-family.md
+	OMP_NUM_THREADS=1 $(BIN)/python -m lab outputs docs/index.md docs/tutorial.md docs/formats.md docs/undo.md docs/how-many.md
 	OMP_NUM_THREADS=1 $(BIN)/python -m lab outputs --demo docs/extrapolation.md docs/runs.md docs/sharing.md
 
 bench: $(VENV)/.dev

@@ -1,4 +1,4 @@
-"""Time the solvers on a CPU and print the tables of docs/performance.md.
+"""Time the solvers on a CPU and print the tables of lab/LOG.md and docs/performance.md.
 
     make bench                              everything, under ten minutes on two cores
     python bench/bench.py --part solvers    one part: startup, regroup, solvers, reduced, closed, wide or growth

@@ -42,7 +42,7 @@ SENTENCE = "The committee met on Tuesday, and after a long debate it chose the s
 CHINESE = "委员会星期二开会，经过长时间的讨论，选择了三个方案中的第二个。"
 CODE = "def mean(values):\n    total = sum(values)\n    return total / len(values)\n\n"
 SHIPPED = Path(__file__).resolve().parents[1] / "tests" / "zoo" / "shipped" / "ash-0.5M"
-BARE = 605_397  # tokens/s of the bare loop with 100M parameters in bfloat16 on an H200 (docs/performance.md)
+BARE = 605_397  # tokens/s of the bare loop with 100M parameters in bfloat16 on an H200 (lab/LOG.md)
 HEADER = "| model | texts | what | tokens/s | collect is … times as fast | GFLOP/s | peak GiB above the model |"
 
 

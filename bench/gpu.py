@@ -1,4 +1,4 @@
-"""Time the solvers on a GPU at the paper's size and print the tables of docs/performance.md.
+"""Time the solvers on a GPU at the paper's size and print the tables of lab/LOG.md and docs/performance.md.
 
     make bench-gpu                           everything, about three minutes
     python bench/gpu.py --tiny --device cpu  the same code on small arrays without a GPU, to see that it runs

@@ -1,4 +1,8 @@
-"""Lines of code by folder, without docstrings, comments and blank lines: python bench/lines.py [FOLDER…]"""
+"""Lines of code by folder, without docstrings, comments and blank lines: python bench/lines.py [FOLDER…]
+
+Then the helpers that a reader must jump to for little: private functions of a module that their file names once and
+that have at most four lines of body. One that stays has a name that is a word of the domain.
+"""
 
 import ast
 import io
@@ -8,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 LAYOUT = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+SHORT = 4  # lines of body
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -28,6 +33,24 @@ def lines_of_code(source: str) -> int:
     return len(lines - docstring_lines(source))
 
 
+def short_helpers(source: str) -> list[str]:
+    """Private functions of a module that are named once in it, besides their definition, and are short."""
+    tree = ast.parse(source)
+    named = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+    private = [n for n in tree.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef) and n.name.startswith("_")]
+    return [n.name for n in private if named[n.name] == 1 and 0 < len(body_lines(n, source)) <= SHORT]
+
+
+def body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef, source: str) -> set[int]:
+    documented = ast.get_docstring(function, clean=False) is not None
+    body = function.body[1:] if documented else function.body
+    if not body or function.name.startswith("__"):
+        return set()
+    lines = source.splitlines()
+    inside = range(body[0].lineno, (body[-1].end_lineno or body[-1].lineno) + 1)
+    return {n for n in inside if lines[n - 1].strip() and not lines[n - 1].lstrip().startswith("#")}
+
+
 def main(folders: list[str]) -> None:
     for folder in map(Path, folders):
         counts: Counter[str] = Counter()
@@ -38,6 +61,11 @@ def main(folders: list[str]) -> None:
         print(f"{folder}: {counts.total():,}")
         for part, count in counts.most_common():
             print(f"  {part:16} {count:6,}")
+        found = {p: short_helpers(p.read_text(encoding="utf-8")) for p in sorted(folder.rglob("*.py"))}
+        print(f"helpers that are called once and have at most {SHORT} lines: {sum(map(len, found.values()))}")
+        for path, names in found.items():
+            if names:
+                print(f"  {path.relative_to(folder)}: {', '.join(names)}")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ In both cases errors grow with the distance of the losses from those of the trai
 hidden models are divided by their distance, and the interval is multiplied by that of the model. The interval also
 grows with the distance from the range of capability. Errors are differences of arcsin √accuracy, whose noise does
 not depend on the accuracy, so that intervals stay within 0 and 1 and are asymmetric near the ends.
-Coverage is tested on synthetic studies (`lab/log/coverage.py`, LOG.md).
+Coverage is tested on synthetic studies (`lab/log/coverage.py`, lab/LOG.md).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from benchcast.task_fit import OutOfFoldErrors, TaskFit
 SAME = 1e-6  # capabilities with a smaller relative difference count as equal
 NEAR_CHANCE = 0.1  # as a share of the range from chance to 1
 # Rise of a task at chance at twice the usual distance of an unseen family, as an angle: 0.25 is the step from 25% to
-# 47%. Chosen on DCLM's 7B models and the largest models of mlfoundations/scaling (LOG.md).
+# 47%. Chosen on DCLM's 7B models and the largest models of mlfoundations/scaling (lab/LOG.md).
 RISE_FROM_CHANCE = 0.25
 # For training models of a single family: ratio of the errors on other families to those on left-out models of this one,
 # and the least error as an angle. Chosen on single families of the zoo, DCLM and mlfoundations/scaling.

@@ -13,7 +13,7 @@ import pytest
 
 pytestmark = pytest.mark.browser
 SITE = Path(__file__).parents[2] / "site"
-PAGES = ("index", "tutorial", "concepts", "lm-eval", "new-family", "cli", "python", "formats", "results", "performance")
+PAGES = ("index", "tutorial", "concepts", "lm-eval", "how-many", "cli", "python", "formats", "results", "performance")
 BROKEN = "[...document.images].filter(i => i.offsetParent && !(i.complete && i.naturalWidth)).map(i => i.src)"
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 

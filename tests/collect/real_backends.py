@@ -1,6 +1,6 @@
 """Set up vLLM, llama.cpp and lm-eval, each in an environment of its own, and compare them with transformers.
 
-    python tests/collect/real_backends.py            all of them, and the table in docs/backends.md
+    python tests/collect/real_backends.py            all of them, and the table in docs/collect.md
     python tests/collect/real_backends.py llamacpp   only one
 
 Takes minutes and gigabytes the first time: llama.cpp is compiled, vLLM is 3.5 GB.
@@ -179,7 +179,7 @@ def main(kinds: list[str]) -> None:
         measured |= run(kind, known, folder)
     tables = table(measured)
     print(tables, signal_table(measured), sep="\n\n")  # noqa: T201
-    page = ROOT / "docs" / "backends.md"
+    page = ROOT / "docs" / "collect.md"
     if not kinds and page.exists():
         before, _, rest = page.read_text(encoding="utf-8").partition(START)
         page.write_text(f"{before}{START}\n{tables}\n{STOP}{rest.partition(STOP)[2]}", encoding="utf-8")

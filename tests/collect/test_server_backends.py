@@ -189,7 +189,7 @@ def test_wrong_server_settings_are_named(settings: dict[str, str], said: str) ->
 def test_every_backend_is_in_the_help_and_on_the_page(cli: Callable[..., Any]) -> None:
     listed = re.search(r"--model TEXT\s+(.*?)\.\s+--model_args", cli("collect", "--help").out, re.DOTALL)
     assert set(re.split(r"[\s,]+(?:or\s+)?", listed[1])) == set(BACKENDS)
-    page = (Path(__file__).parents[2] / "docs" / "backends.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "collect.md").read_text(encoding="utf-8")
     table = page.split("| `--model` |")[1].split("\n\n")[0]
     assert set(re.findall(r"^\| `([a-z-]+)` \|", table, re.MULTILINE)) == set(BACKENDS)
 

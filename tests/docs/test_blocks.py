@@ -15,12 +15,27 @@ import yaml
 
 from benchcast.cli import cli
 from lab.commands import lab
+from tools.site import hook
 from tools.site.pages import BLOCK, blocks, command_lines
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*(ROOT / name for name in hook.PAGES), *sorted((ROOT / "docs").glob("*.md"))]
 LANGUAGES = {"bash", "console", "python", "toml", "yaml", "json", "text"}
-OTHERS = {"cat", "cp", "pip", "export", "lighteval", "lm_eval", "printf", "ray", "sed", "sh", "tensorboard", "make"}
+OTHERS = {
+    "aws",
+    "cat",
+    "cp",
+    "pip",
+    "export",
+    "lighteval",
+    "lm_eval",
+    "printf",
+    "ray",
+    "sed",
+    "sh",
+    "tensorboard",
+    "make",
+}
 TREE = "CONTRIBUTING.md"  # its diagrams have no language
 
 

@@ -20,7 +20,7 @@ Run = Callable[..., Any]
 needs_ladder = pytest.mark.skipif(
     "BENCHCAST_DATA" not in os.environ, reason="BENCHCAST_DATA is not set: no files of the OLMo ladder"
 )
-ALONE = ("index.md", "arrays.md", "study-toml.md", "undo.md", "new-family.md")
+ALONE = ("index.md", "arrays.md", "formats.md", "undo.md", "how-many.md")
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def test_pages_that_code_and_other_texts_name_exist() -> None:
         for folder in ("src", "lab", "tools", "bench", "examples", "tests")
         for path in (ROOT / folder).rglob("*.py")
     ]
-    for path in [*code, *ROOT.glob("*.md"), ROOT / "Makefile"]:
+    for path in [*code, *(ROOT / page for page in hook.PAGES), *ROOT.glob("*.md"), ROOT / "Makefile"]:
         named = re.findall(r"\bdocs/[\w-]+\.(?:md|png)\b", path.read_text(encoding="utf-8"))
         assert [name for name in named if not (ROOT / name).is_file()] == [], path
 
@@ -82,8 +82,8 @@ def test_concepts_describe_every_method_in_two_sentences() -> None:
     assert {len(re.findall(r"\.(?: |$)", text.replace("et al.", "et al"))) for text in rows.values()} == {2}
 
 
-def test_the_page_of_study_toml_describes_every_key() -> None:
-    page = (DOCS / "study-toml.md").read_text(encoding="utf-8")
+def test_the_page_of_formats_describes_every_key_of_study_toml() -> None:
+    page = (DOCS / "formats.md").read_text(encoding="utf-8").split("\n## study.toml\n")[1].split("\n## ")[0]
     assert [key for key in TASK_KEYS if f"| `{key}` |" not in page] == []
     assert [key for key in KEYS if key not in page] == []
 

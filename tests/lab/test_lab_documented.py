@@ -12,7 +12,11 @@ from lab.commands import lab
 from lab.reproduce.document import PARTS
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), ROOT / "lab" / "zoo" / "README.md"]
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+    *(ROOT / name for name in ("lab/LOG.md", "lab/zoo/README.md", "tests/README.md")),
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

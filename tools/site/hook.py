@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-PAGES = ("README.md", "CONTRIBUTING.md")
+PAGES = ("README.md", "CONTRIBUTING.md", "lab/LOG.md", "tests/README.md")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)|(?:src|srcset)=\"([^\"]+)\"")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 log = logging.getLogger("mkdocs.hooks.outside")  # MkDocs counts warnings of its own loggers

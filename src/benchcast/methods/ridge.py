@@ -2,7 +2,7 @@
 
 With identity activation the capability is (L H θ) / N_c. The data enter only through the small matrix
 G = L H / N_c, computed in one pass over the features; ridge regression on the log-odds scale is then a models × models
-solve. Signed weights fit known families well but generalise poorly to new ones (LOG.md).
+solve. Signed weights fit known families well but generalise poorly to new ones (lab/LOG.md).
 Axes: M models, N tokens, D features, R strengths.
 """
 

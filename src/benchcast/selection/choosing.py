@@ -4,7 +4,7 @@ A fit on all texts gives the contribution of each text to each task's capability
 unweighted sum of their contributions reproduces the capability of all texts and agrees with the scores of the training
 models; the objective adds the logs of both squared errors of accuracy over tasks, so that every task counts. Texts are
 added greedily, then exchanged one by one. The fit on the selected texts keeps the tokens' weights and rescales the
-law. The sum is unweighted because refitted weights of single texts generalise worse (LOG.md).
+law. The sum is unweighted because refitted weights of single texts generalise worse (lab/LOG.md).
 Axes: T tasks, M models, S texts.
 """
 
