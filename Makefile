@@ -14,7 +14,7 @@ help:
 	@echo "make fuzz    spoil 5,000 files and kill 200 commands, and count what went wrong"
 	@echo "make test-browser    the report in a real chromium, which is installed where it is missing"
 	@echo "make test-backends   vLLM, llama.cpp and lm-eval for real, each in an environment of its own"
-	@echo "make test-integrations    trackers, launchers, PEFT and an S3 server for real, in .venv-integrations"
+	@echo "make test-integrations    trackers, launchers and PEFT for real, in .venv-integrations"
 	@echo "make test-package    wheel, sdist, uvx, pipx, lowest versions, types and licences, in clean environments"
 	@echo "make lint    check style and types"
 	@echo "make docs    build the documentation into site/; a broken link is an error"

@@ -24,12 +24,11 @@ from pathlib import Path
 
 import numpy as np
 
+import benchcast.methods.paper as algorithm
 from benchcast.align import regroup
 from benchcast.dataset import Dataset, Fold
-from benchcast.methods.algorithm2 import descent
-from benchcast.methods.algorithm2.descent import DescentSettings, descend
-from benchcast.methods.algorithm2.paper import paper
-from benchcast.methods.inputs import Inputs, measure, prepare_inputs
+from benchcast.methods.features import Inputs, measure, prepare_inputs
+from benchcast.methods.paper import DescentSettings, descend, paper
 from benchcast.methods.ridge import ridge
 from benchcast.methods.salience import salience
 from benchcast.records import Ints
@@ -113,14 +112,14 @@ def descents(table: Table, size: Size, dataset: Dataset, fold: Fold, a_pass: flo
     kept: list[Inputs] = []
     prepare = "paper: features laid out in tiles, mean and spread"
     table.run(prepare, lambda: kept.append(prepare_inputs(dataset, standardise=True)))
-    law_steps, found = descent.LAW_STEPS, []
+    law_steps, found = algorithm.LAW_STEPS, []
     for law, rates, steps in ((law_steps, 1, size.steps), (0, 1, size.steps // 10), (law_steps, 2, size.steps // 10)):
-        descent.LAW_STEPS = law
+        algorithm.LAW_STEPS = law
         problems, settings = problems_of(dataset, fold, rates), DescentSettings(steps=steps)
         what = f"paper, six tasks × {rates} rates × {steps} steps{'' if law else ', law not followed'}"
         work = partial(descend, kept[0], problems, settings)
         found.append(table.run(what, work, 2 * steps * a_pass))
-    descent.LAW_STEPS = law_steps
+    algorithm.LAW_STEPS = law_steps
     return found[0]
 
 

@@ -3,7 +3,6 @@
     python bench/collect.py                  SmolLM2-135M and Gemma-3-270M on CPU; models come through tests/collect
     python bench/collect.py --device cuda    random models of 100M and 1B parameters; numpy, torch and transformers do
     python bench/collect.py --tiny           random models of no size, to see that it runs
-    python bench/collect.py --signals        only what rank, entropy, hit and margin cost besides the losses
     python bench/collect.py --host           only what collect does besides forward passes, on texts of the GPU table
 
 Every row of a table scores the same tokens, in one run; the loops take turns, and the best of their rounds counts.
@@ -17,7 +16,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,7 +33,6 @@ from benchcast.backends.base import ModelSettings
 from benchcast.backends.forward import padded
 from benchcast.backends.hf import BUSY, HfBackend
 from benchcast.bounds import bounds_of
-from benchcast.choices import SIGNALS
 from benchcast.collection.portions import Portion, encode_texts, score
 from benchcast.records import Text, TextSet
 
@@ -108,21 +106,19 @@ def named(chosen: list[str]) -> TextSet:
     return TextSet.of(Text(str(i), "bench", text) for i, text in enumerate(chosen))
 
 
-def through_portions(backend: HfBackend, chosen: list[str], signals: tuple[str, ...] = ()) -> dict[int, Any]:
+def through_portions(backend: HfBackend, chosen: list[str]) -> dict[int, Any]:
     """What collect does, from texts to checked numbers; nothing is stored."""
-    portion = replace(encode(backend, chosen), signals=signals)
-    return {i: rows for part in score(backend, portion) for i, rows in part.rows.items()}
+    return {i: rows for part in score(backend, encode(backend, chosen)) for i, rows in part.rows.items()}
 
 
-def to_study(backend: HfBackend, chosen: list[str], signals: tuple[str, ...] = ()) -> None:
+def to_study(backend: HfBackend, chosen: list[str]) -> None:
     """All of collect, to a file of losses."""
     from benchcast.collection import collect
-    from benchcast.collection.jobs import CollectOptions
     from benchcast.store import Study
 
     with tempfile.TemporaryDirectory() as folder:
         study = Study.create(Path(folder) / "study", named(chosen))
-        collect(study, backend, options=CollectOptions(signals=signals))
+        collect(study, backend)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +128,6 @@ class Way:
     ours: Callable[..., object]  # what is compared with the bare loops
     rounds: int
     clock: str
-    only_signals: bool = False  # leave the bare loops out
 
 
 def compare(name: str, backend: HfBackend, chosen: list[str], way: Way) -> None:
@@ -142,11 +137,9 @@ def compare(name: str, backend: HfBackend, chosen: list[str], way: Way) -> None:
     batches = loops.batched(sequences, backend.batch_size, backend.batch_tokens)
     rows: dict[str, Callable[[], object]] = {
         "collect": partial(way.ours, backend, chosen),
-        "collect, with all signals": partial(way.ours, backend, chosen, SIGNALS),
+        "bare loop, same batches": partial(loops.bare, model, batches),
+        "bare loop, one text at a time": partial(loops.bare, model, [[s] for s in sequences]),
     }
-    if not way.only_signals:
-        rows["bare loop, same batches"] = partial(loops.bare, model, batches)
-        rows["bare loop, one text at a time"] = partial(loops.bare, model, [[s] for s in sequences])
     best = loops.in_turn(rows, way.rounds, backend._loaded.device, way.clock)
     tokens, flops = sum(map(len, sequences)), loops.flops_per_token(model)
     about = f"{len(chosen)} of {min(map(len, sequences))}–{max(map(len, sequences))} tokens"
@@ -174,7 +167,7 @@ def check(name: str, folder: Path, device: str, chosen: list[str]) -> None:
 
 
 def on_random_models(device: str, sizes: tuple[Size, ...], count: int, given: argparse.Namespace) -> None:
-    way = Way(through_portions, given.rounds, given.clock, given.signals)
+    way = Way(through_portions, given.rounds, given.clock)
     for size in sizes:
         for dtype in ("float32", "bfloat16"):
             with random_model(size, dtype, device) as folder:
@@ -190,7 +183,7 @@ def on_random_models(device: str, sizes: tuple[Size, ...], count: int, given: ar
 def on_real_models(given: argparse.Namespace) -> None:
     import convert
 
-    way = Way(to_study, given.rounds, given.clock, given.signals)
+    way = Way(to_study, given.rounds, given.clock)
     for name, folder in (("SmolLM2-135M", convert.smollm2()), ("Gemma-3-270M", convert.gemma())):
         backend = open_model(folder, "cpu")
         compare(name, backend, texts(9, 8), way)
@@ -242,7 +235,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
     parser.add_argument("--tiny", action="store_true", help="random models of no size, to see that it runs")
-    parser.add_argument("--signals", action="store_true", help="only what signals cost besides the losses")
     parser.add_argument("--rounds", type=int, default=2, help="how often the loops take their turns")
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall", help="cpu: on a machine that others use")
     parser.add_argument("--host", action="store_true", help="only what collect does besides forward passes")

@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 import torch
 
+import benchcast.methods.paper as algorithm
 from benchcast.dataset import Dataset, Fold
-from benchcast.methods.algorithm2 import descent
-from benchcast.methods.algorithm2.descent import DescentSettings, descend
-from benchcast.methods.algorithm2.paper import paper
-from benchcast.methods.algorithm2.products import RowBlock
-from benchcast.methods.inputs import DEVICE_BLOCKS, measure, prepare_inputs
+from benchcast.methods.features import DEVICE_BLOCKS, measure, prepare_inputs
+from benchcast.methods.head import ACTIVATIONS, on_raw_features
+from benchcast.methods.paper import DescentSettings, descend, paper
+from benchcast.methods.products import RowBlock
 from benchcast.methods.ridge import ridge
 from benchcast.methods.salience import salience
 from clock import Size, Table, bandwidth, features_on, timed
@@ -73,7 +73,7 @@ def part_descent(size: Size) -> Table:
     values = features_on(size)
     rate = bandwidth(values, size)
     table = Table(f"descent, {size.steps} steps, features on the device; copy {rate / 1e9:.0f} GB/s")
-    plain, law_steps = descent.repeat, descent.LAW_STEPS
+    plain, law_steps = algorithm.repeat, algorithm.LAW_STEPS
     settings, floor = DescentSettings(steps=size.steps), 2 * size.steps * values.nbytes / rate
     for kind, stored in (("float32", values), ("float16 on disk", values.half().float())):
         dataset, fold = dataset_on(size, stored)
@@ -86,13 +86,13 @@ def part_descent(size: Size) -> Table:
             ("", law_steps, 2),
             (", launched one by one", law_steps, 1),
         ):
-            descent.repeat = (lambda step, state, times, record: plain(step, state, times)) if how else plain
-            descent.LAW_STEPS = law
+            algorithm.repeat = (lambda step, state, times, record: plain(step, state, times)) if how else plain
+            algorithm.LAW_STEPS = law
             problems = problems_of(dataset, fold, rates)
             descend(inputs, problems, replace(settings, steps=3))
             seconds = timed(lambda i=inputs, p=problems: descend(i, p, settings), size, repeats=2)
             table.add(f"{kind}: six tasks × {rates} rates, {law} law steps{how}", seconds, floor)
-    descent.repeat, descent.LAW_STEPS = plain, law_steps
+    algorithm.repeat, algorithm.LAW_STEPS = plain, law_steps
     return table
 
 
@@ -104,19 +104,20 @@ def part_parts(size: Size) -> Table:
     inputs = prepare_inputs(dataset, standardise=True)
     table = Table(f"parts of a step, launched one by one, {size.repeats * 5} times each; copy {rate / 1e9:.0f} GB/s")
     problems, settings = problems_of(dataset, fold, 1), DescentSettings(steps=1)
-    state = descent._start(inputs, problems, settings)
-    kept, capability = descent._forward(inputs, state["head"], settings)
-    pull = torch.randn(capability.shape, device=size.device)
-    block = inputs.stretches[0].features
+    state = algorithm.start(inputs, problems, settings)
+    block, activate = inputs.blocks[0], ACTIVATIONS[settings.activation]
+    head = on_raw_features(state.head, inputs.mean, inputs.spread)
+    _, back = head.forward(block.features, activate)
+    pull = torch.randn(problems.accuracy.shape, device=size.device)
     z = torch.randn(6, size.tokens, device=size.device)
     forms: dict[str, Callable[[], object]] = {
-        "project": lambda: block.project(state["head"]["weight"].T),
-        "gather": lambda: block.gather(z),
-        "forward": lambda: descent._forward(inputs, state["head"], settings),
-        "backward": lambda: descent._backward(inputs, state["head"], kept, pull),
-        "weights times losses": lambda: inputs.stretches[0].losses.gather(z),
-        "pull times losses": lambda: inputs.stretches[0].losses.project(pull),
-        "look (forward, law, errors)": lambda: descent._look(inputs, problems, settings, state),
+        "project": lambda: block.features.project(head.weight.T),
+        "gather": lambda: block.features.gather(z),
+        "forward": lambda: head.forward(block.features, activate),
+        "backward": lambda: head.backward(block.features, back, z),
+        "weights times losses": lambda: block.losses.gather(z),
+        "pull times losses": lambda: block.losses.project(pull),
+        "epoch (forward, law, errors, backward, update)": lambda: algorithm.epoch(inputs, problems, settings, state),
     }
     for name, work in forms.items():
         work()

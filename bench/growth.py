@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.methods.algorithm2.descent import DescentSettings, descend
-from benchcast.methods.inputs import prepare_inputs
+from benchcast.methods.features import prepare_inputs
+from benchcast.methods.paper import DescentSettings, descend
 from benchcast.methods.ridge import ridge
 from benchcast.methods.salience import salience
 from world import make_dataset, problems_of

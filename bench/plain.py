@@ -9,7 +9,7 @@ import torch
 
 from benchcast.dataset import Dataset, Fold
 from benchcast.law import fit_laws
-from benchcast.methods.algorithm2.descent import LAW_STEPS
+from benchcast.methods.paper import LAW_STEPS
 
 
 def plain_loop(dataset: Dataset, fold: Fold, steps: int, device: str) -> Callable[[], None]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.methods.algorithm2.products import shared_out
+from benchcast.methods.products import shared_out
 
 
 def timed(work: Callable[[], object]) -> float:

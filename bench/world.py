@@ -11,7 +11,7 @@ import numpy.typing as npt
 from benchcast.dataset import Dataset, Features, Fold, ReferenceTokens
 from benchcast.devices import Array, place
 from benchcast.metadata import ModelMetadata
-from benchcast.methods.algorithm2.descent import Problems
+from benchcast.methods.paper import Problems
 from benchcast.records import ModelInfo, Task
 
 TASKS, TEXTS, FAMILIES = 6, 550, 9

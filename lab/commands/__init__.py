@@ -6,8 +6,9 @@ import click
 
 from benchcast.cli import run
 from benchcast.cli.arguments import Sections
-from lab.commands import figures, paper, signals, site
+from lab.commands import figures, paper, site
 from lab.commands.quality import quality
+from lab.commands.zoo import zoo
 
 
 @click.group(cls=Sections, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -30,7 +31,7 @@ lab.add_sections(
         ),
         "Ours": (
             figures.ablation, figures.uncertainty, figures.live, figures.extrapolate, figures.order, figures.learning,
-            figures.decisions, figures.select, signals.signals, signals.zoo, quality,
+            figures.decisions, figures.select, zoo, quality,
         ),
         "The paper's 59 models": (paper.plan, paper.cluster, paper.baselines),
         "Pages": (figures.results, site.reference, site.pictures, site.outputs),

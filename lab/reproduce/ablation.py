@@ -14,8 +14,7 @@ import numpy as np
 from benchcast.dataset import Dataset, Fold
 from benchcast.errors import NotEnoughDataError
 from benchcast.methods import METHODS
-from benchcast.methods.algorithm2.descent import DescentSettings
-from benchcast.methods.algorithm2.paper import paper
+from benchcast.methods.paper import DescentSettings, paper
 from benchcast.records import Floats
 from benchcast.reports.sections import held_out_errors
 from lab.reproduce.context import StudyContext

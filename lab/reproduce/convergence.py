@@ -11,7 +11,7 @@ import numpy as np
 from benchcast.dataset import Dataset, Fold
 from benchcast.errors import NotEnoughDataError
 from benchcast.law import SigmoidLaw
-from benchcast.methods.algorithm2.paper import paper
+from benchcast.methods.paper import paper
 from benchcast.reports.sections import held_out_errors
 from benchcast.task_fit import TaskFit
 from lab.reproduce.context import StudyContext, need_features, role

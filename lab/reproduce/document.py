@@ -56,13 +56,6 @@ PARTS: tuple[tuple[str, str, Work], ...] = (
     ("decisions", "Which of two mixtures is better", decisions),
     ("select", "How many texts it takes", select),
 )
-# Parts on another study than the zoo: their titles, and the commands that make the study and the part.
-ON_OTHER_STUDIES = {
-    "signals": (
-        "What rank, entropy, hit and margin of tokens add",
-        "python -m lab zoo study --recipe small\npython -m lab signals study --docs docs",
-    ),
-}
 QUALITY = (
     "Held-out models only. *Gain*: squared error of all-token loss over that of the method. *Regret*: squared error "
     "over that of the best single method that reads losses only (`stack` and the averages are not among them). Both "
@@ -123,22 +116,20 @@ def write_part(outcome: Outcome, folder: Path) -> None:
 def write_page(context: StudyContext, folder: Path) -> None:
     """results.md from the parts that are there."""
     files = {file.stem: file for file in (folder / "figures").glob("*.json")}
-    parts = [head(context, others=bool(files.keys() & ON_OTHER_STUDIES))]
-    on_the_zoo = {name: (title, f"python -m lab {name}") for name, title, _ in PARTS}
-    for name, (title, commands) in (on_the_zoo | ON_OTHER_STUDIES).items():
+    parts = [head(context)]
+    for name, title, _ in PARTS:
         if name in files:
-            parts.append(section(name, title, commands, json.loads(files[name].read_text(encoding="utf-8"))))
+            parts.append(section(name, title, json.loads(files[name].read_text(encoding="utf-8"))))
     write_text(folder / "results.md", "\n\n".join(parts).rstrip() + "\n")
 
 
-def head(context: StudyContext, *, others: bool) -> str:
-    """What was done, and what was not; `others` says whether the page has parts on other studies."""
+def head(context: StudyContext) -> str:
+    """What was done, and what was not."""
     about = context.about()
-    follows = ", the last about a smaller zoo. All between is on the" if others else ". All that follows is on the"
     return (
         "# How good it is\n\n"
         "Made by `python -m lab results docs` in a checkout (`make results`): every number and picture below comes "
-        f"from the commands shown. The first table is about real public models and the zoo{follows} "
+        f"from the commands shown. The first table is about real public models and the zoo. All that follows is on the "
         f"zoo, the study that ships in the package ({about['models']} models of "
         f"{about['families']} families, {len(context.study.texts)} texts, {len(context.study.tasks)} tasks, scorer "
         f"{about['scorer'] or 'none'}). Its models are small and trained for this purpose, its tasks synthetic. The "
@@ -149,9 +140,9 @@ def head(context: StudyContext, *, others: bool) -> str:
     )
 
 
-def section(name: str, title: str, commands: str, part: dict[str, Any]) -> str:
+def section(name: str, title: str, part: dict[str, Any]) -> str:
     """One table or figure: commands, tables, pictures, remarks, and how it compares to the paper."""
-    lines = [f"## {title}", f"```bash\n{commands}\n```", *([QUALITY] if name == "quality" else [])]
+    lines = [f"## {title}", f"```bash\npython -m lab {name}\n```", *([QUALITY] if name == "quality" else [])]
     if name == "table1":
         lines.append(paper_table())
     lines += [as_markdown(Table(tuple(t["header"]), tuple(map(tuple, t["rows"])), t["title"])) for t in part["tables"]]

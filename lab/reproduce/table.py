@@ -17,7 +17,7 @@ from lab.reproduce.figures import error_figure
 from lab.reproduce.outcome import Outcome, Table, cell, geometric_mean
 
 ALL_TOKEN = ("all-token",)
-PEERS = ("pls", "perplexity-correlations", "logistic-4", "two-step", "observational", "rbridge", "proxy-metrics")
+PEERS = ("pls", "perplexity-correlations", "logistic-4", "two-step", "observational", "rbridge")
 
 
 @dataclass(frozen=True, slots=True)

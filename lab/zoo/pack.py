@@ -1,4 +1,4 @@
-"""Turn the zoo's result files into a study: texts, models, scores, losses, signals and the scorer's features.
+"""Turn the zoo's result files into a study: texts, models, scores, losses and the scorer's features.
 
     python -m lab.zoo.pack RESULTS STUDY [CURVES.csv]      the embedded study; `python -m lab zoo` makes the others
 
@@ -11,12 +11,10 @@ import json
 import sys
 import tarfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from benchcast.choices import SIGNALS
 from benchcast.records import ModelInfo, Score, Task, Text, TextSet, TokenLosses
 from benchcast.storage.loss_rows import LossRows, lay_out
 from benchcast.store import Study
@@ -44,7 +42,7 @@ def model_name(about: dict, tokens: int) -> str:
 
 
 def losses_of(about: dict, arrays: dict[str, np.ndarray], checkpoint: int, texts: TextSet) -> TokenLosses:
-    """Losses, and signals if the run kept them, of one checkpoint."""
+    """Losses of one checkpoint."""
     model = model_name(about, arrays["tokens"].tolist()[checkpoint])
     counts = arrays["counts"]
     bounds = np.split(arrays["bounds"].astype(np.int64), np.cumsum(counts + 1)[:-1])
@@ -56,10 +54,7 @@ def losses_of(about: dict, arrays: dict[str, np.ndarray], checkpoint: int, texts
         "backend_version": f"torch {about['torch']}",
         "dtype": "float32 from bfloat16 weights",
     }
-    rows = LossRows.of(model, model, [t.id for t in texts], bounds, nats)
-    kept = {name: arrays[name][checkpoint].astype(np.float64) for name in SIGNALS if name in arrays}
-    signals = {name: np.log2(values) if name == "rank" else values for name, values in kept.items()}
-    return lay_out(replace(rows, signals=signals), texts, origin)
+    return lay_out(LossRows.of(model, model, [t.id for t in texts], bounds, nats), texts, origin)
 
 
 def reduced_features(folder: Path, texts: TextSet) -> tuple[np.ndarray, np.ndarray, float]:

@@ -1,4 +1,4 @@
-"""What is trained and kept for each study: the embedded one, the one with signals, and a small one for a CPU."""
+"""What is trained and kept for each study: the embedded one, and two with worked solutions, one for a CPU."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Recipe:
     checkpoints: tuple[float, ...] = CHECKPOINTS
     worked: tuple[str, ...] = ("tracking",)  # skills that also give validation texts with their steps
     solutions: bool = False  # whether the answer of such a text is its whole solution, not the last number or word
-    signals: bool = False  # whether rank, entropy, hit and margin of every token are kept
+    signals: bool = False  # whether result files keep rank, entropy, hit and margin of every token
     shipped: tuple[str, ...] = ()  # families whose smallest final checkpoint is given away
 
     def family(self, name: str) -> Family:

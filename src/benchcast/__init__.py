@@ -41,7 +41,7 @@ _NAMES = {
     "evaluate": ("compare", "Execution"),
     "comparison": ("Comparison",),
     "methods": ("MethodSpec",),
-    "methods.algorithm2.descent": ("DescentSettings",),
+    "methods.paper": ("DescentSettings",),
     "forecaster": ("Forecaster",),
     # what comes after
     "explaining": ("explain",),

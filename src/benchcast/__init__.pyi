@@ -42,7 +42,7 @@ from benchcast.inspection import status as status
 from benchcast.law import fit_law as fit_law
 from benchcast.logs.study import create_from_logs as create_from_logs
 from benchcast.methods import MethodSpec as MethodSpec
-from benchcast.methods.algorithm2.descent import DescentSettings as DescentSettings
+from benchcast.methods.paper import DescentSettings as DescentSettings
 from benchcast.plots import save_figure as save_figure
 from benchcast.records import ModelInfo as ModelInfo
 from benchcast.records import Score as Score

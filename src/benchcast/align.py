@@ -1,7 +1,5 @@
-"""Regroup losses from one tokenization onto another (Algorithm 1).
+"""Regroup losses from one tokenization onto another (Algorithm 1), without a loop over characters, tokens or texts.
 
-A token's loss is spread evenly over its bytes, so the loss of a target token is the increase of the cumulative
-loss between its two edges. The total is conserved, and there is no loop over characters, tokens or texts.
 Axes: N source tokens, K target tokens, S texts, M models.
 """
 
@@ -19,7 +17,21 @@ from benchcast.records import Bools, Floats, Ints, TextSet, TokenLosses
 def regroup(
     nats: npt.ArrayLike, source: npt.ArrayLike, target: npt.ArrayLike, *, counts: npt.ArrayLike | None = None
 ) -> Floats:
-    """Move losses from one tokenization of a text to another.
+    """Move losses from one tokenization of a text to another (Algorithm 1).
+
+    The algorithm as printed spreads the loss of each source token evenly over its units (characters; here bytes, or
+    what the edges count), and adds up the units of each target token::
+
+        for i in range(N):                              # source tokens
+            for j in range(source[i], source[i + 1]):   # their units
+                unit[j] = nats[i] / (source[i + 1] - source[i])
+        for k in range(K):                              # target tokens
+            regrouped[k] = sum(unit[target[k] : target[k + 1]])
+
+    Below, the second sum is C(target[k + 1]) − C(target[k]), with C(x) the sum of all units before x. Within a source
+    token all units are equal, so C is a straight line there; at the token's edges it is the cumulative sum of `nats`.
+    Linear interpolation of the cumulative sum between the source edges is therefore C itself, up to rounding, and also
+    defines it where an edge lies inside a unit, such as between two bytes of a character.
 
     Parameters
     ----------
@@ -50,7 +62,7 @@ def regroup(
 
 
 def _cumulative(amounts: Floats, edges: Floats, at: Floats) -> Floats:
-    """Cumulative sum of `amounts` over `edges`, interpolated at `at`.
+    """C(at): cumulative sum of `amounts` over `edges`, interpolated.
 
     Zero-width tokens are dropped first: interpolation is undefined on repeated positions.
     """

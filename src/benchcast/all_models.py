@@ -5,7 +5,7 @@ Axes: M models (those of the dataset, then those without a score), N reference t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,6 @@ from benchcast.align import align_models
 from benchcast.dataset import Dataset
 from benchcast.metadata import ModelMetadata
 from benchcast.records import Floats, ModelInfo
-from benchcast.signals import align_signals
 from benchcast.store import Study
 
 
@@ -51,34 +50,21 @@ class AllModels:
 
 
 def with_unscored(study: Study, dataset: Dataset) -> AllModels:
-    """The dataset's models, then all others with losses, and signals if the dataset has any, on its tokens."""
-    tokens, known, names = dataset.reference_tokens, set(dataset.models), list(dataset.metadata.signals)
+    """The dataset's models, then all others with losses, on its tokens."""
+    tokens, known = dataset.reference_tokens, set(dataset.models)
     others = [m for m in study.models_with_losses() if m not in known]
-    left_out = {m: f"no {', '.join(absent)}" for m in others if (absent := _absent(study, m, names))}
-    others = [m for m in others if m not in left_out]
     rows = align_models((study.losses(m) for m in others), tokens.edges, study.texts) if others else dataset.nats[:0]
     lacking = 1 - np.isfinite(rows[:, tokens.supported]).mean(axis=1)
     complete = np.flatnonzero(lacking == 0)
     infos = study.infos([*dataset.models, *(others[i] for i in complete)])
-    aligned = [align_signals(study.losses(others[i]), names, tokens.edges, study.texts) for i in complete if names]
-    signals = {
-        name: np.concatenate([values, *(np.where(tokens.supported, one[name], 0)[None] for one in aligned)])
-        for name, values in dataset.metadata.signals.items()
-    }
     return AllModels(
         dataset,
         infos,
         np.concatenate([dataset.nats, np.where(tokens.supported, rows[complete], 0)]).astype(np.float32, copy=False),
-        replace(ModelMetadata.of(infos, study.scores()), signals=signals),
-        left_out
-        | {
+        ModelMetadata.of(infos, study.scores()),
+        {
             model: f"no loss on {share:.1%} of the tokens that the others have"
             for model, share in zip(others, lacking, strict=True)
             if share
         },
     )
-
-
-def _absent(study: Study, model: str, names: list[str]) -> list[str]:
-    """The named signals that the losses of a model come without."""
-    return [name for name in names if name not in study.losses(model).signals] if names else []

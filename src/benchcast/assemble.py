@@ -20,7 +20,6 @@ from benchcast.formatting import did_you_mean
 from benchcast.metadata import ModelMetadata
 from benchcast.records import Bools, Floats, Ints, ModelInfo, NamedTexts, Score, Task, TextSet, TokenLosses
 from benchcast.relatives import find_relatives
-from benchcast.signals import align_signals, stack_signals
 from benchcast.support import Support, costly_models, describe_support
 
 # A word with its leading white space, one character of a script without spaces, or a run of punctuation.
@@ -90,7 +89,6 @@ class AssemblyOptions:
     unit: RegroupUnit = "byte"  # over which a token's loss is spread evenly
     # Tasks whose own text is protected: a model that would remove too much of it is excluded. None: all tasks.
     guarded: Sequence[Task] | None = None
-    signals: Sequence[str] = ()  # to read besides the losses; every model needs them
 
 
 def assemble(
@@ -117,23 +115,21 @@ def assemble(
     features, guarded = chosen.features, chosen.guarded
     _check_answers(texts, tasks)
     tokens, part_of = reference_of(texts, features)
-    nats, signals = _aligned(losses, tokens.edges, texts, chosen)
+    nats = align_models(losses, tokens.edges, texts, unit=chosen.unit)
     common, kept = _support(nats, tokens, models, tasks if guarded is None else guarded)
     if not kept.all():
-        signals = {name: values[kept] for name, values in signals.items()}
         nats, models = nats[kept], [m for m, keep in zip(models, kept, strict=True) if keep]
     supported = common_support(nats) if chosen.support is None else chosen.support & common_support(nats)
     if not supported.any():
         raise NotEnoughDataError("no token has a loss from every model; `benchcast status` names models that lack text")
-    for values in (nats, *signals.values()):
-        values[:, ~supported] = 0.0
+    nats[:, ~supported] = 0.0
     tokens = replace(tokens, supported=supported)
     accuracy, n_items = score_table(models, scores, tasks)
     if features is not None and not np.array_equal(part_of, np.arange(len(features.edges) - 1)):
         features = replace(features, rows=part_of)
     return Dataset(
         models=tuple(m.model for m in models),
-        metadata=replace(ModelMetadata.of(models, scores), signals=signals),
+        metadata=ModelMetadata.of(models, scores),
         relatives=find_relatives(models, _per_text(nats, tokens)).groups,
         nats=nats,
         characters=float(characters_per_token(tokens.edges, texts.utf8)[supported].sum()),
@@ -144,23 +140,6 @@ def assemble(
         features=features,
         support=common,
     )
-
-
-def _aligned(
-    losses: Iterable[TokenLosses], edges: Ints, texts: TextSet, chosen: AssemblyOptions
-) -> tuple[npt.NDArray[np.float32], dict[str, npt.NDArray[np.float32]]]:
-    """Nats and signals of all models on the reference tokens; a token without one of them has no nats."""
-    rows: list[dict[str, npt.NDArray[np.float32]]] = []
-
-    def with_signals(of_model: TokenLosses) -> TokenLosses:
-        rows.append(align_signals(of_model, chosen.signals, edges, texts, unit=chosen.unit))
-        return of_model
-
-    nats = align_models(map(with_signals, losses) if chosen.signals else losses, edges, texts, unit=chosen.unit)
-    signals = stack_signals(rows, chosen.signals)
-    for values in signals.values():
-        nats[np.isnan(values)] = np.nan
-    return nats, signals
 
 
 def _per_text(nats: npt.NDArray[np.floating], tokens: ReferenceTokens) -> Floats:

@@ -1,4 +1,4 @@
-"""Named choices (splits, methods, signals, units, executors), each a `Literal` type and a tuple; the default level."""
+"""Named choices (splits, methods, units, executors), each a `Literal` type and a tuple; the default level."""
 
 from __future__ import annotations
 
@@ -21,21 +21,18 @@ MethodName = Literal[
     "two-step",
     "observational",
     "rbridge",
-    "proxy-metrics",
     "label-token",
     "source-token",
     "all-token",
     "compute",
     "constant",
 ]
-SignalName = Literal["rank", "entropy", "hit", "margin"]  # of a token, besides its loss
 RegroupUnit = Literal["byte", "char"]  # over which a token's loss is spread
 LossUnit = Literal["nats", "bits-per-byte"]  # of a column in a table of losses
 ScoreUnit = Literal["fraction", "percent"]  # of a table of scores
 ExecutorName = Literal["local", "ray"]  # where jobs run
 
 METHOD_NAMES: tuple[MethodName, ...] = get_args(MethodName)
-SIGNALS: tuple[SignalName, ...] = get_args(SignalName)
 REGROUP_UNITS: tuple[RegroupUnit, ...] = get_args(RegroupUnit)
 LOSS_UNITS: tuple[LossUnit, ...] = get_args(LossUnit)
 SCORE_UNITS: tuple[ScoreUnit, ...] = get_args(ScoreUnit)
@@ -55,18 +52,6 @@ def check_choice(what: str, value: str, known: Iterable[str]) -> None:
     names = list(known)
     if value not in names:
         raise InputError(f"unknown {what} {value!r}; known: {', '.join(names)}{did_you_mean(str(value), names)}")
-
-
-def parse_signals(text: str | Iterable[str]) -> tuple[str, ...]:
-    """Names of signals without repetition, in the order of `SIGNALS`, from a list or a text with commas.
-
-    >>> parse_signals("hit, rank")
-    ('rank', 'hit')
-    """
-    names = [part.strip() for part in (text.split(",") if isinstance(text, str) else text)]
-    for name in filter(None, names):
-        check_choice("signal", name, SIGNALS)
-    return tuple(name for name in SIGNALS if name in names)
 
 
 def check_level(level: float) -> float:

@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from benchcast.devices import Array, to_numpy
 from benchcast.metadata import ModelMetadata
-from benchcast.predictors import VIEWS, LossView
 from benchcast.records import Bools, Floats, Ints, Task
 from benchcast.support import Support
 
@@ -98,7 +97,7 @@ class Dataset:
     """Losses and scores of models, on the same reference tokens and tasks."""
 
     models: tuple[str, ...]
-    metadata: ModelMetadata  # family, size, training data, compute, all scores and signals of the models
+    metadata: ModelMetadata  # family, size, training data, compute and all scores of the models
     nats: npt.NDArray[np.floating]  # M × N, 0 outside the common support; float32, or a memory-mapped file of float16
     characters: float  # N_c of equation 1: characters of the common support
     tasks: tuple[Task, ...]
@@ -122,11 +121,6 @@ class Dataset:
     def groups(self) -> npt.NDArray[np.str_]:
         """The group of related models that each belongs to: models that are hidden together (see `relatives`)."""
         return self.families if self.relatives is None else self.relatives
-
-    @property
-    def views(self) -> tuple[LossView, ...]:
-        """What can be read of each token: its loss in two views, and the signals that all models have."""
-        return (*VIEWS, *map(LossView, self.metadata.signals))
 
     def of_models(self, rows: Bools | Ints) -> Dataset:
         """The dataset of some of the models."""
@@ -161,7 +155,6 @@ class Dataset:
         return replace(
             self,
             nats=self.nats[:, keep],
-            metadata=self.metadata.of_tokens(keep),
             characters=self.characters * float(share),
             reference_tokens=part,
             features=None if self.features is None else self.features.of_tokens(keep),

@@ -26,8 +26,8 @@ from benchcast.folds import make_folds, need_test_models
 from benchcast.formatting import as_names
 from benchcast.law import SigmoidLaw
 from benchcast.learnable import equal_inputs, same_losses, without_weak_tasks
-from benchcast.methods import NEED_FEATURES, TOGETHER, check_methods, fit_group, grouped, lacks_signals
-from benchcast.methods.algorithm2.descent import DescentSettings
+from benchcast.methods import NEED_FEATURES, TOGETHER, check_methods, fit_group, grouped
+from benchcast.methods.paper import DescentSettings
 from benchcast.records import Score
 from benchcast.store import Study, StudyLike
 from benchcast.task_fit import TaskFit
@@ -77,11 +77,8 @@ def compare(
     dataset, weak = without_weak_tasks(dataset, folds, asked_for=bool(tasks))
     left_out = weak | {f"model {m}": dataset.support.why(m) for m in dataset.support.excluded}
     left_out |= {m: "needs features of a scorer" for m in wanted if m in NEED_FEATURES and dataset.features is None}
-    without_signals: dict[str, str] = {m: why for m in wanted if (why := lacks_signals(m, dataset))}
-    if methods:
-        left_out |= without_signals
     work = FoldFits(dataset, tuple(folds), settings, execution.keep_fits)
-    answers = try_methods(work, [m for m in wanted if m not in left_out | without_signals], execution)
+    answers = try_methods(work, [m for m in wanted if m not in left_out], execution)
     left_out |= {m: why.removeprefix(f"method {m!r} ") for m, why in answers.items() if isinstance(why, str)}
     tried = {m: answer for m, answer in answers.items() if not isinstance(answer, str)}
     if not tried:

@@ -24,7 +24,7 @@ from benchcast.formatting import as_names
 from benchcast.intervals import spread_of
 from benchcast.learnable import equal_inputs, same_losses, without_weak_tasks
 from benchcast.methods import MethodSpec, fit_method, stored_settings
-from benchcast.methods.algorithm2.descent import DescentSettings
+from benchcast.methods.paper import DescentSettings
 from benchcast.records import Bools, TokenLosses
 from benchcast.storage.files import locked, require_writable
 from benchcast.store import Study, StudyLike
@@ -165,12 +165,11 @@ def as_fits(study: Study, dataset: Dataset, fold: Fold, split: str, cores: Seque
         "keep_all": study.keep_all,
         **dataset.support.as_json(),
     }
-    seen, signals = dataset.nats[fold.seen], dataset.metadata.take(fold.seen).signals
-    tokens = dataset.reference_tokens
+    seen, tokens = dataset.nats[fold.seen], dataset.reference_tokens
     return [
         Fit(
             core,
-            core.salience(seen, signals) if core.reads_losses else np.zeros(seen.shape[1], np.float32),
+            core.salience(seen) if core.reads_losses else np.zeros(seen.shape[1], np.float32),
             tokens.edges,
             tokens.supported,
             study.texts,

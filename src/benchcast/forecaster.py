@@ -29,7 +29,6 @@ NEED_METADATA = (
     "two-step",
     "observational",
     "rbridge",
-    "proxy-metrics",
     "label-token",
 )  # read what arrays of losses do not hold
 

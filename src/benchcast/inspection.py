@@ -102,6 +102,7 @@ def status(study: StudyLike) -> StudyStatus:
     answers = {a for t in study.tasks for a in t.answers}
     sources = [_source_status(name, [t for t in texts if t.source == name], answers) for name in texts.sources]
     stale = _stale(study)
+    notes = [study.note] if study.note else []
     dataset, why_not = _dataset(study)
     tasks = []
     for task in study.tasks:
@@ -125,7 +126,7 @@ def status(study: StudyLike) -> StudyStatus:
         scorer,
         tuple(sources),
         tuple(tasks),
-        (*trouble, *stale, *checked.lines(), *_problems(study, tasks, scores, with_losses), *blocked, *unfit),
+        (*notes, *trouble, *stale, *checked.lines(), *_problems(study, tasks, scores, with_losses), *blocked, *unfit),
         next_step,
         tuple(_relatives(study, dataset)),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -108,8 +109,7 @@ class SigmoidLaw:
         return np.asarray(at_share(sigmoid(self.log_odds(capability)), self.chance, self.ceiling))
 
 
-@dataclass(frozen=True, slots=True)
-class Laws:
+class Laws(NamedTuple):
     """Many fitted laws: log-odds = slope · capability + offset."""
 
     slope: Array

@@ -1,9 +1,9 @@
-"""Model metadata: family, size, training data, compute, scores, and signals of their tokens."""
+"""Model metadata: family, size, training data, compute and scores."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,6 @@ class ModelMetadata:
     training_tokens: Floats
     scores: Floats  # M × benchmarks, accuracy
     benchmarks: tuple[str, ...]
-    signals: Mapping[str, npt.NDArray[np.float32]] = field(default_factory=dict)  # each M × N, on the reference tokens
 
     @classmethod
     def of(cls, models: Sequence[ModelInfo], scores: Sequence[Score]) -> ModelMetadata:
@@ -60,12 +59,7 @@ class ModelMetadata:
             params=self.params[rows],
             training_tokens=self.training_tokens[rows],
             scores=self.scores[rows],
-            signals={name: values[rows] for name, values in self.signals.items()},
         )
-
-    def of_tokens(self, keep: Bools) -> ModelMetadata:
-        """The same with the signals of some of the reference tokens."""
-        return replace(self, signals={name: values[:, keep] for name, values in self.signals.items()})
 
     def score(self, benchmark: str) -> Floats:
         """Accuracy of each model on a benchmark; NaN where unknown."""

@@ -17,14 +17,10 @@ from benchcast.records import Bools, Floats, ModelInfo
 
 
 class LossView(StrEnum):
-    """What is read of each token: its loss, transformed or not, or a signal. More is never better."""
+    """Per-token input of a fit; a larger value is never better for the model."""
 
     NATS = "nats"  # the loss, unchanged
     SATURATED = "saturated"  # loss / (1 + loss)
-    RANK = "rank"  # signals of the token, as `signals.regroup_signal` gives them
-    ENTROPY = "entropy"
-    HIT = "hit"  # 1 for a miss
-    MARGIN = "margin"
 
     def known(self, metadata: ModelMetadata) -> Bools:
         """Mask of the models whose metadata suffices: all."""
@@ -88,7 +84,7 @@ class BenchmarkScore:
 
 
 Predictor = LossView | TrainingCompute | Ladder | BenchmarkScore
-VIEWS = (LossView.NATS, LossView.SATURATED)  # of the losses alone
+VIEWS = tuple(LossView)
 
 
 def parse_predictor(text: str) -> Predictor:
@@ -108,7 +104,7 @@ def parse_predictor(text: str) -> Predictor:
 
 
 def view(nats: npt.NDArray[np.float32], name: str) -> npt.NDArray[np.float32]:
-    """Losses unchanged ("nats") or saturating at 1 ("saturated"); signals are no function of the losses.
+    """Losses unchanged ("nats") or saturating at 1 ("saturated").
 
     A saturated loss measures whether a token is predicted rather than how large the error is: 3 nats and 9 nats
     give nearly the same value.

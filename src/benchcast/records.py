@@ -183,7 +183,6 @@ class TokenLosses:
     about: dict[str, str] = field(default_factory=dict)  # tokenizer, backend, dtype, digest of the texts, …
     info: ModelInfo | None = None  # the model's row of models.csv, if it has one
     scores: tuple[Score, ...] = ()  # the model's rows of scores.csv
-    signals: dict[str, Floats] = field(default_factory=dict)  # more about each token (N each, see `signals`)
 
     def __repr__(self) -> str:
         return f"<TokenLosses of {self.model!r}: {len(self.nats)} tokens of {len(self.counts)} texts>"

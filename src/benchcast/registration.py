@@ -29,7 +29,7 @@ from benchcast.forecasting import predict_models
 from benchcast.formatting import did_you_mean, nan_to_none, need_file, number, plain
 from benchcast.records import Score, Task, TokenLosses
 from benchcast.scores.gather import ImportOptions, gather
-from benchcast.storage.files import write_new
+from benchcast.storage.files import local_folder, write_new
 from benchcast.storage.hashes import HASH, content_digest, hashed
 from benchcast.store import Study, StudyLike
 
@@ -237,7 +237,7 @@ def _scores(source: Sequence[Score] | StudyLike, registered: Mapping[str, Any], 
         return source.scores()
     if not isinstance(source, str | PathLike):
         return list(source)
-    path = Path(source)
+    path = local_folder(source)
     if (path / "study.toml").is_file():
         return Study.open(path).scores()
     options = ImportOptions(unit=unit, allow_mixed=True)

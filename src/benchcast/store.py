@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from benchcast.plausible import refuse_impossible
 from benchcast.records import Bools, Ints, ModelInfo, Score, Task, TextSet, TokenLosses
 from benchcast.storage import features as feature_files
 from benchcast.storage import tables
-from benchcast.storage.files import file_name, locked, write_text, write_whole
+from benchcast.storage.files import file_name, local_folder, locked, write_text, write_whole
 from benchcast.storage.folders import present, stored_folders, write_folder
 from benchcast.storage.known import known_info, known_scores
 from benchcast.storage.loss_files import read_parquet, stored_name, write_parquet
@@ -45,8 +45,8 @@ class Study:
     scorer: str  # which features to use; empty where there is no choice
     tasks: tuple[Task, ...]
     items: float = 1.0  # share of the items of evaluation logs that are texts; scores are of the others
-    signals: tuple[str, ...] = ()  # signals of tokens that fits read besides the losses
     keep_all: bool = False  # learn from every model, even if it removes much of a task's own text
+    note: str = ""  # one line on a key of study.toml that is ignored
 
     def __repr__(self) -> str:
         return f"<Study {str(self.root)!r}: {counted(len(self.tasks), 'task')}>"
@@ -60,10 +60,9 @@ class Study:
         tasks: Sequence[Task] = (),
         seed: int = 0,
         items: float = 1.0,
-        signals: Sequence[str] = (),
     ) -> Study:
         """Create a study with these texts; without tasks, study.toml holds a template of them to fill in."""
-        path = Path(root)
+        path = local_folder(root)
         if (path / "study.toml").exists():
             raise StudyError(f"{path}: there is a study already")
         if path.exists() and (not path.is_dir() or any(not tables.own_leftover(p, texts) for p in path.iterdir())):
@@ -72,7 +71,7 @@ class Study:
         check_tasks(tasks)
         path.mkdir(parents=True, exist_ok=True)
         write_text(path / "texts.jsonl", tables.texts_jsonl(texts))
-        write_text(path / "study.toml", settings_toml(texts, tasks, seed, items, signals))
+        write_text(path / "study.toml", settings_toml(texts, tasks, seed, items))
         return cls.open(path)
 
     @classmethod
@@ -81,14 +80,14 @@ class Study:
 
         With `keep_all`, fits and comparisons learn from every model; the text that one lacks is lost for all models.
         """
-        path = Path(root)
+        path = local_folder(root)
         settings = read_settings(path / "study.toml")
-        return cls(path, settings.seed, settings.scorer, settings.tasks, settings.items, settings.signals, keep_all)
+        return cls(path, settings.seed, settings.scorer, settings.tasks, settings.items, keep_all, settings.note)
 
     @classmethod
     def of(cls, study: Study | str | PathLike[str]) -> Study:
         """The study itself, or the one at this path: what every public function accepts."""
-        return study if isinstance(study, Study) else cls.open(Path(study))
+        return study if isinstance(study, Study) else cls.open(fspath(study))
 
     @cached_property
     def texts(self) -> TextSet:
@@ -184,7 +183,7 @@ class Study:
                 f"({len(with_losses)} with losses, {len(scored)} with scores; do their names agree?)"
             )
         losses = (self.losses(m.model) for m in models)  # one at a time: a model's tokens may be many
-        options = AssemblyOptions(self.features(), support, unit, () if self.keep_all else self.tasks, self.signals)
+        options = AssemblyOptions(self.features(), support, unit, () if self.keep_all else self.tasks)
         return assemble(self.texts, losses, models, scores, wanted, options)
 
     def infos(self, names: Sequence[str]) -> list[ModelInfo]:
@@ -230,7 +229,7 @@ class Study:
             same_nats = any(
                 np.array_equal(old.nats, losses.nats.astype(kind), equal_nan=True) for kind in (np.float32, np.float16)
             )
-        if not (same_nats and np.array_equal(old.edges, losses.edges) and losses.signals.keys() <= old.signals.keys()):
+        if not (same_nats and np.array_equal(old.edges, losses.edges)):
             raise InputError(
                 f"model {losses.model!r} is in the study with other losses; "
                 "use another name, or --force to replace them"

@@ -6,9 +6,8 @@ share passes over losses and features.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,12 +16,10 @@ import numpy.typing as npt
 from benchcast.dataset import Dataset, Fold
 from benchcast.law import SigmoidLaw
 from benchcast.metadata import ModelMetadata
-from benchcast.predictors import VIEWS, BenchmarkScore, Ladder, LossView, Predictor, TrainingCompute, ladder_loss, view
+from benchcast.predictors import BenchmarkScore, Ladder, LossView, Predictor, TrainingCompute, ladder_loss, view
 from benchcast.profile import LossProfile
 from benchcast.records import Bools, Floats, Ints, Task
 
-Signals = Mapping[str, npt.NDArray[np.float32]]  # each M × N, on the reference tokens
-NO_SIGNALS: Signals = MappingProxyType({})
 TOKEN_BLOCK = 1 << 16  # tokens per block in weighted sums
 FADING = 0.15  # share of the training models, the strongest ones, among which a model begins to count as stronger
 
@@ -99,15 +96,13 @@ class Members:
     members: tuple[Member, ...]
     fade: Fade
 
-    def log_odds(
-        self, nats: npt.NDArray[np.float32], views: Sequence[str], unit: float, signals: Signals = NO_SIGNALS
-    ) -> Floats:
-        """Averaged log-odds of models (M × N losses, and signals)."""
+    def log_odds(self, nats: npt.NDArray[np.float32], views: Sequence[str], unit: float) -> Floats:
+        """Averaged log-odds of models (M × N losses)."""
         stronger = self.fade(weighted_loss(nats, (LossView.NATS,), np.ones((1, nats.shape[1]), np.float32)) / unit)
         return sum(
             (
                 (m.share + stronger * (m.share_of_stronger - m.share))
-                * m.law.log_odds(weighted_loss(nats, views, m.weights, signals) / unit)
+                * m.law.log_odds(weighted_loss(nats, views, m.weights) / unit)
                 for m in self.members
             ),
             np.zeros(len(nats)),
@@ -147,11 +142,6 @@ class TaskFit:
         return tuple(p for p in self.reads if isinstance(p, LossView))
 
     @property
-    def signals(self) -> tuple[LossView, ...]:
-        """The signals that are read; empty if none."""
-        return tuple(v for v in self.views if v not in VIEWS)
-
-    @property
     def benchmarks(self) -> tuple[str, ...]:
         """The benchmarks whose scores are read; empty if none."""
         return tuple(p.benchmark for p in self.reads if isinstance(p, BenchmarkScore))
@@ -171,8 +161,8 @@ class TaskFit:
         if self.benchmarks:
             return np.stack([metadata.score(name) for name in self.benchmarks], axis=1) @ self.weights[:, 0]
         if self.average is not None:
-            return -self.average.log_odds(nats, self.views, self.unit, metadata.signals)
-        return weighted_loss(nats, self.views, self.weights, metadata.signals) / self.unit
+            return -self.average.log_odds(nats, self.views, self.unit)
+        return weighted_loss(nats, self.views, self.weights) / self.unit
 
     def known(self, metadata: ModelMetadata) -> Bools:
         """Mask of the models whose metadata has all inputs: FLOPs, size and training tokens, or scores."""
@@ -194,28 +184,15 @@ class TaskFit:
         """Forecast accuracy (0..1) of each model; arguments as for `capability`."""
         return self.law.accuracy(self.capability(nats, metadata))
 
-    def salience(self, nats: npt.NDArray[np.float32], signals: Signals = NO_SIGNALS) -> npt.NDArray[np.float32]:
-        """Weight of each token: the derivative of capability by its nats, averaged over the models of `nats`.
-
-        A signal counts by how much it rises with the nats of its token, by least squares over the models.
-        """
+    def salience(self, nats: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Weight of each token: the derivative of capability by its nats, averaged over the models of `nats`."""
         total = np.zeros(nats.shape[1])
         for name, weights in zip(self.views, self.weights, strict=True):
             for part in token_blocks(len(weights)):
                 losses = losses_at(nats, part)
-                if name in VIEWS:
-                    slope = 1.0 if name is LossView.NATS else ((1 + losses) ** -2).mean(axis=0, dtype=np.float64)
-                else:
-                    slope = _rise(losses, signals[name][:, part])
+                slope = 1.0 if name is LossView.NATS else ((1 + losses) ** -2).mean(axis=0, dtype=np.float64)
                 total[part] += slope * weights[part]
         return total.astype(np.float32)
-
-
-def _rise(losses: npt.NDArray[np.floating], signal: npt.NDArray[np.floating]) -> Floats:
-    """Slope of a signal by the losses over the models, for each token; 0 where the losses do not vary."""
-    centred = losses - losses.mean(axis=0)
-    spread = (centred**2).sum(axis=0, dtype=np.float64)
-    return np.asarray((centred * signal).sum(axis=0, dtype=np.float64) / np.where(spread > 0, spread, np.inf))
 
 
 def token_blocks(count: int) -> list[slice]:
@@ -230,19 +207,15 @@ def losses_at(nats: npt.NDArray[np.floating], part: slice) -> npt.NDArray[Any]:
 
 
 def weighted_loss(
-    nats: npt.NDArray[np.float32],
-    views: Sequence[str],
-    weights: npt.NDArray[np.float32],
-    signals: Signals = NO_SIGNALS,
+    nats: npt.NDArray[np.float32], views: Sequence[str], weights: npt.NDArray[np.float32]
 ) -> npt.NDArray[np.float64]:
-    """Sum over views and tokens of weight times loss or signal, for every model, without a copy of all losses.
+    """Sum over views and tokens of weight times loss, for every model, without a copy of all losses.
 
     Parameters
     ----------
     nats : M × N losses
     views : what is read of each token (see `predictors.LossView`)
     weights : views × N
-    signals : M × N each; those among the views
 
     Returns
     -------
@@ -251,7 +224,7 @@ def weighted_loss(
     total = np.zeros(len(nats))
     for name, row in zip(views, weights, strict=True):
         for part in token_blocks(len(row)):
-            total += (view(losses_at(nats, part), name) if name in VIEWS else signals[name][:, part]) @ row[part]
+            total += view(losses_at(nats, part), name) @ row[part]
     return total
 
 

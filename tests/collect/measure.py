@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchcast.backends import open_backend
-from benchcast.backends.base import ModelSettings, signals_of
+from benchcast.backends.base import ModelSettings
 from benchcast.errors import InputError
 
 PORT = 18765
@@ -35,17 +35,7 @@ def measure(kind: str, reference: dict[str, Any]) -> dict[str, Any]:
         k: float(np.abs(np.array(reference["nats"][k][1:]) - nats[1:]).max())
         for k, nats in zip(reference["ids"], scored, strict=True)
     }
-    return {**backend.about(), "same_ids": same_ids, "apart": apart, "signals": signals_apart(backend, reference)}
-
-
-def signals_apart(backend: Any, reference: dict[str, Any]) -> dict[str, float]:
-    """Largest difference of each signal that the backend gives from its definition, over all texts."""
-    names = signals_of(backend)
-    if not names:
-        return {}
-    columns = np.concatenate([c[1:] for c in backend.score_signals(list(reference["ids"].values()), names)])
-    expected = {name: np.concatenate([s[name] for s in reference["signals"].values()]) for name in names}
-    return {name: float(np.abs(columns[:, k] - expected[name]).max()) for k, name in enumerate(names, start=1)}
+    return {**backend.about(), "same_ids": same_ids, "apart": apart}
 
 
 def echo_of_llamacpp(reference: dict[str, Any]) -> str:

@@ -19,11 +19,9 @@ from typing import Any
 
 import convert
 import fetch
-from naive import naive
 
 from benchcast.backends import open_backend
 from benchcast.backends.base import ModelSettings
-from benchcast.choices import SIGNALS
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENTS = Path(os.environ.get("BENCHCAST_TEST_ENVS", fetch.CACHE / "environments"))
@@ -72,24 +70,11 @@ def reference() -> dict[str, Any]:
     backend = open_backend("hf", ModelSettings({"pretrained": folder}), device="cpu")
     ids = {k: [*backend.vocabulary.prefix, *backend.vocabulary.tokenizer.encode(t)] for k, t in TEXTS.items()}
     nats = {k: row.tolist() for k, row in zip(ids, backend.score(list(ids.values())), strict=True)}
-    signals = {k: naive_signals(folder, sequence) for k, sequence in ids.items()}
     settings = {
         "vllm": {"pretrained": folder, "max_length": "512", "enforce_eager": "true"},
         "llamacpp": {"pretrained": str(convert.smollm2_f32())},
     }
-    return {"texts": TEXTS, "ids": ids, "nats": nats, "signals": signals, "settings": settings, "folder": folder}
-
-
-def naive_signals(folder: str, ids: list[int]) -> dict[str, list[float]]:
-    """Each signal of every token but the first, from its definition and the logits of transformers in float64."""
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    with torch.no_grad():
-        logits = model(torch.tensor([ids])).logits[0].double().numpy()
-    rows = [naive(row, token) for row, token in zip(logits[:-1], ids[1:], strict=True)]
-    return {name: [float(row[name]) for row in rows] for name in SIGNALS}
+    return {"texts": TEXTS, "ids": ids, "nats": nats, "settings": settings, "folder": folder}
 
 
 def run(kind: str, known: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -162,15 +147,6 @@ def table(measured: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def signal_table(measured: dict[str, Any]) -> str:
-    """Markdown: largest difference of each backend's signals from their definitions, over all texts."""
-    rows = {kind: row["signals"] for kind, row in measured.items() if row.get("signals")}
-    lines = ["| backend | " + " | ".join(SIGNALS) + " |", "|---|" + "---|" * len(SIGNALS)]
-    for kind, apart in rows.items():
-        lines.append(f"| {kind} | " + " | ".join(f"{apart[k]:.1e}" if k in apart else "–" for k in SIGNALS) + " |")
-    return "\n".join(lines)
-
-
 def main(kinds: list[str]) -> None:
     known, measured = reference(), {}
     folder = ENVIRONMENTS / "work"
@@ -178,7 +154,7 @@ def main(kinds: list[str]) -> None:
     for kind in kinds or ["llamacpp", "vllm", "vllm-server", "lm-eval"]:
         measured |= run(kind, known, folder)
     tables = table(measured)
-    print(tables, signal_table(measured), sep="\n\n")  # noqa: T201
+    print(tables)  # noqa: T201
     page = ROOT / "docs" / "collect.md"
     if not kinds and page.exists():
         before, _, rest = page.read_text(encoding="utf-8").partition(START)

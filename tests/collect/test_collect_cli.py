@@ -219,7 +219,6 @@ def test_a_server_is_collected_through_the_command_line(
         (["--model", "hf", "--model_args", "pretrained"], "'pretrained' is not key=value"),
         (["--model", "llamacpp", "--model_args", "pretrained=no.gguf"], "no such file"),
         (["--model", "hf", "--model_args", "pretrained=no.gguf"], "no such file"),
-        (["--model", "hf", "--signals", "rank,hits"], "unknown signal 'hits'; known: rank, entropy, hit, margin"),
     ],
 )
 def test_mistakes_are_one_line(args: list[str], said: str, study: Path) -> None:

@@ -1,4 +1,4 @@
-"""transformers: losses and signals agree with the plainest loop one can write, and depend on nothing but the text."""
+"""transformers: losses agree with the plainest loop one can write, and depend on nothing but the text."""
 
 from __future__ import annotations
 
@@ -13,16 +13,12 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 import torch
-from naive import check
-from naive import naive as naive_signals
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from benchcast.backends import forward, open_backend
-from benchcast.backends.base import ModelSettings
+from benchcast.backends.base import ModelSettings, from_logits
 from benchcast.backends.hf import HfBackend
-from benchcast.backends.token_signals import numpy_signals
 from benchcast.bounds import locate
-from benchcast.choices import SIGNALS
 from benchcast.collection import collect
 from benchcast.collection.portions import plan
 from benchcast.errors import InputError
@@ -65,25 +61,25 @@ def real_model(name: str, request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.mark.parametrize("name", list(BOS))
-def test_losses_and_signals_agree_with_a_naive_loop(name: str, real_model: Path) -> None:
+def test_losses_agree_with_a_naive_loop(name: str, real_model: Path) -> None:
     scored = backend(real_model)
     assert scored.vocabulary.prefix == ((BOS[name],) if BOS[name] else ())
     sequences = [[*scored.vocabulary.prefix, *locate(scored.vocabulary.tokenizer, text)[0]] for text in TEXTS.values()]
     shown = AutoTokenizer.from_pretrained(real_model)
     assert sequences == [shown(text).input_ids for text in TEXTS.values()]
     model = AutoModelForCausalLM.from_pretrained(real_model, dtype=torch.float32)
-    columns = scored.score_signals(sequences, SIGNALS)
-    for ids, nats, token_columns in zip(sequences, scored.score(sequences), columns, strict=True):
-        assert np.isnan(token_columns[0]).all()
-        assert np.isfinite(token_columns[1:]).all()
-        np.testing.assert_array_equal(token_columns[:, 0], nats)
-        places = range(1, len(ids)) if name == "stories" else (1, len(ids) // 2, len(ids) - 1)  # large: slow
+    for ids, nats in zip(sequences, scored.score(sequences), strict=True):
+        assert np.isnan(nats[0])
+        assert np.isfinite(nats[1:]).all()
+        places = [*range(1, len(ids))] if name == "stories" else [1, len(ids) // 2, len(ids) - 1]  # large: slow
         with torch.no_grad():
-            rows = [model(torch.tensor([ids[:i]])).logits[0, -1].double().numpy() for i in places]
+            rows = [model(torch.tensor([ids[:i]])).logits[0, -1].double() for i in places]
             together = model(torch.tensor([ids])).logits[0].numpy()
-        expected = [naive_signals(row, ids[i]) for row, i in zip(rows, places, strict=True)]
-        check(token_columns, expected, places)
-        check(numpy_signals(together, ids, SIGNALS), expected, places)  # llama.cpp and LMDeploy give logits
+        expected = [-torch.log_softmax(row, -1)[ids[i]].item() for row, i in zip(rows, places, strict=True)]
+        np.testing.assert_allclose(nats[places], expected, atol=1e-4)
+        by_logits = from_logits(together, ids)  # as llama.cpp and LMDeploy are read
+        assert np.isnan(by_logits[0])
+        np.testing.assert_allclose(by_logits[places], expected, atol=1e-4)
 
 
 def test_losses_do_not_depend_on_the_batch(fine: HfBackend) -> None:

@@ -15,8 +15,6 @@ pytest.importorskip("transformers")
 
 import real_backends
 
-from benchcast.choices import SIGNALS
-
 pytestmark = [pytest.mark.backends, pytest.mark.timeout(1800)]
 
 
@@ -30,10 +28,7 @@ def test_a_real_backend_agrees_with_transformers(kind: str, known: dict[str, Any
     for name, row in real_backends.run(kind, known, tmp_path).items():
         assert all(row["same_ids"].values()), name
         assert max(row["apart"].values()) < real_backends.LIMITS[name], (name, row["apart"])
-        # many rare words have nearly the same logit: rounding orders them
-        assert all(apart < (0.03 if k == "rank" else 1e-3) for k, apart in row["signals"].items()), row["signals"]
         if name == "llamacpp":
-            assert set(row["signals"]) == set(SIGNALS)
             assert "cannot score" in row["echo"] or "echo is wrong" in row["echo"]
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from functools import partial, reduce
 from itertools import product
+from operator import add
 
 import numpy as np
 import pytest
@@ -14,12 +16,27 @@ from numpy.testing import assert_allclose
 from benchcast import dataset as dataset_module
 from benchcast.folds import make_folds
 from benchcast.law import fit_laws, sigmoid
-from benchcast.methods.algorithm2 import descent
-from benchcast.methods.algorithm2.activations import ACTIVATIONS
-from benchcast.methods.algorithm2.descent import DescentSettings, Problems, descend, head_weights
-from benchcast.methods.algorithm2.paper import paper
-from benchcast.methods.algorithm2.products import RowBlock, TokenBlock
-from benchcast.methods.inputs import Inputs, prepare_inputs
+from benchcast.methods.features import Inputs, prepare_inputs
+from benchcast.methods.head import (
+    ACTIVATIONS,
+    Head,
+    map_arrays,
+    new_head,
+    on_raw_features,
+    on_standardised_features,
+)
+from benchcast.methods.paper import (
+    DescentSettings,
+    DescentState,
+    HistoryRow,
+    Problems,
+    descend,
+    epoch,
+    paper,
+    start,
+    token_weights,
+)
+from benchcast.methods.products import RowBlock, TokenBlock
 
 N, D, M = 40, 5, 14
 LEVEL = np.random.default_rng(4).permutation(np.linspace(0.5, 1.5, M))  # of each model's losses
@@ -36,11 +53,11 @@ ARRAYS = ("accuracy", "chance", "train", "validation", "rate")  # of a Problems
 def make_inputs(*, block: int = N, standardise: bool = True, dims: int = D) -> Inputs:
     rng = np.random.default_rng(0)
     features = rng.normal(2.0, 3.0, (N, dims))
-    stretches = [
+    blocks = [
         TokenBlock(a, RowBlock(features[a : a + block]), RowBlock(NATS[:, a : a + block].T)) for a in range(0, N, block)
     ]
     mean, spread = (features.mean(axis=0), features.std(axis=0)) if standardise else (np.zeros(dims), np.ones(dims))
-    return Inputs(stretches, 100.0, mean, spread)
+    return Inputs(blocks, 100.0, mean, spread)
 
 
 def make_problems(count: int = 3, *, faster: float = 1.0) -> Problems:
@@ -54,70 +71,76 @@ def make_problems(count: int = 3, *, faster: float = 1.0) -> Problems:
     return Problems(accuracy, chance, train, 1 - train, rate)
 
 
-def random_head(inputs: Inputs, problems: Problems, settings: DescentSettings) -> descent.Head:
+def random_head(inputs: Inputs, settings: DescentSettings) -> Head:
     rng = np.random.default_rng(2)
-    head = descent._new_head(inputs, problems, settings)
-    return {name: rng.normal(0.0, 0.7, x.shape) for name, x in head.items()}
+    head = new_head(inputs.mean, 3, activation=settings.activation, hidden=settings.hidden, seed=0)
+    return map_arrays(lambda x: rng.normal(0.0, 0.7, x.shape), head)
 
 
-def numeric(function, head: descent.Head, step: float) -> descent.Head:
+def capability_of(inputs: Inputs, head: Head, settings: DescentSettings) -> np.ndarray:
+    return (NATS @ token_weights(inputs, head, settings)).T / inputs.characters
+
+
+def numeric(function, head: Head, step: float) -> Head:
     """Central differences of a scalar function of a head."""
-    gradient = {}
-    for name, x in head.items():
-        gradient[name] = np.zeros_like(x)
+    gradient = map_arrays(np.zeros_like, head)
+    for name, x in head._asdict().items():
         for at in np.ndindex(x.shape):
-            moved = [{**head, name: x.copy()} for _ in range(2)]
-            moved[0][name][at] += step
-            moved[1][name][at] -= step
-            gradient[name][at] = (function(moved[0]) - function(moved[1])) / (2 * step)
+            moved = [head._replace(**{name: x.copy()}) for _ in range(2)]
+            getattr(moved[0], name)[at] += step
+            getattr(moved[1], name)[at] -= step
+            getattr(gradient, name)[at] = (function(moved[0]) - function(moved[1])) / (2 * step)
     return gradient
 
 
 @pytest.mark.parametrize(("activation", "hidden", "standardise"), SHAPES)
 def test_the_way_back_is_the_derivative_of_the_way_forward(activation, hidden, standardise):
     settings = DescentSettings(activation=activation, hidden=hidden, standardise=standardise)
-    inputs, problems = make_inputs(standardise=standardise, block=16), make_problems()
-    head = random_head(inputs, problems, settings)
+    inputs = make_inputs(standardise=standardise, block=16)
+    head = random_head(inputs, settings)
     pull = np.random.default_rng(3).normal(size=(3, M))
-    kept, _ = descent._forward(inputs, head, settings)
-    gradient = descent._backward(inputs, head, kept, pull)
-    expected = numeric(lambda h: float(np.sum(pull * descent._forward(inputs, h, settings)[1])), head, 1e-6)
-    for name in head:
-        scale = np.abs(expected[name]).max()
+    raw, parts = on_raw_features(head, inputs.mean, inputs.spread), []
+    for block in inputs.blocks:
+        _, back = raw.forward(block.features, ACTIVATIONS[activation])
+        parts.append(raw.backward(block.features, back, block.losses.project(pull / inputs.characters)))
+    gradient = on_standardised_features(reduce(partial(map_arrays, add), parts), inputs.mean, inputs.spread)
+    expected = numeric(lambda h: float(np.sum(pull * capability_of(inputs, h, settings))), head, 1e-6)
+    for mine, theirs in zip(gradient, expected, strict=True):
+        scale = np.abs(theirs).max()
         assert scale > 0
-        assert_allclose(gradient[name], expected[name], rtol=1e-5, atol=1e-6 * scale)
+        assert_allclose(mine, theirs, rtol=1e-5, atol=1e-6 * scale)
 
 
 @pytest.mark.parametrize("hidden", [0, 3])
 def test_with_the_law_refitted_its_own_derivative_drops_out(hidden):
-    settings = DescentSettings(hidden=hidden)
-    inputs, problems = make_inputs(), make_problems()
-    head = random_head(inputs, problems, settings)
+    """A step of SGD follows the gradient of the error with the law fitted again, which finite differences give."""
+    settings = DescentSettings(hidden=hidden, optimizer="sgd")
+    inputs, problems = make_inputs(block=16), make_problems()
+    head = random_head(inputs, settings)
 
-    def error(h: descent.Head) -> float:
-        c = descent._forward(inputs, h, settings)[1]
-        laws = fit_laws(c, problems.accuracy, problems.chance, weight=problems.train, steps=2000)
-        residual, _ = descent._residuals(c, laws, problems)
-        return float(np.sum(problems.train * residual**2))
+    def best_laws(h: Head):
+        c = capability_of(inputs, h, settings)
+        return fit_laws(c, problems.accuracy, problems.chance, weight=problems.train, steps=2000)
 
-    kept, capability = descent._forward(inputs, head, settings)
-    laws = fit_laws(capability, problems.accuracy, problems.chance, weight=problems.train, steps=2000)
-    residual, rise = descent._residuals(capability, laws, problems)
-    pull = 2 * problems.train * residual * rise * laws.slope[:, None]
-    gradient = descent._backward(inputs, head, kept, pull)
+    def error(h: Head) -> float:
+        forecast = best_laws(h).accuracy(capability_of(inputs, h, settings), problems.chance)
+        return float(np.sum(problems.train * (forecast - problems.accuracy) ** 2))
+
+    state = start(inputs, problems, settings)._replace(head=head, laws=best_laws(head))
+    after, _ = epoch(inputs, problems, settings, state)
     expected = numeric(error, head, 1e-4)
-    for name in head:
-        assert_allclose(gradient[name], expected[name], rtol=1e-2, atol=2e-3 * np.abs(expected[name]).max())
+    for x, moved, rate, gradient in zip(head, after.head, head.per_problem(problems.rate), expected, strict=True):
+        assert_allclose((x - moved) / rate, gradient, rtol=1e-2, atol=2e-3 * np.abs(gradient).max())
 
 
 @pytest.mark.parametrize(("activation", "hidden"), list(product(sorted(ACTIVATIONS), (0, 3))))
 def test_standardising_is_folded_into_the_head(activation, hidden):
     settings = DescentSettings(activation=activation, hidden=hidden)
-    inputs, problems = make_inputs(), make_problems()
-    head = random_head(inputs, problems, settings)
-    ready = [replace(s, features=RowBlock((s.features.values - inputs.mean) / inputs.spread)) for s in inputs.stretches]
-    plain = replace(inputs, stretches=ready, mean=np.zeros(D), spread=np.ones(D))
-    assert_allclose(head_weights(inputs, head, settings), head_weights(plain, head, settings), rtol=1e-10, atol=1e-10)
+    inputs = make_inputs()
+    head = random_head(inputs, settings)
+    ready = [replace(b, features=RowBlock((b.features.values - inputs.mean) / inputs.spread)) for b in inputs.blocks]
+    plain = replace(inputs, blocks=ready, mean=np.zeros(D), spread=np.ones(D))
+    assert_allclose(token_weights(inputs, head, settings), token_weights(plain, head, settings), rtol=1e-10, atol=1e-10)
 
 
 def as_torch(record):
@@ -125,22 +148,25 @@ def as_torch(record):
         n: torch.from_numpy(getattr(record, n)) for n in record.__slots__ if isinstance(getattr(record, n), np.ndarray)
     }
     if isinstance(record, Inputs):
-        changed["stretches"] = [
-            TokenBlock(s.start, *(RowBlock(torch.from_numpy(block.values)) for block in (s.features, s.losses)))
-            for s in record.stretches
+        changed["blocks"] = [
+            TokenBlock(b.start, *(RowBlock(torch.from_numpy(part.values)) for part in (b.features, b.losses)))
+            for b in record.blocks
         ]
     return replace(record, **changed)
 
 
-def assert_alike(one: descent.Descent, two: descent.Descent, optimizer: str) -> None:
+Run = tuple[DescentState, list[HistoryRow]]
+
+
+def assert_alike(one: Run, two: Run, optimizer: str) -> None:
     """Two runs of the same problems came to the same."""
     tight = optimizer == "sgd"
-    for a, b in zip(one.history, two.history, strict=True):
+    for a, b in zip(one[1], two[1], strict=True):
         assert_allclose(b.validation_mse, a.validation_mse, rtol=1e-4 if tight else 2e-2)
     if tight:
-        assert np.asarray(two.step).tolist() == np.asarray(one.step).tolist()
-        for name, x in one.head.items():
-            assert_allclose(two.head[name], x, rtol=1e-4, atol=1e-5)
+        assert np.asarray(two[0].best_step).tolist() == np.asarray(one[0].best_step).tolist()
+        for x, y in zip(one[0].best, two[0].best, strict=True):
+            assert_allclose(y, x, rtol=1e-4, atol=1e-5)
 
 
 def problems_for(optimizer: str) -> Problems:
@@ -153,8 +179,9 @@ def test_numpy_and_torch_descend_alike(optimizer, hidden):
     inputs, problems = make_inputs(block=16), problems_for(optimizer)
     mine = descend(inputs, problems, settings)
     other = descend(as_torch(inputs), as_torch(problems), settings)
-    assert isinstance(other.head["weight"], torch.Tensor)
-    assert not np.allclose(mine.history[-1].capability, mine.history[0].capability, rtol=1e-3), "heads moved"
+    assert isinstance(other[0].best.weight, torch.Tensor)
+    history = mine[1]
+    assert not np.allclose(history[-1].capability, history[0].capability, rtol=1e-3), "heads moved"
     assert_alike(mine, other, optimizer)
 
 
@@ -173,10 +200,10 @@ def test_numpy_and_torch_descend_alike(optimizer, hidden):
 def test_problems_side_by_side_are_each_problem_alone(optimizer, hidden, dims):
     settings = replace(QUICK, optimizer=optimizer, hidden=hidden)
     inputs, problems = make_inputs(dims=dims), problems_for(optimizer)
-    together = descend(inputs, problems, settings)
+    _, together = descend(inputs, problems, settings)
     for p in range(3):
-        alone = descend(inputs, Problems(*(getattr(problems, n)[p : p + 1] for n in ARRAYS)), settings)
-        for a, b in zip(alone.history, together.history, strict=True):
+        _, alone = descend(inputs, Problems(*(getattr(problems, n)[p : p + 1] for n in ARRAYS)), settings)
+        for a, b in zip(alone, together, strict=True):
             assert_allclose(b.validation_mse[p], a.validation_mse[0], rtol=1e-4 if optimizer == "sgd" else 2e-2)
             if optimizer == "sgd":
                 assert_allclose(b.capability[p], a.capability[0], rtol=1e-4)
@@ -191,8 +218,12 @@ def test_blocks_of_any_size_give_the_same_head(optimizer, block):
 
 
 def test_every_step_is_kept():
-    result = descend(make_inputs(), make_problems(), QUICK)
-    assert [s.step for s in result.history] == list(range(QUICK.steps + 1))
+    _, history = descend(make_inputs(), make_problems(), QUICK)
+    assert len(history) == QUICK.steps + 1
+    for step in range(QUICK.steps + 1):
+        _, until = descend(make_inputs(), make_problems(), replace(QUICK, steps=step))
+        assert len(until) == step + 1
+        assert until[-1].capability.tolist() == history[step].capability.tolist()
 
 
 @pytest.mark.parametrize(
@@ -201,8 +232,8 @@ def test_every_step_is_kept():
 )
 def test_the_first_step_weighs_all_tokens_alike(activation):
     inputs = make_inputs()
-    result = descend(inputs, make_problems(), replace(QUICK, activation=activation))
-    per_token = result.history[0].capability / (NATS.sum(axis=1) / inputs.characters)
+    _, history = descend(inputs, make_problems(), replace(QUICK, activation=activation))
+    per_token = history[0].capability / (NATS.sum(axis=1) / inputs.characters)
     assert_allclose(per_token, per_token[0, 0], rtol=1e-9)
     assert per_token[0, 0] > 0
 
@@ -210,21 +241,21 @@ def test_the_first_step_weighs_all_tokens_alike(activation):
 def test_the_step_kept_is_the_best_on_the_validation_models():
     inputs, problems = make_inputs(), make_problems()
     settings = replace(QUICK, steps=40)
-    result = descend(inputs, problems, settings)
-    validation = np.stack([s.validation_mse for s in result.history])
-    train = np.stack([s.train_mse for s in result.history])
-    assert result.step.tolist() == validation.argmin(axis=0).tolist()
-    assert_allclose(result.error, validation.min(axis=0))
-    assert (train.argmin(axis=0) != result.step).any(), "training error would have chosen otherwise"
-    weights = head_weights(inputs, result.head, settings)
-    for p, step in enumerate(result.step):
-        kept = result.history[int(step)].capability[p]
+    state, history = descend(inputs, problems, settings)
+    validation = np.stack([row.validation_mse for row in history])
+    train = np.stack([row.train_mse for row in history])
+    assert state.best_step.tolist() == validation.argmin(axis=0).tolist()
+    assert_allclose(state.best_error, validation.min(axis=0))
+    assert (train.argmin(axis=0) != state.best_step).any(), "training error would have chosen otherwise"
+    weights = token_weights(inputs, state.best, settings)
+    for p, step in enumerate(state.best_step):
+        kept = history[int(step)].capability[p]
         assert_allclose(NATS @ weights[:, p] / inputs.characters, kept, rtol=1e-9)
 
 
 def test_descent_lowers_the_training_error():
-    result = descend(make_inputs(), make_problems(), replace(QUICK, steps=60))
-    assert (result.history[-1].train_mse < result.history[0].train_mse).all()
+    _, history = descend(make_inputs(), make_problems(), replace(QUICK, steps=60))
+    assert (history[-1].train_mse < history[0].train_mse).all()
 
 
 def test_models_outside_both_masks_are_not_looked_at():
@@ -233,8 +264,8 @@ def test_models_outside_both_masks_are_not_looked_at():
     hidden[:, 1] = 1
     masked = replace(problems, train=problems.train * (1 - hidden), validation=problems.validation * (1 - hidden))
     changed = replace(masked, accuracy=np.where(hidden > 0, 0.123, masked.accuracy))
-    one, two = (descend(make_inputs(), p, QUICK) for p in (masked, changed))
-    assert_allclose(one.head["weight"], two.head["weight"], rtol=1e-12)
+    one, two = (descend(make_inputs(), p, QUICK)[0] for p in (masked, changed))
+    assert_allclose(one.best.weight, two.best.weight, rtol=1e-12)
 
 
 # ---- on a study's dataset
@@ -244,8 +275,8 @@ def test_how_features_are_read_changes_no_forecast(dataset, world, monkeypatch):
     folds = make_folds(world.models, "size")[1]
     before = paper(dataset, folds, settings=QUICK)[0][0]
     monkeypatch.setattr(dataset_module, "BLOCK_BYTES", 4 * 24 * 50)
-    monkeypatch.setattr(sys.modules["benchcast.methods.inputs"], "KEEP_IN_MEMORY", 0)
-    assert not isinstance(prepare_inputs(dataset, standardise=True).stretches, list)
+    monkeypatch.setattr(sys.modules["benchcast.methods.features"], "KEEP_IN_MEMORY", 0)
+    assert not isinstance(prepare_inputs(dataset, standardise=True).blocks, list)
     assert len(list(dataset.features.blocks())) > 5
     after = paper(dataset, folds, settings=QUICK)[0][0]
     assert_allclose(after.weights, before.weights, rtol=2e-3, atol=1e-4)
@@ -283,18 +314,3 @@ def test_without_validation_models_a_training_family_validates(dataset, world):
     (validating,) = np.unique(fit.out_of_fold.families)
     assert validating in dataset.families[fold.train]
     assert len(fit.out_of_fold.errors) == (dataset.families == validating).sum()
-
-
-@pytest.mark.parametrize("hidden", [0, 2])
-def test_a_joint_fit_gives_all_tasks_one_salience_and_each_its_own_law(dataset, world, hidden):
-    _, folds = make_folds(world.models, "size")
-    settings = DescentSettings(steps=15, rates=(1e-2,), hidden=hidden, joint=True)
-    fits = paper(dataset, folds, settings=settings)[0]
-    apart = paper(dataset, folds, settings=replace(settings, joint=False))[0]
-    first, last = fits[0].history["capability"][[0, -1]]
-    assert not np.allclose(first, last, rtol=1e-3), "the head has moved"
-    for fit in fits[1:]:
-        assert_allclose(fit.weights, fits[0].weights, rtol=1e-4, atol=1e-6)
-        assert_allclose(fit.history["capability"][-1], last, rtol=1e-4)
-    assert not np.allclose(apart[0].history["capability"][-1], apart[1].history["capability"][-1], rtol=1e-3)
-    assert len({fit.law.slope for fit in fits}) == len(fits)

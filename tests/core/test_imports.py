@@ -29,7 +29,6 @@ LAYERS = [
     "frames",
     "devices",
     "align",
-    "signals",
     "support",
     "solvers",
     "law",

@@ -16,10 +16,9 @@ from benchcast.errors import NotEnoughDataError
 from benchcast.folds import make_folds
 from benchcast.intervals import predict, spread_of
 from benchcast.law import fit_law
-from benchcast.methods import METHODS, NEED_FEATURES, NEED_SIGNALS, fit_method
-from benchcast.methods.algorithm2.descent import DescentSettings
-from benchcast.methods.algorithm2.paper import paper
+from benchcast.methods import METHODS, NEED_FEATURES, fit_method
 from benchcast.methods.basis import build_basis
+from benchcast.methods.paper import DescentSettings, paper
 from benchcast.methods.salience import salience
 from benchcast.task_fit import view
 from synthetic import Plan, World, make_world
@@ -32,13 +31,6 @@ BATTERY = {**METHODS, "paper": lambda e, f: paper(e, f, settings=QUICK)}
 def dataset_of(world: World, *, features: bool = True) -> Dataset:
     given_features = Features(world.features, world.edges, "synthetic") if features else None
     return assemble(world.texts, world.losses, world.models, world.scores, world.tasks, AssemblyOptions(given_features))
-
-
-@pytest.fixture
-def method_dataset(request: pytest.FixtureRequest, dataset: Dataset, world: World) -> Dataset:
-    """The synthetic world, with signals for the methods that need them."""
-    signals = NEED_SIGNALS.get(request.node.callspec.params["method"])
-    return make_dataset(world, signals=signals) if signals else dataset
 
 
 def with_gaps(dataset: Dataset) -> Dataset:
@@ -59,42 +51,42 @@ def squared_errors(dataset: Dataset, folds: list[Fold], fits: list, t: int) -> f
 
 @pytest.mark.parametrize("split", ["size", "family"])
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_forecasts_held_out_models_of_every_fold_and_task(method, split, method_dataset, world):
+def test_every_method_forecasts_held_out_models_of_every_fold_and_task(method, split, dataset, world):
     folds = make_folds(world.models, split)[1][:2]
-    gapped = with_gaps(method_dataset)
+    gapped = with_gaps(dataset)
     fits = BATTERY[method](gapped, folds)
     assert [len(row) for row in fits] == [2] * len(folds)
     for fold, row in zip(folds, fits, strict=True):
-        for task, fit in zip(method_dataset.tasks, row, strict=True):
+        for task, fit in zip(dataset.tasks, row, strict=True):
             assert (fit.task, fit.method, fit.law.failure) == (task, method, "")
-            forecast = fit.forecast(method_dataset.nats, method_dataset.metadata)
+            forecast = fit.forecast(dataset.nats, dataset.metadata)
             assert np.isfinite(forecast).all()
             assert ((forecast >= 0) & (forecast <= 1)).all()
             assert fit.range[0] <= fit.range[1]
             assert len(fit.out_of_fold.errors) == len(fit.out_of_fold.families) > 0
             assert np.isfinite(fit.out_of_fold.errors).all()
-            held_out = [method_dataset.models.index(m) for m in fit.out_of_fold.models]
-            assert (method_dataset.families[held_out] == fit.out_of_fold.families).all(), "each error names its model"
+            held_out = [dataset.models.index(m) for m in fit.out_of_fold.models]
+            assert (dataset.families[held_out] == fit.out_of_fold.families).all(), "each error names its model"
             assert fold.seen[held_out].all()
             assert len(set(held_out)) == len(held_out)
-            seen = method_dataset.families[fold.seen]
+            seen = dataset.families[fold.seen]
             assert np.isin(fit.out_of_fold.families, seen).all(), "out-of-fold errors come from models a fit may see"
             if split == "family":
-                assert not np.isin(fit.out_of_fold.families, method_dataset.families[fold.test]).any()
+                assert not np.isin(fit.out_of_fold.families, dataset.families[fold.test]).any()
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_no_method_looks_at_scores_of_the_test_models(method, method_dataset, world):
+def test_no_method_looks_at_scores_of_the_test_models(method, dataset, world):
     folds = make_folds(world.models, "size")[1]
-    blind = replace(method_dataset, accuracy=np.where(folds[0].test, np.nan, method_dataset.accuracy))
-    for seen, unseen in zip(BATTERY[method](method_dataset, folds)[0], BATTERY[method](blind, folds)[0], strict=True):
+    blind = replace(dataset, accuracy=np.where(folds[0].test, np.nan, dataset.accuracy))
+    for seen, unseen in zip(BATTERY[method](dataset, folds)[0], BATTERY[method](blind, folds)[0], strict=True):
         assert_allclose(unseen.weights, seen.weights)
         assert unseen.law == seen.law
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_without_features_a_method_works_or_says_that_it_needs_them(method, world):
-    bare = make_dataset(world, features=False, signals=NEED_SIGNALS.get(method, ()))
+    bare = make_dataset(world, features=False)
     folds = make_folds(world.models, "size")[1]
     if method in NEED_FEATURES:
         with pytest.raises(NotEnoughDataError, match=f"method '{method}' needs features of a scorer"):
@@ -105,34 +97,34 @@ def test_without_features_a_method_works_or_says_that_it_needs_them(method, worl
 
 
 @pytest.mark.parametrize("method", [m for m in METHODS if m != "paper"])
-def test_the_order_of_models_changes_no_forecast(method, method_dataset, world):
-    order = np.random.default_rng(0).permutation(len(method_dataset.models))
+def test_the_order_of_models_changes_no_forecast(method, dataset, world):
+    order = np.random.default_rng(0).permutation(len(dataset.models))
     folds = make_folds(world.models, "size")[1]
-    turned = method_dataset.of_models(order)
+    turned = dataset.of_models(order)
     turned_folds = [Fold(f.train[order], f.validation[order], f.test[order]) for f in folds]
-    before = METHODS[method](method_dataset, folds)[0]
+    before = METHODS[method](dataset, folds)[0]
     after = METHODS[method](turned, turned_folds)[0]
     for a, b in zip(before, after, strict=True):
         forecasts = (
-            a.forecast(method_dataset.nats, method_dataset.metadata)[order],
+            a.forecast(dataset.nats, dataset.metadata)[order],
             b.forecast(turned.nats, turned.metadata),
         )
         assert_allclose(*forecasts, atol=3e-3)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_renaming_families_and_models_changes_no_forecast(method, method_dataset, world):
+def test_renaming_families_and_models_changes_no_forecast(method, dataset, world):
     folds = make_folds(world.models, "size")[1]
-    names = dict(zip(np.unique(method_dataset.families), ["zeta", "alpha", "mu", "beta", "omega"], strict=True))
+    names = dict(zip(np.unique(dataset.families), ["zeta", "alpha", "mu", "beta", "omega"], strict=True))
     renamed = replace(
-        method_dataset,
-        models=tuple(f"m{i}" for i in range(len(method_dataset.models))),
-        metadata=replace(method_dataset.metadata, families=np.array([names[f] for f in method_dataset.families])),
+        dataset,
+        models=tuple(f"m{i}" for i in range(len(dataset.models))),
+        metadata=replace(dataset.metadata, families=np.array([names[f] for f in dataset.families])),
     )
-    for a, b in zip(BATTERY[method](method_dataset, folds)[0], BATTERY[method](renamed, folds)[0], strict=True):
+    for a, b in zip(BATTERY[method](dataset, folds)[0], BATTERY[method](renamed, folds)[0], strict=True):
         assert_allclose(
-            b.forecast(method_dataset.nats, method_dataset.metadata),
-            a.forecast(method_dataset.nats, method_dataset.metadata),
+            b.forecast(dataset.nats, dataset.metadata),
+            a.forecast(dataset.nats, dataset.metadata),
             atol=3e-3,
         )
 

@@ -7,6 +7,7 @@ import inspect
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from benchcast.extrapolation.backtest import read_study_models
 from benchcast.fitting import fit_tasks, refit, store_fits
 from benchcast.folds import make_folds
 from benchcast.methods import METHODS, fit_method, stored_settings
-from benchcast.methods.algorithm2.descent import DescentSettings
+from benchcast.methods.paper import DescentSettings
 
 SHORT = DescentSettings(steps=3, rates=(1e-2,))
 
@@ -85,6 +86,20 @@ def test_settings_reach_algorithm_2_and_survive_a_refit(synthetic_folder):
 def test_settings_read_back_from_a_file_are_the_same(synthetic_folder, tmp_path):
     fit = bc.fit(synthetic_folder, "task0", method="paper", settings=SHORT)
     assert stored_settings(bc.load(fit.save(tmp_path / "fit")).core) == SHORT
+
+
+def test_stored_fits_with_the_former_setting_joint_open(synthetic_folder, tmp_path):
+    study, fit = bc.Study.open(synthetic_folder), bc.fit(synthetic_folder, "task0", method="paper", settings=SHORT)
+    losses = study.losses(study.models_with_losses()[0])
+    for joint in (False, True):
+        old = replace(fit, core=replace(fit.core, notes={**fit.core.notes, "joint": joint}))
+        opened = bc.load(old.save(tmp_path / f"joint-{joint}"))
+        assert opened.predict(losses) == fit.predict(losses)
+        if joint:
+            with pytest.raises(InputError, match=r"task0: the stored fit has the setting joint=True .* is gone; fit"):
+                refit(study, [opened])
+        else:
+            assert refit(study, [opened])[0].core.notes == fit.core.notes
 
 
 def test_settings_that_no_method_takes_are_refused(synthetic_folder):

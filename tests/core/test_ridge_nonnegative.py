@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 from benchcast.folds import make_folds
 from benchcast.law import sigmoid
-from benchcast.methods.inputs import measure
+from benchcast.methods.features import measure
 from benchcast.methods.nonnegative import fit_nonnegative
 from benchcast.methods.ridge import STRENGTHS, loss_features, ridge, solve, token_weights
 

@@ -17,7 +17,7 @@ from benchcast.cli.output import print_json, print_table, progress, say
 from benchcast.cli.tables import table_lines, wrap_text
 from benchcast.cli.watch import curve
 from benchcast.formatting import format_interval
-from benchcast.methods import ABOUT, METHODS, NEED_SIGNALS
+from benchcast.methods import ABOUT, METHODS
 
 ESCAPE = "\x1b[31mred\x1b]0;title\x07\x9b2J\u202e"
 names = st.text(st.characters(codec="utf-8", exclude_categories=("Cs", "Mn", "Me", "Mc")), max_size=60)
@@ -123,8 +123,7 @@ def test_a_comparison_has_methods_as_rows_and_says_which_is_best(synthetic_folde
     lines = ran.out.splitlines()
     assert max(map(len, lines[: lines.index("")])) <= 80 or "squared error" in max(lines, key=len)
     assert lines[1].split() == ["method", "task0", "task1"]
-    shown = [m for m in METHODS if m not in NEED_SIGNALS]
-    assert [line.split()[0] for line in lines[2 : 2 + len(shown)]] == shown
+    assert [line.split()[0] for line in lines[2 : 2 + len(METHODS)]] == list(METHODS)
     for column in (1, 2):
         assert sum(line.split()[column].startswith("*") for line in lines[2 : 2 + len(METHODS)]) == 1, (
             "one best method a task"

@@ -47,11 +47,8 @@ def test_a_broken_link_or_anchor_is_noticed(tmp_path: Path) -> None:
 
 
 def test_pages_that_code_and_other_texts_name_exist() -> None:
-    code = [
-        path
-        for folder in ("src", "lab", "tools", "bench", "examples", "tests")
-        for path in (ROOT / folder).rglob("*.py")
-    ]
+    folders = ("src", "lab", "tools", "bench", "examples", "tests")
+    code = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     for path in [*code, *(ROOT / page for page in hook.PAGES), *ROOT.glob("*.md"), ROOT / "Makefile"]:
         named = re.findall(r"\bdocs/[\w-]+\.(?:md|png)\b", path.read_text(encoding="utf-8"))
         assert [name for name in named if not (ROOT / name).is_file()] == [], path

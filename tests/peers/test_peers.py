@@ -16,7 +16,7 @@ from scipy.stats import rankdata
 import benchcast as bc
 from benchcast.folds import make_folds
 from benchcast.metadata import ModelMetadata
-from benchcast.methods import BASELINES, METHODS, NEED_SIGNALS
+from benchcast.methods import BASELINES, METHODS
 from benchcast.methods.correlations import rank, sign, sign_rank
 from benchcast.methods.cross_validation import select_candidate
 from benchcast.methods.logistic import fit_curves
@@ -174,7 +174,7 @@ def test_two_step_without_sizes_says_so(dataset, world):
     assert "parameters and tokens" in fit.law.failure
 
 
-@pytest.mark.parametrize("method", [m for m in PEERS if m not in NEED_SIGNALS])
+@pytest.mark.parametrize("method", PEERS)
 def test_a_peer_fitted_stored_and_loaded_forecasts_a_model_of_the_study(method, study, world, cli, tmp_path):
     assert cli("fit", study.root, "--task", "task0", "--method", method).code == 0
     ran = cli("predict", study.root, "--model", world.models[3].model, "--json")

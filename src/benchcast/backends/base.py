@@ -18,7 +18,6 @@ from benchcast.errors import InputError
 from benchcast.formatting import refuse_unknown
 
 Nats = npt.NDArray[np.float32]
-Columns = npt.NDArray[np.float32]  # tokens × (nats, then signals)
 Row = TypeVar("Row")  # result of one sequence: nats or hidden states
 SECRETS = ("api_key", "token", "key", "password", "auth_token", "hf_token")
 DECISIVE = (
@@ -72,21 +71,6 @@ class Backend(Protocol):
     def about(self) -> dict[str, str]:
         """Entries `backend`, `backend_version` and `dtype`, as stored with the losses."""
         ...
-
-
-class SignalBackend(Backend, Protocol):
-    """A backend that can tell more about a token than its loss."""
-
-    signals: tuple[str, ...]  # names of the signals that it gives, in the order of `choices.SIGNALS`
-
-    def score_signals(self, sequences: Sequence[Sequence[int]], names: Sequence[str]) -> list[Columns]:
-        """Nats and the named signals of every id (ids × (1 + names)); the first id has NaN."""
-        ...
-
-
-def signals_of(backend: Backend) -> tuple[str, ...]:
-    """Names of the signals that a backend gives; none for a backend of losses alone."""
-    return getattr(backend, "signals", ())
 
 
 class SequenceError(InputError):
@@ -245,6 +229,16 @@ def from_logprobs(values: Iterable[Any], ids: Sequence[int], where: str) -> Nats
     return nats
 
 
+def from_logits(logits: npt.NDArray[np.floating], ids: Sequence[int]) -> Nats:
+    """Nats of a sequence from its logits (tokens × words); row i predicts token i + 1, and the first token has NaN."""
+    nats = np.full(len(ids), np.nan, np.float32)
+    for i in range(1, len(ids)):
+        row = logits[i - 1].astype(np.float64)
+        top = row.max()
+        nats[i] = top + np.log(np.exp(row - top).sum()) - row[ids[i]]
+    return nats
+
+
 def is_number(value: Any) -> TypeGuard[float]:
     """Whether a JSON value is a finite number in the range of float32; booleans are not."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LARGEST
@@ -275,10 +269,3 @@ def checked(nats: Nats, ids: Sequence[int], where: str) -> Nats:
     if len(losses) > 1 and not losses.any():
         raise InputError(f"{where} gave 0 for all {len(losses)} tokens; it does not score prompts")
     return np.maximum(nats, 0.0, dtype=np.float32)
-
-
-def checked_columns(columns: Columns, ids: Sequence[int], where: str) -> Columns:
-    """Nats as `checked` returns them, and their signals, of which none may be missing or infinite."""
-    if not np.isfinite(columns[1:, 1:]).all():
-        raise InputError(f"{where} gave a signal that is NaN or infinite")
-    return np.concatenate([checked(columns[:, 0], ids, where)[:, None], columns[:, 1:]], axis=1)

@@ -1,4 +1,4 @@
-"""Compute nats, signals and hidden states of a causal language model in memory, on CPU or CUDA.
+"""Compute nats and hidden states of a causal language model in memory, on CPU or CUDA.
 
 Sequences are padded on the right, which causal attention does not read, so a loss does not depend on the other
 sequences of the batch. The output head runs on blocks of rows, and on a CPU also on blocks of the vocabulary: full
@@ -7,17 +7,16 @@ logits of a batch over 262k words would need gigabytes. Log-softmax is computed 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.backends.base import Columns, DeviceFullError, Nats
-from benchcast.backends.token_signals import VocabularyPass, rows_to_signals
+from benchcast.backends.base import DeviceFullError, Nats
 from benchcast.errors import InputError
 from benchcast.records import Bools, Ints
 
@@ -67,16 +66,6 @@ class Forward:
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:
         """−log p of every id given the ids before it."""
-        return [np.concatenate([[np.nan], part]).astype(np.float32) for part in self._parts(sequences, self._nats)]
-
-    def score_signals(self, sequences: Sequence[Sequence[int]], names: Sequence[str]) -> list[Columns]:
-        """Nats and the named signals of every id (ids × (1 + names))."""
-        first = np.full((1, 1 + len(names)), np.nan)
-        parts = self._parts(sequences, partial(self._signals, names=names))
-        return [np.concatenate([first, part]).astype(np.float32) for part in parts]
-
-    def _parts(self, sequences: Sequence[Sequence[int]], read: Callable[[Any, Any], Any]) -> list[npt.NDArray[Any]]:
-        """What `read` gives for the states and targets of all ids but the first, by sequence."""
         ids, inside = padded(sequences)
         follows = np.zeros_like(inside)  # positions whose next token is scored
         follows[:, :-1] = inside[:, 1:]
@@ -84,8 +73,9 @@ class Forward:
             # Positions and targets are worked out on the host: a mask on a GPU waits for all work before it.
             at, targets = self._moved(np.flatnonzero(follows)), self._moved(ids[:, 1:][inside[:, 1:]])
             rows = self._states(self._moved(ids)).flatten(0, 1)[at]
-            flat = read(rows, targets).cpu().numpy()
-        return np.split(flat, np.cumsum([len(s) - 1 for s in sequences])[:-1])
+            flat = self._nats(rows, targets).cpu().numpy()
+        parts = np.split(flat, np.cumsum([len(s) - 1 for s in sequences])[:-1])
+        return [np.concatenate([[np.nan], part]).astype(np.float32) for part in parts]
 
     def hidden(self, sequences: Sequence[Sequence[int]]) -> list[npt.NDArray[np.float32]]:
         """Last hidden state at every id (tokens × dimensions)."""
@@ -164,31 +154,6 @@ class Forward:
             logits = (self._head(rows[part]) if self.plain_head else rows[part]).float()
             nats[part] = -torch.log_softmax(logits, -1).gather(-1, targets[part, None])[:, 0]  # logsumexp is slower
         return nats
-
-    def _signals(self, rows: Any, targets: Any, names: Sequence[str]) -> Any:
-        """Nats and signals as columns, computed on the same blocks as nats alone."""
-        import torch
-
-        if self._head_in_blocks:
-            blocks = zip(rows.split(ROWS), targets.split(ROWS), strict=True)
-            return torch.cat([self._signals_by_words(r, t, names) for r, t in blocks])
-        step = max(1, LOGIT_BYTES.get(self.device.type, LOGIT_BYTES["cpu"]) // (4 * self.width))
-        parts = []
-        for start in range(0, len(rows), step):
-            part = slice(start, start + step)
-            logits = (self._head(rows[part]) if self.plain_head else rows[part]).float()
-            parts.append(rows_to_signals(logits, targets[part], names))
-        return torch.cat(parts)
-
-    def _signals_by_words(self, rows: Any, targets: Any, names: Sequence[str]) -> Any:
-        import torch
-
-        weight = self._head.weight
-        target_logits = (rows.float() * weight[targets].float()).sum(-1).to(rows.dtype).float()
-        signals = VocabularyPass(targets, target_logits, names)
-        for block in weight.split(WORDS):
-            signals.add(torch.nn.functional.linear(rows, block).float())
-        return signals.columns()
 
     @cached_property
     def _head_in_blocks(self) -> bool:

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.backends.base import Columns, ModelSettings, Nats
+from benchcast.backends.base import ModelSettings, Nats
 from benchcast.backends.forward import Forward
 from benchcast.backends.loaded import LoadedBackend
 from benchcast.backends.sources import gguf_parts, loading
 from benchcast.backends.stated import stated
-from benchcast.choices import SIGNALS
 from benchcast.errors import InputError
 from benchcast.extras import library
 
@@ -31,7 +30,6 @@ class HfBackend(LoadedBackend):
     """A causal language model of transformers."""
 
     name = "hf"
-    signals = SIGNALS
 
     def __init__(self, settings: ModelSettings, *, device: str = "", batch_size: int = 0) -> None:
         super().__init__(settings, dtype="float32")
@@ -68,10 +66,6 @@ class HfBackend(LoadedBackend):
     def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:
         """−log p of every id given the ids before it."""
         return self._forward.score(sequences)
-
-    def score_signals(self, sequences: Sequence[Sequence[int]], names: Sequence[str]) -> list[Columns]:
-        """Nats and the named signals of every id (ids × (1 + names))."""
-        return self._forward.score_signals(sequences, names)
 
     def hidden(self, sequences: Sequence[Sequence[int]]) -> list[npt.NDArray[np.float32]]:
         """Last hidden state at every id (tokens × dimensions)."""

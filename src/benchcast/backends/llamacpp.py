@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from benchcast.backends.base import Columns, ModelSettings, Nats, Vocabulary, read_each
+from benchcast.backends.base import ModelSettings, Nats, Vocabulary, from_logits, read_each
 from benchcast.backends.stated import PREFIX
-from benchcast.backends.token_signals import numpy_signals
 from benchcast.backends.vocabulary import VocabularySource
 from benchcast.bounds import Tokenizer
-from benchcast.choices import SIGNALS
 from benchcast.errors import InputError
 from benchcast.extras import library
 
@@ -40,7 +38,6 @@ class LlamaCppBackend:
     """A GGUF file in llama.cpp."""
 
     name = "llamacpp"
-    signals = SIGNALS
     batch_size = 1  # sequences are evaluated one after the other
     batch_tokens = 1 << 30
 
@@ -101,18 +98,14 @@ class LlamaCppBackend:
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:
         """−log p of every id given the ids before it."""
-        return [columns[:, 0] for columns in self.score_signals(sequences, ())]
+        return read_each(self._one, map(list, sequences))
 
-    def score_signals(self, sequences: Sequence[Sequence[int]], names: Sequence[str]) -> list[Columns]:
-        """Nats and the named signals of every id (ids × (1 + names))."""
-        return read_each(partial(self._one, names=names), map(list, sequences))
-
-    def _one(self, ids: list[int], names: Sequence[str]) -> Columns:
+    def _one(self, ids: list[int]) -> Nats:
         self._loaded.reset()
         self._loaded.eval(ids)
         if self._loaded.n_tokens != len(ids):
             raise InputError(f"llama.cpp read {self._loaded.n_tokens} of {len(ids)} tokens")
-        return numpy_signals(self._loaded.scores[: len(ids)], ids, names)
+        return from_logits(self._loaded.scores[: len(ids)], ids)
 
     def _key(self, name: str) -> str:
         return f"{self._vocabulary_only.metadata.get('general.architecture', 'llama')}.{name}"

@@ -9,16 +9,14 @@ the whole vocabulary. The pipeline's documented call takes only text and would u
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from benchcast.backends.base import Columns, DeviceFullError, ModelSettings, Nats, read_each
+from benchcast.backends.base import DeviceFullError, ModelSettings, Nats, from_logits, read_each
 from benchcast.backends.loaded import LoadedBackend
 from benchcast.backends.sources import loading, locate_source
-from benchcast.backends.token_signals import numpy_signals
-from benchcast.choices import SIGNALS
 from benchcast.errors import InputError, one_line
 from benchcast.extras import library
 
@@ -30,7 +28,6 @@ class LmdeployBackend(LoadedBackend):
     """A model in an LMDeploy pipeline; needs CUDA."""
 
     name = "lmdeploy"
-    signals = SIGNALS
 
     def __init__(self, settings: ModelSettings, *, device: str = "", batch_size: int = 0) -> None:
         super().__init__(settings, dtype="float16", max_length=DEFAULT_CONTEXT)
@@ -51,10 +48,6 @@ class LmdeployBackend(LoadedBackend):
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:
         """−log p of every id given the ids before it."""
-        return [columns[:, 0] for columns in self.score_signals(sequences, ())]
-
-    def score_signals(self, sequences: Sequence[Sequence[int]], names: Sequence[str]) -> list[Columns]:
-        """Nats and the named signals of every id (ids × (1 + names))."""
         try:
             rows = self._logits([list(ids) for ids in sequences])
         except RuntimeError as error:
@@ -66,7 +59,7 @@ class LmdeployBackend(LoadedBackend):
             raise DeviceFullError("LMDeploy gave no logits; out of memory? its log says why; lower max_length")
         if len(rows) != len(sequences):
             raise InputError(f"LMDeploy gave logits of {len(rows)} prompts, {len(sequences)} were sent")
-        return read_each(partial(read_logits, names=names), rows, sequences)
+        return read_each(read_logits, rows, sequences)
 
     def _logits(self, sequences: list[list[int]]) -> list[Any]:
         """Logits of all tokens of each prompt."""
@@ -89,10 +82,10 @@ class LmdeployBackend(LoadedBackend):
             return lmdeploy.pipeline(source, backend_config=config, trust_remote_code=self._trust)
 
 
-def read_logits(logits: Any, ids: Sequence[int], names: Sequence[str] = ()) -> Columns:
-    """Nats and signals from one prompt's logits; rows after the prompt belong to generated tokens."""
+def read_logits(logits: Any, ids: Sequence[int]) -> Nats:
+    """Nats from one prompt's logits; rows after the prompt belong to generated tokens."""
     rows = np.asarray(logits.float().cpu().numpy() if hasattr(logits, "float") else logits, np.float32)
     rows = rows.reshape(-1, rows.shape[-1])
     if len(rows) < len(ids):
         raise InputError(f"LMDeploy gave {len(rows)} rows of logits for {len(ids)} tokens")
-    return numpy_signals(rows, ids, names)
+    return from_logits(rows, ids)

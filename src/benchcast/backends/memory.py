@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from benchcast.backends.base import Columns, DeviceFullError, Nats, Vocabulary
+from benchcast.backends.base import DeviceFullError, Nats, Vocabulary
 from benchcast.backends.forward import Forward
-from benchcast.choices import SIGNALS
 from benchcast.errors import InputError
 
 BATCH_LOGITS = 2 << 30  # bytes of one batch's logits, where they must be computed in full
@@ -19,7 +18,6 @@ class MemoryBackend:
     """Scores with an existing module, which is neither moved nor changed."""
 
     name = "memory"
-    signals = SIGNALS
     asked = ""
     batch_size = 64
 
@@ -53,15 +51,8 @@ class MemoryBackend:
 
         With sharded weights all ranks must run the same batches, so a lack of memory is final there.
         """
-        return self._together(lambda: self._forward.score(sequences))
-
-    def score_signals(self, sequences: Sequence[Sequence[int]], names: Sequence[str]) -> list[Columns]:
-        """Nats and the named signals of every id (ids × (1 + names)); with sharded weights as `score`."""
-        return self._together(lambda: self._forward.score_signals(sequences, names))
-
-    def _together(self, score: Callable[[], list[Nats]]) -> list[Nats]:
         try:
-            return score()
+            return self._forward.score(sequences)
         except DeviceFullError as error:
             if self._sharded:
                 raise InputError(str(error)) from error

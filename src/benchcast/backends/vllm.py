@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
-import numpy as np
-
-from benchcast.backends.base import Columns, DeviceFullError, ModelSettings, Nats, from_logprobs, read_each
+from benchcast.backends.base import DeviceFullError, ModelSettings, Nats, from_logprobs, read_each
 from benchcast.backends.loaded import LoadedBackend
 from benchcast.backends.sources import loading, locate_source
 from benchcast.errors import InputError, one_line
@@ -28,7 +26,6 @@ class VllmBackend(LoadedBackend):
     """
 
     name = "vllm"
-    signals = ("rank", "hit", "margin")  # the log-probabilities of all words, which entropy needs, do not come back
 
     def __init__(self, settings: ModelSettings, *, device: str = "", batch_size: int = 0) -> None:
         super().__init__(settings, dtype="float32")
@@ -52,14 +49,9 @@ class VllmBackend(LoadedBackend):
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:
         """−log p of every id given the ids before it."""
-        return [columns[:, 0] for columns in self.score_signals(sequences, ())]
-
-    def score_signals(self, sequences: Sequence[Sequence[int]], names: Sequence[str]) -> list[Columns]:
-        """Nats and the named signals of every id (ids × (1 + names)); margin asks for the likeliest word as well."""
-        top = int("margin" in names)
-        sampling = self._library.SamplingParams(prompt_logprobs=top, max_tokens=1, temperature=0, detokenize=False)
+        sampling = self._library.SamplingParams(prompt_logprobs=0, max_tokens=1, temperature=0, detokenize=False)
         prompts = [self._library.TokensPrompt(prompt_token_ids=list(ids)) for ids in sequences]
-        return read_each(partial(read_output, names=names), self._generate(prompts, sampling), sequences)
+        return read_each(read_output, self._generate(prompts, sampling), sequences)
 
     def _generate(self, prompts: list[Any], sampling: Any) -> list[Any]:
         while True:
@@ -111,8 +103,8 @@ class VllmBackend(LoadedBackend):
             )
 
 
-def read_output(output: Any, ids: Sequence[int], names: Sequence[str] = ()) -> Columns:
-    """Nats and signals of one request; entry 0 must be None and the others must contain the token that was sent."""
+def read_output(output: Any, ids: Sequence[int]) -> Nats:
+    """Nats of one request; entry 0 must be None and the others must contain the token that was sent."""
     if list(output.prompt_token_ids or []) != list(ids):
         raise InputError("vLLM scored other token ids than were sent")
     entries = output.prompt_logprobs
@@ -123,17 +115,4 @@ def read_output(output: Any, ids: Sequence[int], names: Sequence[str] = ()) -> C
         if entry is not None and token not in entry:
             raise InputError(f"vLLM scored another token id at position {position}, {token} was sent")
         values.append(None if entry is None else float(entry[token].logprob))
-    nats = from_logprobs(values + [None] * (len(entries) - len(values)), ids, "vLLM")
-    columns = [nats]
-    for name in names:
-        pairs = zip(entries, ids, strict=True)
-        columns.append(np.array([np.nan if e is None else _signal(name, e, token) for e, token in pairs], np.float32))
-    return np.stack(columns, axis=1)
-
-
-def _signal(name: str, entry: Mapping[int, Any], token: int) -> float:
-    """A signal of one token from its log-probability and, for the margin, that of the likeliest word."""
-    of_token = entry[token]
-    if name == "margin":
-        return float(max(other.logprob for other in entry.values()) - of_token.logprob)
-    return float(of_token.rank == 1) if name == "hit" else float(np.log2(of_token.rank))
+    return from_logprobs(values + [None] * (len(entries) - len(values)), ids, "vLLM")

@@ -106,7 +106,7 @@ def _fits(fits: Fits) -> tuple[Fit, ...]:
     if isinstance(fits, (str, Path)):
         path = Path(fits)
         shared = (path / "fit.json").is_file() or (not path.exists() and hub.is_id(str(fits)))
-        return (Fit.from_pretrained(fits),) if shared else _fits(Study.open(path))
+        return (Fit.from_pretrained(fits),) if shared else _fits(Study.open(fits))
     return tuple(fits.values() if isinstance(fits, Mapping) else fits)
 
 

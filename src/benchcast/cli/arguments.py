@@ -8,26 +8,24 @@ from pathlib import Path
 import click
 
 from benchcast.choices import EXECUTORS
+from benchcast.storage.files import local_folder
 
 LONGEST = 200
 
 
-class StudyPlace(click.ParamType):  # type: ignore[type-arg]
-    """A folder, or a URL whose study is worked on in a local copy while the command runs."""
+class StudyFolder(click.ParamType):  # type: ignore[type-arg]
+    """The folder of a study."""
 
-    name = "study"
+    name = "path"
 
     def convert(self, value: str | Path, param: click.Parameter | None, context: click.Context | None) -> Path:
-        """The folder to work in."""
-        if context is None or context.resilient_parsing or "://" not in str(value):
-            return Path(value)
-        from benchcast.storage.remote import local_copy
-
-        return context.with_resource(local_copy(str(value)))
+        """The folder; an InputError for a URL."""
+        return local_folder(value)
 
 
 PATH = click.Path(path_type=Path)
-STUDY = click.argument("study", type=StudyPlace())
+STUDY_FOLDER = StudyFolder()
+STUDY = click.argument("study", type=STUDY_FOLDER)
 FILES = click.argument("files", nargs=-1, required=True, type=PATH)
 FILE = click.argument("file", type=PATH)
 TASKS = click.option("--task", "tasks", multiple=True, help="A task of study.toml; may be given again. Default: all.")

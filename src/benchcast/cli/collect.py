@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchcast.choices import parse_signals
 from benchcast.cli.arguments import ADDRESS, EXECUTOR, FORCE, GPUS, PATH, STUDY
 from benchcast.cli.output import progress, say, warn, workers
 from benchcast.errors import BenchcastError, InputError
@@ -37,10 +36,6 @@ def _size(context: click.Context, option: click.Parameter, value: str) -> int:
     return int(value)
 
 
-def _signals(context: click.Context, option: click.Parameter, value: str) -> tuple[str, ...]:
-    return parse_signals(value)
-
-
 BATCH = click.option(
     "--batch_size", default="auto", show_default=True, callback=_size, help="Sequences in a batch, or auto."
 )
@@ -56,9 +51,6 @@ BATCH = click.option(
 @BATCH
 @DEVICE
 @click.option("--check-against", "reference", type=click.Choice(["hf"]), help="Compare a few texts with this backend.")
-@click.option(
-    "--signals", default="", callback=_signals, help="Also store rank, entropy, hit, margin, or some: rank,hit."
-)
 @click.option("--skip-refused", is_flag=True, help="Skip texts that the tokenizer cannot cover exactly.")
 @EXECUTOR
 @ADDRESS
@@ -74,7 +66,6 @@ def collect(
     batch_size: int,
     device: str,
     reference: str | None,
-    signals: tuple[str, ...],
     skip_refused: bool,
     executor: ExecutorName,
     address: str,
@@ -87,7 +78,6 @@ def collect(
     benchcast collect study --model hf --model_args pretrained=HuggingFaceTB/SmolLM2-135M
     benchcast collect study --model hf --model_args pretrained=EleutherAI/pythia-70m,revision=step1000 --family pythia
     benchcast collect study --model vllm-server --model_args base_url=http://localhost:8000,model=my-7b
-    benchcast collect study --model hf --model_args pretrained=my-7b --signals rank,entropy,hit,margin
     benchcast collect study --models models.toml --executor ray --address auto
     """
     from benchcast.backends.lists import ModelEntry, read_models_list
@@ -103,7 +93,7 @@ def collect(
         raise click.UsageError("--check-against compares in this process; leave out --executor ray")
     opened = Study.open(study)
     opened.texts.require_texts("collect")
-    flags = Flags(batch_size, device, gpus, reference, skip_refused, force, signals)
+    flags = Flags(batch_size, device, gpus, reference, skip_refused, force)
     with workers(executor, address) as pool:
         failed = _collect_here(opened, entries, flags) if pool is None else _collect_on(pool, opened, entries, flags)
     if failed:
@@ -120,7 +110,6 @@ class Flags:
     reference: str | None = None
     skip_refused: bool = False
     force: bool = False
-    signals: tuple[str, ...] = ()
 
     def options(self, entry: ModelEntry) -> CollectOptions:
         """How a model of the list is collected."""
@@ -128,7 +117,7 @@ class Flags:
         from benchcast.collection.jobs import CollectOptions
 
         reference = open_reference(entry.settings, device=self.device) if self.reference else None
-        return CollectOptions(self.force, self.skip_refused, reference, self.signals)
+        return CollectOptions(self.force, self.skip_refused, reference)
 
     def spec(self, entry: ModelEntry, pool: Executor) -> ModelSpec:
         """A model for workers; its GPUs come from the list, else the command, else the model's settings."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchcast.choices import level_text
-from benchcast.cli.arguments import PATH
+from benchcast.cli.arguments import STUDY_FOLDER
 from benchcast.cli.forecast import print_comparison
 from benchcast.cli.output import ends, number, print_table, progress, say
 
@@ -24,7 +24,7 @@ MARK = ".benchcast-demo"  # name of a file that marks a folder written by the de
 @click.argument("name", default="zoo")
 @click.option(
     "--out",
-    type=PATH,
+    type=STUDY_FOLDER,
     default=Path("benchcast-demo"),
     show_default=True,
     help="Folder to write; an older demo there is replaced.",

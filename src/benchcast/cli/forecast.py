@@ -75,6 +75,8 @@ def fit(study: Path, tasks: tuple[str, ...], method: MethodName, split: Split, k
     from benchcast.support import Support
 
     opened = Study.open(study, keep_all=keep_all)
+    if opened.note:
+        say(f"note: {opened.note}", err=True)
     weak: list[str] = []
     spec = MethodSpec(method, device=device)
     with progress(f"fitting {method}"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchcast.choices import DEFAULT_LEVEL, level_text
-from benchcast.cli.arguments import JSON, PATH, TASKS
+from benchcast.cli.arguments import JSON, PATH, STUDY_FOLDER, TASKS
 from benchcast.cli.output import ends, number, print_json, print_table, progress, say, warn
 from benchcast.errors import InputError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("study", required=False, type=PATH)
+@click.argument("study", required=False, type=STUDY_FOLDER)
 @click.option(
     "--model",
     "patterns",

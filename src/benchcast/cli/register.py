@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchcast.choices import SCORE_UNITS, level_text
-from benchcast.cli.arguments import FILE, JSON, PATH
+from benchcast.cli.arguments import FILE, JSON, STUDY_FOLDER
 from benchcast.cli.output import ends, number, print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     "--scores",
     "source",
     required=True,
-    type=PATH,
+    type=STUDY_FOLDER,
     help="A study, or score files of any kind that `import scores` reads.",
 )
 @click.option("--unit", type=click.Choice(SCORE_UNITS), help="What a wide table holds.")

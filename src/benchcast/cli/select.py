@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchcast.choices import level_text
-from benchcast.cli.arguments import JSON, PATH, STUDY, TASKS
+from benchcast.cli.arguments import JSON, PATH, STUDY, STUDY_FOLDER, TASKS
 from benchcast.cli.output import check_figure, number, print_json, print_table, progress, say
 from benchcast.errors import InputError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.option(
     "--check/--no-check", default=True, help="Measure what fewer texts cost on held-out models. Default: yes."
 )
-@click.option("-o", "out", type=PATH, help="A .jsonl file for the texts, or a folder for a smaller study.")
+@click.option("-o", "out", type=STUDY_FOLDER, help="A .jsonl file for the texts, or a folder for a smaller study.")
 @click.option("--figure", type=PATH, help="Error against number of texts: .png, .svg or .html.")
 @JSON
 def select(
@@ -97,7 +97,7 @@ def _print(result: dict[str, Any], written: str) -> None:
 
 @click.command()
 @STUDY
-@click.argument("folder", type=PATH)
+@click.argument("folder", type=STUDY_FOLDER)
 @click.option(
     "--count", type=click.IntRange(min=1), default=50, show_default=True, help="Number of texts that get a variant."
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,14 @@ from typing import Any
 import numpy as np
 
 import benchcast
-from benchcast.backends.base import Backend, Nats, signals_of
+from benchcast.backends.base import Backend, Nats
 from benchcast.backends.stated import NO_METADATA, metadata_of, without_metadata
-from benchcast.backends.token_signals import require_given
 from benchcast.collection.portions import BackendInfo, EncodedTexts, ask, encode_texts
 from benchcast.collection.shards import ShardStore, tidy
 from benchcast.errors import InputError
 from benchcast.records import ModelInfo
 from benchcast.storage.files import file_name
-from benchcast.storage.parquet import read_metadata, read_schema
+from benchcast.storage.parquet import read_metadata
 from benchcast.storage.tables import blank
 from benchcast.store import Study
 
@@ -37,7 +36,6 @@ class CollectOptions:
     force: bool = False  # replace losses that are already stored
     skip_refused: bool = False  # skip texts that the tokenizer cannot cover, instead of raising an error
     reference: Backend | None = None  # a second backend whose losses on a few texts are compared
-    signals: tuple[str, ...] = ()  # to store besides the losses
 
 
 DEFAULT = CollectOptions()
@@ -62,7 +60,6 @@ class CollectJob:
     def encoded(self) -> EncodedTexts:
         """Ids and bounds of all texts."""
         texts = encode_texts(self.backend.vocabulary.tokenizer, self.study.texts)
-        texts = replace(texts, signals=self.options.signals)
         none_left = len(texts.refused) == len(texts.ids)
         if none_left or not self.options.skip_refused:
             advice = "none is left to score" if none_left else "--skip-refused stores the model without them"
@@ -83,7 +80,6 @@ class CollectJob:
             "asked": f"{self.backend.name} {self.backend.asked}",
             "texts": self.study.texts.digest,
             "ids": self.encoded.digest,
-            **({"signals": ",".join(self.options.signals)} if self.options.signals else {}),
         }
 
     def about(self, backend_info: BackendInfo) -> dict[str, str]:
@@ -100,7 +96,6 @@ class CollectJob:
 
     def begin(self) -> ShardStore | None:
         """Open the shard store with the results of earlier runs; None if the losses are stored already."""
-        require_given(self.backend.name, signals_of(self.backend), self.options.signals)
         if self.study.losses_path(self.model).exists() and not self.options.force:
             self._require_same_settings()
             add_metadata(self.study, self.model, self.metadata, NO_METADATA)
@@ -118,9 +113,6 @@ class CollectJob:
                 f"model {self.model!r} has losses from {' '.join(was).strip()}, not from {' '.join(now).strip()}; "
                 "give another --name, or --force to replace them"
             )
-        columns = read_schema(self.study.losses_path(self.model)).names
-        if absent := [name for name in self.options.signals if name not in columns]:
-            raise InputError(f"model {self.model!r} has losses without {', '.join(absent)}; --force scores it again")
 
     def agreement(self) -> Agreement | None:
         """Difference from the reference backend on a few texts; None without a reference."""
@@ -129,7 +121,7 @@ class CollectJob:
             return None
         prefix, context = self.backend.vocabulary.prefix, min(self.backend.context, reference.context)
         picked = pick(self.encoded.ids, context - len(prefix))
-        portion = replace(self.encoded.portion(self.model, picked), signals=())
+        portion = self.encoded.portion(self.model, picked)
         windows = portion.windows(prefix, context)
         return compare(lambda backend: ask(backend, portion, windows), self.backend, reference, len(picked))
 

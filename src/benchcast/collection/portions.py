@@ -13,13 +13,12 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from typing import cast
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
-from benchcast.backends.base import Backend, SequenceError, SignalBackend, checked, checked_columns, in_halves
+from benchcast.backends.base import Backend, Nats, SequenceError, checked, in_halves
 from benchcast.bounds import Tokenizer, bounds_of
 from benchcast.collection.shards import PerToken
 from benchcast.errors import InputError, StudyError
@@ -37,7 +36,6 @@ class EncodedTexts:
     ids: list[list[int]]
     bounds: list[Ints]
     refused: dict[int, str] = field(default_factory=dict)  # reason why a text has no tokens, by text index
-    signals: tuple[str, ...] = ()  # to ask for besides nats
 
     @cached_property
     def digest(self) -> str:
@@ -62,19 +60,17 @@ class EncodedTexts:
         return np.concatenate([np.zeros(1, np.int64), *ends])
 
     def losses(self, model: str, by_text: Mapping[int, PerToken], about: dict[str, str], *, where: str) -> TokenLosses:
-        """A model's losses, and signals, on all texts that were not refused; `where` starts error messages."""
+        """A model's losses on all texts that were not refused; `where` starts error messages."""
         scored = [i for i in range(len(self.ids)) if i not in self.refused]
         ids, bounds = [self.texts.texts[i].id for i in scored], [self.bounds[i] for i in scored]
-        columns = [by_text[i].astype(np.float64).reshape(-1, 1 + len(self.signals)) for i in scored]
-        rows = LossRows.of(where, model, ids, bounds, [c[:, 0] for c in columns])
-        signals = {name: np.concatenate([c[:, k] for c in columns]) for k, name in enumerate(self.signals, start=1)}
-        return lay_out(replace(rows, signals=signals), self.texts, about)
+        nats = [by_text[i].astype(np.float64) for i in scored]
+        return lay_out(LossRows.of(where, model, ids, bounds, nats), self.texts, about)
 
     def portion(self, model: str, indices: Iterable[int], finished: Collection[int] = ()) -> Portion:
         """The portion that holds the texts with these indices."""
         names = {i: self.texts.texts[i].id for i in indices}
         ids, done = {i: tuple(self.ids[i]) for i in names}, frozenset(finished) & names.keys()
-        return Portion(model, names, ids, done, self.signals)
+        return Portion(model, names, ids, done)
 
     def portions(self, model: str, done: Collection[int]) -> list[Portion]:
         """Portions with unfinished texts; their boundaries do not depend on `done`."""
@@ -90,7 +86,6 @@ class Portion:
     names: dict[int, str]  # text ids by text index
     ids: dict[int, tuple[int, ...]]  # token ids by text index
     done: frozenset[int] = frozenset()  # indices of texts that are already scored
-    signals: tuple[str, ...] = ()  # columns besides nats
 
     @property
     def left(self) -> int:
@@ -178,11 +173,10 @@ def cut(texts: TextSet) -> list[list[int]]:
 
 
 def score(backend: Backend, portion: Portion) -> Iterator[PortionResult]:
-    """Nats and signals of the portion's texts that are not done, batch by batch."""
-    nothing = np.zeros((0, 1 + len(portion.signals)) if portion.signals else 0, np.float32)
-    empty = {i: nothing for i, token_ids in portion.ids.items() if not token_ids and i not in portion.done}
+    """Nats of the portion's texts that are not done, batch by batch."""
+    empty = [i for i, token_ids in portion.ids.items() if not token_ids and i not in portion.done]
     if empty:
-        yield PortionResult(empty, 0)
+        yield PortionResult({i: np.zeros(0, np.float32) for i in empty}, 0)
     yield from walk(backend, portion, lambda batch: ask(backend, portion, batch))
 
 
@@ -211,12 +205,11 @@ def walk(
         yield PortionResult(finished, tokens)
 
 
-def ask(backend: Backend, portion: Portion, batch: Sequence[Window]) -> list[PerToken]:
-    """Nats of one batch of windows, or nats and signals as columns, with every number checked."""
+def ask(backend: Backend, portion: Portion, batch: Sequence[Window]) -> list[Nats]:
+    """Nats of one batch of windows, with every number checked."""
     who = f"model {portion.model!r}, backend {backend.name}"
-    scores = partial(cast(SignalBackend, backend).score_signals, names=portion.signals) if portion.signals else None
     try:
-        answers: list[PerToken] = in_halves(scores or backend.score, [w.ids for w in batch])
+        answers = in_halves(backend.score, [w.ids for w in batch])
     except SequenceError as error:
         raise InputError(f"{who}, text {portion.names[batch[error.index].text]!r}: {error}") from error
     except InputError as error:
@@ -225,8 +218,7 @@ def ask(backend: Backend, portion: Portion, batch: Sequence[Window]) -> list[Per
     if len(answers) != len(batch):
         raise InputError(f"{who}: {len(answers)} answers for {len(batch)} sequences")
     where = [f"{who}, text {portion.names[w.text]!r}: the backend" for w in batch]
-    check = checked_columns if portion.signals else checked
-    return [check(answer, w.ids, at) for answer, w, at in zip(answers, batch, where, strict=True)]
+    return [checked(answer, w.ids, at) for answer, w, at in zip(answers, batch, where, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,7 +159,7 @@ def copy_dataset(name: str, root: str | Path, *, on_file: Callable[[str], None] 
     def fill(folder: Path) -> None:
         shutil.copytree(source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".lock", READ_ONLY))
 
-    return create_whole(Path(root), fill)
+    return create_whole(root, fill)
 
 
 def _study_folder(name: str) -> Path:

@@ -9,6 +9,7 @@ import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from os import PathLike
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from benchcast.choices import LOSS_UNITS
 from benchcast.errors import InputError, StudyError
 from benchcast.formatting import few, need_name, read_csv
 from benchcast.records import ModelInfo, NamedTexts, Score, Task, Text, TokenLosses
+from benchcast.storage.files import local_folder
 from benchcast.storage.folders import write_folder
 from benchcast.storage.loss_files import read_wide
 from benchcast.storage.loss_rows import LossRows, lay_out
@@ -44,11 +46,12 @@ def create_table_study(root: str | Path, file: str | Path, *, units: Sequence[st
     def fill(folder: Path) -> None:
         Study.create(folder, texts, seed=seed).add_losses(losses)
 
-    return create_whole(Path(root), fill)
+    return create_whole(root, fill)
 
 
-def create_whole(root: Path, fill: Callable[[Path], object]) -> Study:
+def create_whole(root: str | PathLike[str], fill: Callable[[Path], object]) -> Study:
     """Create a study atomically; `fill` writes it into the empty folder that it receives."""
+    root = local_folder(root)
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise StudyError(f"{root}: exists and is not empty; a study needs a folder of its own")
     write_folder(root, fill)

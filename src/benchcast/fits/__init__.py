@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import starmap
 from pathlib import Path
@@ -30,7 +30,6 @@ from benchcast.formatting import match_names
 from benchcast.intervals import predict
 from benchcast.metadata import ModelMetadata
 from benchcast.records import NamedTexts, TextSet, TokenLosses
-from benchcast.signals import align_signals
 from benchcast.storage.folders import write_folder
 from benchcast.storage.loss_files import read_losses
 from benchcast.store import Study, StudyLike
@@ -72,12 +71,6 @@ class Fit(FitParts):
         """Losses of models on the reference tokens (M × N, nats), NaN where missing; an error for other texts."""
         checked = (self._checked(x) for x in losses)
         return align_models(checked, self.edges, self.texts, unit=self.about.get("unit", "byte"))
-
-    def _signals(self, losses: TokenLosses) -> dict[str, npt.NDArray[np.float32]]:
-        """The signals of one model that the fit reads, on the reference tokens (1 × N); 0 where they are not used."""
-        unit = self.about.get("unit", "byte")
-        aligned = align_signals(losses, self.core.signals, self.edges, self.texts, unit=unit)
-        return {name: np.where(self.supported, values, 0.0)[None] for name, values in aligned.items()}
 
     def _checked(self, losses: TokenLosses) -> TokenLosses:
         whose = f"losses of model {losses.model!r}"
@@ -170,7 +163,6 @@ class Fit(FitParts):
                     f"that the fit of {self.task!r} uses; `predict STUDY --restrict` fits again on those that both have"
                 )
             nats[:, ~self.supported] = 0.0
-            metadata = replace(metadata, signals=self._signals(losses))
         p = predict(self.core, nats, metadata, level)
         accuracy, low, high, capability = (float(x[0]) for x in (p.accuracy, p.low, p.high, p.capability))
         remark = remark_on(self.core, p, metadata, losses.model, self.about)

@@ -26,6 +26,7 @@ from benchcast.storage.hashes import hash_holds, hashed
 from benchcast.task_fit import NO_ERRORS, Fade, Member, Members, OutOfFoldErrors, TaskFit
 
 FORMAT = 1
+GONE_METHOD, GONE_INPUTS = "proxy-metrics", ("rank", "entropy", "hit", "margin")  # of older versions
 PROFILE_ARRAYS, PROFILE_NUMBERS = ("group", "mean", "whiten"), ("typical", "usual", "strongest")
 ERROR_ARRAYS = ("hidden_set", "observed", "distance")  # stored where they are known
 
@@ -174,6 +175,7 @@ def read_parts(path: Path) -> FitParts:
     try:
         document, blob = read_files(path, ("fit.json", "salience.safetensors"))
         text = json.loads(document.decode())
+        _refuse_gone(path, text)
         _check_hashes(path, text, blob)
         parts = _parts(text, blob)
         check_parts(parts)
@@ -186,6 +188,15 @@ def read_parts(path: Path) -> FitParts:
         raise StudyError(f"{path}: damaged fit ({type(error).__name__}: {one_line(error)}); fit again") from error
     except (SafetensorError, InputError) as error:
         raise StudyError(f"{path}: damaged fit ({one_line(error)}); fit again") from error
+
+
+def _refuse_gone(path: Path, text: dict[str, Any]) -> None:
+    """Raise an error for a fit by a method, or from inputs, that older versions had."""
+    signals = [name for name in text["reads"] if name in GONE_INPUTS]
+    if text["method"] == GONE_METHOD:
+        raise StudyError(f"{path}: made by {GONE_METHOD}, which is gone; fit again with another method")
+    if signals:
+        raise StudyError(f"{path}: made from {', '.join(signals)} of tokens, which are gone; fit again from losses")
 
 
 def _check_hashes(path: Path, text: dict[str, Any], blob: bytes) -> None:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from benchcast.fits import Fit
 
 MOST_NAMES = 3
-CHOOSE_SIGNALS = ("stack", "salience")  # methods that read all signals that the study names
 
 
 class StudyTables(NamedTuple):
@@ -82,8 +81,6 @@ def changed_inputs(study: Study, fit: Fit, tables: StudyTables | None = None) ->
         changes.append("chance, sources or answers of the task changed")
     if _features(study) != then["features"]:
         changes.append("features changed")
-    if core.method in CHOOSE_SIGNALS and set(core.signals) != set(study.signals):
-        changes.append("signals in study.toml changed")
     return changes + _changed_models(then["models"], _models(study, core, split, tables or StudyTables.of(study)))
 
 

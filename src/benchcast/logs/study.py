@@ -101,7 +101,7 @@ def create_from_logs(
             study.add_models([ModelInfo(name, params=params) for name, params in sized.items()])
         study.add_scores(scores)
 
-    study = create_whole(Path(root), fill)
+    study = create_whole(root, fill)
     only_scores = [n for n in _without_losses(logged, texts) if n not in {t for t, _ in unscored}]
     notes = [f"{name}: no losses in the logs; only its scores are used" for name in only_scores]
     return LoggedStudy(study, gathered, (*without_score, *(note for _, note in unscored), *notes))

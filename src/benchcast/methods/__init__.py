@@ -7,17 +7,16 @@ from typing import Any
 from benchcast.choices import DEFAULT_METHOD, MethodName, check_choice
 from benchcast.dataset import Dataset, Fold
 from benchcast.devices import check_device
-from benchcast.errors import InputError, NotEnoughDataError
-from benchcast.methods import baselines, ridge, salience, stack
-from benchcast.methods.algorithm2 import paper
-from benchcast.methods.algorithm2.descent import DescentSettings
+from benchcast.errors import InputError
+from benchcast.methods import baselines, paper, ridge, salience, stack
 from benchcast.methods.averaging import Pool, build_pools
 from benchcast.methods.correlations import perplexity_correlations
 from benchcast.methods.logistic import logistic4
 from benchcast.methods.observational import observational
+from benchcast.methods.paper import DescentSettings
 from benchcast.methods.pls import pls
 from benchcast.methods.profiling import with_profiles
-from benchcast.methods.proxies import proxy_metrics, rbridge
+from benchcast.methods.proxies import rbridge
 from benchcast.methods.twostep import two_step
 from benchcast.task_fit import Method, TaskFit
 
@@ -32,7 +31,6 @@ METHODS: dict[str, Method] = {
     "two-step": two_step,
     "observational": observational,
     "rbridge": rbridge,
-    "proxy-metrics": proxy_metrics,
     "label-token": baselines.label_token,
     "source-token": baselines.source_token,
     "all-token": baselines.all_token,
@@ -43,7 +41,6 @@ SETTINGS: dict[str, type[DescentSettings]] = {"paper": DescentSettings}  # of th
 # Methods that average the same candidates: together they are fitted in hardly more time than one of them.
 ONE_POOL: dict[str, Callable[[Pool], TaskFit]] = {"stack": stack.fit_pool, "salience": salience.fit_pool}
 NEED_FEATURES = ("paper", "ridge")
-NEED_SIGNALS = {"proxy-metrics": ("rank", "entropy", "hit")}
 TOGETHER = ("paper", "ridge")  # all folds share their passes over the features
 BASELINES = ("label-token", "source-token", "all-token", "compute", "constant")
 ABOUT = {  # what each method does, in one line
@@ -57,7 +54,6 @@ ABOUT = {  # what each method does, in one line
     "two-step": "parameters and training tokens → loss on the answers → accuracy (Bhagia et al. 2024)",
     "observational": "scores on the other benchmarks (Ruan et al. 2024); reads no losses",
     "rbridge": "loss on the answers, each token weighted by a strong model's probability (Koh et al. 2025)",
-    "proxy-metrics": "mean rank, entropy and hits on the answers (Patel et al. 2026); needs signals",
     "label-token": "mean loss on the answers of the task's own texts",
     "source-token": "mean loss on the task's own texts",
     "all-token": "mean loss on all texts",
@@ -100,8 +96,6 @@ def fit_method(
 ) -> list[list[TaskFit]]:
     """Fits of a method by fold and task; a method without settings ignores them."""
     check_choice("method", name, METHODS)
-    if why := lacks_signals(name, dataset):
-        raise NotEnoughDataError(f"method {name} {why}")
     fits = paper.paper(dataset, folds, settings=settings) if name == "paper" else METHODS[name](dataset, folds)
     return with_profiles(dataset, folds, fits)
 
@@ -126,20 +120,14 @@ def fit_group(
     return {name: with_profiles(dataset, folds, fits) for name, fits in by_method.items()}
 
 
-def lacks_signals(name: str, dataset: Dataset) -> str:
-    """What a method needs if the dataset lacks its signals, as the end of a sentence; empty if it lacks none."""
-    absent = [s for s in NEED_SIGNALS.get(name, ()) if s not in dataset.metadata.signals]
-    names = ",".join(NEED_SIGNALS[name]) if absent else ""
-    return (
-        f"needs {', '.join(absent)} of every token: `collect --signals {names}`, then name them in study.toml"
-        if absent
-        else ""
-    )
-
-
 def stored_settings(fit: TaskFit) -> DescentSettings | None:
     """The settings of a fit; None if its method has none."""
     if fit.method not in SETTINGS:
         return None
+    if fit.notes.get("joint"):
+        raise InputError(
+            f"{fit.task.name}: the stored fit has the setting joint=True (one head for all tasks), which is gone; "
+            "fit the task again without it"
+        )
     known: dict[str, Any] = {k: v for k, v in fit.notes.items() if k in DescentSettings.__dataclass_fields__}
     return DescentSettings(**known | {"rates": tuple(known.get("rates", DescentSettings().rates))})

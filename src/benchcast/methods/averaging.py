@@ -18,10 +18,10 @@ from benchcast.formatting import nan_to_none
 from benchcast.law import SigmoidLaw
 from benchcast.methods.basis import Basis, build_basis
 from benchcast.methods.candidates import FEWEST_TO_LEAN, Fitted, Kind, nonnegative_candidates, signed_candidates
-from benchcast.methods.inputs import keep_on_device
+from benchcast.methods.features import keep_on_device
 from benchcast.methods.problem import Problem
 from benchcast.methods.stacking import OutOfFoldLogOdds, Stack
-from benchcast.predictors import LossView
+from benchcast.predictors import VIEWS, LossView
 from benchcast.records import Floats
 from benchcast.task_fit import Members, OutOfFoldErrors, TaskFit, weighted_loss
 
@@ -66,9 +66,7 @@ class Pool:
         parts = np.split(averaged.share, np.cumsum([len(f.names) for f in self.fitted])[:-1])
         shared = list(zip(self.fitted, parts, strict=True))
         nothing = np.zeros(len(self.basis.kinds))
-        mixes = [
-            sum((f.mix @ part for f, part in shared if f.view == view), nothing) for view in self.problem.dataset.views
-        ]
+        mixes = [sum((f.mix @ part for f, part in shared if f.view == view), nothing) for view in VIEWS]
         calibration, chance = averaged.calibration, self.problem.task.chance
         offset = calibration.offset + calibration.slope * sum(float(f.offset @ part) for f, part in shared)
         law = SigmoidLaw(-calibration.slope, offset, chance, calibration=calibration.curve)
@@ -95,7 +93,7 @@ def build_pools(dataset: Dataset, folds: Sequence[Fold], *, of_stack: bool) -> I
             kinds.append(partial(nonnegative_candidates, mean_loss=mean_loss))
         if of_stack:
             kinds.append(signed_candidates)
-        fitted = [candidates(problem, basis, view, sums[view]) for candidates in kinds for view in dataset.views]
+        fitted = [candidates(problem, basis, view, sums[view]) for candidates in kinds for view in VIEWS]
         return Pool(problem, basis, fitted)
 
     return ([pool(fold, t) for t in range(len(dataset.tasks))] for fold in folds)
@@ -112,18 +110,17 @@ def averaged_fit(
 ) -> TaskFit:
     """The fit of an average; `nested` are the log-odds of the out-of-fold rows, averaged without their own set."""
     problem, dataset = pool.problem, pool.problem.dataset
-    views, signals = dataset.views, dataset.metadata.signals
     if average is None:
-        capability = weighted_loss(dataset.nats, views, weights, signals) / dataset.characters
+        capability = weighted_loss(dataset.nats, VIEWS, weights) / dataset.characters
     else:
-        capability = -average.log_odds(dataset.nats, views, dataset.characters, signals)
+        capability = -average.log_odds(dataset.nats, VIEWS, dataset.characters)
     known = problem.known
     observed = np.concatenate([problem.observed[rows] for rows in problem.hidden])
     errors = np.split(problem.accuracy(nested) - observed, [sum(int(rows.sum()) for rows in problem.families)])
     return TaskFit(
         task=problem.task,
         method=method,
-        reads=views,
+        reads=VIEWS,
         weights=weights,
         unit=dataset.characters,
         law=law,

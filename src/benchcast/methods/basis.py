@@ -17,7 +17,7 @@ from array_api_compat import device as device_of
 
 from benchcast.dataset import Dataset, Features
 from benchcast.devices import Array, place, to_numpy
-from benchcast.methods.inputs import StreamedBlocks
+from benchcast.methods.features import StreamedBlocks
 from benchcast.methods.kmeans import cluster, nearest
 from benchcast.predictors import VIEWS, view
 from benchcast.records import Floats, Ints
@@ -77,7 +77,7 @@ def build_basis(dataset: Dataset) -> tuple[Basis, dict[str, Floats]]:
     size = [np.bincount(g[(g >= 0) & tokens.supported], minlength=n) for g, n in partitions.values()]
     kinds = np.where(task != "", "answer", kinds)
     basis = Basis(tuple(partitions.values()), kinds, source, task, np.concatenate(size).astype(np.float64))
-    return basis, {name: _group_sums(dataset, name, basis) / dataset.characters for name in dataset.views}
+    return basis, {name: _group_sums(dataset, name, basis) / dataset.characters for name in VIEWS}
 
 
 def _named_answers(dataset: Dataset) -> dict[str, tuple[Ints, int]]:
@@ -91,13 +91,12 @@ def _named_answers(dataset: Dataset) -> dict[str, tuple[Ints, int]]:
 
 def _group_sums(dataset: Dataset, name: str, basis: Basis) -> Floats:
     """Sum of one view of the tokens over every group (M × K)."""
-    nats, device = dataset.nats if name in VIEWS else dataset.metadata.signals[name], dataset.device
+    nats, device = dataset.nats, dataset.device
     total = np.zeros((len(nats), len(basis.kinds)), np.float64)
     for start in range(0, nats.shape[1], BLOCK):
         part = slice(start, start + BLOCK)
         one_hot = np.hstack([g[part, None] == np.arange(n) for g, n in basis.partitions])
-        seen = place(nats[:, part], device, "float32")
-        seen = view(seen, name) if name in VIEWS else seen
+        seen = view(place(nats[:, part], device, "float32"), name)
         total += to_numpy(seen @ place(one_hot, device, "float32"))
     return total
 

@@ -20,7 +20,7 @@ from array_api_compat import array_namespace
 from array_api_compat import device as device_of
 
 from benchcast.devices import Array, on_host, to_numpy
-from benchcast.methods.algorithm2.replay import Shot, State, repeat
+from benchcast.methods.cuda_graph import repeat
 from benchcast.records import Bools, Ints
 
 # (steps, bound on the second derivative by log-odds, whether the error is squared)
@@ -158,7 +158,7 @@ def _take(arrays: Given, rows: Array) -> Given:
 def _replay(step: partial[Given], given: Given, now: Given, steps: int) -> tuple[Array, Array]:
     """θ and b after all steps: a check for convergence would wait for the device."""
 
-    def recorded(state: State) -> tuple[State, Shot]:
+    def recorded(state: dict[str, Given]) -> tuple[dict[str, Given], Given]:
         return {"now": step(given, state["now"])}, {}
 
     for state, _ in repeat(recorded, {"now": now}, steps, record=True):

@@ -19,7 +19,7 @@ from benchcast.devices import place, to_numpy
 from benchcast.errors import NotEnoughDataError
 from benchcast.folds import inner_folds
 from benchcast.law import at_share, clipped_log_odds, fit_law, sigmoid
-from benchcast.methods.inputs import Moments, StreamedBlocks, keep_on_device, measure
+from benchcast.methods.features import Moments, StreamedBlocks, keep_on_device, measure
 from benchcast.predictors import LossView
 from benchcast.records import Bools, Floats
 from benchcast.task_fit import OutOfFoldErrors, TaskFit, weighted_loss

@@ -19,7 +19,7 @@ from benchcast.dataset import Dataset, Fold
 from benchcast.folds import family_balanced
 from benchcast.law import SigmoidLaw
 from benchcast.methods.profiling import Distances
-from benchcast.predictors import VIEWS, view
+from benchcast.predictors import view
 from benchcast.records import Bools, Floats, Ints
 from benchcast.task_fit import TaskFit
 
@@ -97,7 +97,7 @@ def parts_of_texts(dataset: Dataset, fit: TaskFit) -> Floats:
     number = dataset.reference_tokens.text[starts]
     total = np.zeros((len(dataset.models), number[-1] + 1))
     for name, weights in zip(fit.views, fit.weights, strict=True):
-        values = view(dataset.nats, name) if name in VIEWS else dataset.metadata.signals[name]
+        values = view(dataset.nats, name)
         total[:, number] += np.add.reduceat(values * weights, starts, axis=1, dtype=np.float64)
     return total / fit.unit
 
@@ -164,8 +164,7 @@ def cut_fit(dataset: Dataset, fold: Fold, t: int, fit: TaskFit, chosen: Ints) ->
     if not fit.reads_losses or keep.all():
         return fit if not fit.reads_losses else replace(fit, weights=fit.weights[:, keep])
     weights, observed = np.ascontiguousarray(fit.weights[:, keep]), dataset.accuracy[t]
-    part = dataset.metadata.of_tokens(keep)
-    capability = replace(fit, weights=weights, average=None).capability(dataset.nats[:, keep], part)
+    capability = replace(fit, weights=weights, average=None).capability(dataset.nats[:, keep], dataset.metadata)
     known = fold.seen & np.isfinite(observed)
     full_capability = fit.capability(dataset.nats, dataset.metadata)
     law = _set_for(fit.law, capability[known], full_capability[known])

@@ -22,7 +22,7 @@ from benchcast.learnable import without_weak_tasks
 from benchcast.records import Bools, Ints, TextSet, TokenLosses
 from benchcast.selection.budgets import FullTextFits, SelectionCost, measure_costs, prepare
 from benchcast.selection.choosing import choose_texts, cut_fit, depends_on_losses
-from benchcast.storage.files import write_text
+from benchcast.storage.files import local_folder, write_text
 from benchcast.storage.folders import write_folder
 from benchcast.storage.tables import texts_jsonl
 from benchcast.store import Study, StudyLike
@@ -165,7 +165,7 @@ def is_written(choice: TextSelection, path: Path) -> bool:
 
 def write_smaller(choice: TextSelection, root: Path) -> Study:
     """Write a new study with the selected texts and fits on them, atomically, and open it."""
-    write_folder(root, partial(_fill, choice))
+    write_folder(local_folder(root), partial(_fill, choice))
     return Study.open(root)
 
 
@@ -173,7 +173,7 @@ def _fill(choice: TextSelection, root: Path) -> None:
     study, order = choice.study, choice.indices
     kept = set(choice.ids)
     tasks = [replace(t, answers=tuple(a for a in t.answers if a in kept)) for t in study.tasks]
-    settings: dict[str, Any] = {"seed": study.seed, "items": study.items, "signals": study.signals}
+    settings: dict[str, Any] = {"seed": study.seed, "items": study.items}
     smaller = Study.create(root, some_texts(study.texts, order), tasks=tasks, **settings)
     smaller.add_models(study.models())
     smaller.add_scores(study.stored_scores())
@@ -233,7 +233,6 @@ def cut_losses(losses: TokenLosses, texts: TextSet, order: Ints) -> TokenLosses:
         edges=_laid_out(losses.edges, keep),
         nats=losses.nats[keep],
         about=about,
-        signals={name: values[keep] for name, values in losses.signals.items()},
     )
 
 

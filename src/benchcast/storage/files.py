@@ -11,14 +11,27 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from benchcast.errors import BenchcastError, StudyError, one_line
+from benchcast.errors import BenchcastError, InputError, StudyError, one_line
 
 LOCK_SECONDS = 60.0
 READ_ONLY = "READ-ONLY"  # name of a file that marks a read-only study; it contains the name of the public study
 LONGEST_NAME = 120  # bytes; leaves space for a suffix and a temporary mark on any file system
 PLAIN = "-_.@+=,()[] "  # allowed in file names, besides letters and digits of any script
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<pid>[1-9][0-9]{0,9})-[0-9a-f]{8}\.(?P<kind>tmp|old)", re.DOTALL)
+URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/+")  # one slash: Path drops the second
 _in_use: set[str] = set()  # names of temporary files that this process is writing
+
+
+def local_folder(path: str | os.PathLike[str]) -> Path:
+    """The folder of a study at a path; an InputError for a URL such as s3://bucket/study."""
+    text = os.fspath(path)
+    if match := URL.match(text):
+        url = f"{match['scheme']}://{text[match.end() :]}"
+        raise InputError(
+            f"{url}: a study is a folder on this machine; two sync commands copy it here and back, such as "
+            f"`aws s3 sync {url} study` and `aws s3 sync study {url}`"
+        )
+    return Path(text)
 
 
 def file_name(name: str) -> str:

@@ -15,14 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from benchcast.choices import LOSS_UNITS, SIGNALS
+from benchcast.choices import LOSS_UNITS
 from benchcast.errors import InputError, StudyError
 from benchcast.formatting import need_file, parse_json, read_csv
 from benchcast.records import Ints, NamedTexts, TextSet, TokenLosses
 from benchcast.storage.files import file_name
 from benchcast.storage.loss_rows import LossRows, lay_out, most_tokens
 from benchcast.storage.parquet import decoded, read_metadata, read_schema, read_table, write_table
-from benchcast.storage.signal_columns import from_column, to_column
 
 COLUMNS = ("text_id", "bounds", "nats")
 ABOUT = (
@@ -138,7 +137,7 @@ def _numbers(values: Any, dtype: type, path: Path, text_id: str, what: str) -> n
 def read_parquet(path: Path, texts: TextSet) -> TokenLosses:
     """Read one model's losses from Parquet, as the study stores them or as written elsewhere with these columns."""
     table = read_table(
-        path, (*COLUMNS, *SIGNALS, "model"), rows=8 * len(texts) + 100, values=8 * (most_tokens(texts) + len(texts))
+        path, (*COLUMNS, "model"), rows=8 * len(texts) + 100, values=8 * (most_tokens(texts) + len(texts))
     )
     missing = set(COLUMNS) - set(table.column_names)
     if missing:
@@ -159,22 +158,8 @@ def read_parquet(path: Path, texts: TextSet) -> TokenLosses:
     ids = [str(i) for i in table["text_id"].to_pylist()]
     bounds, bound_counts = _flat(path, table["bounds"], ids, "bounds")
     nats, counts = _flat(path, table["nats"], ids, "nats")
-    signals: dict[str, npt.NDArray[Any]] = {
-        name: _signal(path, table[name], ids, counts, name) for name in SIGNALS if name in table.column_names
-    }
-    rows = LossRows(path, str(names.pop()), ids, bounds, bound_counts, nats, counts, signals)
+    rows = LossRows(path, str(names.pop()), ids, bounds, bound_counts, nats, counts)
     return lay_out(rows, texts, about)
-
-
-def _signal(path: Path, column: pa.ChunkedArray, ids: Sequence[str], counts: Ints, name: str) -> npt.NDArray[Any]:
-    """The values of a column of signals, one for each token; null becomes NaN."""
-    values, value_counts = _flat(path, column, ids, name)
-    if not np.array_equal(value_counts, counts):
-        row = int(np.argmax(value_counts != counts))
-        raise InputError(
-            f"{path}: text {ids[row]!r}: {counts[row]} nats need as many values of {name}, found {value_counts[row]}"
-        )
-    return from_column(name, values)
 
 
 def stored_name(path: Path) -> str:
@@ -265,13 +250,11 @@ def write_parquet(path: Path, losses: TokenLosses, texts: TextSet, *, half: bool
     """Write a loss file of the study: one row for each text, nats as float32, or as float16 with `half`."""
     bounds = np.concatenate(losses.text_bounds(texts.starts)).astype(np.int32)
     nats = losses.nats.astype(np.float16 if half else np.float32)
-    columns = {"nats": pa.array(nats, from_pandas=True)}
-    columns |= {name: to_column(name, losses.signals[name]) for name in SIGNALS if name in losses.signals}
     table = pa.table(
         {
             "text_id": pa.array([t.id for t in texts]),
             "bounds": _lists(losses.counts + 1, pa.array(bounds)),
-            **{name: _lists(losses.counts, values) for name, values in columns.items()},
+            "nats": _lists(losses.counts, pa.array(nats, from_pandas=True)),
         }
     )
     # Bounds increase in small steps and ids share prefixes: delta encoding saves a third of the space.

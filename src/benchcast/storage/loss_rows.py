@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,6 @@ import numpy as np
 from benchcast.errors import InputError
 from benchcast.formatting import is_unicode
 from benchcast.records import Floats, Ints, TextSet, TokenLosses
-from benchcast.signals import impossible
 
 MOST_NATS = 1e9  # for one token; a larger value cannot be a loss
 
@@ -27,7 +26,6 @@ class LossRows:
     bound_counts: Ints  # number of bounds in each row: number of tokens + 1
     nats: Floats
     counts: Ints  # number of tokens in each row
-    signals: Mapping[str, Floats] = field(default_factory=dict)  # name → one value for each of `nats`
 
     @classmethod
     def of(
@@ -63,7 +61,7 @@ def lay_out(rows: LossRows, texts: TextSet, about: dict[str, str]) -> TokenLosse
     -------
     The losses. A text without a row is one token without a loss, so it is outside the common support.
     """
-    counts, columns = rows.counts, {"nats": rows.nats, **rows.signals}
+    counts, nats = rows.counts, rows.nats
     name = rows.model.strip()  # as in models.csv and scores.csv
     if not name:
         raise InputError(f"{rows.where}: a model needs a name")
@@ -80,17 +78,15 @@ def lay_out(rows: LossRows, texts: TextSet, about: dict[str, str]) -> TokenLosse
     else:
         ends = np.split(right, np.cumsum(counts)[:-1])
         edges = np.concatenate([ends[r] if r >= 0 else texts.starts[i + 1 : i + 2] for i, r in enumerate(order)])
-        for column, values in columns.items():
-            parts = np.split(values, np.cumsum(counts)[:-1])
-            columns[column] = np.concatenate([parts[r] if r >= 0 else [np.nan] for r in order])
+        parts = np.split(nats, np.cumsum(counts)[:-1])
+        nats = np.concatenate([parts[r] if r >= 0 else [np.nan] for r in order])
         counts = np.array([counts[r] if r >= 0 else 1 for r in order], np.int64)
     return TokenLosses(
         name,
         counts,
         np.concatenate([[0], edges]).astype(np.int64),
-        np.maximum(columns.pop("nats"), 0.0),
+        np.maximum(nats, 0.0),
         {**about, "texts": texts.digest},
-        signals=columns,
     )
 
 
@@ -143,7 +139,3 @@ def _check_rows(rows: LossRows, length: Ints) -> None:
         hint = "; are these log-probabilities? nats are −log p" if np.nanmax(nats) <= 0 else ""
         kind = "negative" if nats[at] < 0 else "infinite" if np.isinf(nats[at]) else "impossible"
         raise InputError(f"{where(row_of_token[at])} has {kind} nats ({nats[at]:.4g}){hint}")
-    for name, values in rows.signals.items():
-        if (wrong := impossible(name, values, nats)).any():
-            at = int(np.argmax(wrong))
-            raise InputError(f"{where(row_of_token[at])} has an impossible {name} ({values[at]:.4g})")

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchcast.choices import SIGNALS, parse_signals
 from benchcast.errors import StudyError, one_line
 from benchcast.formatting import refuse_unknown
 from benchcast.records import NamedTexts, Task, TextSet
 
 FORMAT = 1
 LARGEST_SEED = 2**63
-KEYS = ("format", "seed", "scorer", "items", "signals", "tasks")
+KEYS = ("format", "seed", "scorer", "items", "tasks")
+GONE = "signals"  # a key of older versions that is ignored
 TASK_KEYS = ("chance", "sources", "answers", "metric", "members", "centred")
 
 
@@ -28,7 +28,7 @@ class StudySettings:
     scorer: str  # name of the features to use; empty to use the only ones
     tasks: tuple[Task, ...]
     items: float = 1.0  # share of the items of evaluation logs that are texts; scores are of the others
-    signals: tuple[str, ...] = ()  # signals of tokens that fits read besides the losses
+    note: str = ""  # one line on a key that is ignored
 
 
 def read_settings(settings: Path) -> StudySettings:
@@ -43,6 +43,8 @@ def read_settings(settings: Path) -> StudySettings:
         newer = isinstance(table.get("format"), int) and table["format"] > FORMAT
         hint = "made by a newer benchcast; upgrade" if newer else "is `format = 1` missing?"
         raise StudyError(f"{settings}: format {table.get('format')!r}, this version reads {FORMAT}: {hint}")
+    note = f"{settings}: `{GONE}` is ignored: fits read losses only; the line can go" if GONE in table else ""
+    table.pop(GONE, None)
     refuse_unknown(table, KEYS, f"{settings}: unknown key", of=StudyError)
     for key, kind in (("seed", int), ("scorer", str), ("tasks", dict)):
         if key in table and not isinstance(table[key], kind):
@@ -56,10 +58,7 @@ def read_settings(settings: Path) -> StudySettings:
     bodies = {name: _checked(settings, name, body) for name, body in table.get("tasks", {}).items()}
     alone = {name: _task(settings, name, body) for name, body in bodies.items() if "members" not in body}
     tasks = tuple(alone.get(name) or _aggregate(settings, name, body, alone) for name, body in bodies.items())
-    signals = table.get("signals", [])
-    if not isinstance(signals, list) or not all(name in SIGNALS for name in signals):
-        raise StudyError(f"{settings}: signals = {signals!r}; a list of {', '.join(SIGNALS)} is needed")
-    return StudySettings(table.get("seed", 0), table.get("scorer", ""), tasks, float(items), parse_signals(signals))
+    return StudySettings(table.get("seed", 0), table.get("scorer", ""), tasks, float(items), note)
 
 
 def _checked(path: Path, name: str, body: Any) -> dict[str, Any]:
@@ -111,13 +110,10 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def settings_toml(
-    texts: TextSet, tasks: Sequence[Task], seed: int, items: float = 1.0, signals: Sequence[str] = ()
-) -> str:
+def settings_toml(texts: TextSet, tasks: Sequence[Task], seed: int, items: float = 1.0) -> str:
     """The content of a new study.toml; without tasks it contains commented examples."""
     share = f"items = {items}  # share of the items that are texts; scores are of the others\n" if items < 1 else ""
-    read = f"signals = {_listed(signals)}\n" if signals else ""
-    head = f"format = {FORMAT}\nseed = {seed}\n{share}{read}\n"
+    head = f"format = {FORMAT}\nseed = {seed}\n{share}\n"
     if tasks:
         return head + tasks_toml(tasks)
     what = "the sources of the texts that belong to it"

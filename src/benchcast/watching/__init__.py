@@ -19,7 +19,7 @@ from benchcast.backends import open_backend
 from benchcast.backends.base import ModelSettings
 from benchcast.backends.stated import NO_METADATA
 from benchcast.collection import Report, collect
-from benchcast.collection.jobs import CollectOptions, add_metadata
+from benchcast.collection.jobs import add_metadata
 from benchcast.errors import BenchcastError, InputError, StudyError
 from benchcast.fits import NO_BOS, Fit, Forecast
 from benchcast.fitting import fits_for_new_models
@@ -144,8 +144,7 @@ class Watch:
         if not backend.vocabulary.prefix and any(fit.needs_first for fit in self.fits):
             raise InputError(f"{NO_BOS}: --model_args add_bos_token=true")
         metadata = self._metadata(path)
-        options = CollectOptions(signals=self.study.signals)
-        collect(self.study, backend, name=model, metadata=metadata, options=options, report=self.on_model(model))
+        collect(self.study, backend, name=model, metadata=metadata, report=self.on_model(model))
         yield self._forecast(model, step, seconds=time.monotonic() - began)
 
     def _metadata(self, path: Path) -> ModelInfo:

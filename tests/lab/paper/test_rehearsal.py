@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from benchcast.methods import METHODS, NEED_SIGNALS
+from benchcast.methods import METHODS
 from benchcast.store import Study
 from lab.paper.models import hub_ids
 from lab.paper.tables import TASKS, scores
@@ -109,7 +109,7 @@ def test_it_ends_in_a_table_of_every_method_on_the_papers_split(rehearsal: Rehea
     assert set(errors) == set(TASKS)
     ratios = []
     for error in errors.values():
-        assert set(METHODS) - set(NEED_SIGNALS) <= set(error)
+        assert set(METHODS) <= set(error)
         assert {m for m in error if np.isnan(error[m])} <= {"two-step"}, "tiny stand-ins do not follow their sizes"
         assert error["salience"] < 0.5 * error["constant"]
         ratios.append(error["paper"] / error["constant"])

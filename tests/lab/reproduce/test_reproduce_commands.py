@@ -129,7 +129,6 @@ def test_the_page_of_results_holds_every_part(context: StudyContext, tmp_path: P
             assert f"figures/{part.name}{ending}.png" in page
             assert (tmp_path / "figures" / f"{part.name}{ending}.png").exists()
     assert "1.45e-03" in page  # the paper's own mmlu
-    assert "smaller zoo" not in page, "the part on signals is not there"
     assert "nan" not in page.replace("nanos", "")
 
 

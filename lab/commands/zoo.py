@@ -1,4 +1,4 @@
-"""`zoo` and `signals`: train a study with signals, and what the signals add."""
+"""`zoo`: train small language models and write a study of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import click
 
 from benchcast.cli.output import say
 from benchcast.errors import BenchcastError
-from lab.commands.figures import show_outcome, study_command
 
 
 @click.command("zoo")
@@ -22,9 +21,9 @@ from lab.commands.figures import show_outcome, study_command
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Runs side by side.")
 @click.option("--tiny", is_flag=True, help="A few steps and 20 items, to see that all works.")
 def zoo(study: Path, recipe: str, work: Path, jobs: int, tiny: bool) -> None:
-    """Train a zoo of language models and write a study with the rank, entropy, hit and margin of every token.
+    """Train a zoo of language models, with texts that have worked solutions, and write a study of them.
 
-    The full recipe took an H200 18 minutes without signals, seven runs side by side. The small one has 24 runs of 0.2M
+    The full recipe took an H200 18 minutes, seven runs side by side. The small one has 24 runs of 0.2M
     to 1M parameters and takes about an hour and a half of one core.
 
     \b
@@ -41,24 +40,3 @@ def zoo(study: Path, recipe: str, work: Path, jobs: int, tiny: bool) -> None:
     if main([*arguments, *(["--tiny"] if tiny else [])]):
         raise BenchcastError(f"{work}: some runs failed; the same command tries them again")
     say(str(pack(out, study, RECIPES[recipe]).root))
-
-
-@study_command("signals")
-@click.option("--docs", type=click.Path(path_type=Path, exists=True, file_okay=False),
-              help="Also write the table into results.md in this folder.")  # fmt: skip
-def signals(study: Path | None, out: Path, docs: Path | None) -> None:
-    """What rank, entropy, hit and margin of tokens add to their losses, each alone and all together.
-
-    \b
-    python -m lab zoo study --recipe small
-    python -m lab signals study
-    """
-    from benchcast.datasets import load_zoo
-    from lab.reproduce.context import StudyContext
-    from lab.reproduce.document import write_page, write_part
-    from lab.reproduce.signals import signals as run
-
-    outcome = show_outcome(study, out, run)
-    if docs is not None:
-        write_part(outcome, docs)
-        write_page(StudyContext(load_zoo()), docs)

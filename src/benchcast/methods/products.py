@@ -137,14 +137,14 @@ def _cuts(length: int, width: int) -> int:
     return cuts
 
 
-def over_stretches(work: Callable[[TokenBlock], Result], stretches: Iterable[TokenBlock]) -> Iterator[Result]:
+def over_blocks(work: Callable[[TokenBlock], Result], blocks: Iterable[TokenBlock]) -> Iterator[Result]:
     """The work on every block, in order; on all cores if blocks are in memory, as BLAS runs small products on one."""
     workers = _cores()
-    if workers == 1 or not isinstance(stretches, list) or len(stretches) == 1:
-        yield from map(work, stretches)
+    if workers == 1 or not isinstance(blocks, list) or len(blocks) == 1:
+        yield from map(work, blocks)
         return
     with ThreadPoolExecutor(workers) as pool:
-        yield from pool.map(work, stretches)
+        yield from pool.map(work, blocks)
 
 
 def shared_out(work: Callable[[Array], Result], rows: Array) -> list[Result]:

@@ -13,7 +13,7 @@ from array_api_compat import array_namespace, is_torch_array
 
 from benchcast.dataset import Dataset, Features
 from benchcast.devices import Array, fits_tf32, free_bytes, place, to_numpy
-from benchcast.methods.algorithm2.products import RowBlock, TiledBlock, TokenBlock, shared_out
+from benchcast.methods.products import RowBlock, TiledBlock, TokenBlock, shared_out
 from benchcast.records import Floats
 
 KEEP_IN_MEMORY = 8 << 30  # bytes; larger features are read again on every pass
@@ -26,7 +26,7 @@ CACHED = 1 << 16  # features summed at a time on a CPU
 class Inputs:
     """The large arrays, read once in the forward and once in the backward pass of every step."""
 
-    stretches: Iterable[TokenBlock]  # a list if they are kept in memory
+    blocks: Iterable[TokenBlock]  # a list if they are kept in memory
     characters: float
     mean: Array  # D, of the features
     spread: Array  # D
@@ -102,8 +102,8 @@ def prepare_inputs(dataset: Dataset, *, standardise: bool) -> Inputs:
     moments = measure(dataset, weigh=False)
     mean = moments.mean if standardise else np.zeros_like(moments.mean)
     spread = moments.spread if standardise else np.ones_like(moments.spread)
-    stretches = _kept(dataset) if _fits(features.shape, device) else _StreamedTokenBlocks(dataset)
-    return Inputs(stretches, dataset.characters, place(mean, device, "float32"), place(spread, device, "float32"))
+    blocks = _kept(dataset) if _fits(features.shape, device) else _StreamedTokenBlocks(dataset)
+    return Inputs(blocks, dataset.characters, place(mean, device, "float32"), place(spread, device, "float32"))
 
 
 def _fits(shape: tuple[int, int], device: str) -> bool:
@@ -144,7 +144,7 @@ class StreamedBlocks:
 
 
 class _StreamedTokenBlocks:
-    """Stretches whose features are read again on every pass."""
+    """Blocks of tokens whose features are read again on every pass."""
 
     def __init__(self, dataset: Dataset) -> None:
         self.dataset = dataset
