@@ -18,7 +18,7 @@ from benchcast.records import Bools, Floats, Ints
 SHARE_STEPS = 300
 LEAST_ERROR = 1e-12  # squared; smaller errors are rounding errors
 # Share of the error of left-out families that a calibration curve must save, times their number. In synthetic worlds
-# with a plain sigmoid a curve saves more by chance in one task of twenty (lab/log/bends.py).
+# with a plain sigmoid a curve saves more by chance in one task of twenty (LOG.md).
 MIN_CALIBRATION_GAIN = 0.1
 
 
