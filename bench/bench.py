@@ -25,13 +25,14 @@ from pathlib import Path
 import numpy as np
 
 import benchcast.methods.paper as algorithm
-from benchcast.align import regroup
-from benchcast.dataset import Dataset, Fold
+from benchcast.losses.dataset import Dataset
+from benchcast.losses.regroup import regroup
 from benchcast.methods.features import Inputs, measure, prepare_inputs
 from benchcast.methods.paper import DescentSettings, descend, paper
 from benchcast.methods.ridge import ridge
-from benchcast.methods.salience import salience
+from benchcast.methods.stack import salience
 from benchcast.records import Ints
+from benchcast.splits import Fold
 from growth import grow
 from plain import plain_loop
 from timing import Table, bandwidth, timed
@@ -125,9 +126,9 @@ def descents(table: Table, size: Size, dataset: Dataset, fold: Fold, a_pass: flo
 
 def part_reduced(size: Size) -> None:
     """What fewer or coarser features cost `paper` in error, on the embedded study, and save in time."""
-    from benchcast.collection.features import reduce
+    from benchcast.collection.hidden_states import reduce
     from benchcast.datasets import load_zoo
-    from benchcast.folds import make_folds
+    from benchcast.splits import make_folds
 
     study = load_zoo()
     dataset = study.dataset()

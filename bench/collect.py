@@ -29,11 +29,11 @@ import numpy as np
 import torch
 
 import loops
-from benchcast.backends.base import ModelSettings
-from benchcast.backends.forward import padded
-from benchcast.backends.hf import BUSY, HfBackend
-from benchcast.bounds import bounds_of
-from benchcast.collection.portions import Portion, encode_texts, score
+from benchcast.collection.backends.base import ModelSettings
+from benchcast.collection.backends.forward import padded
+from benchcast.collection.backends.hf import BUSY, HfBackend
+from benchcast.collection.tokenizers import bounds_of
+from benchcast.collection.windows import Portion, encode_texts, score
 from benchcast.records import Text, TextSet
 
 SENTENCE = "The committee met on Tuesday, and after a long debate it chose the second of the three plans. "
@@ -113,8 +113,8 @@ def through_portions(backend: HfBackend, chosen: list[str]) -> dict[int, Any]:
 
 def to_study(backend: HfBackend, chosen: list[str]) -> None:
     """All of collect, to a file of losses."""
-    from benchcast.collection import collect
-    from benchcast.store import Study
+    from benchcast.collection.collect import collect
+    from benchcast.study.study import Study
 
     with tempfile.TemporaryDirectory() as folder:
         study = Study.create(Path(folder) / "study", named(chosen))

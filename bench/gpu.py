@@ -26,13 +26,14 @@ import numpy as np
 import torch
 
 import benchcast.methods.paper as algorithm
-from benchcast.dataset import Dataset, Fold
+from benchcast.losses.dataset import Dataset
 from benchcast.methods.features import DEVICE_BLOCKS, measure, prepare_inputs
 from benchcast.methods.head import ACTIVATIONS, on_raw_features
 from benchcast.methods.paper import DescentSettings, descend, paper
 from benchcast.methods.products import RowBlock
 from benchcast.methods.ridge import ridge
-from benchcast.methods.salience import salience
+from benchcast.methods.stack import salience
+from benchcast.splits import Fold
 from clock import Size, Table, bandwidth, features_on, timed
 from plain import plain_loop
 from world import Generated, make_dataset, problems_of  # beside this file

@@ -12,7 +12,7 @@ import numpy as np
 from benchcast.methods.features import prepare_inputs
 from benchcast.methods.paper import DescentSettings, descend
 from benchcast.methods.ridge import ridge
-from benchcast.methods.salience import salience
+from benchcast.methods.stack import salience
 from world import make_dataset, problems_of
 
 MIDDLE = {"tokens": 32_000, "features": 512, "models": 60, "tasks": 6}

@@ -23,7 +23,7 @@ from torch.nn import LinearCrossEntropyOptions
 from torch.nn.functional import cross_entropy, linear, linear_cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from benchcast.backends.forward import Forward
+from benchcast.collection.backends.forward import Forward
 
 HEADS = {"SmolLM2-135M": (576, 49_152), "Gemma-3-270M": (640, 262_144), "Llama-3.2-1B": (2048, 128_256)}
 

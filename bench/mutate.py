@@ -1,15 +1,19 @@
-"""How many small faults the tests notice: `python bench/mutate.py --count 240 --seed 0 [--module law …]`.
+"""How many small faults the tests notice: `python bench/mutate.py --count 240 --seed 0 [--module law 'methods/*' …]`.
 
 Each mutant is one changed expression of one module, in a copy of the package; only that module's tests run against
 it. What survives is printed as the line before and after: either it means the same, or a test is missing.
-`--record FILE` notes every outcome. After the tests have changed, `--again FILE` tries mutants of that record again:
-those that were killed, of which none may survive now, or with `--survivors` the others.
+`--record FILE` notes every outcome and the test that noticed. After tests or modules have changed, `--again FILE`
+tries mutants of that record again: those that were killed, of which none may survive now, or with `--survivors` the
+others. Each is looked for in the present package by its expression and its line, wherever that stands now; those whose
+line is gone are printed as not placed.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import difflib
+import fnmatch
 import json
 import os
 import random
@@ -21,26 +25,37 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 SECONDS = 90  # of CPU time; a mutant that takes longer has been noticed, and so has one that waits ten times as long
+ALIKE = 0.8  # share of a line that must be as it was for a mutant to be placed there again
+OF_METHODS = [
+    "core/test_stacking.py", "core/test_ridge_nonnegative.py", "core/test_descent.py", "core/test_stack.py",
+    "core/test_profile.py", "core/test_devices.py", "core/test_methods.py",
+]  # fmt: skip
 TESTS = {  # the module's own tests first: the first failure ends a run
-    "align": ["core/test_align.py", "core/test_assemble.py"],
-    "law": ["core/test_law.py", "core/test_descent.py"],
-    "folds": ["core/test_folds.py", "core/test_evaluate.py"],
-    "intervals": ["core/test_intervals.py", "core/test_support.py"],
-    "methods/stacking": ["core/test_stacking.py", "core/test_stack.py", "core/test_methods.py"],
-    "methods/averaging": ["core/test_stacking.py", "core/test_stack.py", "core/test_methods.py"],
-    "bounds": ["collect/test_bounds.py"],
-    "store": [
+    "losses/regroup": ["core/test_align.py", "core/test_assemble.py"],
+    "methods/law": ["core/test_law.py", "core/test_descent.py"],
+    "splits": ["core/test_folds.py", "core/test_evaluate.py"],
+    "forecasts/intervals": ["core/test_intervals.py", "core/test_support.py"],
+    "methods/": OF_METHODS,  # of a package: every module below it
+    "methods/paper": ["core/test_descent.py", "core/test_devices.py", "core/test_methods.py"],
+    "methods/head": ["core/test_descent.py", "core/test_devices.py", "core/test_methods.py"],
+    "collection/tokenizers": ["collect/test_bounds.py"],
+    "study/study": [
         "core/test_status_and_fits.py", "core/test_files.py", "core/test_integrity.py", "core/test_editing.py",
         "core/test_damage.py", "core/test_plausible.py", "core/test_assemble.py", "core/test_support.py",
     ],
 }  # fmt: skip
+SLOW = (  # tests that take long and notice little that the others do not
+    "over_many_small_worlds", "salience_beats_all_token_loss", "take_a_device", "known_salience_is_recovered",
+)  # fmt: skip
 COMPARE: dict[type, list[type]] = {
     ast.Lt: [ast.LtE, ast.GtE], ast.LtE: [ast.Lt, ast.Gt], ast.Gt: [ast.GtE, ast.LtE], ast.GtE: [ast.Gt, ast.Lt],
     ast.Eq: [ast.NotEq], ast.NotEq: [ast.Eq], ast.In: [ast.NotIn], ast.NotIn: [ast.In],
@@ -58,6 +73,7 @@ class Mutant:
     """One expression of a module, and what stands there instead."""
 
     module: str
+    function: str  # or class; empty outside of any
     node: ast.expr
     text: str
 
@@ -68,11 +84,38 @@ class Mutant:
         head, tail = lines[first][: self.node.col_offset], lines[last][self.node.end_col_offset :]
         return b"".join([*lines[:first], head, f"({self.text})".encode(), tail, *lines[last + 1 :]]).decode()
 
-    def described(self, source: str) -> str:
-        """The module, the line as it was and the line as it is: also the name of the mutant in a record."""
+    def place(self, source: str) -> Place:
+        """Where it is, in words that survive a move to another file."""
         row = self.node.lineno - 1
         before, after = (text.splitlines()[row].strip() for text in (source, self.applied(source)))
-        return f"{self.module}\n    - {before}\n    + {after}"
+        return Place(self.module, self.function, row + 1, before, after, ast.unparse(self.node), self.text)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A mutant in a record."""
+
+    file: str
+    function: str
+    line: int
+    before: str  # the line
+    after: str
+    was: str  # the expression
+    now: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} {self.function}\n    - {self.before}\n    + {self.after}"
+
+    def likeness(self, other: Place) -> float:
+        """How far another place is this one, moved: 1 for the same line in a function of the same name."""
+        if (self.was, self.now) != (other.was, other.now):
+            return 0.0
+        lines = [
+            difflib.SequenceMatcher(None, a, b, autojunk=False).ratio()
+            for a, b in ((self.before, other.before), (self.after, other.after))
+        ]
+        home = 0.02 * (self.function == other.function) + 0.01 * (Path(self.file).name == Path(other.file).name)
+        return min(lines) - 0.03 + home
 
 
 def replacements(node: ast.expr) -> Iterator[str]:
@@ -123,38 +166,72 @@ def mutants(module: str, source: str) -> list[Mutant]:
             passed |= {id(n) for n in ast.walk(part)} if isinstance(part, ast.AST) else set()
         if isinstance(node, ast.JoinedStr):
             passed |= {id(n) for n in ast.walk(node)}
-    found = [n for n in ast.walk(tree) if isinstance(n, ast.expr) and id(n) not in passed]
-    return [Mutant(module, node, text) for node in found for text in replacements(node)]
+    return [
+        Mutant(module, function, node, text)
+        for function, node in _expressions(tree)
+        if id(node) not in passed
+        for text in replacements(node)
+    ]
 
 
-def survives(mutant: Mutant, package: Path, source: str) -> bool:
-    """Whether the module's tests pass on the mutant; they run in a fork, which starts in no time."""
+def _expressions(tree: ast.AST, function: str = "") -> Iterator[tuple[str, ast.expr]]:
+    """Every expression with the name of the function or class it stands in."""
+    for node in ast.iter_child_nodes(tree):
+        named = isinstance(node, ast.FunctionDef | ast.ClassDef)
+        if isinstance(node, ast.expr):
+            yield function, node
+        yield from _expressions(node, node.name if named else function)
+
+
+def tests_of(module: str) -> list[str]:
+    """Test files of a module, or of the package nearest to it."""
+    found = max((name for name in TESTS if module == name or (name[-1] == "/" and module.startswith(name))), key=len)
+    return TESTS[found]
+
+
+def killer(mutant: Mutant, package: Path, source: str, tests: list[str]) -> str:
+    """The first test that fails on the mutant, or what ended the run; empty if it survives."""
     path = package / "benchcast" / f"{mutant.module}.py"
     path.write_text(mutant.applied(source), encoding="utf-8")
     try:
-        return _passes(mutant.module, package)
+        return first_failure(tests, package)
     finally:
         path.write_text(source, encoding="utf-8")
 
 
-def _passes(module: str, package: Path) -> bool:
+def first_failure(tests: list[str], package: Path) -> str:
+    """The first test that fails, or what ended the run; empty if all pass. They run in a fork, which starts at once."""
+    named = package / "failed"
+    named.write_text("")
     child = os.fork()
     if child == 0:
         os.setsid()
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-        _run_tests(module, package)
+        _run_tests(tests, package, named)
     end = time.monotonic() + 10 * SECONDS
     while time.monotonic() < end:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
-            return os.waitstatus_to_exitcode(status) == 0
+            code = os.waitstatus_to_exitcode(status)
+            return (named.read_text() or f"ended with {code}") if code else ""
         time.sleep(0.02)
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    return False
+    return "took too long"
 
 
-def _run_tests(module: str, package: Path) -> None:
+class _Notes:
+    """Writes the name of the first test that fails."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and not self.path.read_text():
+            self.path.write_text(report.nodeid)
+
+
+def _run_tests(tests: list[str], package: Path, named: Path) -> None:
     """In the child: never returns."""
     quiet = os.open(package / "said", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(quiet, 1)
@@ -164,21 +241,34 @@ def _run_tests(module: str, package: Path) -> None:
     os.environ["PYTHONPATH"] = str(package)
     code = 3
     try:
-        files = [str(ROOT / "tests" / name) for name in TESTS[module]]
-        settings = [
-            "-x",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-W",
-            "ignore::pytest.PytestAssertRewriteWarning",
-            f"--basetemp={package / 'temporary'}",
-        ]
-        code = int(pytest.main([f"--rootdir={ROOT}", "-c", str(ROOT / "pyproject.toml"), *settings, *files]))
+        files = [str(ROOT / "tests" / name) for name in tests]
+        settings = ["-x", "-q", "-p", "no:cacheprovider", f"--basetemp={package / 'temporary'}"]
+        settings += ["-W", "ignore::pytest.PytestAssertRewriteWarning", "-k", f"not ({' or '.join(SLOW)})"]
+        base = [f"--rootdir={ROOT}", "-c", str(ROOT / "pyproject.toml")]
+        code = int(pytest.main([*base, *settings, *files], plugins=[_Notes(named)]))
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def placed(
+    record: list[dict[str, Any]], everywhere: list[tuple[Mutant, Place]]
+) -> Iterator[tuple[Place, Mutant | None]]:
+    """For each mutant of a record the one that is most like it now; None if its line is gone."""
+    for outcome in record:
+        old = Place(**{name: outcome[name] for name in Place.__dataclass_fields__})
+        rated = [(old.likeness(place), number) for number, (_, place) in enumerate(everywhere)]
+        best, number = max(rated, key=lambda pair: (pair[0], -pair[1]), default=(0.0, 0))
+        yield old, everywhere[number][0] if best >= ALIKE else None
+
+
+def read(package: Path, patterns: list[str]) -> dict[str, str]:
+    """Sources of the modules that any of the patterns names; a pattern with a final slash is a package."""
+    names = [str(p.relative_to(package).with_suffix("")) for p in sorted(package.rglob("*.py"))]
+    wanted = [f"{pattern}*" if pattern[-1] == "/" else pattern for pattern in patterns]
+    chosen = [name for name in names if any(fnmatch.fnmatch(name, pattern) for pattern in wanted)]
+    return {name: (package / f"{name}.py").read_text(encoding="utf-8") for name in chosen}
 
 
 def main() -> None:
@@ -186,38 +276,48 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--count", type=int, default=240)
     options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--module", choices=TESTS, nargs="+", default=list(TESTS), help="try only these of the drawn")
+    options.add_argument("--module", nargs="+", default=list(TESTS), help="draw from these, such as law 'methods/*'")
     options.add_argument("--record", type=Path, default=Path(os.devnull), help="append outcomes to this file")
     options.add_argument("--again", type=Path, help="try the mutants that were killed in this record")
     options.add_argument("--survivors", action="store_true", help="with --again: those that survived instead")
+    options.add_argument("--minutes", type=float, default=1e6, help="begin no mutant after this time")
     given = options.parse_args()
+    end = time.monotonic() + 60 * given.minutes
     os.chdir(ROOT)
+    for name in ("hypothesis", "numpy", "torch"):
+        import_module(name)  # once, for all forks
+
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder)
         shutil.copytree(ROOT / "src" / "benchcast", package / "benchcast", ignore=shutil.ignore_patterns("__pycache__"))
-        sources = {m: (package / "benchcast" / f"{m}.py").read_text(encoding="utf-8") for m in TESTS}
-        for module in given.module:
-            if not _passes(module, package):
-                sys.exit(f"{(package / 'said').read_text()}{module}: its tests fail without a change")
+        sources = read(package / "benchcast", ["*"] if given.again else given.module)
         everything = [m for name, source in sources.items() for m in mutants(name, source)]
-        drawn = random.Random(given.seed).sample(everything, min(given.count, len(everything)))
         if given.again:
-            outcomes = map(json.loads, given.again.read_text(encoding="utf-8").splitlines())
-            again = {o["mutant"] for o in outcomes if o["survived"] == given.survivors}
-            drawn = [m for m in everything if m.described(sources[m.module]) in again]
-        drawn = sorted((m for m in drawn if m.module in given.module), key=lambda m: given.module.index(m.module))
-        counts: Counter[tuple[str, bool]] = Counter()
+            record = [json.loads(line) for line in given.again.read_text(encoding="utf-8").splitlines()]
+            record = [outcome for outcome in record if outcome["killed"] != given.survivors]
+            found = list(placed(record, [(m, m.place(sources[m.module])) for m in everything]))
+            for old, mutant in found:
+                if mutant is None:
+                    print("not placed", old, flush=True)
+            drawn = [mutant for _, mutant in found if mutant is not None]
+        else:
+            drawn = random.Random(given.seed).sample(everything, min(given.count, len(everything)))
+        for tests in {tuple(tests_of(m.module)) for m in drawn}:
+            if why := first_failure(list(tests), package):
+                sys.exit(f"{(package / 'said').read_text()}{why}: fails without a change")
+        counts: Counter[bool] = Counter()
         for mutant in drawn:
-            alive = survives(mutant, package, sources[mutant.module])
-            counts[mutant.module, alive] += 1
-            with given.record.open("a", encoding="utf-8") as record:
-                print(json.dumps({"mutant": mutant.described(sources[mutant.module]), "survived": alive}), file=record)
-            if alive:
-                print("survived", mutant.described(sources[mutant.module]), flush=True)
-    for module in given.module:
-        print(f"{module}: {counts[module, False]} killed, {counts[module, True]} survived")
-    killed = sum(n for (_, alive), n in counts.items() if not alive)
-    print(f"{killed} of {len(drawn)} mutants killed ({len(everything)} possible, seed {given.seed})")
+            if time.monotonic() > end:
+                break
+            source = sources[mutant.module]
+            by = killer(mutant, package, source, tests_of(mutant.module))
+            counts[bool(by)] += 1
+            place = mutant.place(source)
+            with given.record.open("a", encoding="utf-8") as file:
+                print(json.dumps({**asdict(place), "killed": bool(by), "by": by}, ensure_ascii=False), file=file)
+            if not by:
+                print("survived", place, flush=True)
+    print(f"{counts[True]} of {counts.total()} mutants killed ({len(everything)} possible, seed {given.seed})")
 
 
 if __name__ == "__main__":

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from benchcast.dataset import Dataset, Fold
-from benchcast.law import fit_laws
+from benchcast.losses.dataset import Dataset
+from benchcast.methods.law import fit_laws
 from benchcast.methods.paper import LAW_STEPS
+from benchcast.splits import Fold
 
 
 def plain_loop(dataset: Dataset, fold: Fold, steps: int, device: str) -> Callable[[], None]:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.dataset import Dataset, Features, Fold, ReferenceTokens
 from benchcast.devices import Array, place
-from benchcast.metadata import ModelMetadata
+from benchcast.losses.dataset import Dataset, Features, ReferenceTokens
 from benchcast.methods.paper import Problems
-from benchcast.records import ModelInfo, Task
+from benchcast.records import ModelInfo, ModelMetadata, Task
+from benchcast.splits import Fold
 
 TASKS, TEXTS, FAMILIES = 6, 550, 9
 

@@ -26,8 +26,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast,
 
 from benchcast.callbacks import TransformersForecast  # the first of the two lines
 from benchcast.datasets import copy_dataset
-from benchcast.fitting import fit_tasks
-from benchcast.store import Study
+from benchcast.forecasts.fit import fit_tasks
+from benchcast.study.study import Study
 from lab.zoo.model import Shape
 from lab.zoo.score import Exam
 from lab.zoo.skills import SKILLS

@@ -23,15 +23,16 @@ import numpy as np
 from benchcast import datasets
 from benchcast.choices import DEFAULT_LEVEL, MethodName, Split
 from benchcast.errors import BenchcastError
-from benchcast.evaluate import Comparison, Execution, HeldOutForecasts, compare, geometric_mean
-from benchcast.executor import on_this_machine
-from benchcast.fits import Forecast
-from benchcast.formatting import number
-from benchcast.known_scores import ScoreCorrection, correct
-from benchcast.law import sigmoid
+from benchcast.evaluation.compare import Execution, compare
+from benchcast.evaluation.comparison import Comparison, HeldOutForecasts, geometric_mean
+from benchcast.executors.local import on_this_machine
+from benchcast.forecasts.forecast import Forecast
+from benchcast.forecasts.known_scores import ScoreCorrection, correct
+from benchcast.messages import number
+from benchcast.methods.law import sigmoid
 from benchcast.records import Floats
 from benchcast.splits import RULES
-from benchcast.store import Study
+from benchcast.study.study import Study
 from lab.reproduce.context import StudyContext
 from lab.reproduce.outcome import Outcome, Table
 

@@ -17,10 +17,15 @@ from itertools import combinations, pairwise
 import numpy as np
 
 from benchcast import datasets
-from benchcast.extrapolation.score_comparison import difference
-from benchcast.extrapolation.score_noise import ScoredModels, checkpoint_variance, scored_models, seed_variance
+from benchcast.decisions.compare_scores import (
+    ScoredModels,
+    checkpoint_variance,
+    difference,
+    scored_models,
+    seed_variance,
+)
 from benchcast.records import Floats
-from benchcast.store import Study
+from benchcast.study.study import Study
 
 FIRST, SECOND = "1xC", "1xC-rerun"
 BINS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import pytest
 from hypothesis import settings
 
-from benchcast.dataset import Dataset
-from benchcast.store import Study
+from benchcast.losses.dataset import Dataset
+from benchcast.study.study import Study
 from benchmark_files import REAL, write_benchmarks
 from synthetic import Plan, World, make_world, write_study
 from worlds import make_dataset

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.records import Floats, Ints, ModelInfo, Score, Task, Text, TextSet, TokenLosses
-from benchcast.store import Study
+from benchcast.study.study import Study
 
 SYLLABLES = (
     "ka",

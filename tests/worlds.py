@@ -1,7 +1,7 @@
 """Synthetic worlds as methods see them."""
 
-from benchcast.assemble import AssemblyOptions, assemble
-from benchcast.dataset import Dataset, Features
+from benchcast.losses.assemble import AssemblyOptions, assemble
+from benchcast.losses.dataset import Dataset, Features
 from synthetic import World
 
 

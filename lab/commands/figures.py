@@ -38,7 +38,7 @@ def study_command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
 def show_outcome(study: Path | None, out: Path, work: Callable[[StudyContext], Outcome]) -> Outcome:
     """Do the work, write its files, print its tables."""
     from benchcast.datasets import load_zoo
-    from benchcast.store import Study
+    from benchcast.study.study import Study
     from lab.reproduce.context import StudyContext
     from lab.reproduce.outcome import write_outcome
 

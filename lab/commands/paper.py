@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchcast.choices import SPLITS
-from benchcast.cli.output import number, print_json, print_table, say
+from benchcast.cli.output import print_json, print_table, say
+from benchcast.messages import number
 
 if TYPE_CHECKING:
     from benchcast.choices import Split
@@ -108,8 +109,8 @@ def baselines(study: Path | None, split: Split, as_json: bool) -> None:
     python -m lab baselines
     python -m lab baselines study --split family
     """
-    from benchcast.formatting import nan_to_none
-    from benchcast.store import Study
+    from benchcast.messages import nan_to_none
+    from benchcast.study.study import Study
     from lab.paper.models import paper_models, paper_scores, paper_tasks
     from lab.paper.observational import baselines as compute
 

@@ -21,7 +21,7 @@ def quality(studies: tuple[Path, ...], decisions: bool, as_json: bool) -> None:
     python -m lab quality
     python -m lab quality my-study --json
     """
-    from benchcast.formatting import nan_to_none
+    from benchcast.messages import nan_to_none
     from lab.quality import measure_study, studies_at_hand, tables, target_lines
 
     rows = []

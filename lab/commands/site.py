@@ -25,7 +25,7 @@ def reference(folder: Path) -> None:
     \b
     python -m lab reference docs
     """
-    from benchcast.storage.files import write_text
+    from benchcast.study.atomic import write_text
     from tools.site.readme import renew_readme
     from tools.site.reference import command_line_page
 
@@ -66,7 +66,7 @@ def outputs(pages: tuple[Path, ...], demo: bool) -> None:
     python -m lab outputs docs/index.md docs/tutorial.md
     python -m lab outputs --demo docs/extrapolation.md docs/runs.md docs/sharing.md
     """
-    from benchcast.storage.files import write_text
+    from benchcast.study.atomic import write_text
     from tools.site.pages import renew
 
     start = Path.cwd()

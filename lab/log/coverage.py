@@ -12,11 +12,12 @@ from collections import defaultdict
 
 import numpy as np
 
-from benchcast.assemble import AssemblyOptions, assemble
-from benchcast.dataset import Features, Fold
-from benchcast.intervals import distance, predict
-from benchcast.law import at_share
-from benchcast.methods import fit_method
+from benchcast.forecasts.intervals import distance, predict
+from benchcast.losses.assemble import AssemblyOptions, assemble
+from benchcast.losses.dataset import Features
+from benchcast.methods.law import at_share
+from benchcast.methods.spec import fit_method
+from benchcast.splits import Fold
 from tests.synthetic import Plan, make_world
 
 METHOD_NAMES = ("salience", "label-token", "all-token")

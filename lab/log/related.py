@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.assemble import AssemblyOptions, assemble
-from benchcast.dataset import Features, Fold
-from benchcast.intervals import predict
-from benchcast.methods import fit_method
+from benchcast.forecasts.intervals import predict
+from benchcast.losses.assemble import AssemblyOptions, assemble
+from benchcast.losses.dataset import Features
+from benchcast.methods.spec import fit_method
+from benchcast.splits import Fold
 from tests.synthetic import Plan, World, make_world
 
 METHOD_NAMES = ("stack", "salience", "all-token")

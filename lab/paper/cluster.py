@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from benchcast.collection.portions import PORTION_BYTES
+from benchcast.collection.windows import PORTION_BYTES
 from benchcast.errors import InputError
-from benchcast.executor.jobs import Job, Schedule
+from benchcast.executors.local import Job
+from benchcast.executors.ray import Schedule
+from benchcast.importers.mixture import PAPER_MIX
 from benchcast.records import ModelInfo
-from benchcast.texts.mix import PAPER_MIX
 from lab.paper import plan
 
 NODE_GPUS = 8

@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from benchcast.importers.mixture import PAPER_MIX, tasks_of
 from benchcast.records import ModelInfo, Score, Task
-from benchcast.texts.mix import PAPER_MIX, tasks_of
 from lab.paper.tables import scores, split
 
 HARNESS = "opencompass"

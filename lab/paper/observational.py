@@ -10,15 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchcast.assemble import score_table
-from benchcast.dataset import Fold
+from benchcast.choices import Split
 from benchcast.errors import NotEnoughDataError
-from benchcast.evaluate import measure
-from benchcast.folds import make_folds
-from benchcast.law import at_share, sigmoid
+from benchcast.evaluation.comparison import measure
+from benchcast.losses.assemble import score_table
+from benchcast.methods.law import at_share, sigmoid
 from benchcast.methods.observational import COMPONENTS, regress_on_components
 from benchcast.records import Bools, Floats, ModelInfo, Score, Task
-from benchcast.splits import Split
+from benchcast.splits import Fold, make_folds
 
 ALIKE = {"ceval": ("cmmlu",), "cmmlu": ("ceval",)}  # one capability asked twice
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchcast.errors import InputError
-from benchcast.formatting import did_you_mean
+from benchcast.importers.mixture import PAPER_MIX, build_mixture
+from benchcast.messages import did_you_mean
 from benchcast.records import ModelInfo, TextSet
-from benchcast.storage.files import write_text
-from benchcast.storage.tables import MODEL_COLUMNS, SCORE_COLUMNS, as_csv
-from benchcast.store import Study
-from benchcast.texts.mix import PAPER_MIX, build_mixture
+from benchcast.study.atomic import write_text
+from benchcast.study.study import Study
+from benchcast.study.tables import MODEL_COLUMNS, SCORE_COLUMNS, as_csv
 from lab.paper.models import SCORER, hub_ids, paper_models, paper_scores
 from lab.paper.standins import write_stand_ins
 

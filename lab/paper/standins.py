@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.storage.folders import write_folder
+from benchcast.study.atomic import write_folder
 from lab.paper.models import hub_ids
 from lab.paper.tables import scores
 

@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from benchcast.dataset import Dataset, Fold
 from benchcast.errors import NotEnoughDataError
+from benchcast.losses.dataset import Dataset
 from benchcast.methods import METHODS
 from benchcast.methods.paper import DescentSettings, paper
 from benchcast.records import Floats
 from benchcast.reports.sections import held_out_errors
+from benchcast.splits import Fold
 from lab.reproduce.context import StudyContext
 from lab.reproduce.figures import variants_figure
 from lab.reproduce.outcome import Outcome, Table, cell, geometric_mean

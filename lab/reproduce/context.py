@@ -11,13 +11,14 @@ import numpy as np
 
 import benchcast
 from benchcast.choices import Split
-from benchcast.dataset import Dataset, Fold
 from benchcast.errors import InputError, NotEnoughDataError
-from benchcast.evaluate import Comparison, Execution, compare
-from benchcast.folds import make_folds
-from benchcast.formatting import did_you_mean
+from benchcast.evaluation.compare import Execution, compare
+from benchcast.evaluation.comparison import Comparison
+from benchcast.losses.dataset import Dataset
+from benchcast.messages import did_you_mean
 from benchcast.records import ModelInfo
-from benchcast.store import Study
+from benchcast.splits import Fold, make_folds
+from benchcast.study.study import Study
 
 
 def _silent(_: str) -> None:

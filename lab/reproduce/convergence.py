@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.dataset import Dataset, Fold
 from benchcast.errors import NotEnoughDataError
-from benchcast.law import SigmoidLaw
+from benchcast.losses.dataset import Dataset
+from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.paper import paper
+from benchcast.methods.task_fit import TaskFit
 from benchcast.reports.sections import held_out_errors
-from benchcast.task_fit import TaskFit
+from benchcast.splits import Fold
 from lab.reproduce.context import StudyContext, need_features, role
 from lab.reproduce.figures import law_panels, steps_figure
 from lab.reproduce.laws import spaced

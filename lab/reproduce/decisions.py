@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from benchcast.choices import DEFAULT_LEVEL, level_text
-from benchcast.dataset import Dataset, Fold
 from benchcast.errors import NotEnoughDataError
+from benchcast.losses.dataset import Dataset
 from benchcast.methods import METHODS
 from benchcast.records import Floats
+from benchcast.splits import Fold
 from lab.reproduce.context import StudyContext
 from lab.reproduce.curves import decision_figure
 from lab.reproduce.outcome import Outcome, Table, cell

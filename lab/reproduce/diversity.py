@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from benchcast.errors import NotEnoughDataError
-from benchcast.methods import NEED_FEATURES, check_methods
+from benchcast.methods import NEED_FEATURES
+from benchcast.methods.spec import check_methods
 from benchcast.reports.sections import numbers_of_sources, source_errors, subsets
 from lab.reproduce.context import StudyContext, need_features
 from lab.reproduce.curves import count_figure

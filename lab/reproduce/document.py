@@ -11,8 +11,8 @@ from typing import Any
 from benchcast.choices import level_text
 from benchcast.datasets import load_zoo
 from benchcast.errors import InputError
-from benchcast.formatting import did_you_mean
-from benchcast.storage.files import write_text
+from benchcast.messages import did_you_mean
+from benchcast.study.atomic import write_text
 from lab.paper.tables import TABLE_1
 from lab.quality import quality
 from lab.reproduce.ablation import ablation

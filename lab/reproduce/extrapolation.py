@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from benchcast.choices import level_text
-from benchcast.extrapolation.backtest import HiddenModel, backtest, read_study_models
-from benchcast.extrapolation.family_law import HOLDOUT_KINDS, ScalePoints, estimate_drift, extrapolate_task, fit_family
-from benchcast.intervals import angle, from_angle
-from benchcast.law import SigmoidLaw
-from benchcast.plots import COLOURS
-from benchcast.predictors import LossView
+from benchcast.forecasts.intervals import angle, from_angle
+from benchcast.losses.dataset import LossView
+from benchcast.methods.law import SigmoidLaw
+from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Floats, Task
-from benchcast.task_fit import OutOfFoldErrors, TaskFit
+from benchcast.reports.figures import COLOURS
+from benchcast.scaling.extrapolate import HiddenModel, backtest, read_study_models
+from benchcast.scaling.family_law import HOLDOUT_KINDS, ScalePoints, estimate_drift, extrapolate_task, fit_family
 from lab.reproduce.context import StudyContext
 from lab.reproduce.outcome import Figure, Outcome, Table, cell
 

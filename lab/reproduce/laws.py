@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from benchcast.choices import check_choice
-from benchcast.dataset import Dataset, Fold
 from benchcast.errors import InputError
-from benchcast.evaluate import Comparison
+from benchcast.evaluation.comparison import Comparison
+from benchcast.losses.dataset import Dataset
+from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Floats
-from benchcast.task_fit import TaskFit
+from benchcast.splits import Fold
 from lab.reproduce.context import StudyContext, role
 from lab.reproduce.figures import forecast_panels, law_panels
 from lab.reproduce.outcome import Outcome, Table, cell

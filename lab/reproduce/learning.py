@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 
 from benchcast.choices import level_text
-from benchcast.dataset import Dataset, Fold
 from benchcast.errors import NotEnoughDataError
-from benchcast.evaluate import hold, measure
+from benchcast.evaluation.compare import hold
+from benchcast.evaluation.comparison import measure
+from benchcast.losses.dataset import Dataset
 from benchcast.methods import METHODS
+from benchcast.splits import Fold
 from lab.reproduce.context import StudyContext
 from lab.reproduce.curves import count_figure, interval_figure
 from lab.reproduce.outcome import Outcome, Table, cell, geometric_mean, grouped

@@ -15,13 +15,14 @@ import altair as alt
 import numpy as np
 
 from benchcast.choices import level_text
-from benchcast.dataset import Dataset, Fold
 from benchcast.errors import NotEnoughDataError
-from benchcast.evaluate import noise_floor
-from benchcast.intervals import predict
+from benchcast.evaluation.compare import noise_floor
+from benchcast.forecasts.intervals import predict
+from benchcast.losses.dataset import Dataset
 from benchcast.methods import METHODS
-from benchcast.plots import colour, finish
 from benchcast.records import ModelInfo
+from benchcast.reports.figures import colour, finish
+from benchcast.splits import Fold
 from lab.reproduce.context import StudyContext, pick_runs
 from lab.reproduce.figures import panels
 from lab.reproduce.outcome import Figure, Outcome, Table, cell, geometric_mean

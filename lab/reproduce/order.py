@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from benchcast.decisions.compare_runs import MEAN, RunComparison, find_run, rank_runs
 from benchcast.errors import NotEnoughDataError
-from benchcast.extrapolation.backtest import read_study_models
-from benchcast.extrapolation.run_comparison import MEAN, RunComparison, rank_runs
-from benchcast.extrapolation.runs import find_run
+from benchcast.scaling.extrapolate import read_study_models
 from lab.reproduce.context import StudyContext
 from lab.reproduce.outcome import Outcome, Table, cell, grouped
 

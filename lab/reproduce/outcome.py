@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchcast.evaluate import geometric_mean as geometric_mean
-from benchcast.formatting import number
-from benchcast.formatting import plain as plain
-from benchcast.plots import write_chart
-from benchcast.storage.files import write_text
+from benchcast.evaluation.comparison import geometric_mean as geometric_mean
+from benchcast.messages import number
+from benchcast.messages import plain as plain
+from benchcast.reports.figures import write_chart
+from benchcast.study.atomic import write_text
 from lab.reproduce.png import shrink
 
 Figure = dict[str, Any]  # a Vega-Lite specification

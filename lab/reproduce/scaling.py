@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from benchcast.align import characters_per_token
-from benchcast.dataset import Dataset
 from benchcast.errors import NotEnoughDataError
-from benchcast.law import fit_law
+from benchcast.losses.dataset import Dataset
+from benchcast.losses.regroup import characters_per_token
+from benchcast.methods.law import fit_law
 from benchcast.records import Floats, ModelInfo, TextSet
 from lab.reproduce.context import StudyContext, pick_runs
 from lab.reproduce.figures import compute_figure, loss_figure

@@ -9,9 +9,9 @@ import numpy as np
 
 from benchcast.choices import level_text
 from benchcast.errors import NotEnoughDataError
-from benchcast.folds import make_folds
-from benchcast.plots import budget_figure
-from benchcast.selection.budgets import CHOSEN, WAYS, BudgetResult, FullTextFits, cost, costs, prepare
+from benchcast.evaluation.selection_cost import CHOSEN, WAYS, BudgetResult, FullTextFits, cost, costs, prepare
+from benchcast.reports.figures import budget_figure
+from benchcast.splits import make_folds
 from lab.reproduce.context import StudyContext
 from lab.reproduce.outcome import Outcome, Table, cell, geometric_mean
 

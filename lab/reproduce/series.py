@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.dataset import Dataset, Fold
 from benchcast.errors import NotEnoughDataError
-from benchcast.evaluate import noise_floor
+from benchcast.evaluation.compare import noise_floor
+from benchcast.losses.dataset import Dataset
 from benchcast.methods import METHODS, NEED_FEATURES
+from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, ModelInfo
 from benchcast.reports.sections import held_out_errors
-from benchcast.task_fit import TaskFit
+from benchcast.splits import Fold
 from lab.reproduce.context import StudyContext, pick_runs
 from lab.reproduce.figures import series_figure
 from lab.reproduce.laws import law_curves, law_points

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchcast.errors import NotEnoughDataError
-from benchcast.evaluate import Comparison
+from benchcast.evaluation.comparison import Comparison
 from benchcast.methods import BASELINES
 from lab.reproduce.context import StudyContext
 from lab.reproduce.figures import error_figure

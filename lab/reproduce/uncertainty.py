@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from benchcast.choices import DEFAULT_LEVEL, level_text
 from benchcast.errors import NotEnoughDataError
-from benchcast.evaluate import Comparison, HeldOutForecasts
-from benchcast.ranking import family_counts
+from benchcast.evaluation.comparison import Comparison, HeldOutForecasts
+from benchcast.evaluation.ranking import family_counts
 from benchcast.records import Floats
 from lab.reproduce.context import StudyContext
 from lab.reproduce.outcome import Outcome, Table, cell

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.dataset import Dataset
 from benchcast.errors import InputError, NotEnoughDataError
-from benchcast.formatting import did_you_mean
-from benchcast.methods import METHODS, NEED_FEATURES, check_methods
+from benchcast.losses.dataset import Dataset
+from benchcast.messages import did_you_mean
+from benchcast.methods import METHODS, NEED_FEATURES
+from benchcast.methods.spec import check_methods
 from benchcast.records import Task, TextSet
 from lab.reproduce.context import StudyContext, need_features
 from lab.reproduce.figures import strip_figure

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from benchcast.records import ModelInfo, Score, Task, Text, TextSet, TokenLosses
-from benchcast.storage.loss_rows import LossRows, lay_out
-from benchcast.store import Study
+from benchcast.study.loss_files import LossRows, lay_out
+from benchcast.study.study import Study
 from lab.zoo.data import validation
 from lab.zoo.recipes import EMBEDDED, Recipe
 

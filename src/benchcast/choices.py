@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from typing import Literal, get_args
 
 from benchcast.errors import InputError
-from benchcast.formatting import did_you_mean
-from benchcast.splits import SPLITS as SPLITS
-from benchcast.splits import Split as Split
+from benchcast.messages import did_you_mean
+
+Split = Literal["auto", "column", "size", "family"]
+SPLITS: tuple[Split, ...] = get_args(Split)
 
 MethodName = Literal[
     "stack",
@@ -31,13 +32,11 @@ RegroupUnit = Literal["byte", "char"]  # over which a token's loss is spread
 LossUnit = Literal["nats", "bits-per-byte"]  # of a column in a table of losses
 ScoreUnit = Literal["fraction", "percent"]  # of a table of scores
 ExecutorName = Literal["local", "ray"]  # where jobs run
-
 METHOD_NAMES: tuple[MethodName, ...] = get_args(MethodName)
 REGROUP_UNITS: tuple[RegroupUnit, ...] = get_args(RegroupUnit)
 LOSS_UNITS: tuple[LossUnit, ...] = get_args(LossUnit)
 SCORE_UNITS: tuple[ScoreUnit, ...] = get_args(ScoreUnit)
 EXECUTORS: tuple[ExecutorName, ...] = get_args(ExecutorName)
-
 DEFAULT_METHOD: MethodName = "stack"
 DEFAULT_LEVEL = 0.90  # nominal coverage of prediction intervals on unseen families
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from array_api_compat import array_namespace
 
 from benchcast.errors import InputError
 
@@ -107,3 +108,15 @@ def tf32_split_matmul(product: Callable[[Array], Array], rows: Array) -> Array:
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
     return parts[: len(rows)] + parts[len(rows) :]
+
+
+def subspace_iteration(multiply: Callable[[Array], Array], start: Array, *, rounds: int) -> Array:
+    """Orthonormal columns that span the main directions of a symmetric matrix, from a random start.
+
+    `multiply` gives the product of the matrix with columns. More columns than directions wanted need fewer rounds.
+    """
+    xp = array_namespace(start)
+    basis = xp.linalg.qr(start)[0]
+    for _ in range(rounds):
+        basis = xp.linalg.qr(multiply(basis))[0]
+    return basis

@@ -8,6 +8,11 @@ BenchcastError
 └── MissingExtraError   an optional dependency is not installed
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
 
 class BenchcastError(Exception):
     """Base class of all deliberate errors; any other exception is a bug."""
@@ -40,3 +45,29 @@ def one_line(error: Exception) -> str:
     """The first non-empty line of an exception's message, or the name of its type."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
+
+
+def library(name: str, extra: str, instead: str = "") -> Any:
+    """Import an optional library; MissingExtraError with an install hint, and what to do instead, if it is missing."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{name} is needed here: pip install 'benchcast[{extra}]'{instead} ({error})"
+        ) from error
+
+
+class LazyLibrary:
+    """An optional library that is imported when one of its names is first used."""
+
+    def __init__(self, name: str, extra: str) -> None:
+        self._name, self._extra = name, extra
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(library(self._name, self._extra), name)
+
+
+def require_report() -> None:
+    """Raise MissingExtraError unless figures and pages can be written; for calls before long work."""
+    for name in ("altair", "vl_convert", "jinja2"):
+        library(name, "report")

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from benchcast.evaluate import compare
+from benchcast.evaluation.compare import compare
 from benchcast.records import Text, TextSet
-from benchcast.reports import write_report
+from benchcast.reports.report import write_report
 from synthetic import Plan, World, make_world, write_study
 
 SCREENSHOTS = Path(__file__).parent / "screenshots"

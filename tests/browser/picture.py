@@ -13,8 +13,8 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 from benchcast.datasets import copy_dataset
-from benchcast.evaluate import compare
-from benchcast.reports import write_report
+from benchcast.evaluation.compare import compare
+from benchcast.reports.report import write_report
 from conftest import PROGRAMS
 from lab.reproduce.png import shrink
 

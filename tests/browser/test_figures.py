@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchcast.store import Study
+from benchcast.study.study import Study
 from conftest import hostile_world
 from synthetic import write_study
 

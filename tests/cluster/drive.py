@@ -9,14 +9,15 @@ from pathlib import Path
 import work
 
 from benchcast.errors import BenchcastError
-from benchcast.executor import Job, cluster, open_executor
+from benchcast.executors import open_executor, ray
+from benchcast.executors.local import Job
 
 
 def main() -> None:
     """Print results by job, what was noted, and what was refused."""
     address, name, count, folder = sys.argv[1:]
     if name in ("starve", "killed"):
-        cluster.PAUSE_SECONDS = 0.2  # the pauses are for nodes, whose loss is noticed late; a process is missed at once
+        ray.PAUSE_SECONDS = 0.2  # the pauses are for nodes, whose loss is noticed late; a process is missed at once
     jobs = [Job(f"job {i}", i, group=f"group {i % 2}") for i in range(int(count))]
     notes: list[str] = []
     results, error = {}, ""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchcast.datasets import load_zoo
 from benchcast.records import TextSet
-from benchcast.store import Study
+from benchcast.study.study import Study
 
 ZOO = Path(__file__).parents[1] / "zoo" / "shipped"
 MODELS = ("ash-0.5M", "cedar-0.5M")

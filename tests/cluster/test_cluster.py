@@ -10,7 +10,7 @@ import work
 from ray_nodes import Nodes
 from studies import until
 
-from benchcast.executor import Job, Local
+from benchcast.executors.local import Job, Local
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ import pytest
 from ray_nodes import Nodes
 from studies import MODELS, ZOO, Tree, collect, make
 
-from benchcast.store import Study
+from benchcast.study.study import Study
 
 pytestmark = pytest.mark.slow
 

@@ -55,7 +55,7 @@ def test_features_survive_the_loss_of_a_node(
 def drive(nodes: Nodes, call: str, jobs: str, shared: str) -> list[Any]:
     """Results of a function of work.py in the order of its jobs; of bytes, their number and the first."""
     script = (
-        "import json, sys, work; from pathlib import Path; from benchcast.executor import Job, open_executor\n"
+        "import json, sys, work; from pathlib import Path; from benchcast.executors import Job, open_executor\n"
         f"with open_executor('ray', address={nodes.address!r}) as executor:\n"
         f"    found = dict(executor.run(work.{call}, {jobs}, {shared}))\n"
         "found = {n: [len(r), r[0]] if isinstance(r, bytes) else r for n, r in found.items()}\n"

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchcast.executor import Job, Local
-from benchcast.executor.jobs import Schedule
+from benchcast.executors.local import Job, Local
+from benchcast.executors.ray import Schedule
 
 
 def make(*costs: tuple[str, float]) -> Schedule:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.backends.base import Nats, Vocabulary
-from benchcast.bounds import Tokenizer
+from benchcast.collection.backends.base import Nats, Vocabulary
+from benchcast.collection.tokenizers import Tokenizer
 
 BOS = 256
 

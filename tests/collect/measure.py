@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.backends import open_backend
-from benchcast.backends.base import ModelSettings
+from benchcast.collection.backends import open_backend
+from benchcast.collection.backends.base import ModelSettings
 from benchcast.errors import InputError
 
 PORT = 18765
@@ -42,7 +42,7 @@ def echo_of_llamacpp(reference: dict[str, Any]) -> str:
     """What we say about the echo of llama-cpp-python, asked in process (with text: it cannot echo ids)."""
     import llama_cpp
 
-    from benchcast.backends.servers import verify_echo
+    from benchcast.collection.backends.servers import verify_echo
 
     path = reference["settings"]["llamacpp"]["pretrained"]
     model = llama_cpp.Llama(path, n_ctx=256, logits_all=True, verbose=False)

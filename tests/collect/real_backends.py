@@ -20,8 +20,8 @@ from typing import Any
 import convert
 import fetch
 
-from benchcast.backends import open_backend
-from benchcast.backends.base import ModelSettings
+from benchcast.collection.backends import open_backend
+from benchcast.collection.backends.base import ModelSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENTS = Path(os.environ.get("BENCHCAST_TEST_ENVS", fetch.CACHE / "environments"))

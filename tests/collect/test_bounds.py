@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tokenizers import models, normalizers, pre_tokenizers, processors
 from vocabularies import ALL, BUILT_HERE, vocabulary
 
-from benchcast.bounds import FastTokenizer, Tokenizer, locate, spell
+from benchcast.collection.tokenizers import FastTokenizer, Tokenizer, locate, spell
 from benchcast.errors import InputError
 
 NASTY = {

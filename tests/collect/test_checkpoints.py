@@ -18,11 +18,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from benchcast.backends.base import ModelSettings
-from benchcast.backends.hf import HfBackend
+from benchcast.collection.backends.base import ModelSettings
+from benchcast.collection.backends.hf import HfBackend
 from benchcast.errors import InputError
 from benchcast.records import Text, TextSet
-from benchcast.store import Study
+from benchcast.study.study import Study
 
 ZOO = Path(__file__).parents[1] / "zoo" / "shipped"
 Weights = dict[str, torch.Tensor]

@@ -14,11 +14,11 @@ from click.testing import CliRunner
 from fake import FakeBackend
 from replies import serving
 
-from benchcast.backends import BACKENDS
-from benchcast.backends.lists import read_models_list
 from benchcast.cli import cli
+from benchcast.collection.backends import BACKENDS
+from benchcast.collection.model_list import read_models_list
 from benchcast.errors import BenchcastError, InputError
-from benchcast.store import Study
+from benchcast.study.study import Study
 
 ROWS = [
     {"id": "en", "source": "en", "text": "Once upon a time, there was a little girl named Lily."},

@@ -17,15 +17,15 @@ from fake import BOS, FakeBackend, loss
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchcast.backends.base import DeviceFullError, Nats, SequenceError, in_halves
-from benchcast.collection import CollectRequest, CollectResult, collect, collect_on
+from benchcast.collection.backends.base import DeviceFullError, Nats, SequenceError, in_halves
+from benchcast.collection.collect import CollectRequest, CollectResult, collect, collect_on
 from benchcast.collection.jobs import CollectJob, CollectOptions
-from benchcast.collection.portions import BackendInfo, batches, plan
 from benchcast.collection.shards import ShardStore
+from benchcast.collection.windows import BackendInfo, batches, plan
 from benchcast.errors import InputError, StudyError
-from benchcast.executor import Local
+from benchcast.executors.local import Local
 from benchcast.records import ModelInfo, Text, TextSet
-from benchcast.store import Study
+from benchcast.study.study import Study
 
 
 def make(root: Path, count: int = 20) -> Study:

@@ -15,15 +15,15 @@ pytest.importorskip("transformers")
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from benchcast.backends import forward, open_backend
-from benchcast.backends.base import ModelSettings, from_logits
-from benchcast.backends.hf import HfBackend
-from benchcast.bounds import locate
-from benchcast.collection import collect
-from benchcast.collection.portions import plan
+from benchcast.collection.backends import forward, open_backend
+from benchcast.collection.backends.base import ModelSettings, from_logits
+from benchcast.collection.backends.hf import HfBackend
+from benchcast.collection.collect import collect
+from benchcast.collection.tokenizers import locate
+from benchcast.collection.windows import plan
 from benchcast.errors import InputError
 from benchcast.records import Text, TextSet
-from benchcast.store import Study
+from benchcast.study.study import Study
 
 ZOO = Path(__file__).parents[1] / "zoo" / "shipped"
 TEXTS = {

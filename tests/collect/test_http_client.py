@@ -13,9 +13,9 @@ pytest.importorskip("httpx2")
 
 from odd_servers import OddServer, endless, odd_server, reply, trickle
 
-from benchcast.backends import http, transport
-from benchcast.backends.base import ModelSettings, SequenceError
-from benchcast.backends.http import Client, is_local
+from benchcast.collection.backends import http
+from benchcast.collection.backends.base import ModelSettings, SequenceError
+from benchcast.collection.backends.http import Client, is_local
 from benchcast.errors import InputError
 
 
@@ -106,7 +106,7 @@ def test_a_server_that_trickles_does_not_outlive_the_timeout(headers: bool) -> N
 
 
 def test_a_reply_without_end_is_cut_off_and_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "MOST_BYTES", 3 << 20)
+    monkeypatch.setattr(http, "MOST_BYTES", 3 << 20)
     with odd_server(endless()) as server:
         with pytest.raises(InputError, match=r"/x: the reply is larger than 3 MiB"):
             client(server.url, max_retries="6").post("/x", {})

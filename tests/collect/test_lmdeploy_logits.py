@@ -21,9 +21,9 @@ import fetch
 import torch
 from fake import FakeBackend
 
-from benchcast.backends import open_backend
-from benchcast.backends.base import DeviceFullError, ModelSettings, in_halves
-from benchcast.backends.lmdeploy import read_logits
+from benchcast.collection.backends import open_backend
+from benchcast.collection.backends.base import DeviceFullError, ModelSettings, in_halves
+from benchcast.collection.backends.lmdeploy import read_logits
 from benchcast.errors import InputError
 
 IDS = [5, 2, 7, 1]

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from fake import FakeBackend
 
-from benchcast.backends.lists import read_models_list
-from benchcast.collection import collect
+from benchcast.collection.collect import collect
+from benchcast.collection.model_list import read_models_list
 from benchcast.errors import InputError
 from benchcast.records import ModelInfo, Text, TextSet
-from benchcast.store import Study
+from benchcast.study.study import Study
 
 ZOO = Path(__file__).parents[1] / "zoo" / "shipped"
 ASH = 2 * 320 * 96 + 4 * (4 * 96**2 + 3 * 96 * 256 + 2 * 96) + 96  # embeddings and output, four layers, the last norm
@@ -123,7 +123,7 @@ def test_a_model_that_says_nothing_of_itself_gets_a_row(study: Study) -> None:
 
 def test_a_configuration_alone_has_the_parameters_of_its_model() -> None:
     pytest.importorskip("torch")
-    from benchcast.backends.stated import stated_by_config
+    from benchcast.collection.backends.loaded import stated_by_config
 
     assert stated_by_config(str(ZOO / "ash-0.5M")) == {"model_params": str(ASH)}
     assert stated_by_config(str(ZOO / "absent")) == {}

@@ -20,9 +20,9 @@ from fake import FakeBackend
 from replies import FakeServer, serving
 from reply_faults import change_value, damage
 
-from benchcast.backends import open_backend
-from benchcast.backends.base import ModelSettings
-from benchcast.collection.portions import BackendInfo, Portion, score
+from benchcast.collection.backends import open_backend
+from benchcast.collection.backends.base import ModelSettings
+from benchcast.collection.windows import BackendInfo, Portion, score
 from benchcast.errors import InputError
 
 TEXTS = ["one two", "vier 五"]

@@ -11,10 +11,10 @@ import numpy.typing as npt
 import pytest
 from fake import BOS, FakeBackend
 
-from benchcast.collection.features import FeatureOptions, make_features, narrow, reduce
+from benchcast.collection.hidden_states import FeatureOptions, make_features, narrow, reduce
 from benchcast.errors import InputError
 from benchcast.records import Text, TextSet
-from benchcast.store import Study
+from benchcast.study.study import Study
 
 TEXTS = [Text(f"t{i}", "s", s) for i, s in enumerate(["one two three", "", "vier 五 sechs", "a\r\nb  c" * 5])]
 
@@ -52,7 +52,7 @@ def test_what_features_were_made_with_is_stored(study: Study) -> None:
 
 @pytest.mark.parametrize(("n", "width", "dims"), [(400, 30, 5), (50, 80, 10), (60, 8, 8)])
 def test_reduction_is_the_principal_components(n: int, width: int, dims: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchcast.collection.features.BLOCK_BYTES", 4 * width * 17)
+    monkeypatch.setattr("benchcast.collection.hidden_states.BLOCK_BYTES", 4 * width * 17)
     rng = np.random.default_rng(5)
     values = (rng.standard_normal((n, width)) * 0.8 ** np.arange(width) + 3).astype(np.float32)
     scores, kept = reduce(values, dims, seed=1)

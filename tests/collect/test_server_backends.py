@@ -12,13 +12,13 @@ import pytest
 from fake import FakeBackend
 from replies import FakeServer, serving
 
-from benchcast.backends import BACKENDS, open_backend
-from benchcast.backends.base import ModelSettings
-from benchcast.collection import collect
+from benchcast.collection.backends import BACKENDS, open_backend
+from benchcast.collection.backends.base import ModelSettings
+from benchcast.collection.collect import collect
 from benchcast.collection.jobs import CollectOptions
 from benchcast.errors import InputError
 from benchcast.records import Text, TextSet
-from benchcast.store import Study
+from benchcast.study.study import Study
 
 SERVERS = ("vllm-server", "sglang", "completions")
 TEXTS = [Text(f"t{i}", "s", s) for i, s in enumerate(["one two three", "vier 五 sechs", "a\r\nb  c", ""])]
@@ -26,7 +26,7 @@ TEXTS = [Text(f"t{i}", "s", s) for i, s in enumerate(["one two three", "vier 五
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
-    monkeypatch.setattr("benchcast.backends.http.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("benchcast.collection.backends.http.FIRST_PAUSE", 0.01)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("BENCHCAST_API_KEY", raising=False)
     with serving() as running:

@@ -17,14 +17,14 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from benchcast.backends import open_backend
-from benchcast.backends.base import ModelSettings
-from benchcast.backends.hf import HfBackend
-from benchcast.collection import collect
+from benchcast.collection.backends import open_backend
+from benchcast.collection.backends.base import ModelSettings
+from benchcast.collection.backends.hf import HfBackend
+from benchcast.collection.collect import collect
 from benchcast.collection.jobs import CollectOptions
 from benchcast.errors import InputError
 from benchcast.records import Text, TextSet
-from benchcast.store import Study
+from benchcast.study.study import Study
 
 pytestmark = pytest.mark.slow
 
@@ -72,7 +72,7 @@ def settings(url: str, **more: str) -> ModelSettings:
 
 
 def test_losses_of_the_process_are_those_of_its_model(study: Study, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benchcast.backends.http.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("benchcast.collection.backends.http.FIRST_PAUSE", 0.01)
     reference = HfBackend(ModelSettings({"pretrained": str(MODEL), "max_length": "249"}), device="cpu")
     collect(study, reference, name="hf")
     lay(url, "overloaded")
@@ -116,7 +116,7 @@ def test_its_openai_route_is_refused(study: Study, url: str) -> None:
 def test_a_process_that_is_killed_leaves_an_error_and_what_was_scored(
     study: Study, url: str, processes: dict[int, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("benchcast.backends.http.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("benchcast.collection.backends.http.FIRST_PAUSE", 0.01)
     monkeypatch.setattr("benchcast.collection.shards.SHARD_SECONDS", 0.0)
     pid, other = list(processes.items())[1]
     backend = open_backend("sglang", settings(other, max_retries="2"), batch_size=1)

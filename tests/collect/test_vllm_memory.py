@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from fake import FakeBackend, loss
 
-from benchcast.backends import open_backend
-from benchcast.backends.base import DeviceFullError, ModelSettings
+from benchcast.collection.backends import open_backend
+from benchcast.collection.backends.base import DeviceFullError, ModelSettings
 
 
 class EngineDeadError(Exception):

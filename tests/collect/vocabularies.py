@@ -12,8 +12,8 @@ import convert
 import fetch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
-from benchcast import bounds
-from benchcast.backends.vocabulary import from_sentencepiece, from_tiktoken
+from benchcast.collection import tokenizers
+from benchcast.collection.backends.vocabulary import from_sentencepiece, from_tiktoken
 
 PUBLISHED = [
     "baichuan2",
@@ -38,19 +38,19 @@ CORPUS = [
 
 
 @cache
-def vocabulary(name: str) -> bounds.Tokenizer:
+def vocabulary(name: str) -> tokenizers.Tokenizer:
     """A tokenizer by name."""
     if name in PUBLISHED:
         return from_file(fetch.tokenizer_folder(name) / "tokenizer.json", name)
-    tokenizer: bounds.Tokenizer = BUILT[name]()
+    tokenizer: tokenizers.Tokenizer = BUILT[name]()
     return tokenizer
 
 
-def from_file(path: Path, name: str) -> bounds.Tokenizer:
-    return bounds.FastTokenizer(Tokenizer.from_file(str(path)), name)
+def from_file(path: Path, name: str) -> tokenizers.Tokenizer:
+    return tokenizers.FastTokenizer(Tokenizer.from_file(str(path)), name)
 
 
-def _tiktoken() -> bounds.Tokenizer:
+def _tiktoken() -> tokenizers.Tokenizer:
     import tiktoken
 
     stored = json.loads(fetch.tiktoken_file("cl100k_base").read_text())
@@ -64,7 +64,7 @@ def _tiktoken() -> bounds.Tokenizer:
     return from_tiktoken(encoding, "cl100k_base")
 
 
-def _sentencepiece(kind: str) -> bounds.Tokenizer:
+def _sentencepiece(kind: str) -> tokenizers.Tokenizer:
     import io
 
     import sentencepiece
@@ -84,7 +84,7 @@ def _sentencepiece(kind: str) -> bounds.Tokenizer:
     return from_sentencepiece(sentencepiece.SentencePieceProcessor(model_proto=model.getvalue()), f"spm-{kind}")
 
 
-def _unigram() -> bounds.Tokenizer:
+def _unigram() -> tokenizers.Tokenizer:
     """Unigram in the `tokenizers` library, with byte fallback and its prefix by Metaspace."""
     raw = Tokenizer(models.Unigram())
     raw.pre_tokenizer = pre_tokenizers.Metaspace()
@@ -94,10 +94,10 @@ def _unigram() -> bounds.Tokenizer:
     state["model"]["byte_fallback"] = True
     state["model"]["vocab"] += [[f"<0x{b:02X}>", -12.0] for b in range(256)]
     state["added_tokens"] = []
-    return bounds.FastTokenizer(Tokenizer.from_str(json.dumps(state)), "unigram")
+    return tokenizers.FastTokenizer(Tokenizer.from_str(json.dumps(state)), "unigram")
 
 
-def wordpiece(**normaliser: Any) -> bounds.Tokenizer:
+def wordpiece(**normaliser: Any) -> tokenizers.Tokenizer:
     tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(**normaliser)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -105,7 +105,7 @@ def wordpiece(**normaliser: Any) -> bounds.Tokenizer:
         CORPUS, trainers.WordPieceTrainer(vocab_size=200, special_tokens=["[UNK]"], show_progress=False)
     )
     tokenizer.decoder = decoders.WordPiece()
-    return bounds.FastTokenizer(tokenizer, "wordpiece")
+    return tokenizers.FastTokenizer(tokenizer, "wordpiece")
 
 
 BUILT: dict[str, Any] = {

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import benchcast as bc
-from benchcast.store import Study
+from benchcast.study.study import Study
 from benchmark_files import write_benchmarks
 from synthetic import Plan, make_world
 

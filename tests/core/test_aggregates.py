@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import benchcast as bc
-from benchcast.aggregates import aggregate_accuracy, derived_scores
-from benchcast.aggregation import aggregate_fits, with_aggregates
 from benchcast.datasets import dclm
 from benchcast.datasets.download import data_folder
 from benchcast.errors import InputError
-from benchcast.intervals import out_of_fold_coverage, predict
-from benchcast.presets import PRESETS, find_preset, logged_tasks, preset_tasks
+from benchcast.forecasts.intervals import out_of_fold_coverage, predict
+from benchcast.forecasts.mean_tasks import aggregate_fits, with_aggregates
+from benchcast.importers.presets import PRESETS, find_preset, logged_tasks, preset_tasks
 from benchcast.records import Score, Task, Text, TextSet
-from benchcast.storage.settings import read_settings
+from benchcast.study.mean_scores import aggregate_accuracy, derived_scores
+from benchcast.study.study_toml import read_settings
 
 BOTH = Task("both", members=("task0", "task1"))
 MEMBERS = 'members = ["task0", "task1"]\n'

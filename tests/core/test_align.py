@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from benchcast.align import (
+from benchcast.losses.regroup import (
     align_models,
     characters_per_token,
     common_support,

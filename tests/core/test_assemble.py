@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from benchcast.assemble import AssemblyOptions, assemble, reference_tokens, word_edges
-from benchcast.dataset import Features
 from benchcast.errors import NotEnoughDataError
+from benchcast.losses.assemble import AssemblyOptions, assemble, reference_tokens, word_edges
+from benchcast.losses.dataset import Features
 from benchcast.records import ModelInfo, Score, Task, Text, TextSet, TokenLosses
 
 WORLD = st.lists(st.text(max_size=30), min_size=1, max_size=4)

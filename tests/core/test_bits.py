@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import benchcast
-from benchcast.bits import bits_per_byte
 from benchcast.errors import InputError
 from benchcast.records import NamedTexts, Text, TextSet
-from benchcast.storage.loss_rows import LossRows, lay_out
-from benchcast.store import Study
+from benchcast.study.bits_per_byte import bits_per_byte
+from benchcast.study.loss_files import LossRows, lay_out
+from benchcast.study.study import Study
 
 
 def make_study(root, texts, bounds, nats, model="m"):

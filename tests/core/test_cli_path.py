@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchcast import load
-from benchcast.metadata import ModelMetadata
-from benchcast.store import Study
+from benchcast.records import ModelMetadata
+from benchcast.study.study import Study
 
 ENTRY = str(Path(sys.executable).with_name("benchcast"))
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import benchcast as bc
-from benchcast.comparison import MEASURES
+from benchcast.evaluation.comparison import MEASURES
 from benchcast.records import ModelInfo
 
 METHODS = ("all-token", "compute", "constant")

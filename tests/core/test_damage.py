@@ -26,9 +26,8 @@ import pytest
 
 from benchcast.errors import BenchcastError, InputError, StudyError
 from benchcast.records import ModelInfo, Score, Task, TokenLosses
-from benchcast.storage.files import write_text
-from benchcast.storage.hashes import hashed
-from benchcast.store import Study
+from benchcast.study.atomic import hashed, write_text
+from benchcast.study.study import Study
 from synthetic import World
 
 ENTRY = [sys.executable, "-m", "benchcast"]

@@ -11,10 +11,10 @@ import pytest
 
 import benchcast as bc
 from benchcast.errors import NotEnoughDataError
-from benchcast.intervals import distance, interval, locate
+from benchcast.forecasts.intervals import distance, interval, locate
 from benchcast.records import ModelInfo, Score, Task
-from benchcast.storage.tables import SCORE_COLUMNS, as_csv
-from benchcast.store import Study
+from benchcast.study.study import Study
+from benchcast.study.tables import SCORE_COLUMNS, as_csv
 
 
 @pytest.fixture

@@ -13,18 +13,10 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
-from benchcast import dataset as dataset_module
-from benchcast.folds import make_folds
-from benchcast.law import fit_laws, sigmoid
+from benchcast.losses import dataset as dataset_module
 from benchcast.methods.features import Inputs, prepare_inputs
-from benchcast.methods.head import (
-    ACTIVATIONS,
-    Head,
-    map_arrays,
-    new_head,
-    on_raw_features,
-    on_standardised_features,
-)
+from benchcast.methods.head import ACTIVATIONS, Head, map_arrays, new_head, on_raw_features, on_standardised_features
+from benchcast.methods.law import fit_laws, sigmoid
 from benchcast.methods.paper import (
     DescentSettings,
     DescentState,
@@ -37,6 +29,7 @@ from benchcast.methods.paper import (
     token_weights,
 )
 from benchcast.methods.products import RowBlock, TokenBlock
+from benchcast.splits import make_folds
 
 N, D, M = 40, 5, 14
 LEVEL = np.random.default_rng(4).permutation(np.linspace(0.5, 1.5, M))  # of each model's losses

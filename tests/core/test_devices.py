@@ -15,13 +15,13 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 from benchcast.datasets import copy_dataset
 from benchcast.devices import check_device, fits_tf32, place, tf32_split_matmul, to_numpy
 from benchcast.errors import InputError
-from benchcast.folds import make_folds
 from benchcast.methods import METHODS
 from benchcast.methods.features import Inputs, StreamedBlocks, measure
-from benchcast.methods.kmeans import cluster, nearest
-from benchcast.methods.nonnegative import fit_nonnegative
 from benchcast.methods.paper import DescentSettings, Problems, epoch, start
 from benchcast.methods.products import RowBlock, TiledBlock, TokenBlock, over_blocks
+from benchcast.methods.stack.nonnegative import fit_nonnegative
+from benchcast.methods.stack.token_groups import cluster, nearest
+from benchcast.splits import make_folds
 
 
 @pytest.mark.parametrize(("n", "d", "q"), [(1, 1, 1), (31, 33, 2), (64, 32, 6), (300, 70, 12), (97, 2048, 40)])
@@ -164,8 +164,9 @@ def test_a_cluster_that_loses_its_points_stays_where_it_was():
 def test_non_negative_fits_agree_between_numpy_and_torch():
     rng = np.random.default_rng(0)
     x, q, omega, penalty = rng.normal(size=(20, 6)), rng.random((4, 20)), np.full((4, 20), 0.05), np.full((4, 6), 1e-3)
-    ours = fit_nonnegative(x, q, omega, penalty)
-    theirs = fit_nonnegative(*(torch.from_numpy(a) for a in (x, q, omega, penalty)))
+    ours = fit_nonnegative(x, q, omega, penalty=penalty)
+    on_torch = map(torch.from_numpy, (x, q, omega))
+    theirs = fit_nonnegative(*on_torch, penalty=torch.from_numpy(penalty))
     for a, b in zip(ours, theirs, strict=True):
         assert_allclose(to_numpy(b), a, rtol=1e-8, atol=1e-10)
 

@@ -16,7 +16,7 @@ from doctest_files import write_examples
 
 import benchcast as bc
 from benchcast.cli import cli
-from benchcast.cli.data import import_group
+from benchcast.cli.importing import import_group
 
 README = Path(__file__).parents[2] / "README.md"
 SOURCE = Path(bc.__file__).parent

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import benchcast as bc
-from benchcast.editing import remove_models, rename_model
 from benchcast.errors import InputError
 from benchcast.records import Score
-from benchcast.store import Study
+from benchcast.study.editing import remove_models, rename_model
+from benchcast.study.study import Study
 
 ONE, FAMILY = "family0-1M@2B", "family0-*"
 

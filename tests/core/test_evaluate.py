@@ -9,13 +9,14 @@ import signal
 import numpy as np
 import pytest
 
-from benchcast.dataset import Fold
 from benchcast.errors import BenchcastError, InputError, NotEnoughDataError
-from benchcast.evaluate import MEASURES, Execution, compare, measure, noise_floor
-from benchcast.executor import Job, Local, Processes
+from benchcast.evaluation.compare import Execution, compare, noise_floor
+from benchcast.evaluation.comparison import MEASURES, measure
+from benchcast.executors.local import Job, Local, Processes
 from benchcast.methods import METHODS
 from benchcast.records import Score
-from benchcast.store import Study
+from benchcast.splits import Fold
+from benchcast.study.study import Study
 
 CHEAP = ("all-token", "constant", "compute")
 
@@ -187,7 +188,7 @@ def test_without_the_number_of_items_there_is_no_noise_floor(dataset):
 
 
 def test_tasks_that_no_test_model_was_scored_on_are_null_not_zero(study):
-    from benchcast.folds import make_folds
+    from benchcast.splits import make_folds
 
     test = make_folds(study.models(), "size")[1][0].test
     tested = {m.model for m, on in zip(study.models(), test, strict=True) if on}

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from benchcast.errors import InputError
 from benchcast.records import ModelInfo, Score, Task, Text, TextSet, TokenLosses
-from benchcast.storage.files import LONGEST_NAME, file_name, locked, sweep, write_text, write_whole
-from benchcast.storage.folders import write_folder
-from benchcast.storage.loss_files import read_parquet
-from benchcast.storage.tables import (
+from benchcast.study.atomic import LONGEST_NAME, file_name, locked, sweep, write_folder, write_text, write_whole
+from benchcast.study.loss_files import read_parquet
+from benchcast.study.study import Study
+from benchcast.study.tables import (
     MODEL_COLUMNS,
     MODEL_NUMBERS,
     as_csv,
@@ -30,7 +30,6 @@ from benchcast.storage.tables import (
     read_texts,
     texts_jsonl,
 )
-from benchcast.store import Study
 
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200)
 HOSTILE = ["..", ".", "../../etc/passwd", "/etc/passwd", ".hidden", "a/b", "a\\b", "a\0b", "x" * 300, "模型" * 150, " "]
@@ -276,7 +275,7 @@ def test_reading_losses_starts_no_thread(study):
     """A thread of Arrow that lives when a process exits aborted it once in some hundred commands."""
     file = next((study.root / "losses").glob("*.parquet"))
     code = (
-        "import os, pathlib, sys; from benchcast.storage.parquet import read_table\n"
+        "import os, pathlib, sys; from benchcast.study.parquet import read_table\n"
         "before = os.listdir('/proc/self/task'); read_table(pathlib.Path(sys.argv[1]), values=10**9)\n"
         "print(len(os.listdir('/proc/self/task')) - len(before))"
     )

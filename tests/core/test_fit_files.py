@@ -15,8 +15,8 @@ from safetensors.numpy import save as save_arrays
 
 import benchcast as bc
 from benchcast.errors import StudyError
-from benchcast.fitting import fit_tasks
-from benchcast.storage.hashes import HASH, content_digest
+from benchcast.forecasts.fit import fit_tasks
+from benchcast.study.atomic import HASH, content_digest
 
 
 @pytest.fixture(scope="module")

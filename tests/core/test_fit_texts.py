@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import benchcast as bc
-from benchcast.align import regroup
 from benchcast.errors import InputError
+from benchcast.forecasts.registration import document, read, write
+from benchcast.losses.regroup import regroup
 from benchcast.records import ModelInfo, TextSet, TokenLosses
-from benchcast.registration import document, read, write
-from benchcast.storage.hashes import content_digest as digest
-from benchcast.store import Study
+from benchcast.study.atomic import content_digest as digest
+from benchcast.study.study import Study
 from synthetic import Plan, World, make_world, write_study
 
 

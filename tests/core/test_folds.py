@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchcast.choices import SPLITS
 from benchcast.errors import InputError, NotEnoughDataError
-from benchcast.folds import (
+from benchcast.records import ModelInfo, family_names
+from benchcast.splits import (
     FEWEST_MODELS,
     LEFT_OUT,
     MANY_MODELS,
@@ -18,11 +20,9 @@ from benchcast.folds import (
     inner_folds,
     left_out,
     make_folds,
+    split_by_size,
     training_fold,
 )
-from benchcast.metadata import family_names
-from benchcast.records import ModelInfo
-from benchcast.splits import SPLITS, split_by_size
 
 
 def models(*rows: tuple) -> list[ModelInfo]:

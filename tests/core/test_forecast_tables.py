@@ -11,13 +11,13 @@ import pytest
 from scipy.stats import t as student
 
 import benchcast as bc
-from benchcast import frames
+from benchcast import records
 from benchcast.choices import DEFAULT_LEVEL, level_text
 from benchcast.errors import InputError, MissingExtraError
-from benchcast.fitting import fit_tasks, store_fits
-from benchcast.forecasting import predict
-from benchcast.intervals import Position, half_widths
-from benchcast.task_fit import OutOfFoldErrors
+from benchcast.forecasts.fit import fit_tasks, store_fits
+from benchcast.forecasts.intervals import Position, half_widths
+from benchcast.forecasts.predict import predict
+from benchcast.methods.task_fit import OutOfFoldErrors
 
 COLUMNS = ["model", "task", "accuracy", "low", "high", "question", "remark"]
 
@@ -120,6 +120,6 @@ def test_the_level_is_written_once():
 
 
 def test_pandas_is_asked_for_by_name_where_it_is_missing(fit, synthetic_folder, monkeypatch):
-    monkeypatch.setattr(frames, "find_spec", lambda name: None)
+    monkeypatch.setattr(records, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match="pip install pandas"):
         fit.predict(synthetic_folder).to_pandas()

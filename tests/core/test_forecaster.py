@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import benchcast as bc
 from benchcast.errors import BenchcastError, InputError, NotEnoughDataError
-from benchcast.forecaster import NEED_METADATA, Forecaster, NotFittedError
+from benchcast.forecasts.forecaster import NEED_METADATA, Forecaster, NotFittedError
 from benchcast.methods import METHODS, NEED_FEATURES
 
 CHANCE = 0.25

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file
 
-from benchcast.storage.tables import MODEL_COLUMNS, SCORE_COLUMNS
-from benchcast.store import Study
+from benchcast.study.study import Study
+from benchcast.study.tables import MODEL_COLUMNS, SCORE_COLUMNS
 from tools.site.pages import steps, write_shown
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")

@@ -1,12 +1,12 @@
-"""The direction of imports, and that what is light stays light."""
+"""What each package may import, and that what is light stays light."""
 
 from __future__ import annotations
 
 import ast
 import json
-import re
 import subprocess
 import sys
+from collections import Counter
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -16,207 +16,126 @@ import pytest
 import benchcast
 
 ROOT = Path(benchcast.__file__).parent
-
-# From the core to the edges: what a module or package may import stands above it.
-LAYERS = [
-    "errors",
-    "extras",
-    "records",
-    "aggregates",
-    "formatting",
-    "splits",
-    "choices",
-    "frames",
-    "devices",
-    "align",
-    "support",
-    "solvers",
-    "law",
-    "metadata",
-    "predictors",
-    "profile",
-    "dataset",
-    "task_fit",
-    "folds",
-    "relatives",
-    "assemble",
-    "plausible",
-    "intervals",
-    "learnable",
-    "methods",
-    "storage",
-    "store",
-    "all_models",
-    "loss_check",
-    "bits",
-    "fits",
-    "editing",
-    "fitting",
-    "known_scores",
-    "aggregation",
-    "forecasting",
-    "forecaster",
-    "executor",
-    "comparison",
-    "evaluate",
-    "ranking",
-    "inspection",
-    "extrapolation",
-    "selection",
-    "datasets",
-    "texts",
-    "scores",
-    "presets",
-    "logs",
-    "creation",
-    "importing",
-    "registration",
-    "bounds",
-    "backends",
-    "collection",
-    "watching",
-    "callbacks",
-    "graphemes",
-    "explanation",
-    "explaining",
-    "page",
-    "plots",
-    "reports",
-    "cli",
-    "__main__",
-]
-IN_A_FRAMEWORK = ("callbacks.trainer",)  # a subclass of what it imports; asked for by name only
-HEAVY = (
-    "huggingface_hub",
-    "torch",
-    "transformers",
-    "vllm",
-    "lmdeploy",
-    "llama_cpp",
-    "ray",
-    "datasets",
-    "sklearn",
-    "altair",
-    "vl_convert",
-    "jinja2",
-)
-
-
-def path_of(module: str) -> Path:
-    path = ROOT.joinpath(*module.split("."))
-    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+WORDS = ("errors", "messages", "choices", "records", "splits", "families", "devices")  # each imports those before it
+MAY_IMPORT = {
+    "executors": "",
+    "losses": "",
+    "methods": "losses",
+    "study": "losses",
+    "importers": "study",
+    "datasets": "study importers",
+    "collection": "executors study",
+    "forecasts": "losses methods study importers",
+    "evaluation": "executors losses methods study forecasts",
+    "scaling": "losses methods study forecasts",
+    "decisions": "losses methods study importers forecasts scaling",
+    "training": "study collection forecasts",
+    "reports": "executors losses methods study forecasts evaluation scaling decisions",
+    "cli": "executors losses methods study importers datasets collection forecasts evaluation scaling decisions "
+    "training reports",
+    "callbacks": "training",
+    "__main__": "cli",
+}
+ONLY = {("forecasts", "importers"): {"forecasts.registration"}}  # files that use an import which others do not need
+SAME_NAME_ALLOWED = ("cli", "importers.logs", "importers.scores")  # files named after commands and formats
+HEAVY = {
+    *("huggingface_hub", "torch", "transformers", "vllm", "lmdeploy", "llama_cpp", "ray", "sklearn"),
+    *("altair", "vl_convert", "jinja2"),
+}
+NUMERIC = {"numpy", "scipy", "pyarrow", "safetensors", "rich"}
+FILES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted(ROOT.rglob("*.py"))
+    if path != ROOT / "__init__.py"
+}
 
 
 @cache
-def tree_of(module: str) -> ast.Module:
-    return ast.parse(path_of(module).read_text(encoding="utf-8"))
-
-
-@cache
-def imported(module: str, *, lazy: bool = True) -> set[str]:
-    """Full names of what a module imports; without `lazy`, only what is imported when it is."""
-    modules = set()
+def imports(module: str, *, lazy: bool = True) -> dict[str, None]:
+    """Full names of what a file imports; without `lazy`, only what is imported with it."""
+    found: dict[str, None] = {}
 
     def visit(node: ast.AST) -> None:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not lazy:
-            return
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" and not lazy:
+        when_called = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if not lazy and (when_called or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")):
             return
         if isinstance(node, ast.Import):
-            modules.update(alias.name for alias in node.names)
+            found.update({alias.name: None for alias in node.names})
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module}: relative import"
-            modules.add(node.module)
-            modules.update(f"{node.module}.{alias.name}" for alias in node.names)
+            found.update({name: None for a in node.names for name in (node.module, f"{node.module}.{a.name}")})
         for child in ast.iter_child_nodes(node):
             visit(child)
 
-    visit(tree_of(module))
-    return modules
+    visit(ast.parse(FILES[module].read_text(encoding="utf-8")))
+    return found
 
 
-def own_imports(module: str) -> set[str]:
-    """Modules of the package that a module imports, anywhere in it."""
-    names = {name.removeprefix("benchcast.") for name in imported(module) if name.startswith("benchcast.")}
-    return {name for name in names if path_of(name).is_file()} - {module}
+def own(module: str) -> set[str]:
+    """Files of the package that a file imports, anywhere in it; a package's `__init__` only if a name is from there."""
+    names = {name.removeprefix("benchcast.") for name in imports(module) if name.startswith("benchcast.")} & set(FILES)
+    files = {n for n in names if not any(other.startswith(f"{n}.") for other in names)}
+    return (files | {n for n in names if FILES[n].stat().st_size}) - {module}
 
 
-def modules_of_the_package() -> list[str]:
-    paths = [p.relative_to(ROOT) for p in ROOT.rglob("*.py") if p != ROOT / "__init__.py"]
-    return sorted(".".join(p.with_suffix("").parts).removesuffix(".__init__") for p in paths)
+@pytest.mark.parametrize("module", FILES)
+def test_a_file_imports_what_its_package_may(module):
+    package = module.split(".")[0]
+    allowed = (
+        set(WORDS[: WORDS.index(package)]) if package in WORDS else {*WORDS, package, *MAY_IMPORT[package].split()}
+    )
+    assert not {name for name in own(module) if name.split(".")[0] not in allowed}
+    for (package, other), files in ONLY.items():
+        if module.startswith(f"{package}.") and module not in files:
+            assert not {name for name in own(module) if name.split(".")[0] == other}
+    assert not {name for name in imports(module) if name.split(".")[0] in ("lab", "tests", "tools")}
+    if not module.startswith("training."):  # a subclass of what it imports; loaded by name only
+        assert not {name.split(".")[0] for name in imports(module, lazy=False)} & HEAVY
 
 
-def layer(module: str) -> int:
-    return LAYERS.index(module.split(".")[0])
+def test_no_import_leads_back():
+    assert [*TopologicalSorter({module: own(module) for module in FILES}).static_order()], "raises for a circle"
 
 
-def test_every_module_has_a_place():
-    assert {name.split(".")[0] for name in modules_of_the_package()} == set(LAYERS)
-
-
-def test_the_source_tree_lists_them_in_the_same_order():
-    page = (ROOT.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    block = page.split("    src/benchcast/ ")[1].split("\n    lab/")[0].splitlines()[1:]
-    names = [word for line in block for word in re.findall(r"^ +((?:\S+(?:\.py|/) )+)", line)[0].split()]
-    said = [name.removesuffix(".py").removesuffix("/") for name in names]
-    assert [name for name in said if name not in ("embedded", "templates")] == LAYERS[:-1]
-
-
-@pytest.mark.parametrize("module", modules_of_the_package())
-def test_no_import_goes_down(module):
-    assert not {name for name in own_imports(module) if layer(name) > layer(module)}
-
-
-@pytest.mark.parametrize("module", modules_of_the_package())
-def test_the_package_never_imports_the_laboratory(module):
-    assert not {name for name in imported(module) if name.split(".")[0] == "lab"}
-
-
-def test_no_module_leads_back_to_itself():
-    graph = {module: own_imports(module) for module in modules_of_the_package()}
-    assert [*TopologicalSorter(graph).static_order()], "raises where there is a circle"
+def test_a_file_is_found_by_its_name():
+    names = [name for name in FILES if not name.startswith(SAME_NAME_ALLOWED) and FILES[name].name != "__init__.py"]
+    assert not [name for name, count in Counter(name.split(".")[-1] for name in names).items() if count > 1]
+    assert {path.stem for path in ROOT.glob("*.py")} == {*WORDS, "callbacks", "__init__", "__main__"}
 
 
 def test_the_checker_sees_imports():
-    assert {"dataset", "law", "records"} <= own_imports("methods.ridge")
-    assert "store" in own_imports("cli.forecast"), "also inside functions"
-    assert "torch" not in imported("law")
+    assert {"losses.dataset", "methods.law", "records"} <= own("methods.ridge")
+    assert "study.study" in own("cli.fit"), "also inside functions"
+    assert "torch" in imports("collection.backends.hf")
+    assert "torch" not in imports("collection.backends.hf", lazy=False)
 
 
 def test_only_the_command_line_prints():
-    for module in modules_of_the_package():
+    for module in FILES:
         if not module.startswith("cli"):
-            walked = ast.walk(tree_of(module))
-            calls = {n.func.id for n in walked if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
-            assert "print" not in calls, module
-
-
-@pytest.mark.parametrize("module", [m for m in modules_of_the_package() if m not in IN_A_FRAMEWORK])
-def test_no_module_imports_a_heavy_library_when_it_is_imported(module):
-    names = {name.split(".")[0] for name in imported(module, lazy=False)}
-    assert not names & set(HEAVY)
+            walked = ast.walk(ast.parse(FILES[module].read_text(encoding="utf-8")))
+            assert "print" not in {
+                n.func.id for n in walked if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
+            }
 
 
 def loaded_by(code: str) -> set[str]:
     """Modules in memory after running some code in a fresh interpreter."""
-    script = (
-        "import json, sys; sys.stderr.write(json.dumps(sorted({n for m in sys.modules for n in (m, m.split('.')[0])})))"
-    )
-    ran = subprocess.run([sys.executable, "-c", f"{code}\n{script}"], capture_output=True, text=True, check=True)
+    names = "json.dumps(sorted({n for m in sys.modules for n in (m, m.split('.')[0])}))"
+    script = f"{code}\nimport json, sys; sys.stderr.write({names})"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     return set(json.loads(ran.stderr.splitlines()[-1]))
 
 
-NUMERIC = {"numpy", "scipy", "pyarrow", "safetensors", "rich"}
-
-
 def test_importing_benchcast_loads_nothing_but_the_standard_library():
-    assert not loaded_by("import benchcast; benchcast.__version__") & (NUMERIC | set(HEAVY) | {"click"})
+    assert not loaded_by("import benchcast; benchcast.__version__") & (NUMERIC | HEAVY | {"click"})
 
 
 def test_help_loads_no_numeric_library():
     run = "try: benchcast.cli.main()\nexcept SystemExit: pass"
-    code = f"import sys; sys.argv = ['benchcast', '--help']\nimport benchcast.cli\n{run}"
-    assert not loaded_by(code) & (NUMERIC | set(HEAVY))
+    for arguments in (["--help"], ["fit", "--help"], ["collect", "--help"]):
+        code = f"import sys; sys.argv = {['benchcast', *arguments]}\nimport benchcast.cli\n{run}"
+        assert not loaded_by(code) & (NUMERIC | HEAVY), arguments
 
 
 def test_a_framework_is_loaded_only_for_its_own_callback():
@@ -244,8 +163,9 @@ def test_every_public_name_is_there():
         benchcast.nonsense  # noqa: B018
 
 
-@pytest.mark.parametrize("module", modules_of_the_package())
+@pytest.mark.parametrize("module", FILES)
 def test_an_assertion_has_no_effect_of_its_own(module):
     """`python -O` drops assertions, so they may call nothing but isinstance and len."""
-    parts = [part for node in ast.walk(tree_of(module)) if isinstance(node, ast.Assert) for part in ast.walk(node.test)]
+    walked = ast.walk(ast.parse(FILES[module].read_text(encoding="utf-8")))
+    parts = [part for node in walked if isinstance(node, ast.Assert) for part in ast.walk(node.test)]
     assert {ast.unparse(n.func) for n in parts if isinstance(n, ast.Call)} <= {"isinstance", "len"}

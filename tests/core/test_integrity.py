@@ -13,9 +13,9 @@ import pytest
 
 from benchcast.collection.shards import ShardStore
 from benchcast.errors import BenchcastError, InputError, StudyError
-from benchcast.storage import features as feature_files
-from benchcast.storage.loss_files import read_parquet
-from benchcast.storage.parquet import SEAL
+from benchcast.study import feature_files
+from benchcast.study.loss_files import read_parquet
+from benchcast.study.parquet import SEAL
 
 
 def flips(blob: bytes, count: int, seed: int = 0):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from benchcast.intervals import (
+from benchcast.forecasts.intervals import (
     NEAR_CHANCE,
     OF_OTHER_FAMILIES,
     RISE_FROM_CHANCE,
@@ -18,18 +18,16 @@ from benchcast.intervals import (
     angle,
     distance,
     from_angle,
-    has_range,
     interval,
     locate,
     out_of_fold_coverage,
     spread_of,
 )
-from benchcast.law import SigmoidLaw
-from benchcast.metadata import ModelMetadata
-from benchcast.predictors import LossView
-from benchcast.profile import LossProfile
-from benchcast.records import ModelInfo, Task
-from benchcast.task_fit import NO_ERRORS, OutOfFoldErrors, TaskFit
+from benchcast.losses.dataset import LossView
+from benchcast.methods.law import SigmoidLaw
+from benchcast.methods.profile import LossProfile
+from benchcast.methods.task_fit import NO_ERRORS, OutOfFoldErrors, TaskFit, has_range
+from benchcast.records import ModelInfo, ModelMetadata, Task
 
 T_90_WITH_2 = 2.9199856  # Student's t at 95%, two degrees of freedom
 

@@ -17,7 +17,7 @@ import pytest
 
 from benchcast import load
 from benchcast.records import ModelInfo, TokenLosses
-from benchcast.store import Study
+from benchcast.study.study import Study
 from synthetic import World
 
 ENTRY = str(Path(sys.executable).with_name("benchcast"))
@@ -170,9 +170,9 @@ def test_a_writer_that_waits_too_long_for_the_lock_says_so(study, monkeypatch):
     from filelock import FileLock
 
     from benchcast.errors import StudyError
-    from benchcast.storage import files
+    from benchcast.study import atomic
 
-    monkeypatch.setattr(files, "LOCK_SECONDS", 0.2)
+    monkeypatch.setattr(atomic, "LOCK_SECONDS", 0.2)
     with (
         FileLock(study.root / ".lock"),
         pytest.raises(StudyError, match=r"another process has been writing for 0\.2 s"),

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import benchcast as bc
-from benchcast.fits.forecasts import Forecast
-from benchcast.intervals import angle, from_angle
-from benchcast.known_scores import FEWEST_FAMILIES, LOSSES_ALONE, ScoreCorrection, correct
-from benchcast.law import SigmoidLaw
-from benchcast.predictors import LossView
+from benchcast.forecasts.forecast import Forecast
+from benchcast.forecasts.intervals import angle, from_angle
+from benchcast.forecasts.known_scores import FEWEST_FAMILIES, LOSSES_ALONE, ScoreCorrection, correct
+from benchcast.losses.dataset import LossView
+from benchcast.methods.law import SigmoidLaw
+from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Score, Task
-from benchcast.task_fit import OutOfFoldErrors, TaskFit
 
 TASKS = ("arc", "piqa", "sciq")
 

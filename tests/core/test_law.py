@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.optimize import least_squares, minimize
 
-from benchcast.law import (
+from benchcast.methods.law import (
     Laws,
     MonotoneCalibration,
     SigmoidLaw,
@@ -22,7 +22,7 @@ from benchcast.law import (
     ramps,
     sigmoid,
 )
-from benchcast.solvers import LeastSquares
+from benchcast.methods.solvers import LeastSquares
 
 
 def fit_monotone_calibration(log_odds, q, weight):

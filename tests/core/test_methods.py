@@ -10,17 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from benchcast.assemble import AssemblyOptions, assemble
-from benchcast.dataset import Dataset, Features, Fold
 from benchcast.errors import NotEnoughDataError
-from benchcast.folds import make_folds
-from benchcast.intervals import predict, spread_of
-from benchcast.law import fit_law
-from benchcast.methods import METHODS, NEED_FEATURES, fit_method
-from benchcast.methods.basis import build_basis
+from benchcast.forecasts.intervals import predict, spread_of
+from benchcast.losses.assemble import AssemblyOptions, assemble
+from benchcast.losses.dataset import Dataset, Features, view
+from benchcast.methods import METHODS, NEED_FEATURES
+from benchcast.methods.law import fit_law
 from benchcast.methods.paper import DescentSettings, paper
-from benchcast.methods.salience import salience
-from benchcast.task_fit import view
+from benchcast.methods.spec import fit_method
+from benchcast.methods.stack import salience
+from benchcast.methods.stack.settings import StackSettings
+from benchcast.methods.stack.token_groups import group_losses, group_tokens
+from benchcast.splits import Fold, make_folds
 from synthetic import Plan, World, make_world
 from worlds import make_dataset
 
@@ -220,21 +221,21 @@ def test_salience_is_how_much_capability_rises_with_each_tokens_loss(salience_fi
 
 
 def test_a_mix_of_groups_of_tokens_weighs_losses_as_its_tokens_do(dataset):
-    basis, sums = build_basis(dataset)
-    theta = np.random.default_rng(0).random(len(basis.kinds))
-    weights = basis.weights(theta)
+    groups = group_tokens(dataset, StackSettings())
+    mix = np.random.default_rng(0).random(len(groups.kinds))
+    weights = groups.token_weights(mix)
     assert (weights > 0).all()
-    for name, x in sums.items():
+    for name, x in group_losses(dataset, groups).items():
         by_token = view(dataset.nats, name).astype(float) @ weights / dataset.characters
-        assert_allclose(by_token, x @ theta, rtol=1e-4)
+        assert_allclose(by_token, x @ mix, rtol=1e-4)
 
 
 @pytest.mark.parametrize("rows", [1, 3])
 def test_clusters_are_no_more_than_looks_among_the_answers_or_the_rest_of_a_source(dataset, rows):
     values = np.random.default_rng(0).normal(size=(rows, 8)).astype(np.float32)
     alike = replace(dataset.features, values=values[np.arange(dataset.nats.shape[1]) % rows], rows=None)
-    basis, _ = build_basis(replace(dataset, features=alike))
-    clusters = basis.partitions[3][0]
+    groups = group_tokens(replace(dataset, features=alike), StackSettings())
+    clusters = next(p.group for p in groups.partitions if p.kind == "cluster")
     cells = 2 * dataset.reference_tokens.source + dataset.reference_tokens.answer
     counts = [len(np.unique(clusters[cells == cell])) for cell in np.unique(cells)]
     assert max(counts) == rows

@@ -9,8 +9,8 @@ import pytest
 
 from benchcast.errors import InputError
 from benchcast.records import ModelInfo, Score, Task, Text, TextSet
-from benchcast.storage.tables import SCORE_COLUMNS, as_csv
-from benchcast.store import Study
+from benchcast.study.study import Study
+from benchcast.study.tables import SCORE_COLUMNS, as_csv
 
 RED = "\x1b[31mred"
 UGLY = [RED, "bell\x07", "c1\x9b2J", "two\nlines", "turned\u202eround", "x" * 200_000]

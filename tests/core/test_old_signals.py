@@ -16,9 +16,9 @@ import pytest
 
 import benchcast as bc
 from benchcast.errors import StudyError
-from benchcast.storage.loss_files import read_losses
-from benchcast.storage.tables import read_texts
-from benchcast.store import Study
+from benchcast.study.loss_files import read_losses
+from benchcast.study.study import Study
+from benchcast.study.tables import read_texts
 
 OLD = Path(__file__).parent / "old_files"
 MODEL = "family0-1M@2B"

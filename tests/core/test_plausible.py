@@ -13,11 +13,11 @@ import pytest
 
 from benchcast.datasets import load_zoo
 from benchcast.errors import InputError
-from benchcast.formatting import read_csv
-from benchcast.loss_check import check_losses, suspicious_losses
-from benchcast.plausible import MOST_NATS, WordSample, refuse_impossible, suspicious
+from benchcast.losses.plausible import MOST_NATS, WordSample, refuse_impossible, suspicious
 from benchcast.records import Text, TextSet, TokenLosses
-from benchcast.store import Study
+from benchcast.study.check_losses import check_losses, suspicious_losses
+from benchcast.study.reading import read_csv
+from benchcast.study.study import Study
 
 TABLES = Path(__file__).parents[2].parent / "shared" / "real_models"  # where they are
 STEADY = "oak-b-5M@24.0M"  # a model near the middle of the embedded study

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchcast.store import Study
+from benchcast.study.study import Study
 
 
 @pytest.fixture(scope="module")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchcast.dataset import Fold
-from benchcast.intervals import locate, predict
-from benchcast.methods import fit_method
-from benchcast.methods.profiling import MOST_GROUPS, USUAL, Distances, text_groups
-from benchcast.profile import SHARED_VARIANCE, group_losses, spread_of_profiles, squared_distance
+from benchcast.forecasts.intervals import locate, predict
+from benchcast.methods.distances import MOST_GROUPS, USUAL, Distances, text_groups
+from benchcast.methods.profile import SHARED_VARIANCE, group_losses, spread_of_profiles, squared_distance
+from benchcast.methods.spec import fit_method
+from benchcast.splits import Fold
 from synthetic import Plan, make_world
 from worlds import make_dataset
 

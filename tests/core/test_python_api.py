@@ -16,12 +16,13 @@ import pytest
 import benchcast as bc
 from benchcast import choices
 from benchcast.errors import InputError, NotEnoughDataError
-from benchcast.evaluate import compare
-from benchcast.extrapolation.backtest import read_study_models
-from benchcast.fitting import fit_tasks, refit, store_fits
-from benchcast.folds import make_folds
-from benchcast.methods import METHODS, fit_method, stored_settings
+from benchcast.evaluation.compare import compare
+from benchcast.forecasts.fit import fit_tasks, refit, store_fits
+from benchcast.methods import METHODS
 from benchcast.methods.paper import DescentSettings
+from benchcast.methods.spec import fit_method, stored_settings
+from benchcast.scaling.extrapolate import read_study_models
+from benchcast.splits import make_folds
 
 SHORT = DescentSettings(steps=3, rates=(1e-2,))
 
@@ -214,8 +215,8 @@ def fitted(study):
 @pytest.mark.slow
 def test_public_functions_stay_functions_when_their_modules_are_imported():
     code = (
-        "import benchcast as bc, benchcast.collection, benchcast.reports, benchcast.registration\n"
-        "import benchcast.explanation\n"
+        "import benchcast as bc, benchcast.collection.collect, benchcast.forecasts.registration\n"
+        "import benchcast.reports.explain, benchcast.reports.report\n"
         "assert all(callable(getattr(bc, n)) for n in bc.__all__ if n not in ('datasets', '__version__'))"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -324,7 +325,7 @@ def test_a_run_is_watched_in_one_call(fitted, cli, tmp_path):
 
 
 def test_a_report_is_written_in_one_call(fitted, tmp_path, monkeypatch):
-    monkeypatch.setattr("benchcast.evaluate.METHOD_NAMES", ("all-token", "constant"))
+    monkeypatch.setattr("benchcast.evaluation.compare.METHOD_NAMES", ("all-token", "constant"))
     page = bc.report(fitted.root, tmp_path / "page.html", split="size")
     assert page == tmp_path / "page.html"
     assert "all-token" in page.read_text(encoding="utf-8")

@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchcast.evaluate import Comparison, HeldOutForecasts, compare
-from benchcast.ranking import FEWEST_FAMILIES, headline, rank
-from benchcast.store import Study
+from benchcast.evaluation.compare import compare
+from benchcast.evaluation.comparison import Comparison, HeldOutForecasts
+from benchcast.evaluation.ranking import FEWEST_FAMILIES, headline, rank
+from benchcast.study.study import Study
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,12 @@ import pytest
 
 import benchcast as bc
 from benchcast.errors import InputError
-from benchcast.folds import make_folds
-from benchcast.methods.pertext import text_losses
+from benchcast.families import BASE, COPIES, SIMILAR, find_relatives
+from benchcast.losses.dataset import text_losses
 from benchcast.records import Floats, ModelInfo, Score, TokenLosses
-from benchcast.relatives import BASE, COPIES, SIMILAR, find_relatives
-from benchcast.storage.tables import read_models
-from benchcast.store import Study
+from benchcast.splits import make_folds
+from benchcast.study.study import Study
+from benchcast.study.tables import read_models
 from synthetic import Plan, make_world, write_study
 
 

@@ -14,10 +14,18 @@ import pytest
 
 import benchcast as bc
 from benchcast.errors import StudyError
-from benchcast.fitting import fit_tasks
-from benchcast.storage import folders
-from benchcast.storage.files import locked, sweep, write_text
-from benchcast.storage.folders import from_folder, present, read_files, stored_folders, write_folder
+from benchcast.forecasts.fit import fit_tasks
+from benchcast.study import atomic
+from benchcast.study.atomic import (
+    from_folder,
+    locked,
+    present,
+    read_files,
+    stored_folders,
+    sweep,
+    write_folder,
+    write_text,
+)
 
 DEAD = 999999999  # no process has this id
 
@@ -29,7 +37,7 @@ def no_exchange(monkeypatch):
     def refuse(one, two):
         raise OSError(errno.EINVAL, "invalid argument")
 
-    monkeypatch.setattr(folders, "exchange", refuse)
+    monkeypatch.setattr(atomic, "exchange", refuse)
 
 
 @pytest.fixture(params=["exchange", "two steps"])
@@ -121,10 +129,10 @@ def test_a_folder_replaces_another_whole_and_leaves_no_rubbish(tmp_path, way):
 def test_this_file_system_can_exchange_two_folders(tmp_path):
     for name in ("one", "two"):
         make(tmp_path / name, name)
-    folders.exchange(tmp_path / "one", tmp_path / "two")
+    atomic.exchange(tmp_path / "one", tmp_path / "two")
     assert (tmp_path / "one" / "a").read_text() == "two"
     with pytest.raises(FileNotFoundError):
-        folders.exchange(tmp_path / "one", tmp_path / "three")
+        atomic.exchange(tmp_path / "one", tmp_path / "three")
 
 
 def test_a_folder_set_aside_by_a_killed_writer_is_read_before_it_is_put_back(tmp_path):
@@ -214,7 +222,7 @@ from pathlib import Path
 from benchcast.storage import files, folders
 def die(*_): os.kill(os.getpid(), signal.SIGKILL)
 if {moment!r} == "rename": Path.rename = die
-if {moment!r} == "exchange": folders.exchange = die
+if {moment!r} == "exchange": atomic.exchange = die
 if {moment!r} == "remove": files.remove = die
 folders.write_folder(Path({str(tmp_path / "fit")!r}), lambda f: [(f / n).write_text("new") for n in "ab"])
 """

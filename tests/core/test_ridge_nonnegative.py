@@ -8,11 +8,11 @@ import torch
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
-from benchcast.folds import make_folds
-from benchcast.law import sigmoid
 from benchcast.methods.features import measure
-from benchcast.methods.nonnegative import fit_nonnegative
+from benchcast.methods.law import sigmoid
 from benchcast.methods.ridge import STRENGTHS, loss_features, ridge, solve, token_weights
+from benchcast.methods.stack.nonnegative import fit_nonnegative
+from benchcast.splits import make_folds
 
 
 @pytest.mark.parametrize(("models", "dims"), [(12, 5), (8, 30)])
@@ -100,7 +100,7 @@ def problem(seed: int, models: int = 20, columns: int = 4, problems: int = 3):
 @pytest.mark.parametrize("seed", range(6))
 def test_nonnegative_fits_agree_with_a_bounded_quasi_newton(seed):
     x, q, omega, penalty = problem(seed)
-    theta, b = fit_nonnegative(x, q, omega, penalty)
+    theta, b = fit_nonnegative(x, q, omega, penalty=penalty)
     for i in range(3):
         p = np.where(np.isfinite(penalty[i]), penalty[i], 0.0)
         reference = slow(x, q[i], omega[i], penalty[i])
@@ -112,26 +112,28 @@ def test_nonnegative_fits_agree_with_a_bounded_quasi_newton(seed):
 @pytest.mark.parametrize("seed", range(6))
 def test_no_weight_is_ever_negative_and_an_infinite_penalty_means_unused(seed):
     x, q, omega, penalty = problem(seed)
-    theta, _ = fit_nonnegative(-x, q, omega, penalty)  # turned round: most columns would like to be negative
+    theta, _ = fit_nonnegative(-x, q, omega, penalty=penalty)  # turned round: most columns would like to be negative
     assert (theta >= 0).all()
     assert theta[1, 1] == 0.0
     unused = np.full_like(penalty, np.inf)
-    theta, b = fit_nonnegative(x, q, omega, unused)
+    theta, b = fit_nonnegative(x, q, omega, penalty=unused)
     assert not theta.any()
     assert np.isfinite(b).all()
 
 
 def test_a_stronger_penalty_never_gives_larger_weights():
     x, q, omega, _ = problem(1)
-    sizes = [np.sum(fit_nonnegative(x, q, omega, np.full((3, 4), p))[0] ** 2, axis=1) for p in (1e-4, 1e-2, 1.0)]
+    sizes = [
+        np.sum(fit_nonnegative(x, q, omega, penalty=np.full((3, 4), p))[0] ** 2, axis=1) for p in (1e-4, 1e-2, 1.0)
+    ]
     assert (sizes[0] > sizes[1]).all()
     assert (sizes[1] > sizes[2]).all()
 
 
 def test_nonnegative_is_the_same_in_numpy_and_torch():
-    arrays = problem(2)
-    mine = fit_nonnegative(*arrays)
-    other = fit_nonnegative(*(torch.from_numpy(x) for x in arrays))
+    *arrays, penalty = problem(2)
+    mine = fit_nonnegative(*arrays, penalty=penalty)
+    other = fit_nonnegative(*map(torch.from_numpy, arrays), penalty=torch.from_numpy(penalty))
     for a, b in zip(mine, other, strict=True):
         assert_allclose(b.numpy(), a, rtol=1e-6, atol=1e-8)
 
@@ -142,15 +144,15 @@ def test_models_of_weight_zero_do_not_count():
     assert off.any()
     x2 = x.copy()
     x2[off] += 5
-    one, two = (fit_nonnegative(v, q[:1], omega[:1], penalty[:1]) for v in (x, x2))
+    one, two = (fit_nonnegative(v, q[:1], omega[:1], penalty=penalty[:1]) for v in (x, x2))
     assert_allclose(one[0], two[0], rtol=1e-9)
 
 
 def test_a_problem_is_solved_alike_alone_and_among_others():
     x, q, omega, penalty = problem(4, models=30, columns=12, problems=150)
     penalty[::3, 6:] = np.inf  # fewer columns than the others
-    theta, b = fit_nonnegative(x, q, omega, penalty)
+    theta, b = fit_nonnegative(x, q, omega, penalty=penalty)
     for i in (0, 1, 75, 149):
-        alone, offset = fit_nonnegative(x, q[i : i + 1], omega[i : i + 1], penalty[i : i + 1])
+        alone, offset = fit_nonnegative(x, q[i : i + 1], omega[i : i + 1], penalty=penalty[i : i + 1])
         assert_allclose(alone[0], theta[i], rtol=1e-6, atol=1e-9)
         assert_allclose(offset[0], b[i], rtol=1e-6)

@@ -10,20 +10,24 @@ import pytest
 from numpy.testing import assert_allclose
 
 from benchcast import load
-from benchcast.assemble import assemble
-from benchcast.dataset import Fold
-from benchcast.folds import make_folds
-from benchcast.selection.budgets import CHOSEN, RANDOM, SPREAD, cost, pick, prepare
-from benchcast.selection.choosing import (
+from benchcast.evaluation.select import choose, cut_losses, some_texts, write_smaller
+from benchcast.evaluation.selection_cost import (
+    CHOSEN,
+    RANDOM,
+    SPREAD,
     TaskObjective,
     choose_texts,
+    cost,
     cut_fit,
     depends_on_losses,
     parts_of_texts,
+    pick,
+    prepare,
     task_objectives,
 )
-from benchcast.selection.smaller import choose, cut_losses, some_texts, write_smaller
-from benchcast.store import Study
+from benchcast.losses.assemble import assemble
+from benchcast.splits import Fold, make_folds
+from benchcast.study.study import Study
 from synthetic import Plan, make_world, write_study
 
 

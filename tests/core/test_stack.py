@@ -10,20 +10,20 @@ import numpy as np
 import pytest
 
 import benchcast as bc
-from benchcast.assemble import AssemblyOptions, assemble
-from benchcast.dataset import Features, Fold
-from benchcast.law import sigmoid
+from benchcast.losses.assemble import AssemblyOptions, assemble
+from benchcast.losses.dataset import VIEWS, Dataset, Features, LossView
 from benchcast.methods import METHODS
-from benchcast.methods.averaging import build_pools
-from benchcast.methods.basis import build_basis
-from benchcast.methods.candidates import FEWEST_TO_LEAN, lean_to_stronger, nonnegative_candidates
-from benchcast.methods.problem import STRONGEST, Problem, strongest_models
-from benchcast.methods.stack import IN_RANGE
-from benchcast.predictors import VIEWS, LossView
-from benchcast.storage.hashes import hashed
-from benchcast.task_fit import Fade, Members, weighted_loss
+from benchcast.methods.law import sigmoid
+from benchcast.methods.stack import Pool, candidate_pools, fit_salience
+from benchcast.methods.stack.candidates import strength_weights
+from benchcast.methods.stack.hidden_sets import TaskScores, hidden_sets, strongest_models
+from benchcast.methods.stack.settings import StackSettings
+from benchcast.methods.task_fit import Fade, Members, weighted_loss
+from benchcast.splits import Fold
+from benchcast.study.atomic import hashed
 from synthetic import Plan, make_world
 
+SETTINGS = StackSettings()
 INSIDE = Fade(-2.0, -1.0)  # every model is inside the range
 
 
@@ -35,25 +35,29 @@ def everything(models: int) -> Fold:
 def test_the_strongest_models_are_those_of_the_lowest_loss_in_nested_sets() -> None:
     loss = np.random.default_rng(0).permutation(40).astype(float)
     known = loss != 0  # the very strongest has no score
-    sets = strongest_models(loss, known)
-    assert [rows.sum() for rows in sets] == [round(share * 39) for share in STRONGEST]
+    sets = strongest_models(loss, known, SETTINGS)
+    assert [rows.sum() for rows in sets] == [round(share * 39) for share in SETTINGS.strongest]
     for rows in sets:
         assert loss[rows].max() < loss[known & ~rows].min()
     assert all((small <= large).all() for large, small in pairwise(sets))
 
 
 def test_with_few_models_no_stronger_ones_are_hidden() -> None:
-    assert strongest_models(np.arange(4.0), np.ones(4, bool)) == []
+    assert strongest_models(np.arange(4.0), np.ones(4, bool), SETTINGS) == []
 
 
 def test_validation_models_take_the_place_of_the_strongest(dataset) -> None:
     fold = everything(len(dataset.models))
     validation = np.arange(len(dataset.models)) % 4 == 3
     loss = dataset.nats.mean(axis=1)
-    named = Problem.of(dataset, Fold(~validation, validation, fold.test), 0, mean_loss=loss)
-    assert [rows.tolist() for rows in named.stronger] == [validation.tolist()]
-    assert len(Problem.of(dataset, fold, 0, mean_loss=loss).stronger) == len(STRONGEST)
-    assert Problem.of(dataset, fold, 0).stronger == []
+
+    def stronger(of: Fold, **mean_loss) -> list[tuple[str, list[bool]]]:
+        sets = hidden_sets(TaskScores.of(dataset, of, 0), SETTINGS, **mean_loss)
+        return [(hidden.kind, hidden.models.tolist()) for hidden in sets if hidden.kind != "family"]
+
+    assert stronger(Fold(~validation, validation, fold.test), mean_loss=loss) == [("validation", validation.tolist())]
+    assert [kind for kind, _ in stronger(fold, mean_loss=loss)] == ["strongest"] * len(SETTINGS.strongest)
+    assert stronger(fold) == []
 
 
 def test_it_learns_a_difference_of_losses_which_no_weights_above_zero_can_express() -> None:
@@ -76,7 +80,7 @@ def test_it_learns_a_difference_of_losses_which_no_weights_above_zero_can_expres
     assert error("stack") < 0.3 * error("salience")
 
 
-def test_candidates_that_lean_to_stronger_models_serve_them_where_no_single_law_holds() -> None:
+def test_strength_weighted_candidates_serve_strong_models_where_no_single_law_holds() -> None:
     """Scores of strong models follow the loss on one source, those of weak models the loss on another."""
     drawn = make_world(Plan(seed=5, families=8, sizes=5, checkpoints=3, tasks=1, texts_per_source=8))
     features = Features(drawn.features, drawn.edges, "synthetic")
@@ -87,45 +91,65 @@ def test_candidates_that_lean_to_stronger_models_serve_them_where_no_single_law_
     score = sigmoid(3 * (read.mean() - read) / read.std())
     world = replace(world, tasks=(replace(world.tasks[0], chance=0.0),), accuracy=score[None])
     test = np.isin(world.families, np.unique(world.families)[:2])
-    problem = Problem.of(world, Fold(~test, np.zeros_like(test), test), 0, mean_loss=mean_loss)
-    basis, sums = build_basis(world)
-    x = sums[LossView.NATS]
-    alike, leaning = (nonnegative_candidates(problem, basis, "nats", x, mean_loss=m) for m in (None, mean_loss))
-    assert (alike.kind, leaning.kind) == ("non-negative", "leaning")
-    same_form = [alike.names.index(name.removesuffix(", stronger models")) for name in leaning.names]
+    pool = only_pool(world, Fold(~test, np.zeros_like(test), test))
+    x = pool.losses.by_view[LossView.NATS]
+    alike, weighted = (
+        next(c for c in pool.candidates if (c.view, c.kind) == ("nats", kind))
+        for kind in ("non-negative", "strength-weighted")
+    )
+    same_form = [alike.names.index(name.removesuffix(", stronger models")) for name in weighted.names]
     rows = test & strong
-    first, second = (((sigmoid(f.log_odds[rows, 0]) - score[rows, None]) ** 2).mean(axis=0) for f in (alike, leaning))
+    first, second = (
+        ((sigmoid(c.offset - x[rows] @ c.mix) - score[rows, None]) ** 2).mean(axis=0) for c in (alike, weighted)
+    )
     assert np.exp(np.mean(np.log(second / first[same_form]))) < 0.85
 
 
-def test_few_models_have_no_candidates_that_lean(dataset) -> None:
-    few = np.arange(len(dataset.models)) < FEWEST_TO_LEAN - 1
+def only_pool(dataset: Dataset, fold: Fold, settings: StackSettings = SETTINGS) -> Pool:
+    """The pool of the first task."""
+    return next(candidate_pools(dataset, [fold], settings=settings, of_stack=True))[0]
+
+
+def test_few_models_have_no_strength_weighted_candidates(dataset) -> None:
+    few = np.arange(len(dataset.models)) < SETTINGS.fewest_for_strength_weights - 1
     for rows, expected in ((few, False), (np.append(few[1:], few[:1]) | few, True)):
         nobody = np.zeros_like(rows)
-        pool = next(build_pools(dataset, [Fold(rows, nobody, ~rows)], of_stack=True))[0]
-        names = [name for fitted in pool.fitted for name in fitted.names]
+        pool = only_pool(dataset, Fold(rows, nobody, ~rows))
+        names = [name for candidates in pool.candidates for name in candidates.names]
         assert any("stronger models" in name for name in names) is expected
-        assert {fitted.kind for fitted in pool.nonnegative().fitted} == {"non-negative"}
+        assert ("strength-weighted" in {candidates.kind for candidates in pool.candidates}) is expected
 
 
-def test_candidates_do_not_lean_where_models_are_many(dataset, monkeypatch) -> None:
-    monkeypatch.setattr("benchcast.methods.averaging.MANY_MODELS", len(dataset.models) - 1)
-    pool = next(build_pools(dataset, [everything(len(dataset.models))], of_stack=True))[0]
-    assert {fitted.kind for fitted in pool.fitted} == {"non-negative", "signed"}
+def test_many_models_have_no_strength_weighted_candidates(dataset) -> None:
+    count = len(dataset.models)
+    for most, expected in ((count - 1, False), (count, True)):
+        pool = only_pool(dataset, everything(count), replace(SETTINGS, most_for_strength_weights=most))
+        kinds = {candidates.kind for candidates in pool.candidates}
+        assert kinds == {"non-negative", "signed"} | ({"strength-weighted"} if expected else set())
 
 
-def test_a_model_stronger_than_all_is_not_forecast_by_candidates_that_lean(fit) -> None:
+def test_salience_uses_its_own_candidates_and_hidden_sets_of_a_pool_that_has_more(dataset) -> None:
+    fold = everything(len(dataset.models))
+    shared = fit_salience(only_pool(dataset, fold), SETTINGS)
+    alone = METHODS["salience"](dataset, [fold])[0][0]
+    assert not any(word in name for name in shared.notes["shares"] for word in ("signed", "stronger models"))
+    assert not len(shared.stronger.errors)
+    forecast, expected = (fit.forecast(dataset.nats, dataset.metadata) for fit in (shared, alone))
+    assert forecast == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_model_stronger_than_all_is_not_forecast_by_strength_weighted_candidates(fit) -> None:
     assert any("stronger models" in name for name in fit.notes["shares"])
     assert not any("stronger models" in name for name in fit.notes["shares_of_stronger"])
 
 
 def test_the_strongest_model_weighs_most_whatever_the_unit_of_the_losses() -> None:
     loss = np.random.default_rng(1).gamma(2.0, size=30)
-    weight = lean_to_stronger(loss)
+    weight = strength_weights(loss)
     assert (np.argsort(-weight) == np.argsort(loss)).all()
-    assert lean_to_stronger(3 + loss / np.log(2)) == pytest.approx(weight)
+    assert strength_weights(3 + loss / np.log(2)) == pytest.approx(weight)
     assert weight.max() == 1
-    assert lean_to_stronger(np.ones(5)).tolist() == [1.0] * 5
+    assert strength_weights(np.ones(5)).tolist() == [1.0] * 5
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +161,7 @@ def test_a_model_inside_the_range_gets_both_averages_and_a_stronger_one_the_firs
     inside = dataset.nats[np.argsort(dataset.nats.mean(axis=1))[-3:]]
     first, second = (m.law.log_odds(weighted_loss(inside, VIEWS, m.weights) / fit.unit) for m in fit.average.members)
     usual = fit.average.log_odds(inside, VIEWS, fit.unit)
-    assert usual == pytest.approx((1 - IN_RANGE) * first + IN_RANGE * second)
+    assert usual == pytest.approx((1 - SETTINGS.families_share) * first + SETTINGS.families_share * second)
     stronger = dataset.nats[:2] * 1e-3
     first = fit.average.members[0]
     alone = first.law.log_odds(weighted_loss(stronger, VIEWS, first.weights) / fit.unit)
@@ -164,7 +188,7 @@ def test_weights_are_the_gradient_of_the_averaged_log_odds_without_curves(datase
 
 
 def test_between_the_strongest_models_the_second_average_fades_evenly() -> None:
-    fade = Fade.of(np.linspace(1.0, 3.0, 101))
+    fade = Fade.of(np.linspace(1.0, 3.0, 101), 0.15)
     assert (fade.strongest, fade.usual) == pytest.approx((1.0, 1.3))
     assert fade(np.array([0.5, 1.0, 1.15, 1.3, 2.0])) == pytest.approx([1.0, 1.0, 0.5, 0.0, 0.0])
     assert Fade(2.0, 2.0)(np.array([1.9, 2.0, 2.1])).tolist() == [1.0, 0.0, 0.0]

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import benchcast as bc
-from benchcast.fits.inputs import changed_inputs
-from benchcast.fitting import fit_tasks, fits_for_new_models, store_fits
-from benchcast.inspection import status
+from benchcast.forecasts.fit import fit_tasks, fits_for_new_models, store_fits
+from benchcast.forecasts.staleness import changed_inputs
+from benchcast.forecasts.status import status
 from benchcast.records import ModelInfo, Score
-from benchcast.storage.hashes import hashed
-from benchcast.storage.tables import SCORE_COLUMNS, as_csv
-from benchcast.store import Study
+from benchcast.study.atomic import hashed
+from benchcast.study.study import Study
+from benchcast.study.tables import SCORE_COLUMNS, as_csv
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +163,9 @@ def test_explain_and_report_tell_of_stale_fits_too(study, cli, world, tmp_path, 
     ran = cli("explain", study.root, "--task", "task0")
     assert "warning: the study has changed" in ran.err
     assert ran.err.count("\n") == 1
-    monkeypatch.setattr("benchcast.evaluate.METHOD_NAMES", ("salience", "all-token"))  # the others only take time
+    monkeypatch.setattr(
+        "benchcast.evaluation.compare.METHOD_NAMES", ("salience", "all-token")
+    )  # the others only take time
     ran = cli("report", study.root, "-o", tmp_path / "report.html", "--split", "size")
     assert ran.code == 0, ran.err
     assert (tmp_path / "report.html").is_file()

@@ -8,7 +8,7 @@ import pytest
 
 import benchcast as bc
 from benchcast.records import ModelInfo, Score, Task
-from benchcast.store import Study
+from benchcast.study.study import Study
 
 FILES = {"jsonl": '{"id": "a", "source": "my texts", "text": "one"}', "csv": "model,web\nx,1\n"}
 MODELS = [f"m{i}" for i in range(8)]

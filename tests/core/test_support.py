@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import benchcast as bc
+from benchcast.losses.support import MOST_LOST, Support, costly_models
 from benchcast.records import ModelInfo, Score, TextSet, TokenLosses
-from benchcast.store import Study
-from benchcast.support import MOST_LOST, Support, costly_models
+from benchcast.study.study import Study
 from synthetic import Plan, World, make_world
 
 

@@ -13,14 +13,15 @@ import numpy as np
 import pytest
 
 import benchcast
-from benchcast.datasets import create_table_study
 from benchcast.errors import InputError, NotEnoughDataError
-from benchcast.fits import Fit
-from benchcast.folds import make_folds
+from benchcast.forecasts.stored_fit import Fit
+from benchcast.importers.loss_table import create_table_study
 from benchcast.methods import METHODS
-from benchcast.methods.basis import build_basis
+from benchcast.methods.stack.settings import StackSettings
+from benchcast.methods.stack.token_groups import group_tokens
 from benchcast.records import ModelInfo, NamedTexts, Task
-from benchcast.store import Study
+from benchcast.splits import make_folds
+from benchcast.study.study import Study
 
 COLUMNS = ("bpb.sums", "bpb.facts", "ce.web", "ce.books", "ce.code")
 UNITS = ("nats", "bpb.*=bits-per-byte")
@@ -120,10 +121,10 @@ def test_answers_of_many_columns_are_one_group_of_salience(folder):
     """One weight for all of them, as for the answers of a source: items are too many for a free weight each."""
     dataset = Study.open(folder).dataset()
     tasks = (replace(dataset.tasks[0], answers=COLUMNS[:3]), dataset.tasks[1])
-    basis, _ = build_basis(replace(dataset, tasks=tasks))
-    answer_groups = (basis.kinds == "answer") & (basis.size > 0)
-    assert basis.task[answer_groups].tolist() == ["sums", "facts"]
-    assert basis.size[answer_groups].tolist() == [3, 1]
+    groups = group_tokens(replace(dataset, tasks=tasks), StackSettings())
+    answer_groups = (groups.kinds == "answer") & (groups.size > 0)
+    assert groups.task[answer_groups].tolist() == ["sums", "facts"]
+    assert groups.size[answer_groups].tolist() == [3, 1]
 
 
 def test_a_row_of_perplexities_among_losses_is_named(tmp_path, cli):
@@ -147,7 +148,7 @@ def test_a_missing_cell_is_a_missing_loss(study, tmp_path, cli):
 
 def test_a_column_that_a_table_lacks_is_missing_too(study, tmp_path):
     table = write_table(tmp_path / "more.csv", [["new", "1", "1"]], COLUMNS[:2])
-    from benchcast.storage.loss_files import read_losses
+    from benchcast.study.loss_files import read_losses
 
     (losses,) = read_losses(table, study.texts)
     assert np.isnan(losses.nats).tolist() == [False, False, True, True, True]

@@ -16,7 +16,7 @@ from benchcast.choices import METHOD_NAMES
 from benchcast.cli.output import print_json, print_table, progress, say
 from benchcast.cli.tables import table_lines, wrap_text
 from benchcast.cli.watch import curve
-from benchcast.formatting import format_interval
+from benchcast.messages import format_interval
 from benchcast.methods import ABOUT, METHODS
 
 ESCAPE = "\x1b[31mred\x1b]0;title\x07\x9b2J\u202e"

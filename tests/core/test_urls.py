@@ -9,9 +9,9 @@ import pytest
 
 import benchcast as bc
 from benchcast.errors import InputError
-from benchcast.selection.smaller import select, write_smaller
-from benchcast.storage.files import local_folder
-from benchcast.store import Study
+from benchcast.evaluation.select import select, write_smaller
+from benchcast.study.atomic import local_folder
+from benchcast.study.study import Study
 
 URL = "s3://bucket/study"
 LINE = (

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 import benchcast as bc
-from benchcast import fitting
+from benchcast.cli.demo import target_forecasts
 from benchcast.datasets import DATASETS, dclm, download, fetch, public_llms
 from benchcast.datasets.dclm import recipe_family
 from benchcast.datasets.public_llms import params_of
 from benchcast.errors import InputError, StudyError
+from benchcast.forecasts import fit
 from benchcast.records import ModelInfo
-from benchcast.store import Study
+from benchcast.study.study import Study
 
 PUBLIC = ("olmo-ladder", "dclm", "public-llms")
 
@@ -186,14 +187,16 @@ def test_the_demo_suggests_the_study_whose_name_was_begun(cli, tmp_path):
 
 def test_the_demo_of_the_embedded_study_forecasts_a_model_that_was_held_out():
     comparison = bc.compare(bc.datasets.load_zoo(), methods=["label-token"])
-    targets = bc.datasets.target_forecasts("zoo", comparison)
-    assert [(t.model, t.task) for t in targets] == [("ash-50M@36.0M", task) for task in comparison.tasks]
-    assert all(t.low < t.forecast < t.high for t in targets)
+    targets = target_forecasts(DATASETS["zoo"].targets, comparison)
+    assert [(model, [t.task for t in targets[model]]) for model in targets] == [("ash-50M@36.0M", comparison.tasks)]
+    assert all(t.low < t.forecast < t.high for t in targets["ash-50M@36.0M"])
 
 
 def test_the_demo_reports_the_two_targets_of_the_ladder_separately(raw, cli, tmp_path, monkeypatch):
-    monkeypatch.setattr("benchcast.evaluate.METHOD_NAMES", ("label-token", "all-token"))  # the others only take time
-    monkeypatch.setattr(fitting, "fit_tasks", partial(fitting.fit_tasks, method="label-token"))
+    monkeypatch.setattr(
+        "benchcast.evaluation.compare.METHOD_NAMES", ("label-token", "all-token")
+    )  # the others only take time
+    monkeypatch.setattr(fit, "fit_tasks", partial(fit.fit_tasks, method="label-token"))
     ran = cli("demo", "olmo-ladder", "--out", tmp_path / "demo")
     assert ran.code == 0, ran.err
     assert "peteish7@anneal, held out" in ran.out

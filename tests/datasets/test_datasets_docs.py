@@ -10,7 +10,7 @@ import pytest
 
 from benchcast.datasets import DATASETS
 from benchcast.datasets.download import public_files
-from benchcast.store import Study
+from benchcast.study.study import Study
 from tools.site.pages import steps, write_shown
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchcast.datasets import copy_dataset
-from benchcast.fitting import fit_tasks
+from benchcast.forecasts.fit import fit_tasks
 from lab.paper.standins import SKILLS, write_stand_in
 from tools.site.pages import blocks, renew, shape, steps
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from benchcast.store import Study
-from benchcast.support import Support
+from benchcast.losses.support import Support
+from benchcast.study.study import Study
 from tools.site.pages import blocks, command_lines, renew, shape, steps
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -11,7 +11,7 @@ import yaml
 
 import benchcast
 from benchcast.methods import ABOUT
-from benchcast.storage.settings import KEYS, TASK_KEYS
+from benchcast.study.study_toml import KEYS, TASK_KEYS
 from tools.site import hook
 from tools.site.markdown import as_markdown
 from tools.site.readme import renew_readme

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchcast.store import Study
+from benchcast.study.study import Study
 from synthetic import Plan, World, make_world, write_study
 
 

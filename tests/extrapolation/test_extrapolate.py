@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchcast.extrapolation.family_law import (
+from benchcast.forecasts.intervals import interval, locate
+from benchcast.losses.dataset import LossView
+from benchcast.methods.law import SigmoidLaw
+from benchcast.methods.power_law import _slopes, _terms, fit_power_law
+from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
+from benchcast.records import Task
+from benchcast.scaling.family_law import (
     FORMS,
     Drift,
     ScalePoints,
@@ -22,12 +28,6 @@ from benchcast.extrapolation.family_law import (
     hide_latest,
     mixture_quantile,
 )
-from benchcast.extrapolation.powerlaw import _slopes, _terms, fit_power_law
-from benchcast.intervals import interval, locate
-from benchcast.law import SigmoidLaw
-from benchcast.predictors import LossView
-from benchcast.records import Task
-from benchcast.task_fit import OutOfFoldErrors, TaskFit
 from lab.reproduce.extrapolation import World, coverage_of, make_family, make_study
 
 GRID = ScalePoints(*(x.ravel() for x in np.meshgrid([1e6, 4e6, 1.6e7, 6.4e7], [1e9, 3e9, 9e9, 2.7e10])), np.empty(0))

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchcast.registration import losses_digest, read
-from benchcast.storage.hashes import content_digest as digest
+from benchcast.forecasts.registration import losses_digest, read
+from benchcast.study.atomic import content_digest as digest
 
 MODEL = "family1-64M@432B"
 
@@ -44,7 +44,7 @@ def test_a_registered_forecast_is_the_forecast(fitted, registered, cli):
 
 
 def test_what_it_rests_on_is_hashed(fitted, registered, world):
-    from benchcast.fits import load
+    from benchcast.forecasts.stored_fit import load
 
     registration = read(registered)
     losses = next(x for x in world.losses if x.model == MODEL)
@@ -114,7 +114,7 @@ def test_a_task_without_a_score_waits(fitted, registered, cli, tmp_path):
 
 
 def test_a_forecast_from_a_fit_alone_is_registered_too(fitted, world, cli, tmp_path):
-    from benchcast.store import Study
+    from benchcast.study.study import Study
 
     losses = Study.open(fitted).losses_path(MODEL)
     path = tmp_path / "one.json"

@@ -11,10 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from benchcast.extrapolation.backtest import read_study_models
-from benchcast.extrapolation.family_law import ScalePoints
-from benchcast.extrapolation.run_comparison import likely_order, probability_above
-from benchcast.extrapolation.runs import (
+from benchcast.decisions.compare_runs import (
     DifferenceUncertainty,
     TrainingRun,
     _variance,
@@ -23,7 +20,11 @@ from benchcast.extrapolation.runs import (
     errors_by_model,
     find_run,
     leverage,
+    likely_order,
+    probability_above,
 )
+from benchcast.scaling.extrapolate import read_study_models
+from benchcast.scaling.family_law import ScalePoints
 from lab.reproduce.order import pair_rows
 
 FORECASTS = arrays.arrays(np.float64, (2, 3), elements=st.floats(0, 1))
@@ -212,7 +213,7 @@ def test_runs_need_one_weighted_loss(runs_folder, cli):
 
 
 def test_what_was_said_is_held_against_scores(study):
-    from benchcast.extrapolation.run_comparison import compare_runs
+    from benchcast.decisions.compare_runs import compare_runs
 
     comparison = compare_runs(study, ["family0", "family1"], method="all-token")
     rows = pair_rows(comparison)

@@ -10,11 +10,17 @@ import pytest
 
 import benchcast as bc
 from benchcast import datasets
+from benchcast.decisions.compare_scores import (
+    SURE,
+    checkpoint_variance,
+    difference,
+    probability_above,
+    scored_models,
+    seed_variance,
+)
 from benchcast.errors import InputError, NotEnoughDataError
-from benchcast.extrapolation.score_comparison import SURE, difference, probability_above
-from benchcast.extrapolation.score_noise import checkpoint_variance, scored_models, seed_variance
 from benchcast.records import ModelInfo, Score, Task, Text, TextSet
-from benchcast.store import Study
+from benchcast.study.study import Study
 from lab.run_calibration import brier, calibration_table, lines, rerun_calibration
 
 CHECKPOINT, SEED, ITEMS = 0.01, 0.02, 1000

@@ -15,8 +15,8 @@ from small_hub import TOKEN, small_hub
 
 import benchcast as bc
 from benchcast.errors import InputError, StudyError
-from benchcast.intervals import out_of_fold_coverage
-from benchcast.task_fit import OutOfFoldErrors
+from benchcast.forecasts.intervals import out_of_fold_coverage
+from benchcast.methods.task_fit import OutOfFoldErrors
 
 MODEL = "family1-64M@432B"
 

@@ -21,7 +21,7 @@ from targets import Sandbox, workplace
 import benchcast as bc
 from benchcast.cli import main
 from benchcast.errors import BenchcastError
-from benchcast.store import Study
+from benchcast.study.study import Study
 
 
 @dataclass

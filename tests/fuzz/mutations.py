@@ -12,7 +12,7 @@ import numpy as np
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
-from benchcast.storage.hashes import hashed
+from benchcast.study.atomic import hashed
 
 Rng = np.random.Generator
 Mutation = Callable[[bytes, Rng], bytes]

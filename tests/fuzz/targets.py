@@ -23,17 +23,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import benchcast as bc
-from benchcast import registration
-from benchcast.backends.lists import read_models_list as read_list
+from benchcast.collection.model_list import read_models_list as read_list
 from benchcast.collection.shards import ShardStore
-from benchcast.fitting import fit_tasks
-from benchcast.inspection import status
-from benchcast.scores.gather import ImportOptions, gather
-from benchcast.storage.features import read_features
-from benchcast.storage.hashes import hashed
-from benchcast.storage.loss_files import read_losses
-from benchcast.storage.tables import read_models, read_texts
-from benchcast.store import Study
+from benchcast.forecasts import registration
+from benchcast.forecasts.fit import fit_tasks
+from benchcast.forecasts.status import status
+from benchcast.importers.scores import ImportOptions, gather
+from benchcast.study.atomic import hashed
+from benchcast.study.feature_files import read_features
+from benchcast.study.loss_files import read_losses
+from benchcast.study.study import Study
+from benchcast.study.tables import read_models, read_texts
 from synthetic import Plan, make_world, write_study
 
 SETTINGS = {"a": "b"}

@@ -17,8 +17,8 @@ pytest.importorskip("transformers")
 import torch
 from small import TOKENIZER, small_model, tokenizer_with_bos
 
-from benchcast.fitting import fit_tasks
-from benchcast.store import Study
+from benchcast.forecasts.fit import fit_tasks
+from benchcast.study.study import Study
 from synthetic import World, write_study
 
 

@@ -15,8 +15,8 @@ import torch
 from runs import train
 from small import TOKENIZER, leave, small_model, tokenizer_with_bos
 
-from benchcast.backends.memory import bare, sharded
 from benchcast.callbacks import TransformersForecast
+from benchcast.training.memory_backend import bare, sharded
 
 
 def with_adapter(model: Any) -> Any:

@@ -17,8 +17,8 @@ from small import TOKENIZER, Rows, leave, small_model, tokenizer_with_bos
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.fsdp import fully_shard
 
-from benchcast.backends.memory import sharded
 from benchcast.callbacks import LightningForecast
+from benchcast.training.memory_backend import sharded
 
 
 class Module(pl.LightningModule):

@@ -17,9 +17,8 @@ from small import TOKENIZER, leave, small_model, tokenizer_with_bos
 from torch import distributed
 
 from benchcast.callbacks import read_fits
-from benchcast.callbacks.attempt import Attempts
-from benchcast.callbacks.live import Reader
 from benchcast.records import ModelInfo
+from benchcast.training.live import Attempts, Reader
 
 
 def capabilities(forecasts: dict[str, Any]) -> dict[str, float]:

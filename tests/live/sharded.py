@@ -23,8 +23,8 @@ from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
-from benchcast.backends.memory import bare, sharded
-from benchcast.callbacks.live import Reader, read_fits
+from benchcast.training.live import Reader, read_fits
+from benchcast.training.memory_backend import bare, sharded
 
 
 def wrapped(kind: str) -> Any:

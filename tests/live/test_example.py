@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchcast import fitting
+from benchcast.forecasts import fit
 from tools.site.pages import shape, steps
 
 pytest.importorskip("tensorboard")
@@ -30,7 +30,7 @@ def test_two_lines_put_forecasts_into_tensorboard(
     arguments = ["--steps", "4", "--forecasts", "2", "--items", "10", "--out", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", [str(script), *arguments])
     monkeypatch.setattr(sys, "path", sys.path[:])
-    monkeypatch.setattr(fitting, "fit_tasks", partial(fitting.fit_tasks, method="label-token"))  # the quickest
+    monkeypatch.setattr(fit, "fit_tasks", partial(fit.fit_tasks, method="label-token"))  # the quickest
     runpy.run_path(str(script), run_name="__main__")
     printed = capsys.readouterr().out
     ((_, *shown),) = [s for s in steps(PAGE.read_text(encoding="utf-8")) if "train_with_forecast" in s[0]]

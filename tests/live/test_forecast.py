@@ -14,15 +14,15 @@ from small import TOKENIZER, small_model, tokenizer_with_bos
 from tokenizers import Tokenizer
 from torch import nn
 
-from benchcast.backends import open_backend
-from benchcast.backends.base import ModelSettings
-from benchcast.backends.memory import MemoryBackend
 from benchcast.callbacks import Reading, forecast, read_fits
-from benchcast.callbacks.live import Reader
-from benchcast.collection import collect
+from benchcast.collection.backends import open_backend
+from benchcast.collection.backends.base import ModelSettings
+from benchcast.collection.collect import collect
 from benchcast.collection.jobs import CollectOptions
 from benchcast.errors import InputError, StudyError
-from benchcast.store import Study
+from benchcast.study.study import Study
+from benchcast.training.live import Reader
+from benchcast.training.memory_backend import MemoryBackend
 from synthetic import Plan, make_world
 
 
@@ -174,7 +174,7 @@ def test_ranks_that_share_the_weights_do_not_halve_their_batches(
     fitted: Study, model: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cramped = Cramped(model)
-    monkeypatch.setattr("benchcast.backends.memory.sharded", lambda module: True)
+    monkeypatch.setattr("benchcast.training.memory_backend.sharded", lambda module: True)
     with pytest.raises(InputError, match="the device is out of memory; give a smaller batch_tokens"):
         forecast(cramped, tokenizer, fitted)
     assert cramped.refused == 1

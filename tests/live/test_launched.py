@@ -13,7 +13,7 @@ from small import small_model
 from transformers import AutoModelForCausalLM
 
 from benchcast.callbacks import forecast
-from benchcast.store import Study
+from benchcast.study.study import Study
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 SCRIPT = str(Path(__file__).with_name("launched.py"))

@@ -14,7 +14,7 @@ import torch
 from small import Rows, small_model
 
 from benchcast.errors import InputError
-from benchcast.store import Study
+from benchcast.study.study import Study
 
 pl = pytest.importorskip("lightning.pytorch")
 # Lightning speaks of workers, sanity and deprecations

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchcast.callbacks import forecast
-from benchcast.callbacks.ranks import Ranks
-from benchcast.store import Study
+from benchcast.study.study import Study
+from benchcast.training.ranks import Ranks
 
 COUNT = 2
 

@@ -17,8 +17,8 @@ import torch
 from small import small_model
 
 from benchcast.callbacks import read_fits
-from benchcast.callbacks.live import Reader
-from benchcast.store import Study
+from benchcast.study.study import Study
+from benchcast.training.live import Reader
 
 pytestmark = pytest.mark.slow
 

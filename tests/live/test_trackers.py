@@ -19,7 +19,7 @@ import pytest
 from runs import LOGGED, forecasts, train
 
 from benchcast.callbacks import TransformersForecast
-from benchcast.store import Study
+from benchcast.study.study import Study
 
 pytestmark = [pytest.mark.integrations, pytest.mark.filterwarnings("ignore")]
 History = dict[str, dict[int, float]]  # value by step, by the name that the tool shows

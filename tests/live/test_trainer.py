@@ -17,12 +17,12 @@ from small import Rows, tokenizer_with_bos
 from transformers import TrainerCallback
 
 from benchcast.callbacks import TransformersForecast, forecast
-from benchcast.callbacks.attempt import Attempts
 from benchcast.errors import InputError, StudyError
-from benchcast.fits import Fit
-from benchcast.fitting import fit_tasks
+from benchcast.forecasts.fit import fit_tasks
+from benchcast.forecasts.stored_fit import Fit
 from benchcast.records import ModelInfo, Score
-from benchcast.store import Study
+from benchcast.study.study import Study
+from benchcast.training.live import Attempts
 
 pytestmark = [
     pytest.mark.slow,

@@ -32,7 +32,7 @@ def test_a_block_runs(
 
 
 def test_what_needs_no_lightning_imports_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("lightning", "lightning.pytorch", "pytorch_lightning", "benchcast.callbacks.lightning"):
+    for name in ("lightning", "lightning.pytorch", "pytorch_lightning", "benchcast.training.lightning"):
         monkeypatch.setitem(__import__("sys").modules, name, None)
     lines = [line for code in BLOCKS for line in code.splitlines() if line.startswith("from benchcast")]
     for line in lines:

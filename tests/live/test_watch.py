@@ -20,12 +20,12 @@ import pytest
 from rich.console import Console
 from small import TOKENIZER, small_model
 
-from benchcast.backends.base import ModelSettings
 from benchcast.cli.watch import curve, draw_table
+from benchcast.collection.backends.base import ModelSettings
 from benchcast.errors import InputError
-from benchcast.store import Study
-from benchcast.watching import Event, Watch, WatchedRun
-from benchcast.watching.checkpoints import find_checkpoints, lacking, progress_of, step_of
+from benchcast.study.study import Study
+from benchcast.training.checkpoints import find_checkpoints, lacking, progress_of, step_of
+from benchcast.training.watch import Event, Watch, WatchedRun
 
 # What ignores interrupts (nohup, a background job of a script) hands that on to its children.
 INTERRUPTIBLE = (

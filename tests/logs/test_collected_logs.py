@@ -9,8 +9,8 @@ import pytest
 from log_files import FIXTURES, METRIC, NEW
 
 import benchcast as bc
-from benchcast.align import regroup
-from benchcast.bits import answer_edges
+from benchcast.losses.regroup import regroup
+from benchcast.study.bits_per_byte import answer_edges
 
 pytest.importorskip("transformers")
 

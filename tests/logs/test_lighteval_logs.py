@@ -12,8 +12,8 @@ import pytest
 from log_files import LIGHT, NEW
 
 import benchcast as bc
-from benchcast.logs.runs import read_runs
-from benchcast.scores.lighteval import as_lm_eval, split_key
+from benchcast.importers.logs.runs import read_runs
+from benchcast.importers.scores.lm_eval import as_lm_eval, split_key
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ from log_files import METRIC, MIDDLE, NEW, OLD, PROSE
 
 import benchcast as bc
 from benchcast.errors import InputError
-from benchcast.logs.items import LoggedItem, spaces_to_answer
-from benchcast.logs.lm_eval_rows import SampleRow, items_of
-from benchcast.logs.runs import read_run, read_runs
+from benchcast.importers.logs.items import LoggedItem, spaces_to_answer
+from benchcast.importers.logs.lm_eval import SampleRow, items_of
+from benchcast.importers.logs.runs import read_run, read_runs
 
 
 def sample(**changes):

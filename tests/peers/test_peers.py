@@ -14,17 +14,17 @@ from numpy.testing import assert_allclose
 from scipy.stats import rankdata
 
 import benchcast as bc
-from benchcast.folds import make_folds
-from benchcast.metadata import ModelMetadata
+from benchcast.losses.dataset import spread_over_tokens, text_losses
 from benchcast.methods import BASELINES, METHODS
-from benchcast.methods.correlations import rank, sign, sign_rank
-from benchcast.methods.cross_validation import select_candidate
-from benchcast.methods.logistic import fit_curves
+from benchcast.methods.capability import BenchmarkScore, ladder_loss
+from benchcast.methods.distances import select_candidate
+from benchcast.methods.logistic4 import fit_curves
 from benchcast.methods.observational import principal_axes
-from benchcast.methods.pertext import spread_over_tokens, text_losses
+from benchcast.methods.perplexity_correlations import rank, sign, sign_rank
 from benchcast.methods.pls import regress
-from benchcast.methods.twostep import fit_ladder
-from benchcast.predictors import BenchmarkScore, ladder_loss
+from benchcast.methods.two_step import fit_ladder
+from benchcast.records import ModelMetadata
+from benchcast.splits import make_folds
 from lab.reproduce.table import PEERS
 
 HERE = Path(__file__).parent

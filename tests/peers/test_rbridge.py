@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchcast.folds import make_folds
-from benchcast.law import fit_law
 from benchcast.methods import METHODS
+from benchcast.methods.law import fit_law
+from benchcast.splits import make_folds
 from synthetic import World
 from worlds import make_dataset
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from benchcast.cli.heatmap import MARKS, Shade, level_of, lines_of, print_heat_map
-from benchcast.explanation import family_losses, make_units, weigh_units
-from benchcast.graphemes import NUMBER, TOKEN_KINDS
+from benchcast.messages import NUMBER, TOKEN_KINDS
 from benchcast.records import Text, TextSet
+from benchcast.reports.explain import family_losses, make_units, weigh_units
 
 TEXTS = TextSet.of(
     [

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchcast.graphemes import TOKEN_KINDS, character_starts, has_right_to_left, kind_of, visible
+from benchcast.messages import TOKEN_KINDS, character_starts, has_right_to_left, kind_of, visible
 
 FAMILY = "👩\u200d👩\u200d👧"  # three people joined to one picture
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchcast.backends.base import ModelSettings
-from benchcast.evaluate import compare
+from benchcast.collection.backends.base import ModelSettings
+from benchcast.evaluation.compare import compare
 from benchcast.records import ModelInfo, Score, TokenLosses
-from benchcast.reports import report_data
 from benchcast.reports.heat import STEPS
-from benchcast.store import Study
-from benchcast.watching import Watch, WatchedRun
+from benchcast.reports.report import report_data
+from benchcast.study.study import Study
+from benchcast.training.watch import Watch, WatchedRun
 
 METHOD = "stack"
 

@@ -28,7 +28,7 @@ def fitted(synthetic_folder, tmp_path_factory):
     import shutil
 
     import benchcast as bc
-    from benchcast.fitting import fit_tasks, store_fits
+    from benchcast.forecasts.fit import fit_tasks, store_fits
 
     root = shutil.copytree(synthetic_folder, tmp_path_factory.mktemp("extra") / "study")
     store_fits(bc.Study.open(root), fit_tasks(root, method="all-token"))

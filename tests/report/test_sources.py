@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchcast.folds import make_folds
 from benchcast.methods import METHODS
 from benchcast.reports.sections import held_out_errors, numbers_of_sources, restrict, source_errors, subsets
+from benchcast.splits import make_folds
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import numpy as np
 
 import benchcast as bc
 from benchcast.records import ModelInfo, Score, Task
-from benchcast.reports import report_data
+from benchcast.reports.report import report_data
 
 
 def test_the_report_shows_the_sign_of_a_weight(tmp_path):

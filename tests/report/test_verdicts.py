@@ -8,14 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchcast.evaluate import Comparison, HeldOutForecasts, compare
-from benchcast.reports.verdicts import points, verdict_on
+from benchcast.evaluation.compare import compare
+from benchcast.evaluation.comparison import Comparison, HeldOutForecasts
+from benchcast.evaluation.ranking import points, verdict_on
 from synthetic import Plan, make_world, write_study
 
 
 @pytest.fixture(scope="module")
 def comparison(synthetic_folder) -> Comparison:
-    from benchcast.store import Study
+    from benchcast.study.study import Study
 
     return compare(Study.open(synthetic_folder), methods=("salience", "label-token", "all-token", "constant"))
 

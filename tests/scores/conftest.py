@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchcast.records import ModelInfo, Task, Text, TextSet
-from benchcast.store import Study
+from benchcast.study.study import Study
 
 Run = Callable[..., tuple[int, str, str]]
 TASKS = {"mmlu": 0.25, "bbh": 0.257, "gsm8k": 0.0, "hellaswag": 0.25, "ceval": 0.25, "pond": 0.25, "pond_sums": 0.0}

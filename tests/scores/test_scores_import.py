@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from benchcast.importers.scores.entries import ReaderOptions
+from benchcast.importers.scores.formats import read_score_file
 from benchcast.records import Score
-from benchcast.scores.files import ReaderOptions, read_score_file
-from benchcast.store import Study
+from benchcast.study.study import Study
 
 Run = Callable[..., tuple[int, str, str]]
 Write = Callable[[str, str], Path]

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from benchcast.cli import cli
 from benchcast.cli.select import contamination as command
 from benchcast.errors import InputError, NotEnoughDataError, StudyError
+from benchcast.importers.contamination import MARK, check_model, make_variants, with_options_moved
+from benchcast.importers.mixture import build_mixture
 from benchcast.records import Text, TextSet, TokenLosses
-from benchcast.storage.loss_files import write_parquet
-from benchcast.store import Study
-from benchcast.texts.contamination import MARK, check_model, make_variants, with_options_moved
-from benchcast.texts.mix import build_mixture
+from benchcast.study.loss_files import write_parquet
+from benchcast.study.study import Study
 
 PROMPT = "Which?\nA. ant\nB. bee\nC. cat\nD. dog\nAnswer:"
 QUESTION = Text("q", "mmlu", PROMPT + " C", len(PROMPT))

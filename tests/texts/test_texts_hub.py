@@ -16,8 +16,8 @@ import pytest
 
 import benchcast
 from benchcast.errors import InputError
-from benchcast.store import Study
-from benchcast.texts.mix import PAPER_MIX, SETS, build_mixture, read_hub
+from benchcast.importers.mixture import PAPER_MIX, SETS, build_mixture, read_hub
+from benchcast.study.study import Study
 
 pytest.importorskip("datasets", reason="reads the hub through `datasets`")
 CHINESE = {"A": "甲", "B": "乙", "C": "丙", "D": "丁"}

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from benchcast.errors import InputError, MissingExtraError
-from benchcast.store import Study
-from benchcast.texts.examples import TEMPLATES, Row
-from benchcast.texts.layouts import read_rows
-from benchcast.texts.mix import PAPER_MIX, build_mixture, parse_mix, read_hub, tasks_of
+from benchcast.importers.benchmarks import TEMPLATES, Row, read_rows
+from benchcast.importers.mixture import PAPER_MIX, build_mixture, parse_mix, read_hub, tasks_of
+from benchcast.study.study import Study
 
 MIX = "mmlu=100,bbh=100,gsm8k=100,hellaswag=100,cmmlu=100,bbh-cot=50"
 Run = Callable[..., tuple[int, str, str]]

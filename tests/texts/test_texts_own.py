@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchcast.cli import cli
-from benchcast.creation import not_normal, read_own
-from benchcast.creation import to_normal_form as normalize
 from benchcast.errors import InputError
+from benchcast.importers.mixture import ALIKE, NearDuplicates, count_repeats, word_runs
+from benchcast.importers.texts import not_normal, read_own
+from benchcast.importers.texts import to_normal_form as normalize
 from benchcast.records import Text, TextSet
-from benchcast.store import Study
-from benchcast.texts.mix import ALIKE, NearDuplicates, count_repeats, word_runs
+from benchcast.study.study import Study
 
 SENTENCE = "The heron that lives by the old mill pond eats seven small fish every single morning before the sun is up"
 

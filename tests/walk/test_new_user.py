@@ -87,7 +87,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def answer_scores(study: Path) -> dict[str, dict[str, float]]:
     """A score on each task that follows the loss on that task's answers, with the noise of 400 items."""
-    from benchcast.store import Study
+    from benchcast.study.study import Study
 
     opened = Study.open(study)
     rng = np.random.default_rng(0)

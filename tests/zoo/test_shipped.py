@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from benchcast.backends import open_backend
-from benchcast.backends.base import ModelSettings
-from benchcast.collection import collect
+from benchcast.collection.backends import open_backend
+from benchcast.collection.backends.base import ModelSettings
+from benchcast.collection.collect import collect
 from benchcast.datasets import load_zoo
-from benchcast.store import Study
+from benchcast.study.study import Study
 
 SHIPPED = Path(__file__).parent / "shipped"
 MODELS = {"ash-0.5M": "ash-0.5M@24.0M", "cedar-0.5M": "cedar-0.5M@24.0M", "oak-a-0.5M": "oak-a-0.5M@24.0M"}

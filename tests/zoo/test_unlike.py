@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import benchcast as bc
-from benchcast.dataset import Fold
 from benchcast.datasets import copy_dataset, load_zoo
-from benchcast.fits.forecasts import remark_on
-from benchcast.intervals import predict, spread_of
-from benchcast.methods import fit_method
+from benchcast.forecasts.forecast import remark_on
+from benchcast.forecasts.intervals import predict, spread_of
+from benchcast.methods.spec import fit_method
+from benchcast.splits import Fold
 
 READ = ("events", "facts", "code")
 FAMILY, STRONG = "oak-a", "oak-a-50M@36.0M"

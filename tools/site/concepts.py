@@ -10,10 +10,10 @@ import numpy as np
 
 import benchcast as bc
 from benchcast.choices import METHOD_NAMES
-from benchcast.comparison import Comparison, HeldOutForecasts
-from benchcast.explanation import make_units
-from benchcast.plots import COLOURS, Figure, colour, finish
-from benchcast.store import Study
+from benchcast.evaluation.comparison import Comparison, HeldOutForecasts
+from benchcast.reports.explain import make_units
+from benchcast.reports.figures import COLOURS, Figure, colour, finish
+from benchcast.study.study import Study
 from lab.reproduce.laws import law_curves, law_points
 
 TASK, TEXT = "facts", "facts-72"

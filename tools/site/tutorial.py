@@ -8,9 +8,9 @@ import altair as alt
 import numpy as np
 
 import benchcast as bc
-from benchcast.comparison import Comparison
-from benchcast.plots import COLOURS, Figure, finish
-from benchcast.store import Study
+from benchcast.evaluation.comparison import Comparison
+from benchcast.reports.figures import COLOURS, Figure, finish
+from benchcast.study.study import Study
 
 EASY, HARD = "hellaswag_val", "arc_easy_test"  # a task whose intervals hold, and one whose intervals do not
 TARGETS = {"peteish7@anneal": "OLMo 2 7B", "peteish13@596057": "OLMo 2 13B"}

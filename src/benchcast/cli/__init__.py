@@ -11,21 +11,22 @@ import click
 from benchcast import __version__
 from benchcast.cli.arguments import Sections
 from benchcast.cli.collect import collect, features
-from benchcast.cli.data import import_group, remove, rename
-from benchcast.cli.datasets import datasets
+from benchcast.cli.compare import compare
 from benchcast.cli.demo import demo
 from benchcast.cli.explain import explain
 from benchcast.cli.extrapolate import extrapolate
-from benchcast.cli.forecast import compare, fit
-from benchcast.cli.init import init
+from benchcast.cli.fit import fit
+from benchcast.cli.importing import import_group, remove, rename
+from benchcast.cli.init import datasets, init
 from benchcast.cli.output import say
 from benchcast.cli.predict import predict
-from benchcast.cli.register import verify
+from benchcast.cli.report import report
 from benchcast.cli.select import contamination, select
-from benchcast.cli.show import bpb, report, status
+from benchcast.cli.status import bpb, status
+from benchcast.cli.verify import verify
 from benchcast.cli.watch import watch
 from benchcast.errors import BenchcastError
-from benchcast.graphemes import visible
+from benchcast.messages import visible
 
 
 @click.group(cls=Sections, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from benchcast.choices import EXECUTORS
-from benchcast.storage.files import local_folder
+from benchcast.choices import EXECUTORS, SPLITS
+from benchcast.study.atomic import local_folder
 
 LONGEST = 200
 
@@ -78,3 +78,22 @@ class WithMethods(click.Command):
 
         with formatter.section("Methods"):
             formatter.write_dl([*ABOUT.items()])
+
+
+SPLIT = click.option(
+    "--split",
+    type=click.Choice(SPLITS),
+    default="auto",
+    show_default=True,
+    help="How models are held out. auto: by the split column if filled, else size if enough train, else family.",
+)
+KEEP_ALL = click.option(
+    "--keep-all",
+    is_flag=True,
+    help="Keep models that lack more than 10% of a task's own text; it is then lost for all.",
+)
+DEVICE = click.option(
+    "--device",
+    default="",
+    help="Compute stack, salience, paper and ridge on this torch device, e.g. cuda. Default: numpy.",
+)

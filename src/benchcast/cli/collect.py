@@ -16,14 +16,13 @@ from benchcast.cli.output import progress, say, warn, workers
 from benchcast.errors import BenchcastError, InputError
 
 if TYPE_CHECKING:
-    from benchcast.backends.hf import HfBackend
-    from benchcast.backends.lists import ModelEntry
     from benchcast.choices import ExecutorName
-    from benchcast.collection import CollectRequest, CollectResult, Report
-    from benchcast.collection.jobs import CollectOptions
-    from benchcast.collection.workers import ModelSpec
-    from benchcast.executor import Executor
-    from benchcast.store import Study
+    from benchcast.collection.backends.hf import HfBackend
+    from benchcast.collection.collect import CollectRequest, CollectResult, Report
+    from benchcast.collection.jobs import CollectOptions, ModelSpec
+    from benchcast.collection.model_list import ModelEntry
+    from benchcast.executors.local import Executor
+    from benchcast.study.study import Study
 
 DEVICE = click.option("--device", default="", help="cpu, cuda, cuda:1, … Default: cuda if available.")
 
@@ -80,8 +79,8 @@ def collect(
     benchcast collect study --model vllm-server --model_args base_url=http://localhost:8000,model=my-7b
     benchcast collect study --models models.toml --executor ray --address auto
     """
-    from benchcast.backends.lists import ModelEntry, read_models_list
-    from benchcast.store import Study
+    from benchcast.collection.model_list import ModelEntry, read_models_list
+    from benchcast.study.study import Study
 
     if (models_file is None) == (backend is None):
         raise click.UsageError("give --model with --model_args, or --models FILE")
@@ -113,7 +112,7 @@ class Flags:
 
     def options(self, entry: ModelEntry) -> CollectOptions:
         """How a model of the list is collected."""
-        from benchcast.backends import open_reference
+        from benchcast.collection.backends import open_reference
         from benchcast.collection.jobs import CollectOptions
 
         reference = open_reference(entry.settings, device=self.device) if self.reference else None
@@ -121,7 +120,7 @@ class Flags:
 
     def spec(self, entry: ModelEntry, pool: Executor) -> ModelSpec:
         """A model for workers; its GPUs come from the list, else the command, else the model's settings."""
-        from benchcast.collection.workers import ModelSpec
+        from benchcast.collection.jobs import ModelSpec
 
         values = entry.settings.values()
         parallel = values.get("tensor_parallel_size", "1")
@@ -138,9 +137,9 @@ def _collect_here(study: Study, entries: Sequence[ModelEntry], flags: Flags) -> 
 
 
 def _collect_one(study: Study, entry: ModelEntry, flags: Flags) -> dict[str, BenchcastError]:
-    from benchcast.backends import open_backend
-    from benchcast.collection import CollectRequest
-    from benchcast.executor import Local
+    from benchcast.collection.backends import open_backend
+    from benchcast.collection.collect import CollectRequest
+    from benchcast.executors.local import Local
 
     size = entry.batch_size or flags.batch_size
     try:
@@ -153,7 +152,7 @@ def _collect_one(study: Study, entry: ModelEntry, flags: Flags) -> dict[str, Ben
 
 def _collect_on(pool: Executor, study: Study, entries: Sequence[ModelEntry], flags: Flags) -> list[str]:
     """Collect all models at once on a cluster; returns the names of those that fail."""
-    from benchcast.collection import CollectRequest
+    from benchcast.collection.collect import CollectRequest
 
     requests = [
         CollectRequest(flags.spec(entry, pool), entry.name, entry.metadata, flags.options(entry)) for entry in entries
@@ -165,7 +164,7 @@ def _collect_on(pool: Executor, study: Study, entries: Sequence[ModelEntry], fla
 def _collect(
     executor: Executor, study: Study, requests: Sequence[CollectRequest], label: str
 ) -> dict[str, BenchcastError]:
-    from benchcast.collection import collect_on
+    from benchcast.collection.collect import collect_on
 
     with progress(label, len(requests) * len(study.texts)) as advance:
         return collect_on(executor, study, requests, report=rate(label, advance), on_done=partial(_tell, study))
@@ -196,7 +195,7 @@ def rate(label: str, advance: Any) -> Report:
 
 def _tell(study: Study, name: str, done: CollectResult | None) -> None:
     """Print the summary of a run, and warn of losses that are implausible beside those of other models."""
-    from benchcast.loss_check import suspicious_losses
+    from benchcast.study.check_losses import suspicious_losses
 
     say(describe(name, done))
     if done is not None:
@@ -248,11 +247,11 @@ def features(
     benchcast features study --scorer HuggingFaceTB/SmolLM2-135M
     benchcast features study --scorer models/smollm2.gguf --dims 64
     """
-    from benchcast.backends import open_scorer
-    from benchcast.backends.base import ModelSettings
-    from benchcast.backends.lists import ModelEntry
-    from benchcast.collection.features import FeatureOptions, make_features
-    from benchcast.store import Study
+    from benchcast.collection.backends import open_scorer
+    from benchcast.collection.backends.base import ModelSettings
+    from benchcast.collection.hidden_states import FeatureOptions, make_features
+    from benchcast.collection.model_list import ModelEntry
+    from benchcast.study.study import Study
 
     opened = Study.open(study)
     opened.texts.require_texts("features")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,13 +10,14 @@ import click
 
 from benchcast.choices import level_text
 from benchcast.cli.arguments import STUDY_FOLDER
-from benchcast.cli.forecast import print_comparison
-from benchcast.cli.output import ends, number, print_table, progress, say
+from benchcast.cli.compare import print_comparison
+from benchcast.cli.output import ends, print_table, progress, say
+from benchcast.messages import number
 
 if TYPE_CHECKING:
-    from benchcast.datasets import TargetForecast
-    from benchcast.evaluate import Comparison
-    from benchcast.store import Study
+    from benchcast.evaluation.comparison import Comparison
+    from benchcast.forecasts.forecast import ScoredForecast
+    from benchcast.study.study import Study
 
 MARK = ".benchcast-demo"  # name of a file that marks a folder written by the demo
 
@@ -38,8 +40,8 @@ def demo(name: str, out: Path) -> None:
     benchcast demo
     benchcast demo olmo-ladder --out ladder
     """
-    from benchcast.datasets import find, target_forecasts
-    from benchcast.extras import require_report
+    from benchcast.datasets import find
+    from benchcast.errors import require_report
 
     require_report()
     about = find(name)
@@ -47,7 +49,7 @@ def demo(name: str, out: Path) -> None:
     say(f"{about.summary}\n")
     comparison = _compare(study)
     _fit(study, comparison)
-    targets = target_forecasts(name, comparison)
+    targets = target_forecasts(about.targets, comparison)
     _print_targets(targets, comparison.methods[0])
     _write(out, study, comparison, targets)
     say(f"next: benchcast status {study.root}")
@@ -57,7 +59,7 @@ def _study(name: str, out: Path) -> Study:
     """A copy of the study in the demo's folder."""
     from benchcast.datasets import copy_dataset, fetch
     from benchcast.errors import InputError
-    from benchcast.storage.files import remove
+    from benchcast.study.atomic import remove
 
     if out.exists() and not (out / MARK).exists():
         raise InputError(f"{out}: exists and was not made by the demo; take another --out")
@@ -70,8 +72,8 @@ def _study(name: str, out: Path) -> Study:
 
 
 def _compare(study: Study) -> Comparison:
-    from benchcast.evaluate import Execution, compare
-    from benchcast.executor import on_this_machine
+    from benchcast.evaluation.compare import Execution, compare
+    from benchcast.executors.local import on_this_machine
     from benchcast.methods import METHODS
 
     with progress("comparing", len(METHODS)) as advance:
@@ -83,7 +85,7 @@ def _compare(study: Study) -> Comparison:
 
 
 def _fit(study: Study, comparison: Comparison) -> None:
-    from benchcast.fitting import describe, fit_tasks, store_fits
+    from benchcast.forecasts.fit import describe, fit_tasks, store_fits
 
     fits = fit_tasks(study, split=comparison.split)
     store_fits(study, fits)
@@ -91,10 +93,23 @@ def _fit(study: Study, comparison: Comparison) -> None:
         say(describe(fit))
 
 
-def _print_targets(targets: list[TargetForecast], method: str) -> None:
+def target_forecasts(models: Sequence[str], comparison: Comparison) -> dict[str, list[ScoredForecast]]:
+    """Forecasts of some held-out models on each task, by the first method."""
+    from benchcast.forecasts.forecast import ScoredForecast
+
+    forecasts: dict[str, list[ScoredForecast]] = {model: [] for model in models}
+    for model in models:
+        for task in comparison.tasks:
+            held = comparison.held_out[task, comparison.methods[0]]
+            i = held.models.index(model)
+            numbers = (float(x[i]) for x in (held.observed, held.forecast, held.low, held.high))
+            forecasts[model].append(ScoredForecast(task, *numbers))
+    return forecasts
+
+
+def _print_targets(targets: dict[str, list[ScoredForecast]], method: str) -> None:
     """Forecasts of the models that a study is about, with one table for each model."""
-    for model in dict.fromkeys(t.model for t in targets):
-        of_model = [t for t in targets if t.model == model]
+    for model, of_model in targets.items():
         rows = [
             (t.task, number(t.forecast, ".3f"), ends(t.low, t.high), number(t.observed, ".3f"), f"{100 * t.error:+.1f}")
             for t in of_model
@@ -107,15 +122,16 @@ def _print_targets(targets: list[TargetForecast], method: str) -> None:
         say(f"mean absolute error {mean:.1f} points; {inside} of {len(of_model)} scores inside the interval")
 
 
-def _write(out: Path, study: Study, comparison: Comparison, targets: list[TargetForecast]) -> None:
+def _write(out: Path, study: Study, comparison: Comparison, targets: dict[str, list[ScoredForecast]]) -> None:
     from dataclasses import asdict
 
-    from benchcast.plots import targets_figure, write_chart
-    from benchcast.reports import STEPS, write_report
+    from benchcast.reports.figures import targets_figure, write_chart
+    from benchcast.reports.report import STEPS, write_report
 
     with progress("report", STEPS) as advance:
         write_report(out / "report.html", study, comparison, on_step=advance)
     say(f"\nreport: {out / 'report.html'}   study: {study.root}")
     if targets:
-        write_chart(targets_figure([asdict(t) for t in targets]), out / "forecasts.png")
+        rows = [{"model": model, **asdict(t)} for model, of_model in targets.items() for t in of_model]
+        write_chart(targets_figure(rows), out / "forecasts.png")
         say(f"figure: {out / 'forecasts.png'}")

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchcast.cli.arguments import JSON, PATH, STUDY
-from benchcast.cli.output import number, print_json, print_table, progress, say
-from benchcast.cli.show import page_path
-from benchcast.formatting import nan_to_none
+from benchcast.cli.output import print_json, print_table, progress, say
+from benchcast.cli.report import page_path
+from benchcast.messages import nan_to_none, number
 
 if TYPE_CHECKING:
-    from benchcast.explaining import ColumnWeights
-    from benchcast.explanation import Explanation
+    from benchcast.reports.explain import ColumnWeights, Explanation
 
 LISTED = 10  # number of most and of least salient tokens printed
 
@@ -37,11 +36,10 @@ def explain(study: Path, task_name: str, text_id: str | None, html: Path | None,
     benchcast explain study --task mmlu
     benchcast explain study --task mmlu --text mmlu-17 --html mmlu.html
     """
-    from benchcast.explaining import explain
-    from benchcast.explanation import Explanation, find_text
-    from benchcast.extras import library
+    from benchcast.errors import library
     from benchcast.records import NamedTexts
-    from benchcast.store import Study
+    from benchcast.reports.explain import Explanation, explain, find_text
+    from benchcast.study.study import Study
 
     opened = Study.open(study)
     opened.task(task_name)
@@ -59,7 +57,7 @@ def explain(study: Path, task_name: str, text_id: str | None, html: Path | None,
         return
     document = explained.to_dict(text_id or "", listed=LISTED)
     if html is not None:
-        from benchcast.reports import heat_map
+        from benchcast.reports.report import heat_map
 
         heat_map(opened, explained, html, text_id=text_id or "")
     if as_json:
@@ -75,7 +73,7 @@ def _print(explained: Explanation, document: dict[str, Any]) -> None:
     from rich.console import Console
 
     from benchcast.cli.heatmap import print_heat_map
-    from benchcast.graphemes import visible
+    from benchcast.messages import visible
 
     units = explained.units
     index = units.texts.index[document["text"]["id"]]

@@ -10,12 +10,12 @@ import click
 
 from benchcast.choices import level_text
 from benchcast.cli.arguments import JSON, PATH, STUDY, TASKS
-from benchcast.cli.output import check_figure, format_interval, number, print_json, print_table, progress, say
+from benchcast.cli.output import check_figure, print_json, print_table, progress, say
+from benchcast.messages import format_interval, number
 
 if TYPE_CHECKING:
     from benchcast.choices import MethodName
-    from benchcast.extrapolation.backtest import HiddenModel
-    from benchcast.extrapolation.extrapolate import Extrapolation
+    from benchcast.scaling.extrapolate import Extrapolation, HiddenModel
 
 
 @click.command()
@@ -41,9 +41,9 @@ def extrapolate(
     benchcast extrapolate study --family oak-a --to params=150M,tokens=60M
     benchcast extrapolate study --family my-llm --to params=7B,tokens=2T --task mmlu --plot forecast.html
     """
-    from benchcast.extrapolation.extrapolate import Target
-    from benchcast.extrapolation.extrapolate import extrapolate as run
-    from benchcast.store import Study
+    from benchcast.scaling.extrapolate import Target
+    from benchcast.scaling.extrapolate import extrapolate as run
+    from benchcast.study.study import Study
 
     check_figure("--plot", plot)
     at = Target.parse(target)
@@ -51,7 +51,7 @@ def extrapolate(
     with progress("reading the study") as advance:
         result = run(opened, family, at, tasks=tasks, method=method, tell=advance)
     if plot is not None:
-        from benchcast.plots import save_figure
+        from benchcast.reports.figures import save_figure
 
         save_figure(result, plot)
     if as_json:

@@ -9,7 +9,7 @@ from rich.cells import cell_len, chop_cells
 from rich.console import Console
 from rich.text import Text
 
-from benchcast.graphemes import LINE, has_right_to_left, visible
+from benchcast.messages import LINE, has_right_to_left, visible
 
 LEVELS = (1.0, 3.0, 10.0, 30.0)  # multiples of the mean salience; each has a darker colour and a stronger mark
 MARKS = " .:*#"

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchcast.cli.arguments import PATH, STUDY
-from benchcast.cli.datasets import copy_study
-from benchcast.cli.output import say, warn
-from benchcast.cli.scores import read_metrics
+from benchcast.cli.arguments import JSON, PATH, STUDY
+from benchcast.cli.importing import read_metrics
+from benchcast.cli.output import print_json, print_table, progress, say, warn
 
 if TYPE_CHECKING:
-    from benchcast.creation import NewStudy
-    from benchcast.scores.gather import ImportOptions
+    from benchcast.importers.scores import ImportOptions
+    from benchcast.importers.texts import NewStudy
 
 
 @click.command()
@@ -112,7 +111,7 @@ def init(
     if preset and texts_file is None and logs is None and table is None:
         raise InputError("init: --preset is for --texts, --table, --from-lm-eval and --from-lighteval")
     if logs is not None:
-        from benchcast.scores.gather import ImportOptions
+        from benchcast.importers.scores import ImportOptions
 
         options = ImportOptions(metrics=read_metrics(metrics), allow_limit=allow_limit)
         _init_logs(study, logs, 1.0 if items is None else items, options, seed=seed, preset=preset)
@@ -134,7 +133,7 @@ def _say_new(created: NewStudy, line: str) -> None:
 
 
 def _init_texts(study: Path, texts_file: Path, column: str, seed: int, *, normal: bool, preset: str) -> None:
-    from benchcast.creation import create_study
+    from benchcast.importers.texts import create_study
 
     created = create_study(study, texts_file, column=column, seed=seed, normalize=normal, preset=preset)
     texts = created.study.texts
@@ -147,23 +146,21 @@ def _init_texts(study: Path, texts_file: Path, column: str, seed: int, *, normal
 
 
 def _init_table(study: Path, table: Path, units: tuple[str, ...], seed: int, *, preset: str) -> None:
-    from benchcast.datasets.table import create_table_study, read_columns
-    from benchcast.loss_check import suspicious_losses
-    from benchcast.presets import preset_tasks
+    from benchcast.importers.loss_table import create_table_study
+    from benchcast.study.check_losses import suspicious_losses
 
-    tasks = preset_tasks(preset, read_columns(table)) if preset else []
-    created = create_table_study(study, table, units=units, seed=seed).add_tasks(tasks)
+    created = create_table_study(study, table, units=units, seed=seed, preset=preset)
     names = created.models_with_losses()
     say(f"{study}: {len(names)} models, {len(created.texts)} losses each ({', '.join(created.texts.sources)})")
     warn(*suspicious_losses(created, names))
     if preset:
-        say(f"tasks: {len(tasks) - 1} of {preset}, and their mean {tasks[-1].name}")
+        say(f"tasks: {len(created.tasks) - 1} of {preset}, and their mean {created.tasks[-1].name}")
     add = "" if preset else f"add your tasks to {created.root / 'study.toml'}, then "
     say(f"next: {add}`benchcast import scores {study} FILE…`")
 
 
 def _init_mix(study: Path, mix: str, data: Path | None, seed: int, *, normal: bool) -> None:
-    from benchcast.creation import create_mixture
+    from benchcast.importers.texts import create_mixture
 
     created = create_mixture(study, mix, data=data, seed=seed, normalize=normal)
     texts, tasks = created.study.texts, created.study.tasks
@@ -175,7 +172,7 @@ def _init_mix(study: Path, mix: str, data: Path | None, seed: int, *, normal: bo
 
 
 def _init_logs(study: Path, folder: Path, items: float, options: ImportOptions, *, seed: int, preset: str) -> None:
-    from benchcast.logs.study import create_from_logs
+    from benchcast.importers.logs.from_logs import create_from_logs
 
     created = create_from_logs(study, folder, items=items, seed=seed, options=options, preset=preset)
     texts = created.study.texts
@@ -185,3 +182,37 @@ def _init_logs(study: Path, folder: Path, items: float, options: ImportOptions, 
     for note in created.notes:
         say(note)
     say(f"next: benchcast import models {study} models.csv (families), then `benchcast compare {study} --split family`")
+
+
+@click.command()
+@JSON
+def datasets(as_json: bool) -> None:
+    """List studies of real models that can be fetched, and the embedded one.
+
+    \b
+    benchcast datasets
+    benchcast init study --from olmo-ladder          a copy to work on
+    """
+    from benchcast.datasets import DATASETS
+
+    keys = ("name", "about", "models", "losses", "tasks", "source", "licence", "cached")
+    rows = [{key: getattr(d, key) for key in keys} for d in DATASETS.values()]
+    if as_json:
+        print_json(rows)
+        return
+    shown = ("name", "models", "losses", "tasks", "licence", "cached", "source")
+    table = [[("yes" if r[k] else "no") if k == "cached" else str(r[k]) for k in shown] for r in rows]
+    print_table(shown, table, left=(0, 4, 5, 6))
+    say("next: benchcast init STUDY --from NAME   (files come from the source at a pinned commit)")
+
+
+def copy_study(name: str, study: Path) -> None:
+    """Copy a public study and say what is in it."""
+    from benchcast.datasets import copy_dataset, find
+
+    dataset = find(name)
+    with progress(f"fetching {name}") as advance:
+        copy_dataset(name, study, on_file=lambda path: advance(f"reading {path.rpartition('/')[2]}", by=0))
+    say(f"{study}: {dataset.summary}")
+    say(f"source: {dataset.source} ({dataset.licence})")
+    say(f"next: benchcast compare {study}")

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchcast.errors import InputError
-from benchcast.extras import require_report
-from benchcast.formatting import format_interval as format_interval
-from benchcast.formatting import number as number
-from benchcast.graphemes import printable, visible
+from benchcast.errors import InputError, require_report
+from benchcast.messages import format_interval as format_interval
+from benchcast.messages import number as number
+from benchcast.messages import printable, visible
 
 if TYPE_CHECKING:
     from benchcast.choices import ExecutorName
-    from benchcast.executor import Executor
+    from benchcast.executors.local import Executor
+    from benchcast.losses.support import Support
+    from benchcast.study.study import Study
 
 WIDEST = 100_000
 FIGURES = (".png", ".svg", ".html")
@@ -122,10 +123,23 @@ def progress(label: str, total: int | None = None) -> Iterator[Any]:
 @contextmanager
 def workers(executor: ExecutorName, address: str) -> Iterator[Executor | None]:
     """None for this process, else the executor of a cluster, whose events are printed to stderr."""
-    from benchcast.executor import open_executor
+    from benchcast.executors import open_executor
 
     def note(line: str) -> None:
         say(line, err=True)
 
     with open_executor(executor, address=address, note=note) as opened:
         yield None if executor == "local" else opened
+
+
+def tell_support(support: Support) -> None:
+    """Say how much text the models share, where that is not all of it."""
+    for line in support.lines():
+        say(f"note: {line}", err=True)
+
+
+def warn_below_chance(study: Study, tasks: Sequence[str]) -> None:
+    """Warn of tasks whose scores are no better than guessing."""
+    from benchcast.forecasts.status import below_chance
+
+    warn(*below_chance(study.scores(), [study.task(name) for name in tasks]))

@@ -11,12 +11,14 @@ import click
 
 from benchcast.choices import DEFAULT_LEVEL, level_text
 from benchcast.cli.arguments import JSON, PATH, STUDY_FOLDER, TASKS
-from benchcast.cli.output import ends, number, print_json, print_table, progress, say, warn
+from benchcast.cli.output import ends, print_json, print_table, progress, say, warn
 from benchcast.errors import InputError
+from benchcast.messages import number
 
 if TYPE_CHECKING:
-    from benchcast.fits import Fit, Forecast, Forecasts
-    from benchcast.store import Study
+    from benchcast.forecasts.forecast import Forecast, Forecasts
+    from benchcast.forecasts.stored_fit import Fit
+    from benchcast.study.study import Study
 
 
 @click.command()
@@ -110,9 +112,9 @@ def _by_study(
 
     `asked` holds tasks, level and restrict, `more` what does not go with a registered forecast.
     """
-    from benchcast.forecasting import find_models, predict
-    from benchcast.registration import register as write_register
-    from benchcast.store import Study
+    from benchcast.forecasts.predict import find_models, predict
+    from benchcast.forecasts.registration import register as write_register
+    from benchcast.study.study import Study
 
     opened = Study.open(study)
     names = find_models(opened, patterns)
@@ -128,7 +130,7 @@ def _by_study(
 
 def _tell_stale(study: Study, tasks: Sequence[str], *, use_scores: bool) -> None:
     """Say which of the fits that were used are outdated, and which tasks have none."""
-    from benchcast.fitting import fits_for_new_models
+    from benchcast.forecasts.fit import fits_for_new_models
 
     fits = fits_for_new_models(study, () if use_scores else tasks)
     warn_if_stale(study, fits, "--refit fits again")
@@ -142,7 +144,7 @@ def _tell_stale(study: Study, tasks: Sequence[str], *, use_scores: bool) -> None
 
 def warn_if_stale(study: Study, fits: Sequence[Fit], remedy: str) -> None:
     """One line on stderr if the study has changed since its fits were made."""
-    from benchcast.fits.inputs import stale_line
+    from benchcast.forecasts.staleness import stale_line
 
     line = stale_line(study, fits)
     if line:
@@ -151,8 +153,9 @@ def warn_if_stale(study: Study, fits: Sequence[Fit], remedy: str) -> None:
 
 def _by_files(folder: str, file: Path, level: float, *, register: Path | None) -> tuple[Forecasts, str]:
     """The forecast of one fit from a file of losses, and a line on the registered one."""
-    from benchcast.fits import Fit, Forecasts, read_model
-    from benchcast.registration import register as write_register
+    from benchcast.forecasts.forecast import Forecasts
+    from benchcast.forecasts.registration import register as write_register
+    from benchcast.forecasts.stored_fit import Fit, read_model
 
     fit = Fit.from_pretrained(folder)
     forecasts = Forecasts((fit.predict(read_model(file, fit.texts), level=level),))

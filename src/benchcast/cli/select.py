@@ -9,11 +9,12 @@ import click
 
 from benchcast.choices import level_text
 from benchcast.cli.arguments import JSON, PATH, STUDY, STUDY_FOLDER, TASKS
-from benchcast.cli.output import check_figure, number, print_json, print_table, progress, say
+from benchcast.cli.output import check_figure, print_json, print_table, progress, say
 from benchcast.errors import InputError
+from benchcast.messages import number
 
 if TYPE_CHECKING:
-    from benchcast.texts.contamination import ContaminationCheck
+    from benchcast.importers.contamination import ContaminationCheck
 
 
 @click.command()
@@ -43,7 +44,7 @@ def select(
     benchcast select study --budget 50 -o small
     benchcast select study --budget 20 --task mmlu -o texts.jsonl --figure budget.png
     """
-    from benchcast.selection.smaller import select
+    from benchcast.evaluation.select import select
 
     check_figure("--figure", figure)
     if figure is not None and not check:
@@ -51,7 +52,7 @@ def select(
     with progress("fitting all texts") as advance:
         choice = select(study, budget, tasks=tasks, out=out, check=check, on_step=advance)
     if figure is not None and choice.cost is not None:
-        from benchcast.plots import save_figure
+        from benchcast.reports.figures import save_figure
 
         save_figure(choice, figure)
     result = {"budget": budget, **choice.to_dict()}
@@ -71,7 +72,7 @@ def _written(out: Path) -> str:
 
 
 def _print(result: dict[str, Any], written: str) -> None:
-    from benchcast.selection.budgets import WAYS
+    from benchcast.evaluation.selection_cost import WAYS
 
     rows = []
     for texts in dict.fromkeys(r["texts"] for r in result.get("costs", [])):
@@ -113,7 +114,7 @@ def contamination(study: Path, folder: Path, count: int, paraphrases: Path | Non
     benchcast contamination study study-variants
     benchcast contamination study study-variants    once it has losses
     """
-    from benchcast.texts.contamination import check_contamination, create_contamination_study
+    from benchcast.importers.contamination import check_contamination, create_contamination_study
 
     if not (folder / "study.toml").exists():
         pairs = create_contamination_study(study, folder, count=count, paraphrases=paraphrases).texts

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from rich.cells import cell_len, chop_cells
 from rich.text import Text
 
-from benchcast.graphemes import visible
+from benchcast.messages import visible
 
 GAP = 2  # spaces between columns
 NARROWEST = 16  # minimum width of wrapped text

@@ -12,13 +12,13 @@ import click
 from benchcast.choices import level_text
 from benchcast.cli.arguments import PATH, STUDY
 from benchcast.cli.collect import BATCH, DEVICE
-from benchcast.cli.output import ends, number, say, say_json
+from benchcast.cli.output import ends, say, say_json
 from benchcast.cli.predict import warn_if_stale
-from benchcast.graphemes import visible
+from benchcast.messages import number, visible
 
 if TYPE_CHECKING:
-    from benchcast.fits import Forecast
-    from benchcast.watching import Event
+    from benchcast.forecasts.forecast import Forecast
+    from benchcast.training.watch import Event
 
 BARS = "▁▂▃▄▅▆▇█"
 WIDEST_CURVE = 22  # bars, so that a row fits 80 columns
@@ -64,10 +64,10 @@ def watch(
     benchcast watch study --checkpoints runs/my-7b --once --json
     benchcast watch study --losses runs/my-7b/losses
     """
-    from benchcast.backends.base import ModelSettings
-    from benchcast.fitting import fits_for_new_models
-    from benchcast.store import Study
-    from benchcast.watching import WatchedRun, watch
+    from benchcast.collection.backends.base import ModelSettings
+    from benchcast.forecasts.fit import fits_for_new_models
+    from benchcast.study.study import Study
+    from benchcast.training.watch import WatchedRun, watch
 
     settings = ModelSettings.parse(model_args)
     if tokenizer:

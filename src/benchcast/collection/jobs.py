@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -12,16 +12,18 @@ from typing import Any
 import numpy as np
 
 import benchcast
-from benchcast.backends.base import Backend, Nats
-from benchcast.backends.stated import NO_METADATA, metadata_of, without_metadata
-from benchcast.collection.portions import BackendInfo, EncodedTexts, ask, encode_texts
+from benchcast.collection.backends import open_backend, open_scorer
+from benchcast.collection.backends.base import Backend, ModelSettings, Nats
+from benchcast.collection.backends.loaded import NO_METADATA, metadata_of, without_metadata
 from benchcast.collection.shards import ShardStore, tidy
-from benchcast.errors import InputError
+from benchcast.collection.windows import BackendInfo, EncodedTexts, Portion, PortionResult, ask, encode_texts, score
+from benchcast.errors import BenchcastError, InputError
+from benchcast.executors.local import Job
 from benchcast.records import ModelInfo
-from benchcast.storage.files import file_name
-from benchcast.storage.parquet import read_metadata
-from benchcast.storage.tables import blank
-from benchcast.store import Study
+from benchcast.study.atomic import file_name
+from benchcast.study.parquet import read_metadata
+from benchcast.study.study import Study
+from benchcast.study.tables import blank
 
 LIMIT = 0.5  # largest accepted mean difference in nats
 TEXTS = 4
@@ -223,3 +225,67 @@ def add_metadata(study: Study, model: str, user_info: ModelInfo, measured: Model
 
 def _shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else repr(value)
+
+
+Work = tuple[Any, Portion]  # a model, opened or as a ModelSpec, and the texts to score with it
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """Everything a worker needs to open a model; plain data that can be sent to it."""
+
+    backend: str  # empty: open as a scorer
+    settings: str | tuple[tuple[str, str], ...]  # "pretrained=…,dtype=…", or pairs of key and value
+    device: str = ""
+    batch_size: int = 0  # 0: the backend's default
+    gpus: float = 0.0  # GPUs that each worker reserves
+
+    def open(self) -> Any:
+        """Open the backend; the model itself is loaded when it first scores."""
+        given = self.settings
+        settings = ModelSettings.parse(given) if isinstance(given, str) else ModelSettings(dict(given))
+        if self.backend:
+            return open_backend(self.backend, settings, device=self.device, batch_size=self.batch_size)
+        return open_scorer(
+            settings.values().get("pretrained", ""), settings, device=self.device, batch_size=self.batch_size
+        )
+
+
+_loaded: dict[ModelSpec, Any] = {}  # the one model that this process holds
+
+
+def opened(model: Any) -> Any:
+    """The backend of a job; a ModelSpec is opened once in each process."""
+    if not isinstance(model, ModelSpec):
+        return model
+    if model not in _loaded:
+        _loaded.clear()
+        _loaded[model] = model.open()
+    return _loaded[model]
+
+
+def portion_jobs(model: ModelSpec | Backend, work: Sequence[Portion]) -> list[Job]:
+    """One job for each portion; the jobs of a model run on the same workers."""
+    gpus = model.gpus if isinstance(model, ModelSpec) else 0.0
+    return [
+        Job(
+            f"{portion.model}, {len(portion.ids)} texts from {next(iter(portion.names.values()))!r} on",
+            (model, portion),
+            group=portion.model,
+            cost=portion.left * max(1.0, gpus),
+            gpus=gpus,
+        )
+        for portion in work
+    ]
+
+
+def score_portion(_: None, work: Work) -> Iterator[tuple[str, PortionResult] | BenchcastError]:
+    """Run one job of `collect`: yield the backend's description with each batch, or the error of this model."""
+    model, portion = work
+    try:
+        backend = opened(model)
+        backend_line = BackendInfo.of(backend).line
+        for part in score(backend, portion):
+            yield backend_line, part
+    except BenchcastError as error:
+        yield error

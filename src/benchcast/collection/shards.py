@@ -15,9 +15,8 @@ import numpy.typing as npt
 
 from benchcast.errors import InputError
 from benchcast.records import Ints
-from benchcast.storage.arrays import Npz
-from benchcast.storage.features import MOST_DIMENSIONS
-from benchcast.storage.files import file_lock, write_text, write_whole
+from benchcast.study.atomic import file_lock, write_text, write_whole
+from benchcast.study.feature_files import MOST_DIMENSIONS, Npz
 
 PerToken = npt.NDArray[Any]
 MARK = "settings.json"

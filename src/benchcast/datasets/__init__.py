@@ -16,28 +16,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import benchcast
 from benchcast.datasets import dclm, olmo_ladder, public_llms
 from benchcast.datasets.download import cache_folder, data_folder, fetch_files, public_files
-from benchcast.datasets.table import PublicStudyTables, create_whole, write_tables
-from benchcast.datasets.table import create_table_study as create_table_study
 from benchcast.errors import InputError
-from benchcast.fits.forecasts import ScoredForecast
-from benchcast.formatting import did_you_mean
-from benchcast.storage.files import READ_ONLY, write_text
-from benchcast.storage.folders import write_folder
-from benchcast.store import Study
-
-if TYPE_CHECKING:
-    from benchcast.evaluate import Comparison
+from benchcast.importers.loss_table import PublicStudyTables, create_whole, write_tables
+from benchcast.importers.loss_table import create_table_study as create_table_study
+from benchcast.messages import did_you_mean
+from benchcast.study.atomic import READ_ONLY, write_folder, write_text
+from benchcast.study.study import Study
 
 ZOO = "zoo"
-TARGETS = {"zoo": ("ash-50M@36.0M",), "olmo-ladder": olmo_ladder.TARGETS}  # models that `demo` prints
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PublicStudy:
     """Description of a public study."""
 
@@ -49,6 +42,7 @@ class PublicStudy:
     source: str
     licence: str
     read: Callable[[Path], PublicStudyTables] | None = None  # reads the public files; None: embedded in the package
+    targets: tuple[str, ...] = ()  # the models that `demo` forecasts
 
     @property
     def summary(self) -> str:
@@ -59,30 +53,53 @@ class PublicStudy:
     @property
     def cached(self) -> bool:
         """Whether it can be opened without network."""
-        return self.read is None or _study_folder(self.name).is_dir() or _files_here(self.name)
+        if self.read is None or _study_folder(self.name).is_dir():
+            return True
+        folder = data_folder(None)
+        return all((folder / file.place).is_file() for file in public_files(self.name))
 
 
 DATASETS = {
     study.name: study
     for study in (
         PublicStudy(
-            *(ZOO, "small models of nine families, trained for the package", 225, 650, 6, "embedded", "Apache-2.0"),
+            name=ZOO,
+            about="small models of nine families, trained for the package",
+            models=225,
+            losses=650,
+            tasks=6,
+            source="embedded",
+            licence="Apache-2.0",
         ),
         PublicStudy(
-            "olmo-ladder",
-            "OLMo 2 model ladder, 190M to 3B, and the 7B and 13B runs",
-            *(321, 31, 13, "github.com/allenai/OLMo-ladder", "Apache-2.0", olmo_ladder.read),
+            name="olmo-ladder",
+            about="OLMo 2 model ladder, 190M to 3B, and the 7B and 13B runs",
+            models=321,
+            losses=31,
+            tasks=13,
+            source="github.com/allenai/OLMo-ladder",
+            licence="Apache-2.0",
+            read=olmo_ladder.read,
         ),
         PublicStudy(
-            "dclm",
-            "DataComp-LM model database, 412M to 6.9B, 170 data recipes",
-            *(236, 57, 16, "github.com/mlfoundations/dclm", "MIT", dclm.read),
+            name="dclm",
+            about="DataComp-LM model database, 412M to 6.9B, 170 data recipes",
+            models=236,
+            losses=57,
+            tasks=16,
+            source="github.com/mlfoundations/dclm",
+            licence="MIT",
+            read=dclm.read,
         ),
         PublicStudy(
-            "public-llms",
-            "public LLMs, bits per byte on English texts, leaderboard scores",
-            *(89, 263, 9, "github.com/TristanThrush/perplexity-correlations, github.com/felipemaiapolo/sloth"),
-            *("MIT", public_llms.read),
+            name="public-llms",
+            about="public LLMs, bits per byte on English texts, leaderboard scores",
+            models=89,
+            losses=263,
+            tasks=9,
+            source="github.com/TristanThrush/perplexity-correlations, github.com/felipemaiapolo/sloth",
+            licence="MIT",
+            read=public_llms.read,
         ),
     )
 }
@@ -94,7 +111,7 @@ def load_zoo() -> Study:
     Each family has its own tokenizer and training mixture, five sizes and five checkpoints of each. lab/zoo creates it.
     The study is in the package and read-only.
     """
-    return Study.open(Path(str(files("benchcast") / "embedded")))
+    return Study.open(Path(str(files("benchcast.datasets") / "zoo")))
 
 
 def fetch_olmo_ladder(data_home: str | Path | None = None) -> Study:
@@ -168,27 +185,3 @@ def _study_folder(name: str) -> Path:
     parts += [p.read_text(encoding="utf-8") for p in sorted(Path(__file__).parent.glob("*.py"))]
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
     return cache_folder() / "studies" / f"{name}-{key}"
-
-
-def _files_here(name: str) -> bool:
-    folder = data_folder(None)
-    return all((folder / file.place).is_file() for file in public_files(name))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetForecast(ScoredForecast):
-    """Forecast and observed accuracy of a held-out model on one task."""
-
-    model: str
-
-
-def target_forecasts(name: str, comparison: Comparison) -> list[TargetForecast]:
-    """Forecasts of the target models of a public study by the first method; empty if it has no targets."""
-    forecasts = []
-    for model in TARGETS.get(name, ()):
-        for task in comparison.tasks:
-            held = comparison.held_out[task, comparison.methods[0]]
-            i = held.models.index(model)
-            numbers = (float(x[i]) for x in (held.observed, held.forecast, held.low, held.high))
-            forecasts.append(TargetForecast(task, *numbers, model=model))
-    return forecasts

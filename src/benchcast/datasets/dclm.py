@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from benchcast.datasets.table import PublicStudyTables, column, number, read_rows
+from benchcast.importers.loss_table import PublicStudyTables, column, number, read_rows
 from benchcast.records import ModelInfo, Score, Task
 
 FILE = Path("dclm/assets/DCLM_model_database.csv")

@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from benchcast.errors import InputError, StudyError, one_line
-from benchcast.storage.files import write_whole
+from benchcast.study.atomic import write_whole
 
 ADDRESS = "https://raw.githubusercontent.com"
 VARIABLE = "BENCHCAST_DATA"

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchcast.datasets.table import PublicStudyTables, column, number, read_rows
+from benchcast.importers.loss_table import PublicStudyTables, column, number, read_rows
 from benchcast.records import ModelInfo, Score, Task
 
 FOLDER = Path("OLMo-ladder/src/scripts/paper/data/ladder-runs")

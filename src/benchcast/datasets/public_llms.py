@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchcast.datasets.table import PublicStudyTables, column, read_rows
+from benchcast.importers.loss_table import PublicStudyTables, column, read_rows
 from benchcast.records import ModelInfo, Score, Task
 
 EXAMPLES = Path("perplexity-correlations/examples/get_error_and_bpb")

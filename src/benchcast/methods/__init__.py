@@ -1,28 +1,22 @@
 """All forecasting methods by name: ours, the paper's, those of other papers, and baselines."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable
 
-from benchcast.choices import DEFAULT_METHOD, MethodName, check_choice
-from benchcast.dataset import Dataset, Fold
-from benchcast.devices import check_device
-from benchcast.errors import InputError
-from benchcast.methods import baselines, paper, ridge, salience, stack
-from benchcast.methods.averaging import Pool, build_pools
-from benchcast.methods.correlations import perplexity_correlations
-from benchcast.methods.logistic import logistic4
+from benchcast.methods import baselines, paper, ridge
+from benchcast.methods.logistic4 import logistic4
 from benchcast.methods.observational import observational
 from benchcast.methods.paper import DescentSettings
+from benchcast.methods.perplexity_correlations import perplexity_correlations
 from benchcast.methods.pls import pls
-from benchcast.methods.profiling import with_profiles
-from benchcast.methods.proxies import rbridge
-from benchcast.methods.twostep import two_step
-from benchcast.task_fit import Method, TaskFit
+from benchcast.methods.rbridge import rbridge
+from benchcast.methods.stack import Pool, fit_salience, fit_stack, salience, stack
+from benchcast.methods.stack.settings import StackSettings
+from benchcast.methods.task_fit import Method, TaskFit
+from benchcast.methods.two_step import two_step
 
 METHODS: dict[str, Method] = {
-    "stack": stack.stack,
-    "salience": salience.salience,
+    "stack": stack,
+    "salience": salience,
     "paper": paper.paper,
     "ridge": ridge.ridge,
     "pls": pls,
@@ -39,7 +33,7 @@ METHODS: dict[str, Method] = {
 }
 SETTINGS: dict[str, type[DescentSettings]] = {"paper": DescentSettings}  # of the methods that have any
 # Methods that average the same candidates: together they are fitted in hardly more time than one of them.
-ONE_POOL: dict[str, Callable[[Pool], TaskFit]] = {"stack": stack.fit_pool, "salience": salience.fit_pool}
+ONE_POOL: dict[str, Callable[[Pool, StackSettings], TaskFit]] = {"stack": fit_stack, "salience": fit_salience}
 NEED_FEATURES = ("paper", "ridge")
 TOGETHER = ("paper", "ridge")  # all folds share their passes over the features
 BASELINES = ("label-token", "source-token", "all-token", "compute", "constant")
@@ -60,74 +54,3 @@ ABOUT = {  # what each method does, in one line
     "compute": "training FLOPs; reads no losses",
     "constant": "the mean score of the training models",
 }
-
-
-def check_methods(names: Iterable[str], settings: DescentSettings | None = None) -> None:
-    """Raise InputError for unknown methods, and for settings that none of the methods has."""
-    methods = list(names)
-    for name in methods:
-        check_choice("method", name, METHODS)
-    if settings is not None and not any(isinstance(settings, SETTINGS.get(name, ())) for name in methods):
-        raise InputError(
-            f"settings of type {type(settings).__name__} are for method {', '.join(SETTINGS)}, not for "
-            f"{', '.join(methods)}"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class MethodSpec:
-    """A method with its settings and the device on which it is computed; InputError if one is unknown."""
-
-    name: MethodName = DEFAULT_METHOD
-    settings: DescentSettings | None = None  # of the method "paper"
-    device: str = ""  # a torch device such as "cuda"; empty: numpy
-
-    def __post_init__(self) -> None:
-        check_methods([self.name], self.settings)
-        check_device(self.device)
-
-    def fit(self, dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
-        """Fits by fold and task."""
-        return fit_method(self.name, replace(dataset, device=self.device), folds, self.settings)
-
-
-def fit_method(
-    name: str, dataset: Dataset, folds: Sequence[Fold], settings: DescentSettings | None = None
-) -> list[list[TaskFit]]:
-    """Fits of a method by fold and task; a method without settings ignores them."""
-    check_choice("method", name, METHODS)
-    fits = paper.paper(dataset, folds, settings=settings) if name == "paper" else METHODS[name](dataset, folds)
-    return with_profiles(dataset, folds, fits)
-
-
-def grouped(names: Sequence[str]) -> list[tuple[str, ...]]:
-    """The methods in groups for `fit_group`: those that average the same candidates, and every other one alone."""
-    pooled = tuple(name for name in names if name in ONE_POOL)
-    return [*filter(None, [pooled]), *((name,) for name in names if name not in ONE_POOL)]
-
-
-def fit_group(
-    names: tuple[str, ...], dataset: Dataset, folds: Sequence[Fold], settings: DescentSettings | None = None
-) -> dict[str, list[list[TaskFit]]]:
-    """Fits of each method of one group, by fold and task; a method without settings ignores them."""
-    if len(names) == 1:
-        return {names[0]: fit_method(names[0], dataset, folds, settings)}
-    rows = [
-        [{name: ONE_POOL[name](pool) for name in names} for pool in row]
-        for row in build_pools(dataset, folds, of_stack=True)
-    ]
-    by_method = {name: [[fits[name] for fits in row] for row in rows] for name in names}
-    return {name: with_profiles(dataset, folds, fits) for name, fits in by_method.items()}
-
-
-def stored_settings(fit: TaskFit) -> DescentSettings | None:
-    """The settings of a fit; None if its method has none."""
-    if fit.method not in SETTINGS:
-        return None
-    if fit.notes.get("joint"):
-        raise InputError(
-            f"{fit.task.name}: the stored fit has the setting joint=True (one head for all tasks), which is gone; "
-            "fit the task again without it"
-        )
-    known: dict[str, Any] = {k: v for k, v in fit.notes.items() if k in DescentSettings.__dataclass_fields__}
-    return DescentSettings(**known | {"rates": tuple(known.get("rates", DescentSettings().rates))})

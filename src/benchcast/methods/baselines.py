@@ -10,12 +10,12 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.dataset import Dataset, Fold
-from benchcast.folds import inner_folds
-from benchcast.law import SigmoidLaw, fit_law, fit_laws
-from benchcast.predictors import LossView, Predictor, TrainingCompute
+from benchcast.losses.dataset import Dataset, LossView
+from benchcast.methods.capability import Predictor, TrainingCompute
+from benchcast.methods.law import SigmoidLaw, fit_law, fit_laws
+from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
 from benchcast.records import Bools, Floats
-from benchcast.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
+from benchcast.splits import Fold, inner_folds
 
 OUT_OF_FAMILY = "each training family in turn left out of the law"
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from array_api_compat import array_namespace, is_torch_array
 
-from benchcast.dataset import Dataset, Features
 from benchcast.devices import Array, fits_tf32, free_bytes, place, to_numpy
+from benchcast.losses.dataset import Dataset, Features
 from benchcast.methods.products import RowBlock, TiledBlock, TokenBlock, shared_out
 from benchcast.records import Floats
 

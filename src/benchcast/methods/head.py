@@ -18,7 +18,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from benchcast.devices import Array
-from benchcast.law import sigmoid
+from benchcast.methods.law import sigmoid
 from benchcast.methods.products import FeatureBlock
 
 FIRST, SECOND = 0.9, 0.999  # Adam's β₁ and β₂

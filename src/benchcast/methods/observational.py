@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchcast.dataset import Dataset, Fold
-from benchcast.folds import LEFT_OUT
-from benchcast.law import SigmoidLaw, at_share, clipped_log_odds, sigmoid
-from benchcast.methods.cross_validation import select_candidate
-from benchcast.predictors import BenchmarkScore
+from benchcast.losses.dataset import Dataset
+from benchcast.methods.capability import BenchmarkScore
+from benchcast.methods.distances import select_candidate
+from benchcast.methods.law import SigmoidLaw, at_share, clipped_log_odds, sigmoid
+from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Bools, Floats
-from benchcast.task_fit import OutOfFoldErrors, TaskFit
+from benchcast.splits import LEFT_OUT, Fold
 
 COMPONENTS = 3
 STEEPEST = 30.0  # log-odds per standard deviation of a component

@@ -18,10 +18,9 @@ import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
 
-from benchcast.dataset import Dataset, Fold
 from benchcast.devices import Array, device_name, on_host, place, to_numpy
 from benchcast.errors import NotEnoughDataError
-from benchcast.law import Laws, at_share, fit_law, fit_laws, sigmoid
+from benchcast.losses.dataset import Dataset, LossView
 from benchcast.methods.cuda_graph import repeat
 from benchcast.methods.features import Inputs, keep_on_device, prepare_inputs
 from benchcast.methods.head import (
@@ -35,10 +34,11 @@ from benchcast.methods.head import (
     on_standardised_features,
     update,
 )
+from benchcast.methods.law import Laws, at_share, fit_law, fit_laws, sigmoid
 from benchcast.methods.products import TokenBlock, over_blocks
-from benchcast.predictors import LossView
+from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
 from benchcast.records import Bools
-from benchcast.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
+from benchcast.splits import Fold
 
 LAW_STEPS = 12  # Levenberg–Marquardt steps between two steps of the head; the law moves little
 SHOWN_STEPS = (0, 1, 2, 5, 10, 20, 40, 70, 100, 150, 200, 250, 300)  # kept in a fit, for figure 6

@@ -11,13 +11,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from benchcast.dataset import Dataset, Fold
-from benchcast.law import SigmoidLaw, at_share, clipped_log_odds, sigmoid
-from benchcast.methods.cross_validation import select_candidate
-from benchcast.methods.pertext import spread_over_tokens, text_losses
-from benchcast.predictors import LossView
+from benchcast.losses.dataset import Dataset, LossView, spread_over_tokens, text_losses
+from benchcast.methods.distances import select_candidate
+from benchcast.methods.law import SigmoidLaw, at_share, clipped_log_odds, sigmoid
+from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats
-from benchcast.task_fit import TaskFit
+from benchcast.splits import Fold
 
 COMPONENTS = 8
 

@@ -14,15 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.dataset import Dataset, Fold
 from benchcast.devices import place, to_numpy
 from benchcast.errors import NotEnoughDataError
-from benchcast.folds import inner_folds
-from benchcast.law import at_share, clipped_log_odds, fit_law, sigmoid
+from benchcast.losses.dataset import Dataset, LossView
 from benchcast.methods.features import Moments, StreamedBlocks, keep_on_device, measure
-from benchcast.predictors import LossView
+from benchcast.methods.law import at_share, clipped_log_odds, fit_law, sigmoid
+from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
 from benchcast.records import Bools, Floats
-from benchcast.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
+from benchcast.splits import Fold, inner_folds
 
 STRENGTHS = 10.0 ** np.arange(-6.0, 2.1, 0.5)  # relative to the mean of the kernel's diagonal
 

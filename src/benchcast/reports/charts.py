@@ -9,12 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from benchcast.evaluate import Comparison
-from benchcast.plots import WHOLE, Figure, alt
+from benchcast.evaluation.comparison import Comparison
 from benchcast.reports.data import ReportModels
-from benchcast.reports.figures import error_axis, named, page_style
+from benchcast.reports.figures import WHOLE, Figure, alt, error_axis, named, page_style
 from benchcast.reports.sections import effect_of_sources
-from benchcast.store import Study
+from benchcast.study.study import Study
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.aggregation import predict_task
-from benchcast.all_models import AllModels, with_unscored
-from benchcast.dataset import Fold
-from benchcast.evaluate import Comparison
-from benchcast.fits import Fit
-from benchcast.fits.forecasts import caution_on
-from benchcast.fitting import fits_like_stored
-from benchcast.intervals import Predictions, interval, locate
+from benchcast.evaluation.comparison import Comparison
+from benchcast.forecasts.all_models import AllModels, with_unscored
+from benchcast.forecasts.fit import fits_like_stored
+from benchcast.forecasts.forecast import caution_on
+from benchcast.forecasts.intervals import Predictions, interval, locate
+from benchcast.forecasts.mean_tasks import predict_task
+from benchcast.forecasts.stored_fit import Fit
+from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats, Ints
-from benchcast.store import Study
-from benchcast.task_fit import TaskFit
+from benchcast.splits import Fold
+from benchcast.study.study import Study
 
 DIGITS = 5  # significant digits of numbers in the page
 CURVE = 48  # points of a law's curve

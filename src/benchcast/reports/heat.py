@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.evaluate import Comparison
-from benchcast.explanation import Explanation, Units, family_losses, make_units, weigh_units
-from benchcast.graphemes import TOKEN_KINDS
+from benchcast.evaluation.comparison import Comparison
+from benchcast.messages import TOKEN_KINDS
 from benchcast.records import Bools, Floats, NamedTexts, TextSet
 from benchcast.reports.data import ReportModels, rounded
+from benchcast.reports.explain import Explanation, Units, family_losses, make_units, weigh_units
 
 MOST_NUMBERS = 2_500_000  # limit of 16-bit numbers, about 6.5 MB of the page
 LIST = 14  # number of most and of least salient tokens listed

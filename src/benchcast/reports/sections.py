@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 
 import benchcast
-from benchcast.align import characters_per_token
-from benchcast.dataset import Dataset, Fold
-from benchcast.evaluate import Comparison
-from benchcast.explaining import largest_shares, weigh_columns
-from benchcast.law import SigmoidLaw
+from benchcast.evaluation.comparison import Comparison
+from benchcast.losses.dataset import Dataset
+from benchcast.losses.regroup import characters_per_token
 from benchcast.methods import METHODS, NEED_FEATURES
+from benchcast.methods.law import SigmoidLaw
+from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats, NamedTexts, TextSet
 from benchcast.reports.data import ReportModels, rounded
-from benchcast.splits import RULES
-from benchcast.store import Study
-from benchcast.task_fit import TaskFit
+from benchcast.reports.explain import largest_shares, weigh_columns
+from benchcast.splits import RULES, Fold
+from benchcast.study.study import Study
 
 MOST_COLUMNS = 6  # columns listed for each task
 MOST_MEMBERS = 4  # averaged candidates listed for each task

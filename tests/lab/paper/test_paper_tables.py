@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchcast.store import Study
+from benchcast.study.study import Study
 from benchmark_files import REAL
 from lab.paper.models import hub_ids, paper_models, paper_scores, paper_tasks
 from lab.paper.tables import TABLE_1, TABLE_2, TABLE_3, TABLE_4, TASKS, scores, split

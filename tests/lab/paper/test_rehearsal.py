@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchcast.methods import METHODS
-from benchcast.store import Study
+from benchcast.study.study import Study
 from lab.paper.models import hub_ids
 from lab.paper.tables import TASKS, scores
 

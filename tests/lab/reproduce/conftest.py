@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from benchcast.evaluate import Comparison, Execution, compare
-from benchcast.store import Study
+from benchcast.evaluation.compare import Execution, compare
+from benchcast.evaluation.comparison import Comparison
+from benchcast.study.study import Study
 from lab.reproduce import context as context_module
 from lab.reproduce.context import StudyContext
 from synthetic import Plan, World, make_world, write_study

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchcast.errors import BenchcastError
-from benchcast.store import Study
+from benchcast.study.study import Study
 from lab import quality
 from lab.commands import lab
 from lab.decision_accuracy import lines, zoo_decisions

@@ -1,0 +1,259 @@
+"""`fit` and `compare`: from dataset to fits, and how well they forecast."""
+
+from __future__ import annotations
+
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from benchcast.choices import level_text
+from benchcast.cli.arguments import ADDRESS, DEVICE, EXECUTOR, JSON, KEEP_ALL, SPLIT, STUDY, TASKS, WithMethods
+from benchcast.cli.output import (
+    print_json,
+    print_table,
+    progress,
+    say,
+    say_wrapped,
+    tell_support,
+    warn_below_chance,
+    workers,
+)
+from benchcast.messages import few, number
+
+if TYPE_CHECKING:
+    from benchcast.choices import ExecutorName, MethodName, Split
+    from benchcast.decisions.compare_runs import RunComparison, RunRanking
+    from benchcast.decisions.compare_scores import ScoreComparison, ScoreDifference
+    from benchcast.evaluation.comparison import Comparison
+    from benchcast.study.study import Study
+
+DETAILS = {  # measures of one method: heading and format
+    "mae": ("mean abs error", ".4f"),
+    "r2": ("R²", ".3f"),
+    "spearman": ("Spearman", ".3f"),
+    "pairs": ("pairs in order", ".3f"),
+    "coverage": (f"{level_text()} interval covers", ".2f"),
+    "width": ("its width", ".3f"),
+}
+
+
+@click.command(cls=WithMethods)
+@STUDY
+@TASKS
+@SPLIT
+@click.option("--method", "methods", multiple=True, help="Only this method; may be given again.")
+@click.option(
+    "--runs", metavar="A,B,…", help="Compare training runs instead: families, or models without their @tokens."
+)
+@KEEP_ALL
+@DEVICE
+@EXECUTOR
+@ADDRESS
+@click.option("--jobs", type=click.IntRange(1), help="Processes on this machine. Default: one per core.")
+@click.option("--wide", is_flag=True, help="All tasks in one table, however wide.")
+@JSON
+def compare(
+    study: Path,
+    tasks: tuple[str, ...],
+    split: Split,
+    methods: tuple[MethodName, ...],
+    runs: str | None,
+    keep_all: bool,
+    device: str,
+    executor: ExecutorName,
+    address: str,
+    jobs: int | None,
+    wide: bool,
+    as_json: bool,
+) -> None:
+    """Forecast held-out models with every method and say how well each does; or order training runs.
+
+    \b
+    benchcast compare study
+    benchcast compare study --split family --task mmlu --jobs 4
+    benchcast compare study --runs oak-a,oak-b          by forecast at equal compute, and by their scores
+    benchcast compare study --split family --executor ray
+    """
+    from benchcast.study.study import Study
+
+    if jobs is not None and (runs is not None or device or executor != "local"):
+        raise click.UsageError("--jobs does not go with --runs, --device or --executor ray")
+    if runs is not None:
+        if split != "auto" or len(methods) > 1 or executor != "local":
+            raise click.UsageError("--runs goes with one --method at most, no --split and no --executor ray")
+        opened = Study.open(study, keep_all=keep_all)
+        show_runs(opened, runs, tasks, methods[0] if methods else "salience", device=device, as_json=as_json)
+        return
+    from benchcast.evaluation.compare import Execution
+    from benchcast.evaluation.compare import compare as run
+    from benchcast.executors.local import on_this_machine
+    from benchcast.methods import METHODS
+
+    if device and executor != "local":
+        raise click.UsageError("--device is for this process; leave it out, or --executor ray")
+    opened = Study.open(study, keep_all=keep_all)
+    here = on_this_machine(1 if device else jobs)
+    with workers(executor, address) as cluster, progress("comparing", len(methods) or len(METHODS)) as advance:
+        execution = Execution(device, cluster or here, lambda m: advance(f"comparing: {m} is done"), keep_fits=False)
+        comparison = run(opened, tasks, split=split, methods=methods, device=execution)
+    say_split(split, comparison)
+    if as_json:
+        print_json(comparison.as_json())
+    else:
+        print_comparison(comparison, wide=wide)
+    tell_support(comparison.dataset.support)
+    warn_below_chance(opened, comparison.tasks)
+
+
+def say_split(asked: Split, comparison: Comparison) -> None:
+    """Say why families are held out if "auto" chose them."""
+    if asked == "auto" and comparison.split == "family":
+        from benchcast.splits import WHY_FAMILY
+
+        say(f"split by family: {WHY_FAMILY}", err=True)
+
+
+def print_comparison(comparison: Comparison, *, wide: bool = False) -> None:
+    """Error of every method on every task, which method is best, and what the first one's intervals are worth."""
+    from benchcast.evaluation.ranking import headline
+
+    n_test = max(len(h.observed) for h in comparison.held_out.values())
+    title = f"mean squared error, split by {comparison.split}, {n_test} held-out models"
+    print_table(("method", *comparison.tasks), _error_rows(comparison), title=title, wide=wide)
+    say("* least error; noise floor: what the finite number of scored items alone leaves")
+    say_wrapped(headline(comparison))
+    say()
+    first = comparison.methods[0]
+    measured = [(task, comparison.measures(task, first)) for task in comparison.tasks]
+    rows = [(task, *(number(m[k], form) for k, (_, form) in DETAILS.items())) for task, m in measured]
+    print_table((first, *(name for name, _ in DETAILS.values())), rows, wide=wide)
+    for method, why in comparison.left_out.items():
+        say(f"left out: {method} {why}")
+    for line in _impossible(comparison):
+        say_wrapped(line)
+
+
+def _impossible(comparison: Comparison) -> list[str]:
+    """For each method that could not forecast all held-out models of a task, a line that says why."""
+    tasks: dict[tuple[str, str], list[str]] = {}
+    for method in comparison.methods:
+        for task in comparison.tasks:
+            if not isfinite(comparison.measures(task, method)["mse"]):
+                tasks.setdefault((method, comparison.remark(task, method)), []).append(task)
+    return [f"{method} on {few(names)}: {remark}" for (method, remark), names in tasks.items()]
+
+
+def _error_rows(comparison: Comparison) -> list[tuple[str, ...]]:
+    errors = {(t, m): comparison.measures(t, m)["mse"] for t in comparison.tasks for m in comparison.methods}
+    known = {t: [errors[t, m] for m in comparison.methods if errors[t, m] == errors[t, m]] for t in comparison.tasks}
+    rows = [
+        (m, *("*" * (errors[t, m] in known[t] and errors[t, m] == min(known[t])) + number(errors[t, m]) for t in known))
+        for m in comparison.methods
+    ]
+    return [*rows, ("noise floor", *(number(comparison.noise[t]) for t in comparison.tasks))]
+
+
+MOST = 1e6  # more items, checkpoints or seeds are no advice
+SURE_TEXT = "95%"
+
+
+def show_runs(
+    study: Study, runs: str, tasks: tuple[str, ...], method: MethodName, *, device: str, as_json: bool
+) -> None:
+    """Compare the named runs and print the result: their forecasts, and their scores where they have some."""
+    from benchcast.decisions.compare_runs import compare_runs
+    from benchcast.decisions.compare_scores import compare_scores
+    from benchcast.errors import NotEnoughDataError
+
+    names = [name.strip() for name in runs.split(",") if name.strip()]
+    try:
+        scores = compare_scores(study, names, tasks=tasks)
+    except NotEnoughDataError:
+        scores = None  # forecasts need no scores of these runs
+    try:
+        with progress("reading the study") as advance:
+            comparison = compare_runs(study, names, tasks=tasks, method=method, device=device, tell=advance)
+    except NotEnoughDataError as error:
+        if scores is None:
+            raise
+        comparison = None
+        say(f"no forecasts: {error}", err=True)
+    if as_json:
+        print_json(
+            (comparison.to_dict() if comparison else {"runs": names}) | {"scores": scores.to_dict() if scores else None}
+        )
+        return
+    if comparison is not None:
+        _print_runs(comparison)
+    if scores is not None:
+        print_scores(scores)
+
+
+def print_scores(comparison: ScoreComparison) -> None:
+    """Print the differences of observed scores, their noise, and what would settle them."""
+    first = comparison.differences[0]
+    compared = "; ".join(", ".join(models) for models in comparison.models.values())
+    say(f"\nscores of {compared}; noise is the standard deviation of the difference")
+    rows = [
+        (
+            d.task,
+            *([f"{d.first}, {d.second}"] if len(comparison.models) > 2 else []),
+            *(number(x, ".3f") for x in (d.first_score, d.second_score, d.items, d.checkpoints, d.seeds)),
+            _percent(d.higher),
+            _settling(d),
+        )
+        for d in comparison.differences
+    ]
+    pair = len(comparison.models) > 2
+    names = ("runs", "first", "second") if pair else (first.first, first.second)
+    above = "second higher" if pair else f"{first.second} higher"
+    header = ("task", *names, "items", "checkpoints", "seeds", above, f"to be {SURE_TEXT} sure")
+    print_table(header, rows, left=(0, 1, len(header) - 1) if pair else (0, len(header) - 1))
+    for note in comparison.notes:
+        say(note)
+
+
+def _settling(d: ScoreDifference) -> str:
+    """What would settle a difference, in words."""
+    if d.settled:
+        return "it is"
+    needed = {"items": d.items_needed, "checkpoints": d.checkpoints_needed, "seeds": d.seeds_needed}
+    possible = [f"{count:,.0f} {what}" for what, count in needed.items() if count < MOST]
+    return " or ".join(possible) or "–"
+
+
+def _print_runs(comparison: RunComparison) -> None:
+    first = comparison.rankings[0]
+    rows = []
+    for t, task in enumerate(comparison.tasks):
+        order = [comparison.runs[i] for i in first.order[t]]
+        cells = [number(x, ".3f") for x in first.forecast[t]]
+        rows.append((task, *cells, " > ".join(order), _percent(first.likely[t]), _scores_agree(first, t)))
+    say(f"forecasts at {first.params:.3g} params and {first.flops:.3g} FLOPs; scores of these runs are not used\n")
+    header = ("task", *comparison.runs, "order", "likely", "by their scores")
+    print_table(header, rows, left=(0, header.index("order")))
+    if len(comparison.rankings) > 1:
+        say()
+        others = []
+        for ranking in comparison.rankings:
+            order = [comparison.runs[i] for i in ranking.order[-1]]
+            size, flops = f"{ranking.params:.3g}", f"{ranking.flops:.3g}"
+            others.append((size, flops, " > ".join(order), _percent(ranking.likely[-1]), _scores_agree(ranking, -1)))
+        header = ("params", "FLOPs", "order by the mean of tasks", "likely", "by their scores")
+        print_table(header, others, title="at every size that they share", left=(2,))
+    if not (first.likely == first.likely).all():
+        say("too few other families to estimate the probability of an order")
+
+
+def _percent(value: float) -> str:
+    return number(value, ".0%")
+
+
+def _scores_agree(ranking: RunRanking, t: int) -> str:
+    """Whether the observed scores have the same order."""
+    observed = ranking.observed[t]
+    if not (observed == observed).all():
+        return "–"
+    return "the same" if [*(-observed).argsort(kind="stable")] == [*ranking.order[t]] else "another"

@@ -1,0 +1,59 @@
+"""`benchcast fit`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from benchcast.choices import DEFAULT_METHOD, SPLITS
+from benchcast.cli.arguments import DEVICE, KEEP_ALL, STUDY, TASKS
+from benchcast.cli.output import progress, say, tell_support, warn_below_chance
+
+if TYPE_CHECKING:
+    from benchcast.choices import MethodName, Split
+
+
+@click.command()
+@STUDY
+@TASKS
+@click.option("--method", default=DEFAULT_METHOD, show_default=True, help="A row of `benchcast compare`.")
+@click.option(
+    "--split",
+    type=click.Choice(SPLITS),
+    default="column",
+    show_default=True,
+    help="Keep this split's test models unseen. An empty split column, and family, hold out none.",
+)
+@KEEP_ALL
+@DEVICE
+def fit(study: Path, tasks: tuple[str, ...], method: MethodName, split: Split, keep_all: bool, device: str) -> None:
+    """Learn salience and law, and store them in the study.
+
+    \b
+    benchcast fit study
+    benchcast fit study --task mmlu --method paper --device cuda
+    """
+    from benchcast.forecasts.fit import describe, fit_tasks
+    from benchcast.forecasts.mean_tasks import aggregate_fits
+    from benchcast.losses.support import Support
+    from benchcast.methods.spec import MethodSpec
+    from benchcast.study.study import Study
+
+    opened = Study.open(study, keep_all=keep_all)
+    if opened.note:
+        say(f"note: {opened.note}", err=True)
+    weak: list[str] = []
+    spec = MethodSpec(method, device=device)
+    with progress(f"fitting {method}"):
+        fits = fit_tasks(opened, tasks, method=spec, split=split, store=True, on_left_out=weak.append)
+    for fitted in fits:
+        say(describe(fitted))
+    for aggregate in aggregate_fits(opened, fits):
+        say(aggregate.describe())
+    for line in weak:
+        say(f"left out: {line}")
+    tell_support(Support.of(fits[0].about))
+    warn_below_chance(opened, [fitted.task for fitted in fits])
+    say(f"next: benchcast predict {study} --model NAME")

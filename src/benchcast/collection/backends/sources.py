@@ -1,0 +1,64 @@
+"""Resolve the source of a model: a local folder, a GGUF file or a hub id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from pickle import UnpicklingError
+
+from safetensors import SafetensorError
+
+from benchcast.errors import InputError, MissingExtraError, one_line
+from benchcast.messages import did_you_mean
+
+# Exceptions that libraries raise on bad files of a model.
+BROKEN = (OSError, ValueError, KeyError, RuntimeError, EOFError, SafetensorError, UnpicklingError)
+
+
+@contextmanager
+def loading(source: str, problem: str) -> Iterator[None]:
+    """Turn the errors of a library that loads a model into one line: the source, then the problem."""
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtraError(f"{source}: {one_line(error)}") from error
+    except BROKEN as error:
+        raise InputError(f"{source}: {problem}: {one_line(error)}") from error
+
+
+def source_name(source: str) -> str:
+    """A short name for a hub id or path: the id itself, or the last part of a local path."""
+    path = Path(source).expanduser()
+    if path.suffix == ".gguf":
+        return path.stem
+    return path.resolve().name if path.exists() else source
+
+
+def locate_source(source: str) -> str:
+    """The local path with `~` expanded, or the hub id; a path that does not exist is an error.
+
+    Without this check the hub is asked for the path, with retries, and reports an invalid repository.
+    """
+    path = Path(source).expanduser()
+    if path.exists() or "://" in source:
+        return str(path) if path.exists() else source
+    certain, beside = _only_a_path(source), "/" in source and path.parent.is_dir()
+    if not certain and not beside:
+        return source
+    siblings = [p.name for p in path.parent.iterdir()] if beside else []
+    why = "" if certain else f" ({path.parent} is a folder here, so this is read as a path)"
+    raise InputError(f"{source}: no such file or folder{did_you_mean(path.name, siblings)}{why}")
+
+
+def _only_a_path(source: str) -> bool:
+    """Whether a source cannot be a hub id (ORGANISATION/NAME)."""
+    return source.startswith(("/", ".", "~")) or "\\" in source or source.count("/") > 1 or source.endswith(".gguf")
+
+
+def gguf_parts(source: str, gguf_file: str) -> tuple[str, str]:
+    """Folder and file of a GGUF model; the file is empty for any other model."""
+    path = Path(locate_source(source))
+    if path.suffix == ".gguf" and not gguf_file:
+        return str(path.parent), path.name
+    return str(path) if path.exists() else source, gguf_file

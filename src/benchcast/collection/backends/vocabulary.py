@@ -1,0 +1,146 @@
+"""Load a model's tokenizer through transformers and determine its BOS policy.
+
+The losses of some models depend strongly on BOS. The policy is read from the tokenizer, or from the GGUF file because
+its conversion loses the setting. BOS is added once, and the policy is stored with the losses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchcast.collection.backends.base import ModelSettings, Vocabulary
+from benchcast.collection.backends.sources import gguf_parts, loading, source_name
+from benchcast.collection.tokenizers import FastTokenizer, Tokenizer
+from benchcast.errors import InputError, library
+
+
+@dataclass(frozen=True, slots=True)
+class VocabularySource:
+    """Source of a tokenizer and the user's BOS setting."""
+
+    source: str
+    gguf_file: str
+    revision: str
+    trust_remote_code: bool
+    add_bos_token: bool | None  # None: the tokenizer's default
+
+    @classmethod
+    def of(cls, settings: ModelSettings, default: str) -> VocabularySource:
+        """The source named by the setting `tokenizer`, else `default`, the model's own."""
+        named = settings.text("tokenizer")
+        gguf, revision = settings.text("gguf_file"), settings.text("revision")
+        trust, bos = bool(settings.flag("trust_remote_code", False)), settings.flag("add_bos_token")
+        return cls(named or default, "" if named else gguf, "" if named else revision, trust, bos)
+
+    def load(self) -> Vocabulary:
+        """The tokenizer with its BOS policy."""
+        where, gguf = gguf_parts(self.source, self.gguf_file)
+        inner = _load(where, gguf, self.revision, self.trust_remote_code)
+        adds = gguf_adds_bos(Path(where) / gguf) if gguf and Path(where).is_dir() else None
+        return Vocabulary(wrap(inner, source_name(self.source)), *bos_policy(inner, self.add_bos_token, adds))
+
+
+def vocabulary_of(tokenizer: Any, *, add_bos_token: bool | None = None) -> Vocabulary:
+    """The vocabulary of a tokenizer of transformers, tokenizers or tiktoken in memory; a Vocabulary stays as it is."""
+    if isinstance(tokenizer, Vocabulary):
+        return tokenizer
+    if hasattr(tokenizer, "encode_ordinary"):
+        return Vocabulary(from_tiktoken(tokenizer, tokenizer.name), (), "none")
+    if hasattr(tokenizer, "id_to_token") and hasattr(tokenizer, "post_processor"):
+        from transformers import PreTrainedTokenizerFast
+
+        return vocabulary_of(PreTrainedTokenizerFast(tokenizer_object=tokenizer), add_bos_token=add_bos_token)
+    if not callable(tokenizer) or not hasattr(tokenizer, "convert_ids_to_tokens"):
+        raise InputError(f"a {type(tokenizer).__name__} is not a tokenizer of transformers, tokenizers or tiktoken")
+    name = str(getattr(tokenizer, "name_or_path", "")) or type(tokenizer).__name__
+    return Vocabulary(wrap(tokenizer, source_name(name)), *bos_policy(tokenizer, add_bos_token, None))
+
+
+def _load(source: str, gguf: str, revision: str, trust: bool) -> Any:
+    transformers = library("transformers", "hf")
+    transformers.utils.logging.disable_progress_bar()
+    options = {"revision": revision or "main", "trust_remote_code": trust, **({"gguf_file": gguf} if gguf else {})}
+    with loading(source, "its tokenizer cannot be loaded"):
+        return transformers.AutoTokenizer.from_pretrained(source, **options)
+
+
+def wrap(inner: Any, name: str) -> Tokenizer:
+    """Wrap a transformers tokenizer so that it gives the bytes of each token."""
+    fast = getattr(inner, "backend_tokenizer", None) or getattr(inner, "_tokenizer", None)
+    if fast is not None and hasattr(fast, "id_to_token"):
+        return FastTokenizer(fast, name)
+    if hasattr(inner, "sp_model"):
+        return from_sentencepiece(inner.sp_model, name)
+    if isinstance(next(iter(inner.get_vocab()), ""), bytes):
+
+        def encode(text: str) -> list[int]:
+            return list(inner.encode(text, add_special_tokens=False))
+
+        def piece(token: int) -> bytes:
+            token_text = inner.convert_ids_to_tokens(token)
+            return token_text if isinstance(token_text, bytes) else str(token_text).encode()
+
+        return Tokenizer(name, encode, piece)
+    raise InputError(
+        f"tokenizer {name!r}: {type(inner).__name__} does not give the bytes of its tokens; "
+        "name a tokenizer that does with tokenizer=…"
+    )
+
+
+def from_sentencepiece(processor: Any, name: str) -> Tokenizer:
+    """Wrap a SentencePiece model."""
+
+    def piece(token: int) -> bytes:
+        text = str(processor.id_to_piece(token))
+        if processor.is_byte(token):
+            return bytes([int(text[3:5], 16)])
+        if processor.is_unknown(token):
+            raise InputError(f"tokenizer {name!r}: its vocabulary lacks part of the text, which became {text!r}")
+        return text.replace("▁", " ").encode()
+
+    tokenizer = Tokenizer(name, lambda text: processor.encode(text, out_type=int), piece)
+    tokenizer.marks_spaces = True
+    return tokenizer
+
+
+def from_tiktoken(encoding: Any, name: str) -> Tokenizer:
+    """Wrap a tiktoken encoding."""
+    return Tokenizer(name, encoding.encode_ordinary, encoding.decode_single_token_bytes)
+
+
+def bos_policy(inner: Any, add_bos: bool | None, file_adds: bool | None) -> tuple[tuple[int, ...], str]:
+    """The ids before each text, and a description of the policy.
+
+    `add_bos`, the user's setting, overrides the GGUF file, which overrides the tokenizer.
+    """
+    added = _added_in_front(inner)
+    bos = getattr(inner, "bos_token_id", None)
+    if add_bos is False or (add_bos is None and file_adds is False):
+        return (), "none, as asked" if add_bos is False else "none"
+    if add_bos is None and not file_adds:
+        return added, " ".join(map(str, inner.convert_ids_to_tokens(list(added)))) if added else "none"
+    if not added and bos is None:
+        raise InputError("add_bos_token: the tokenizer has no BOS token; leave the setting out")
+    prefix = added or (int(bos or 0),)
+    return prefix, " ".join(map(str, inner.convert_ids_to_tokens(list(prefix)))) + (", as asked" if add_bos else "")
+
+
+def _added_in_front(inner: Any) -> tuple[int, ...]:
+    """The ids that a tokenizer puts before a text, without duplicates."""
+    bare = list(inner("a", add_special_tokens=False)["input_ids"])
+    full = list(inner("a", add_special_tokens=True)["input_ids"])
+    at = next((i for i in range(len(full)) if full[i : i + len(bare)] == bare), 0)
+    return tuple(dict.fromkeys(full[:at]))
+
+
+def gguf_adds_bos(path: Path) -> bool:
+    """Whether a GGUF file asks for BOS; by default llama.cpp adds one for SentencePiece vocabularies."""
+    from gguf import GGUFReader
+
+    fields = GGUFReader(path).fields
+    if "tokenizer.ggml.add_bos_token" in fields:
+        return bool(fields["tokenizer.ggml.add_bos_token"].contents())
+    model = fields.get("tokenizer.ggml.model")
+    return model is not None and model.contents() == "llama"

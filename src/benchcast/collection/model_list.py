@@ -1,0 +1,90 @@
+"""Read a list of models to collect from TOML or YAML.
+
+[[models]]
+model = "hf"
+family = "pythia"            # this, params, tokens, flops and split are written to models.csv
+model_args = { pretrained = "EleutherAI/pythia-70m", revision = "step1000" }   # or the one-line form
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchcast.collection.backends.base import ModelSettings
+from benchcast.collection.backends.loaded import NO_METADATA
+from benchcast.errors import InputError, library
+from benchcast.messages import refuse_unknown
+from benchcast.records import ModelInfo
+from benchcast.study.reading import need_file
+from benchcast.study.tables import MODEL_COLUMNS, MODEL_NUMBERS, parse_model
+
+METADATA = MODEL_COLUMNS[1:]
+KEYS = ("model", "model_args", "name", "batch_size", "gpus", *METADATA)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """One model to collect."""
+
+    backend: str
+    settings: ModelSettings
+    name: str = ""  # in the study; empty: the backend's name for it
+    metadata: ModelInfo = NO_METADATA  # for models.csv; its name is not used
+    batch_size: int = 0  # 0: the backend's default
+    gpus: float | None = None  # for each worker on a cluster; None: the command's value
+
+    @classmethod
+    def of(cls, backend: str, model_args: str, *, name: str = "", family: str = "") -> ModelEntry:
+        """Build an entry from the flags of the command line."""
+        return cls(backend, ModelSettings.parse(model_args), name, ModelInfo("", family))
+
+
+def read_models_list(path: Path) -> list[ModelEntry]:
+    """All models of a file; the suffix decides between YAML and TOML."""
+    need_file(path)
+    content = _yaml(path) if path.suffix.lower() in (".yaml", ".yml") else _toml(path)
+    rows = content.get("models") if isinstance(content, dict) else content
+    if not isinstance(rows, list) or not rows or not all(isinstance(r, dict) for r in rows):
+        raise InputError(f"{path}: a list of models is needed: one table [[models]] (or one item) each")
+    return [_entry(row, f"{path}: model {number}") for number, row in enumerate(rows, start=1)]
+
+
+def _entry(row: dict[str, Any], where: str) -> ModelEntry:
+    refuse_unknown(row, KEYS, f"{where}: unknown key")
+    if not isinstance(row.get("model"), str):
+        raise InputError(f"{where}: no backend; add model = 'hf'")
+    args = row.get("model_args", {})
+    settings = ModelSettings(args, where) if isinstance(args, dict) else ModelSettings.parse(str(args), where)
+    size = row.get("batch_size", 0)
+    if not isinstance(size, int) or size < 0:
+        raise InputError(f"{where}: batch_size {size!r}; a whole number is needed")
+    gpus = row.get("gpus")
+    if gpus is not None and (not isinstance(gpus, int | float) or isinstance(gpus, bool) or gpus < 0):
+        raise InputError(f"{where}: gpus {gpus!r}; a number from 0 is needed")
+    return ModelEntry(row["model"], settings, str(row.get("name", "")), _metadata(row, where), size, gpus)
+
+
+def _metadata(row: dict[str, Any], where: str) -> ModelInfo:
+    """The values for models.csv in an entry; numbers may be written as 7e9 or "7B"."""
+    for key in METADATA:
+        if not isinstance(row.get(key, ""), str | int | float) or isinstance(row.get(key), bool):
+            raise InputError(f"{where}: {key} {row[key]!r} is not a {'number' if key in MODEL_NUMBERS else 'name'}")
+    return parse_model(where, {key: str(row[key]) for key in METADATA if key in row})
+
+
+def _toml(path: Path) -> Any:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not valid TOML ({error})") from error
+
+
+def _yaml(path: Path) -> Any:
+    yaml = library("yaml", "yaml")
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not valid YAML ({str(error).splitlines()[0]})") from error

@@ -1,0 +1,219 @@
+"""Every method × task on held-out models: errors, order, intervals and their coverage.
+
+Errors of all folds are pooled. What cannot be said is NaN (null in JSON), never 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from benchcast.choices import METHOD_NAMES, MethodName, Split
+from benchcast.devices import check_device
+from benchcast.errors import NotEnoughDataError
+from benchcast.evaluation.comparison import MEASURES as MEASURES
+from benchcast.evaluation.comparison import Comparison as Comparison
+from benchcast.evaluation.comparison import HeldOutForecasts as HeldOutForecasts
+from benchcast.evaluation.comparison import geometric_mean as geometric_mean
+from benchcast.evaluation.comparison import measure as measure
+from benchcast.executors.local import Executor, Job, Local
+from benchcast.forecasts.mean_tasks import predict_task
+from benchcast.losses.dataset import Dataset
+from benchcast.messages import as_names
+from benchcast.methods import NEED_FEATURES, TOGETHER
+from benchcast.methods.law import SigmoidLaw
+from benchcast.methods.paper import DescentSettings
+from benchcast.methods.spec import check_methods, equal_inputs, fit_group, grouped, same_losses, without_weak_tasks
+from benchcast.methods.task_fit import TaskFit
+from benchcast.records import Score
+from benchcast.splits import Fold, make_folds, need_test_models
+from benchcast.study.study import Study, StudyLike
+
+
+def compare(
+    study: StudyLike,
+    tasks: Sequence[str] = (),
+    *,
+    split: Split = "auto",
+    methods: Sequence[MethodName] = (),
+    device: str | Execution = "",
+    settings: DescentSettings | None = None,
+) -> Comparison:
+    """Fit every method on the training models of every fold and forecast the models held out.
+
+    Parameters
+    ----------
+    study : an opened study or its folder
+    tasks : tasks of study.toml; none given: all
+    split : which models are held out: those that models.csv marks ("column"), the largest sizes ("size"), or each
+        family in turn ("family"); "auto" is the first of the three that is possible and leaves enough models to train
+    methods : names of methods; none given: all
+    device : where methods that learn token weights are computed: a torch device such as "cuda"; "" is numpy. An
+        `Execution` adds an executor, which fits methods and folds side by side with the same result, progress, and
+        whether fits are kept
+    settings : of the method "paper"
+
+    Returns
+    -------
+    a comparison: `.to_pandas()`, `.to_arrow()`, `.plot()`, `.measures(task, method)`
+
+    >>> import benchcast as bc
+    >>> result = bc.compare(bc.datasets.load_zoo(), ["code"], split="size", methods=["label-token", "constant"])
+    >>> result
+    <Comparison of 2 methods on 1 task, 45 models held out by size>
+    >>> result.measures("code", "label-token")["mae"] < result.measures("code", "constant")["mae"]
+    True
+    """
+    wanted = tuple(as_names(methods)) or METHOD_NAMES
+    check_methods(wanted, settings)
+    execution = device if isinstance(device, Execution) else Execution(device)
+    opened = Study.of(study)
+    dataset = replace(opened.dataset(tasks), device=check_device(execution.device))
+    name, folds = make_folds(opened.infos(dataset.models), split, groups=dataset.groups)
+    need_test_models(name, folds)
+    dataset, weak = without_weak_tasks(dataset, folds, asked_for=bool(tasks))
+    left_out = weak | {f"model {m}": dataset.support.why(m) for m in dataset.support.excluded}
+    left_out |= {m: "needs features of a scorer" for m in wanted if m in NEED_FEATURES and dataset.features is None}
+    work = FoldFits(dataset, tuple(folds), settings, execution.keep_fits)
+    answers = try_methods(work, [m for m in wanted if m not in left_out], execution)
+    left_out |= {m: why.removeprefix(f"method {m!r} ") for m, why in answers.items() if isinstance(why, str)}
+    tried = {m: answer for m, answer in answers.items() if not isinstance(answer, str)}
+    if not tried:
+        raise NotEnoughDataError("; ".join(f"method {m!r} {why}" for m, why in left_out.items()))
+    names = tuple(t.name for t in dataset.tasks)
+    held = {(task, m): tried[m].held_out[t] for m in tried for t, task in enumerate(names)}
+    fits = {(task, m): [row[t] for row in tried[m].fits] for m in tried for t, task in enumerate(names)}
+    noise = noise_floor(dataset, opened.scores(), folds)
+    return Comparison(name, tuple(tried), names, held, fits, tuple(folds), noise, dataset, left_out)
+
+
+COST = {"paper": 20, "stack": 10, "salience": 8, "two-step": 3}  # of a fold, relative to other methods
+
+
+def _silent(method: str) -> None:
+    """Ignore progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """Where the fits of a comparison run, and what is called on progress."""
+
+    device: str = ""  # a torch device such as "cuda"; empty: numpy
+    executor: Executor = field(default_factory=Local)
+    on_method: Callable[[str], None] = _silent  # called with each method when it is done
+    keep_fits: bool = True  # in `Comparison.fits`; their token weights need the most memory on many texts
+
+
+@dataclass(frozen=True, slots=True)
+class FoldFits:
+    """What every job of a comparison shares."""
+
+    dataset: Dataset
+    folds: tuple[Fold, ...]
+    settings: DescentSettings | None = None
+    keep_fits: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One method on some folds."""
+
+    held_out: list[HeldOutForecasts]  # by task
+    fits: list[list[TaskFit]]  # by fold and task; empty if they are not kept
+
+
+def fit_part(shared: FoldFits, given: tuple[tuple[str, ...], Sequence[int]]) -> dict[str, Tried | str]:
+    """One group of methods on some of the folds, or why it cannot be had: the work of one job."""
+    methods, picked = given
+    dataset, folds = shared.dataset, [shared.folds[i] for i in picked]
+    try:
+        fits = fit_group(methods, dataset, folds, shared.settings)
+    except NotEnoughDataError as error:
+        return dict.fromkeys(methods, str(error))
+    same = [same_losses(dataset, fold) for fold in folds]
+    results: dict[str, Tried | str] = {}
+    for method in methods:
+        rows = [[_checked(f, same_losses=s) for f in row] for row, s in zip(fits.pop(method), same, strict=True)]
+        held = [hold(dataset, folds, rows, t) for t in range(len(dataset.tasks))]
+        results[method] = Tried(held, rows if shared.keep_fits else [])
+    return results
+
+
+def _checked(fit: TaskFit, *, same_losses: bool) -> TaskFit:
+    """The fit, or one that forecasts NaN and says why if its training models are all alike."""
+    why = equal_inputs(fit, same_losses=same_losses)
+    return replace(fit, law=SigmoidLaw(math.nan, math.nan, fit.task.chance, why)) if why else fit
+
+
+def try_methods(shared: FoldFits, methods: Sequence[str], execution: Execution) -> dict[str, Tried | str]:
+    """Forecasts and fits of every method on all folds, or why there are none."""
+    folds, parts = np.arange(len(shared.folds)), min(execution.executor.parts, len(shared.folds))
+    groups = grouped(methods)
+    cut = [(g, picked.tolist()) for g in groups for picked in np.array_split(folds, 1 if g[0] in TOGETHER else parts)]
+    jobs = [
+        Job(
+            f"{' and '.join(group)}, folds {picked[0] + 1} to {picked[-1] + 1}",
+            (group, picked),
+            cost=len(picked) * max(COST.get(m, 1) for m in group),
+        )
+        for group, picked in cut
+    ]
+    answers: dict[str, dict[int, Tried | str]] = {m: {} for m in methods}
+    for number, answer in execution.executor.run(fit_part, jobs, shared):
+        group, picked = cut[number]
+        for method in group:
+            answers[method][picked[0]] = answer[method]
+            if len(answers[method]) == sum(method in g for g, _ in cut):
+                execution.on_method(method)
+    return {method: _joined(by_fold) for method, by_fold in answers.items()}
+
+
+def _joined(by_fold: dict[int, Tried | str]) -> Tried | str:
+    """All folds in order, or the first reason why there are none."""
+    in_order = [by_fold[i] for i in sorted(by_fold)]
+    refused = [a for a in in_order if isinstance(a, str)]
+    if refused:
+        return refused[0]
+    parts = [a for a in in_order if not isinstance(a, str)]
+    held_out = [HeldOutForecasts.joined(of_task) for of_task in zip(*(p.held_out for p in parts), strict=True)]
+    return Tried(held_out, [row for p in parts for row in p.fits])
+
+
+def hold(dataset: Dataset, folds: Sequence[Fold], fits: Sequence[Sequence[TaskFit]], t: int) -> HeldOutForecasts:
+    """Forecasts of the held-out models on task number `t`, with intervals; `fits` has those of all tasks by fold."""
+    parts = []
+    for fold, row in zip(folds, fits, strict=True):
+        rows = np.flatnonzero(fold.test & np.isfinite(dataset.accuracy[t]))
+        metadata, models = dataset.metadata.take(rows), tuple(dataset.models[i] for i in rows)
+        p = predict_task(dataset.tasks[t], {f.task.name: f for f in row}, dataset.nats[rows], metadata)
+        families, observed, unknown = dataset.families[rows], dataset.accuracy[t][rows], ~np.isfinite(p.accuracy)
+        reason = (row[t].law.failure or row[t].lacking(metadata.take(unknown))) if unknown.any() else ""
+        parts.append(HeldOutForecasts(models, families, observed, p.accuracy, p.low, p.high, p.capability, reason))
+    return HeldOutForecasts.joined(parts)
+
+
+def noise_floor(dataset: Dataset, scores: Sequence[Score], folds: Sequence[Fold]) -> dict[str, float]:
+    """Mean squared error that score noise alone leaves, on the held-out models of each task.
+
+    From split halves of the items where the even-numbered ones were counted, else from the binomial
+    variance where the number of items is known.
+    """
+    tested = {m for fold in folds for m, on in zip(dataset.models, fold.test, strict=True) if on}
+    floor = {}
+    for task in dataset.tasks:
+        counted = [s for s in scores if s.task == task.name and s.model in tested and s.n_items >= 2]
+        floor[task.name] = float(np.mean([_score_variance(s) for s in counted])) if counted else math.nan
+    return floor
+
+
+def _score_variance(score: Score) -> float:
+    even = np.ceil(score.n_items / 2)
+    odd = score.n_items - even
+    if not np.isfinite(score.right_even):
+        return score.accuracy * (1 - score.accuracy) / score.n_items
+    right = round(score.accuracy * score.n_items)
+    difference = score.right_even / even - (right - score.right_even) / odd
+    return float(difference**2 * even * odd / score.n_items**2)

@@ -1,0 +1,206 @@
+"""How well methods forecast held-out models: the result of a comparison, its measures, tables and figure.
+
+What cannot be measured is NaN (null in tables and JSON) with a remark, never 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchcast.choices import Split, level_text
+from benchcast.errors import library
+from benchcast.losses.dataset import Dataset
+from benchcast.messages import counted, nan_to_none
+from benchcast.methods.solvers import ranks
+from benchcast.methods.task_fit import TaskFit
+from benchcast.records import Floats, arrow_table, pandas_frame
+from benchcast.splits import Fold
+
+MEASURES = ("mse", "mae", "r2", "spearman", "pairs", "coverage", "width", "n_test")
+COLUMNS = {
+    "task": "string",
+    "method": "string",
+    **dict.fromkeys(MEASURES[:-1], "double"),
+    "n_test": "int64",
+    "remark": "string",
+}
+ENDS = ("score", "forecast", "low", "high")  # of each point in the figure
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class HeldOutForecasts:
+    """Forecasts of held-out models by one method on one task."""
+
+    models: tuple[str, ...]
+    families: npt.NDArray[np.str_]
+    observed: Floats
+    forecast: Floats
+    low: Floats
+    high: Floats
+    capability: Floats
+    reason: str = ""  # why the first model without a forecast has none
+
+    def __repr__(self) -> str:
+        return f"<HeldOutForecasts of {counted(len(self.models), 'model')}>"
+
+    @classmethod
+    def joined(cls, parts: Sequence[HeldOutForecasts]) -> HeldOutForecasts:
+        """The forecasts of several folds."""
+        names = ("families", "observed", "forecast", "low", "high", "capability")
+        columns = {name: np.concatenate([getattr(p, name) for p in parts]) for name in names}
+        models, reason = tuple(m for p in parts for m in p.models), next((p.reason for p in parts if p.reason), "")
+        return cls(models, **columns, reason=reason)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Comparison:
+    """What every method makes of the held-out models."""
+
+    split: Split
+    methods: tuple[str, ...]
+    tasks: tuple[str, ...]
+    held_out: dict[tuple[str, str], HeldOutForecasts]  # by task and method
+    fits: dict[tuple[str, str], list[TaskFit]]  # one per fold; none if they were not kept
+    folds: tuple[Fold, ...]
+    noise: dict[str, float]  # expected squared error of a perfect forecast, by task
+    dataset: Dataset
+    left_out: dict[str, str]  # method, task or model → why it could not be tried
+
+    def __repr__(self) -> str:
+        held = {m for h in self.held_out.values() for m in h.models}
+        methods, tasks = counted(len(self.methods), "method"), counted(len(self.tasks), "task")
+        return f"<Comparison of {methods} on {tasks}, {counted(len(held), 'model')} held out by {self.split}>"
+
+    def measures(self, task: str, method: str) -> dict[str, float]:
+        """Errors, order and coverage of one method on one task (see `measure`)."""
+        held = self.held_out[task, method]
+        return measure(held.observed, held.forecast, held.low, held.high)
+
+    def as_json(self) -> dict[str, Any]:
+        """The contract of `compare --json`."""
+        tasks = {task: {method: self._cell(task, method) for method in self.methods} for task in self.tasks}
+        noise = {task: nan_to_none(v) for task, v in self.noise.items()}
+        return {
+            "split": self.split,
+            "methods": list(self.methods),
+            "tasks": tasks,
+            "noise_floor": noise,
+            "left_out": self.left_out,
+        }
+
+    def _cell(self, task: str, method: str) -> dict[str, Any]:
+        numbers = {k: nan_to_none(v) for k, v in self.measures(task, method).items()}
+        return {**numbers, "remark": self.remark(task, method)}
+
+    def remark(self, task: str, method: str) -> str:
+        """Why measures of a task and method are NaN; empty where none is."""
+        held = self.held_out[task, method]
+        if not held.models:
+            return "no held-out model has a score"
+        unknown = int((~np.isfinite(held.forecast)).sum())
+        if unknown:
+            return f"no forecast of {unknown} of {len(held.models)} held-out models: {held.reason}"
+        reasons = []
+        if len(held.observed) < 2 or np.ptp(held.observed) == 0:
+            reasons.append("no order: held-out scores are all the same")
+        elif np.ptp(held.forecast) == 0:
+            reasons.append("no rank correlation: forecasts are all the same")
+        if not np.isfinite(held.low).all():
+            reasons.append("no interval: forecasts of fewer than two unseen models could be tested")
+        return "; ".join(reasons)
+
+    def to_arrow(self) -> Any:
+        """A pyarrow.Table, one row for each task and method: its measures, and a remark where one is null."""
+        cells = [(task, method) for task in self.tasks for method in self.methods]
+        rows = [
+            {"task": task, "method": method, **self.measures(task, method), "remark": self.remark(task, method)}
+            for task, method in cells
+        ]
+        return arrow_table(rows, COLUMNS)
+
+    def to_pandas(self) -> Any:
+        """The same as a pandas.DataFrame; needs pandas."""
+        return pandas_frame(self.to_arrow())
+
+    def plot(self, method: str = "") -> Any:
+        """An altair chart: forecasts of the held-out models with intervals against their scores, a panel per task.
+
+        `method` is one of `methods`; by default the first. The chart shows itself in notebooks; `.save("x.png")`.
+        """
+        return forecast_chart(self, method or self.methods[0])
+
+
+def forecast_chart(comparison: Comparison, method: str) -> Any:
+    """Forecast against score of every held-out model by one method; on the dashed line a forecast is perfect."""
+    alt = library("altair", "report")
+
+    def panel(task: str) -> Any:
+        held = comparison.held_out[task, method]
+        columns = zip(held.models, held.families, held.observed, held.forecast, held.low, held.high, strict=True)
+        rows = [
+            {"model": m, "family": str(f), **{k: nan_to_none(float(x)) for k, x in zip(ENDS, numbers, strict=True)}}
+            for m, f, *numbers in columns
+        ]
+        base = alt.Chart(alt.Data(values=rows), title=task, width=200, height=200)
+        across = alt.X("score:Q", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
+        up = alt.Y("forecast:Q", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
+        tint = alt.Color("family:N")
+        tips = [alt.Tooltip("model:N"), *(alt.Tooltip(f"{k}:Q", format=".1%") for k in ENDS)]
+        bars = base.mark_rule(opacity=0.4).encode(x=across, y="low:Q", y2="high:Q", color=tint)
+        dots = base.mark_point(filled=True, opacity=1).encode(x=across, y=up, color=tint, tooltip=tips)
+        ends = alt.Chart(alt.Data(values=[{"score": 0, "forecast": 0}, {"score": 1, "forecast": 1}]))
+        return alt.layer(ends.mark_line(strokeDash=[4, 4], color="#888").encode(x=across, y=up), bars, dots)
+
+    title = f"{method}: forecasts of models held out by {comparison.split}, with {level_text()} intervals"
+    return alt.concat(*map(panel, comparison.tasks), columns=3).properties(title=title)
+
+
+def measure(observed: Floats, forecast: Floats, low: Floats, high: Floats) -> dict[str, float]:
+    """Errors, order and coverage of forecasts; NaN where they cannot be said.
+
+    mse and mae are in accuracy (0 to 1), `pairs` is the share of pairs in the right order, `coverage` the share of
+    scores inside their interval, `width` the mean width of the intervals.
+    """
+    n = int(np.isfinite(observed).sum())
+    if not n or not np.isfinite(forecast).all():
+        return {**dict.fromkeys(MEASURES, math.nan), "n_test": n}
+    error = forecast - observed
+    spread = float(np.sum((observed - observed.mean()) ** 2))
+    inside = (observed >= low) & (observed <= high)
+    has_interval = bool(np.isfinite(low).all())
+    return {
+        "mse": float(np.mean(error**2)),
+        "mae": float(np.mean(np.abs(error))),
+        "r2": 1 - float(np.sum(error**2)) / spread if spread > 0 else math.nan,
+        "spearman": _spearman(observed, forecast),
+        "pairs": _pairs(observed, forecast),
+        "coverage": float(inside.mean()) if has_interval else math.nan,
+        "width": float(np.mean(high - low)) if has_interval else math.nan,
+        "n_test": n,
+    }
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Geometric mean of positive numbers; NaN where one is missing."""
+    x = np.asarray(values, np.float64)
+    return float(np.exp(np.log(x).mean())) if len(x) and (x > 0).all() else math.nan
+
+
+def _spearman(a: Floats, b: Floats) -> float:
+    if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
+        return math.nan
+    return float(np.corrcoef(ranks(a), ranks(b))[0, 1])
+
+
+def _pairs(observed: Floats, forecast: Floats) -> float:
+    """Share of pairs with different scores that the forecast puts in the right order; a tie is half right."""
+    i, j = np.triu_indices(len(observed), 1)
+    truth = np.sign(observed[i] - observed[j])
+    agree = truth * np.sign(forecast[i] - forecast[j])
+    return float((agree[truth != 0] + 1).mean() / 2) if (truth != 0).any() else math.nan

@@ -1,1 +1,0 @@
-"""Forecast models that do not exist yet: larger models, longer training, and the final order of training runs."""

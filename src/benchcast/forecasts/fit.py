@@ -1,0 +1,294 @@
+"""From a study to fits.
+
+fit = benchcast.fit(study, task="mmlu")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+
+import benchcast
+from benchcast.choices import DEFAULT_LEVEL, DEFAULT_METHOD, MethodName, Split, level_text
+from benchcast.errors import NotEnoughDataError, StudyError
+from benchcast.forecasts.intervals import spread_of
+from benchcast.forecasts.staleness import StudyTables, changed_inputs, hash_inputs
+from benchcast.forecasts.stored_fit import Fit, load
+from benchcast.losses.assemble import reference_of
+from benchcast.losses.dataset import Dataset
+from benchcast.losses.regroup import align_models
+from benchcast.messages import as_names
+from benchcast.methods.paper import DescentSettings
+from benchcast.methods.spec import (
+    MethodSpec,
+    equal_inputs,
+    fit_method,
+    same_losses,
+    stored_settings,
+    without_weak_tasks,
+)
+from benchcast.methods.task_fit import TaskFit
+from benchcast.records import Bools, TokenLosses
+from benchcast.splits import FEWEST_MODELS, Fold, training_fold
+from benchcast.study.atomic import locked, require_writable
+from benchcast.study.study import Study, StudyLike
+
+
+def fit(
+    study: StudyLike,
+    task: str,
+    *,
+    method: MethodName = DEFAULT_METHOD,
+    split: Split = "column",
+    device: str = "",
+    settings: DescentSettings | None = None,
+) -> Fit:
+    """Learn to forecast one task from the study's training models.
+
+    Parameters
+    ----------
+    study : an opened study or its folder
+    task : a task of study.toml
+    method : how to forecast; `benchcast.compare` lists and compares all methods
+    split : the split, as in `compare`, whose test models are not used; an empty column, and "family", hold out none
+    device : where methods that learn token weights are computed: a torch device such as "cuda"; "" is numpy
+    settings : of the method "paper"; other methods have none
+
+    Returns
+    -------
+    the fit; it is not stored in the study (`fit_tasks(study, [task], store=True)` does that)
+
+    >>> import benchcast as bc
+    >>> fit = bc.fit(bc.datasets.load_zoo(), task="code", method="label-token", split="size")
+    >>> fit
+    <Fit of 'code' by label-token on 135 models>
+    """
+    opened, spec = Study.of(study), MethodSpec(method, settings, device)
+    return _fit_dataset(opened, opened.dataset([task]), spec, split, asked_for=True)[0]
+
+
+def fit_tasks(
+    study: StudyLike,
+    tasks: Sequence[str] = (),
+    *,
+    method: MethodName | MethodSpec = DEFAULT_METHOD,
+    split: Split = "column",
+    store: bool = False,
+    on_left_out: Callable[[str], None] = lambda line: None,
+) -> list[Fit]:
+    """Fit several tasks, by default all, in shared passes over losses and features.
+
+    Parameters
+    ----------
+    study, split : as in `fit`
+    tasks : tasks of study.toml; none given: all that have enough scores
+    method : as in `fit`; or a `MethodSpec`, which has settings and a device, too
+    store : save the fits in the study, in place of older ones of the same tasks, as `benchcast fit` does
+    on_left_out : called with one line for each task and model that is left out, and why
+
+    Returns
+    -------
+    one fit for each task
+
+    >>> import benchcast as bc
+    >>> bc.fit_tasks("study", method="label-token", store=True)
+    [<Fit of 'facts' by label-token on 16 models>, <Fit of 'code' by label-token on 16 models>]
+    """
+    spec = method if isinstance(method, MethodSpec) else MethodSpec(method)
+    opened = Study.of(study)
+    if store:
+        require_writable(opened.root)
+    fits = _fit_dataset(opened, opened.dataset(tasks), spec, split, asked_for=bool(tasks), on_left_out=on_left_out)
+    if store:
+        store_fits(opened, fits)
+    return fits
+
+
+def _fit_dataset(
+    study: Study,
+    dataset: Dataset,
+    method: MethodSpec,
+    split: Split,
+    *,
+    asked_for: bool,
+    on_left_out: Callable[[str], None] = lambda line: None,
+) -> list[Fit]:
+    """Fits of the dataset's tasks; if they were asked for, one that cannot be fitted is an error."""
+    name, fold = training_fold(study.infos(dataset.models), split)
+    dataset, weak = without_weak_tasks(dataset, [fold], asked_for=asked_for)
+    for task, why in weak.items():
+        on_left_out(f"{task}: {why}")
+    for model in dataset.support.excluded:
+        on_left_out(f"model {model} {dataset.support.why(model)} (--keep-all keeps it)")
+    fits = as_fits(study, dataset, fold, name, method.fit(dataset, [fold])[0])
+    short = {f.task: why for f in fits if (why := _too_little(f, same_losses=same_losses(dataset, fold)))}
+    return with_inputs(study, _enough(fits, short, asked_for=asked_for, on_left_out=on_left_out))
+
+
+def with_inputs(study: Study, fits: Sequence[Fit]) -> list[Fit]:
+    """Fits with hashes of what they were made from, so that they can tell when the study has changed."""
+    tables = StudyTables.of(study)
+    hashes = [hash_inputs(study, fit.core, fit.about["split"], tables) for fit in fits]
+    return [replace(fit, about={**fit.about, "inputs": inputs}) for fit, inputs in zip(fits, hashes, strict=True)]
+
+
+def _enough(
+    fits: list[Fit], short: Mapping[str, str], *, asked_for: bool, on_left_out: Callable[[str], None]
+) -> list[Fit]:
+    """The fits that had enough to learn from; `short` says of the other tasks what was too little."""
+    if short and (asked_for or len(short) == len(fits)):
+        name, why = next(iter(short.items()))
+        raise NotEnoughDataError(f"{name}: {why}")
+    for task, why in short.items():
+        on_left_out(f"{task}: {why}")
+    return [f for f in fits if f.task not in short]
+
+
+def _too_little(fit: Fit, *, same_losses: bool) -> str:
+    """Why a method's fit cannot be used; empty where it can, or where its law says so itself."""
+    core, count = fit.core, fit.about["n_train"][fit.task]
+    if core.law.failure:
+        return ""
+    if count < FEWEST_MODELS:
+        return f"{count} training models have all that {core.method} reads, a fit needs at least {FEWEST_MODELS}"
+    return equal_inputs(core, same_losses=same_losses)
+
+
+def as_fits(study: Study, dataset: Dataset, fold: Fold, split: str, cores: Sequence[TaskFit]) -> list[Fit]:
+    """Fits of a fold with all they need to predict: tokens, texts, and where they come from."""
+    about = {
+        "benchcast": benchcast.__version__,
+        "texts": study.texts.digest,
+        "annotated_texts": study.texts.annotated_digest,
+        "scorer": dataset.features.scorer if dataset.features else "",
+        "split": split,
+        "unit": "byte",
+        "level": DEFAULT_LEVEL,
+        "seed": study.seed,
+        "keep_all": study.keep_all,
+        **dataset.support.as_json(),
+    }
+    seen, tokens = dataset.nats[fold.seen], dataset.reference_tokens
+    return [
+        Fit(
+            core,
+            core.salience(seen) if core.reads_losses else np.zeros(seen.shape[1], np.float32),
+            tokens.edges,
+            tokens.supported,
+            study.texts,
+            about | _learned(dataset, fold, core),
+        )
+        for core in cores
+    ]
+
+
+def _learned(dataset: Dataset, fold: Fold, core: TaskFit) -> dict[str, Any]:
+    """The models that a fit learned from: those with a score and all that the method reads."""
+    task = core.task.name
+    accuracy = dataset.accuracy[[t.name for t in dataset.tasks].index(task)]
+    usable = np.isfinite(accuracy) & core.known(dataset.metadata)
+    return {
+        "mean_accuracy": float(np.nanmean(accuracy[fold.seen])),
+        "n_train": {task: int((fold.train & usable).sum())},
+        "train": _named(dataset, fold.train & usable),
+        "validation": _named(dataset, fold.validation & usable),
+    }
+
+
+def _named(dataset: Dataset, rows: Bools) -> list[str]:
+    return [m for m, on in zip(dataset.models, rows, strict=True) if on]
+
+
+def fits_for_new_models(study: Study, tasks: Sequence[str] = ()) -> list[Fit]:
+    """The fits that forecast models without a score, and whose salience is shown: the stored ones.
+
+    `predict`, `watch`, the callbacks and `explain` use these; `report` uses `fits_like_stored`, which gives the
+    same forecasts for every method.
+    """
+    names = [study.task(task).name for task in as_names(tasks)] or study.fitted_tasks()
+    if not names:
+        raise StudyError(f"{study.root}: no fits yet; run `benchcast fit {study.root}`")
+    return [load(study.fit_folder(name)) for name in names]
+
+
+def fits_like_stored(study: Study, dataset: Dataset, method: str) -> dict[str, Fit]:
+    """For each task, the fit of a method that forecasts models without a score.
+
+    This is the stored fit where it is of this method and up to date. Otherwise it is a new one, on the models that
+    the stored fit learned from, or that `benchcast fit` would learn from; nothing is stored.
+    """
+    kept: dict[str, Fit] = {}
+    to_fit: dict[Split, list[str]] = {}
+    for task in (t.name for t in dataset.tasks):
+        stored = fits_for_new_models(study, [task])[0] if task in study.fitted_tasks() else None
+        if stored is not None and _serves(study, stored, dataset, method):
+            kept[task] = stored
+        else:
+            to_fit.setdefault("column" if stored is None else _split_of(stored), []).append(task)
+    for split, tasks in to_fit.items():
+        part = dataset.for_tasks(tasks)
+        name, fold = training_fold(study.infos(part.models), split)
+        kept |= {fit.task: fit for fit in as_fits(study, part, fold, name, fit_method(method, part, [fold])[0])}
+    return kept
+
+
+def _serves(study: Study, stored: Fit, dataset: Dataset, method: str) -> bool:
+    """Whether a stored fit is what a fit of this method on this dataset would be."""
+    same = np.array_equal(stored.edges, dataset.reference_tokens.edges)
+    same = same and np.array_equal(stored.supported, dataset.reference_tokens.supported)
+    return stored.core.method == method and same and not changed_inputs(study, stored)
+
+
+def _split_of(fit: Fit) -> Split:
+    """The split to fit again with; `family` holds no model out."""
+    return "family" if fit.about["split"] == "everything" else cast(Split, fit.about["split"])
+
+
+def _support_of(study: Study, losses: TokenLosses) -> Bools:
+    """The reference tokens on which a model has a loss."""
+    tokens, _ = reference_of(study.texts, study.features())
+    return np.isfinite(align_models([losses], tokens.edges, study.texts)[0])
+
+
+def refit(study: Study, stored: Sequence[Fit], restrict: TokenLosses | None = None) -> list[Fit]:
+    """The same fits again, with the split, method and settings they had; `restrict` holds losses of a model: the fits
+    then rest only on tokens where this model has a loss, too.
+
+    Fits of one method, split and settings share their passes over the losses.
+    """
+    alike: dict[tuple[MethodName, Split, DescentSettings | None, bool], list[str]] = {}
+    for old in stored:
+        method = cast(MethodName, old.core.method)
+        key = (method, _split_of(old), stored_settings(old.core), bool(old.about.get("keep_all", False)))
+        alike.setdefault(key, []).append(old.task)
+    again: dict[str, Fit] = {}
+    for (method, split, settings, keep_all), tasks in alike.items():
+        models = replace(study, keep_all=keep_all)
+        dataset = models.dataset(tasks, support=None if restrict is None else _support_of(models, restrict))
+        fits = _fit_dataset(models, dataset, MethodSpec(method, settings), split, asked_for=True)
+        again |= {fit.task: fit for fit in fits}
+    return [again[old.task] for old in stored]
+
+
+def store_fits(study: Study, fits: Sequence[Fit]) -> None:
+    """Save fits in the study, in place of older ones of the same tasks."""
+    with locked(study.root):
+        for fit in fits:
+            fit.save(study.fit_folder(fit.task))
+
+
+def describe(fit: Fit) -> str:
+    """One line on a fit for people."""
+    law, spread = fit.core.law, spread_of(fit.core.out_of_fold)
+    if law.failure:
+        return f"{fit.task}: no law ({law.failure})"
+    known = f"{fit.task}: {fit.core.method}, {fit.about['n_train'][fit.task]} training models"
+    if not np.isfinite(spread.half_width):
+        return f"{known}; too few unseen models to say how far it misses"
+    return (
+        f"{known}; misses by {100 * spread.scale:.1f} points (root mean square over {fit.core.out_of_fold.kind}), "
+        f"{level_text()} interval ±{100 * min(1.0, spread.half_width):.1f}"
+    )

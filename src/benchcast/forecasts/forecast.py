@@ -1,0 +1,176 @@
+"""Forecasts of a fit, of one model or of many as a table, and remarks: why one is missing or less certain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from benchcast.choices import DEFAULT_LEVEL, level_text
+from benchcast.forecasts.intervals import Predictions, distance, nearness_to_chance
+from benchcast.messages import counted, nan_to_none, number
+from benchcast.methods.task_fit import TaskFit, is_level
+from benchcast.records import ModelMetadata, arrow_table, pandas_frame
+
+COLUMNS = {
+    "model": "string",
+    "task": "string",
+    "accuracy": "double",
+    "low": "double",
+    "high": "double",
+    "question": "string",
+    "remark": "string",
+}
+UNSEEN_FAMILY, STRONGER_MODEL = "unseen family", "stronger model"
+NO_INTERVAL = "no interval: forecasts of fewer than two unseen models could be tested"
+UNLIKE = 2.0  # distance relative to a usual left-out family from which on a remark is added
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Forecast accuracy of a model on a task, with a prediction interval.
+
+    If `accuracy`, `low` or `high` is NaN, `remark` gives the reason.
+    """
+
+    task: str
+    model: str
+    accuracy: float  # 0..1
+    low: float  # ends of the prediction interval
+    high: float
+    capability: float  # weighted loss per character, or minus the averaged log-odds (`stack`); lower is better
+    remark: str = ""  # reason why the forecast is missing or unreliable
+    level: float = DEFAULT_LEVEL  # nominal coverage of the interval, 0..1
+    question: str = UNSEEN_FAMILY  # what the interval is about: a model of an unseen family, or a stronger model
+
+    def __repr__(self) -> str:
+        if math.isnan(self.accuracy):
+            return f"<no Forecast of {self.model!r} on {self.task}: {self.remark}>"
+        ends = f"{level_text(self.level)} interval {number(self.low, '.3f')} to {number(self.high, '.3f')}"
+        return f"<Forecast of {self.model!r} on {self.task}: {self.accuracy:.3f}, {ends}>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain values; a missing number is None, and `remark` gives the reason."""
+        return {k: nan_to_none(v) for k, v in asdict(self).items()}
+
+    @classmethod
+    def missing(cls, task: str, model: str, why: str, level: float = DEFAULT_LEVEL) -> Forecast:
+        """A forecast of NaN values with the reason as its remark."""
+        return cls(task, model, math.nan, math.nan, math.nan, math.nan, why, level)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredForecast:
+    """A forecast with its prediction interval beside the observed accuracy, all from 0 to 1."""
+
+    task: str
+    observed: float
+    forecast: float
+    low: float
+    high: float
+
+    @property
+    def error(self) -> float:
+        """Forecast minus score."""
+        return self.forecast - self.observed
+
+    @property
+    def inside(self) -> bool:
+        """Whether the interval covers the score."""
+        return self.low <= self.observed <= self.high
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Forecasts:
+    """Forecasts of several models, one row for each model and task."""
+
+    rows: tuple[Forecast, ...]
+    failed: dict[str, str] = field(default_factory=dict)  # model without a forecast → reason; its rows are NaN
+
+    def __iter__(self) -> Iterator[Forecast]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Forecast:
+        return self.rows[index]
+
+    def __repr__(self) -> str:
+        models, tasks = (list(dict.fromkeys(getattr(row, k) for row in self.rows)) for k in ("model", "task"))
+        return f"<Forecasts of {counted(len(models), 'model')} on {', '.join(tasks) or 'no task'}>"
+
+    def to_arrow(self) -> Any:
+        """A pyarrow.Table: model, task, accuracy, low, high, question, remark; missing values are null."""
+        return arrow_table([{k: getattr(row, k) for k in COLUMNS} for row in self.rows], COLUMNS)
+
+    def to_pandas(self) -> Any:
+        """The table of `to_arrow` as a pandas.DataFrame; requires pandas."""
+        return pandas_frame(self.to_arrow())
+
+
+def remark_on(
+    fit: TaskFit, predicted: Predictions, metadata: ModelMetadata, model: str, about: Mapping[str, Any]
+) -> str:
+    """The remark on the forecast of one model; empty if there is nothing to say."""
+    if fit.law.failure:
+        return f"no law: {fit.law.failure}"
+    if not np.isfinite(predicted.capability[0]):
+        return fit.lacking(metadata)
+    if model in about.get("train", ()) or model in about.get("validation", ()):
+        why = "seen: the fit was trained on this model's score"
+    else:
+        why = caution_on(fit, predicted) or _near_chance(fit, predicted)
+    return "; ".join(filter(None, (why, "" if np.isfinite(predicted.low[0]) else NO_INTERVAL)))
+
+
+def caution_on(fit: TaskFit, predicted: Predictions) -> str:
+    """In which way one model is unlike the training models, or why that cannot be said; empty if it is like them."""
+    if fit.reads_losses and is_level(fit):
+        return "constant: the training losses say nothing about this task, so no token has weight"
+    return "; ".join(filter(None, (_beyond(fit, predicted), _unlike(fit, predicted), _other_family(fit, predicted))))
+
+
+def _unlike(fit: TaskFit, predicted: Predictions) -> str:
+    """A remark if the losses are farther from the training models' than those of left-out families usually are.
+
+    None if the capability is beyond their range, because that says so already.
+    """
+    far = float(predicted.position.distance[0])
+    if fit.profile is None or far <= max(fit.profile.usual, UNLIKE**2) or distance(fit, predicted.capability)[0] > 0:
+        return ""
+    return (
+        f"unlike any training model: its losses differ from theirs {np.sqrt(far):.1f} times as much as those of an "
+        "unseen family usually do"
+    )
+
+
+def _other_family(fit: TaskFit, predicted: Predictions) -> str:
+    """A remark if all training models are of one family, and the model is of another."""
+    if not np.any(predicted.position.other_family):
+        return ""
+    return f"all training models are of family {fit.out_of_fold.families[0]}, this one is not: the interval is a guess"
+
+
+def _beyond(fit: TaskFit, predicted: Predictions) -> str:
+    """A remark if the model is stronger or weaker than every training model."""
+    far = float(distance(fit, predicted.capability)[0])
+    if np.isinf(far):
+        return "extrapolation: all training models have the same capability, and this model has a different one"
+    if far > 0:
+        below = bool(predicted.capability[0] < fit.range[0])
+        side = "stronger" if below == (fit.law.slope < 0) else "weaker"
+        size = "less than 1%" if far < 0.01 else f"{far:.0%}"
+        but = ", although its mean loss is lower" if side == "weaker" and predicted.position.stronger[0] else ""
+        return f"extrapolation: {side} than every training model, by {size} of their range{but}"
+    if predicted.position.stronger[0]:
+        return "extrapolation: a lower mean loss than every training model"
+    return ""
+
+
+def _near_chance(fit: TaskFit, predicted: Predictions) -> str:
+    close = float(nearness_to_chance(fit, predicted.accuracy)[0]) > 0
+    return "near chance: losses hardly show whether such a model is about to improve" if close else ""

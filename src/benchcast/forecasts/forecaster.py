@@ -1,0 +1,278 @@
+"""Forecasts from plain arrays, as an estimator of scikit-learn's kind; scikit-learn itself is not needed.
+
+Axes: M models, N columns of losses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from inspect import signature
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from benchcast.choices import DEFAULT_LEVEL, DEFAULT_METHOD, MethodName, check_level
+from benchcast.devices import check_device
+from benchcast.errors import InputError, NotEnoughDataError
+from benchcast.forecasts.intervals import Predictions, predict
+from benchcast.losses.assemble import assemble
+from benchcast.losses.dataset import Dataset
+from benchcast.methods import NEED_FEATURES
+from benchcast.methods.spec import check_methods, equal_inputs, fit_method, same_losses, without_weak_tasks
+from benchcast.records import Floats, ModelInfo, ModelMetadata, NamedTexts, Score, Task, Text, TokenLosses
+from benchcast.splits import Fold
+
+TASK, SOURCE = "accuracy", "losses"
+NEED_METADATA = (
+    "compute",
+    "two-step",
+    "observational",
+    "rbridge",
+    "label-token",
+)  # read what arrays of losses do not hold
+
+
+class InvalidArrayError(InputError, ValueError):
+    """An array or setting that a `Forecaster` cannot use; also a ValueError, as scikit-learn's tools expect."""
+
+
+class NotFittedError(InvalidArrayError, AttributeError):
+    """A `Forecaster` that is asked for forecasts before it was fitted."""
+
+
+class Forecaster:
+    """Forecast benchmark accuracy from losses in plain arrays, with prediction intervals.
+
+    It follows scikit-learn's estimator contract, so it works in pipelines, searches and cross-validation.
+
+    Parameters
+    ----------
+    method : how to forecast: a method that reads nothing but losses, such as "stack", "salience" or "pls"
+    chance : accuracy of guessing, from 0 to below 1
+    level : share of scores of unseen models that `predict_interval` should contain, between 0 and 1
+    device : where the method is computed: a torch device such as "cuda"; "" is numpy
+
+    Attributes
+    ----------
+    salience_ : N floats, the weight of each column
+    n_features_in_ : number of columns
+    feature_names_in_ : names of the columns, where `fit` was given a DataFrame
+    task_fit_ : the fitted weights and law
+
+    >>> import numpy as np
+    >>> from benchcast import Forecaster
+    >>> skill = np.linspace(0, 1, 12)
+    >>> losses = 3 - np.outer(skill, [1.0, 2.0, 0.5])                 # nats: 12 models, 3 texts
+    >>> accuracy = 0.25 + 0.6 * skill**2
+    >>> forecaster = Forecaster(method="all-token", chance=0.25).fit(losses, accuracy)
+    >>> forecaster
+    Forecaster(method='all-token', chance=0.25)
+    >>> low, high = forecaster.predict_interval(losses[:2])
+    >>> bool((low <= forecaster.predict(losses[:2])).all())
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        method: MethodName = DEFAULT_METHOD,
+        chance: float = 0.0,
+        level: float = DEFAULT_LEVEL,
+        device: str = "",
+    ) -> None:
+        self.method = method
+        self.chance = chance
+        self.level = level
+        self.device = device
+
+    # ---- settings
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings by name; `deep` is there for scikit-learn and changes nothing."""
+        return {name: getattr(self, name) for name in signature(type(self)).parameters}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change settings by name, and return the forecaster."""
+        known = self.get_params()
+        for name, value in params.items():
+            if name not in known:
+                raise InvalidArrayError(f"unknown setting {name!r} of Forecaster; known: {', '.join(known)}")
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        usual = {name: p.default for name, p in signature(type(self)).parameters.items()}
+        given = [f"{name}={value!r}" for name, value in self.get_params().items() if value != usual[name]]
+        return f"{type(self).__name__}({', '.join(given)})"
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="regressor",
+            target_tags=TargetTags(required=True),
+            regressor_tags=RegressorTags(),
+            input_tags=InputTags(positive_only=True),
+        )
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "task_fit_")
+
+    # ---- learning and forecasting
+
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, families: npt.ArrayLike | None = None) -> Self:
+        """Learn weights of the columns and the law from loss to accuracy.
+
+        Parameters
+        ----------
+        X : M × N losses, in nats or any other unit that is 0 for a perfect model; the same unit in each column
+        y : M accuracies from 0 to 1
+        families : M names; models of one family are left out together when forms are chosen and errors measured.
+            None, for all or for one model: it is a family of its own. If all are of one family, a model to forecast
+            counts as one of another, and its interval is wide
+
+        Returns
+        -------
+        the forecaster itself
+        """
+        losses, accuracy = _check_losses(X), _check_accuracy(y)
+        groups = _check_families(families, len(losses))
+        if len(losses) != len(accuracy):
+            raise InvalidArrayError(f"y: {len(accuracy)} accuracies for {len(losses)} models; needed is one for each")
+        self._check_settings()
+        dataset = self._dataset(losses, accuracy, groups)
+        fold = Fold.of_all(len(losses))
+        dataset, _ = without_weak_tasks(dataset, [fold], asked_for=True)
+        if same_losses(dataset, fold):
+            raise NotEnoughDataError("X: all training models have the same losses; there is nothing to learn from")
+        if accuracy.max() <= self.chance:
+            raise InvalidArrayError(f"y: no accuracy is above chance ({self.chance:g}); is chance correct?")
+        (core,) = fit_method(self.method, dataset, [fold])[0]
+        if core.law.failure:
+            raise NotEnoughDataError(f"no law can be fitted: {core.law.failure}")
+        if why := equal_inputs(core, same_losses=False):
+            raise NotEnoughDataError(f"X: {why}")
+        self.task_fit_ = core
+        self.salience_ = core.salience(dataset.nats) if core.reads_losses else np.zeros(losses.shape[1], np.float32)
+        self.n_features_in_ = losses.shape[1]
+        self.__dict__.pop("feature_names_in_", None)
+        names = _column_names(X)
+        if names is not None:
+            self.feature_names_in_ = names
+        return self
+
+    def predict(self, X: npt.ArrayLike) -> Floats:
+        """Forecast the accuracy, from 0 to 1, of models whose losses are the rows of X (as in `fit`)."""
+        return self._predict(X).accuracy
+
+    def predict_interval(self, X: npt.ArrayLike) -> tuple[Floats, Floats]:
+        """Low and high end of the prediction interval of each model, from 0 to 1 (see `level`)."""
+        predicted = self._predict(X)
+        if not np.isfinite(predicted.low).all():
+            raise NotEnoughDataError("no interval: too few models could be left out to measure errors of forecasts")
+        return predicted.low, predicted.high
+
+    def score(self, X: npt.ArrayLike, y: npt.ArrayLike) -> float:
+        """Share of the variance of y that the forecasts explain (R²); 1 is perfect, and it may be negative."""
+        forecast, accuracy = self.predict(X), _check_accuracy(y)
+        if len(accuracy) != len(forecast):
+            raise InvalidArrayError(f"y: {len(accuracy)} accuracies for {len(forecast)} models; needed is one for each")
+        if np.ptp(accuracy) == 0:
+            raise InvalidArrayError("y: R² needs at least two different accuracies")
+        return 1 - float(np.sum((accuracy - forecast) ** 2) / np.sum((accuracy - accuracy.mean()) ** 2))
+
+    def _check_settings(self) -> None:
+        check_methods([self.method])
+        if self.method in (*NEED_FEATURES, *NEED_METADATA):
+            raise InvalidArrayError(
+                f"method {self.method!r} reads more than losses; make a study, or take stack, salience, pls, …"
+            )
+        if not 0 <= self.chance < 1:
+            raise InvalidArrayError(f"chance {self.chance!r}: needed is a share from 0 to below 1")
+        check_level(self.level)
+        check_device(self.device)
+
+    def _dataset(self, losses: Floats, accuracy: Floats, families: list[str]) -> Dataset:
+        """The arrays as a study from a table has them: each column is one text of one token."""
+        texts = NamedTexts.of(Text(f"column {i}", SOURCE, "", unit="") for i in range(losses.shape[1]))
+        names = [f"row {i}" for i in range(len(losses))]
+        counts = np.ones(losses.shape[1], np.int64)
+        rows = [TokenLosses(name, counts, texts.starts, row) for name, row in zip(names, losses, strict=True)]
+        infos = [ModelInfo(name, family) for name, family in zip(names, families, strict=True)]
+        scores = [Score(name, TASK, float(value)) for name, value in zip(names, accuracy, strict=True)]
+        dataset = assemble(texts, rows, infos, scores, [Task(TASK, self.chance, (SOURCE,))])
+        return replace(dataset, device=self.device)
+
+    def _predict(self, X: npt.ArrayLike) -> Predictions:
+        if not self.__sklearn_is_fitted__():
+            raise NotFittedError("this Forecaster is not fitted yet; call fit(losses, accuracy) first")
+        losses = _check_losses(X)
+        if losses.shape[1] != self.n_features_in_:
+            raise InvalidArrayError(f"X has {losses.shape[1]} columns, fit was given {self.n_features_in_}")
+        names, fitted = _column_names(X), getattr(self, "feature_names_in_", None)
+        if names is not None and fitted is not None and list(names) != list(fitted):
+            raise InvalidArrayError("X: the columns are not those that fit was given, or in another order")
+        unknown = ModelMetadata.of([ModelInfo(f"row {i}") for i in range(len(losses))], [])
+        return predict(self.task_fit_, losses.astype(np.float32), unknown, self.level)
+
+
+def _check_losses(X: npt.ArrayLike) -> Floats:
+    """Losses as a float array of models × columns, all finite and not negative."""
+    if hasattr(X, "toarray"):
+        raise InvalidArrayError("X: sparse input is not supported; pass X.toarray()")
+    if np.iscomplexobj(X):
+        raise InvalidArrayError("X: complex data not supported; losses are real numbers")
+    try:
+        losses = np.array(X, np.float64, order="C")  # the same layout, hence the same rounding, for a DataFrame
+    except (TypeError, ValueError) as error:
+        raise InvalidArrayError(f"X: not an array of numbers ({error})") from error
+    if losses.ndim != 2:
+        raise InvalidArrayError(f"X: expected a 2D array, models × columns of losses; found {losses.ndim} dimensions")
+    if not losses.size:
+        raise InvalidArrayError(f"X: no losses (shape {losses.shape}); needed is at least one model and one column")
+    if not np.isfinite(losses).all():
+        row, column = np.argwhere(~np.isfinite(losses))[0]
+        raise InvalidArrayError(f"X: NaN or infinity in row {row}, column {column}; drop or impute missing losses")
+    if (losses < 0).any():
+        raise InvalidArrayError("X: negative losses; do not centre the columns before a Forecaster")
+    return losses
+
+
+def _check_accuracy(y: npt.ArrayLike) -> Floats:
+    if y is None:
+        raise InvalidArrayError("a Forecaster requires y to be passed, but the target y is None")
+    try:
+        accuracy = np.asarray(y, np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidArrayError(f"y: not an array of numbers ({error})") from error
+    if accuracy.ndim != 1:
+        raise InvalidArrayError(f"y: expected a 1D array of accuracies; found {accuracy.ndim} dimensions")
+    if not np.isfinite(accuracy).all():
+        row = int(np.argmin(np.isfinite(accuracy)))
+        raise InvalidArrayError(f"y: NaN or infinity in row {row}; leave out models without an accuracy")
+    if not ((accuracy >= 0) & (accuracy <= 1)).all():
+        raise InvalidArrayError("y: accuracies must lie from 0 to 1; divide percentages by 100")
+    return accuracy
+
+
+def _check_families(families: npt.ArrayLike | None, count: int) -> list[str]:
+    if families is None:
+        return [""] * count
+    given = np.asarray(families, object).ravel()
+    names = ["" if _absent(name) else str(name) for name in given]
+    if len(names) != count:
+        raise InvalidArrayError(f"families: {len(names)} names for {count} models; needed is one for each")
+    return names
+
+
+def _absent(name: Any) -> bool:
+    """Whether a name is None, NaN or another of pandas's missing values, which are not equal to themselves."""
+    equal = name == name
+    return name is None or not (isinstance(equal, bool | np.bool_) and equal)  # pandas.NA gives NA
+
+
+def _column_names(X: Any) -> npt.NDArray[Any] | None:
+    """Names of a DataFrame's columns, where all are strings."""
+    names = getattr(X, "columns", None)
+    return np.asarray(names, object) if names is not None and all(isinstance(n, str) for n in names) else None

@@ -1,0 +1,230 @@
+"""Compute prediction intervals from out-of-fold errors. There are two cases (`Position.stronger`).
+
+The first case is a model of an unseen family. Errors within a family are correlated, so F families give F independent
+observations, whatever their number of checkpoints. The scale is therefore the root of the mean over families of their
+mean squared error, and the interval is Student's t with F − 1 degrees of freedom. Each error comes from a fit with one
+family fewer than the final fit, and errors decrease about as 1 / √F, so the scale is multiplied by √(1 − 1/F). With a
+single training family, the errors of other families are unknown. For a model of another family, the errors of the
+training family's models are doubled and a usual error of families is added.
+
+The second case is a model stronger than every training model. The hidden sets of stronger models count as further
+families, and the scale is never smaller than that of families. Near chance the upper end is higher, because training
+models at chance do not show when scores begin to rise.
+
+In both cases errors grow with the distance of the losses from those of the training models (see `profile`): errors of
+hidden models are divided by their distance, and the interval is multiplied by that of the model. The interval also
+grows with the distance from the range of capability. Errors are differences of arcsin √accuracy, whose noise does
+not depend on the accuracy, so that intervals stay within 0 and 1 and are asymmetric near the ends.
+Coverage is tested on synthetic studies (`lab/log/coverage.py`, lab/LOG.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import stdtrit
+
+from benchcast.choices import DEFAULT_LEVEL
+from benchcast.families import families_of
+from benchcast.methods.law import share_above_chance
+from benchcast.methods.task_fit import SAME, OutOfFoldErrors, TaskFit, has_range
+from benchcast.records import Bools, Floats, ModelMetadata
+
+NEAR_CHANCE = 0.1  # as a share of the range from chance to 1
+# Rise of a task at chance at twice the usual distance of an unseen family, as an angle: 0.25 is the step from 25% to
+# 47%. Chosen on DCLM's 7B models and the largest models of mlfoundations/scaling (lab/LOG.md).
+RISE_FROM_CHANCE = 0.25
+# For training models of a single family: ratio of the errors on other families to those on left-out models of this one,
+# and the least error as an angle. Chosen on single families of the zoo, DCLM and mlfoundations/scaling.
+OF_OTHER_FAMILIES = 2.0
+USUAL_FAMILY_ERROR = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where models lie relative to the training models of a fit."""
+
+    distance: Floats  # squared, in units of left-out families; at least 1
+    stronger: Bools  # stronger than every training model
+    other_family: Bools | np.bool_ = np.False_  # of another family than all training models, which are of a single one
+
+
+@dataclass(frozen=True, slots=True)
+class Predictions:
+    """Forecasts of models by one fit, with the ends of their prediction intervals."""
+
+    capability: Floats
+    accuracy: Floats
+    low: Floats
+    high: Floats
+    position: Position
+
+    def take(self, i: int) -> Predictions:
+        """That of one model."""
+        at, where = slice(i, i + 1), self.position
+        other = np.broadcast_to(where.other_family, where.distance.shape)
+        position = Position(where.distance[at], where.stronger[at], other[at])
+        return Predictions(self.capability[at], self.accuracy[at], self.low[at], self.high[at], position)
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Size of the forecast error on unseen families, in accuracy (0..1)."""
+
+    scale: float  # root mean squared error on an unseen family; NaN without errors
+    families: int
+    half_width: float  # half the mean width of the intervals of the held-out models; NaN with fewer than two groups
+
+
+def predict(
+    fit: TaskFit, nats: npt.NDArray[np.floating], metadata: ModelMetadata, level: float = DEFAULT_LEVEL
+) -> Predictions:
+    """Forecast models from their losses on the reference tokens (M × N) and their metadata, with intervals."""
+    capability = fit.capability(nats, metadata)
+    accuracy = fit.law.accuracy(capability)
+    position = locate(fit, capability, nats, metadata.families)
+    return Predictions(capability, accuracy, *interval(fit, accuracy, position, level), position)
+
+
+def locate(
+    fit: TaskFit,
+    capability: npt.ArrayLike,
+    nats: npt.NDArray[np.floating] | None = None,
+    families: npt.NDArray[np.str_] | None = None,
+) -> Position:
+    """Position of models by their capability, by their loss profile if `nats` (M × N) is given, and by family.
+
+    Without `families`, models count as members of the family where all training models are of one.
+    """
+    c = np.asarray(capability, np.float64)
+    low, high = fit.range
+    beyond = c < low if fit.law.slope < 0 else c > high
+    squared, stronger = (1 + distance(fit, c)) ** 2, np.asarray(beyond & (distance(fit, c) > 0))
+    trained = np.unique(fit.out_of_fold.families)
+    other = np.zeros(c.shape, bool)
+    if families is not None and len(trained) == 1:
+        other = ~np.isin(families, (trained[0], *families_of(str(trained[0]))))
+    if fit.profile is None or nats is None:
+        return Position(squared, stronger, other)
+    return Position(np.maximum(squared, fit.profile.distance(nats)), stronger | fit.profile.stronger(nats), other)
+
+
+def interval(
+    fit: TaskFit, accuracy: npt.ArrayLike, position: Position, level: float = DEFAULT_LEVEL
+) -> tuple[Floats, Floats]:
+    """Lower and upper end of the prediction interval of each forecast accuracy; NaN if no errors are known.
+
+    `level` is the nominal coverage, between 0 and 1.
+    """
+    a = np.asarray(accuracy, np.float64)
+    below, above = half_widths(fit, a, position, level)
+    return from_angle(angle(a) - below), from_angle(angle(a) + above)
+
+
+def half_widths(fit: TaskFit, accuracy: Floats, position: Position, level: float) -> tuple[Floats, Floats]:
+    """Distance of the interval's lower and upper end from the forecast, as angles; infinite at infinite distance."""
+    squares = _group_squares(fit.out_of_fold)
+    if len(squares) < 2:
+        return np.full_like(accuracy, np.nan), np.full_like(accuracy, np.nan)
+    of_families = float(squares.mean())
+    sets = _set_squares(fit.stronger)
+    of_stronger = max(of_families, float(np.concatenate([squares, sets]).mean()))
+    reach = _students_reach(len(squares), level)
+    square = np.where(position.stronger, of_stronger, of_families)
+    scale = np.sqrt(np.where(position.other_family, OF_OTHER_FAMILIES**2 * square + USUAL_FAMILY_ERROR**2, square))
+    infinite = np.isinf(position.distance)
+    far = np.sqrt(np.where(infinite, 1.0, position.distance))
+    below = np.where(infinite, np.inf, reach * scale * far)
+    rise = np.where(position.stronger, RISE_FROM_CHANCE * nearness_to_chance(fit, accuracy) * (far - 1), 0.0)
+    return below, below + rise
+
+
+def spread_of(out_of_fold: OutOfFoldErrors, level: float = DEFAULT_LEVEL) -> Spread:
+    """Estimate the spread from out-of-fold errors; the half width is that of intervals of this level."""
+    names, index = np.unique(out_of_fold.families, return_inverse=True)
+    if not len(names):
+        return Spread(np.nan, 0, np.nan)
+    scale = float(np.sqrt((np.bincount(index, weights=out_of_fold.errors**2) / np.bincount(index)).mean()))
+    squares = _group_squares(out_of_fold)
+    if len(squares) < 2:
+        return Spread(scale, len(names), np.nan)
+    half = np.sqrt(squares.mean()) * _students_reach(len(squares), level)
+    forecast = angle(_observed(out_of_fold) + out_of_fold.errors)
+    return Spread(scale, len(names), float(np.mean(from_angle(forecast + half) - from_angle(forecast - half))) / 2)
+
+
+def out_of_fold_coverage(out_of_fold: OutOfFoldErrors) -> float:
+    """Share of out-of-fold errors inside the interval from the other families' errors; NaN below three families."""
+    errors, families = _scaled_errors(out_of_fold), out_of_fold.families
+    inside: list[bool] = []
+    for family in np.unique(families):
+        held_out = families == family
+        others = _mean_squares(errors[~held_out], families[~held_out])
+        if len(others) >= 2:
+            inside += [*(np.abs(errors[held_out]) <= np.sqrt(others.mean()) * _students_reach(len(others)))]
+    return float(np.mean(inside)) if inside else float("nan")
+
+
+def angle(accuracy: npt.ArrayLike) -> Floats:
+    """arcsin √accuracy: from 0 to π/2."""
+    return np.arcsin(np.sqrt(np.clip(np.asarray(accuracy, np.float64), 0.0, 1.0)))
+
+
+def from_angle(angles: npt.ArrayLike) -> Floats:
+    """The accuracy that belongs to an angle; 0 or 1 beyond the ends."""
+    return np.sin(np.clip(np.asarray(angles, np.float64), 0.0, np.pi / 2)) ** 2
+
+
+def _students_reach(groups: int, level: float = DEFAULT_LEVEL) -> float:
+    """Half width of an interval in units of the scale, from the number of independent groups of errors."""
+    return float(stdtrit(groups - 1, 0.5 + level / 2)) * float(np.sqrt(1 - 1 / groups))
+
+
+def _observed(errors: OutOfFoldErrors) -> Floats:
+    """Accuracy of each held-out model; where it is unknown, one that puts forecast and accuracy around 0.5."""
+    return errors.observed if len(errors.observed) else 0.5 - errors.errors / 2
+
+
+def _scaled_errors(errors: OutOfFoldErrors) -> Floats:
+    """Errors as angles, at the distance of an unseen family of the usual kind."""
+    observed = _observed(errors)
+    far = np.sqrt(np.maximum(errors.distance, 1)) if len(errors.distance) else 1.0
+    return np.asarray((angle(observed + errors.errors) - angle(observed)) / far)
+
+
+def _group_squares(errors: OutOfFoldErrors) -> Floats:
+    """Mean squared error of each family; with a single family, models take the place of families."""
+    scaled = _scaled_errors(errors)
+    squares = _mean_squares(scaled, errors.families)
+    return squares if len(squares) != 1 else scaled**2
+
+
+def _set_squares(errors: OutOfFoldErrors) -> Floats:
+    """Mean squared error of each hidden set."""
+    return _mean_squares(_scaled_errors(errors), errors.hidden_set)
+
+
+def _mean_squares(errors: Floats, groups: npt.NDArray[np.generic]) -> Floats:
+    _, index = np.unique(groups, return_inverse=True)
+    return np.bincount(index, weights=errors**2) / np.bincount(index)
+
+
+def distance(fit: TaskFit, capability: npt.ArrayLike) -> Floats:
+    """Distance of a capability from the range of the training models, in units of that range; 0 inside.
+
+    If all training models have the same capability, the distance of any other is infinite.
+    """
+    c = np.asarray(capability, np.float64)
+    low, high = fit.range
+    outside = np.maximum(np.maximum(low - c, c - high), 0)
+    if has_range(fit):
+        return outside / (high - low)
+    return np.where(outside > SAME * max(abs(low), abs(high)), np.inf, 0.0)
+
+
+def nearness_to_chance(fit: TaskFit, accuracy: npt.ArrayLike) -> Floats:
+    """1 for a forecast at chance, decreasing linearly to 0 at `NEAR_CHANCE` above it."""
+    above = share_above_chance(np.asarray(accuracy, np.float64), fit.task.chance)
+    return np.clip(1 - above / NEAR_CHANCE, 0.0, 1.0)

@@ -1,0 +1,172 @@
+"""Forecasts of aggregates: the mean of their members' forecasts, or their own fit, whichever errs less out of fold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from benchcast.choices import DEFAULT_LEVEL
+from benchcast.forecasts.forecast import Forecast
+from benchcast.forecasts.intervals import Predictions, predict, spread_of
+from benchcast.forecasts.stored_fit import Fit, load
+from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
+from benchcast.records import Floats, ModelMetadata, Task, TokenLosses
+from benchcast.study.mean_scores import aggregate_accuracies, weights
+from benchcast.study.study import Study
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class AggregateFit:
+    """The fits of the members of an aggregate, with the errors of both ways on the same held-out models."""
+
+    task: Task
+    members: tuple[TaskFit, ...]
+    joint: OutOfFoldErrors  # of the mean of the members' forecasts
+    own_error: float  # root mean square on families that were held out
+    mean_error: float
+
+    def __repr__(self) -> str:
+        return f"<AggregateFit of {self.task.name!r} from {len(self.members)} members>"
+
+    @property
+    def by_members(self) -> bool:
+        """Whether the mean of the members' forecasts is used."""
+        return self.mean_error < self.own_error
+
+    def combine(self, forecasts: Sequence[Forecast], by_own_fit: Forecast) -> Forecast:
+        """The forecast of a model from those of the members, in their order, and from that of the own fit."""
+        accuracy, low, high = (np.array([[getattr(f, k)] for f in forecasts]) for k in ("accuracy", "low", "high"))
+        if not self.by_members or not np.isfinite(accuracy).all():
+            return by_own_fit
+        mean, bottom, top = (float(x[0]) for x in self._mean(accuracy, (high - low) / 2, by_own_fit.level))
+        remarks = [f.remark for f in forecasts if f.remark]
+        remark = f"{len(remarks)} of {len(forecasts)} members: {remarks[0]}" if remarks else ""
+        return replace(by_own_fit, accuracy=mean, low=bottom, high=top, capability=math.nan, remark=remark)
+
+    def combine_models(self, members: Sequence[Predictions], by_own_fit: Predictions) -> Predictions:
+        """The same for many models; capability and position are those of the own fit."""
+        accuracy = np.array([p.accuracy for p in members])
+        used = np.isfinite(accuracy).all(axis=0) & self.by_members
+        of_members = self._mean(accuracy, np.array([(p.high - p.low) / 2 for p in members]), DEFAULT_LEVEL)
+        of_own = (by_own_fit.accuracy, by_own_fit.low, by_own_fit.high)
+        mean, low, high = (np.where(used, x, y) for x, y in zip(of_members, of_own, strict=True))
+        return replace(by_own_fit, accuracy=mean, low=low, high=high)
+
+    def _mean(self, accuracy: Floats, half_widths: Floats, level: float) -> tuple[Floats, Floats, Floats]:
+        """Mean of the members' forecasts (members × models), and both ends of its interval.
+
+        The interval has the width of the members' joint errors. It is wider for a model whose forecasts by the members
+        have wider intervals than the models that they were held out with, such as a model unlike any other.
+        """
+        mean = aggregate_accuracies(self.task, accuracy, {f.task.name: f.task.chance for f in self.members})
+        usual = np.array([spread_of(fit.out_of_fold, level).half_width for fit in self.members])
+        wider = np.divide(half_widths, usual[:, None], out=np.ones_like(half_widths), where=usual[:, None] != 0)
+        half = spread_of(self.joint, level).half_width * wider.mean(axis=0)
+        return mean, np.maximum(mean - half, 0.0), np.minimum(mean + half, 1.0)
+
+    def describe(self) -> str:
+        """One line with both errors, in points."""
+        used, other = ("members", "own fit") if self.by_members else ("own fit", "members")
+        errors = {"members": self.mean_error, "own fit": self.own_error}
+        return (
+            f"{self.task.name}: forecast by {used}, {100 * errors[used]:.1f} points on families not shown; "
+            f"by {other} {100 * errors[other]:.1f}"
+        )
+
+
+def member_fits(study: Study, fits: Sequence[Fit]) -> list[Fit]:
+    """Stored fits of the members of aggregates among the fits, without those that are among the fits."""
+    given, stored = {fit.task for fit in fits}, study.fitted_tasks()
+    members = dict.fromkeys(m for task in study.tasks if task.name in given for m in task.members)
+    return [load(study.fit_folder(m)) for m in members if m not in given and m in stored]
+
+
+def aggregate_fits(study: Study, fits: Sequence[Fit]) -> list[AggregateFit]:
+    """Aggregates among the fits whose members are all fitted, here or in the study.
+
+    Parameters
+    ----------
+    study : the study
+    fits : fits of some of its tasks
+    """
+    return _aggregates([*fits, *member_fits(study, fits)])
+
+
+def _aggregates(fits: Sequence[Fit]) -> list[AggregateFit]:
+    """Aggregates among the fits whose members are among them, too."""
+    cores = {fit.task: fit.core for fit in fits}
+    aggregates = [_aggregate_fit(core.task, cores) for core in cores.values()]
+    return [aggregate for aggregate in aggregates if aggregate is not None]
+
+
+def predict_tasks(fits: Sequence[Fit], losses: TokenLosses, level: float = DEFAULT_LEVEL) -> list[Forecast]:
+    """Forecasts of one model, one for each fit; those of aggregates as they are to be used if all members are given.
+
+    Parameters
+    ----------
+    fits : fits of some tasks
+    losses : of the model, on the texts of the fits
+    level : nominal coverage of the intervals
+    """
+    alone = {fit.task: fit.predict(losses, level=level) for fit in fits}
+    return [*with_aggregates(_aggregates(fits), alone).values()]
+
+
+def predict_task(
+    task: Task, fits: Mapping[str, TaskFit], nats: npt.NDArray[np.floating], metadata: ModelMetadata
+) -> Predictions:
+    """Forecasts of models on a task; on an aggregate, by its own fit or by those of its members if all are given.
+
+    Parameters
+    ----------
+    task : the task
+    fits : fits of the task and of others, by task
+    nats : losses on the reference tokens (M × N)
+    metadata : of the models
+    """
+    by_own_fit = predict(fits[task.name], nats, metadata)
+    aggregate = _aggregate_fit(task, fits)
+    if aggregate is None or not aggregate.by_members:
+        return by_own_fit
+    return aggregate.combine_models([predict(fit, nats, metadata) for fit in aggregate.members], by_own_fit)
+
+
+def _aggregate_fit(task: Task, fits: Mapping[str, TaskFit]) -> AggregateFit | None:
+    """Both ways on the models that all fits have held out; None if there are none, or a fit is missing."""
+    if not task.members or not all(name in fits for name in (task.name, *task.members)):
+        return None
+    own_errors, members = fits[task.name].out_of_fold, tuple(fits[m] for m in task.members)
+    errors = [dict(zip(f.out_of_fold.models, f.out_of_fold.errors, strict=False)) for f in members]
+    rows = [i for i, m in enumerate(own_errors.models) if all(m in known for known in errors)]
+    if not rows:
+        return None
+    of_own, weight = _part(own_errors, rows), weights(task, {f.task.name: f.task.chance for f in members})
+    mean = np.array([np.dot(weight, [known[m] for known in errors]) for m in of_own.models])
+    joint = replace(of_own, errors=mean)
+    return AggregateFit(task, members, joint, spread_of(of_own).scale, spread_of(joint).scale)
+
+
+def _part(errors: OutOfFoldErrors, rows: Sequence[int]) -> OutOfFoldErrors:
+    """Errors of some of the models."""
+    arrays = {
+        name: value[list(rows)]
+        for name in ("errors", "families", "hidden_set", "observed", "distance")
+        if len(value := getattr(errors, name)) == len(errors.errors)
+    }
+    return replace(errors, models=tuple(errors.models[i] for i in rows), **arrays)
+
+
+def with_aggregates(aggregates: Sequence[AggregateFit], forecasts: Mapping[str, Forecast]) -> dict[str, Forecast]:
+    """Forecasts of one model by task, with those of aggregates as they are to be used; others are unchanged.
+
+    `forecasts` has to hold those of all members.
+    """
+    combined = dict(forecasts)
+    for aggregate in aggregates:
+        name = aggregate.task.name
+        combined[name] = aggregate.combine([forecasts[m] for m in aggregate.task.members], forecasts[name])
+    return combined

@@ -1,0 +1,271 @@
+"""The content of a study, its problems, and the next command to run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from benchcast.errors import BenchcastError, StudyError
+from benchcast.families import find_relatives
+from benchcast.forecasts.fit import fits_for_new_models
+from benchcast.forecasts.staleness import stale_line
+from benchcast.losses.dataset import Dataset, text_losses
+from benchcast.messages import did_you_mean, few
+from benchcast.methods.spec import without_weak_tasks
+from benchcast.records import NamedTexts, Score, Task, Text
+from benchcast.splits import FEWEST_MODELS, WHY_FAMILY, choose_split, make_folds, need_test_models
+from benchcast.study.check_losses import check_losses
+from benchcast.study.editing import stopped_rename
+from benchcast.study.study import Study, StudyLike
+from benchcast.study.study_toml import example_tasks, tasks_toml
+
+NEARLY_ALL = 0.8  # share of a task's scores at or below chance that makes its chance doubtful
+SAMPLE = 30  # characters of a source's first text that are shown
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatus:
+    """Texts of one source."""
+
+    name: str
+    texts: int
+    answers: int
+    mean_bytes: float | None  # None if texts are known by name only
+    sample: str
+    unit: str = ""  # unit of the losses, if texts are known by name only
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStatus:
+    """Scores of one task."""
+
+    name: str
+    chance: float
+    scores: int
+    usable: int  # scores of models that have losses
+    lowest: str
+    highest: str
+    fitted: bool
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class StudyStatus:
+    """Content and problems of a study."""
+
+    texts: int
+    models_with_losses: int
+    scorer: str
+    sources: tuple[SourceStatus, ...]
+    tasks: tuple[TaskStatus, ...]
+    problems: tuple[str, ...]
+    next_step: str
+    relatives: tuple[str, ...] = ()  # one line for each group of related families
+
+    def __repr__(self) -> str:
+        return (
+            f"<StudyStatus: {self.texts} texts, {self.models_with_losses} models with losses, {len(self.tasks)} tasks, "
+            f"{len(self.problems)} problems>"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as plain values, as `benchcast status --json` prints it."""
+        return asdict(self)
+
+
+def status(study: StudyLike) -> StudyStatus:
+    """Check all files of a study, without changing any, and suggest the next command.
+
+    Parameters
+    ----------
+    study : an opened study or its folder
+
+    Returns
+    -------
+    numbers of texts, models and scores, one line for each problem (`.problems`), and the command to run next
+    (`.next_step`); `.to_dict()` gives plain values
+
+    >>> import benchcast as bc
+    >>> bc.status("study")
+    <StudyStatus: 24 texts, 16 models with losses, 2 tasks, 0 problems>
+    """
+    study = Study.of(study)
+    texts = study.texts
+    with_losses = set(study.models_with_losses())
+    scores = study.scores()
+    fitted = study.fitted_tasks()
+    scorer, trouble = _scorer(study)
+    checked = check_losses(study, sorted(with_losses), {s.model for s in scores})
+    answers = {a for t in study.tasks for a in t.answers}
+    sources = [_source_status(name, [t for t in texts if t.source == name], answers) for name in texts.sources]
+    stale = _stale(study)
+    notes = [study.note] if study.note else []
+    dataset, why_not = _dataset(study)
+    tasks = []
+    for task in study.tasks:
+        rows = [s for s in scores if s.task == task.name]
+        usable = [s for s in rows if s.model in with_losses]
+        lowest = f"{min(s.accuracy for s in rows):.3f}" if rows else "–"
+        highest = f"{max(s.accuracy for s in rows):.3f}" if rows else "–"
+        tasks.append(TaskStatus(task.name, task.chance, len(rows), len(usable), lowest, highest, task.name in fitted))
+    can_fit = any(t.usable >= FEWEST_MODELS for t in tasks)
+    blocked = [f"`fit` and `compare` cannot run: {why_not}"] if can_fit and why_not else []
+    unfit = _too_few_to_compare(study, dataset) if can_fit and dataset else []
+    if blocked:
+        next_step = f"solve the problems listed above, then benchcast status {study.root}"
+    elif stale:
+        next_step = f"benchcast fit {study.root}"
+    else:
+        next_step = _next_step(study, tasks, with_losses, has_features=bool(scorer), comparable=not unfit)
+    return StudyStatus(
+        len(texts),
+        len(with_losses),
+        scorer,
+        tuple(sources),
+        tuple(tasks),
+        (*notes, *trouble, *stale, *checked.lines(), *_problems(study, tasks, scores, with_losses), *blocked, *unfit),
+        next_step,
+        tuple(_relatives(study, dataset)),
+    )
+
+
+def _source_status(name: str, texts: Sequence[Text], answers: Collection[str]) -> SourceStatus:
+    """Status of one source with these texts; `answers` are ids of texts that tasks name as answers."""
+    named = texts[0].unit is not None
+    sample = ", ".join(t.id for t in texts[:8]) if named else " ".join(texts[0].text.split())
+    shown = sample[:SAMPLE] + "…" * (len(sample) > SAMPLE)
+    count = sum(t.answer_start is not None or t.id in answers for t in texts)
+    if named:
+        return SourceStatus(name, len(texts), count, None, shown, ", ".join(sorted({t.unit or "–" for t in texts})))
+    return SourceStatus(name, len(texts), count, float(np.mean([len(t.text.encode()) for t in texts])), shown)
+
+
+def _scorer(study: Study) -> tuple[str, list[str]]:
+    """The scorer in use (empty without one), and problems with its features."""
+    try:
+        features = study.features()
+    except StudyError as error:
+        return "", [str(error)]
+    return (features.scorer if features else ""), []
+
+
+def _stale(study: Study) -> list[str]:
+    """A line on fits that are outdated or cannot be read; empty if there are none."""
+    try:
+        line = stale_line(study, fits_for_new_models(study)) if study.fitted_tasks() else ""
+    except StudyError as error:
+        return [str(error)]
+    return [line] if line else []
+
+
+def below_chance(scores: Sequence[Score], tasks: Sequence[Task]) -> list[str]:
+    """One line for each task with nearly all scores at or below chance: its chance is probably wrong."""
+    lines = []
+    for task in tasks:
+        accuracies = [s.accuracy for s in scores if s.task == task.name]
+        below = sum(a <= task.chance for a in accuracies)
+        if accuracies and task.chance > 0 and below >= NEARLY_ALL * len(accuracies):
+            count = f"all {len(accuracies)}" if below == len(accuracies) else f"{below} of {len(accuracies)}"
+            amount = "no" if below == len(accuracies) else "few"
+            lines.append(
+                f"task {task.name}: {count} scores are at or below chance ({task.chance:g}); "
+                f"is chance correct in study.toml? a fit has {amount} scores above chance to learn from"
+            )
+    return lines
+
+
+def _dataset(study: Study) -> tuple[Dataset | None, str]:
+    """The models with losses and scores, or None and the reason why no fit can be made."""
+    try:
+        return study.dataset(), ""
+    except BenchcastError as error:
+        return None, str(error)
+
+
+def _too_few_to_compare(study: Study, dataset: Dataset) -> list[str]:
+    """A line if `compare` and `report`, which hold out models, have too few models for it."""
+    try:
+        split, folds = make_folds(study.infos(dataset.models), "auto", groups=dataset.groups)
+        need_test_models(split, folds)
+        without_weak_tasks(dataset, folds, asked_for=False)
+    except BenchcastError as error:
+        return [f"`compare` and `report` hold out models and cannot run: {error}"]
+    return []
+
+
+def _relatives(study: Study, dataset: Dataset | None) -> list[str]:
+    """One line for each group of related families, and how it was found; none where no fit could be made."""
+    if dataset is None:
+        return []
+    related = find_relatives(study.infos(dataset.models), text_losses(dataset))
+    return [
+        f"related, so hidden together and counted once in intervals: {few(list(r.names))} ({', '.join(r.reasons)})"
+        for r in related.relations
+    ]
+
+
+def _task_problems(study: Study, task: Task) -> Iterator[str]:
+    """One line for each name in a task's settings that the study does not have."""
+    known, on_table = study.texts.sources, isinstance(study.texts, NamedTexts)
+    absent = [s for s in task.sources if s not in known]
+    named = [s for s in absent if s not in (task.name, *task.members)]  # the others are defaults
+    unknown = [a for a in task.answers if a not in study.texts.index]
+    if unknown:
+        yield f"task {task.name}: answers name {few(unknown)}, not a text of the study; correct study.toml"
+    if named and on_table:
+        similar = did_you_mean(named[0], known)
+        yield f"task {task.name}: no columns of source {', '.join(named)}{similar} (correct sources in study.toml)"
+    elif absent and on_table and not task.answers:
+        yield f"task {task.name}: no answers; label-token needs them (answers = […] in study.toml)"
+    elif absent and not on_table:
+        yield f"task {task.name}: no texts of source {', '.join(absent)}; source-token and label-token need them"
+
+
+def _problems(study: Study, tasks: list[TaskStatus], scores: list[Score], with_losses: set[str]) -> list[str]:
+    problems = []
+    stopped = stopped_rename(study)
+    if stopped:
+        problems.append(f"a rename was interrupted; run it again: benchcast rename {study.root} {' '.join(stopped)}")
+    problems += [line for task in study.tasks for line in _task_problems(study, task)]
+    problems += below_chance(scores, study.tasks)
+    no_scores = sorted(with_losses - {s.model for s in scores})
+    no_losses = sorted({s.model for s in scores} - with_losses)
+    if no_scores and tasks:
+        problems.append(f"losses but no scores: {few(no_scores)} (they can be forecast, not learned from)")
+    if no_losses:
+        problems.append(f"scores but no losses: {few(no_losses)}")
+    models = [m for m in study.models() if m.model in with_losses]
+    if models and not any(m.family for m in models):
+        problems.append("no model has a family; intervals and `--split family` go by groups of similar loss profiles")
+    if models and choose_split(models) == "family":
+        problems.append(f"{WHY_FAMILY}: `compare` holds out each family in turn")
+    return problems
+
+
+def _next_step(
+    study: Study, tasks: list[TaskStatus], with_losses: set[str], *, has_features: bool, comparable: bool
+) -> str:
+    at = study.root
+    if not study.tasks:
+        lines = tasks_toml(example_tasks(study.texts)[:1]).splitlines()
+        return "   ".join(
+            [f"add your tasks to {at / 'study.toml'} (chance: the accuracy of guessing), such as", *lines]
+        )
+    named = isinstance(study.texts, NamedTexts)
+    if not with_losses and named:
+        return f"benchcast import losses {at} FILE.csv"
+    if not with_losses:
+        return f"benchcast collect {at} --model hf --model_args pretrained=…   or   benchcast import losses {at} FILE…"
+    if all(t.usable < FEWEST_MODELS for t in tasks):
+        return (
+            f"benchcast import scores {at} FILE…   (a fit needs at least {FEWEST_MODELS} models with losses and scores)"
+        )
+    if any(t.fitted for t in tasks):
+        return f"benchcast predict {at} --model NAME" + f"   or   benchcast report {at}" * comparable
+    if not any(m.family for m in study.models()):
+        return f"benchcast import models {at} FILE…   (families, sizes and training tokens; then benchcast fit {at})"
+    if not has_features and not named:
+        return f"benchcast features {at} --scorer …   or   benchcast import features {at} FILE.npz   (or fit without)"
+    return f"benchcast compare {at}   then   benchcast fit {at}" if comparable else f"benchcast fit {at}"

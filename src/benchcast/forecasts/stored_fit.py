@@ -1,0 +1,477 @@
+"""Read and write the files of a fit: arrays in salience.safetensors, all other values in fit.json; no pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import starmap
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from benchcast.choices import DEFAULT_LEVEL, check_level
+from benchcast.errors import InputError, StudyError, one_line
+from benchcast.forecasts import sharing, stored_fit
+from benchcast.forecasts.forecast import STRONGER_MODEL, UNSEEN_FAMILY, remark_on
+from benchcast.forecasts.forecast import Forecast as Forecast
+from benchcast.forecasts.forecast import Forecasts as Forecasts
+from benchcast.forecasts.intervals import predict
+from benchcast.forecasts.sharing import FILES, fit_card
+from benchcast.forecasts.stored_fit_checks import FitParts, check_parts, need
+from benchcast.losses.regroup import align_models
+from benchcast.messages import match_names, nan_to_none
+from benchcast.methods.capability import parse_predictor
+from benchcast.methods.law import MonotoneCalibration, SigmoidLaw
+from benchcast.methods.profile import LossProfile
+from benchcast.methods.task_fit import NO_ERRORS, Fade, Member, Members, OutOfFoldErrors, TaskFit
+from benchcast.records import ModelMetadata, NamedTexts, Task, Text, TextOutlines, TextSet, TokenLosses
+from benchcast.study.atomic import hash_holds, hashed, read_files, write_folder
+from benchcast.study.loss_files import read_losses
+from benchcast.study.study import Study, StudyLike
+
+FORMAT = 1
+GONE_METHOD, GONE_INPUTS = "proxy-metrics", ("rank", "entropy", "hit", "margin")  # of older versions
+PROFILE_ARRAYS, PROFILE_NUMBERS = ("group", "mean", "whiten"), ("typical", "usual", "strongest")
+ERROR_ARRAYS = ("hidden_set", "observed", "distance")  # stored where they are known
+
+
+def digest(parts: FitParts) -> str:
+    """Hash of everything that affects a forecast; the same with or without the content of the texts."""
+    blob, text = _contents(parts)
+    rest = {k: v for k, v in text.items() if k != "texts"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True, allow_nan=False).encode() + blob).hexdigest()
+
+
+def write_parts(folder: Path, parts: FitParts, *, include_texts: bool = True, with_card: bool = False) -> None:
+    """Write a fit into an empty folder; with `with_card`, with a model card."""
+    blob, text = _contents(parts)
+    text["texts"] = _text_rows(parts.texts, include_texts=include_texts)
+    (folder / "salience.safetensors").write_bytes(blob)
+    document = json.dumps(hashed(text), indent=1, ensure_ascii=False, allow_nan=False)
+    (folder / "fit.json").write_text(document, encoding="utf-8")
+    if with_card:
+        included = "text" in text["texts"][0]
+        card = fit_card(parts.core, parts.about, texts=len(parts.texts), include_texts=included)
+        (folder / "README.md").write_text(card, encoding="utf-8")
+
+
+def _contents(parts: FitParts) -> tuple[bytes, dict[str, Any]]:
+    """The arrays as safetensors bytes, and all other values as JSON values."""
+    from safetensors.numpy import save
+
+    core = parts.core
+    arrays = {
+        "salience": parts.salience,
+        "weights": core.weights,
+        "edges": parts.edges,
+        "supported": parts.supported.astype(np.uint8),
+        **_error_arrays("honest_errors", core.out_of_fold),
+        **(_error_arrays("stronger_errors", core.stronger) if len(core.stronger.errors) else {}),
+        **{f"profile.{k}": getattr(core.profile, k) for k in PROFILE_ARRAYS if core.profile is not None},
+        **({f"member.{k}": m.weights for k, m in enumerate(core.average.members)} if core.average else {}),
+        **{f"history.{name}": np.ascontiguousarray(x) for name, x in core.history.items()},
+    }
+    blob = save({name: np.ascontiguousarray(x) for name, x in arrays.items()})
+    return blob, {
+        "format": FORMAT,
+        "task": {k: v for k, v in asdict(core.task).items() if v or k in ("name", "chance", "sources")},
+        "method": core.method,
+        "reads": [str(predictor) for predictor in core.reads],
+        "unit": core.unit,
+        "law": _law_values(core.law),
+        **({"average": _average_values(core.average)} if core.average is not None else {}),
+        "range": [nan_to_none(x) for x in core.range],
+        "honest": _out_of_fold(core.out_of_fold),
+        **({"stronger": _out_of_fold(core.stronger)} if len(core.stronger.errors) else {}),
+        **({"profile": {k: getattr(core.profile, k) for k in PROFILE_NUMBERS}} if core.profile is not None else {}),
+        "notes": core.notes,
+        "about": parts.about,
+        "texts": _text_rows(parts.texts, include_texts=True),
+        "arrays_sha256": hashlib.sha256(blob).hexdigest(),
+    }
+
+
+def _law_values(law: SigmoidLaw) -> dict[str, Any]:
+    return {"bend" if k == "calibration" else k: nan_to_none(v) for k, v in asdict(law).items()}
+
+
+def _average_values(average: Members) -> dict[str, Any]:
+    """All but the weights of the members."""
+    members = [
+        {"law": _law_values(m.law), "share": m.share, "share_of_stronger": m.share_of_stronger} for m in average.members
+    ]
+    return {"fade": asdict(average.fade), "members": members}
+
+
+def _error_arrays(name: str, errors: OutOfFoldErrors) -> dict[str, npt.NDArray[Any]]:
+    """The errors, and what is known of each besides names."""
+    known = {f"{name}.{k}": getattr(errors, k) for k in ERROR_ARRAYS if len(getattr(errors, k))}
+    return {name: errors.errors, **known}
+
+
+def _out_of_fold(errors: OutOfFoldErrors) -> dict[str, Any]:
+    """All but the errors themselves; without names if they are unknown, so that the digest of an old fit stays."""
+    stored = {"kind": errors.kind, "families": list(map(str, errors.families))}
+    return stored | ({"models": list(errors.models)} if errors.models else {})
+
+
+def _text_rows(texts: TextSet, *, include_texts: bool) -> list[dict[str, Any]]:
+    """Rows of the texts, or of their outlines if the content is excluded or unknown."""
+    if isinstance(texts, NamedTexts) or (include_texts and not isinstance(texts, TextOutlines)):
+        return [t.as_row() for t in texts]
+    lengths = np.diff(texts.starts).tolist()
+    return [
+        {k: v for k, v in t.as_row().items() if k != "text"} | {"bytes": n} for t, n in zip(texts, lengths, strict=True)
+    ]
+
+
+def own_folder(folder: str | Path) -> Path:
+    """The folder, after a check that it does not exist or contains only a fit, so that it may be replaced."""
+    path = Path(folder)
+    if path.exists():
+        others = {p.name for p in path.iterdir()} - set(FILES) if path.is_dir() else {path.name}
+        if others:
+            raise InputError(
+                f"{path}: contains {min(others)!r}, which is not part of a fit; give a folder for the fit alone"
+            )
+    return path
+
+
+def _read_texts(rows: list[dict[str, Any]], about: dict[str, Any]) -> TextSet:
+    """The texts of a fit, or their outlines."""
+    if "unit" in rows[0]:
+        return NamedTexts.of(Text(text="", **row) for row in rows)
+    if "bytes" not in rows[0]:
+        return TextSet.of(Text(**row) for row in rows)
+    texts = (Text(row["id"], row["source"], "", row.get("answer_start")) for row in rows)
+    return TextOutlines(tuple(texts), tuple(row["bytes"] for row in rows), about["texts"])
+
+
+def _nan(value: Any) -> Any:
+    return math.nan if value is None else value
+
+
+def _task(stored: dict[str, Any]) -> Task:
+    answers, members = (tuple(stored.get(k, ())) for k in ("answers", "members"))
+    others = {k: stored[k] for k in ("centred", "metric") if k in stored}
+    return Task(stored["name"], stored["chance"], tuple(stored["sources"]), answers, members, **others)
+
+
+def _law(stored: dict[str, Any]) -> SigmoidLaw:
+    calibration = stored.get("bend") and MonotoneCalibration(
+        **{**stored["bend"], "slopes": tuple(stored["bend"]["slopes"])}
+    )
+    return SigmoidLaw(**{k: _nan(v) for k, v in stored.items() if k != "bend"}, calibration=calibration)
+
+
+def _average(stored: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Members:
+    members = (
+        Member(arrays[f"member.{k}"], _law(row["law"]), row["share"], row["share_of_stronger"])
+        for k, row in enumerate(stored["members"])
+    )
+    return Members(tuple(members), Fade(**stored["fade"]))
+
+
+def read_parts(path: Path) -> FitParts:
+    """Read a fit from a folder; a damaged or invalid fit raises a StudyError."""
+    from safetensors import SafetensorError
+
+    try:
+        document, blob = read_files(path, ("fit.json", "salience.safetensors"))
+        text = json.loads(document.decode())
+        _refuse_gone(path, text)
+        _check_hashes(path, text, blob)
+        parts = _parts(text, blob)
+        check_parts(parts)
+        return parts
+    except FileNotFoundError as error:
+        raise StudyError(f"{path}: no fit here; make one with `benchcast fit`") from error
+    except OSError as error:
+        raise StudyError(f"{path}: cannot be read ({error.strerror or error})") from error
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        raise StudyError(f"{path}: damaged fit ({type(error).__name__}: {one_line(error)}); fit again") from error
+    except (SafetensorError, InputError) as error:
+        raise StudyError(f"{path}: damaged fit ({one_line(error)}); fit again") from error
+
+
+def _refuse_gone(path: Path, text: dict[str, Any]) -> None:
+    """Raise an error for a fit by a method, or from inputs, that older versions had."""
+    signals = [name for name in text["reads"] if name in GONE_INPUTS]
+    if text["method"] == GONE_METHOD:
+        raise StudyError(f"{path}: made by {GONE_METHOD}, which is gone; fit again with another method")
+    if signals:
+        raise StudyError(f"{path}: made from {', '.join(signals)} of tokens, which are gone; fit again from losses")
+
+
+def _check_hashes(path: Path, text: dict[str, Any], blob: bytes) -> None:
+    """Raise an error for a fit of a newer version, or one that does not match its hashes."""
+    if text["format"] > FORMAT:
+        raise StudyError(f"{path}: a fit of format {text['format']}, this version reads {FORMAT}; upgrade benchcast")
+    if not hash_holds(text):
+        raise StudyError(f"{path}: damaged fit (fit.json does not match its hash); fit again")
+    if hashlib.sha256(blob).hexdigest() != text["arrays_sha256"]:
+        raise StudyError(f"{path}: salience.safetensors does not belong to fit.json; fit again")
+
+
+def _read_errors(name: str, stored: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> OutOfFoldErrors:
+    """Out-of-fold errors; fits of version 0.1.0 have no names, accuracies and distances."""
+    known = {k: arrays[f"{name}.{k}"] for k in ERROR_ARRAYS if f"{name}.{k}" in arrays}
+    families = np.array(stored["families"], dtype=str)
+    return OutOfFoldErrors(arrays[name], families, stored["kind"], tuple(stored.get("models", ())), **known)
+
+
+def _parts(text: dict[str, Any], blob: bytes) -> FitParts:
+    from safetensors.numpy import load as load_arrays
+
+    arrays = load_arrays(blob)
+    supported = arrays["supported"]
+    need(supported.dtype == np.uint8 and (supported <= 1).all(), "supported has values other than 0 and 1")
+    profile = text.get("profile") and LossProfile(
+        **{k: arrays[f"profile.{k}"] for k in PROFILE_ARRAYS}, **{k: text["profile"][k] for k in PROFILE_NUMBERS}
+    )
+    core = TaskFit(
+        _task(text["task"]),
+        text["method"],
+        tuple(map(parse_predictor, text["reads"])),
+        arrays["weights"],
+        text["unit"],
+        _law(text["law"]),
+        _read_errors("honest_errors", text["honest"], arrays),
+        (_nan(text["range"][0]), _nan(text["range"][1])),
+        text["notes"],
+        {name.removeprefix("history."): x for name, x in arrays.items() if name.startswith("history.")},
+        _read_errors("stronger_errors", text["stronger"], arrays) if "stronger" in text else NO_ERRORS,
+        profile,
+        _average(text["average"], arrays) if "average" in text else None,
+    )
+    texts = _read_texts(text["texts"], text["about"])
+    return FitParts(core, arrays["salience"], arrays["edges"], supported.astype(bool), texts, text["about"])
+
+
+NO_BOS = (
+    "the tokenizer adds no BOS before a text, and the fits use losses of first tokens; "
+    "if the model is trained with a BOS, set it"
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Fit(FitParts):
+    """A fitted forecast of one task, with the texts and reference tokens on which it reads losses."""
+
+    def __repr__(self) -> str:
+        count = self.about.get("n_train", {}).get(self.task)
+        return f"<Fit of {self.task!r} by {self.core.method}{'' if count is None else f' on {count} models'}>"
+
+    @property
+    def task(self) -> str:
+        """Name of the task."""
+        return self.core.task.name
+
+    @property
+    def needs_first(self) -> bool:
+        """Whether the first token of some text is used; it has a loss only after a BOS."""
+        first = np.searchsorted(self.edges, self.texts.starts[:-1])
+        return self.core.reads_losses and bool(self.supported[first[first < len(self.supported)]].any())
+
+    def require_texts(self, digest: str, *, whose: str) -> None:
+        """Raise an error unless `digest` is empty (unknown) or that of the fit's texts; `whose` starts the message."""
+        if digest and digest != self.texts.digest:
+            raise InputError(
+                f"{whose} are on texts {digest}, the fit of {self.task!r} is on texts {self.texts.digest}; "
+                "fit again on the study's texts (`benchcast fit STUDY`), or use losses on the fit's texts"
+            )
+
+    def align(self, losses: Iterable[TokenLosses]) -> npt.NDArray[np.float32]:
+        """Losses of models on the reference tokens (M × N, nats), NaN where missing; an error for other texts."""
+        checked = (self._checked(x) for x in losses)
+        return align_models(checked, self.edges, self.texts, unit=self.about.get("unit", "byte"))
+
+    def _checked(self, losses: TokenLosses) -> TokenLosses:
+        whose = f"losses of model {losses.model!r}"
+        self.require_texts(losses.texts_digest, whose=whose)
+        why = mismatch(losses, self.texts)
+        if why:
+            raise InputError(f"{whose} do not match the texts of the fit of {self.task!r}: {why}")
+        return losses
+
+    @overload
+    def predict(
+        self, losses: TokenLosses, *, metadata: ModelMetadata | None = None, level: float = DEFAULT_LEVEL
+    ) -> Forecast: ...
+
+    @overload
+    def predict(
+        self, losses: Study, *, models: Sequence[str] | None = None, level: float = DEFAULT_LEVEL
+    ) -> Forecasts: ...
+
+    @overload
+    def predict(
+        self,
+        losses: StudyLike,
+        *,
+        models: Sequence[str] | None = None,
+        metadata: ModelMetadata | None = None,
+        level: float = DEFAULT_LEVEL,
+    ) -> Forecast | Forecasts: ...
+
+    def predict(
+        self,
+        losses: TokenLosses | StudyLike,
+        *,
+        models: Sequence[str] | None = None,
+        metadata: ModelMetadata | None = None,
+        level: float = DEFAULT_LEVEL,
+    ) -> Forecast | Forecasts:
+        """Forecast one model from its token losses, or many models of a study.
+
+        Parameters
+        ----------
+        losses : losses of one model on the fit's texts, as `Study.losses` returns them, or a file of them (JSONL,
+            Parquet, or CSV if the fit is on a table of losses); or a study or its folder
+        models : names of the study's models, or patterns such as "my-7b@*"; None: all models with losses
+        metadata : FLOPs, size and scores of the one model, which some methods read; None: those stored in `losses`
+        level : nominal coverage of the interval on unseen families, between 0 and 1
+
+        Returns
+        -------
+        For one model a `Forecast`: accuracy, low and high (0..1), and a remark. For a study `Forecasts`, with
+        `.to_pandas()` and `.to_arrow()`; a model that lacks losses which the fit reads has nulls and a reason.
+
+        >>> import benchcast as bc
+        >>> study = bc.Study.open("study")
+        >>> fit = bc.fit(study, task="code", method="label-token", split="size")
+        >>> forecast = fit.predict(study.losses("oak-64M@16B"), level=0.8)
+        >>> forecast.low < forecast.accuracy < forecast.high
+        True
+        >>> fit.predict(study, models=["oak-*"])
+        <Forecasts of 4 models on code>
+        """
+        check_level(level)
+        if isinstance(losses, TokenLosses):
+            return self._forecast(losses, ModelMetadata.of_losses(losses) if metadata is None else metadata, level)
+        if not isinstance(losses, Study) and Path(losses).is_file():
+            return self.predict(read_model(Path(losses), self.texts), metadata=metadata, level=level)
+        study = Study.of(losses)
+        if self.core.reads_losses:
+            self.require_texts(study.texts.digest, whose=f"study {study.root}")
+        known = study.models_with_losses()
+        names = known if models is None else match_names(known, models, where=str(study.root), what="losses of model")
+        rows, failed = [], {}
+        for name in names:
+            try:
+                rows.append(self.predict(study.losses(name), level=level))
+            except InputError as error:
+                failed[name] = str(error)
+                rows.append(Forecast.missing(self.task, name, str(error), level))
+        return Forecasts(tuple(rows), failed)
+
+    def _forecast(self, losses: TokenLosses, metadata: ModelMetadata, level: float) -> Forecast:
+        nats = np.zeros((1, len(self.supported)), np.float32)
+        if self.core.reads_losses:
+            nats = self.align([losses])
+            lacking = self.supported & ~np.isfinite(nats[0])
+            if lacking.any():
+                share = lacking.sum() / self.supported.sum()
+                raise InputError(
+                    f"model {losses.model!r} has no loss on {share:.1%} of the tokens "
+                    f"that the fit of {self.task!r} uses; `predict STUDY --restrict` fits again on those that both have"
+                )
+            nats[:, ~self.supported] = 0.0
+        p = predict(self.core, nats, metadata, level)
+        accuracy, low, high, capability = (float(x[0]) for x in (p.accuracy, p.low, p.high, p.capability))
+        remark = remark_on(self.core, p, metadata, losses.model, self.about)
+        question = STRONGER_MODEL if p.position.stronger[0] else UNSEEN_FAMILY
+        return Forecast(self.task, losses.model, accuracy, low, high, capability, remark, level, question)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write salience.safetensors and fit.json atomically, replacing an older fit; returns the folder."""
+        path = own_folder(folder)
+        write_folder(path, partial(write_parts, parts=self))
+        return path
+
+    def save_pretrained(self, folder: str | Path, *, include_texts: bool = False) -> Path:
+        """Write the fit with a model card, for sharing; the texts are included only with `include_texts`."""
+        path = own_folder(folder)
+        write_folder(path, partial(write_parts, parts=self, include_texts=include_texts, with_card=True))
+        return path
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path, *, revision: str | None = None) -> Fit:
+        """Load a fit from a folder, or from the Hugging Face hub by its id (user/name) and `revision`."""
+        return load(name if Path(name).exists() or not sharing.is_id(str(name)) else sharing.fetch(str(name), revision))
+
+    def push_to_hub(self, repo_id: str, *, include_texts: bool = False, private: bool | None = None) -> str:
+        """Upload the fit with a model card to the Hugging Face hub; the token comes from the environment.
+
+        Parameters
+        ----------
+        repo_id : user/name
+        include_texts : whether to upload the texts
+        private : whether a new repository is private; None uses the default of the hub
+
+        Returns
+        -------
+        The address of the repository.
+        """
+        with tempfile.TemporaryDirectory() as parent:
+            folder = self.save_pretrained(Path(parent) / "fit", include_texts=include_texts)
+            return sharing.push(folder, repo_id, private=private)
+
+    @property
+    def digest(self) -> str:
+        """Hash of everything that affects a forecast; the same with or without the content of the texts."""
+        return stored_fit.digest(self)
+
+
+def load(folder: str | Path) -> Fit:
+    """Load a fit that was saved in a folder; its forecasts are bit-identical.
+
+    Parameters
+    ----------
+    folder : the folder that `Fit.save` wrote, or a study's fits/TASK; `Fit.from_pretrained` also takes a hub id
+
+    Returns
+    -------
+    the fit
+
+    >>> import benchcast as bc
+    >>> fit = bc.fit("study", task="code", method="label-token")
+    >>> bc.load(fit.save("code-fit")).digest == fit.digest
+    True
+    """
+    return Fit(**vars(read_parts(Path(folder))))
+
+
+def read_model(file: Path, texts: TextSet) -> TokenLosses:
+    """Read the losses of one model on a fit's texts from a file; an error if the file has several models."""
+    if file.suffix == ".csv" and not isinstance(texts, NamedTexts):
+        raise InputError(f"{file}: losses for a forecast come as .jsonl or .parquet, one model a file")
+    models = read_losses(file, texts)
+    if len(models) != 1:
+        raise InputError(f"{file}: losses of one model are needed, found {len(models)}")
+    return models[0]
+
+
+def mismatch(losses: TokenLosses, texts: TextSet) -> str:
+    """Description of the first text that the tokens do not cover exactly; empty if all texts are covered."""
+    counts, edges = losses.counts, losses.edges
+    if len(counts) != len(texts):
+        return f"they are on {len(counts)} texts, the fit is on {len(texts)}"
+    if not len(edges) - 1 == len(losses.nats) == counts.sum() or (counts < 0).any():
+        return f"{len(losses.nats)} nats need {len(losses.nats) + 1} edges, found {len(edges)}"
+    ends = edges[np.concatenate([[0], np.cumsum(counts)])]
+    if (ends != texts.starts).any() or (np.diff(edges) < 0).any():
+        lengths = zip(np.diff(ends), np.diff(texts.starts), strict=True)
+        at = next((i for i, same in enumerate(starmap(np.equal, lengths)) if not same), 0)
+        return (
+            f"text {texts.texts[at].id!r} has {texts.starts[at + 1] - texts.starts[at]} bytes, "
+            f"the losses cover {ends[at + 1] - ends[at]}"
+        )
+    return ""

@@ -1,0 +1,207 @@
+"""Checks of a fit that was read from files: consistent shapes, finite numbers, known names.
+
+Hashes detect damage; these checks detect invalid files with valid hashes. Each failure is a ValueError.
+Axes: N reference tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchcast.choices import METHOD_NAMES, REGROUP_UNITS, check_choice
+from benchcast.losses.dataset import LossView
+from benchcast.methods.capability import Ladder
+from benchcast.methods.law import KNOTS, MonotoneCalibration, SigmoidLaw
+from benchcast.methods.profile import LossProfile
+from benchcast.methods.task_fit import Members, OutOfFoldErrors, TaskFit
+from benchcast.records import Bools, Ints, Task, TextOutlines, TextSet
+
+LARGEST_PROFILE = 1e50  # squares of products of such values are still numbers
+LADDER = 5  # columns of the weights of a ladder
+ABOUT: dict[str, type | tuple[type, ...]] = {
+    "benchcast": str,
+    "texts": str,
+    "annotated_texts": str,
+    "scorer": str,
+    "split": str,
+    "level": (int, float),
+    "seed": int,
+    "n_train": dict,
+    "mean_accuracy": (int, float, type(None)),
+    "train": list,
+    "validation": list,
+}
+
+
+@dataclass(frozen=True, repr=False)
+class FitParts:
+    """The content of a fit's folder."""
+
+    core: TaskFit
+    salience: npt.NDArray[np.float32]  # weight of each reference token (N, see TaskFit.salience)
+    edges: Ints  # of the reference tokens, in bytes (N + 1)
+    supported: Bools  # mask of the reference tokens that are used (N)
+    texts: TextSet  # texts on which losses are read
+    about: dict[str, Any]  # provenance: versions, models, split, hashes
+
+
+def need(condition: object, what: str) -> None:
+    """Raise ValueError unless the condition holds."""
+    if not condition:
+        raise ValueError(what)
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a finite number and not a bool."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def check_parts(parts: FitParts) -> None:
+    """Raise a ValueError if the parts do not form a valid fit."""
+    core = parts.core
+    _check_task(core.task)
+    _check_law(core.law)
+    _check_about(parts.about)
+    _check_texts(parts.texts, parts.about)
+    check_choice("method", core.method, METHOD_NAMES)
+    need(is_number(core.unit) and core.unit > 0, f"unit {core.unit!r} is not a positive number")
+    need(isinstance(core.notes, dict), "notes are not a table")
+    _check_range(core.range)
+    _check_errors("honest_errors", core.out_of_fold)
+    _check_errors("stronger_errors", core.stronger)
+    _check_edges(parts.edges, parts.texts)
+    if core.profile is not None:
+        _check_profile(core.profile, len(parts.edges) - 1)
+    _check_weights(core, len(parts.edges) - 1)
+    if core.average is not None:
+        _check_average(core.average, core.weights.shape)
+    _check_array("salience", parts.salience, (len(parts.edges) - 1,), "f")
+    _check_array("supported", parts.supported, (len(parts.edges) - 1,), "b")
+
+
+def _check_array(name: str, values: npt.NDArray[Any], shape: tuple[int, ...], kinds: str) -> None:
+    need(values.shape == shape, f"{name} has shape {values.shape}, needed is {shape}")
+    need(values.dtype.kind in kinds, f"{name} holds {values.dtype}")
+    need(np.isfinite(values).all(), f"{name} holds NaN or infinity")
+
+
+def _check_task(task: Task) -> None:
+    need(isinstance(task.name, str) and task.name.strip(), f"task name {task.name!r}")
+    need(is_number(task.chance) and 0 <= task.chance < 1, f"chance {task.chance!r} is not from 0 to below 1")
+    need(all(isinstance(s, str) for s in task.sources), "sources are not names")
+    need(all(isinstance(m, str) for m in task.members), "members are not names")
+    need(isinstance(task.centred, bool) and isinstance(task.metric, str), "centred or metric of the task is invalid")
+
+
+def _check_law(law: SigmoidLaw) -> None:
+    need(isinstance(law.failure, str), "law: failure is not text")
+    numbers = (law.chance, law.ceiling) if law.failure else (law.chance, law.ceiling, law.slope, law.offset)
+    need(all(map(is_number, numbers)), f"law: {numbers} are not all finite numbers")
+    need(0 <= law.chance <= law.ceiling <= 1, f"law: chance {law.chance} and ceiling {law.ceiling} are not in 0..1")
+    if law.calibration is not None:
+        _check_calibration(law.calibration)
+
+
+def _check_calibration(calibration: MonotoneCalibration) -> None:
+    numbers = (calibration.shift, calibration.low, calibration.high, *calibration.slopes)
+    need(all(map(is_number, numbers)), "law: the calibration has values that are not finite numbers")
+    need(
+        len(calibration.slopes) == len(KNOTS) + 1,
+        f"law: a calibration has {len(KNOTS) + 1} slopes, found {len(calibration.slopes)}",
+    )
+    need(calibration.low <= calibration.high, f"law: calibration range {calibration.low}..{calibration.high}")
+    need(max(map(abs, calibration.slopes)) < 100, "law: a slope of the calibration is beyond e^100")
+
+
+def _check_range(ends: tuple[float, float]) -> None:
+    known = all(map(is_number, ends)) and ends[0] <= ends[1]
+    need(known or all(isinstance(x, float) and math.isnan(x) for x in ends), f"range {ends} is not a range")
+
+
+def _check_errors(name: str, out_of_fold: OutOfFoldErrors) -> None:
+    count = len(out_of_fold.errors)
+    need(isinstance(out_of_fold.kind, str), f"{name}: kind is not text")
+    _check_array(name, out_of_fold.errors, (len(out_of_fold.families),), "f")
+    need((np.abs(out_of_fold.errors) <= 1).all(), f"{name} are outside −1..1")
+    need(len(out_of_fold.models) in (0, count), f"{len(out_of_fold.models)} names for {count} errors")
+    need(all(isinstance(m, str) for m in out_of_fold.models), f"{name}: models are not names")
+    for key, kinds in (("hidden_set", "iu"), ("observed", "f"), ("distance", "f")):
+        values = getattr(out_of_fold, key)
+        _check_array(f"{name}.{key}", values, (count if len(values) else 0,), kinds)
+    need(((out_of_fold.observed >= 0) & (out_of_fold.observed <= 1)).all(), f"{name}: accuracies are outside 0..1")
+    need((out_of_fold.distance >= 0).all(), f"{name}: a distance is negative")
+
+
+def _check_profile(profile: LossProfile, tokens: int) -> None:
+    groups = profile.mean.size
+    _check_array("profile.group", profile.group, (tokens,), "iu")
+    _check_array("profile.mean", profile.mean, (groups,), "f")
+    _check_array("profile.whiten", profile.whiten, (groups, groups), "f")
+    need((np.unique(profile.group[profile.group >= 0]) == np.arange(groups)).all(), "profile: groups have gaps")
+    size = max(np.abs(profile.mean).max(initial=0), np.abs(profile.whiten).max(initial=0))
+    need(size < LARGEST_PROFILE, f"profile: a value of {size:g}")
+    numbers = (profile.typical, profile.usual, profile.strongest)
+    need(all(map(is_number, numbers)) and profile.typical > 0, f"profile: {numbers} are not all usable numbers")
+
+
+def _check_edges(edges: Ints, texts: TextSet) -> None:
+    need(edges.ndim == 1 and edges.dtype.kind in "iu" and len(edges) > 1, f"edges have shape {edges.shape}")
+    need((np.diff(edges.astype(np.int64)) >= 0).all(), "edges decrease")
+    need(edges[0] == 0 and edges[-1] == texts.starts[-1], f"edges end at {edges[-1]}, the texts at {texts.starts[-1]}")
+    need(np.isin(texts.starts, edges).all(), "a reference token spans two texts")
+
+
+def _check_weights(core: TaskFit, tokens: int) -> None:
+    reads = core.reads
+    kinds = {type(predictor) for predictor in reads}
+    need(
+        len(kinds) < 2 and len(set(reads)) == len(reads),
+        f"reads {', '.join(map(str, reads))}, which do not go together",
+    )
+    need(Ladder not in kinds or reads[0] == Ladder(), "the first ladder is not that of all families")
+    by_kind: dict[type, int] = {LossView: tokens, Ladder: LADDER}
+    columns = by_kind.get(type(reads[0]), 1) if reads else core.weights.shape[-1]
+    _check_array("weights", core.weights, (len(reads), columns), "f")
+
+
+def _check_average(average: Members, shape: tuple[int, ...]) -> None:
+    fade, members = average.fade, average.members
+    need(members, "an average without members")
+    need(is_number(fade.strongest) and is_number(fade.usual), f"fade {fade} is not two numbers")
+    need(fade.strongest <= fade.usual, f"fade {fade.strongest}..{fade.usual}")
+    shares = [(m.share, m.share_of_stronger) for m in members]
+    need(all(is_number(x) and 0 <= x <= 1 for row in shares for x in row), f"shares {shares} are not in 0..1")
+    need(all(abs(sum(column) - 1) < 1e-6 for column in zip(*shares, strict=True)), f"shares {shares} do not sum to 1")
+    for k, member in enumerate(members):
+        _check_law(member.law)
+        need(not member.law.failure, f"the law of member {k} failed")
+        _check_array(f"member.{k}", member.weights, shape, "f")
+
+
+def _check_about(about: object) -> None:
+    need(isinstance(about, dict), "about is not a table")
+    assert isinstance(about, dict)
+    for key, kind in ABOUT.items():
+        need(key not in about or isinstance(about[key], kind), f"about: {key} is {about.get(key)!r}")
+    need(about.get("unit", "byte") in REGROUP_UNITS, f"about: unit {about.get('unit')!r}")
+    models = [*about.get("train", ()), *about.get("validation", ())]
+    need(all(isinstance(m, str) for m in models), "about: models are not names")
+    need(all(map(is_number, about.get("n_train", {}).values())), "about: n_train are not numbers")
+
+
+def _check_texts(texts: TextSet, about: dict[str, Any]) -> None:
+    for t in texts:
+        need(
+            all(isinstance(x, str) for x in (t.id, t.source, t.text)), f"text {t.id!r}: id, source or text is no string"
+        )
+        need(t.answer_start is None or type(t.answer_start) is int, f"text {t.id!r}: answer_start {t.answer_start!r}")
+    if isinstance(texts, TextOutlines):
+        need(len(texts.index) == len(texts), "two texts have the same id")
+        need(all(type(n) is int and n >= 0 for n in texts.lengths), "lengths of texts are not whole numbers of bytes")
+    else:
+        need(about.get("texts", texts.digest) == texts.digest, "the texts do not match their digest")

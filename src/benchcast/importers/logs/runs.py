@@ -1,0 +1,170 @@
+"""Find the runs of lm-evaluation-harness or lighteval below a folder: results, and the samples that belong to them.
+
+From 0.4.3 on, `results_<time>.json` lies beside `samples_<task>_<time>.jsonl`. Before, `results.json` lies beside
+`<model arguments>_<task>.jsonl`, which is one JSON array. Files of lighteval are found by `lighteval_details`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from benchcast.errors import InputError
+from benchcast.importers.logs.items import LoggedItem
+from benchcast.importers.logs.lighteval import details_of, read_details
+from benchcast.importers.logs.lm_eval import SampleRow, items_of
+from benchcast.importers.scores.entries import ScoreFile, number
+from benchcast.importers.scores.lm_eval import HARNESS, LIGHTEVAL, as_lm_eval, is_lighteval, model_name
+from benchcast.study.reading import need_file, parse_json, read_utf8
+
+SAMPLES, RESULTS = "samples_", "results"
+FIRST_KEY = re.compile(r'\s*(?:\[\s*)?\{\s*"doc_id"')  # how every sample file starts
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """A results file of either harness, read once, and the sample files that belong to it."""
+
+    file: ScoreFile  # as the harness wrote it
+    document: Mapping[str, Any]  # in the form of lm-evaluation-harness
+    harness: str
+    samples: Mapping[str, Path]  # task → file of its samples
+
+    @classmethod
+    def read(cls, path: Path) -> Results:
+        """Read a results file and find its samples."""
+        return cls.of(ScoreFile.read(path))
+
+    @classmethod
+    def of(cls, file: ScoreFile) -> Results:
+        """Find the samples of a results file that has been read."""
+        if not isinstance(file.head, Mapping) or not isinstance(file.head.get("results"), Mapping):
+            raise InputError(
+                f"{file.path}: not a results file of lm-evaluation-harness or lighteval (no 'results' object)"
+            )
+        if is_lighteval(file.head):
+            document = as_lm_eval(file.head)
+            return cls(file=file, document=document, harness=LIGHTEVAL, samples=details_of(file.path, document))
+        return cls(file=file, document=file.head, harness=HARNESS, samples=_samples_beside(file.path, file.head))
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRun:
+    """One run of a harness: a model, its results, and its items by task."""
+
+    model: str  # as named in the results
+    params: float  # number of parameters; NaN if it is not stated
+    results: Results
+    items: Mapping[str, Sequence[LoggedItem]]  # task → its items
+
+
+def read_runs(folder: Path) -> list[LoggedRun]:
+    """All runs below a folder, by path.
+
+    A folder without results, results without samples, and samples without results are errors.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; give the output folder of lm_eval --log_samples")
+    results = sorted(p for p in folder.rglob(f"{RESULTS}*.json") if p.is_file())
+    if not results:
+        raise InputError(f"{folder}: no results_*.json of lm-evaluation-harness below this folder")
+    shared: dict[str, str] = {}
+    runs = [_shared(read_run(path), shared) for path in results]
+    used = {sample for run in runs for sample in run.results.samples.values()}
+    lost = sorted(p for p in folder.rglob(f"{SAMPLES}*.jsonl") if p not in used)
+    if lost:
+        raise InputError(f"{lost[0]}: no results of the same run beside it (results_<time>.json)")
+    return runs
+
+
+def _shared(run: LoggedRun, prompts: dict[str, str]) -> LoggedRun:
+    """The run with one copy of each prompt for all runs: few-shot prompts of thousands of items fill the memory."""
+    items = {
+        task: [replace(item, prompt=prompts.setdefault(item.prompt, item.prompt)) for item in of_task]
+        for task, of_task in run.items.items()
+    }
+    return replace(run, items=items)
+
+
+def read_run(path: Path) -> LoggedRun:
+    """One run by its results file."""
+    return run_of(Results.read(path))
+
+
+def run_of(results: Results, only: Path | None = None) -> LoggedRun:
+    """The run of these results; `only` restricts it to one sample file."""
+    path, document = results.file.path, results.document
+    file_of_task = {task: file for task, file in results.samples.items() if only is None or file == only}
+    if not file_of_task:
+        how = "lighteval with --save-details" if results.harness == LIGHTEVAL else "lm_eval with --log_samples"
+        raise InputError(f"{path}: no samples beside it; run {how}")
+    config = document.get("config")
+    params = number(config.get("model_num_parameters")) if isinstance(config, Mapping) else math.nan
+    items = {task: read_samples(file, task) for task, file in file_of_task.items()}
+    return LoggedRun(
+        model=model_name(path, document), params=params if params > 0 else math.nan, results=results, items=items
+    )
+
+
+def _samples_beside(path: Path, document: Mapping[str, Any]) -> dict[str, Path]:
+    """Sample files of lm-evaluation-harness beside a results file, by task."""
+    tasks = [str(task) for task in document["results"]]
+    time = path.stem.removeprefix(RESULTS)  # "_<time>", or empty before 0.4.3
+    if time:
+        files = {task: path.with_name(f"{SAMPLES}{task}{time}.jsonl") for task in tasks}
+        return {task: file for task, file in files.items() if file.is_file()}
+    file_of_task: dict[str, Path] = {}
+    for file in path.parent.glob("*.jsonl"):
+        task = max((t for t in tasks if file.stem.endswith(f"_{t}")), key=len, default=None)
+        if task is not None and task in file_of_task:
+            raise InputError(f"{path.parent}: {file_of_task[task].name} and {file.name} are both samples of {task!r}")
+        if task is not None:
+            file_of_task[task] = file
+    return {task: file_of_task[task] for task in tasks if task in file_of_task}
+
+
+def read_samples(path: Path, task: str) -> list[LoggedItem]:
+    """Items of one file of samples or details."""
+    if path.suffix == ".parquet":
+        return read_details(path, task)
+    rows = [SampleRow.of(where, row) for where, row in _rows(path)]
+    if not rows:
+        raise InputError(f"{path}: no samples")
+    return items_of(task, rows)
+
+
+def _rows(path: Path) -> Iterator[tuple[str, Any]]:
+    need_file(path)
+    content = read_utf8(path)
+    if content.lstrip().startswith("["):
+        rows = parse_json(content, str(path))
+        yield from ((f"{path}: sample {i}", row) for i, row in enumerate(rows, start=1))
+        return
+    for i, line in enumerate(content.split("\n"), start=1):
+        if line.strip():
+            yield f"{path}: line {i}", parse_json(line, f"{path}: line {i}")
+
+
+def is_log(path: Path) -> bool:
+    """Whether losses are to be read from an evaluation log: a folder, or a file of samples."""
+    if path.is_dir():
+        return True
+    if path.suffix != ".jsonl" or not path.is_file():
+        return False
+    if path.name.startswith(SAMPLES):
+        return True
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        return FIRST_KEY.match(lines.read(200)) is not None
+
+
+def results_beside(path: Path, read: Callable[[Path], Results]) -> Results:
+    """The results of the run that a sample file belongs to; `read` reads one candidate."""
+    for candidate in sorted(path.parent.glob(f"{RESULTS}*.json")):
+        results = read(candidate)
+        if path in results.samples.values():
+            return results
+    raise InputError(f"{path}: no results of the same run beside it (results_<time>.json)")

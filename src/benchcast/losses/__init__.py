@@ -1,0 +1,1 @@
+"""Token losses of all models on one set of reference tokens."""

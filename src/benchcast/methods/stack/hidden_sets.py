@@ -1,0 +1,128 @@
+"""Models hidden in turn: whole training families, and models stronger than all others.
+
+A candidate is learned from the known models without one hidden set, and forecasts the models of this set. The rows of
+all these forecasts decide over the shares of the candidates and over the interval. Known models are the training and
+validation models that have a score.
+
+Axes: M models, R rows: one for each time that a model is hidden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from benchcast.losses.dataset import Dataset
+from benchcast.methods.law import share_above_chance
+from benchcast.methods.stack.settings import StackSettings
+from benchcast.records import Bools, Floats, Ints, Task
+from benchcast.splits import Fold, inner_folds
+
+# "validation" and "strongest" are the two kinds of stronger models; a problem has at most one of them.
+HiddenKind = Literal["family", "validation", "strongest"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskScores:
+    """The scores on one task, as far as a fold may see them."""
+
+    task: Task
+    observed: Floats  # M: accuracy, NaN where unknown
+    q: Floats  # M: accuracy above chance, 0 to 1; 0 for models that are not known
+    known: Bools  # M: training and validation models that have a score
+    validation: Bools  # M: those of them that are validation models
+    families: npt.NDArray[np.str_]  # M: group of related models that each belongs to
+
+    @classmethod
+    def of(cls, dataset: Dataset, fold: Fold, t: int) -> TaskScores:
+        """Scores on task number `t`."""
+        task, observed = dataset.tasks[t], dataset.accuracy[t]
+        known = fold.seen & np.isfinite(observed)
+        above_chance = share_above_chance(np.where(known, observed, task.chance), task.chance)
+        return cls(
+            task=task,
+            observed=observed,
+            q=np.clip(above_chance, 0.0, 1.0),
+            known=known,
+            validation=known & fold.validation,
+            families=dataset.groups,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenSet:
+    """Known models that are hidden together."""
+
+    kind: HiddenKind
+    models: Bools  # M
+
+
+def hidden_sets(scores: TaskScores, settings: StackSettings, *, mean_loss: Floats | None = None) -> list[HiddenSet]:
+    """The hidden sets of one task: families first, then stronger models.
+
+    The validation models are hidden as the stronger ones. Where there are none and `mean_loss` (M) is given, the known
+    models of the lowest mean loss are hidden instead.
+    """
+    sets = [HiddenSet("family", models) for models in inner_folds(scores.families, scores.known)]
+    if scores.validation.any():
+        return [*sets, HiddenSet("validation", scores.validation)]
+    if mean_loss is None:
+        return sets
+    return [*sets, *(HiddenSet("strongest", models) for models in strongest_models(mean_loss, scores.known, settings))]
+
+
+def strongest_models(mean_loss: Floats, known: Bools, settings: StackSettings) -> list[Bools]:
+    """Masks of the known models of the lowest mean loss (M each), each within the one before.
+
+    Scores are not used: a selection by score would also select by the noise of the score.
+    """
+    rows = np.flatnonzero(known)
+    by_loss = rows[np.argsort(mean_loss[rows], kind="stable")]
+    sets: list[Bools] = []
+    for share in settings.strongest:
+        count = max(1, round(share * len(by_loss)))
+        if len(by_loss) - count >= settings.fewest_weaker and not (sets and sets[-1].sum() == count):
+            models = np.zeros_like(known)
+            models[by_loss[:count]] = True
+            sets.append(models)
+    return sets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HiddenRows:
+    """One row for each time that a model is hidden: with its family, and among stronger models.
+
+    The rows of one set are consecutive and in the order of the models.
+    """
+
+    model: Ints  # index of the row's model
+    family: npt.NDArray[np.str_]
+    hidden_set: Ints  # index of the set that the model is hidden with
+    kind: npt.NDArray[np.str_]  # `HiddenKind` of that set
+    q: Floats  # accuracy above chance, 0 to 1
+
+    @classmethod
+    def of(cls, sets: Sequence[HiddenSet], scores: TaskScores) -> HiddenRows:
+        """The rows of all sets, one set after the other."""
+        model = np.concatenate([np.flatnonzero(s.models) for s in sets])
+        hidden_set = np.repeat(np.arange(len(sets)), [s.models.sum() for s in sets])
+        return cls(
+            model=model,
+            family=scores.families[model],
+            hidden_set=hidden_set,
+            kind=np.array([s.kind for s in sets])[hidden_set],
+            q=scores.q[model],
+        )
+
+    @property
+    def of_families(self) -> Bools:
+        """Rows of models that are hidden with their family (R)."""
+        return self.kind == "family"
+
+    def of_models_in(self, hidden_set: int) -> Bools:
+        """All rows of the models of one set, those in other sets included (R)."""
+        return np.isin(self.model, self.model[self.hidden_set == hidden_set])

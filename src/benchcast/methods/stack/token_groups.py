@@ -1,0 +1,217 @@
+"""Groups of tokens, from which `salience` and `stack` form their weights.
+
+A weight vector is a combination of groups: all tokens, the tokens of each source, the answers of each source, the texts
+that a task names as its answers, and clusters of tokens with similar hidden states. The combination is learned on small
+matrices, models × groups, one for each view of the losses.
+
+Tokens are clustered in the largest principal components of the standardised hidden states, which a randomised subspace
+iteration finds (Halko, Martinsson and Tropp 2011), by k-means from k-means++ centres (Arthur and Vassilvitskii 2007).
+
+Axes: M models, N tokens, K groups, D features, n points, d dimensions, k clusters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from array_api_compat import array_namespace
+from array_api_compat import device as device_of
+
+from benchcast.devices import Array, place, subspace_iteration, to_numpy
+from benchcast.losses.dataset import VIEWS, Dataset, Features, view
+from benchcast.methods.features import StreamedBlocks
+from benchcast.methods.stack.settings import GroupKind, StackSettings
+from benchcast.records import Bools, Floats, Ints
+
+SAMPLE = 8192  # tokens from which directions and clusters are estimated
+BLOCK = 16384  # tokens summed at a time
+
+Points = npt.NDArray[np.floating]  # n × d
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """Disjoint groups of one kind."""
+
+    kind: GroupKind
+    group: Ints  # N: number of each token's group, −1 for none
+    count: int  # of groups
+    by_source: bool = False  # group i holds tokens of source i
+    task: str = ""  # the task that names the texts of the group as its answers, if there is one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenGroups:
+    """The groups of all partitions, one partition after the other."""
+
+    partitions: tuple[Partition, ...]
+    kinds: npt.NDArray[np.str_]  # K: `GroupKind`
+    source: Ints  # K: the source that a group is confined to, −1 for none
+    task: npt.NDArray[np.str_]  # K: the task whose `answers` a group consists of, "" for none
+    size: Floats  # K: supported tokens in each group
+
+    @classmethod
+    def of(cls, partitions: tuple[Partition, ...], supported: Bools) -> TokenGroups:
+        """Number the groups of some partitions; `supported` (N) marks the tokens that count."""
+        sizes = [np.bincount(p.group[(p.group >= 0) & supported], minlength=p.count) for p in partitions]
+        counts = [p.count for p in partitions]
+        return cls(
+            partitions=partitions,
+            kinds=np.repeat([p.kind for p in partitions], counts),
+            source=np.concatenate([np.arange(p.count) if p.by_source else np.full(p.count, -1) for p in partitions]),
+            task=np.repeat([p.task for p in partitions], counts),
+            size=np.concatenate(sizes).astype(np.float64),
+        )
+
+    @property
+    def clusters(self) -> Bools:
+        """Clusters within sources that have tokens (K)."""
+        return np.asarray((self.kinds == "cluster") & (self.size > 0))
+
+    def token_weights(self, mix: Floats) -> npt.NDArray[np.float32]:
+        """The weight of every token (N) for one combination of groups (K)."""
+        total = np.zeros(len(self.partitions[0].group))
+        at = 0
+        for p in self.partitions:
+            total += np.append(mix[at : at + p.count], 0.0)[p.group]
+            at += p.count
+        return total.astype(np.float32)
+
+
+def group_tokens(dataset: Dataset, settings: StackSettings) -> TokenGroups:
+    """The groups of a dataset's tokens."""
+    tokens, answers = dataset.reference_tokens, dataset.reference_tokens.answer
+    n_sources = len(tokens.sources)
+    partitions = [
+        Partition(kind="all", group=np.zeros(len(tokens.text), np.int64), count=1),
+        Partition(kind="source", group=tokens.source, count=n_sources, by_source=True),
+        Partition(kind="answer", group=np.where(answers, tokens.source, -1), count=n_sources, by_source=True),
+        *_similar_tokens(dataset, settings),
+    ]
+    for task in dataset.tasks:
+        if task.answers:
+            named = np.where(tokens.of_texts(task.answers), 0, -1)
+            partitions.append(Partition(kind="answer", group=named, count=1, task=task.name))
+    return TokenGroups.of(tuple(partitions), tokens.supported)
+
+
+def group_losses(dataset: Dataset, groups: TokenGroups) -> dict[str, Floats]:
+    """For each view, the loss per character of every model on each group (M × K)."""
+    return {name: _group_sums(dataset, name, groups) / dataset.characters for name in VIEWS}
+
+
+def _group_sums(dataset: Dataset, name: str, groups: TokenGroups) -> Floats:
+    """Sum of one view of the tokens over every group (M × K)."""
+    nats, device = dataset.nats, dataset.device
+    total = np.zeros((len(nats), len(groups.kinds)), np.float64)
+    for start in range(0, nats.shape[1], BLOCK):
+        part = slice(start, start + BLOCK)
+        one_hot = np.hstack([p.group[part, None] == np.arange(p.count) for p in groups.partitions])
+        seen = view(place(nats[:, part], device, "float32"), name)
+        total += to_numpy(seen @ place(one_hot, device, "float32"))
+    return total
+
+
+def _similar_tokens(dataset: Dataset, settings: StackSettings) -> list[Partition]:
+    """Clusters of tokens with similar hidden states; without features, one group for each text.
+
+    A "cluster" is within the answers, or within the other tokens, of one source, so that a task's tokens are resolved
+    finely. A "kind" is over all texts, so that a task with few texts borrows strength from the others.
+    """
+    tokens = dataset.reference_tokens
+    if dataset.features is None:
+        texts_per_group = int(np.ceil((int(tokens.text.max()) + 1) / settings.most_text_groups))
+        group = tokens.text // texts_per_group
+        return [Partition(kind="cluster", group=group, count=int(group.max()) + 1)]
+    points = _main_directions(dataset.features, dataset.device, settings)
+    cell = 2 * tokens.source + tokens.answer
+    most = int(np.clip(settings.source_clusters // len(np.unique(cell)), 1, settings.most_per_cell))
+    clusters = _cluster_cells(points, cell, most=most, settings=settings)
+    kinds = _cluster_cells(points, np.zeros_like(cell), most=settings.kind_clusters, settings=settings)
+    return [
+        Partition(kind="cluster", group=clusters, count=int(clusters.max()) + 1),
+        Partition(kind="kind", group=kinds, count=int(kinds.max()) + 1),
+    ]
+
+
+def _main_directions(features: Features, device: str, settings: StackSettings) -> npt.NDArray[np.float32]:
+    """Principal components of the standardised features, each with unit variance (N × directions)."""
+    sample = place(features.sample(SAMPLE, np.random.default_rng(settings.seed)), device, "float64")
+    xp = array_namespace(sample)
+    mean = xp.mean(sample, axis=0)
+    spread = xp.sqrt(xp.mean((sample - mean) ** 2, axis=0))
+    dead = spread < settings.smallest_spread * max(float(xp.max(spread)), 1e-30)
+    spread = xp.where(dead, xp.full_like(spread, np.inf), spread)
+    values, vectors = _largest_directions((sample - mean) / spread, settings)
+    count = min(settings.directions, int(xp.sum(values > settings.smallest_spread * values[0])))
+    scale = values[:count] / len(sample) ** 0.5
+    turn = vectors[:, :count] / scale / spread[:, None]
+    shift = to_numpy(mean @ turn).astype(np.float32)
+    columns = place(turn.T, device, "float32")
+    parts = [to_numpy(block.project(columns)).T - shift for _, block in StreamedBlocks(features, device)]
+    return np.concatenate(parts)
+
+
+def _largest_directions(rows: Array, settings: StackSettings) -> tuple[Array, Array]:
+    """Largest singular values and their right vectors, by subspace iteration; exact if there are few features."""
+    xp = array_namespace(rows)
+    width = min(settings.directions + settings.extra_directions, *rows.shape)
+    start = np.random.default_rng(settings.seed).standard_normal((rows.shape[1], width))
+    rounds = settings.direction_rounds if width < rows.shape[1] else 0
+    start = xp.asarray(start, device=device_of(rows))
+    basis = subspace_iteration(lambda columns: rows.T @ (rows @ columns), start, rounds=rounds)
+    _, values, turn = xp.linalg.svd(rows @ basis, full_matrices=False)
+    return values, basis @ turn.T
+
+
+def _cluster_cells(points: Points, cell: Ints, *, most: int, settings: StackSettings) -> Ints:
+    """The cluster of each token (N); each cell (a label per token) has clusters of its own, at most `most`."""
+    groups, count = np.full(len(points), -1), 0
+    for name in np.unique(cell):
+        members = np.flatnonzero(cell == name)
+        centres = _centres(points[members], min(most, len(members) // settings.fewest_per_cluster), settings)
+        groups[members] = count + nearest(points[members], centres)
+        count += len(centres)
+    return groups
+
+
+def _centres(points: Points, count: int, settings: StackSettings) -> Points:
+    """Cluster centres of tokens; one centre if there are few tokens or all are equal."""
+    rng = np.random.default_rng(settings.seed)
+    sample = points[np.sort(rng.choice(len(points), min(SAMPLE, len(points)), replace=False))]
+    count = min(count, len(np.unique(sample, axis=0)) if points.shape[1] else 1)
+    if count < 2:
+        return points[:1]
+    return cluster(sample, count, rounds=settings.cluster_rounds, seed=settings.seed)
+
+
+def cluster(points: Points, count: int, *, rounds: int, seed: int) -> Points:
+    """Centres of `count` clusters (k × d) by k-means; the centre of an empty cluster is not moved."""
+    centres = _first_centres(points, count, seed)
+    for _ in range(rounds):
+        label = nearest(points, centres)
+        size = np.bincount(label, minlength=count)
+        order = np.argsort(label, kind="stable")
+        used = np.flatnonzero(size)
+        starts = np.cumsum(size)[used] - size[used]
+        centres = centres.copy()
+        centres[used] = np.add.reduceat(points[order], starts, axis=0, dtype=np.float64) / size[used, None]
+    return centres
+
+
+def nearest(points: Points, centres: Points) -> Ints:
+    """Index of the nearest centre of each point (n)."""
+    return np.argmax(points @ centres.T - 0.5 * (centres**2).sum(axis=1), axis=1).astype(np.int64)
+
+
+def _first_centres(points: Points, count: int, seed: int) -> Points:
+    """k-means++: each centre is drawn with probability ∝ the squared distance to the nearest earlier centre."""
+    rng = np.random.RandomState(seed)
+    chosen = [int(rng.randint(len(points)))]
+    far = np.full(len(points), np.inf)
+    for _ in range(count - 1):
+        far = np.minimum(far, ((points - points[chosen[-1]]).astype(np.float64) ** 2).sum(axis=1))
+        chosen.append(int(np.searchsorted(np.cumsum(far / far.sum()), rng.uniform())))
+    return points[chosen]

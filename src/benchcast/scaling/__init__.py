@@ -1,0 +1,1 @@
+"""Models to come: larger, or trained for longer."""

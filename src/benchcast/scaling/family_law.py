@@ -1,0 +1,285 @@
+"""Fit each family's capability as a power law and estimate how its error grows with extrapolation distance.
+
+A law reads params and tokens, or FLOPs; the form with the smaller error on hidden models (the largest, and the latest
+checkpoints) is used. The same hidden models, pooled over families, give the drift: the error per unit of log distance
+that the law's own uncertainty does not explain, one value for larger models and one for longer training. A task's fit
+then gives the accuracy, with an interval for the errors of both steps. Pure.
+Axes: P points (models of one family) or targets, J inputs, K nodes of the distribution of capability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr, ndtri, stdtrit
+
+from benchcast.choices import DEFAULT_LEVEL
+from benchcast.forecasts.intervals import angle, from_angle, half_widths, locate
+from benchcast.methods.power_law import PowerLaw, fit_power_law
+from benchcast.methods.task_fit import TaskFit
+from benchcast.records import Bools, Floats
+
+FORMS = ("params and tokens", "compute")
+FEWEST = {"params and tokens": 7, "compute": 4}  # points that a law needs; it has five or three parameters
+FEWEST_VALUES = 3  # distinct values that a law needs of each input
+HOLDOUT_KINDS = ("largest", "latest")
+NEAR = 0.05  # log distance below which a hidden point is not used for the drift
+NODES = 201
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePoints:
+    """Sizes, training tokens and training compute of models; NaN if unknown."""
+
+    params: Floats
+    tokens: Floats
+    flops: Floats
+
+    def __len__(self) -> int:
+        return len(self.flops)
+
+    def take(self, rows: Bools) -> ScalePoints:
+        """The points with true entries in `rows`."""
+        return ScalePoints(self.params[rows], self.tokens[rows], self.flops[rows])
+
+    def inputs(self, form: str) -> Floats:
+        """Logs of the inputs of a form of law (P × J)."""
+        x = np.column_stack([self.params, self.tokens] if form == FORMS[0] else [self.flops])
+        return np.log(x, where=x > 0, out=np.full(x.shape, np.nan))
+
+    def known(self, form: str) -> Bools:
+        """Mask of points that have all inputs of a form of law."""
+        return np.asarray(np.isfinite(self.inputs(form)).all(axis=1))
+
+    def supports(self, form: str) -> bool:
+        """Whether there are enough points and distinct values for a form of law."""
+        x = self.inputs(form)
+        known = bool(len(x)) and bool(np.isfinite(x).all())
+        return known and len(x) >= FEWEST[form] and all(len(np.unique(c)) >= FEWEST_VALUES for c in x.T)
+
+
+def hide_largest(points: ScalePoints) -> Bools:
+    """Mask of the models of the largest size, or of the most compute if sizes are unknown or all equal."""
+    size = points.params if np.isfinite(points.params).all() and np.ptp(points.params) > 0 else points.flops
+    return np.asarray(size == np.nanmax(size))
+
+
+def hide_latest(points: ScalePoints) -> Bools:
+    """Mask of the last checkpoint of each size that has at least three."""
+    out = np.zeros(len(points), bool)
+    for size in np.unique(points.params):
+        in_size = np.flatnonzero(points.params == size)
+        tokens = points.tokens[in_size]
+        if len(np.unique(tokens)) >= FEWEST_VALUES:
+            out[in_size[tokens == tokens.max()]] = True
+    return out
+
+
+HOLDOUT_RULES = {"largest": hide_largest, "latest": hide_latest}
+
+
+def distances(known: ScalePoints, target: ScalePoints, form: str) -> Floats:
+    """Log distances of targets beyond the known points, in size and in training length (P × 2).
+
+    Training length is compared with the longest run of the nearest known size. A law of compute has only the first
+    distance.
+    """
+    out = np.zeros((len(target), 2))
+    if form == FORMS[1]:
+        out[:, 0] = np.log(target.flops / known.flops.max())
+        return np.maximum(out, 0)
+    sizes = np.unique(known.params)
+    nearest = sizes[np.abs(np.log(target.params[:, None] / sizes)).argmin(axis=1)]
+    longest = np.array([known.tokens[known.params == size].max() for size in nearest])
+    out[:, 0] = np.log(target.params / sizes[-1])
+    out[:, 1] = np.log(target.tokens / longest)
+    return np.maximum(out, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class HoldoutErrors:
+    """Errors of a family's law on hidden points."""
+
+    error: Floats  # of log capability
+    spread: Floats  # standard deviation that the law itself predicts
+    distance: Floats  # log distances (P × 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """Error per unit of log distance beyond the laws' own uncertainty, over all families of a study."""
+
+    size: float  # root mean square over families; NaN if no model could be hidden
+    training: float
+    groups: int  # number of independent observations
+
+    @property
+    def freedom(self) -> int:
+        """Degrees of freedom of the errors."""
+        return max(self.groups - 1, 1)
+
+    @property
+    def both(self) -> Floats:
+        """Drift in size and in training length; an unknown one is replaced by the other."""
+        pair = np.array([self.size, self.training])
+        pair = np.where(np.isfinite(pair), pair, pair[::-1])
+        return np.where(np.isfinite(pair), pair, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyLaw:
+    """The power law of one family's capability and its errors on hidden points."""
+
+    form: str
+    law: PowerLaw
+    points: ScalePoints
+    holdout: Mapping[str, HoldoutErrors]  # by kind
+
+    def log_loss(self, target: ScalePoints) -> Floats:
+        """Log capability that the law predicts at the targets."""
+        return self.law.log_loss(target.inputs(self.form))
+
+    def uncertainty(self, target: ScalePoints, drift: Drift) -> tuple[Floats, Floats]:
+        """Standard deviation of the predicted log capability, and its degrees of freedom.
+
+        The variance is the sum of the law's own and of the drift with distance. The degrees of freedom are combined
+        by the Welch–Satterthwaite equation: the first rests on many points, the second on few families.
+        """
+        law_variance = self.law.spread(target.inputs(self.form)) ** 2
+        drift_variance = ((distances(self.points, target, self.form) * drift.both) ** 2).sum(axis=1)
+        drift_variance *= 1 + 1 / max(drift.groups, 1)  # prediction variance: the drift is itself an estimate
+        freedom = (law_variance + drift_variance) ** 2 / (
+            law_variance**2 / self.law.freedom + drift_variance**2 / drift.freedom
+        )
+        return np.sqrt(law_variance + drift_variance), freedom
+
+
+def fit_family(points: ScalePoints, log_loss: Floats, *, allowed: Sequence[str] = FORMS) -> FamilyLaw | None:
+    """The family's law in the form with the smallest error on hidden points; None if there are too few points.
+
+    Parameters
+    ----------
+    points : the family's models
+    log_loss : log capability of each (P)
+    allowed : forms of law to try
+
+    Returns
+    -------
+    the law with its errors on hidden points, or None
+    """
+    best: tuple[float, str, dict[str, HoldoutErrors]] | None = None
+    for form in allowed:
+        rows = points.known(form)
+        usable, loss = points.take(rows), log_loss[rows]
+        if not usable.supports(form):
+            continue
+        errors = {
+            kind: m
+            for kind in HOLDOUT_KINDS
+            if (m := holdout_errors(usable, loss, form, HOLDOUT_RULES[kind](usable))) is not None
+        }
+        if best is None or _total(errors) < best[0]:
+            best = (_total(errors), form, errors)
+    if best is None:
+        return None
+    _, form, holdout = best
+    rows = points.known(form)
+    return FamilyLaw(form, fit_power_law(points.take(rows).inputs(form), log_loss[rows]), points.take(rows), holdout)
+
+
+def holdout_errors(points: ScalePoints, log_loss: Floats, form: str, hidden: Bools) -> HoldoutErrors | None:
+    """Errors on the hidden points of a law fitted without them; None if too few points remain or none is hidden."""
+    known = points.take(~hidden)
+    if not hidden.any() or not known.supports(form):
+        return None
+    law = fit_power_law(known.inputs(form), log_loss[~hidden])
+    target = points.take(hidden)
+    x = target.inputs(form)
+    return HoldoutErrors(law.log_loss(x) - log_loss[hidden], law.spread(x), distances(known, target, form))
+
+
+def _total(holdout: Mapping[str, HoldoutErrors]) -> float:
+    """Mean squared error over the kinds; infinite if no point could be hidden, so that the first form is kept."""
+    squares = [float(np.mean(m.error**2)) for m in holdout.values()]
+    return float(np.mean(squares)) if squares else np.inf
+
+
+def estimate_drift(laws: Sequence[FamilyLaw]) -> Drift:
+    """Estimate the drift from the families' errors on hidden points; every family has the same weight."""
+    excess: list[list[float]] = [[], []]
+    for law in laws:
+        for axis, kind in enumerate(HOLDOUT_KINDS):
+            one_way = 0 if law.form == FORMS[1] else axis
+            squares = _excess(law.holdout.get(kind), one_way)
+            if len(squares):
+                excess[one_way].append(float(squares.mean()))
+    size, training = (float(np.sqrt(np.maximum(np.mean(e), 0.0))) if e else np.nan for e in excess)
+    return Drift(size, training, sum(bool(law.holdout) for law in laws))
+
+
+def _excess(m: HoldoutErrors | None, axis: int) -> Floats:
+    """Squared error minus the law's own variance, per squared distance."""
+    if m is None:
+        return np.empty(0)
+    far = m.distance[:, axis] > NEAR
+    return (m.error[far] ** 2 - m.spread[far] ** 2) / m.distance[far, axis] ** 2
+
+
+@dataclass(frozen=True, slots=True)
+class ExtrapolatedForecast:
+    """Forecasts of one task by one family's law, one entry for each target, with prediction intervals."""
+
+    accuracy: Floats
+    low: Floats
+    high: Floats
+    capability: Floats
+    capability_low: Floats
+    capability_high: Floats
+
+
+def extrapolate_task(fit: TaskFit, law: FamilyLaw, drift: Drift, target: ScalePoints) -> ExtrapolatedForecast:
+    """Forecast accuracy at targets, with intervals that include the errors of both steps.
+
+    Log capability has a Student-t distribution around the law. Each capability gives an accuracy, with the error of
+    forecasts of unseen families around it. The interval covers `DEFAULT_LEVEL` of it. The errors are assumed to be
+    independent: the first concerns the losses of larger models, the second the score at a given loss.
+
+    Parameters
+    ----------
+    fit : the task's fit
+    law : the family's law of capability
+    drift : growth of the law's error with distance
+    target : the P points to forecast
+
+    Returns
+    -------
+    forecasts of accuracy and capability with the ends of their prediction intervals, each an array of P floats
+    """
+    middle = law.log_loss(target)
+    deviation, freedom = law.uncertainty(target, drift)
+    quantiles = (np.arange(NODES) + 0.5) / NODES
+    nodes = stdtrit(freedom[:, None], quantiles)
+    capability = np.exp(middle[:, None] + deviation[:, None] * nodes)
+    low, high = (mixture_quantile(fit, capability, p) for p in ((1 - DEFAULT_LEVEL) / 2, (1 + DEFAULT_LEVEL) / 2))
+    reach = deviation * stdtrit(freedom, (1 + DEFAULT_LEVEL) / 2)
+    ends = (np.exp(middle + sign * reach) for sign in (-1, 1))
+    return ExtrapolatedForecast(fit.law.accuracy(np.exp(middle)), low, high, np.exp(middle), *ends)
+
+
+def mixture_quantile(fit: TaskFit, capability: Floats, share: float) -> Floats:
+    """Quantile of accuracy for equally likely capabilities (targets × nodes), with the forecast's error around each."""
+    accuracy = fit.law.accuracy(capability)
+    normal = float(ndtri((1 + DEFAULT_LEVEL) / 2))
+    below, above = half_widths(fit, accuracy, locate(fit, capability), DEFAULT_LEVEL)
+    if not np.isfinite(above).all():
+        return np.full(len(capability), np.nan)
+    centre = angle(accuracy)
+    low, high = np.full(len(capability), -np.pi / 2), np.full(len(capability), np.pi)
+    for _ in range(40):
+        middle = ((low + high) / 2)[:, None]
+        scale = np.maximum(np.where(middle < centre, below, above) / normal, 1e-9)
+        is_low = ndtr((middle - centre) / scale).mean(axis=1) < share
+        low, high = np.where(is_low, middle[:, 0], low), np.where(is_low, high, middle[:, 0])
+    return from_angle((low + high) / 2)

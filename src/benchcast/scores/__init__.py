@@ -1,1 +1,0 @@
-"""Import score files: lm-evaluation-harness, OpenCompass, leaderboards, plain CSV."""

@@ -1,1 +1,0 @@
-"""Select the texts that a forecast depends on most, and measure the cost of using only these."""

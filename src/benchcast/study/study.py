@@ -1,0 +1,331 @@
+"""Rows of models.csv and scores.csv for one model; a file is parsed again only after it changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchcast.choices import RegroupUnit
+from benchcast.errors import InputError, NotEnoughDataError, StudyError
+from benchcast.losses.assemble import AssemblyOptions, assemble
+from benchcast.losses.dataset import Dataset, Features
+from benchcast.losses.plausible import refuse_impossible
+from benchcast.messages import as_names, counted, did_you_mean
+from benchcast.records import Bools, Ints, ModelInfo, Score, Task, TextSet, TokenLosses
+from benchcast.study import feature_files, tables
+from benchcast.study.atomic import (
+    file_name,
+    local_folder,
+    locked,
+    present,
+    stored_folders,
+    write_folder,
+    write_text,
+    write_whole,
+)
+from benchcast.study.loss_files import read_parquet, stored_name, write_parquet
+from benchcast.study.mean_scores import derived_scores
+from benchcast.study.study_toml import read_settings, settings_toml, tasks_toml
+from benchcast.study.tables import check_rows, check_tasks, check_texts, read_models, read_scores
+
+Stamp = tuple[int, int, int]
+
+
+def known_info(path: Path, model: str) -> ModelInfo:
+    """The model's row of models.csv, or an empty row."""
+    return _models(path, _stamp(path)).get(model, ModelInfo(model)) if path.exists() else ModelInfo(model)
+
+
+def known_scores(path: Path, tasks: tuple[Task, ...], model: str) -> tuple[Score, ...]:
+    """The model's rows of scores.csv."""
+    return _scores(path, _stamp(path), tasks).get(model, ()) if path.exists() else ()
+
+
+def _stamp(path: Path) -> Stamp:
+    """A value that changes with the file: files are replaced, never written in place."""
+    state = path.stat()
+    return state.st_ino, state.st_mtime_ns, state.st_size
+
+
+@lru_cache(maxsize=4)
+def _models(path: Path, _: Stamp) -> dict[str, ModelInfo]:
+    return {m.model: m for m in read_models(path)}
+
+
+@lru_cache(maxsize=4)
+def _scores(path: Path, _: Stamp, tasks: tuple[Task, ...]) -> dict[str, tuple[Score, ...]]:
+    by_model: dict[str, tuple[Score, ...]] = {}
+    stored = read_scores(path, tasks)
+    for score in (*stored, *derived_scores(stored, tasks)):
+        by_model[score.model] = (*by_model.get(score.model, ()), score)
+    return by_model
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study folder that has been opened."""
+
+    root: Path
+    seed: int
+    scorer: str  # which features to use; empty where there is no choice
+    tasks: tuple[Task, ...]
+    items: float = 1.0  # share of the items of evaluation logs that are texts; scores are of the others
+    keep_all: bool = False  # learn from every model, even if it removes much of a task's own text
+    note: str = ""  # one line on a key of study.toml that is ignored
+
+    def __repr__(self) -> str:
+        return f"<Study {str(self.root)!r}: {counted(len(self.tasks), 'task')}>"
+
+    @classmethod
+    def create(
+        cls,
+        root: str | Path,
+        texts: TextSet,
+        *,
+        tasks: Sequence[Task] = (),
+        seed: int = 0,
+        items: float = 1.0,
+    ) -> Study:
+        """Create a study with these texts; without tasks, study.toml holds a template of them to fill in."""
+        path = local_folder(root)
+        if (path / "study.toml").exists():
+            raise StudyError(f"{path}: there is a study already")
+        if path.exists() and (not path.is_dir() or any(not tables.own_leftover(p, texts) for p in path.iterdir())):
+            raise StudyError(f"{path}: exists and is not empty; a study needs a folder of its own")
+        check_texts(texts)
+        check_tasks(tasks)
+        path.mkdir(parents=True, exist_ok=True)
+        write_text(path / "texts.jsonl", tables.texts_jsonl(texts))
+        write_text(path / "study.toml", settings_toml(texts, tasks, seed, items))
+        return cls.open(path)
+
+    @classmethod
+    def open(cls, root: str | Path, *, keep_all: bool = False) -> Study:
+        """Read study.toml and check that this version understands it.
+
+        With `keep_all`, fits and comparisons learn from every model; the text that one lacks is lost for all models.
+        """
+        path = local_folder(root)
+        settings = read_settings(path / "study.toml")
+        return cls(path, settings.seed, settings.scorer, settings.tasks, settings.items, keep_all, settings.note)
+
+    @classmethod
+    def of(cls, study: Study | str | PathLike[str]) -> Study:
+        """The study itself, or the one at this path: what every public function accepts."""
+        return study if isinstance(study, Study) else cls.open(fspath(study))
+
+    @cached_property
+    def texts(self) -> TextSet:
+        """The validation set."""
+        return tables.read_texts(self.root / "texts.jsonl")
+
+    def task(self, name: str) -> Task:
+        """A task by name."""
+        (name,) = as_names([name])
+        names = [t.name for t in self.tasks]
+        if name not in names:
+            raise InputError(
+                f"unknown task {name!r}; study.toml has {', '.join(names) or 'none'}{did_you_mean(name, names)}"
+            )
+        return self.tasks[names.index(name)]
+
+    def models(self) -> list[ModelInfo]:
+        """models.csv, then models that have losses and no row of their own."""
+        listed = self.listed_models()
+        known = {m.model for m in listed}
+        return listed + [ModelInfo(m) for m in self.models_with_losses() if m not in known]
+
+    def listed_models(self) -> list[ModelInfo]:
+        """models.csv."""
+        path = self.root / "models.csv"
+        return tables.read_models(path) if path.exists() else []
+
+    def stored_scores(self) -> list[Score]:
+        """scores.csv."""
+        path = self.root / "scores.csv"
+        return tables.read_scores(path, self.tasks) if path.exists() else []
+
+    def scores(self) -> list[Score]:
+        """scores.csv, and the scores of aggregates that follow from it."""
+        stored = self.stored_scores()
+        return [*stored, *derived_scores(stored, self.tasks)]
+
+    def models_with_losses(self) -> list[str]:
+        """Names of the models whose losses are here, sorted."""
+        return sorted(stored_name(p) for p in (self.root / "losses").glob("*.parquet"))
+
+    def losses_path(self, model: str) -> Path:
+        """Path of the file of a model's losses."""
+        return self.root / "losses" / f"{file_name(model)}.parquet"
+
+    def losses(self, model: str) -> TokenLosses:
+        """Losses of one model, with its rows of models.csv and scores.csv."""
+        path = self.losses_path(model)
+        if not path.is_file():
+            names = self.models_with_losses()
+            raise InputError(f"{self.root}: no losses of model {model!r}{did_you_mean(model, names)}")
+        info = known_info(self.root / "models.csv", model)
+        scores = known_scores(self.root / "scores.csv", self.tasks, model)
+        return replace(read_parquet(path, self.texts), info=info, scores=scores)
+
+    def scorers(self) -> list[str]:
+        """Names of the scorers whose features are here."""
+        folders = stored_folders(self.root / "features")
+        return [feature_files.scorer_of(p) for p in folders if (present(p) / "meta.json").is_file()]
+
+    def features(self) -> Features | None:
+        """Memory-mapped features of the study's scorer; None where there are none."""
+        names = self.scorers()
+        if not names:
+            return None
+        if not self.scorer and len(names) > 1:
+            raise StudyError(
+                f"{self.root}: features of {', '.join(names)}; say which in study.toml: scorer = {names[0]!r}"
+            )
+        name = self.scorer or names[0]
+        if name not in names:
+            raise StudyError(f"{self.root}: study.toml wants scorer {name!r}, features are there of {', '.join(names)}")
+        folder = self.root / "features" / file_name(name)
+        return Features(*feature_files.read_folder(folder, self.texts), name)
+
+    def dataset(
+        self, tasks: Sequence[str] = (), *, support: Bools | None = None, unit: RegroupUnit = "byte"
+    ) -> Dataset:
+        """Losses and scores of every model that has both, for the named tasks or all of them.
+
+        Its `support` says which models were excluded because they lack too much text, and what the others share.
+        """
+        wanted = [self.task(name) for name in dict.fromkeys(as_names(tasks))] or list(self.tasks)
+        if not wanted:
+            raise NotEnoughDataError(f"{self.root}/study.toml has no tasks; add one: [tasks.mmlu] with chance = 0.25")
+        scores = self.scores()
+        with_losses = set(self.models_with_losses())
+        scored = {s.model for s in scores if s.task in {t.name for t in wanted}}
+        models = [m for m in self.models() if m.model in with_losses & scored]
+        if not models:
+            raise NotEnoughDataError(
+                f"{self.root}: no model has both losses and scores "
+                f"({len(with_losses)} with losses, {len(scored)} with scores; do their names agree?)"
+            )
+        losses = (self.losses(m.model) for m in models)  # one at a time: a model's tokens may be many
+        options = AssemblyOptions(self.features(), support, unit, () if self.keep_all else self.tasks)
+        return assemble(self.texts, losses, models, scores, wanted, options)
+
+    def infos(self, names: Sequence[str]) -> list[ModelInfo]:
+        """Rows of models.csv of the named models, in that order; an empty row for a model that has none."""
+        known = {m.model: m for m in self.models()}
+        return [known.get(name, ModelInfo(name)) for name in names]
+
+    def add_losses(
+        self,
+        losses: Sequence[TokenLosses],
+        *,
+        family: str = "",
+        force: bool = False,
+        half: bool = False,
+        allow_implausible: bool = False,
+    ) -> int:
+        """Store losses of models; those already stored with the same content are skipped.
+
+        Returns how many were new. Nothing is written if one differs from stored losses of the same name or, unless
+        allowed, is larger than a softmax can give.
+        """
+        for x in () if allow_implausible else losses:
+            refuse_impossible(x)
+        check_rows(ModelInfo(x.model, family) for x in losses)
+        for name, count in Counter(x.model for x in losses).items():
+            if count > 1:
+                raise InputError(f"model {name!r} occurs twice among the files")
+        with locked(self.root):
+            new = [x for x in losses if force or not self._holds(x)]
+            for x in new:
+                write_whole(self.losses_path(x.model), partial(write_parquet, losses=x, texts=self.texts, half=half))
+            if family:
+                self._merge_models([ModelInfo(x.model, family) for x in losses])
+        return len(new)
+
+    def _holds(self, losses: TokenLosses) -> bool:
+        """Whether the same losses are stored; other losses under the same name are an error."""
+        path = self.losses_path(losses.model)
+        if not path.exists():
+            return False
+        old = read_parquet(path, self.texts)
+        with np.errstate(over="ignore"):  # float16 ends at 65504
+            same_nats = any(
+                np.array_equal(old.nats, losses.nats.astype(kind), equal_nan=True) for kind in (np.float32, np.float16)
+            )
+        if not (same_nats and np.array_equal(old.edges, losses.edges)):
+            raise InputError(
+                f"model {losses.model!r} is in the study with other losses; "
+                "use another name, or --force to replace them"
+            )
+        return True
+
+    def add_models(self, models: Sequence[ModelInfo]) -> None:
+        """Add rows to models.csv; the values of a row replace older ones, its empty values do not."""
+        with locked(self.root):
+            self._merge_models(models)
+
+    def _merge_models(self, models: Sequence[ModelInfo]) -> None:
+        check_rows(models)
+        known = {m.model: m for m in self.listed_models()}
+        for m in models:
+            known[m.model] = tables.merge(known.get(m.model, ModelInfo(m.model)), m)
+        tables.write_models(self.root / "models.csv", known.values())
+
+    def add_scores(self, scores: Sequence[Score], *, force: bool = False) -> int:
+        """Add rows to scores.csv; a different score of the same model and task is an error unless forced."""
+        check_rows(scores)
+        with locked(self.root):
+            known = {(s.model, s.task): s for s in self.stored_scores()}
+            before = len(known)
+            for s in scores:
+                old = known.get((s.model, s.task))
+                if old is not None and old.accuracy != s.accuracy and not force:
+                    raise InputError(
+                        f"{s.model!r} has accuracy {old.accuracy:g} on {s.task!r} in the study, "
+                        f"the file says {s.accuracy:g}; --force replaces it"
+                    )
+                known[s.model, s.task] = s if old is None else tables.merge_scores(old, s, force=force)
+            tables.write_scores(self.root / "scores.csv", known.values(), self.tasks)
+        return len(known) - before
+
+    def add_tasks(self, tasks: Sequence[Task]) -> Study:
+        """The study with more tasks at the end of study.toml; those it already has are skipped."""
+        check_tasks(tasks)
+        with locked(self.root):
+            path = self.root / "study.toml"
+            known = {t.name for t in read_settings(path).tasks}
+            new = [t for t in tasks if t.name not in known]
+            if new:
+                text = path.read_text(encoding="utf-8").rstrip("\n") + "\n\n" + tasks_toml(new)
+                write_text(path, text, check=read_settings)
+        return Study.open(self.root)
+
+    def add_features(
+        self, name: str, values: npt.NDArray[np.floating], edges: Ints, *, about: dict[str, Any] | None = None
+    ) -> None:
+        """Store a scorer's hidden states, one row per token."""
+        meta = {"scorer": name, "texts": self.texts.digest, **(about or {})}
+        fill = partial(feature_files.fill_folder, values=values, edges=edges, meta=meta)
+        with locked(self.root):
+            write_folder(self.root / "features" / file_name(name), fill)
+
+    def fit_folder(self, task: str) -> Path:
+        """Path of the folder of a task's fit."""
+        return self.root / "fits" / file_name(task)
+
+    def fitted_tasks(self) -> list[str]:
+        """Tasks that have a fit, in the order of study.toml."""
+        return [t.name for t in self.tasks if (present(self.fit_folder(t.name)) / "fit.json").is_file()]
+
+
+StudyLike = Study | str | PathLike[str]  # an opened study, or its folder

@@ -1,1 +1,0 @@
-"""Validation texts: the paper's mixture of benchmarks, or the user's texts."""
