@@ -190,7 +190,7 @@ def hold(dataset: Dataset, folds: Sequence[Fold], fits: Sequence[Sequence[TaskFi
         metadata, models = dataset.metadata.take(rows), tuple(dataset.models[i] for i in rows)
         p = predict_task(dataset.tasks[t], {f.task.name: f for f in row}, dataset.nats[rows], metadata)
         families, observed, unknown = dataset.families[rows], dataset.accuracy[t][rows], ~np.isfinite(p.accuracy)
-        reason = (row[t].law.failure or row[t].lacking(metadata.take(unknown))) if unknown.any() else ""
+        reason = (row[t].law.failure or row[t].capability.missing(metadata.take(unknown))) if unknown.any() else ""
         parts.append(HeldOutForecasts(models, families, observed, p.accuracy, p.low, p.high, p.capability, reason))
     return HeldOutForecasts.joined(parts)
 

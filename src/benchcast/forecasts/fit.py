@@ -175,7 +175,7 @@ def as_fits(study: Study, dataset: Dataset, fold: Fold, split: str, cores: Seque
     return [
         Fit(
             core,
-            core.salience(seen) if core.reads_losses else np.zeros(seen.shape[1], np.float32),
+            core.salience(seen),
             tokens.edges,
             tokens.supported,
             study.texts,
@@ -189,7 +189,7 @@ def _learned(dataset: Dataset, fold: Fold, core: TaskFit) -> dict[str, Any]:
     """The models that a fit learned from: those with a score and all that the method reads."""
     task = core.task.name
     accuracy = dataset.accuracy[[t.name for t in dataset.tasks].index(task)]
-    usable = np.isfinite(accuracy) & core.known(dataset.metadata)
+    usable = np.isfinite(accuracy) & core.capability.known(dataset.metadata)
     return {
         "mean_accuracy": float(np.nanmean(accuracy[fold.seen])),
         "n_train": {task: int((fold.train & usable).sum())},

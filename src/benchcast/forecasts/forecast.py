@@ -12,7 +12,7 @@ import numpy as np
 from benchcast.choices import DEFAULT_LEVEL, level_text
 from benchcast.forecasts.intervals import Predictions, distance, nearness_to_chance
 from benchcast.messages import counted, nan_to_none, number
-from benchcast.methods.task_fit import TaskFit, is_level
+from benchcast.methods.task_fit import TaskFit
 from benchcast.records import ModelMetadata, arrow_table, pandas_frame
 
 COLUMNS = {
@@ -119,7 +119,7 @@ def remark_on(
     if fit.law.failure:
         return f"no law: {fit.law.failure}"
     if not np.isfinite(predicted.capability[0]):
-        return fit.lacking(metadata)
+        return fit.capability.missing(metadata)
     if model in about.get("train", ()) or model in about.get("validation", ()):
         why = "seen: the fit was trained on this model's score"
     else:
@@ -129,7 +129,7 @@ def remark_on(
 
 def caution_on(fit: TaskFit, predicted: Predictions) -> str:
     """In which way one model is unlike the training models, or why that cannot be said; empty if it is like them."""
-    if fit.reads_losses and is_level(fit):
+    if fit.reads_losses and fit.is_level:
         return "constant: the training losses say nothing about this task, so no token has weight"
     return "; ".join(filter(None, (_beyond(fit, predicted), _unlike(fit, predicted), _other_family(fit, predicted))))
 

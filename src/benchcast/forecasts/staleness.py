@@ -131,8 +131,8 @@ def _models(study: Study, core: TaskFit, split: str, tables: StudyTables) -> dic
     """Hashes of the losses, scores and metadata of each training and validation model of such a fit."""
     infos, scores = tables
     seen = training_fold(infos, "family" if split == "everything" else cast(Split, split))[1].seen
-    known = core.known(ModelMetadata.of(infos, scores))
-    tasks = {core.task.name, *core.benchmarks}
+    known = core.capability.known(ModelMetadata.of(infos, scores))
+    tasks = {core.task.name, *core.capability.scores_used}
     scores_of: dict[str, list[Score]] = {}
     for s in scores:
         if s.task in tasks:
@@ -151,8 +151,8 @@ def _models(study: Study, core: TaskFit, split: str, tables: StudyTables) -> dic
 def _metadata(info: ModelInfo, core: TaskFit, split: str) -> list[str]:
     """The values of a model's row that a fit of this method and split uses."""
     row = [info.model, info.family, *([info.base] if info.base else [])]
-    row += [str(getattr(info, column)) for column in (RULES[split].columns if split in RULES else ())]
-    return row + (core.reads[0].used(info) if core.reads else [])
+    by_split = RULES[split].columns if split in RULES else ()
+    return row + [str(getattr(info, column)) for column in (*by_split, *core.capability.columns_used)]
 
 
 def _features(study: Study) -> str:

@@ -17,7 +17,7 @@ from benchcast.methods.distances import with_profiles
 from benchcast.methods.paper import DescentSettings
 from benchcast.methods.stack import candidate_pools
 from benchcast.methods.stack.settings import StackSettings
-from benchcast.methods.task_fit import TaskFit, has_range, is_level
+from benchcast.methods.task_fit import TaskFit
 from benchcast.splits import FEWEST_MODELS, Fold
 
 
@@ -53,9 +53,9 @@ def same_losses(dataset: Dataset, fold: Fold) -> bool:
 
 def equal_inputs(fit: TaskFit, *, same_losses: bool) -> str:
     """Why nothing was learned where all training models have the same inputs; empty where they differ."""
-    if not fit.reads or has_range(fit) or np.isnan(fit.range).any():
+    if not fit.capability.reads or fit.has_range or np.isnan(fit.range).any():
         return ""  # without a range no training model has such inputs, and the law says so itself
-    if is_level(fit) and not (same_losses and fit.reads_losses):
+    if fit.is_level and not (same_losses and fit.reads_losses):
         return ""  # inputs differ, but say nothing: the forecast is a constant
     what = "losses" if fit.reads_losses else "inputs"
     return f"all training models have the same {what} for {fit.method}; there is nothing to learn from"
