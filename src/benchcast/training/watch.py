@@ -16,9 +16,8 @@ from typing import Any
 
 from benchcast.collection.backends import open_backend
 from benchcast.collection.backends.base import ModelSettings
-from benchcast.collection.backends.loaded import NO_METADATA
-from benchcast.collection.collect import Report, collect
-from benchcast.collection.jobs import add_metadata
+from benchcast.collection.collect import collect
+from benchcast.collection.jobs import Report, add_metadata
 from benchcast.errors import BenchcastError, InputError, StudyError
 from benchcast.forecasts.fit import fits_for_new_models
 from benchcast.forecasts.forecast import Forecast
@@ -128,7 +127,7 @@ class Watch:
     def _one(self, path: Path, model: str, step: int | None) -> Iterator[Event]:
         if self.study.losses_path(model).is_file():
             with suppress(BenchcastError, OSError):  # the run may be deleting the checkpoint
-                add_metadata(self.study, model, self._metadata(path), NO_METADATA)
+                add_metadata(self.study, model, given=self._metadata(path))
             yield self._forecast(model, step)
             return
         if path.name in self._refused and self._refused[path.name] == folders.signature(path):
