@@ -12,10 +12,12 @@ import click
 
 from benchcast.cli.arguments import ADDRESS, EXECUTOR, FORCE, GPUS, PATH, STUDY
 from benchcast.cli.output import progress, say, warn, workers
+from benchcast.collection.backends import BACKENDS
 from benchcast.errors import BenchcastError, InputError
 
 if TYPE_CHECKING:
     from benchcast.choices import ExecutorName
+    from benchcast.collection.backends.base import Backend
     from benchcast.collection.backends.hf import HfBackend
     from benchcast.collection.jobs import CollectOptions, CollectResult, ModelSpec, Report
     from benchcast.collection.model_list import ModelEntry
@@ -40,7 +42,7 @@ BATCH = click.option(
 
 @click.command()
 @STUDY
-@click.option("--model", "backend", help="hf, vllm, vllm-server, sglang, lmdeploy, llamacpp or completions.")
+@click.option("--model", "backend", help=f"{', '.join([*BACKENDS][:-1])} or {[*BACKENDS][-1]}.")
 @click.option("--model_args", default="", help="Settings of the model: pretrained=…,dtype=…,revision=…")
 @click.option("--models", "models_file", type=PATH, help="A TOML or YAML list of models instead.")
 @click.option("--name", default="", help="The model's name in the study. Default: its hub id or file name.")
@@ -113,6 +115,7 @@ def _collect(
     """
     from benchcast.collection.backends import open_reference
     from benchcast.collection.collect import CollectRequest, collect_on
+    from benchcast.collection.jobs import ModelSpec
     from benchcast.executors.local import Local
     from benchcast.study.check_losses import suspicious_losses
 
@@ -125,11 +128,12 @@ def _collect(
     requests = []
     try:
         for entry in entries:
-            model = entry.open() if pool is None else entry.spec(pool)
-            label = entry.name or model.model if pool is None else label
-            reference = open_reference(entry.settings, device=entry.device) if compared else None
-            this = replace(options, reference=reference)
-            requests.append(CollectRequest(model, entry.name, metadata=entry.metadata, options=this))
+            model: Backend | ModelSpec = entry.open() if pool is None else entry.spec(pool)
+            if compared:
+                options = replace(options, reference=open_reference(entry.settings, device=entry.device))
+            requests.append(CollectRequest(model, entry.name, metadata=entry.metadata, options=options))
+            if not isinstance(model, ModelSpec):
+                label = entry.name or model.model
         with progress(label, len(requests) * len(study.texts)) as advance:
             executor = pool or Local()
             return collect_on(executor, study, requests, report=rate(label, advance), on_done=tell)
