@@ -42,7 +42,7 @@ def test_windows_score_every_token_once_with_bos_and_enough_context(
     n: int, context: int, prefix: tuple[int, ...]
 ) -> None:
     ids, seen = list(range(n)), []
-    for window in plan(0, ids, prefix, context):
+    for window in plan(0, ids, prefix, context=context):
         assert len(window.ids) <= context
         assert window.ids[: len(prefix)] == prefix
         assert -1 not in window.ids[len(prefix) :]
@@ -55,7 +55,7 @@ def test_windows_score_every_token_once_with_bos_and_enough_context(
 
 @given(lengths=st.lists(st.integers(1, 30), max_size=30), size=st.integers(1, 5), tokens=st.integers(1, 60))
 def test_batches_hold_every_window_once_within_their_limits(lengths: list[int], size: int, tokens: int) -> None:
-    windows = [w for i, n in enumerate(lengths) for w in plan(i, [0] * n, (), 100)]
+    windows = [w for i, n in enumerate(lengths) for w in plan(i, [0] * n, (), context=100)]
     batched = list(batches(windows, size=size, tokens=tokens))
     assert sorted(w.text for b in batched for w in b) == list(range(len(lengths)))
     for batch in batched:
