@@ -99,7 +99,14 @@ def _silent(method: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """Where the fits of a comparison run, and what is called on progress."""
+    """Where the fits of a comparison run, and what is called on progress.
+
+    >>> import benchcast as bc
+    >>> execution = bc.Execution(on_method=print)
+    >>> result = bc.compare("study", ["code"], methods=["all-token", "constant"], device=execution)
+    all-token
+    constant
+    """
 
     device: str = ""  # a torch device such as "cuda"; empty: numpy
     executor: Executor = field(default_factory=Local)

@@ -34,6 +34,12 @@ class Forecast:
     """Forecast accuracy of a model on a task, with a prediction interval.
 
     If `accuracy`, `low` or `high` is NaN, `remark` gives the reason.
+
+    >>> import benchcast as bc
+    >>> fit = bc.fit("study", "code", method="label-token")
+    >>> forecast = fit.predict("my-7b.jsonl")
+    >>> forecast.to_dict()["task"], forecast.level
+    ('code', 0.9)
     """
 
     task: str
@@ -85,7 +91,15 @@ class ScoredForecast:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Forecasts:
-    """Forecasts of several models, one row for each model and task."""
+    """Forecasts of several models: a sequence of `Forecast`, one row for each model and task.
+
+    >>> import benchcast as bc
+    >>> forecasts = bc.fit("study", "code", method="label-token").predict("study", models=["oak-*"])
+    >>> forecasts
+    <Forecasts of 4 models on code>
+    >>> [row.model for row in forecasts][:2], forecasts.to_arrow().num_rows
+    (['oak-16M@8B', 'oak-1M@2B'], 4)
+    """
 
     rows: tuple[Forecast, ...]
     failed: dict[str, str] = field(default_factory=dict)  # model without a forecast → reason; its rows are NaN

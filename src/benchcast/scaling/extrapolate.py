@@ -177,7 +177,12 @@ FAR = 10.0  # ratio to the compute of the largest known model above which a rema
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The model to forecast; NaN if not given."""
+    """Size, training tokens and FLOPs of the model to forecast; NaN if not given.
+
+    >>> import benchcast as bc
+    >>> bc.Target.parse("params=7B,tokens=2T")
+    Target(params=7000000000.0, tokens=2000000000000.0, flops=nan)
+    """
 
     params: float = math.nan
     tokens: float = math.nan  # training tokens

@@ -71,7 +71,17 @@ def _scores(path: Path, _: Stamp, tasks: tuple[Task, ...]) -> dict[str, tuple[Sc
 
 @dataclass(frozen=True)
 class Study:
-    """A study folder that has been opened."""
+    """A study folder that has been opened: texts, tasks, models, scores, losses and features, read when asked for.
+
+    `Study.open` and `Study.create` make one. Losses are in nats, scores and `items` from 0 to 1.
+
+    >>> import benchcast as bc
+    >>> study = bc.Study.open("study")
+    >>> study
+    <Study 'study': 2 tasks>
+    >>> study.losses("oak-16M@8B").nats.shape                        # nats of every token
+    (447,)
+    """
 
     root: Path
     seed: int

@@ -62,7 +62,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class WatchedRun:
-    """The run to follow and its names in the study."""
+    """The run to follow and its names in the study; `checkpoints`, `losses` or both are given.
+
+    >>> import benchcast as bc
+    >>> run = bc.WatchedRun(checkpoints="run", family="mine").named()
+    >>> run.name, run.family
+    ('run', 'mine')
+    """
 
     checkpoints: str | Path | None = None  # folder of checkpoints
     losses: str | Path | None = None  # folder of JSONL files that the training job writes
