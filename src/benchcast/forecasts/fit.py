@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 import benchcast
-from benchcast.choices import DEFAULT_LEVEL, DEFAULT_METHOD, MethodName, Split, level_text
+from benchcast.choices import DEFAULT_LEVEL, Split, level_text
 from benchcast.errors import NotEnoughDataError, StudyError
 from benchcast.forecasts.intervals import spread_of
 from benchcast.forecasts.staleness import StudyTables, changed_inputs, hash_inputs
@@ -21,6 +21,7 @@ from benchcast.losses.assemble import reference_of
 from benchcast.losses.dataset import Dataset
 from benchcast.losses.regroup import align_models
 from benchcast.messages import as_names
+from benchcast.methods import DEFAULT_METHOD, MethodName
 from benchcast.methods.paper import DescentSettings
 from benchcast.methods.spec import (
     MethodSpec,

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.choices import METHOD_NAMES, REGROUP_UNITS, check_choice
+from benchcast.choices import REGROUP_UNITS, check_choice
 from benchcast.losses.dataset import LossView
+from benchcast.methods import METHODS
 from benchcast.methods.capability import Ladder
 from benchcast.methods.law import KNOTS, MonotoneCalibration, SigmoidLaw
 from benchcast.methods.profile import LossProfile
@@ -68,7 +69,7 @@ def check_parts(parts: FitParts) -> None:
     _check_law(core.law)
     _check_about(parts.about)
     _check_texts(parts.texts, parts.about)
-    check_choice("method", core.method, METHOD_NAMES)
+    check_choice("method", core.method, METHODS)
     need(is_number(core.unit) and core.unit > 0, f"unit {core.unit!r} is not a positive number")
     need(isinstance(core.notes, dict), "notes are not a table")
     _check_range(core.range)

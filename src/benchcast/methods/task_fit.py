@@ -1,14 +1,10 @@
-"""The result of a method: a fitted forecast for each task.
-
-A method is a function `(dataset, folds) → fits[fold][task]`. It receives all folds at once, so that they can
-share passes over losses and features.
-"""
+"""The result of a method: a fitted forecast for each task."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +14,6 @@ from benchcast.methods.capability import BenchmarkScore, Ladder, Predictor, Trai
 from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.profile import LossProfile
 from benchcast.records import Bools, Floats, Ints, ModelMetadata, Task
-from benchcast.splits import Fold
 
 TOKEN_BLOCK = 1 << 16  # tokens per block in weighted sums
 
@@ -225,14 +220,6 @@ def weighted_loss(
         for part in token_blocks(len(row)):
             total += view(losses_at(nats, part), name) @ row[part]
     return total
-
-
-class Method(Protocol):
-    """A forecasting method."""
-
-    def __call__(self, dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
-        """One fit per fold and task."""
-        ...
 
 
 SAME = 1e-6  # capabilities with a smaller relative difference count as equal

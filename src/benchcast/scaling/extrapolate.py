@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.choices import MethodName
 from benchcast.devices import check_device
 from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.forecasts.all_models import AllModels, with_unscored
 from benchcast.forecasts.forecast import ScoredForecast
 from benchcast.messages import counted, did_you_mean, plain
+from benchcast.methods import CAPABILITY_METHOD, MethodName
 from benchcast.methods.spec import check_methods, fit_method, without_weak_tasks
 from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats
@@ -80,7 +80,7 @@ class StudyModels(AllModels):
 
 
 def read_study_models(
-    study: Study, tasks: Sequence[str] = (), *, method: str = "salience", device: str = ""
+    study: Study, tasks: Sequence[str] = (), *, method: str = CAPABILITY_METHOD, device: str = ""
 ) -> StudyModels:
     """Losses, scores and sizes of a study's models; models whose losses lack part of the support are left out.
 
@@ -265,7 +265,7 @@ def extrapolate(
     target: Target | str,
     *,
     tasks: Sequence[str] = (),
-    method: MethodName = "salience",
+    method: MethodName = CAPABILITY_METHOD,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Extrapolation:
     """Forecast a larger or longer-trained model of a family, and backtest the procedure on hidden models.
