@@ -53,7 +53,10 @@ class PublicStudy:
     @property
     def cached(self) -> bool:
         """Whether it can be opened without network."""
-        return self.read is None or _study_folder(self.name).is_dir() or _files_here(self.name)
+        if self.read is None or _study_folder(self.name).is_dir():
+            return True
+        folder = data_folder(None)
+        return all((folder / file.place).is_file() for file in public_files(self.name))
 
 
 DATASETS = {
@@ -67,7 +70,6 @@ DATASETS = {
             tasks=6,
             source="embedded",
             licence="Apache-2.0",
-            targets=("ash-50M@36.0M",),
         ),
         PublicStudy(
             name="olmo-ladder",
@@ -78,7 +80,6 @@ DATASETS = {
             source="github.com/allenai/OLMo-ladder",
             licence="Apache-2.0",
             read=olmo_ladder.read,
-            targets=olmo_ladder.TARGETS,
         ),
         PublicStudy(
             name="dclm",
@@ -184,8 +185,3 @@ def _study_folder(name: str) -> Path:
     parts += [p.read_text(encoding="utf-8") for p in sorted(Path(__file__).parent.glob("*.py"))]
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
     return cache_folder() / "studies" / f"{name}-{key}"
-
-
-def _files_here(name: str) -> bool:
-    folder = data_folder(None)
-    return all((folder / file.place).is_file() for file in public_files(name))

@@ -81,7 +81,7 @@ def _policy(programs: list[str]) -> str:
 def _environment() -> Any:
     jinja2 = library("jinja2", "report")
     return jinja2.Environment(
-        loader=jinja2.PackageLoader("benchcast"),
+        loader=jinja2.PackageLoader("benchcast.reports"),
         autoescape=jinja2.select_autoescape(default=True, default_for_string=True),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

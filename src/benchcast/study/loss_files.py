@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -326,10 +326,14 @@ def read_wide(path: Path, texts: TextSet, unit: str | None) -> list[TokenLosses]
 
     For texts that are known by name only, values are stored unchanged, and `unit` must be None or the columns' unit.
     """
-    named = isinstance(texts, NamedTexts)
-    if unit not in LOSS_UNITS and not named:
+    if unit not in LOSS_UNITS and not isinstance(texts, NamedTexts):
         raise InputError(f"{path}: a wide CSV needs a unit; add --unit {' or --unit '.join(LOSS_UNITS)}")
-    rows = read_csv(path)
+    return parse_wide(path, read_csv(path), texts, unit=unit)
+
+
+def parse_wide(path: Path, rows: Sequence[Mapping[str, str]], texts: TextSet, *, unit: str | None) -> list[TokenLosses]:
+    """Losses from the rows of a wide CSV that has been read; `path` is for messages."""
+    named = isinstance(texts, NamedTexts)
     if not rows or "model" not in rows[0]:
         raise InputError(f"{path}: a wide CSV of losses needs a column 'model' and one column for each text")
     columns = [c for c in rows[0] if c != "model"]

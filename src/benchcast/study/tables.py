@@ -110,7 +110,8 @@ def own_leftover(path: Path, texts: TextSet) -> bool:
 
 def read_models(path: Path) -> list[ModelInfo]:
     """Read models.csv; only the column `model` is required."""
-    rows = _checked_columns(path, MODEL_COLUMNS, required=("model",))
+    rows = read_csv(path)
+    _check_columns(path, rows, MODEL_COLUMNS, required=("model",))
     models = []
     for number, row in enumerate(rows, start=2):
         where = f"{path}: line {number}"
@@ -140,17 +141,30 @@ def parse_model(where: str, cells: Mapping[str, str]) -> ModelInfo:
     return ModelInfo(**values)
 
 
-def read_scores(path: Path, tasks: Sequence[Task], *, also: Container[str] = (), perfect: float = 1.0) -> list[Score]:
-    """Read scores.csv; model, task and accuracy are required.
+def read_scores(path: Path, tasks: Sequence[Task]) -> list[Score]:
+    """Read scores.csv; a task that is not in `tasks` raises an error."""
+    return parse_scores(path, read_csv(path), tasks)
+
+
+def parse_scores(
+    path: Path,
+    rows: Sequence[Mapping[str, str]],
+    tasks: Sequence[Task],
+    *,
+    also: Container[str] = (),
+    perfect: float = 1.0,
+) -> list[Score]:
+    """Scores from the rows of a file in the form of scores.csv; model, task and accuracy are required.
 
     Parameters
     ----------
-    path : the file
+    path : the file, for messages
+    rows : its rows
     tasks : tasks of the study; another task raises an error
     also : names of other tasks that may occur
     perfect : the value of a perfect score: 1, or 100 for percentages
     """
-    rows = _checked_columns(path, SCORE_COLUMNS, required=SCORE_COLUMNS[:3])
+    _check_columns(path, rows, SCORE_COLUMNS, required=SCORE_COLUMNS[:3])
     names = [t.name for t in tasks]
     scores = []
     for number, row in enumerate(rows, start=2):
@@ -184,15 +198,15 @@ def read_scores(path: Path, tasks: Sequence[Task], *, also: Container[str] = (),
     return scores
 
 
-def _checked_columns(path: Path, columns: Sequence[str], required: Sequence[str]) -> list[dict[str, str]]:
-    rows = read_csv(path)
+def _check_columns(
+    path: Path, rows: Sequence[Mapping[str, str]], columns: Sequence[str], *, required: Sequence[str]
+) -> None:
     if not rows:
         raise InputError(f"{path}: no rows")
     refuse_unknown(rows[0], columns, f"{path}: unknown column")
     absent = [c for c in required if c not in rows[0]]
     if absent:
         raise InputError(f"{path}: no column {', '.join(absent)}; found {', '.join(rows[0])}")
-    return rows
 
 
 def _refuse_twice(path: Path, names: Sequence[str], what: str) -> None:
