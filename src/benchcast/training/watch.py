@@ -20,7 +20,7 @@ from benchcast.collection.backends.loaded import NO_METADATA
 from benchcast.collection.collect import Report, collect
 from benchcast.collection.jobs import add_metadata
 from benchcast.errors import BenchcastError, InputError, StudyError
-from benchcast.forecasts.fit import fits_for_new_models
+from benchcast.forecasts.fit import stored_fits
 from benchcast.forecasts.forecast import Forecast
 from benchcast.forecasts.mean_tasks import predict_tasks
 from benchcast.forecasts.stored_fit import NO_BOS, Fit
@@ -101,7 +101,7 @@ class Watch:
     @cached_property
     def fits(self) -> list[Fit]:
         """The study's fits; InputError if they are on other texts than the study's."""
-        fits = fits_for_new_models(self.study)
+        fits = stored_fits(self.study)
         for fit in fits:
             fit.require_texts(self.study.texts.digest, whose=f"{self.study.root}: the new losses")
         return fits
