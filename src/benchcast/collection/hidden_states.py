@@ -16,8 +16,7 @@ import numpy.typing as npt
 
 from benchcast.collection.backends.base import Backend, in_halves
 from benchcast.collection.backends.loaded import without_metadata
-from benchcast.collection.collect import Report
-from benchcast.collection.jobs import ModelSpec, Work, opened, portion_jobs
+from benchcast.collection.jobs import ModelSpec, Report, Work, opened, portion_jobs
 from benchcast.collection.shards import PerToken, ShardStore, exclusive
 from benchcast.collection.windows import BackendInfo, EncodedTexts, Portion, PortionResult, Window, encode_texts, walk
 from benchcast.devices import subspace_iteration
@@ -112,19 +111,19 @@ def make_features(
             if report:
                 report(len(part.rows), part.tokens)
         values = _lay_out(shard_store, encoded, folder / "states.npy")
-        about = _about(scorer, BackendInfo.parse(shard_store.backend_line)) | {"dims": values.shape[1]}
+        stated = without_metadata(BackendInfo.parse(shard_store.backend_line).about)
+        about: dict[str, Any] = {
+            **scorer.vocabulary.about(),
+            "layer": "last",
+            **{"scorer_dtype" if key == "dtype" else key: value for key, value in stated.items()},
+            "dims": values.shape[1],
+        }
         if dims:
             values, kept = reduce(values, dims, seed=study.seed)
             about |= {"reduced_to": dims, "kept_variance": round(kept, 6)}
         study.add_features(label, narrow(values, dtype), encoded.edges, about=about)
         shard_store.clear()
     return {**about, "tokens": len(values)}
-
-
-def _about(scorer: Scorer, backend_info: BackendInfo) -> dict[str, Any]:
-    stated = without_metadata(backend_info.about)
-    renamed = {f"scorer_{key}" if key == "dtype" else key: value for key, value in stated.items()}
-    return {**scorer.vocabulary.about(), "layer": "last", **renamed}
 
 
 def state_portion(dtype: str, work: Work) -> Iterator[tuple[str, PortionResult]]:
