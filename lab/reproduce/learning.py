@@ -93,7 +93,7 @@ def point(dataset: Dataset, fold: Fold) -> list[dict[str, Any]]:
         return []
     rows = []
     for method in METHODS_SHOWN:
-        fits = METHODS[method](small, [small_fold])[0]
+        fits = METHODS[method].learn(small, [small_fold])[0]
         cells = []
         for t in range(len(fits)):
             held = hold(small, [small_fold], [fits], t)

@@ -150,13 +150,13 @@ def test_a_reader_gets_files_of_one_version_though_the_folder_is_replaced_betwee
     make(tmp_path / "fit", "old")
     rounds = []
 
-    def read(opened):
-        with opened("a") as file:
+    def read(folder):
+        with folder.open("a") as file:
             first = file.read()
         if len(rounds) < 3:
             make(tmp_path / "fit", f"new {len(rounds)}")
         rounds.append(first)
-        with opened("b") as file:
+        with folder.open("b") as file:
             return first, file.read()
 
     assert from_folder(tmp_path / "fit", read) == (b"new 2", b"new 2")

@@ -64,7 +64,7 @@ def watch(
     benchcast watch study --losses runs/my-7b/losses
     """
     from benchcast.collection.backends.base import ModelSettings
-    from benchcast.forecasts.fit import fits_for_new_models
+    from benchcast.forecasts.fit import stored_fits
     from benchcast.study.study import Study
     from benchcast.training.watch import WatchedRun, watch
 
@@ -75,7 +75,7 @@ def watch(
     opened = Study.open(study)
     with _screen(run.name, as_json=as_json) as screen:
         events = watch(opened, run, interval=interval, once=once, on_model=screen.scoring, on_wait=screen.idle)
-        warn_if_stale(opened, fits_for_new_models(opened), f"`benchcast fit {study}` fits again")
+        warn_if_stale(opened, stored_fits(opened), f"`benchcast fit {study}` fits again")
         for event in events:
             screen.show(event)
 

@@ -33,7 +33,18 @@ from benchcast.study.study import Study, StudyLike
 
 @dataclass(frozen=True, slots=True)
 class CollectRequest:
-    """A model to collect."""
+    """A model that `collect_on` scores, its name and metadata in the study, and how.
+
+    >>> import benchcast as bc
+    >>> spec = bc.ModelSpec("hf", "pretrained=checkpoint,add_bos_token=true")
+    >>> request = bc.CollectRequest(spec, name="my-7b", metadata=bc.ModelInfo("", family="mine", params=7e9))
+    >>> study = bc.create_study("new", "texts.jsonl").study
+    >>> with bc.open_executor("local") as executor:
+    ...     bc.collect_on(executor, study, [request])
+    {}
+    >>> study.models()[0].family
+    'mine'
+    """
 
     model: ModelSpec | Backend  # a ModelSpec is opened by the workers, a backend runs in this process
     name: str = ""  # in the study; empty: the backend's name for it

@@ -38,7 +38,17 @@ COLUMNS = tuple(f.name for f in fields(ModelInfo) if f.name != "model")
 
 @dataclass(frozen=True, slots=True)
 class CollectOptions:
-    """How a model is collected."""
+    """What `collect` does with losses that are stored, texts that a tokenizer refuses, and a reference backend.
+
+    >>> import benchcast as bc
+    >>> study, backend = bc.create_study("new", "texts.jsonl").study, bc.open_backend("hf", "pretrained=checkpoint")
+    >>> bc.collect(study, backend, name="my-7b") is not None
+    True
+    >>> bc.collect(study, backend, name="my-7b") is None                 # stored already
+    True
+    >>> bc.collect(study, backend, name="my-7b", options=bc.CollectOptions(force=True)).texts
+    6
+    """
 
     force: bool = False  # replace losses that are already stored
     skip_refused: bool = False  # skip texts that the tokenizer cannot cover, instead of raising an error
@@ -50,7 +60,12 @@ DEFAULT = CollectOptions()
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """Everything a worker needs to open a model; plain data that can be sent to it."""
+    """A model that a worker opens by itself: a backend's name and settings, as plain data that can be sent to it.
+
+    >>> import benchcast as bc
+    >>> bc.ModelSpec("hf", "pretrained=checkpoint,dtype=float32", batch_size=8).open().name
+    'hf'
+    """
 
     backend: str  # empty: open as a scorer
     settings: str | tuple[tuple[str, str], ...]  # "pretrained=…,dtype=…", or pairs of key and value

@@ -16,10 +16,10 @@ import numpy.typing as npt
 from scipy.optimize import nnls
 from scipy.special import stdtr
 
-from benchcast.choices import MethodName
 from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.forecasts.intervals import spread_of
 from benchcast.messages import as_names, counted, did_you_mean, plain
+from benchcast.methods import CAPABILITY_METHOD, MethodName
 from benchcast.methods.law import share_above_chance
 from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats, Ints
@@ -266,7 +266,7 @@ def compare_runs(
     names: Sequence[str],
     *,
     tasks: Sequence[str] = (),
-    method: MethodName = "salience",
+    method: MethodName = CAPABILITY_METHOD,
     device: str = "",
     tell: Callable[[str], None] = lambda line: None,
 ) -> RunComparison:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from benchcast.choices import METHOD_NAMES, MethodName, Split
+from benchcast.choices import Split
 from benchcast.devices import check_device
 from benchcast.errors import NotEnoughDataError
 from benchcast.evaluation.comparison import MEASURES as MEASURES
@@ -23,7 +23,7 @@ from benchcast.executors.local import Executor, Job, Local
 from benchcast.forecasts.mean_tasks import predict_task
 from benchcast.losses.dataset import Dataset
 from benchcast.messages import as_names
-from benchcast.methods import NEED_FEATURES, TOGETHER
+from benchcast.methods import METHODS, MethodName
 from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.paper import DescentSettings
 from benchcast.methods.spec import check_methods, equal_inputs, fit_group, grouped, same_losses, without_weak_tasks
@@ -67,7 +67,7 @@ def compare(
     >>> result.measures("code", "label-token")["mae"] < result.measures("code", "constant")["mae"]
     True
     """
-    wanted = tuple(as_names(methods)) or METHOD_NAMES
+    wanted = tuple(as_names(methods) or METHODS)
     check_methods(wanted, settings)
     execution = device if isinstance(device, Execution) else Execution(device)
     opened = Study.of(study)
@@ -76,7 +76,8 @@ def compare(
     need_test_models(name, folds)
     dataset, weak = without_weak_tasks(dataset, folds, asked_for=bool(tasks))
     left_out = weak | {f"model {m}": dataset.support.why(m) for m in dataset.support.excluded}
-    left_out |= {m: "needs features of a scorer" for m in wanted if m in NEED_FEATURES and dataset.features is None}
+    if dataset.features is None:
+        left_out |= {m: "needs features of a scorer" for m in wanted if METHODS[m].needs_features}
     work = FoldFits(dataset, tuple(folds), settings, execution.keep_fits)
     answers = try_methods(work, [m for m in wanted if m not in left_out], execution)
     left_out |= {m: why.removeprefix(f"method {m!r} ") for m, why in answers.items() if isinstance(why, str)}
@@ -90,16 +91,20 @@ def compare(
     return Comparison(name, tuple(tried), names, held, fits, tuple(folds), noise, dataset, left_out)
 
 
-COST = {"paper": 20, "stack": 10, "salience": 8, "two-step": 3}  # of a fold, relative to other methods
-
-
 def _silent(method: str) -> None:
     """Ignore progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """Where the fits of a comparison run, and what is called on progress."""
+    """Where the fits of a comparison run, and what is called on progress.
+
+    >>> import benchcast as bc
+    >>> execution = bc.Execution(on_method=print)
+    >>> result = bc.compare("study", ["code"], methods=["all-token", "constant"], device=execution)
+    all-token
+    constant
+    """
 
     device: str = ""  # a torch device such as "cuda"; empty: numpy
     executor: Executor = field(default_factory=Local)
@@ -152,12 +157,16 @@ def try_methods(shared: FoldFits, methods: Sequence[str], execution: Execution) 
     """Forecasts and fits of every method on all folds, or why there are none."""
     folds, parts = np.arange(len(shared.folds)), min(execution.executor.parts, len(shared.folds))
     groups = grouped(methods)
-    cut = [(g, picked.tolist()) for g in groups for picked in np.array_split(folds, 1 if g[0] in TOGETHER else parts)]
+    cut = [
+        (group, picked.tolist())
+        for group in groups
+        for picked in np.array_split(folds, 1 if METHODS[group[0]].one_pass else parts)
+    ]
     jobs = [
         Job(
             f"{' and '.join(group)}, folds {picked[0] + 1} to {picked[-1] + 1}",
             (group, picked),
-            cost=len(picked) * max(COST.get(m, 1) for m in group),
+            cost=len(picked) * max(METHODS[m].cost for m in group),
         )
         for group, picked in cut
     ]

@@ -60,7 +60,15 @@ class HeldOutForecasts:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
-    """What every method makes of the held-out models."""
+    """Held-out forecasts of every method on every task, as `compare` returns them; scores and errors from 0 to 1.
+
+    >>> import benchcast as bc
+    >>> comparison = bc.compare("study", ["code"], methods=["all-token", "constant"], split="family")
+    >>> comparison
+    <Comparison of 2 methods on 1 task, 16 models held out by family>
+    >>> sorted(comparison.measures("code", "all-token"))
+    ['coverage', 'mae', 'mse', 'n_test', 'pairs', 'r2', 'spearman', 'width']
+    """
 
     split: Split
     methods: tuple[str, ...]

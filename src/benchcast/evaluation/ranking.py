@@ -19,7 +19,7 @@ import numpy.typing as npt
 from benchcast.choices import DEFAULT_LEVEL, level_text
 from benchcast.evaluation.comparison import Comparison, HeldOutForecasts
 from benchcast.forecasts.intervals import distance
-from benchcast.methods import BASELINES
+from benchcast.methods import METHODS
 from benchcast.records import Bools, Floats
 
 DRAWS = 2000
@@ -229,7 +229,7 @@ def _against(comparison: Comparison, task: str, method: str) -> str:
     others = _errors(comparison, task, [m for m in comparison.methods if m != method])
     if not others:
         return ""
-    baselines = [m for m in others if m in BASELINES]
+    baselines = [m for m in others if METHODS[m].baseline]
     best = min(others, key=lambda m: others[m])
     rival = min(baselines, key=lambda m: others[m]) if baselines else best
     ratio = task_ratio(comparison, task, method, rival)

@@ -22,7 +22,7 @@ from benchcast.evaluation.compare import hold
 from benchcast.evaluation.comparison import HeldOutForecasts, geometric_mean, measure
 from benchcast.losses.dataset import Dataset, view
 from benchcast.messages import plain
-from benchcast.methods import METHODS
+from benchcast.methods import CAPABILITY_METHOD, METHODS
 from benchcast.methods.capability import BlendedLosses, WeightedLoss
 from benchcast.methods.distances import Distances
 from benchcast.methods.law import SigmoidLaw
@@ -199,7 +199,6 @@ def cut_fit(dataset: Dataset, fold: Fold, t: int, fit: TaskFit, chosen: Ints) ->
     )
 
 
-METHOD = "salience"
 CHOSEN, RANDOM, SPREAD = "chosen", "at random", "at random from each source"
 WAYS = (CHOSEN, SPREAD, RANDOM)
 DRAWS = 2  # repetitions of the random selections
@@ -279,7 +278,7 @@ def prepare(dataset: Dataset, folds: Sequence[Fold]) -> FullTextFits:
     -------
     the fits and the objectives of the selection, by fold
     """
-    fits = tuple(METHODS[METHOD](dataset, folds))
+    fits = tuple(METHODS[CAPABILITY_METHOD].learn(dataset, folds))
     objectives = tuple(task_objectives(dataset, fold, row) for fold, row in zip(folds, fits, strict=True))
     if not all(objectives):
         raise NotEnoughDataError("no task has a law to select texts for; see `benchcast compare`")

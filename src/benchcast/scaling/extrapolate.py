@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.choices import MethodName
 from benchcast.devices import check_device
 from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.forecasts.all_models import AllModels, with_unscored
 from benchcast.forecasts.forecast import ScoredForecast
 from benchcast.messages import counted, did_you_mean, plain
+from benchcast.methods import CAPABILITY_METHOD, MethodName
 from benchcast.methods.capability import BlendedLosses
 from benchcast.methods.spec import check_methods, fit_method, without_weak_tasks
 from benchcast.methods.task_fit import TaskFit
@@ -81,7 +81,7 @@ class StudyModels(AllModels):
 
 
 def read_study_models(
-    study: Study, tasks: Sequence[str] = (), *, method: str = "salience", device: str = ""
+    study: Study, tasks: Sequence[str] = (), *, method: str = CAPABILITY_METHOD, device: str = ""
 ) -> StudyModels:
     """Losses, scores and sizes of a study's models; models whose losses lack part of the support are left out.
 
@@ -178,7 +178,12 @@ FAR = 10.0  # ratio to the compute of the largest known model above which a rema
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The model to forecast; NaN if not given."""
+    """Size, training tokens and FLOPs of the model to forecast; NaN if not given.
+
+    >>> import benchcast as bc
+    >>> bc.Target.parse("params=7B,tokens=2T")
+    Target(params=7000000000.0, tokens=2000000000000.0, flops=nan)
+    """
 
     params: float = math.nan
     tokens: float = math.nan  # training tokens
@@ -261,7 +266,7 @@ def extrapolate(
     target: Target | str,
     *,
     tasks: Sequence[str] = (),
-    method: MethodName = "salience",
+    method: MethodName = CAPABILITY_METHOD,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Extrapolation:
     """Forecast a larger or longer-trained model of a family, and backtest the procedure on hidden models.

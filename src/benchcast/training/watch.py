@@ -19,7 +19,7 @@ from benchcast.collection.backends.base import ModelSettings
 from benchcast.collection.collect import collect
 from benchcast.collection.jobs import Report, add_metadata
 from benchcast.errors import BenchcastError, InputError, StudyError
-from benchcast.forecasts.fit import fits_for_new_models
+from benchcast.forecasts.fit import stored_fits
 from benchcast.forecasts.forecast import Forecast
 from benchcast.forecasts.mean_tasks import predict_tasks
 from benchcast.forecasts.stored_fit import NO_BOS, Fit
@@ -61,7 +61,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class WatchedRun:
-    """The run to follow and its names in the study."""
+    """The run to follow and its names in the study; `checkpoints`, `losses` or both are given.
+
+    >>> import benchcast as bc
+    >>> run = bc.WatchedRun(checkpoints="run", family="mine").named()
+    >>> run.name, run.family
+    ('run', 'mine')
+    """
 
     checkpoints: str | Path | None = None  # folder of checkpoints
     losses: str | Path | None = None  # folder of JSONL files that the training job writes
@@ -94,7 +100,7 @@ class Watch:
     @cached_property
     def fits(self) -> list[Fit]:
         """The study's fits; InputError if they are on other texts than the study's."""
-        fits = fits_for_new_models(self.study)
+        fits = stored_fits(self.study)
         for fit in fits:
             fit.require_texts(self.study.texts.digest, whose=f"{self.study.root}: the new losses")
         return fits
