@@ -259,7 +259,6 @@ def part_json(at: Path, *, quick: bool) -> Values:
     values["select -o"] = {p.name: sha(p.read_bytes()) for p in sorted((at / "small").glob("*.*")) if p.name != ".lock"}
     if quick:
         return values
-    values["bpb"] = run("bpb", "study", "--json", at=at)
     values["predict --restrict"] = run(*asked[:4], *two, "--restrict", "--json", at=at)
     values["compare, family"] = run("compare", "study", "--split", "family", *two[:2], *only, "--json", at=at)
     values["extrapolate, all"] = run("extrapolate", "study", *to, at=at)
@@ -421,13 +420,13 @@ def record(path: Path, parts: list[str], *, quick: bool) -> None:
         import torch
 
         torch.set_num_threads(1)
-    values: Values = {}
+    values: Values = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     for name in parts:
         start = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             values[name] = PARTS[name](Path(folder).resolve(), quick=quick)
+        path.write_text(json.dumps(values, indent=0, sort_keys=True, ensure_ascii=False), encoding="utf-8")
         print(f"{name}: {time.monotonic() - start:.0f} s", flush=True)
-    path.write_text(json.dumps(values, indent=0, sort_keys=True, ensure_ascii=False), encoding="utf-8")
 
 
 def flat(value: Any, at: str = "") -> Iterator[tuple[str, Any]]:
@@ -473,7 +472,9 @@ def compare(a: Path, b: Path, tolerance: float) -> int:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--record", type=Path, help="write the numbers of the package that is imported to this file")
+    options.add_argument(
+        "--record", type=Path, help="write the numbers of the imported package to this file, or renew parts of it"
+    )
     options.add_argument("--quick", action="store_true", help="a part of each part, in under two minutes")
     options.add_argument("--part", nargs="+", choices=PARTS, help="only these parts")
     options.add_argument("--compare", type=Path, nargs=2, metavar="JSON", help="two records")
@@ -482,7 +483,8 @@ def main() -> None:
     if given.record:
         record(given.record, given.part or list(QUICK if given.quick else PARTS), quick=given.quick)
     if given.compare:
-        sys.exit(compare(*given.compare, given.tolerance))
+        first, second = given.compare
+        sys.exit(compare(first, second, given.tolerance))
 
 
 if __name__ == "__main__":

@@ -176,10 +176,9 @@ def mutants(module: str, source: str) -> list[Mutant]:
 def _expressions(tree: ast.AST, function: str = "") -> Iterator[tuple[str, ast.expr]]:
     """Every expression with the name of the function or class it stands in."""
     for node in ast.iter_child_nodes(tree):
-        named = isinstance(node, ast.FunctionDef | ast.ClassDef)
         if isinstance(node, ast.expr):
             yield function, node
-        yield from _expressions(node, node.name if named else function)
+        yield from _expressions(node, node.name if isinstance(node, ast.FunctionDef | ast.ClassDef) else function)
 
 
 def tests_of(module: str) -> list[str]:

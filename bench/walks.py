@@ -73,9 +73,8 @@ def main() -> None:
         for folder, source in sides.items():
             folder.mkdir()
             prepare(source, folder)
-        print(
-            "| command | old, s | new, s | new / old | old, CPU s | new, CPU s | new / old |\n|---|---|---|---|---|---|---|"
-        )
+        print("| command | old, s | new, s | new / old | old, CPU s | new, CPU s | new / old |")
+        print("|---|---|---|---|---|---|---|")
         for name in given.only:
             taken: dict[Path, list[tuple[float, float]]] = {folder: [] for folder in sides}
             for _ in range(given.runs):

@@ -32,7 +32,7 @@ def test_fits_made_again_forecast_what_the_stored_ones_do(found: dict[str, dict[
     stored, again = found["stored fits"], found["fits made again"]
     assert stored.keys() == again.keys()
     for name, values in stored.items():
-        np.testing.assert_allclose(again[name], values, rtol=1e-3, err_msg=name)
+        np.testing.assert_allclose(np.array(again[name], float), np.array(values, float), rtol=1e-3, err_msg=name)
 
 
 @pytest.mark.parametrize("method", ["stack", "paper"])
