@@ -99,7 +99,7 @@ def coverage_of(study: SyntheticStudy) -> list[dict[str, Any]]:
     for law, (points, _, truth), miss in zip(fitted, study.families, study.misses, strict=True):
         params, tokens = 4 * points.params.max(), 3 * points.tokens.max()
         target = ScalePoints(np.array([params]), np.array([tokens]), np.array([6 * params * tokens]))
-        said = extrapolate_task(study.fit, law, drift, target)
+        said = extrapolate_task(study.fit, law, drift, target=target)
         log_loss = truth(target)[0] + study.noise * study.rng.normal()
         score = float(from_angle(angle(study.fit.law.accuracy(np.exp(log_loss))) + miss))
         low, high = float(said.low[0]), float(said.high[0])

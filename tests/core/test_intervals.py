@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from benchcast.forecasts.forecast import caution_on
 from benchcast.forecasts.intervals import (
     NEAR_CHANCE,
     OF_OTHER_FAMILIES,
@@ -57,7 +58,7 @@ def fit_with(out_of_fold: OutOfFoldErrors, stronger: OutOfFoldErrors = NO_ERRORS
 
 def ends(fit: TaskFit, accuracy: float = 0.5, *, far: float = 1.0, stronger: bool = False) -> tuple[float, float]:
     """Distance of both ends of an interval from the forecast, as angles."""
-    position = Position(np.array([far]), np.array([stronger]))
+    position = Position(np.array([far]), np.array([stronger]), np.array([False]))
     low, high = interval(fit, [accuracy], position)
     return float(angle(accuracy) - angle(low)[0]), float(angle(high)[0] - angle(accuracy))
 
@@ -92,7 +93,7 @@ def test_what_cannot_be_said_is_nan(out_of_fold):
 
 def test_an_interval_is_narrower_and_leans_inwards_near_the_ends_of_the_scale():
     fit = fit_with(THREE)
-    low, high = interval(fit, [0.5, 0.95, 0.999], Position(np.ones(3), np.zeros(3, bool)))
+    low, high = interval(fit, [0.5, 0.95, 0.999], Position(np.ones(3), np.zeros(3, bool), np.zeros(3, bool)))
     assert (np.diff(high - low) < 0).all()
     assert (0.95 - low[1]) > (high[1] - 0.95)
     assert high[2] == 1.0
@@ -147,13 +148,18 @@ def test_outside_the_training_range_the_distance_grows_on_both_sides():
     assert locate(compute, [0.0, 2.0, 5.0]).stronger.tolist() == [False, False, True], "more compute is stronger"
 
 
-def test_the_prediction_of_one_model_is_its_own_with_its_position():
-    rows = np.arange(3.0)
-    position = Position(1 + rows, rows == 1)
-    one = Predictions(rows, rows / 10, rows / 20, rows / 5, position).take(1)
-    assert [x.tolist() for x in (one.capability, one.accuracy, one.low, one.high)] == [[1.0], [0.1], [0.05], [0.2]]
-    where = one.position
-    assert [x.tolist() for x in (where.distance, where.stronger, where.other_family)] == [[2.0], [True], [False]]
+def test_each_of_several_models_gets_the_caution_of_its_own_position():
+    fit = fit_with(errors([0.03, -0.05, 0.04], ["a", "a", "a"]))
+    capability = np.array([2.0, 0.5, 5.0, 2.0])
+    position = Position(np.ones(4), np.array([False, True, False, True]), np.array([False, False, False, True]))
+    predicted = Predictions(capability, capability / 10, capability / 20, capability / 5, position)
+    assert [caution_on(fit, predicted, i) for i in range(4)] == [
+        "",
+        "extrapolation: stronger than every training model, by 25% of their range",
+        "extrapolation: weaker than every training model, by 100% of their range",
+        "extrapolation: a lower mean loss than every training model; "
+        "all training models are of family a, this one is not: the interval is a guess",
+    ]
 
 
 def test_an_accuracy_outside_0_to_1_has_the_angle_of_the_end():

@@ -74,7 +74,7 @@ def test_it_learns_a_difference_of_losses_which_no_weights_above_zero_can_expres
     fold = Fold(~test, np.zeros(len(score), bool), test)
 
     def error(method: str) -> float:
-        forecast = METHODS[method](signed, [fold])[0][0].forecast(signed.nats, signed.metadata)
+        forecast = METHODS[method].learn(signed, [fold])[0][0].forecast(signed.nats, signed.metadata)
         return float(((forecast - score)[test] ** 2).mean())
 
     assert error("stack") < 0.3 * error("salience")
@@ -131,7 +131,7 @@ def test_many_models_have_no_strength_weighted_candidates(dataset) -> None:
 def test_salience_uses_its_own_candidates_and_hidden_sets_of_a_pool_that_has_more(dataset) -> None:
     fold = everything(len(dataset.models))
     shared = fit_salience(only_pool(dataset, fold), SETTINGS)
-    alone = METHODS["salience"](dataset, [fold])[0][0]
+    alone = METHODS["salience"].learn(dataset, [fold])[0][0]
     assert not any(word in name for name in shared.notes["shares"] for word in ("signed", "stronger models"))
     assert not len(shared.stronger.errors)
     forecast, expected = (fit.forecast(dataset.nats, dataset.metadata) for fit in (shared, alone))
@@ -154,7 +154,7 @@ def test_the_strongest_model_weighs_most_whatever_the_unit_of_the_losses() -> No
 
 @pytest.fixture(scope="module")
 def fit(dataset):
-    return METHODS["stack"](dataset, [everything(len(dataset.models))])[0][0]
+    return METHODS["stack"].learn(dataset, [everything(len(dataset.models))])[0][0]
 
 
 def log_odds_of(part: BlendPart, nats: np.ndarray, unit: float) -> np.ndarray:

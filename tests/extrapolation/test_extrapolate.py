@@ -91,7 +91,7 @@ def test_the_interval_widens_with_distance_and_with_drift():
     close, far = ScalePoints(np.array([1e8]), np.array([3e10]), np.array([1.8e19])), FAR
     widths = [
         float((x.high - x.low)[0])
-        for x in (extrapolate_task(a_fit(), law, d, p) for d in (none, some) for p in (close, far))
+        for x in (extrapolate_task(a_fit(), law, d, target=p) for d in (none, some) for p in (close, far))
     ]
     assert widths[0] < widths[2] < widths[3]
     assert widths[0] < widths[1]

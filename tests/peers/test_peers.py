@@ -15,7 +15,7 @@ from scipy.stats import rankdata
 
 import benchcast as bc
 from benchcast.losses.dataset import spread_over_tokens, text_losses
-from benchcast.methods import BASELINES, METHODS
+from benchcast.methods import METHODS
 from benchcast.methods.capability import ScalingLadder
 from benchcast.methods.distances import select_candidate
 from benchcast.methods.logistic4 import fit_curves
@@ -157,24 +157,24 @@ def test_observational_reads_every_other_benchmark_and_never_its_own(dataset, wo
         benchmarks=(*dataset.metadata.benchmarks, "extra"),
     )
     for task, fit in zip(
-        dataset.tasks, METHODS["observational"](replace(dataset, metadata=lied), folds)[0], strict=True
+        dataset.tasks, METHODS["observational"].learn(replace(dataset, metadata=lied), folds)[0], strict=True
     ):
         assert set(fit.capability.benchmarks) == {b for b in lied.benchmarks if b != task.name}
     only = replace(dataset.for_tasks(["task0"]))
-    fit = METHODS["observational"](only, folds)[0][0]
+    fit = METHODS["observational"].learn(only, folds)[0][0]
     assert fit.capability.benchmarks == ("task1",), "also when only one task was asked for"
 
 
 def test_observational_without_other_benchmarks_says_so(dataset, world):
     alone = replace(dataset, metadata=ModelMetadata.of(world.models, []))
-    fit = METHODS["observational"](alone, make_folds(world.models, "size")[1])[0][0]
+    fit = METHODS["observational"].learn(alone, make_folds(world.models, "size")[1])[0][0]
     assert "scores on 0 other benchmarks" in fit.law.failure
     assert np.isnan(fit.forecast(alone.nats, alone.metadata)).all()
 
 
 def test_two_step_without_sizes_says_so(dataset, world):
     unknown = replace(dataset, metadata=replace(dataset.metadata, params=np.full(len(dataset.models), np.nan)))
-    fit = METHODS["two-step"](unknown, make_folds(world.models, "size")[1])[0][0]
+    fit = METHODS["two-step"].learn(unknown, make_folds(world.models, "size")[1])[0][0]
     assert "parameters and tokens" in fit.law.failure
 
 
@@ -202,7 +202,8 @@ def test_a_peer_that_lacks_what_it_reads_says_what(method, says, study, world):
 
 
 def test_peers_stand_between_the_learned_methods_and_the_baselines():
-    assert list(METHODS) == ["stack", "salience", "paper", "ridge", *PEERS, *BASELINES]
+    baselines = [name for name, method in METHODS.items() if method.baseline]
+    assert list(METHODS) == ["stack", "salience", "paper", "ridge", *PEERS, *baselines]
 
 
 @needs_public

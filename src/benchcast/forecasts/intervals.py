@@ -49,7 +49,7 @@ class Position:
 
     distance: Floats  # squared, in units of left-out families; at least 1
     stronger: Bools  # stronger than every training model
-    other_family: Bools | np.bool_ = np.False_  # of another family than all training models, which are of a single one
+    other_family: Bools  # of another family than all training models, which are of a single one
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,6 @@ class Predictions:
     low: Floats
     high: Floats
     position: Position
-
-    def take(self, i: int) -> Predictions:
-        """That of one model."""
-        at, where = slice(i, i + 1), self.position
-        other = np.broadcast_to(where.other_family, where.distance.shape)
-        position = Position(where.distance[at], where.stronger[at], other[at])
-        return Predictions(self.capability[at], self.accuracy[at], self.low[at], self.high[at], position)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,12 +22,11 @@ import numpy as np
 import benchcast
 from benchcast.choices import DEFAULT_LEVEL, ScoreUnit
 from benchcast.errors import InputError
-from benchcast.forecasts.fit import fits_for_new_models
-from benchcast.forecasts.forecast import Forecast, ScoredForecast
-from benchcast.forecasts.predict import predict_models
+from benchcast.forecasts.forecast import ScoredForecast
+from benchcast.forecasts.predict import ModelForecasts, forecast_models
 from benchcast.forecasts.stored_fit import Fit, read_model
 from benchcast.importers.scores import ImportOptions, gather
-from benchcast.messages import did_you_mean, nan_to_none, number, plain
+from benchcast.messages import as_names, did_you_mean, nan_to_none, number, plain
 from benchcast.records import Score, Task, TokenLosses
 from benchcast.study.atomic import HASH, content_digest, hashed, local_folder, write_new
 from benchcast.study.reading import need_file
@@ -84,31 +83,18 @@ def register(
     """
     if isinstance(study, Fit):
         losses = read_model(Path(model), study.texts)
-        registered = document([study], losses, [study.predict(losses, level=level)])
+        made = ModelForecasts([study], losses, [study.predict(losses, level=level)])
     else:
-        opened, name = Study.of(study), str(model)
-        fits = fits_for_new_models(opened, tasks)
-        by_model, failed = predict_models(opened, [name], fits, level=level, restrict=restrict)
-        if failed:
-            raise InputError(failed[name])
-        registered = document(by_model[0].fits, by_model[0].losses, by_model[0].forecasts)
-    write(Path(path), registered)
-    return registered
+        answer = forecast_models(Study.of(study), [str(model)], tasks=as_names(tasks), level=level, restrict=restrict)
+        for why in answer.forecasts.failed.values():
+            raise InputError(why)
+        (made,) = answer.models
+    return write(Path(path), made)
 
 
-def document(fits: Sequence[Fit], losses: TokenLosses, forecasts: Sequence[Forecast]) -> dict[str, Any]:
-    """The document of one model's forecasts, with today's date and a hash.
-
-    Parameters
-    ----------
-    fits : one for each forecast
-    losses : the model's losses
-    forecasts : by the fits, from these losses
-
-    Returns
-    -------
-    plain values for JSON
-    """
+def write(path: Path, made: ModelForecasts) -> dict[str, Any]:
+    """Write the document of one model's forecasts, with today's date and a hash; InputError if the file exists."""
+    fits, losses, forecasts = made.fits, made.losses, made.forecasts
     rows = [
         {k: nan_to_none(v) for k, v in asdict(forecast).items() if k not in ("model", "level")}
         | {"chance": fit.core.task.chance, "constant": fit.about.get("mean_accuracy"), "method": fit.core.method}
@@ -127,21 +113,18 @@ def document(fits: Sequence[Fit], losses: TokenLosses, forecasts: Sequence[Forec
         "versions": {"benchcast": benchcast.__version__, "numpy": np.__version__, "python": platform.python_version()},
         "forecasts": rows,
     }
-    return hashed(content)
+    document = hashed(content)
+    try:
+        write_new(path, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    except FileExistsError as error:
+        raise InputError(f"{path}: exists; a registered forecast is never overwritten, give another name") from error
+    return document
 
 
 def losses_digest(losses: TokenLosses) -> str:
     """SHA-256 of a model's token counts, boundaries and nats."""
     parts = (losses.counts.astype("<i8"), losses.edges.astype("<i8"), losses.nats.astype("<f8"))
     return hashlib.sha256(b"".join(x.tobytes() for x in parts)).hexdigest()
-
-
-def write(path: Path, document: Mapping[str, Any]) -> None:
-    """Write a document; InputError if the file exists."""
-    try:
-        write_new(path, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-    except FileExistsError as error:
-        raise InputError(f"{path}: exists; a registered forecast is never overwritten, give another name") from error
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -233,7 +233,19 @@ NO_BOS = (
 
 @dataclass(frozen=True, repr=False)
 class Fit(FitParts):
-    """A fitted forecast of one task, with the texts and reference tokens on which it reads losses."""
+    """A fitted forecast of one task, with the texts and reference tokens on which it reads losses.
+
+    `fit`, `fit_tasks` and `load` return it. Losses that it reads are in nats, forecasts from 0 to 1.
+
+    >>> import benchcast as bc
+    >>> study = bc.Study.open("study")
+    >>> fit = bc.load(study.root / "fits" / "code")
+    >>> fit
+    <Fit of 'code' by label-token on 16 models>
+    >>> forecast = fit.predict(study.losses("oak-16M@8B"))
+    >>> forecast.low < forecast.accuracy < forecast.high
+    True
+    """
 
     def __repr__(self) -> str:
         count = self.about.get("n_train", {}).get(self.task)

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.choices import METHOD_NAMES, REGROUP_UNITS, check_choice
+from benchcast.choices import REGROUP_UNITS, check_choice
+from benchcast.methods import METHODS
 from benchcast.methods.capability import BlendedLosses, Capability, ScalingLadder, WeightedLoss
 from benchcast.methods.law import KNOTS, MonotoneCalibration, SigmoidLaw
 from benchcast.methods.profile import LossProfile
@@ -67,7 +68,7 @@ def check_parts(parts: FitParts) -> None:
     _check_law(core.law)
     _check_about(parts.about)
     _check_texts(parts.texts, parts.about)
-    check_choice("method", core.method, METHOD_NAMES)
+    check_choice("method", core.method, METHODS)
     need(isinstance(core.notes, dict), "notes are not a table")
     _check_range(core.range)
     _check_errors("honest_errors", core.out_of_fold)

@@ -47,7 +47,13 @@ SHOWN_STEPS = (0, 1, 2, 5, 10, 20, 40, 70, 100, 150, 200, 250, 300)  # kept in a
 
 @dataclass(frozen=True, slots=True)
 class DescentSettings:
-    """Settings of Algorithm 2. The paper prints SGD at 1e-3, which makes little progress in 300 steps (LOG.md)."""
+    """Settings of Algorithm 2. The paper prints SGD at 1e-3, which makes little progress in 300 steps (lab/LOG.md).
+
+    >>> import benchcast as bc
+    >>> as_printed = bc.DescentSettings(optimizer="sgd", rates=(1e-3,))
+    >>> as_printed.steps, as_printed.activation
+    (300, 'sigmoid')
+    """
 
     steps: int = 300
     rates: tuple[float, ...] = (1e-3, 1e-2)  # selected on the validation models

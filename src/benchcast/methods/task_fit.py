@@ -1,14 +1,10 @@
-"""The result of a method: a fitted forecast for each task.
-
-A method is a function `(dataset, folds) → fits[fold][task]`. It receives all folds at once, so that they can
-share passes over losses and features.
-"""
+"""The result of a method: a fitted forecast for each task."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +14,6 @@ from benchcast.methods.capability import SAME, Capability
 from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.profile import LossProfile
 from benchcast.records import Bools, Floats, Ints, ModelMetadata, Task
-from benchcast.splits import Fold
 
 
 def _no_ints() -> Ints:
@@ -100,11 +95,3 @@ class TaskFit:
     def salience(self, nats: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
         """Weight of each token (N), averaged over the models of `nats`; 0 without losses."""
         return self.capability.token_weights(nats)
-
-
-class Method(Protocol):
-    """A forecasting method."""
-
-    def __call__(self, dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
-        """One fit per fold and task."""
-        ...

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from benchcast.evaluation.comparison import Comparison
 from benchcast.forecasts.all_models import AllModels, with_unscored
-from benchcast.forecasts.fit import fits_like_stored
+from benchcast.forecasts.fit import fits_for_report
 from benchcast.forecasts.forecast import caution_on
 from benchcast.forecasts.intervals import Predictions, interval, locate
 from benchcast.forecasts.mean_tasks import predict_task
@@ -65,7 +65,7 @@ def show_models(study: Study, comparison: Comparison) -> ReportModels:
 def _new_fits(study: Study, comparison: Comparison, *, any_new: bool) -> dict[tuple[str, str], Fit]:
     """Fits for models without a score, of all methods; if there are none, only the first method's for the heat map."""
     methods = comparison.methods if any_new else comparison.methods[:1]
-    fits = {m: fits_like_stored(study, comparison.dataset, m) for m in methods}
+    fits = fits_for_report(study, comparison.dataset, methods)
     return {(task, m): fits[m][task] for m in methods for task in comparison.tasks}
 
 
@@ -126,7 +126,7 @@ def _cautions(fit: TaskFit, predicted: Predictions, rows: Ints, unseen: Bools) -
     """Index of an unseen model → how it is unlike the training models of a fit, as `predict` says it."""
     where = predicted.position
     unusual = ((where.distance > 1) | where.stronger | where.other_family) & unseen[rows]
-    said = {int(rows[k]): caution_on(fit, predicted.take(k)) for k in np.flatnonzero(unusual).tolist()}
+    said = {int(rows[k]): caution_on(fit, predicted, k) for k in np.flatnonzero(unusual).tolist()}
     return {i: text for i, text in said.items() if text}
 
 
@@ -170,7 +170,7 @@ def law_curve(fit: TaskFit, capability: Floats) -> dict[str, Any] | None:
 def first_fold_points(comparison: Comparison, shown: ReportModels, task: str, method: str) -> dict[str, Any] | None:
     """Capabilities of the compared models under the first fold's fit, with its law, for the figure of laws.
 
-    Models without a score are forecast by another fit (`fits_like_stored`), so they have no point here.
+    Models without a score are forecast by another fit (`fits_for_report`), so they have no point here.
     """
     fit = comparison.fits[task, method][0]
     of = fit.capability

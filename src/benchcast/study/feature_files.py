@@ -1,4 +1,7 @@
-"""Read .npy and .npz files; the shape in a header is compared with the file's size before values are read."""
+"""Hidden states of a scorer: folders of a study, and .npz files from elsewhere.
+
+The size that an array claims is compared with the size of its file before values are read.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import math
 import struct
 import zipfile
 import zlib
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -18,7 +22,7 @@ import numpy.typing as npt
 import benchcast
 from benchcast.errors import InputError, StudyError, one_line
 from benchcast.records import Ints, TextSet
-from benchcast.study.atomic import Open, from_folder, hash_holds, hashed
+from benchcast.study.atomic import OpenFolder, Stamp, from_folder, hash_holds, hashed
 from benchcast.study.loss_files import most_tokens
 from benchcast.study.reading import need_file
 
@@ -28,6 +32,10 @@ DAMAGE = (
     *(NotImplementedError, RuntimeError, SyntaxError, zipfile.BadZipFile, zlib.error, struct.error),
 )
 DTYPE_KINDS = "fiubU"  # numbers, booleans and text; never objects
+ARRAYS = ("features.npy", "edges.npy")
+MOST_FEATURE = 1e9  # hidden states are far smaller
+MOST_DIMENSIONS = 1 << 17
+SPARE = 1000  # most excess entries that are read, so that the message can state their number
 
 
 class Header(NamedTuple):
@@ -110,10 +118,12 @@ class Npz:
         return InputError(f"{self.path}: not a complete npz file ({one_line(error)})")
 
 
-ARRAYS = ("features.npy", "edges.npy")
-MOST_FEATURE = 1e9  # hidden states are far smaller
-MOST_DIMENSIONS = 1 << 17
-SPARE = 1000  # most excess entries that are read, so that the message can state their number
+class StoredFeatures(NamedTuple):
+    """The files of a folder of features."""
+
+    meta: dict[str, Any]
+    values: npt.NDArray[Any]
+    edges: npt.NDArray[Any]
 
 
 def read_folder(folder: Path, texts: TextSet) -> tuple[npt.NDArray[np.floating], Ints]:
@@ -129,7 +139,7 @@ def read_folder(folder: Path, texts: TextSet) -> tuple[npt.NDArray[np.floating],
     The features, memory-mapped, one row per token of the scorer, and the edges of these tokens in bytes.
     """
     try:
-        meta, values, edges = from_folder(folder, _read_all)
+        meta, values, edges = _stored(folder)
         if meta["texts"] != texts.digest:
             raise StudyError(
                 f"{folder}: made for texts {meta['texts']}, the study's texts are {texts.digest}; compute them again"
@@ -140,17 +150,36 @@ def read_folder(folder: Path, texts: TextSet) -> tuple[npt.NDArray[np.floating],
     return values, edges.astype(np.int64)
 
 
-def _read_all(opened: Open) -> tuple[dict[str, Any], npt.NDArray[Any], npt.NDArray[Any]]:
-    """Read the files of a folder and compare them with the stored hashes."""
-    meta = _meta(opened)
-    for name in ARRAYS if "files" in meta else ():  # an older folder has no hashes
-        with opened(name) as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != meta["files"][name]:
+def read_meta(folder: Path) -> dict[str, Any]:
+    """What is known of a scorer's features: scorer, texts, shape, type and hashes."""
+    try:
+        return _stored(folder).meta
+    except DAMAGE as error:
+        raise _damaged(folder, error) from error
+
+
+def _stored(folder: Path) -> StoredFeatures:
+    """The files of a folder; read again, and compared with their hashes, where one was replaced or changed."""
+    return _read_stored(folder, from_folder(folder, lambda f: tuple(map(f.stamp, ("meta.json", *ARRAYS)))))
+
+
+@lru_cache(maxsize=2)
+def _read_stored(folder: Path, version: tuple[Stamp, ...]) -> StoredFeatures:
+    return from_folder(folder, _read_all)
+
+
+def _read_all(folder: OpenFolder) -> StoredFeatures:
+    """Map the arrays of a folder after comparing them with the stored hashes."""
+    meta = _meta(folder)
+    arrays = []
+    for name in ARRAYS:
+        with folder.open(name) as file:
+            # An older folder has no hashes.
+            if "files" in meta and hashlib.file_digest(file, "sha256").hexdigest() != meta["files"][name]:
                 raise ValueError(f"{name} does not match its hash")
-    with opened("features.npy") as file:
-        values = map_array(file)
-    with opened("edges.npy") as file:
-        return meta, values, np.array(map_array(file))
+            arrays.append(map_array(file))
+    values, edges = arrays
+    return StoredFeatures(meta, values, np.array(edges))
 
 
 def _check(values: npt.NDArray[Any], edges: npt.NDArray[Any], texts: TextSet) -> None:
@@ -186,8 +215,8 @@ def scorer_of(folder: Path) -> str:
         raise _damaged(folder, error) from error
 
 
-def _meta(opened: Open) -> dict[str, Any]:
-    with opened("meta.json") as file:
+def _meta(folder: OpenFolder) -> dict[str, Any]:
+    with folder.open("meta.json") as file:
         meta = json.loads(file.read().decode())
     if not (isinstance(meta["scorer"], str) and isinstance(meta["texts"], str) and hash_holds(meta)):
         raise ValueError("meta.json does not match its hash")
