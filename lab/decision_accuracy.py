@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 
 from benchcast import datasets
-from benchcast.choices import MethodName
 from benchcast.datasets import dclm
 from benchcast.datasets.download import data_folder, fetch_files, public_files
 from benchcast.evaluation.compare import compare
 from benchcast.importers.loss_table import number, read_rows
+from benchcast.methods import MethodName
 from benchcast.study.study import Study
 from lab.reproduce.context import StudyContext
 from lab.reproduce.decisions import SCORE, decide, find_pairs

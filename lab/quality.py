@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from benchcast import datasets
-from benchcast.choices import DEFAULT_LEVEL, MethodName, Split
+from benchcast.choices import DEFAULT_LEVEL, Split
 from benchcast.errors import BenchcastError
 from benchcast.evaluation.compare import Execution, compare
 from benchcast.evaluation.comparison import Comparison, HeldOutForecasts, geometric_mean
@@ -29,6 +29,7 @@ from benchcast.executors.local import on_this_machine
 from benchcast.forecasts.forecast import Forecast
 from benchcast.forecasts.known_scores import ScoreCorrection, correct
 from benchcast.messages import number
+from benchcast.methods import MethodName
 from benchcast.methods.law import sigmoid
 from benchcast.records import Floats
 from benchcast.splits import RULES

@@ -98,4 +98,4 @@ def _measured(
         forecast.append(predicted[rows])
     truth, guess = np.concatenate(observed), np.concatenate(forecast)
     nothing = np.full(len(truth), np.nan)
-    return measure(truth, guess, nothing, nothing)
+    return measure(truth, guess, low=nothing, high=nothing)

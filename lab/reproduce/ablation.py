@@ -73,7 +73,7 @@ def _variant(group: str, name: str, context: StudyContext, errors: Floats, base:
 
 
 def _errors(dataset: Dataset, fold: Fold, method: str) -> Floats:
-    return held_out_errors(dataset, fold, METHODS[method](dataset, [fold])[0])
+    return held_out_errors(dataset, fold, METHODS[method].learn(dataset, [fold])[0])
 
 
 def head_variants(context: StudyContext) -> list[Variant]:

@@ -101,7 +101,7 @@ def decide(
     fits = {}
     for method in methods:
         context.on_step(f"{method}, without either family of {len(pairs)} pairs")
-        fits[method] = METHODS[method](dataset, folds)
+        fits[method] = METHODS[method].learn(dataset, folds)
     rows = []
     for p, pair in enumerate(pairs):
         for t, task in enumerate(dataset.tasks):

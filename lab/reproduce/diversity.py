@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchcast.errors import NotEnoughDataError
-from benchcast.methods import NEED_FEATURES
+from benchcast.methods import METHODS
 from benchcast.methods.spec import check_methods
 from benchcast.reports.sections import numbers_of_sources, source_errors, subsets
 from lab.reproduce.context import StudyContext, need_features
@@ -25,7 +25,7 @@ def fig8(context: StudyContext, methods: Sequence[str] = ("paper", "salience"), 
     dataset, fold = context.dataset, context.fold
     check_methods(methods)
     for method in methods:
-        if method in NEED_FEATURES:
+        if METHODS[method].needs_features:
             need_features(dataset, f"fig8 with {method}")
     sources = dataset.reference_tokens.sources
     if len(sources) < 2:

@@ -41,7 +41,7 @@ def live(context: StudyContext, runs: str | None = None, method: str = "salience
     unseen = np.isin(dataset.families, pair)
     fold = Fold(~unseen, np.zeros_like(unseen), unseen)
     context.on_step(method)
-    points = live_points(dataset, context.infos, fold, METHODS[method](dataset, [fold])[0])
+    points = live_points(dataset, context.infos, fold, METHODS[method].learn(dataset, [fold])[0])
     tasks = [t.name for t in dataset.tasks]
     floor = noise_floor(dataset, context.study.scores(), [fold])
     errors = {task: {run: _mse(points, task, run) for run in pair} for task in tasks}

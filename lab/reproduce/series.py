@@ -15,7 +15,7 @@ import numpy.typing as npt
 from benchcast.errors import NotEnoughDataError
 from benchcast.evaluation.compare import noise_floor
 from benchcast.losses.dataset import Dataset
-from benchcast.methods import METHODS, NEED_FEATURES
+from benchcast.methods import METHODS
 from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, ModelInfo
 from benchcast.reports.sections import held_out_errors
@@ -59,13 +59,13 @@ def fig5(context: StudyContext, runs: str | None = None) -> Outcome:
     dataset = context.dataset
     pair = pick_runs([str(f) for f in dataset.families], runs)
     folds = series_folds(dataset.families, context.infos, pair)
-    tried = [m for m in TRIED if dataset.features is not None or m not in NEED_FEATURES]
+    tried = [m for m in TRIED if dataset.features is not None or not METHODS[m].needs_features]
     mse: dict[str, dict[str, dict[str, float]]] = {}
     kept: dict[str, list[list[TaskFit]]] = {}
     names = [t.name for t in dataset.tasks]
     for method in tried:
         context.on_step(method)
-        kept[method] = METHODS[method](dataset, folds)
+        kept[method] = METHODS[method].learn(dataset, folds)
         for tested, fold, fits in zip(pair[::-1], folds, kept[method], strict=True):
             errors = held_out_errors(dataset, fold, fits)
             mse.setdefault(tested, {})[method] = dict(zip(names, errors.tolist(), strict=True))

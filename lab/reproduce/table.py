@@ -11,12 +11,13 @@ import numpy as np
 
 from benchcast.errors import NotEnoughDataError
 from benchcast.evaluation.comparison import Comparison
-from benchcast.methods import BASELINES
+from benchcast.methods import METHODS
 from lab.reproduce.context import StudyContext
 from lab.reproduce.figures import error_figure
 from lab.reproduce.outcome import Outcome, Table, cell, geometric_mean
 
 ALL_TOKEN = ("all-token",)
+BASELINES = tuple(name for name, method in METHODS.items() if method.baseline)
 PEERS = ("pls", "perplexity-correlations", "logistic-4", "two-step", "observational", "rbridge")
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.losses.dataset import Dataset
 from benchcast.messages import did_you_mean
-from benchcast.methods import METHODS, NEED_FEATURES
+from benchcast.methods import METHODS
 from benchcast.methods.spec import check_methods
 from benchcast.records import Task, TextSet
 from lab.reproduce.context import StudyContext, need_features
@@ -34,14 +34,14 @@ class Weighed:
 def fig9(context: StudyContext, task: str | None = None, text: str | None = None, method: str = "salience") -> Outcome:
     """Weights of one task on the tokens of one text, from a fit to the study's training models."""
     check_methods([method])
-    if method in NEED_FEATURES:
+    if METHODS[method].needs_features:
         need_features(context.dataset, f"fig9 with {method}")
     texts = context.study.texts
     chosen = context.study.task(task) if task else longest_task(context.dataset.tasks, texts)
     index = _text_index(texts, chosen, text)
     dataset = context.dataset.for_tasks([chosen.name])
     context.on_step(f"{method}: {chosen.name}")
-    fit = METHODS[method](dataset, [context.fold])[0][0]
+    fit = METHODS[method].learn(dataset, [context.fold])[0][0]
     if not fit.reads_losses:
         raise InputError(f"method {method!r} weighs no tokens; take one of salience, paper, label-token")
     salience = fit.salience(dataset.nats[context.fold.seen])

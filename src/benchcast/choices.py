@@ -1,4 +1,4 @@
-"""Named choices (splits, methods, units, executors), each a `Literal` type and a tuple; the default level."""
+"""Named choices (splits, units, executors), each a `Literal` type and a tuple; the default level."""
 
 from __future__ import annotations
 
@@ -11,33 +11,14 @@ from benchcast.messages import did_you_mean
 Split = Literal["auto", "column", "size", "family"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 
-MethodName = Literal[
-    "stack",
-    "salience",
-    "paper",
-    "ridge",
-    "pls",
-    "perplexity-correlations",
-    "logistic-4",
-    "two-step",
-    "observational",
-    "rbridge",
-    "label-token",
-    "source-token",
-    "all-token",
-    "compute",
-    "constant",
-]
 RegroupUnit = Literal["byte", "char"]  # over which a token's loss is spread
 LossUnit = Literal["nats", "bits-per-byte"]  # of a column in a table of losses
 ScoreUnit = Literal["fraction", "percent"]  # of a table of scores
 ExecutorName = Literal["local", "ray"]  # where jobs run
-METHOD_NAMES: tuple[MethodName, ...] = get_args(MethodName)
 REGROUP_UNITS: tuple[RegroupUnit, ...] = get_args(RegroupUnit)
 LOSS_UNITS: tuple[LossUnit, ...] = get_args(LossUnit)
 SCORE_UNITS: tuple[ScoreUnit, ...] = get_args(ScoreUnit)
 EXECUTORS: tuple[ExecutorName, ...] = get_args(ExecutorName)
-DEFAULT_METHOD: MethodName = "stack"
 DEFAULT_LEVEL = 0.90  # nominal coverage of prediction intervals on unseen families
 
 

@@ -16,11 +16,11 @@ from sklearn.utils.validation import check_is_fitted
 
 import benchcast as bc
 from benchcast.errors import BenchcastError, InputError, NotEnoughDataError
-from benchcast.forecasts.forecaster import NEED_METADATA, Forecaster, NotFittedError
-from benchcast.methods import METHODS, NEED_FEATURES
+from benchcast.forecasts.forecaster import Forecaster, NotFittedError
+from benchcast.methods import METHODS
 
 CHANCE = 0.25
-READ_MORE = (*NEED_FEATURES, *NEED_METADATA)
+READ_MORE = [m.name for m in METHODS.values() if m.needs_features or m.needs_metadata]
 
 
 class Arrays:

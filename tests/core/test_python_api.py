@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from benchcast import choices
 from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.evaluation.compare import compare
 from benchcast.forecasts.fit import fit_tasks, refit, store_fits
-from benchcast.methods import METHODS
+from benchcast.methods import CAPABILITY_METHOD, DEFAULT_METHOD, METHODS, MethodName, load
 from benchcast.methods.paper import DescentSettings
 from benchcast.methods.spec import fit_method, stored_settings
 from benchcast.scaling.extrapolate import read_study_models
@@ -67,7 +68,7 @@ def test_a_study_has_no_device(synthetic_folder):
 
 def test_fit_and_compare_work_on_a_device(synthetic_folder):
     here, there = (bc.fit(synthetic_folder, "task0", method="ridge", device=device) for device in ("", "cpu"))
-    assert there.core.weights == pytest.approx(here.core.weights, rel=1e-3, abs=1e-6)
+    assert there.core.capability.weights == pytest.approx(here.core.capability.weights, rel=1e-3, abs=1e-6)
     comparison = bc.compare(synthetic_folder, ["task0"], methods=["ridge"], device="cpu", split="size")
     assert comparison.dataset.device == "cpu"
     with pytest.raises(InputError, match="torch cannot use it here"):
@@ -125,8 +126,15 @@ def test_an_unknown_method_is_the_same_error_everywhere(study, dataset, cli):
     assert "did you mean 'salience'?" in cli("fit", study.root, "--method", "salient").err
 
 
-def test_every_choice_is_listed_once():
-    assert tuple(METHODS) == choices.METHOD_NAMES
+def test_every_method_is_a_row_and_a_literal():
+    assert tuple(METHODS) == get_args(MethodName)
+    assert {DEFAULT_METHOD, CAPABILITY_METHOD} <= METHODS.keys()
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=lambda m: m.name)
+def test_a_row_names_what_is_there(method):
+    targets = [t for t in (method.fit, method.pool_fit, method.settings) if t]
+    assert all(callable(load(target)) for target in targets)
 
 
 def test_without_a_split_the_column_says_what_is_held_out_in_fits_and_comparisons(study):
@@ -325,10 +333,12 @@ def test_a_run_is_watched_in_one_call(fitted, cli, tmp_path):
 
 
 def test_a_report_is_written_in_one_call(fitted, tmp_path, monkeypatch):
-    monkeypatch.setattr("benchcast.evaluation.compare.METHOD_NAMES", ("all-token", "constant"))
+    monkeypatch.setattr("benchcast.evaluation.compare.METHODS", {m: METHODS[m] for m in ("all-token", "constant")})
     page = bc.report(fitted.root, tmp_path / "page.html", split="size")
     assert page == tmp_path / "page.html"
-    assert "all-token" in page.read_text(encoding="utf-8")
+    written = page.read_text(encoding="utf-8")
+    assert "all-token" in written
+    assert "rbridge" not in written, "only what was compared"
     assert bc.report(fitted).name == "report.html"
 
 

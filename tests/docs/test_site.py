@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import benchcast
-from benchcast.methods import ABOUT
+from benchcast.methods import METHODS
 from benchcast.study.study_toml import KEYS, TASK_KEYS
 from tools.site import hook
 from tools.site.markdown import as_markdown
@@ -75,7 +75,7 @@ def test_concepts_describe_every_method_in_two_sentences() -> None:
     rows = dict(
         re.findall(r"^\| `([\w-]+)` \| (.*) \|$", (DOCS / "concepts.md").read_text(encoding="utf-8"), re.MULTILINE)
     )
-    assert rows.keys() == ABOUT.keys()
+    assert rows.keys() == METHODS.keys()
     assert {len(re.findall(r"\.(?: |$)", text.replace("et al.", "et al"))) for text in rows.values()} == {2}
 
 

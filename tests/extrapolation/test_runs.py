@@ -88,7 +88,9 @@ def test_runs_meet_at_the_most_compute_that_all_have_reached():
     )
     assert len(points_found) == 1, "1e7 and 1e9 are not alike"
     assert points_found[0].flops == 4.0
-    assert at_compute(points, np.arange(7.0), points_found[0].rows[0], 4.0) == pytest.approx(2 / 3), "in log compute"
+    assert at_compute(points, np.arange(7.0), points_found[0].rows[0], flops=4.0) == pytest.approx(2 / 3), (
+        "in log compute"
+    )
     alone = comparison_points(points, [TrainingRun("a", np.array([4, 5])), TrainingRun("b", np.array([6]))])
     assert [m.flops for m in alone] == [30.0], "single models meet whatever their sizes"
     assert comparison_points(points, [TrainingRun("a", np.array([0])), TrainingRun("b", np.array([3]))]) == [], (

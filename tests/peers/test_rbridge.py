@@ -44,12 +44,12 @@ def test_rbridge_weights_losses_by_the_strongest_models_scaled_probabilities(dat
         ]
     )
     law = fit_law(score[seen], dataset.accuracy[t, seen], dataset.tasks[t].chance)
-    fit = METHODS["rbridge"](dataset, [fold])[0][t]
-    np.testing.assert_allclose(fit.capability(dataset.nats, dataset.metadata), score, rtol=1e-4)
+    fit = METHODS["rbridge"].learn(dataset, [fold])[0][t]
+    np.testing.assert_allclose(fit.capability.of(dataset.nats, dataset.metadata), score, rtol=1e-4)
     np.testing.assert_allclose(fit.forecast(dataset.nats, dataset.metadata), law.accuracy(score), atol=1e-4)
 
 
 def test_a_task_without_answers_says_so(dataset, fold):
     tokens = replace(dataset.reference_tokens, answer=np.zeros_like(dataset.reference_tokens.answer))
-    fit = METHODS["rbridge"](replace(dataset, reference_tokens=tokens), [fold])[0][0]
+    fit = METHODS["rbridge"].learn(replace(dataset, reference_tokens=tokens), [fold])[0][0]
     assert fit.law.failure == "the study has no answers for this task"

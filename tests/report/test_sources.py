@@ -19,7 +19,7 @@ def fold(world):
 
 
 def test_all_sources_give_the_plain_fit(dataset, world, fold):
-    plain = held_out_errors(dataset, fold, METHODS["paper"](dataset, [fold])[0])
+    plain = held_out_errors(dataset, fold, METHODS["paper"].learn(dataset, [fold])[0])
     errors = source_errors(dataset, fold, world.texts, "paper", dataset.reference_tokens.sources)
     assert errors == pytest.approx(plain, rel=1e-6)
 

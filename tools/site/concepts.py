@@ -9,7 +9,6 @@ import altair as alt
 import numpy as np
 
 import benchcast as bc
-from benchcast.choices import METHOD_NAMES
 from benchcast.evaluation.comparison import Comparison, HeldOutForecasts
 from benchcast.reports.explain import make_units
 from benchcast.reports.figures import COLOURS, Figure, colour, finish
@@ -26,7 +25,7 @@ METHODS: dict[str, str] = {"all-token": "mean loss of all tokens", "salience": "
 
 def concept_figures(study: Study) -> dict[str, Figure]:
     """The pictures by name."""
-    by_size = bc.compare(study, [TASK], split="size", methods=[m for m in METHOD_NAMES if m in METHODS])
+    by_size = bc.compare(study, [TASK], split="size", methods=["salience", "all-token"])
     by_family = bc.compare(study, [TASK], split="family", methods=["stack"])
     held = by_family.held_out[TASK, "stack"]
     return {

@@ -74,10 +74,10 @@ class WithMethods(click.Command):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list; the methods are loaded only now."""
-        from benchcast.methods import ABOUT
+        from benchcast.methods import METHODS
 
         with formatter.section("Methods"):
-            formatter.write_dl([*ABOUT.items()])
+            formatter.write_dl([(method.name, method.about) for method in METHODS.values()])
 
 
 SPLIT = click.option(

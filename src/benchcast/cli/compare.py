@@ -21,12 +21,14 @@ from benchcast.cli.output import (
     workers,
 )
 from benchcast.messages import few, number
+from benchcast.methods import CAPABILITY_METHOD, METHODS
 
 if TYPE_CHECKING:
-    from benchcast.choices import ExecutorName, MethodName, Split
+    from benchcast.choices import ExecutorName, Split
     from benchcast.decisions.compare_runs import RunComparison, RunRanking
     from benchcast.decisions.compare_scores import ScoreComparison, ScoreDifference
     from benchcast.evaluation.comparison import Comparison
+    from benchcast.methods import MethodName
     from benchcast.study.study import Study
 
 DETAILS = {  # measures of one method: heading and format
@@ -84,12 +86,11 @@ def compare(
         if split != "auto" or len(methods) > 1 or executor != "local":
             raise click.UsageError("--runs goes with one --method at most, no --split and no --executor ray")
         opened = Study.open(study, keep_all=keep_all)
-        show_runs(opened, runs, tasks, methods[0] if methods else "salience", device=device, as_json=as_json)
+        show_runs(opened, runs, tasks, methods[0] if methods else CAPABILITY_METHOD, device=device, as_json=as_json)
         return
     from benchcast.evaluation.compare import Execution
     from benchcast.evaluation.compare import compare as run
     from benchcast.executors.local import on_this_machine
-    from benchcast.methods import METHODS
 
     if device and executor != "local":
         raise click.UsageError("--device is for this process; leave it out, or --executor ray")
@@ -218,7 +219,7 @@ def print_scores(comparison: ScoreComparison) -> None:
 def _settling(d: ScoreDifference) -> str:
     """What would settle a difference, in words."""
     if d.settled:
-        return "it is"
+        return "already settled"
     needed = {"items": d.items_needed, "checkpoints": d.checkpoints_needed, "seeds": d.seeds_needed}
     possible = [f"{count:,.0f} {what}" for what, count in needed.items() if count < MOST]
     return " or ".join(possible) or "–"
@@ -256,4 +257,4 @@ def _scores_agree(ranking: RunRanking, t: int) -> str:
     observed = ranking.observed[t]
     if not (observed == observed).all():
         return "–"
-    return "the same" if [*(-observed).argsort(kind="stable")] == [*ranking.order[t]] else "another"
+    return "agrees" if [*(-observed).argsort(kind="stable")] == [*ranking.order[t]] else "disagrees"

@@ -12,9 +12,10 @@ from benchcast.choices import level_text
 from benchcast.cli.arguments import JSON, PATH, STUDY, TASKS
 from benchcast.cli.output import check_figure, print_json, print_table, progress, say
 from benchcast.messages import format_interval, number
+from benchcast.methods import CAPABILITY_METHOD
 
 if TYPE_CHECKING:
-    from benchcast.choices import MethodName
+    from benchcast.methods import MethodName
     from benchcast.scaling.extrapolate import Extrapolation, HiddenModel
 
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     help="Its parameters and training tokens, such as 7B and 2T.",
 )
 @TASKS
-@click.option("--method", default="salience", show_default=True, help="Method that measures capability.")
+@click.option("--method", default=CAPABILITY_METHOD, show_default=True, help="Method that measures capability.")
 @click.option("--plot", type=PATH, help="Write a figure: .html, .png or .svg.")
 @JSON
 def extrapolate(

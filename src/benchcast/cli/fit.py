@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from benchcast.choices import DEFAULT_METHOD, SPLITS
+from benchcast.choices import SPLITS
 from benchcast.cli.arguments import DEVICE, KEEP_ALL, STUDY, TASKS
 from benchcast.cli.output import progress, say, tell_support, warn_below_chance
+from benchcast.methods import DEFAULT_METHOD
 
 if TYPE_CHECKING:
-    from benchcast.choices import MethodName, Split
+    from benchcast.choices import Split
+    from benchcast.methods import MethodName
 
 
 @click.command()

@@ -25,10 +25,10 @@ def report(study: Path, output: Path | None, split: Split) -> None:
     \b
     benchcast report study -o report.html
     """
-    from benchcast.choices import METHOD_NAMES
     from benchcast.cli.predict import warn_if_stale
     from benchcast.executors.local import on_this_machine
     from benchcast.forecasts.fit import stored_fits
+    from benchcast.methods import METHODS
     from benchcast.reports.report import STEPS, compare_and_write
     from benchcast.study.atomic import require_writable
     from benchcast.study.study import Study
@@ -37,7 +37,7 @@ def report(study: Path, output: Path | None, split: Split) -> None:
     if output is None:
         require_writable(study)
     target = page_path(output or study / "report.html")
-    with progress("comparing", len(METHOD_NAMES) + STEPS) as advance:
+    with progress("comparing", len(METHODS) + STEPS) as advance:
         comparison = compare_and_write(target, opened, split, on_step=advance, executor=on_this_machine())
     say_split(split, comparison)
     stored = stored_fits(opened) if opened.fitted_tasks() else []

@@ -70,6 +70,7 @@ DATASETS = {
             tasks=6,
             source="embedded",
             licence="Apache-2.0",
+            targets=("ash-50M@36.0M",),
         ),
         PublicStudy(
             name="olmo-ladder",
@@ -80,6 +81,7 @@ DATASETS = {
             source="github.com/allenai/OLMo-ladder",
             licence="Apache-2.0",
             read=olmo_ladder.read,
+            targets=olmo_ladder.TARGETS,
         ),
         PublicStudy(
             name="dclm",

@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 import benchcast
-from benchcast.choices import DEFAULT_LEVEL, DEFAULT_METHOD, MethodName, Split, level_text
+from benchcast.choices import DEFAULT_LEVEL, Split, level_text
 from benchcast.errors import NotEnoughDataError, StudyError
 from benchcast.forecasts.intervals import spread_of
 from benchcast.forecasts.staleness import StudyInputs, changed_inputs, hash_inputs
@@ -21,6 +21,7 @@ from benchcast.losses.assemble import reference_of
 from benchcast.losses.dataset import Dataset
 from benchcast.losses.regroup import align_models
 from benchcast.messages import as_names
+from benchcast.methods import DEFAULT_METHOD, MethodName
 from benchcast.methods.paper import DescentSettings
 from benchcast.methods.spec import (
     MethodSpec,
@@ -169,7 +170,7 @@ def as_fits(study: Study, dataset: Dataset, fold: Fold, split: str, cores: Seque
     return [
         Fit(
             core,
-            core.salience(seen) if core.reads_losses else np.zeros(seen.shape[1], np.float32),
+            core.salience(seen),
             tokens.edges,
             tokens.supported,
             study.texts,
@@ -183,7 +184,7 @@ def _learned(dataset: Dataset, fold: Fold, core: TaskFit) -> dict[str, Any]:
     """The models that a fit learned from: those with a score and all that the method reads."""
     task = core.task.name
     accuracy = dataset.accuracy[[t.name for t in dataset.tasks].index(task)]
-    usable = np.isfinite(accuracy) & core.known(dataset.metadata)
+    usable = np.isfinite(accuracy) & core.capability.known(dataset.metadata)
     return {
         "mean_accuracy": float(np.nanmean(accuracy[fold.seen])),
         "n_train": {task: int((fold.train & usable).sum())},

@@ -12,7 +12,7 @@ import numpy as np
 from benchcast.choices import DEFAULT_LEVEL, level_text
 from benchcast.forecasts.intervals import Predictions, distance, nearness_to_chance
 from benchcast.messages import counted, nan_to_none, number
-from benchcast.methods.task_fit import TaskFit, is_level
+from benchcast.methods.task_fit import TaskFit
 from benchcast.records import ModelMetadata, arrow_table, pandas_frame
 
 COLUMNS = {
@@ -34,6 +34,12 @@ class Forecast:
     """Forecast accuracy of a model on a task, with a prediction interval.
 
     If `accuracy`, `low` or `high` is NaN, `remark` gives the reason.
+
+    >>> import benchcast as bc
+    >>> fit = bc.fit("study", "code", method="label-token")
+    >>> forecast = fit.predict("my-7b.jsonl")
+    >>> forecast.to_dict()["task"], forecast.level
+    ('code', 0.9)
     """
 
     task: str
@@ -85,7 +91,15 @@ class ScoredForecast:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Forecasts:
-    """Forecasts of several models, one row for each model and task."""
+    """Forecasts of several models: a sequence of `Forecast`, one row for each model and task.
+
+    >>> import benchcast as bc
+    >>> forecasts = bc.fit("study", "code", method="label-token").predict("study", models=["oak-*"])
+    >>> forecasts
+    <Forecasts of 4 models on code>
+    >>> [row.model for row in forecasts][:2], forecasts.to_arrow().num_rows
+    (['oak-16M@8B', 'oak-1M@2B'], 4)
+    """
 
     rows: tuple[Forecast, ...]
     failed: dict[str, str] = field(default_factory=dict)  # model without a forecast → reason; its rows are NaN
@@ -119,7 +133,7 @@ def remark_on(
     if fit.law.failure:
         return f"no law: {fit.law.failure}"
     if not np.isfinite(predicted.capability[0]):
-        return fit.lacking(metadata)
+        return fit.capability.missing(metadata)
     if model in about.get("train", ()) or model in about.get("validation", ()):
         why = "seen: the fit was trained on this model's score"
     else:
@@ -131,7 +145,7 @@ def remark_on(
 
 def caution_on(fit: TaskFit, predicted: Predictions, i: int = 0) -> str:
     """In which way model number `i` is unlike the training models, or why that is unknown; empty if it is like them."""
-    if fit.reads_losses and is_level(fit):
+    if fit.reads_losses and fit.is_level:
         return "constant: the training losses say nothing about this task, so no token has weight"
     beyond = _beyond(fit, predicted, i)
     remarks = [beyond] if beyond else []

@@ -12,25 +12,18 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.choices import DEFAULT_LEVEL, DEFAULT_METHOD, MethodName, check_level
+from benchcast.choices import DEFAULT_LEVEL, check_level
 from benchcast.devices import check_device
 from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.forecasts.intervals import Predictions, predict
 from benchcast.losses.assemble import assemble
 from benchcast.losses.dataset import Dataset
-from benchcast.methods import NEED_FEATURES
+from benchcast.methods import DEFAULT_METHOD, METHODS, MethodName
 from benchcast.methods.spec import check_methods, equal_inputs, fit_method, same_losses, without_weak_tasks
 from benchcast.records import Floats, ModelInfo, ModelMetadata, NamedTexts, Score, Task, Text, TokenLosses
 from benchcast.splits import Fold
 
 TASK, SOURCE = "accuracy", "losses"
-NEED_METADATA = (
-    "compute",
-    "two-step",
-    "observational",
-    "rbridge",
-    "label-token",
-)  # read what arrays of losses do not hold
 
 
 class InvalidArrayError(InputError, ValueError):
@@ -154,7 +147,7 @@ class Forecaster:
         if why := equal_inputs(core, same_losses=False):
             raise NotEnoughDataError(f"X: {why}")
         self.task_fit_ = core
-        self.salience_ = core.salience(dataset.nats) if core.reads_losses else np.zeros(losses.shape[1], np.float32)
+        self.salience_ = core.salience(dataset.nats)
         self.n_features_in_ = losses.shape[1]
         self.__dict__.pop("feature_names_in_", None)
         names = _column_names(X)
@@ -184,9 +177,10 @@ class Forecaster:
 
     def _check_settings(self) -> None:
         check_methods([self.method])
-        if self.method in (*NEED_FEATURES, *NEED_METADATA):
+        usable = [m.name for m in METHODS.values() if not (m.needs_features or m.needs_metadata)]
+        if self.method not in usable:
             raise InvalidArrayError(
-                f"method {self.method!r} reads more than losses; make a study, or take stack, salience, pls, …"
+                f"method {self.method!r} reads more than losses; make a study, or take {', '.join(usable[:3])}, …"
             )
         if not 0 <= self.chance < 1:
             raise InvalidArrayError(f"chance {self.chance!r}: needed is a share from 0 to below 1")

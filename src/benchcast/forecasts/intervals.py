@@ -28,8 +28,9 @@ from scipy.special import stdtrit
 
 from benchcast.choices import DEFAULT_LEVEL
 from benchcast.families import families_of
+from benchcast.methods.capability import SAME
 from benchcast.methods.law import share_above_chance
-from benchcast.methods.task_fit import SAME, OutOfFoldErrors, TaskFit, has_range
+from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Bools, Floats, ModelMetadata
 
 NEAR_CHANCE = 0.1  # as a share of the range from chance to 1
@@ -75,7 +76,7 @@ def predict(
     fit: TaskFit, nats: npt.NDArray[np.floating], metadata: ModelMetadata, level: float = DEFAULT_LEVEL
 ) -> Predictions:
     """Forecast models from their losses on the reference tokens (M × N) and their metadata, with intervals."""
-    capability = fit.capability(nats, metadata)
+    capability = fit.capability.of(nats, metadata)
     accuracy = fit.law.accuracy(capability)
     position = locate(fit, capability, nats, metadata.families)
     return Predictions(capability, accuracy, *interval(fit, accuracy, position, level), position)
@@ -207,7 +208,7 @@ def distance(fit: TaskFit, capability: npt.ArrayLike) -> Floats:
     c = np.asarray(capability, np.float64)
     low, high = fit.range
     outside = np.maximum(np.maximum(low - c, c - high), 0)
-    if has_range(fit):
+    if fit.has_range:
         return outside / (high - low)
     return np.where(outside > SAME * max(abs(low), abs(high)), np.inf, 0.0)
 

@@ -122,8 +122,8 @@ def _hash_models(study: Study, core: TaskFit, split: str, inputs: StudyInputs) -
     """Hashes of the losses, scores and metadata of each training and validation model of such a fit."""
     infos, scores = inputs.infos, inputs.scores
     seen = training_fold(infos, "family" if split == "everything" else cast(Split, split))[1].seen
-    known = core.known(ModelMetadata.of(infos, scores))
-    tasks = {core.task.name, *core.benchmarks}
+    known = core.capability.known(ModelMetadata.of(infos, scores))
+    tasks = {core.task.name, *core.capability.scores_used}
     scores_of: dict[str, list[Score]] = {}
     for s in scores:
         if s.task in tasks:
@@ -142,8 +142,8 @@ def _hash_models(study: Study, core: TaskFit, split: str, inputs: StudyInputs) -
 def _used_metadata(info: ModelInfo, core: TaskFit, split: str) -> list[str]:
     """The values of a model's row that a fit of this method and split uses."""
     row = [info.model, info.family, *([info.base] if info.base else [])]
-    row += [str(getattr(info, column)) for column in (RULES[split].columns if split in RULES else ())]
-    return row + (core.reads[0].used(info) if core.reads else [])
+    by_split = RULES[split].columns if split in RULES else ()
+    return row + [str(getattr(info, column)) for column in (*by_split, *core.capability.columns_used)]
 
 
 def _hash_features(study: Study) -> str:

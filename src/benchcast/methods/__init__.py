@@ -1,56 +1,150 @@
-"""All forecasting methods by name: ours, the paper's, those of other papers, and baselines."""
+"""All forecasting methods, one row each: ours, the paper's, those of other papers, and baselines.
 
-from collections.abc import Callable
+A method is a function `(dataset, folds) → fits[fold][task]`. It receives all folds at once, so that they can share
+passes over losses and features. This file loads no method and no numpy, so that `--help` is quick.
+"""
 
-from benchcast.methods import baselines, paper, ridge
-from benchcast.methods.logistic4 import logistic4
-from benchcast.methods.observational import observational
-from benchcast.methods.paper import DescentSettings
-from benchcast.methods.perplexity_correlations import perplexity_correlations
-from benchcast.methods.pls import pls
-from benchcast.methods.rbridge import rbridge
-from benchcast.methods.stack import Pool, fit_salience, fit_stack, salience, stack
-from benchcast.methods.stack.settings import StackSettings
-from benchcast.methods.task_fit import Method, TaskFit
-from benchcast.methods.two_step import two_step
+from __future__ import annotations
 
-METHODS: dict[str, Method] = {
-    "stack": stack,
-    "salience": salience,
-    "paper": paper.paper,
-    "ridge": ridge.ridge,
-    "pls": pls,
-    "perplexity-correlations": perplexity_correlations,
-    "logistic-4": logistic4,
-    "two-step": two_step,
-    "observational": observational,
-    "rbridge": rbridge,
-    "label-token": baselines.label_token,
-    "source-token": baselines.source_token,
-    "all-token": baselines.all_token,
-    "compute": baselines.compute,
-    "constant": baselines.constant,
-}
-SETTINGS: dict[str, type[DescentSettings]] = {"paper": DescentSettings}  # of the methods that have any
-# Methods that average the same candidates: together they are fitted in hardly more time than one of them.
-ONE_POOL: dict[str, Callable[[Pool, StackSettings], TaskFit]] = {"stack": fit_stack, "salience": fit_salience}
-NEED_FEATURES = ("paper", "ridge")
-TOGETHER = ("paper", "ridge")  # all folds share their passes over the features
-BASELINES = ("label-token", "source-token", "all-token", "compute", "constant")
-ABOUT = {  # what each method does, in one line
-    "stack": "non-negative and signed weights, averaged by their errors on left-out families and stronger models",
-    "salience": "learned token weights, never negative; several forms averaged by their error on left-out families",
-    "paper": "Algorithm 2 of Ge et al. 2025: token weights from a scorer's hidden states, by gradient descent",
-    "ridge": "signed token weights from a scorer's hidden states, in closed form",
-    "pls": "partial least squares from the loss of each text",
-    "perplexity-correlations": "each text weighted by how its loss orders the models (Thrush et al. 2024)",
-    "logistic-4": "mean loss of all tokens, the task's texts or their answers; sigmoid with free floor and ceiling",
-    "two-step": "parameters and training tokens → loss on the answers → accuracy (Bhagia et al. 2024)",
-    "observational": "scores on the other benchmarks (Ruan et al. 2024); reads no losses",
-    "rbridge": "loss on the answers, each token weighted by a strong model's probability (Koh et al. 2025)",
-    "label-token": "mean loss on the answers of the task's own texts",
-    "source-token": "mean loss on the task's own texts",
-    "all-token": "mean loss on all texts",
-    "compute": "training FLOPs; reads no losses",
-    "constant": "the mean score of the training models",
-}
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+if TYPE_CHECKING:
+    from benchcast.losses.dataset import Dataset
+    from benchcast.methods.task_fit import TaskFit
+    from benchcast.splits import Fold
+
+MethodName = Literal[
+    "stack",
+    "salience",
+    "paper",
+    "ridge",
+    "pls",
+    "perplexity-correlations",
+    "logistic-4",
+    "two-step",
+    "observational",
+    "rbridge",
+    "label-token",
+    "source-token",
+    "all-token",
+    "compute",
+    "constant",
+]
+DEFAULT_METHOD: MethodName = "stack"
+CAPABILITY_METHOD: MethodName = "salience"  # of runs and models to come: a lower loss never lowers its forecast
+
+
+def load(target: str) -> Any:
+    """What "module:name" of this package names."""
+    module, _, name = target.partition(":")
+    return getattr(import_module(f"{__name__}.{module}"), name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """One method: what it is called, where it is, and what other code must know of it."""
+
+    name: MethodName
+    about: str  # what it does, in one line
+    fit: str  # "module:function"
+    settings: str = ""  # "module:Class" of the settings that a user may give; empty: none
+    pool_fit: str = ""  # "module:function" from a pool of candidates, which such methods share, to the fit of a task
+    needs_features: bool = False  # of a scorer
+    needs_metadata: bool = False  # or answers: what plain arrays of losses do not hold
+    baseline: bool = False
+    quick: bool = False  # enough to be fitted again on many sets of texts
+    shown_by_step: bool = False  # its fits have a history, for figure 6
+    one_pass: bool = False  # all folds share their passes over the features
+    cost: int = 1  # of a fold, relative to other methods
+
+    def learn(self, dataset: Dataset, folds: Sequence[Fold], settings: Any = None) -> list[list[TaskFit]]:
+        """Fits by fold and task; a method without settings ignores them."""
+        given = {"settings": settings} if self.settings else {}
+        return cast("list[list[TaskFit]]", load(self.fit)(dataset, folds, **given))
+
+
+_ROWS = (
+    Method(
+        name="stack",
+        about="non-negative and signed weights, averaged by their errors on left-out families and stronger models",
+        fit="stack:stack",
+        pool_fit="stack:fit_stack",
+        cost=10,
+    ),
+    Method(
+        name="salience",
+        about="learned token weights, never negative; several forms averaged by their error on left-out families",
+        fit="stack:salience",
+        pool_fit="stack:fit_salience",
+        cost=8,
+    ),
+    Method(
+        name="paper",
+        about="Algorithm 2 of Ge et al. 2025: token weights from a scorer's hidden states, by gradient descent",
+        fit="paper:paper",
+        settings="paper:DescentSettings",
+        needs_features=True,
+        shown_by_step=True,
+        one_pass=True,
+        cost=20,
+    ),
+    Method(
+        name="ridge",
+        about="signed token weights from a scorer's hidden states, in closed form",
+        fit="ridge:ridge",
+        needs_features=True,
+        quick=True,
+        one_pass=True,
+    ),
+    Method(name="pls", about="partial least squares from the loss of each text", fit="pls:pls"),
+    Method(
+        name="perplexity-correlations",
+        about="each text weighted by how its loss orders the models (Thrush et al. 2024)",
+        fit="perplexity_correlations:perplexity_correlations",
+    ),
+    Method(
+        name="logistic-4",
+        about="mean loss of all tokens, the task's texts or their answers; sigmoid with free floor and ceiling",
+        fit="logistic4:logistic4",
+    ),
+    Method(
+        name="two-step",
+        about="parameters and training tokens → loss on the answers → accuracy (Bhagia et al. 2024)",
+        fit="two_step:two_step",
+        needs_metadata=True,
+        cost=3,
+    ),
+    Method(
+        name="observational",
+        about="scores on the other benchmarks (Ruan et al. 2024); reads no losses",
+        fit="observational:observational",
+        needs_metadata=True,
+    ),
+    Method(
+        name="rbridge",
+        about="loss on the answers, each token weighted by a strong model's probability (Koh et al. 2025)",
+        fit="rbridge:rbridge",
+        needs_metadata=True,
+    ),
+    Method(
+        name="label-token",
+        about="mean loss on the answers of the task's own texts",
+        fit="baselines:label_token",
+        needs_metadata=True,
+        baseline=True,
+    ),
+    Method(name="source-token", about="mean loss on the task's own texts", fit="baselines:source_token", baseline=True),
+    Method(name="all-token", about="mean loss on all texts", fit="baselines:all_token", baseline=True, quick=True),
+    Method(
+        name="compute",
+        about="training FLOPs; reads no losses",
+        fit="baselines:compute",
+        needs_metadata=True,
+        baseline=True,
+    ),
+    Method(name="constant", about="the mean score of the training models", fit="baselines:constant", baseline=True),
+)
+METHODS: dict[str, Method] = {method.name: method for method in _ROWS}

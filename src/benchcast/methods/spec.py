@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.choices import DEFAULT_METHOD, MethodName, check_choice
+from benchcast.choices import check_choice
 from benchcast.devices import check_device
 from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.losses.dataset import Dataset
-from benchcast.methods import METHODS, ONE_POOL, SETTINGS, paper
+from benchcast.methods import DEFAULT_METHOD, METHODS, MethodName, load
 from benchcast.methods.distances import with_profiles
 from benchcast.methods.paper import DescentSettings
 from benchcast.methods.stack import candidate_pools
 from benchcast.methods.stack.settings import StackSettings
-from benchcast.methods.task_fit import TaskFit, has_range, is_level
+from benchcast.methods.task_fit import TaskFit
 from benchcast.splits import FEWEST_MODELS, Fold
 
 
@@ -53,9 +53,9 @@ def same_losses(dataset: Dataset, fold: Fold) -> bool:
 
 def equal_inputs(fit: TaskFit, *, same_losses: bool) -> str:
     """Why nothing was learned where all training models have the same inputs; empty where they differ."""
-    if not fit.reads or has_range(fit) or np.isnan(fit.range).any():
+    if not fit.capability.reads or fit.has_range or np.isnan(fit.range).any():
         return ""  # without a range no training model has such inputs, and the law says so itself
-    if is_level(fit) and not (same_losses and fit.reads_losses):
+    if fit.is_level and not (same_losses and fit.reads_losses):
         return ""  # inputs differ, but say nothing: the forecast is a constant
     what = "losses" if fit.reads_losses else "inputs"
     return f"all training models have the same {what} for {fit.method}; there is nothing to learn from"
@@ -66,16 +66,27 @@ def check_methods(names: Iterable[str], settings: DescentSettings | None = None)
     methods = list(names)
     for name in methods:
         check_choice("method", name, METHODS)
-    if settings is not None and not any(isinstance(settings, SETTINGS.get(name, ())) for name in methods):
+    with_settings = [m for m in METHODS.values() if m.settings]
+    if settings is not None and not any(
+        isinstance(settings, load(m.settings)) for m in with_settings if m.name in methods
+    ):
         raise InputError(
-            f"settings of type {type(settings).__name__} are for method {', '.join(SETTINGS)}, not for "
-            f"{', '.join(methods)}"
+            f"settings of type {type(settings).__name__} are for method {', '.join(m.name for m in with_settings)}, "
+            f"not for {', '.join(methods)}"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class MethodSpec:
-    """A method with its settings and the device on which it is computed; InputError if one is unknown."""
+    """A method with its settings and the device on which it is computed; InputError if one is unknown.
+
+    >>> import benchcast as bc
+    >>> spec = bc.MethodSpec("paper", bc.DescentSettings(steps=100))
+    >>> spec.name, spec.settings.steps
+    ('paper', 100)
+    >>> bc.fit_tasks("study", ["code"], method=bc.MethodSpec("label-token"))
+    [<Fit of 'code' by label-token on 16 models>]
+    """
 
     name: MethodName = DEFAULT_METHOD
     settings: DescentSettings | None = None  # of the method "paper"
@@ -95,25 +106,28 @@ def fit_method(
 ) -> list[list[TaskFit]]:
     """Fits of a method by fold and task; a method without settings ignores them."""
     check_choice("method", name, METHODS)
-    fits = paper.paper(dataset, folds, settings=settings) if name == "paper" else METHODS[name](dataset, folds)
-    return with_profiles(dataset, folds, fits)
+    return with_profiles(dataset, folds, METHODS[name].learn(dataset, folds, settings))
 
 
 def grouped(names: Sequence[str]) -> list[tuple[str, ...]]:
     """The methods in groups for `fit_group`: those that average the same candidates, and every other one alone."""
-    pooled = tuple(name for name in names if name in ONE_POOL)
-    return [*filter(None, [pooled]), *((name,) for name in names if name not in ONE_POOL)]
+    pooled = tuple(name for name in names if METHODS[name].pool_fit)
+    return [*filter(None, [pooled]), *((name,) for name in names if name not in pooled)]
 
 
 def fit_group(
     names: tuple[str, ...], dataset: Dataset, folds: Sequence[Fold], settings: DescentSettings | None = None
 ) -> dict[str, list[list[TaskFit]]]:
-    """Fits of each method of one group, by fold and task; a method without settings ignores them."""
+    """Fits of each method of one group, by fold and task; a method without settings ignores them.
+
+    Methods that average the same candidates take hardly more time together than one of them alone.
+    """
     if len(names) == 1:
         return {names[0]: fit_method(names[0], dataset, folds, settings)}
     of_pool = StackSettings()
+    pool_fits = {name: load(METHODS[name].pool_fit) for name in names}
     rows = [
-        [{name: ONE_POOL[name](pool, of_pool) for name in names} for pool in row]
+        [{name: pool_fit(pool, of_pool) for name, pool_fit in pool_fits.items()} for pool in row]
         for row in candidate_pools(dataset, folds, settings=of_pool, of_stack=True)
     ]
     by_method = {name: [[fits[name] for fits in row] for row in rows] for name in names}
@@ -122,7 +136,7 @@ def fit_group(
 
 def stored_settings(fit: TaskFit) -> DescentSettings | None:
     """The settings of a fit; None if its method has none."""
-    if fit.method not in SETTINGS:
+    if not METHODS[fit.method].settings:
         return None
     if fit.notes.get("joint"):
         raise InputError(

@@ -13,7 +13,7 @@ from benchcast.evaluation.compare import Execution, compare
 from benchcast.evaluation.comparison import Comparison
 from benchcast.evaluation.ranking import headline, verdict_on
 from benchcast.executors.local import Executor, Local
-from benchcast.methods import ABOUT
+from benchcast.methods import METHODS
 from benchcast.reports.charts import make_charts
 from benchcast.reports.data import comparison_data, show_models
 from benchcast.reports.explain import Explanation, explain, find_text
@@ -142,7 +142,7 @@ def report_data(study: Study, comparison: Comparison, on_step: OnStep = lambda s
         "families": families,
         "colours": {"light": COLOURS, "dark": DARK_COLOURS},
         "headline": headline(comparison),
-        "about": {m: ABOUT.get(m, "") for m in comparison.methods},
+        "about": {m: METHODS[m].about for m in comparison.methods},
         "counts": _counts(study, comparison),
         "folds": len(comparison.folds),
         "level": DEFAULT_LEVEL,

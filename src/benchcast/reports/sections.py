@@ -19,7 +19,7 @@ import benchcast
 from benchcast.evaluation.comparison import Comparison
 from benchcast.losses.dataset import Dataset
 from benchcast.losses.regroup import characters_per_token
-from benchcast.methods import METHODS, NEED_FEATURES
+from benchcast.methods import METHODS
 from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats, NamedTexts, TextSet
@@ -31,9 +31,7 @@ from benchcast.study.study import Study
 MOST_COLUMNS = 6  # columns listed for each task
 MOST_MEMBERS = 4  # averaged candidates listed for each task
 LEAST_SHARE = 0.005  # smallest share of a listed column
-METHOD = "paper"
 CURVE = 32
-FAST = ("ridge", "all-token")
 DRAWS = 4  # sets of sources for each number of sources
 LARGEST = 1_000_000_000  # size of the features (tokens × dimensions) above which weights are not refitted
 LIBRARIES = ("numpy", "scipy", "pyarrow", "altair")
@@ -87,10 +85,11 @@ def column_data(comparison: Comparison, shown: ReportModels, texts: TextSet) -> 
 
 
 def convergence(comparison: Comparison, task: str) -> dict[str, Any] | None:
-    """Values for each position of the slider; None if the method was not compared."""
-    if (task, METHOD) not in comparison.fits:
+    """Values for each position of the slider; None if no method with a history was compared."""
+    method = next((m for m in comparison.methods if METHODS[m].shown_by_step), None)
+    if method is None:
         return None
-    fit, fold, t = comparison.fits[task, METHOD][0], comparison.folds[0], comparison.tasks.index(task)
+    fit, fold, t = comparison.fits[task, method][0], comparison.folds[0], comparison.tasks.index(task)
     history, observed = fit.history, comparison.dataset.accuracy[t]
     laws = [
         SigmoidLaw(float(a), float(b), fit.task.chance)
@@ -126,12 +125,14 @@ def _curve(law: SigmoidLaw, capability: Floats) -> dict[str, Any]:
 def effect_of_sources(comparison: Comparison, texts: TextSet, seed: int) -> list[dict[str, Any]]:
     """Test error of every task from texts of some sources only, in the first fold; no rows for a single source.
 
-    `ridge` learns weights in closed form, in a fraction of a second; `all-token` gives every token the same weight. If
-    more sources improve the first but not the second, more texts help because their weights are learned.
+    The quick methods are fitted: `ridge`, which learns weights in closed form, and `all-token`, which gives every token
+    the same weight. If more sources improve the first but not the second, more texts help because their weights are
+    learned.
     """
     names, features = comparison.dataset.reference_tokens.sources, comparison.dataset.features
     slow = features is not None and features.shape[0] * features.shape[1] > LARGEST
-    methods = [m for m in FAST if m in comparison.methods and not (slow and m in NEED_FEATURES)]
+    quick = [m for m in METHODS.values() if m.quick and not (slow and m.needs_features)]
+    methods = [m.name for m in quick if m.name in comparison.methods]
     if len(names) < 2:
         return []
     sets = [chosen for n in numbers_of_sources(len(names)) for chosen in subsets(names, n, DRAWS, seed)]
@@ -234,7 +235,7 @@ def source_errors(dataset: Dataset, fold: Fold, texts: TextSet, method: str, cho
     if not (of_sources & dataset.reference_tokens.supported).any():
         return None
     some = restrict(dataset, of_sources, texts)
-    return held_out_errors(some, fold, METHODS[method](some, [fold])[0])
+    return held_out_errors(some, fold, METHODS[method].learn(some, [fold])[0])
 
 
 def restrict(dataset: Dataset, keep: Bools, texts: TextSet) -> Dataset:

@@ -55,7 +55,17 @@ class KnownScores(NamedTuple):
 
 @dataclass(frozen=True)
 class Study:
-    """A study folder that has been opened."""
+    """A study folder that has been opened: texts, tasks, models, scores, losses and features, read when asked for.
+
+    `Study.open` and `Study.create` make one. Losses are in nats, scores and `items` from 0 to 1.
+
+    >>> import benchcast as bc
+    >>> study = bc.Study.open("study")
+    >>> study
+    <Study 'study': 2 tasks>
+    >>> study.losses("oak-16M@8B").nats.shape                        # nats of every token
+    (447,)
+    """
 
     root: Path
     seed: int

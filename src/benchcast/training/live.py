@@ -89,6 +89,10 @@ def read_fits(fits: Fits) -> tuple[Fit, ...]:
     Returns
     -------
     the fits, at least one
+
+    >>> from benchcast.callbacks import read_fits
+    >>> [fit.task for fit in read_fits("study")]
+    ['code']
     """
     loaded = _fits(fits)
     if not loaded:
