@@ -123,7 +123,7 @@ def half_widths(fit: TaskFit, accuracy: Floats, position: Position, level: float
     if len(squares) < 2:
         return np.full_like(accuracy, np.nan), np.full_like(accuracy, np.nan)
     of_families = float(squares.mean())
-    sets = _set_squares(fit.stronger)
+    sets = _mean_squares(_scaled_errors(fit.stronger), fit.stronger.hidden_set)
     of_stronger = max(of_families, float(np.concatenate([squares, sets]).mean()))
     reach = _students_reach(len(squares), level)
     square = np.where(position.stronger, of_stronger, of_families)
@@ -193,11 +193,6 @@ def _group_squares(errors: OutOfFoldErrors) -> Floats:
     scaled = _scaled_errors(errors)
     squares = _mean_squares(scaled, errors.families)
     return squares if len(squares) != 1 else scaled**2
-
-
-def _set_squares(errors: OutOfFoldErrors) -> Floats:
-    """Mean squared error of each hidden set."""
-    return _mean_squares(_scaled_errors(errors), errors.hidden_set)
 
 
 def _mean_squares(errors: Floats, groups: npt.NDArray[np.generic]) -> Floats:
