@@ -102,7 +102,7 @@ class _Simulation:
             group = self.schedule.next_group(
                 [w.group for w in self.workers if w.ready], [w.group for w in self.workers if not w.ready]
             )
-            wanted = int(self.schedule.worker_options[group]["num_gpus"]) if group else 0
+            wanted = int(self.schedule.gpus[group]) if group else 0
             room = [node for node, free in enumerate(self.free) if free >= wanted]
             if not group or not room:
                 return

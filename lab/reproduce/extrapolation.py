@@ -15,6 +15,7 @@ import numpy as np
 from benchcast.choices import level_text
 from benchcast.forecasts.intervals import angle, from_angle
 from benchcast.losses.dataset import LossView
+from benchcast.methods.capability import WeightedLoss
 from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Floats, Task
@@ -78,9 +79,13 @@ def make_study(world: World) -> SyntheticStudy:
     errors = world.miss * rng.normal(size=world.families)
     names = np.array([f"family{i}" for i in range(world.families)])
     out_of_fold = OutOfFoldErrors(errors, names, "synthetic")
-    ends = (float(seen.min()), float(seen.max()))
     fit = TaskFit(
-        Task("task", 0.25), "synthetic", (LossView.NATS,), np.ones((1, 1), np.float32), 1.0, law, out_of_fold, ends
+        task=Task("task", 0.25),
+        method="synthetic",
+        capability=WeightedLoss(views=(LossView.NATS,), weights=np.ones((1, 1), np.float32), unit=1.0),
+        law=law,
+        out_of_fold=out_of_fold,
+        range=(float(seen.min()), float(seen.max())),
     )
     return SyntheticStudy(families, fit, world.miss * rng.normal(size=world.families), world.noise, rng)
 

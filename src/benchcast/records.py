@@ -1,4 +1,7 @@
-"""Model metadata: family, size, training data, compute and scores."""
+"""Records of a study: texts, token losses, tasks, rows of models.csv and scores.csv, and the metadata of models.
+
+Axes: S texts, N tokens, M models.
+"""
 
 from __future__ import annotations
 
@@ -15,64 +18,6 @@ import numpy.typing as npt
 
 from benchcast.errors import InputError, MissingExtraError
 from benchcast.messages import nan_to_none
-
-
-def family_names(models: Sequence[ModelInfo]) -> npt.NDArray[np.str_]:
-    """The family of each model; a model without a family forms its own."""
-    return np.array([m.family_name for m in models], dtype=str)
-
-
-@dataclass(frozen=True, slots=True)
-class ModelMetadata:
-    """Metadata of M models; NaN where unknown."""
-
-    families: npt.NDArray[np.str_]  # never empty
-    flops: Floats  # training FLOPs
-    params: Floats
-    training_tokens: Floats
-    scores: Floats  # M × benchmarks, accuracy
-    benchmarks: tuple[str, ...]
-
-    @classmethod
-    def of(cls, models: Sequence[ModelInfo], scores: Sequence[Score]) -> ModelMetadata:
-        """Build from rows of models.csv and scores.csv, with all benchmarks of the scores."""
-        benchmarks = tuple(dict.fromkeys(s.task for s in scores))
-        table, row_of = np.full((len(models), len(benchmarks)), np.nan), {m.model: i for i, m in enumerate(models)}
-        for score in scores:
-            if score.model in row_of:
-                table[row_of[score.model], benchmarks.index(score.task)] = score.accuracy
-        return cls(
-            families=family_names(models),
-            flops=np.array([m.compute for m in models], np.float64),
-            params=np.array([m.params for m in models], np.float64),
-            training_tokens=np.array([m.tokens for m in models], np.float64),
-            scores=table,
-            benchmarks=benchmarks,
-        )
-
-    @classmethod
-    def of_losses(cls, losses: TokenLosses) -> ModelMetadata:
-        """Metadata of one model, as stored with its losses."""
-        info = losses.info if losses.info is not None and losses.info.model == losses.model else ModelInfo(losses.model)
-        return cls.of([info], [s for s in losses.scores if s.model == losses.model])
-
-    def take(self, rows: Bools | Ints) -> ModelMetadata:
-        """Metadata of some of the models."""
-        return replace(
-            self,
-            families=self.families[rows],
-            flops=self.flops[rows],
-            params=self.params[rows],
-            training_tokens=self.training_tokens[rows],
-            scores=self.scores[rows],
-        )
-
-    def score(self, benchmark: str) -> Floats:
-        """Accuracy of each model on a benchmark; NaN where unknown."""
-        if benchmark not in self.benchmarks:
-            return np.full(len(self.flops), np.nan)
-        return self.scores[:, self.benchmarks.index(benchmark)]
-
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -260,7 +205,13 @@ class TokenLosses:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A benchmark to forecast."""
+    """A benchmark to forecast, as in study.toml; scores and `chance` are from 0 to 1.
+
+    >>> import benchcast as bc
+    >>> task = bc.Study.open("study").task("facts")
+    >>> task.chance, task.sources
+    (0.25, ('source0',))
+    """
 
     name: str
     chance: float = 0.0  # accuracy of random guessing; 0 for open-ended tasks
@@ -273,7 +224,12 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """One row of models.csv; unknown values are NaN or empty."""
+    """One row of models.csv; unknown values are NaN or empty.
+
+    >>> import benchcast as bc
+    >>> bc.ModelInfo("my-7b", family="mine", params=7e9, tokens=2e12).compute        # training FLOPs
+    8.4e+22
+    """
 
     model: str
     family: str = ""
@@ -297,7 +253,15 @@ class ModelInfo:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One row of scores.csv: the accuracy of a model on a task."""
+    """One row of scores.csv: the accuracy of a model on a task.
+
+    >>> import benchcast as bc
+    >>> study = bc.Study.open("study")
+    >>> study.add_scores([bc.Score("my-7b", "code", 0.61, n_items=500)])          # the number of new rows
+    1
+    >>> [s.accuracy for s in study.scores() if s.model == "my-7b"]
+    [0.61]
+    """
 
     model: str
     task: str
@@ -308,6 +272,63 @@ class Score:
     shots: str = ""
     right_even: float = float("nan")  # correct answers among even-numbered items, for split-half noise
     stderr: float = float("nan")  # standard error of the accuracy, as reported by the harness
+
+
+def family_names(models: Sequence[ModelInfo]) -> npt.NDArray[np.str_]:
+    """The family of each model; a model without a family forms its own."""
+    return np.array([m.family_name for m in models], dtype=str)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelMetadata:
+    """Metadata of M models; NaN where unknown."""
+
+    families: npt.NDArray[np.str_]  # never empty
+    flops: Floats  # training FLOPs
+    params: Floats
+    training_tokens: Floats
+    scores: Floats  # M × benchmarks, accuracy
+    benchmarks: tuple[str, ...]
+
+    @classmethod
+    def of(cls, models: Sequence[ModelInfo], scores: Sequence[Score]) -> ModelMetadata:
+        """Build from rows of models.csv and scores.csv, with all benchmarks of the scores."""
+        benchmarks = tuple(dict.fromkeys(s.task for s in scores))
+        table, row_of = np.full((len(models), len(benchmarks)), np.nan), {m.model: i for i, m in enumerate(models)}
+        for score in scores:
+            if score.model in row_of:
+                table[row_of[score.model], benchmarks.index(score.task)] = score.accuracy
+        return cls(
+            families=family_names(models),
+            flops=np.array([m.compute for m in models], np.float64),
+            params=np.array([m.params for m in models], np.float64),
+            training_tokens=np.array([m.tokens for m in models], np.float64),
+            scores=table,
+            benchmarks=benchmarks,
+        )
+
+    @classmethod
+    def of_losses(cls, losses: TokenLosses) -> ModelMetadata:
+        """Metadata of one model, as stored with its losses."""
+        info = losses.info if losses.info is not None and losses.info.model == losses.model else ModelInfo(losses.model)
+        return cls.of([info], [s for s in losses.scores if s.model == losses.model])
+
+    def take(self, rows: Bools | Ints) -> ModelMetadata:
+        """Metadata of some of the models."""
+        return replace(
+            self,
+            families=self.families[rows],
+            flops=self.flops[rows],
+            params=self.params[rows],
+            training_tokens=self.training_tokens[rows],
+            scores=self.scores[rows],
+        )
+
+    def score(self, benchmark: str) -> Floats:
+        """Accuracy of each model on a benchmark; NaN where unknown."""
+        if benchmark not in self.benchmarks:
+            return np.full(len(self.flops), np.nan)
+        return self.scores[:, self.benchmarks.index(benchmark)]
 
 
 def arrow_table(rows: Sequence[Mapping[str, Any]], types: Mapping[str, str]) -> Any:

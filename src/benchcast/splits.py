@@ -1,16 +1,14 @@
-"""The splits of models into training, validation and test models. A new split is added here alone.
+"""Split models into training, validation and test models, and training models into folds of cross-validation.
 
-"auto" chooses one of the others by what models.csv says (`benchcast.splits.choose_split`). Every name has the same
-meaning in all functions: `compare` forecasts the test models of a split, `fit` does not use them.
-
-The module imports nothing heavy: the command line lists the names.
+A new split is a name in `choices` and a row of `RULES`. "auto" chooses one of the others by what models.csv says
+(`choose_split`). A name has the same meaning in all functions: `compare` forecasts the test models of a split, `fit`
+does not use them. Axis: M models.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +17,36 @@ from benchcast.choices import SPLITS, Split, check_choice
 from benchcast.errors import NotEnoughDataError
 from benchcast.records import Bools, Floats, ModelInfo, family_names
 
-if TYPE_CHECKING:
-    import numpy as np
-
+FEWEST_MODELS = 4  # training models with losses and a score that a fit needs
+MOST_INNER_FOLDS = 10
+MANY_MODELS = 1000  # with more, five folds leave enough of them to learn from, and take half the time
+WHY_FAMILY = f"no split column; a split by size needs a family of three sizes and {FEWEST_MODELS} training models"
+LEFT_OUT = "training families left out in turn"
 Roles = npt.NDArray[np.str_]  # "train", "validation", "test" or empty, for each model
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Training, validation and test models of a fit, each a mask of models (M)."""
+
+    train: Bools
+    validation: Bools
+    test: Bools
+
+    def __repr__(self) -> str:
+        counts = (f"{int(getattr(self, role).sum())} {role}" for role in ("train", "validation", "test"))
+        return f"<Fold of {', '.join(counts)} models>"
+
+    @classmethod
+    def of_all(cls, count: int) -> Fold:
+        """The fold in which all models are training models."""
+        everyone = np.ones(count, bool)
+        return cls(everyone, ~everyone, ~everyone)
+
+    @property
+    def seen(self) -> Bools:
+        """Training and validation models."""
+        return self.train | self.validation
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +61,6 @@ class SplitRule:
 
 def split_by_column(models: Sequence[ModelInfo]) -> Roles:
     """The role of each model as models.csv says; with an empty column every model is "train"."""
-    import numpy as np
-
     roles = np.array([m.split for m in models], np.str_)
     return roles if roles.any() else np.full(len(models), "train")
 
@@ -48,8 +70,6 @@ def split_by_size(models: Sequence[ModelInfo]) -> Roles:
 
     All others are "train", as are families with fewer than three sizes. Checkpoints of one size share a role.
     """
-    import numpy as np
-
     families = np.array([m.family_name for m in models])
     params = np.array([m.params for m in models], np.float64)
     roles = np.full(len(models), "train", dtype="<U10")
@@ -71,12 +91,6 @@ RULES: dict[Split, SplitRule] = {
     ),
     "family": SplitRule("each family in turn is held out; nothing of it is seen before", None),
 }
-
-FEWEST_MODELS = 4  # training models with losses and a score that a fit needs
-MOST_INNER_FOLDS = 10
-MANY_MODELS = 1000  # with more, five folds leave enough of them to learn from, and take half the time
-WHY_FAMILY = f"no split column; a split by size needs a family of three sizes and {FEWEST_MODELS} training models"
-LEFT_OUT = "training families left out in turn"
 
 
 def family_balanced(families: npt.NDArray[np.str_]) -> Floats:
@@ -183,27 +197,3 @@ def left_out(families: npt.NDArray[np.str_], seen: Bools) -> str:
 
 def _single_family(families: npt.NDArray[np.str_], seen: Bools) -> bool:
     return len(np.unique(families[seen])) < 2
-
-
-@dataclass(frozen=True, slots=True)
-class Fold:
-    """Training, validation and test models of a fit, each a mask of models (M)."""
-
-    train: Bools
-    validation: Bools
-    test: Bools
-
-    def __repr__(self) -> str:
-        counts = (f"{int(getattr(self, role).sum())} {role}" for role in ("train", "validation", "test"))
-        return f"<Fold of {', '.join(counts)} models>"
-
-    @classmethod
-    def of_all(cls, count: int) -> Fold:
-        """The fold in which all models are training models."""
-        everyone = np.ones(count, bool)
-        return cls(everyone, ~everyone, ~everyone)
-
-    @property
-    def seen(self) -> Bools:
-        """Training and validation models."""
-        return self.train | self.validation

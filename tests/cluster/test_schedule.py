@@ -36,10 +36,7 @@ def test_this_process_hands_on_the_results_of_a_generator_as_they_are_made() -> 
 
 def test_a_worker_reserves_the_most_that_a_job_of_its_group_needs() -> None:
     jobs = [Job("a", 0, group="g", gpus=0.5), Job("b", 1, group="g", gpus=2.0), Job("c", 2, group="h")]
-    assert Schedule.of(jobs).worker_options == {
-        "g": {"num_cpus": 1.0, "num_gpus": 2.0},
-        "h": {"num_cpus": 1.0, "num_gpus": 0.0},
-    }
+    assert Schedule.of(jobs).gpus == {"g": 2.0, "h": 0.0}
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 9)), max_size=12))

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from benchcast.collection.backends.base import DeviceFullError, Nats, SequenceError, in_halves
 from benchcast.collection.collect import CollectRequest, CollectResult, collect, collect_on
-from benchcast.collection.jobs import CollectJob, CollectOptions
+from benchcast.collection.jobs import Collection, CollectOptions
 from benchcast.collection.shards import ShardStore
 from benchcast.collection.windows import BackendInfo, batches, plan
 from benchcast.errors import InputError, StudyError
@@ -42,7 +42,7 @@ def test_windows_score_every_token_once_with_bos_and_enough_context(
     n: int, context: int, prefix: tuple[int, ...]
 ) -> None:
     ids, seen = list(range(n)), []
-    for window in plan(0, ids, prefix, context):
+    for window in plan(0, ids, prefix, context=context):
         assert len(window.ids) <= context
         assert window.ids[: len(prefix)] == prefix
         assert -1 not in window.ids[len(prefix) :]
@@ -55,7 +55,7 @@ def test_windows_score_every_token_once_with_bos_and_enough_context(
 
 @given(lengths=st.lists(st.integers(1, 30), max_size=30), size=st.integers(1, 5), tokens=st.integers(1, 60))
 def test_batches_hold_every_window_once_within_their_limits(lengths: list[int], size: int, tokens: int) -> None:
-    windows = [w for i, n in enumerate(lengths) for w in plan(i, [0] * n, (), 100)]
+    windows = [w for i, n in enumerate(lengths) for w in plan(i, [0] * n, (), context=100)]
     batched = list(batches(windows, size=size, tokens=tokens))
     assert sorted(w.text for b in batched for w in b) == list(range(len(lengths)))
     for batch in batched:
@@ -112,7 +112,7 @@ def test_a_run_goes_on_from_the_shards_of_the_one_before(tmp_path: Path) -> None
     study = make(tmp_path / "s")
     whole = make(tmp_path / "whole")
     collect(whole, FakeBackend())
-    job = CollectJob(study, FakeBackend(), "fake-1")
+    job = Collection(study, FakeBackend(), "fake-1")
     shard_store = ShardStore(job.folder, job.settings, job.encoded.counts)
     assert not shard_store.done
     reference = whole.losses("fake-1")
@@ -128,7 +128,7 @@ def test_a_run_goes_on_from_the_shards_of_the_one_before(tmp_path: Path) -> None
 
 def test_shards_of_other_settings_are_not_mixed_in(tmp_path: Path) -> None:
     study = make(tmp_path / "s")
-    job = CollectJob(study, FakeBackend(bos=False), "fake-1")
+    job = Collection(study, FakeBackend(bos=False), "fake-1")
     shard_store = ShardStore(job.folder, job.settings, job.encoded.counts)
     shard_store.take(BackendInfo.of(job.backend).line, {0: np.full(len(job.encoded.ids[0]), 99.0, np.float32)})
     shard_store.flush()
@@ -140,7 +140,7 @@ def test_shards_of_other_settings_are_not_mixed_in(tmp_path: Path) -> None:
 
 def test_shards_of_an_older_version_of_a_library_are_not_mixed_in(tmp_path: Path) -> None:
     study = make(tmp_path / "s")
-    job = CollectJob(study, FakeBackend(), "fake-1")
+    job = Collection(study, FakeBackend(), "fake-1")
     shard_store = ShardStore(job.folder, job.settings, job.encoded.counts)
     older = BackendInfo({**job.backend.about(), "backend_version": "0"}, job.backend.context)
     shard_store.take(older.line, {0: np.full(len(job.encoded.ids[0]), 99.0, np.float32)})
@@ -161,7 +161,7 @@ def test_a_run_that_was_stopped_makes_the_batches_of_one_that_was_not(tmp_path: 
 
     study, whole = make(tmp_path / "s", 50), make(tmp_path / "whole", 50)
     collect(whole, Neighbourly())
-    job = CollectJob(study, Neighbourly(), "fake-1")
+    job = Collection(study, Neighbourly(), "fake-1")
     reference = whole.losses("fake-1")
     parts = np.split(reference.nats.astype(np.float32), np.cumsum(reference.counts)[:-1])
     shard_store = ShardStore(job.folder, job.settings, job.encoded.counts)
@@ -178,12 +178,11 @@ KILLED = """
 import sys
 sys.path.insert(0, {here!r})
 from fake import FakeBackend
-from benchcast import collection
+import benchcast as bc
 from benchcast.collection import shards
-from benchcast.store import Study
 shards.SHARD_SECONDS = 0.0
-options = collection.CollectOptions(force={force})
-collection.collect(Study.open({root!r}), FakeBackend(batch_size=1, pause=0.004), options=options)
+options = bc.CollectOptions(force={force})
+bc.collect(bc.Study.open({root!r}), FakeBackend(batch_size=1, pause=0.004), options=options)
 """
 
 
@@ -215,7 +214,7 @@ def test_kill_9_at_any_moment_loses_nothing_and_changes_nothing(tmp_path: Path) 
 def test_a_forced_run_starts_anew_and_goes_on_where_it_was_killed(tmp_path: Path) -> None:
     study = make(tmp_path / "s")
     collect(study, FakeBackend())
-    job = CollectJob(study, FakeBackend(), "fake-1")
+    job = Collection(study, FakeBackend(), "fake-1")
     backend_line = BackendInfo.of(job.backend).line
 
     def leave(index: int, value: float, *, force: bool) -> int:

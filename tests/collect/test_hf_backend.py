@@ -97,7 +97,7 @@ def test_texts_beyond_the_context_are_scored_in_windows_that_start_with_bos(stor
     collect(study, scored, name="m")
     ids = locate(scored.vocabulary.tokenizer, text)[0]
     expected = np.full(len(ids), np.nan)
-    for window in plan(0, ids, (1,), 24):
+    for window in plan(0, ids, (1,), context=24):
         scored_nats = naive(scored._loaded, list(window.ids))[window.skip - 1 :]
         expected[window.first : window.first + len(scored_nats)] = scored_nats
     assert len(ids) > 40

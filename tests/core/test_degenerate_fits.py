@@ -120,9 +120,9 @@ def test_a_task_whose_score_falls_is_explained_without_nan(study, cli):
 
 def test_a_fit_without_any_weight_says_that_it_is_a_constant(study, world):
     fit = bc.fit(study, "task0", method="all-token")
-    empty = replace(
-        fit, core=replace(fit.core, weights=np.zeros_like(fit.core.weights)), about={**fit.about, "train": []}
-    )
+    loss = fit.core.capability
+    nothing = replace(loss, weights=np.zeros_like(loss.weights))
+    empty = replace(fit, core=replace(fit.core, capability=nothing), about={**fit.about, "train": []})
     assert empty.predict(world.losses[0]).remark.startswith("constant: ")
 
 

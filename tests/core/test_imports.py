@@ -31,14 +31,17 @@ MAY_IMPORT = {
     "decisions": "losses methods study importers forecasts scaling",
     "training": "study collection forecasts",
     "reports": "executors losses methods study forecasts evaluation scaling decisions",
-    "cli": "executors losses methods study importers datasets collection forecasts evaluation scaling decisions training "
-    "reports",
+    "cli": "executors losses methods study importers datasets collection forecasts evaluation scaling decisions "
+    "training reports",
     "callbacks": "training",
     "__main__": "cli",
 }
 ONLY = {("forecasts", "importers"): {"forecasts.registration"}}  # files that use an import which others do not need
 SAME_NAME_ALLOWED = ("cli", "importers.logs", "importers.scores")  # files named after commands and formats
-HEAVY = set("huggingface_hub torch transformers vllm lmdeploy llama_cpp ray sklearn altair vl_convert jinja2".split())
+HEAVY = {
+    *("huggingface_hub", "torch", "transformers", "vllm", "lmdeploy", "llama_cpp", "ray", "sklearn"),
+    *("altair", "vl_convert", "jinja2"),
+}
 NUMERIC = {"numpy", "scipy", "pyarrow", "safetensors", "rich"}
 FILES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
@@ -78,7 +81,9 @@ def own(module: str) -> set[str]:
 @pytest.mark.parametrize("module", FILES)
 def test_a_file_imports_what_its_package_may(module):
     package = module.split(".")[0]
-    allowed = set(WORDS[: WORDS.index(package)]) if package in WORDS else {*WORDS, package, *MAY_IMPORT[package].split()}
+    allowed = (
+        set(WORDS[: WORDS.index(package)]) if package in WORDS else {*WORDS, package, *MAY_IMPORT[package].split()}
+    )
     assert not {name for name in own(module) if name.split(".")[0] not in allowed}
     for (package, other), files in ONLY.items():
         if module.startswith(f"{package}.") and module not in files:
@@ -101,14 +106,17 @@ def test_a_file_is_found_by_its_name():
 def test_the_checker_sees_imports():
     assert {"losses.dataset", "methods.law", "records"} <= own("methods.ridge")
     assert "study.study" in own("cli.fit"), "also inside functions"
-    assert "torch" in imports("collection.backends.hf") and "torch" not in imports("collection.backends.hf", lazy=False)
+    assert "torch" in imports("collection.backends.hf")
+    assert "torch" not in imports("collection.backends.hf", lazy=False)
 
 
 def test_only_the_command_line_prints():
     for module in FILES:
         if not module.startswith("cli"):
             walked = ast.walk(ast.parse(FILES[module].read_text(encoding="utf-8")))
-            assert "print" not in {n.func.id for n in walked if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+            assert "print" not in {
+                n.func.id for n in walked if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)
+            }
 
 
 def loaded_by(code: str) -> set[str]:

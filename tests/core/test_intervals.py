@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from benchcast.forecasts.forecast import caution_on
 from benchcast.forecasts.intervals import (
     NEAR_CHANCE,
     OF_OTHER_FAMILIES,
@@ -24,9 +25,10 @@ from benchcast.forecasts.intervals import (
     spread_of,
 )
 from benchcast.losses.dataset import LossView
+from benchcast.methods.capability import WeightedLoss
 from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.profile import LossProfile
-from benchcast.methods.task_fit import NO_ERRORS, OutOfFoldErrors, TaskFit, has_range
+from benchcast.methods.task_fit import NO_ERRORS, OutOfFoldErrors, TaskFit
 from benchcast.records import ModelInfo, ModelMetadata, Task
 
 T_90_WITH_2 = 2.9199856  # Student's t at 95%, two degrees of freedom
@@ -43,16 +45,20 @@ def errors(angles: list[float], families: list[str], *, far: list[float] | None 
 
 
 def fit_with(out_of_fold: OutOfFoldErrors, stronger: OutOfFoldErrors = NO_ERRORS, *, chance: float = 0.0) -> TaskFit:
-    law = SigmoidLaw(-1.0, 0.0, chance)
-    weights = np.ones((1, 2), np.float32)
     return TaskFit(
-        Task("t", chance), "stack", (LossView.NATS,), weights, 2.0, law, out_of_fold, (1.0, 3.0), stronger=stronger
+        task=Task("t", chance),
+        method="stack",
+        capability=WeightedLoss(views=(LossView.NATS,), weights=np.ones((1, 2), np.float32), unit=2.0),
+        law=SigmoidLaw(-1.0, 0.0, chance),
+        out_of_fold=out_of_fold,
+        range=(1.0, 3.0),
+        stronger=stronger,
     )
 
 
 def ends(fit: TaskFit, accuracy: float = 0.5, *, far: float = 1.0, stronger: bool = False) -> tuple[float, float]:
     """Distance of both ends of an interval from the forecast, as angles."""
-    position = Position(np.array([far]), np.array([stronger]))
+    position = Position(np.array([far]), np.array([stronger]), np.array([False]))
     low, high = interval(fit, [accuracy], position)
     return float(angle(accuracy) - angle(low)[0]), float(angle(high)[0] - angle(accuracy))
 
@@ -87,7 +93,7 @@ def test_what_cannot_be_said_is_nan(out_of_fold):
 
 def test_an_interval_is_narrower_and_leans_inwards_near_the_ends_of_the_scale():
     fit = fit_with(THREE)
-    low, high = interval(fit, [0.5, 0.95, 0.999], Position(np.ones(3), np.zeros(3, bool)))
+    low, high = interval(fit, [0.5, 0.95, 0.999], Position(np.ones(3), np.zeros(3, bool), np.zeros(3, bool)))
     assert (np.diff(high - low) < 0).all()
     assert (0.95 - low[1]) > (high[1] - 0.95)
     assert high[2] == 1.0
@@ -142,13 +148,18 @@ def test_outside_the_training_range_the_distance_grows_on_both_sides():
     assert locate(compute, [0.0, 2.0, 5.0]).stronger.tolist() == [False, False, True], "more compute is stronger"
 
 
-def test_the_prediction_of_one_model_is_its_own_with_its_position():
-    rows = np.arange(3.0)
-    position = Position(1 + rows, rows == 1)
-    one = Predictions(rows, rows / 10, rows / 20, rows / 5, position).take(1)
-    assert [x.tolist() for x in (one.capability, one.accuracy, one.low, one.high)] == [[1.0], [0.1], [0.05], [0.2]]
-    where = one.position
-    assert [x.tolist() for x in (where.distance, where.stronger, where.other_family)] == [[2.0], [True], [False]]
+def test_each_of_several_models_gets_the_caution_of_its_own_position():
+    fit = fit_with(errors([0.03, -0.05, 0.04], ["a", "a", "a"]))
+    capability = np.array([2.0, 0.5, 5.0, 2.0])
+    position = Position(np.ones(4), np.array([False, True, False, True]), np.array([False, False, False, True]))
+    predicted = Predictions(capability, capability / 10, capability / 20, capability / 5, position)
+    assert [caution_on(fit, predicted, i) for i in range(4)] == [
+        "",
+        "extrapolation: stronger than every training model, by 25% of their range",
+        "extrapolation: weaker than every training model, by 100% of their range",
+        "extrapolation: a lower mean loss than every training model; "
+        "all training models are of family a, this one is not: the interval is a guess",
+    ]
 
 
 def test_an_accuracy_outside_0_to_1_has_the_angle_of_the_end():
@@ -160,7 +171,7 @@ def test_a_model_is_located_by_its_profile_as_well():
     profile = LossProfile(np.array([0, 1]), np.zeros(2), np.eye(2), typical=2.0, usual=1.5, strongest=1.0)
     fit = replace(fit_with(THREE), profile=profile)
     nats = np.exp(np.array([[0.0, 0.0], [2.0, -2.0], [-1.0, -1.0]])).astype(np.float32)
-    position = locate(fit, fit.capability(nats, ModelMetadata.of([ModelInfo(m) for m in "abc"], [])), nats)
+    position = locate(fit, fit.capability.of(nats, ModelMetadata.of([ModelInfo(m) for m in "abc"], [])), nats)
     assert_allclose(position.distance, [1.0, 4.0, (1 + (1 - np.exp(-1)) / 2) ** 2], rtol=1e-6)
     assert position.stronger.tolist() == [False, False, True]
 
@@ -177,7 +188,7 @@ def test_every_other_capability_is_infinitely_far_from_a_single_one():
     ("span", "apart"), [((0.0, 0.0), False), ((1e3, 1e3 + 1e-4), False), ((1e3, 1e3 + 1e-2), True), ((0.0, 1e-9), True)]
 )
 def test_capabilities_are_apart_by_more_than_rounding(span, apart):
-    assert has_range(replace(fit_with(THREE), range=span)) is apart
+    assert replace(fit_with(THREE), range=span).has_range is apart
 
 
 def test_coverage_counts_errors_inside_the_interval_of_the_other_families():

@@ -68,7 +68,7 @@ def test_a_study_has_no_device(synthetic_folder):
 
 def test_fit_and_compare_work_on_a_device(synthetic_folder):
     here, there = (bc.fit(synthetic_folder, "task0", method="ridge", device=device) for device in ("", "cpu"))
-    assert there.core.weights == pytest.approx(here.core.weights, rel=1e-3, abs=1e-6)
+    assert there.core.capability.weights == pytest.approx(here.core.capability.weights, rel=1e-3, abs=1e-6)
     comparison = bc.compare(synthetic_folder, ["task0"], methods=["ridge"], device="cpu", split="size")
     assert comparison.dataset.device == "cpu"
     with pytest.raises(InputError, match="torch cannot use it here"):

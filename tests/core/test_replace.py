@@ -150,13 +150,13 @@ def test_a_reader_gets_files_of_one_version_though_the_folder_is_replaced_betwee
     make(tmp_path / "fit", "old")
     rounds = []
 
-    def read(opened):
-        with opened("a") as file:
+    def read(folder):
+        with folder.open("a") as file:
             first = file.read()
         if len(rounds) < 3:
             make(tmp_path / "fit", f"new {len(rounds)}")
         rounds.append(first)
-        with opened("b") as file:
+        with folder.open("b") as file:
             return first, file.read()
 
     assert from_folder(tmp_path / "fit", read) == (b"new 2", b"new 2")
@@ -219,12 +219,12 @@ def test_killed_at_any_step_of_a_replacement_the_old_or_the_new_folder_is_read(t
     code = f"""
 import os, signal
 from pathlib import Path
-from benchcast.storage import files, folders
+from benchcast.study import atomic
 def die(*_): os.kill(os.getpid(), signal.SIGKILL)
 if {moment!r} == "rename": Path.rename = die
 if {moment!r} == "exchange": atomic.exchange = die
-if {moment!r} == "remove": files.remove = die
-folders.write_folder(Path({str(tmp_path / "fit")!r}), lambda f: [(f / n).write_text("new") for n in "ab"])
+if {moment!r} == "remove": atomic.remove = die
+atomic.write_folder(Path({str(tmp_path / "fit")!r}), lambda f: [(f / n).write_text("new") for n in "ab"])
 """
     ran = subprocess.run([sys.executable, "-c", code], check=False)
     assert ran.returncode == -signal.SIGKILL

@@ -68,7 +68,7 @@ def full_fits(dataset, world):
 def test_parts_of_texts_add_up_to_capability(full_fits, dataset):
     for fit in full_fits.fits[0]:
         assert_allclose(
-            parts_of_texts(dataset, fit).sum(axis=1), fit.capability(dataset.nats, dataset.metadata), rtol=1e-4
+            parts_of_texts(dataset, fit).sum(axis=1), fit.capability.of(dataset.nats, dataset.metadata), rtol=1e-4
         )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import benchcast as bc
-from benchcast.forecasts.fit import fit_tasks, fits_for_new_models, store_fits
+from benchcast.forecasts.fit import fit_tasks, store_fits, stored_fits
 from benchcast.forecasts.staleness import changed_inputs
 from benchcast.forecasts.status import status
 from benchcast.methods import METHODS
@@ -37,7 +37,7 @@ def study(fitted_folder: Path, tmp_path: Path) -> Study:
 
 
 def changes(study: Study) -> list[str]:
-    return changed_inputs(Study.open(study.root), fits_for_new_models(study)[0])
+    return changed_inputs(Study.open(study.root), stored_fits(study)[0])
 
 
 def add_scored(study: Study, world, name: str) -> None:
@@ -133,7 +133,7 @@ def test_refit_stores_fits_that_know_the_new_models(study, cli, world):
     assert "warning" not in ran.err
     assert json.loads(ran.out) != before
     assert changes(study) == []
-    assert "one more" in fits_for_new_models(study)[0].about["train"]
+    assert "one more" in stored_fits(study)[0].about["train"]
     assert json.loads(cli("predict", study.root, "--model", name, "--json").out) == json.loads(ran.out)
 
 
@@ -206,6 +206,7 @@ def test_compute_needs_four_models_with_flops(study, cli, world):
 
 def test_a_study_cut_down_by_select_starts_with_fresh_fits(study, cli, tmp_path):
     assert cli("select", study.root, "--budget", "6", "--no-check", "-o", tmp_path / "small").code == 0
-    assert [
-        changed_inputs(Study.open(tmp_path / "small"), f) for f in fits_for_new_models(Study.open(tmp_path / "small"))
-    ] == [[], []]
+    assert [changed_inputs(Study.open(tmp_path / "small"), f) for f in stored_fits(Study.open(tmp_path / "small"))] == [
+        [],
+        [],
+    ]

@@ -232,7 +232,7 @@ def test_synthetic_families_have_tokenizers_of_their_own_and_share_one_inside(wo
 
 @pytest.fixture(scope="module")
 def embedded() -> Study:
-    return Study.open(Path(str(files("benchcast") / "embedded")))
+    return Study.open(Path(str(files("benchcast.datasets") / "zoo")))
 
 
 def test_the_embedded_study_is_sound(embedded, tree):
@@ -285,7 +285,7 @@ def test_status_fits_80_columns_and_keeps_commands_whole(tmp_path, cli):
 def test_status_of_the_embedded_study_fits_80_columns(cli):
     from rich.cells import cell_len
 
-    ran = cli("status", files("benchcast") / "embedded")
+    ran = cli("status", files("benchcast.datasets") / "zoo")
     assert [line for line in ran.out.splitlines() if cell_len(line) > 80 and "benchcast " not in line] == []
     assert "225 models with losses" in " ".join(ran.out.split())
     assert "look wrong" not in ran.out

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from benchcast.forecasts.intervals import interval, locate
 from benchcast.losses.dataset import LossView
+from benchcast.methods.capability import WeightedLoss
 from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.power_law import _slopes, _terms, fit_power_law
 from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
@@ -43,7 +44,12 @@ def a_fit(slope=-4.0, middle=2.2, error=0.02):
     law = SigmoidLaw(slope, -slope * middle, 0.25)
     out_of_fold = OutOfFoldErrors(np.full(6, error) * [1, -1, 1, -1, 1, -1], np.array(list("abcdef")), "synthetic")
     return TaskFit(
-        Task("t", 0.25), "salience", (LossView.NATS,), np.ones((1, 1), np.float32), 1.0, law, out_of_fold, (1.0, 4.0)
+        task=Task("t", 0.25),
+        method="salience",
+        capability=WeightedLoss(views=(LossView.NATS,), weights=np.ones((1, 1), np.float32), unit=1.0),
+        law=law,
+        out_of_fold=out_of_fold,
+        range=(1.0, 4.0),
     )
 
 

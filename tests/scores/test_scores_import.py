@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchcast.importers.scores.formats import ReaderOptions, read_score_file
+from benchcast.importers.scores.entries import ReaderOptions
+from benchcast.importers.scores.formats import read_score_file
 from benchcast.records import Score
 from benchcast.study.study import Study
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +12,14 @@ import click
 
 from benchcast.cli.arguments import ADDRESS, EXECUTOR, FORCE, GPUS, PATH, STUDY
 from benchcast.cli.output import progress, say, warn, workers
+from benchcast.collection.backends import BACKENDS
 from benchcast.errors import BenchcastError, InputError
 
 if TYPE_CHECKING:
     from benchcast.choices import ExecutorName
+    from benchcast.collection.backends.base import Backend
     from benchcast.collection.backends.hf import HfBackend
-    from benchcast.collection.collect import CollectRequest, CollectResult, Report
-    from benchcast.collection.jobs import CollectOptions, ModelSpec
+    from benchcast.collection.jobs import CollectOptions, CollectResult, ModelSpec, Report
     from benchcast.collection.model_list import ModelEntry
     from benchcast.executors.local import Executor
     from benchcast.study.study import Study
@@ -42,7 +42,7 @@ BATCH = click.option(
 
 @click.command()
 @STUDY
-@click.option("--model", "backend", help="hf, vllm, vllm-server, sglang, lmdeploy, llamacpp or completions.")
+@click.option("--model", "backend", help=f"{', '.join([*BACKENDS][:-1])} or {[*BACKENDS][-1]}.")
 @click.option("--model_args", default="", help="Settings of the model: pretrained=…,dtype=…,revision=…")
 @click.option("--models", "models_file", type=PATH, help="A TOML or YAML list of models instead.")
 @click.option("--name", default="", help="The model's name in the study. Default: its hub id or file name.")
@@ -79,6 +79,7 @@ def collect(
     benchcast collect study --model vllm-server --model_args base_url=http://localhost:8000,model=my-7b
     benchcast collect study --models models.toml --executor ray --address auto
     """
+    from benchcast.collection.jobs import CollectOptions
     from benchcast.collection.model_list import ModelEntry, read_models_list
     from benchcast.study.study import Study
 
@@ -92,85 +93,57 @@ def collect(
         raise click.UsageError("--check-against compares in this process; leave out --executor ray")
     opened = Study.open(study)
     opened.texts.require_texts("collect")
-    flags = Flags(batch_size, device, gpus, reference, skip_refused, force)
+    entries = [e.with_defaults(device=device, batch_size=batch_size, gpus=gpus) for e in entries]
+    options = CollectOptions(force=force, skip_refused=skip_refused)
+    failed: list[str] = []
     with workers(executor, address) as pool:
-        failed = _collect_here(opened, entries, flags) if pool is None else _collect_on(pool, opened, entries, flags)
+        # this process loads one model after the other, a cluster several at once
+        for part in [entries] if pool is not None else [[entry] for entry in entries]:
+            errors = _collect(pool, opened, part, options=options, compared=bool(reference))
+            failed += print_errors(errors, alone=len(entries) == 1)
+            del errors  # their tracebacks hold the models
     if failed:
         raise InputError(f"{len(failed)} of {len(entries)} models failed: {', '.join(failed)}; the others are done")
 
 
-@dataclass(frozen=True, slots=True)
-class Flags:
-    """The flags that apply to all models of a run."""
-
-    batch_size: int
-    device: str
-    gpus: float | None
-    reference: str | None = None
-    skip_refused: bool = False
-    force: bool = False
-
-    def options(self, entry: ModelEntry) -> CollectOptions:
-        """How a model of the list is collected."""
-        from benchcast.collection.backends import open_reference
-        from benchcast.collection.jobs import CollectOptions
-
-        reference = open_reference(entry.settings, device=self.device) if self.reference else None
-        return CollectOptions(self.force, self.skip_refused, reference)
-
-    def spec(self, entry: ModelEntry, pool: Executor) -> ModelSpec:
-        """A model for workers; its GPUs come from the list, else the command, else the model's settings."""
-        from benchcast.collection.jobs import ModelSpec
-
-        values = entry.settings.values()
-        parallel = values.get("tensor_parallel_size", "1")
-        default_gpus = float(parallel) if parallel.isdigit() else 1.0
-        gpus = next((g for g in (entry.gpus, self.gpus) if g is not None), default_gpus if pool.has_gpus else 0.0)
-        size = entry.batch_size or self.batch_size
-        return ModelSpec(entry.backend, tuple(values.items()), device=self.device, batch_size=size, gpus=gpus)
-
-
-def _collect_here(study: Study, entries: Sequence[ModelEntry], flags: Flags) -> list[str]:
-    """Collect one model after the other in this process; returns the names of those that fail."""
-    alone = len(entries) == 1
-    return [name for entry in entries for name in _failed(_collect_one(study, entry, flags), alone=alone)]
-
-
-def _collect_one(study: Study, entry: ModelEntry, flags: Flags) -> dict[str, BenchcastError]:
-    from benchcast.collection.backends import open_backend
-    from benchcast.collection.collect import CollectRequest
-    from benchcast.executors.local import Local
-
-    size = entry.batch_size or flags.batch_size
-    try:
-        backend = open_backend(entry.backend, entry.settings, device=flags.device, batch_size=size)
-        request = CollectRequest(backend, entry.name, entry.metadata, flags.options(entry))
-        return _collect(Local(), study, [request], entry.name or backend.model)
-    except BenchcastError as error:
-        return {entry.name or entry.settings.line: error}
-
-
-def _collect_on(pool: Executor, study: Study, entries: Sequence[ModelEntry], flags: Flags) -> list[str]:
-    """Collect all models at once on a cluster; returns the names of those that fail."""
-    from benchcast.collection.collect import CollectRequest
-
-    requests = [
-        CollectRequest(flags.spec(entry, pool), entry.name, entry.metadata, flags.options(entry)) for entry in entries
-    ]
-    label = f"{len(requests)} models" if len(requests) > 1 else "collecting"
-    return _failed(_collect(pool, study, requests, label), alone=len(requests) == 1)
-
-
 def _collect(
-    executor: Executor, study: Study, requests: Sequence[CollectRequest], label: str
+    pool: Executor | None, study: Study, entries: Sequence[ModelEntry], *, options: CollectOptions, compared: bool
 ) -> dict[str, BenchcastError]:
-    from benchcast.collection.collect import collect_on
+    """Collect models at once and print a line for each; returns the errors of those that fail.
 
-    with progress(label, len(requests) * len(study.texts)) as advance:
-        return collect_on(executor, study, requests, report=rate(label, advance), on_done=partial(_tell, study))
+    A cluster's workers open a model themselves; this process, which gets one, opens it here.
+    """
+    from benchcast.collection.backends import open_reference
+    from benchcast.collection.collect import CollectRequest, collect_on
+    from benchcast.collection.jobs import ModelSpec
+    from benchcast.executors.local import Local
+    from benchcast.study.check_losses import suspicious_losses
+
+    def tell(name: str, done: CollectResult | None) -> None:
+        say(describe(name, done))
+        if done is not None:
+            warn(*suspicious_losses(study, [done.model]))
+
+    label = f"{len(entries)} models" if len(entries) > 1 else "collecting"
+    requests = []
+    try:
+        for entry in entries:
+            model: Backend | ModelSpec = entry.open() if pool is None else entry.spec(pool)
+            if compared:
+                options = replace(options, reference=open_reference(entry.settings, device=entry.device))
+            requests.append(CollectRequest(model, entry.name, metadata=entry.metadata, options=options))
+            if not isinstance(model, ModelSpec):
+                label = entry.name or model.model
+        with progress(label, len(requests) * len(study.texts)) as advance:
+            executor = pool or Local()
+            return collect_on(executor, study, requests, report=rate(label, advance), on_done=tell)
+    except BenchcastError as error:
+        if pool is not None:
+            raise
+        return {entries[0].name or entries[0].settings.line: error}
 
 
-def _failed(errors: dict[str, BenchcastError], *, alone: bool) -> list[str]:
+def print_errors(errors: dict[str, BenchcastError], *, alone: bool) -> list[str]:
     """Print the errors, so that the other models can continue; the error of the only model is raised."""
     for error in errors.values():
         if alone:
@@ -191,15 +164,6 @@ def rate(label: str, advance: Any) -> Report:
         advance(f"{label}: {speed:,.0f} tokens/s" if done else label, by=texts)
 
     return report
-
-
-def _tell(study: Study, name: str, done: CollectResult | None) -> None:
-    """Print the summary of a run, and warn of losses that are implausible beside those of other models."""
-    from benchcast.study.check_losses import suspicious_losses
-
-    say(describe(name, done))
-    if done is not None:
-        warn(*suspicious_losses(study, [done.model]))
 
 
 def describe(name: str, done: CollectResult | None) -> str:
@@ -248,14 +212,13 @@ def features(
     benchcast features study --scorer models/smollm2.gguf --dims 64
     """
     from benchcast.collection.backends import open_scorer
-    from benchcast.collection.backends.base import ModelSettings
     from benchcast.collection.hidden_states import FeatureOptions, make_features
     from benchcast.collection.model_list import ModelEntry
     from benchcast.study.study import Study
 
     opened = Study.open(study)
     opened.texts.require_texts("features")
-    backend = open_scorer(scorer, ModelSettings.parse(model_args), device=device, batch_size=batch_size)
+    backend = open_scorer(scorer, model_args, device=device, batch_size=batch_size)
     label = name or backend.model
     if label in opened.scorers() and not force:
         say(f"{label}: features are stored already (--force computes them again)")
@@ -263,10 +226,16 @@ def features(
     with workers(executor, address) as pool, progress(label, len(opened.texts)) as advance:
         model: HfBackend | ModelSpec = backend
         if pool is not None:
-            entry = ModelEntry("", ModelSettings.parse(model_args).having(pretrained=scorer))
-            model = Flags(batch_size, device, gpus).spec(entry, pool)
-        options, report = FeatureOptions(dims, dtype), rate(label, advance)
-        about = make_features(opened, model, name=label, options=options, report=report, executor=pool)
+            entry = ModelEntry.of("", model_args).with_defaults(device=device, batch_size=batch_size, gpus=gpus)
+            model = replace(entry, settings=entry.settings.having(pretrained=scorer)).spec(pool)
+        about = make_features(
+            opened,
+            model,
+            name=label,
+            options=FeatureOptions(dims, dtype),
+            report=rate(label, advance),
+            executor=pool,
+        )
     kept = f", reduced to {dims} that keep {about['kept_variance']:.1%} of the variance" if dims else ""
     say(f"{label}: {about['tokens']} tokens × {about['dims']} dimensions{kept}")
     say(f"next: benchcast fit {study}")

@@ -146,17 +146,15 @@ def _init_texts(study: Path, texts_file: Path, column: str, seed: int, *, normal
 
 
 def _init_table(study: Path, table: Path, units: tuple[str, ...], seed: int, *, preset: str) -> None:
-    from benchcast.importers.loss_table import create_table_study, read_columns
-    from benchcast.importers.presets import preset_tasks
+    from benchcast.importers.loss_table import create_table_study
     from benchcast.study.check_losses import suspicious_losses
 
-    tasks = preset_tasks(preset, read_columns(table)) if preset else []
-    created = create_table_study(study, table, units=units, seed=seed).add_tasks(tasks)
+    created = create_table_study(study, table, units=units, seed=seed, preset=preset)
     names = created.models_with_losses()
     say(f"{study}: {len(names)} models, {len(created.texts)} losses each ({', '.join(created.texts.sources)})")
     warn(*suspicious_losses(created, names))
     if preset:
-        say(f"tasks: {len(tasks) - 1} of {preset}, and their mean {tasks[-1].name}")
+        say(f"tasks: {len(created.tasks) - 1} of {preset}, and their mean {created.tasks[-1].name}")
     add = "" if preset else f"add your tasks to {created.root / 'study.toml'}, then "
     say(f"next: {add}`benchcast import scores {study} FILE…`")
 

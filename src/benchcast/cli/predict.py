@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from benchcast.messages import number
 
 if TYPE_CHECKING:
     from benchcast.forecasts.forecast import Forecast, Forecasts
+    from benchcast.forecasts.predict import ModelForecasts
     from benchcast.forecasts.stored_fit import Fit
     from benchcast.study.study import Study
 
@@ -88,9 +89,8 @@ def predict(
     if register is not None and use_scores:
         raise click.UsageError("--register writes forecasts from losses alone; leave out --use-scores")
     if study is not None:
-        asked = {"tasks": tasks, "level": level, "restrict": restrict}
-        again_or_scores = {"refit": again, "use_scores": use_scores}
-        forecasts, note = _by_study(study, None if everything else patterns, asked, again_or_scores, register)
+        options = {"tasks": tasks, "level": level, "restrict": restrict, "refit": again, "use_scores": use_scores}
+        forecasts, note = _by_study(study, None if everything else patterns, register, **options)
     else:
         forecasts, note = _by_files(str(fit_folder), Path(str(losses_file)), level, register=register)
     rows = [row for row in forecasts if row.model not in forecasts.failed]
@@ -106,40 +106,24 @@ def predict(
 
 
 def _by_study(
-    study: Path, patterns: Sequence[str] | None, asked: dict[str, Any], more: dict[str, Any], register: Path | None
+    study: Path, patterns: Sequence[str] | None, register: Path | None, **options: Any
 ) -> tuple[Forecasts, str]:
-    """Forecasts by the fits of a study, and a line on the registered one.
-
-    `asked` holds tasks, level and restrict, `more` what does not go with a registered forecast.
-    """
-    from benchcast.forecasts.predict import find_models, predict
-    from benchcast.forecasts.registration import register as write_register
+    """Forecasts by the fits of a study, with these options of `predict`, and a line on the registered one."""
+    from benchcast.forecasts.predict import find_models, forecast_models
     from benchcast.study.study import Study
 
     opened = Study.open(study)
     names = find_models(opened, patterns)
     if register is not None and len(names) != 1:
         raise click.UsageError(f"--register takes one model, found {len(names)}: {', '.join(names[:4])}, …")
-    with progress("fitting again" if more["refit"] or asked["restrict"] else "forecasting"):
-        forecasts = predict(opened, names, **asked, **more)
-    _tell_stale(opened, asked["tasks"], use_scores=more["use_scores"])
-    if register is None or forecasts.failed:
-        return forecasts, ""
-    return forecasts, _registered(register, write_register(opened, names[0], register, **asked))
-
-
-def _tell_stale(study: Study, tasks: Sequence[str], *, use_scores: bool) -> None:
-    """Say which of the fits that were used are outdated, and which tasks have none."""
-    from benchcast.forecasts.fit import fits_for_new_models
-
-    fits = fits_for_new_models(study, () if use_scores else tasks)
-    warn_if_stale(study, fits, "--refit fits again")
-    unfitted = [] if tasks else [t.name for t in study.tasks if t.name not in {fit.task for fit in fits}]
+    with progress("fitting again" if options["refit"] or options["restrict"] else "forecasting"):
+        answer = forecast_models(opened, names, **options)
+    warn_if_stale(opened, answer.fits, "--refit fits again")
+    fitted = {fit.task for fit in answer.fits}
+    unfitted = [] if options["tasks"] else [task.name for task in opened.tasks if task.name not in fitted]
     if unfitted:
-        say(
-            f"note: no fit of {', '.join(unfitted)}; `benchcast fit {study.root}` makes one where scores allow",
-            err=True,
-        )
+        say(f"note: no fit of {', '.join(unfitted)}; `benchcast fit {study}` makes one where scores allow", err=True)
+    return answer.forecasts, "" if register is None or not answer.models else _registered(register, answer.models[0])
 
 
 def warn_if_stale(study: Study, fits: Sequence[Fit], remedy: str) -> None:
@@ -154,29 +138,40 @@ def warn_if_stale(study: Study, fits: Sequence[Fit], remedy: str) -> None:
 def _by_files(folder: str, file: Path, level: float, *, register: Path | None) -> tuple[Forecasts, str]:
     """The forecast of one fit from a file of losses, and a line on the registered one."""
     from benchcast.forecasts.forecast import Forecasts
-    from benchcast.forecasts.registration import register as write_register
+    from benchcast.forecasts.predict import ModelForecasts
     from benchcast.forecasts.stored_fit import Fit, read_model
 
     fit = Fit.from_pretrained(folder)
-    forecasts = Forecasts((fit.predict(read_model(file, fit.texts), level=level),))
-    note = "" if register is None else _registered(register, write_register(fit, file, register, level=level))
-    return forecasts, note
+    losses = read_model(file, fit.texts)
+    forecast = fit.predict(losses, level=level)
+    note = "" if register is None else _registered(register, ModelForecasts([fit], losses, [forecast]))
+    return Forecasts((forecast,)), note
 
 
-def _registered(path: Path, document: Mapping[str, Any]) -> str:
-    return f"registered: {path}, sha256 {document['sha256']} (publish this hash; `benchcast verify` scores it later)"
+def _registered(path: Path, made: ModelForecasts) -> str:
+    """Write a registered forecast, and say so."""
+    from benchcast.forecasts.registration import document, write
+
+    registered = document(made.fits, made.losses, made.forecasts)
+    write(path, registered)
+    return f"registered: {path}, sha256 {registered['sha256']} (publish this hash; `benchcast verify` scores it later)"
 
 
 def _print(rows: Sequence[Forecast]) -> None:
     for i, model in enumerate(dict.fromkeys(row.model for row in rows)):
-        cells = [_cells(row) for row in rows if row.model == model]
         if i:
             say()
         header = ("task", "forecast", f"{level_text(rows[0].level)} interval", "interval for", "capability", "")
+        cells = [
+            (
+                row.task,
+                number(row.accuracy, ".3f"),
+                ends(row.low, row.high),
+                "–" if math.isnan(row.low) else row.question,
+                number(row.capability, ".4f"),
+                row.remark,
+            )
+            for row in rows
+            if row.model == model
+        ]
         print_table(header, cells, title=model)
-
-
-def _cells(row: Forecast) -> tuple[str, ...]:
-    question = "–" if math.isnan(row.low) else row.question
-    interval, capability = ends(row.low, row.high), number(row.capability, ".4f")
-    return row.task, number(row.accuracy, ".3f"), interval, question, capability, row.remark

@@ -17,7 +17,6 @@ from benchcast.cli.predict import warn_if_stale
 from benchcast.messages import number, visible
 
 if TYPE_CHECKING:
-    from benchcast.forecasts.forecast import Forecast
     from benchcast.training.watch import Event
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -65,7 +64,7 @@ def watch(
     benchcast watch study --losses runs/my-7b/losses
     """
     from benchcast.collection.backends.base import ModelSettings
-    from benchcast.forecasts.fit import fits_for_new_models
+    from benchcast.forecasts.fit import stored_fits
     from benchcast.study.study import Study
     from benchcast.training.watch import WatchedRun, watch
 
@@ -76,7 +75,7 @@ def watch(
     opened = Study.open(study)
     with _screen(run.name, as_json=as_json) as screen:
         events = watch(opened, run, interval=interval, once=once, on_model=screen.scoring, on_wait=screen.idle)
-        warn_if_stale(opened, fits_for_new_models(opened), f"`benchcast fit {study}` fits again")
+        warn_if_stale(opened, stored_fits(opened), f"`benchcast fit {study}` fits again")
         for event in events:
             screen.show(event)
 
@@ -108,9 +107,12 @@ class _PlainLines:
     def show(self, event: Event) -> None:
         """Print forecasts to stdout and other events to stderr."""
         if event.kind == "forecast":
-            parts = ", ".join(f"{f.task} {_cell(f)}" for f in event.forecasts)
+            parts = [
+                f"{f.task} {number(f.accuracy, '.3f')} ({number(f.low, '.3f')}–{number(f.high, '.3f')})"
+                for f in event.forecasts
+            ]
             took = f" ({event.seconds:.1f} s)" if event.seconds else ""
-            say(f"{event.model}: {parts}{took}")
+            say(f"{event.model}: {', '.join(parts)}{took}")
         else:
             say(f"{event.model}: {event.kind}: {event.why}", err=True)
 
@@ -203,7 +205,3 @@ def curve(values: list[float]) -> str:
     n, last = min(len(values), WIDEST_CURVE), len(values) - 1
     shown = [values[round(i * last / max(1, n - 1))] for i in range(n)]
     return f"{low:.2f} {''.join(' ' if v != v else BARS[round(top * (v - low))] for v in shown)} {high:.2f}"
-
-
-def _cell(forecast: Forecast) -> str:
-    return f"{number(forecast.accuracy, '.3f')} ({number(forecast.low, '.3f')}–{number(forecast.high, '.3f')})"

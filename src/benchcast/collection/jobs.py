@@ -1,10 +1,15 @@
-"""The collection of one model: what its losses depend on, its unfinished results, and how its losses are stored."""
+"""One model on all texts of a study: what its losses depend on, its unfinished results, how its losses are stored.
+
+`Collection` is the driver's side. The worker's side opens a `ModelSpec` and scores one portion of the texts.
+"""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,9 +18,9 @@ import numpy as np
 
 import benchcast
 from benchcast.collection.backends import open_backend, open_scorer
-from benchcast.collection.backends.base import Backend, ModelSettings, Nats
+from benchcast.collection.backends.base import Backend, ModelSettings
 from benchcast.collection.backends.loaded import NO_METADATA, metadata_of, without_metadata
-from benchcast.collection.shards import ShardStore, tidy
+from benchcast.collection.shards import ShardStore, exclusive, tidy
 from benchcast.collection.windows import BackendInfo, EncodedTexts, Portion, PortionResult, ask, encode_texts, score
 from benchcast.errors import BenchcastError, InputError
 from benchcast.executors.local import Job
@@ -25,15 +30,25 @@ from benchcast.study.parquet import read_metadata
 from benchcast.study.study import Study
 from benchcast.study.tables import blank
 
-LIMIT = 0.5  # largest accepted mean difference in nats
-TEXTS = 4
+LIMIT = 0.5  # largest accepted mean difference between two backends, in nats
+TEXTS = 4  # on which two backends are compared
 FEWEST = 8  # tokens a compared text must have
 COLUMNS = tuple(f.name for f in fields(ModelInfo) if f.name != "model")
 
 
 @dataclass(frozen=True, slots=True)
 class CollectOptions:
-    """How a model is collected."""
+    """What `collect` does with losses that are stored, texts that a tokenizer refuses, and a reference backend.
+
+    >>> import benchcast as bc
+    >>> study, backend = bc.create_study("new", "texts.jsonl").study, bc.open_backend("hf", "pretrained=checkpoint")
+    >>> bc.collect(study, backend, name="my-7b") is not None
+    True
+    >>> bc.collect(study, backend, name="my-7b") is None                 # stored already
+    True
+    >>> bc.collect(study, backend, name="my-7b", options=bc.CollectOptions(force=True)).texts
+    6
+    """
 
     force: bool = False  # replace losses that are already stored
     skip_refused: bool = False  # skip texts that the tokenizer cannot cover, instead of raising an error
@@ -43,20 +58,73 @@ class CollectOptions:
 DEFAULT = CollectOptions()
 
 
-@dataclass(frozen=True)
-class CollectJob:
-    """One model on all texts of a study."""
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """A model that a worker opens by itself: a backend's name and settings, as plain data that can be sent to it.
+
+    >>> import benchcast as bc
+    >>> bc.ModelSpec("hf", "pretrained=checkpoint,dtype=float32", batch_size=8).open().name
+    'hf'
+    """
+
+    backend: str  # empty: open as a scorer
+    settings: str | tuple[tuple[str, str], ...]  # "pretrained=…,dtype=…", or pairs of key and value
+    device: str = ""
+    batch_size: int = 0  # 0: the backend's default
+    gpus: float = 0.0  # GPUs that each worker reserves
+
+    def open(self) -> Any:
+        """Open the backend; the model itself is loaded when it first scores."""
+        given = self.settings
+        settings = ModelSettings.parse(given) if isinstance(given, str) else ModelSettings(dict(given))
+        if self.backend:
+            return open_backend(self.backend, settings, device=self.device, batch_size=self.batch_size)
+        source = settings.values().get("pretrained", "")
+        return open_scorer(source, settings, device=self.device, batch_size=self.batch_size)
+
+
+@dataclass(frozen=True, slots=True)
+class CollectResult:
+    """Summary of one `collect` run."""
+
+    model: str
+    texts: int  # scored in this run
+    resumed: int  # texts read from shards of an earlier run
+    tokens: int  # scored in this run
+    seconds: float
+    refused: tuple[str, ...] = ()  # ids of texts without losses, because the tokenizer cannot cover them
+    agreement: Agreement | None = None
+    remarks: tuple[str, ...] = ()  # one line for each conflict with models.csv
+
+
+Report = Callable[[int, int], None]  # called with the number of texts and of tokens just finished
+OnDone = Callable[[str, CollectResult | None], None]  # called with a model and its summary; None: stored before
+
+
+@dataclass
+class Collection:
+    """One model that is collected: `begin`, `take` the results of its `jobs`, `finish`."""
 
     study: Study
-    backend: Backend
-    model: str  # its name in the study
+    model: ModelSpec | Backend  # a ModelSpec is opened by the workers, a backend runs in this process
+    name: str = ""  # in the study; empty: the backend's name for it
     metadata: ModelInfo = NO_METADATA  # values for blank cells of models.csv; its name is not used
     options: CollectOptions = DEFAULT
+    shards: ShardStore = field(init=False)  # unfinished results
+    agreement: Agreement | None = field(init=False)  # with the reference; None without one
+    began: float = field(init=False)  # seconds of the monotonic clock
+    backend_line: str = field(init=False, default="")  # description of the backend in this run's results
+    failure: BenchcastError | None = field(init=False, default=None)
+    stored: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        self.backend: Backend = self.model.open() if isinstance(self.model, ModelSpec) else self.model
+        self.name = (self.name or self.backend.model).strip()
 
     @property
     def folder(self) -> Path:
         """Folder of the shards."""
-        return self.study.root / "collecting" / file_name(self.model)
+        return self.study.root / "collecting" / file_name(self.name)
 
     @cached_property
     def encoded(self) -> EncodedTexts:
@@ -65,7 +133,7 @@ class CollectJob:
         none_left = len(texts.refused) == len(texts.ids)
         if none_left or not self.options.skip_refused:
             advice = "none is left to score" if none_left else "--skip-refused stores the model without them"
-            texts.require_all(f"model {self.model!r}", advice)
+            texts.require_all(f"model {self.name!r}", advice)
         return texts
 
     @property
@@ -84,65 +152,89 @@ class CollectJob:
             "ids": self.encoded.digest,
         }
 
-    def about(self, backend_info: BackendInfo) -> dict[str, str]:
+    def begin(self, stack: ExitStack) -> bool:
+        """Lock the model until `stack` closes, and open its shards; False if its losses are stored already."""
+        stack.enter_context(exclusive(self.folder, repr(self.name)))
+        if self.study.losses_path(self.name).exists() and not self.options.force:
+            self._require_same_settings()
+            add_metadata(self.study, self.name, given=self.metadata)
+            tidy(self.folder)
+            return False
+        self.shards = ShardStore(self.folder, self.settings, self.encoded.counts, force=self.options.force)
+        stack.callback(self.shards.flush)
+        if not isinstance(self.model, ModelSpec):
+            self.shards.keep_only(BackendInfo.of(self.backend).line)  # loads the model, before the clock starts
+        reference = self.options.reference
+        self.agreement = None if reference is None else compare(self.backend, reference, self.encoded, name=self.name)
+        self.began = time.monotonic()
+        return True
+
+    def _require_same_settings(self) -> None:
+        """Raise InputError if the stored losses came from another backend or other settings."""
+        stored = read_metadata(self.study.losses_path(self.name))
+        was = (stored.get("backend", "elsewhere"), stored.get("asked", ""))
+        now = (self.backend.name, self.backend.asked)
+        if was != now:
+            raise InputError(
+                f"model {self.name!r} has losses from {' '.join(was).strip()}, not from {' '.join(now).strip()}; "
+                "give another --name, or --force to replace them"
+            )
+
+    @property
+    def jobs(self) -> list[Job]:
+        """Jobs for the unfinished portions."""
+        return portion_jobs(self.model, self.encoded.portions(self.name, self.shards.done))
+
+    def take(self, answer: tuple[str, PortionResult] | BenchcastError, report: Report) -> None:
+        """Add a batch's results; the model fails if workers differ in backend, version or dtype."""
+        if isinstance(answer, BenchcastError):
+            self.failure = self.failure or answer
+            return
+        backend_line, part = answer
+        if self.backend_line and backend_line != self.backend_line:
+            self.failure = InputError(
+                f"model {self.name!r}: workers differ, {self.backend_line} and {backend_line}; give all nodes the same"
+            )
+        self.backend_line = backend_line
+        self.shards.take(backend_line, part.rows)
+        report(len(part.rows), part.tokens)
+
+    def finish(self, on_done: OnDone) -> None:
+        """Once all texts are finished, store the losses and delete the shards."""
+        if self.stored or self.failure or len(self.shards.done) + len(self.refused) < len(self.study.texts):
+            return
+        info = BackendInfo.parse(self.shards.backend_line)
+        # models.csv first: after a kill between the two, the same command repeats this line without effect
+        remarks = add_metadata(self.study, self.name, given=self.metadata, measured=metadata_of(info.about))
+        where = f"collected from {self.backend.name}"
+        losses = self.encoded.losses(self.name, dict(self.shards.results()), self._about(info), where=where)
+        self.study.add_losses([losses], force=self.options.force)
+        self.shards.clear()
+        self.stored = True
+        result = CollectResult(
+            self.name,
+            texts=len(self.shards.done) - self.shards.resumed,
+            resumed=self.shards.resumed,
+            tokens=self.shards.rows,
+            seconds=time.monotonic() - self.began,
+            refused=self.refused,
+            agreement=self.agreement,
+            remarks=remarks,
+        )
+        on_done(self.name, result)
+
+    def _about(self, info: BackendInfo) -> dict[str, str]:
         """Provenance that is stored with the losses."""
         longest = int(self.encoded.counts.max(initial=0)) + len(self.backend.vocabulary.prefix)
         return {
             **self.backend.vocabulary.about(),
             "benchcast": benchcast.__version__,
-            **without_metadata(backend_info.about),
-            **({"context": str(backend_info.context)} if longest > backend_info.context else {}),
+            **without_metadata(info.about),
+            **({"context": str(info.context)} if longest > info.context else {}),
             **({"refused": json.dumps(self.refused, ensure_ascii=False)} if self.refused else {}),
             "asked": self.backend.asked,
+            **({"check": json.dumps(asdict(self.agreement))} if self.agreement else {}),
         }
-
-    def begin(self) -> ShardStore | None:
-        """Open the shard store with the results of earlier runs; None if the losses are stored already."""
-        if self.study.losses_path(self.model).exists() and not self.options.force:
-            self._require_same_settings()
-            add_metadata(self.study, self.model, self.metadata, NO_METADATA)
-            tidy(self.folder)
-            return None
-        return ShardStore(self.folder, self.settings, self.encoded.counts, force=self.options.force)
-
-    def _require_same_settings(self) -> None:
-        """Raise InputError if the stored losses came from another backend or other settings."""
-        stored = read_metadata(self.study.losses_path(self.model))
-        was = (stored.get("backend", "elsewhere"), stored.get("asked", ""))
-        now = (self.backend.name, self.backend.asked)
-        if was != now:
-            raise InputError(
-                f"model {self.model!r} has losses from {' '.join(was).strip()}, not from {' '.join(now).strip()}; "
-                "give another --name, or --force to replace them"
-            )
-
-    def agreement(self) -> Agreement | None:
-        """Difference from the reference backend on a few texts; None without a reference."""
-        reference = self.options.reference
-        if reference is None:
-            return None
-        prefix, context = self.backend.vocabulary.prefix, min(self.backend.context, reference.context)
-        picked = pick(self.encoded.ids, context - len(prefix))
-        portion = self.encoded.portion(self.model, picked)
-        windows = portion.windows(prefix, context)
-        return compare(lambda backend: ask(backend, portion, windows), self.backend, reference, len(picked))
-
-    def store(self, shard_store: ShardStore, agreement: Agreement | None) -> tuple[str, ...]:
-        """Store the losses of a finished model and delete its shards.
-
-        Returns
-        -------
-        one line for each value of models.csv that contradicts the user's
-        """
-        backend_info = BackendInfo.parse(shard_store.backend_line)
-        measured = metadata_of(backend_info.about)
-        remarks = add_metadata(self.study, self.model, self.metadata, measured)  # safe to repeat after a kill
-        check = {"check": json.dumps(asdict(agreement))} if agreement else {}
-        by_text, about = dict(shard_store.results()), self.about(backend_info) | check
-        losses = self.encoded.losses(self.model, by_text, about, where=f"collected from {self.backend.name}")
-        self.study.add_losses([losses], force=self.options.force)
-        shard_store.clear()
-        return remarks
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,26 +255,26 @@ class Agreement:
         )
 
 
-def pick(ids: Sequence[Sequence[int]], room: int) -> list[int]:
-    """Indices of the shortest texts that have at least `FEWEST` tokens and fit into `room` tokens."""
-    fitting = [i for i, token_ids in enumerate(ids) if FEWEST <= len(token_ids) <= room]
+def compare(backend: Backend, reference: Backend, encoded: EncodedTexts, *, name: str) -> Agreement:
+    """Difference between two backends on the shortest texts of `FEWEST` tokens or more; InputError above `LIMIT`."""
+    prefix, context = backend.vocabulary.prefix, min(backend.context, reference.context)
+    room = context - len(prefix)
+    fitting = [i for i, token_ids in enumerate(encoded.ids) if FEWEST <= len(token_ids) <= room]
     if not fitting:
         raise InputError(f"no text has {FEWEST} to {room} tokens, which a comparison of backends needs")
-    return sorted(fitting, key=lambda i: (len(ids[i]), i))[:TEXTS]
-
-
-def compare(ask: Callable[[Backend], list[Nats]], backend: Backend, reference: Backend, texts: int) -> Agreement:
-    """Difference between two backends on the sequences that `ask` sends to each; InputError if above `LIMIT`."""
-    losses, reference_losses = (np.concatenate(ask(b)) for b in (backend, reference))
+    picked = sorted(fitting, key=lambda i: (len(encoded.ids[i]), i))[:TEXTS]
+    portion = encoded.portion(name, picked)
+    windows = portion.windows(prefix, context)
+    losses, reference_losses = (np.concatenate(ask(b, portion, windows)) for b in (backend, reference))
     differences = np.abs(losses - reference_losses)
     differences = differences[np.isfinite(differences)]
     agreement = Agreement(
-        reference.name,
-        reference.about()["dtype"],
-        texts,
-        len(differences),
-        float(differences.mean()),
-        float(differences.max()),
+        against=reference.name,
+        dtype=reference.about()["dtype"],
+        texts=len(picked),
+        tokens=len(differences),
+        mean_nats=float(differences.mean()),
+        most_nats=float(differences.max()),
     )
     if agreement.mean_nats > LIMIT:
         raise InputError(
@@ -192,76 +284,37 @@ def compare(ask: Callable[[Backend], list[Nats]], backend: Backend, reference: B
     return agreement
 
 
-def add_metadata(study: Study, model: str, user_info: ModelInfo, measured: ModelInfo) -> tuple[str, ...]:
+def add_metadata(study: Study, model: str, *, given: ModelInfo, measured: ModelInfo = NO_METADATA) -> tuple[str, ...]:
     """Fill the blank cells of a model's row; the row is added if it is missing.
 
     Parameters
     ----------
     study : the study whose models.csv is edited
     model : the model's name
-    user_info : values from the command line or the list of models; its name is not used
+    given : values from the command line or the list of models; its name is not used
     measured : values read from the loaded model, used where the user gives none
 
     Returns
     -------
-    one line for each existing value that differs from the user's
+    one line for each existing value that differs from the given one
     """
     by_model = {row.model: row for row in study.models()}
     listed = by_model.get(model, ModelInfo(model))
     cells: dict[str, Any] = {}
     remarks = []
     for column in COLUMNS:
-        listed_value, user_value = getattr(listed, column), getattr(user_info, column)
+        listed_value, given_value = getattr(listed, column), getattr(given, column)
         if blank(listed_value):
-            cells[column] = getattr(measured, column) if blank(user_value) else user_value
-        elif not blank(user_value) and user_value != listed_value:
-            remarks.append(
-                f"models.csv has {column} {_shown(listed_value)}, which is kept; {_shown(user_value)} was given"
-            )
+            cells[column] = getattr(measured, column) if blank(given_value) else given_value
+        elif not blank(given_value) and given_value != listed_value:
+            kept, refused = (f"{v:g}" if isinstance(v, float) else repr(v) for v in (listed_value, given_value))
+            remarks.append(f"models.csv has {column} {kept}, which is kept; {refused} was given")
     if model not in by_model or not all(map(blank, cells.values())):
         study.add_models([ModelInfo(model, **cells)])
     return tuple(remarks)
 
 
-def _shown(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else repr(value)
-
-
 Work = tuple[Any, Portion]  # a model, opened or as a ModelSpec, and the texts to score with it
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSpec:
-    """Everything a worker needs to open a model; plain data that can be sent to it."""
-
-    backend: str  # empty: open as a scorer
-    settings: str | tuple[tuple[str, str], ...]  # "pretrained=…,dtype=…", or pairs of key and value
-    device: str = ""
-    batch_size: int = 0  # 0: the backend's default
-    gpus: float = 0.0  # GPUs that each worker reserves
-
-    def open(self) -> Any:
-        """Open the backend; the model itself is loaded when it first scores."""
-        given = self.settings
-        settings = ModelSettings.parse(given) if isinstance(given, str) else ModelSettings(dict(given))
-        if self.backend:
-            return open_backend(self.backend, settings, device=self.device, batch_size=self.batch_size)
-        return open_scorer(
-            settings.values().get("pretrained", ""), settings, device=self.device, batch_size=self.batch_size
-        )
-
-
-_loaded: dict[ModelSpec, Any] = {}  # the one model that this process holds
-
-
-def opened(model: Any) -> Any:
-    """The backend of a job; a ModelSpec is opened once in each process."""
-    if not isinstance(model, ModelSpec):
-        return model
-    if model not in _loaded:
-        _loaded.clear()
-        _loaded[model] = model.open()
-    return _loaded[model]
 
 
 def portion_jobs(model: ModelSpec | Backend, work: Sequence[Portion]) -> list[Job]:
@@ -277,6 +330,19 @@ def portion_jobs(model: ModelSpec | Backend, work: Sequence[Portion]) -> list[Jo
         )
         for portion in work
     ]
+
+
+_loaded: dict[ModelSpec, Any] = {}  # the one model that this process holds
+
+
+def opened(model: Any) -> Any:
+    """The backend of a job; a ModelSpec is opened once in each process."""
+    if not isinstance(model, ModelSpec):
+        return model
+    if model not in _loaded:
+        _loaded.clear()
+        _loaded[model] = model.open()
+    return _loaded[model]
 
 
 def score_portion(_: None, work: Work) -> Iterator[tuple[str, PortionResult] | BenchcastError]:

@@ -238,16 +238,9 @@ def _types(part: Any) -> Iterator[str]:
             yield from _types(value)
 
 
-def _byte_alphabet() -> dict[str, bytes]:
-    """The printable character of each of the 256 bytes in byte-level vocabularies.
-
-    Printable Latin-1 characters represent themselves; the other 68 bytes use the characters from U+0100 in order.
-    """
-    printable = [b for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174]
-    table = {chr(b): bytes([b]) for b in printable}
-    others = [b for b in range(256) if b not in printable]
-    return table | {chr(256 + i): bytes([b]) for i, b in enumerate(others)}
-
-
-_BYTE_OF = _byte_alphabet()
+# Byte-level vocabularies write each of the 256 bytes as a printable character: printable Latin-1 characters represent
+# themselves, the other 68 bytes use the characters from U+0100 in order.
+_PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
+_OTHERS = [b for b in range(256) if b not in _PRINTABLE]
+_BYTE_OF = {chr(b): bytes([b]) for b in _PRINTABLE} | {chr(256 + i): bytes([b]) for i, b in enumerate(_OTHERS)}
 _CHARACTER_OF = {byte: character for character, byte in _BYTE_OF.items()}

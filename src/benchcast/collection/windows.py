@@ -94,7 +94,7 @@ class Portion:
 
     def windows(self, prefix: Sequence[int], context: int) -> list[Window]:
         """The sequences to score."""
-        return [w for index, token_ids in self.ids.items() for w in plan(index, token_ids, prefix, context)]
+        return [w for index, token_ids in self.ids.items() for w in plan(index, token_ids, prefix, context=context)]
 
     def batches(self, backend: Backend) -> list[list[Window]]:
         """The sequences to score, in the batches that a backend gets."""
@@ -231,7 +231,7 @@ class Window:
     first: int  # position in the text of the token ids[skip]
 
 
-def plan(text: int, ids: Sequence[int], prefix: Sequence[int], context: int) -> list[Window]:
+def plan(text: int, ids: Sequence[int], prefix: Sequence[int], *, context: int) -> list[Window]:
     """Windows of one text with `context` tokens at most; empty for a text without tokens."""
     room = context - len(prefix)
     overlap = room // 2

@@ -53,7 +53,10 @@ class PublicStudy:
     @property
     def cached(self) -> bool:
         """Whether it can be opened without network."""
-        return self.read is None or _study_folder(self.name).is_dir() or _files_here(self.name)
+        if self.read is None or _study_folder(self.name).is_dir():
+            return True
+        folder = data_folder(None)
+        return all((folder / file.place).is_file() for file in public_files(self.name))
 
 
 DATASETS = {
@@ -184,8 +187,3 @@ def _study_folder(name: str) -> Path:
     parts += [p.read_text(encoding="utf-8") for p in sorted(Path(__file__).parent.glob("*.py"))]
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
     return cache_folder() / "studies" / f"{name}-{key}"
-
-
-def _files_here(name: str) -> bool:
-    folder = data_folder(None)
-    return all((folder / file.place).is_file() for file in public_files(name))

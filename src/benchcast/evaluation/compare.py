@@ -206,7 +206,7 @@ def forecast_held_out(
         metadata, models = dataset.metadata.take(rows), tuple(dataset.models[i] for i in rows)
         p = predict_task(dataset.tasks[t], {f.task.name: f for f in row}, dataset.nats[rows], metadata)
         unknown = ~np.isfinite(p.accuracy)
-        reason = (row[t].law.failure or row[t].lacking(metadata.take(unknown))) if unknown.any() else ""
+        reason = (row[t].law.failure or row[t].capability.missing(metadata.take(unknown))) if unknown.any() else ""
         parts.append(
             HeldOutForecasts(
                 models=models,

@@ -71,14 +71,14 @@ class HeldOutForecasts:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
-    """Held-out forecasts of every method on every task.
+    """Held-out forecasts of every method on every task, as `compare` returns them; scores and errors from 0 to 1.
 
     >>> import benchcast as bc
-    >>> result = bc.compare(bc.datasets.load_zoo(), ["code"], split="size", methods=["label-token", "constant"])
-    >>> result.to_pandas()[["task", "method", "n_test"]]
-       task       method  n_test
-    0  code  label-token      45
-    1  code     constant      45
+    >>> comparison = bc.compare("study", ["code"], methods=["all-token", "constant"], split="family")
+    >>> comparison
+    <Comparison of 2 methods on 1 task, 16 models held out by family>
+    >>> sorted(comparison.measures("code", "all-token"))
+    ['coverage', 'mae', 'mse', 'n_test', 'pairs', 'r2', 'spearman', 'width']
     """
 
     split: Split

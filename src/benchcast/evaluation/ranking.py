@@ -260,8 +260,8 @@ def _beyond(comparison: Comparison, task: str, method: str) -> str:
     t = comparison.tasks.index(task)
     for fold, fit in zip(comparison.folds, comparison.fits[task, method], strict=True):
         rows: Bools = fold.test & np.isfinite(comparison.dataset.accuracy[t])
-        if fit.reads:
-            capability = fit.capability(comparison.dataset.nats[rows], comparison.dataset.metadata.take(rows))
+        if fit.capability.reads:
+            capability = fit.capability.of(comparison.dataset.nats[rows], comparison.dataset.metadata.take(rows))
             outside += int((distance(fit, capability) > 0).sum())
         total += int(rows.sum())
     if not outside:

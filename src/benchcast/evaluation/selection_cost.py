@@ -23,6 +23,7 @@ from benchcast.evaluation.comparison import HeldOutForecasts, geometric_mean
 from benchcast.losses.dataset import Dataset, view
 from benchcast.messages import plain
 from benchcast.methods import CAPABILITY_METHOD, METHODS
+from benchcast.methods.capability import BlendedLosses, WeightedLoss
 from benchcast.methods.distances import Distances
 from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.task_fit import TaskFit
@@ -70,7 +71,7 @@ def depends_on_losses(dataset: Dataset, fit: TaskFit) -> bool:
     """Whether a forecast depends on the losses; it does not if all scores are at chance or fall with capability."""
     if not fit.reads_losses or fit.law.failure:
         return False
-    capability = fit.capability(dataset.nats, dataset.metadata)
+    capability = fit.capability.of(dataset.nats, dataset.metadata)
     return float(np.ptp(fit.law.accuracy(capability))) > LEVEL_LAW
 
 
@@ -105,10 +106,19 @@ def parts_of_texts(dataset: Dataset, fit: TaskFit) -> Floats:
     starts = np.flatnonzero(np.diff(dataset.reference_tokens.text, prepend=-1))
     number = dataset.reference_tokens.text[starts]
     total = np.zeros((len(dataset.models), number[-1] + 1))
-    for name, weights in zip(fit.views, fit.weights, strict=True):
+    loss = _one_weighted_loss(fit)
+    for name, weights in zip(loss.views, loss.weights, strict=True):
         values = view(dataset.nats, name)
         total[:, number] += np.add.reduceat(values * weights, starts, axis=1, dtype=np.float64)
-    return total / fit.unit
+    return total / loss.unit
+
+
+def _one_weighted_loss(fit: TaskFit) -> WeightedLoss:
+    """What a fit that reads losses reads of them; for a blend, what stands for it inside the range."""
+    capability = fit.capability
+    loss = capability.inside_range if isinstance(capability, BlendedLosses) else capability
+    assert isinstance(loss, WeightedLoss)
+    return loss
 
 
 def choose_texts(objectives: Sequence[TaskObjective], budget: int) -> Ints:
@@ -171,19 +181,19 @@ def cut_fit(dataset: Dataset, fold: Fold, t: int, fit: TaskFit, chosen: Ints) ->
     """
     keep = np.isin(dataset.reference_tokens.text, chosen)
     if not fit.reads_losses or keep.all():
-        return fit if not fit.reads_losses else replace(fit, weights=fit.weights[:, keep])
-    weights, observed = np.ascontiguousarray(fit.weights[:, keep]), dataset.accuracy[t]
-    capability = replace(fit, weights=weights, average=None).capability(dataset.nats[:, keep], dataset.metadata)
+        return fit
+    whole, observed = _one_weighted_loss(fit), dataset.accuracy[t]
+    part = replace(whole, weights=np.ascontiguousarray(whole.weights[:, keep]))
+    capability = part.of(dataset.nats[:, keep])
     known = fold.seen & np.isfinite(observed)
-    full_capability = fit.capability(dataset.nats, dataset.metadata)
+    full_capability = fit.capability.of(dataset.nats, dataset.metadata)
     law = _law_of_part(fit.law, capability[known], full_capability[known])
     extra_error = float(np.mean((law.accuracy(capability) - fit.law.accuracy(full_capability))[known] ** 2))
     fit_error = float(np.mean(fit.out_of_fold.errors**2)) if len(fit.out_of_fold.errors) else 0.0
     factor = np.sqrt(1 + extra_error / fit_error) if fit_error > 0 else 1.0
     return replace(
         fit,
-        weights=weights,
-        average=None,
+        capability=part,
         law=law,
         out_of_fold=replace(fit.out_of_fold, errors=fit.out_of_fold.errors * factor),
         range=(float(capability[known].min()), float(capability[known].max())),

@@ -32,11 +32,7 @@ class Job:
     arguments: Any  # plain data of this job
     group: str = ""  # jobs of a group run on the same workers, so that a model is loaded once
     cost: float = 1.0  # relative cost; the most expensive jobs start first
-    gpus: float = 0.0  # GPUs that its worker needs
-
-    def worker_options(self) -> dict[str, float]:
-        """What its worker reserves, by Ray's names."""
-        return {"num_cpus": 1.0, "num_gpus": self.gpus}
+    gpus: float = 0.0  # GPUs that its worker needs, besides one CPU
 
 
 class Executor(Protocol):
@@ -117,7 +113,8 @@ class Processes:
         _inherited.update(call=call, jobs=jobs, shared=shared)
         order = sorted(range(len(jobs)), key=lambda i: -jobs[i].cost)
         fork = multiprocessing.get_context("fork")
-        with ProcessPoolExecutor(min(self.parts, len(jobs)), fork, initializer=_one_thread) as pool:
+        # one thread for the linear algebra of each: more threads than cores wait for each other
+        with ProcessPoolExecutor(min(self.parts, len(jobs)), fork, threadpool_limits, (1,)) as pool:
             try:
                 waiting = {pool.submit(_run, number): number for number in order}
                 for done in as_completed(waiting):
@@ -128,11 +125,6 @@ class Processes:
             finally:
                 pool.shutdown(cancel_futures=True)
                 _inherited.clear()
-
-
-def _one_thread() -> None:
-    """Let the linear algebra of a fork use one thread: more threads than cores wait for each other."""
-    threadpool_limits(1)
 
 
 def _run(number: int) -> list[Any]:

@@ -18,6 +18,19 @@ from benchcast.errors import BenchcastError, ClusterError, InputError
 from benchcast.executors.local import Call, Executor, Job, Note, results
 from benchcast.executors.ray_connection import connect, loss_reported, ray_library, stdout_untouched
 
+ATTEMPTS = 4  # for each job, each on a new worker
+PAUSE_SECONDS = 1.0  # before the second attempt, then doubled: Ray notices a lost node with a delay
+POLL_SECONDS = 0.2
+WAIT_SECONDS = 900.0  # for the first worker, because nodes may have to be started
+SIGNS = {  # text in Ray's error about a lost worker → reason for the user
+    "low on memory": "its node ran out of memory",
+    "memory monitor": "its node ran out of memory",
+    "node has died": "its node is gone",
+    "node died": "its node is gone",
+    "process has died": "its process was killed (for lack of memory?) or crashed",
+}
+STARTING = 4  # limit of workers that wait for resources; the number of active workers if that is larger
+
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
@@ -28,7 +41,7 @@ class Schedule:
     attempts: list[int]
     not_before: list[float]  # earliest start of each job, seconds of the monotonic clock
     cost: dict[str, float]  # total cost of the waiting jobs of each group
-    worker_options: dict[str, dict[str, float]]  # what a worker of each group reserves: the most that any job needs
+    gpus: dict[str, float]  # that a worker of each group reserves: the most that any job needs
 
     @classmethod
     def of(cls, jobs: Sequence[Job]) -> Schedule:
@@ -37,8 +50,8 @@ class Schedule:
         for number in sorted(range(len(jobs)), key=lambda i: jobs[i].cost):
             waiting.setdefault(jobs[number].group, []).append(number)
         cost = {group: sum(jobs[i].cost for i in numbers) for group, numbers in waiting.items()}
-        options = {group: _largest([jobs[i].worker_options() for i in numbers]) for group, numbers in waiting.items()}
-        return cls(jobs, waiting, [0] * len(jobs), [0.0] * len(jobs), cost, options)
+        gpus = {group: max(jobs[i].gpus for i in numbers) for group, numbers in waiting.items()}
+        return cls(jobs, waiting, attempts=[0] * len(jobs), not_before=[0.0] * len(jobs), cost=cost, gpus=gpus)
 
     def take(self, group: str, now: float) -> int | None:
         """Start the most expensive job of a group that may start now; None if there is none."""
@@ -69,24 +82,6 @@ class Schedule:
         if not unserved:
             return None
         return max(unserved, key=lambda group: (not worker_count[group], self.cost[group] / (worker_count[group] + 1)))
-
-
-def _largest(options: Sequence[dict[str, float]]) -> dict[str, float]:
-    return {name: max(each[name] for each in options) for name in options[0]}
-
-
-ATTEMPTS = 4  # for each job, each on a new worker
-PAUSE_SECONDS = 1.0  # before the second attempt, then doubled: Ray notices a lost node with a delay
-POLL_SECONDS = 0.2
-WAIT_SECONDS = 900.0  # for the first worker, because nodes may have to be started
-SIGNS = {  # text in Ray's error about a lost worker → reason for the user
-    "low on memory": "its node ran out of memory",
-    "memory monitor": "its node ran out of memory",
-    "node has died": "its node is gone",
-    "node died": "its node is gone",
-    "process has died": "its process was killed (for lack of memory?) or crashed",
-}
-STARTING = 4  # limit of workers that wait for resources; the number of active workers if that is larger
 
 
 @contextmanager
@@ -151,7 +146,7 @@ class RayExecutor:
 
     def run(self, call: Call, jobs: Sequence[Job], shared: Any = None) -> Iterator[tuple[int, Any]]:
         """Yield the number and result of each job as it finishes; a user error is raised without traceback."""
-        pool = _Pool(self._ray, self._body, self._note, Schedule.of(jobs))
+        pool = _Pool(self._ray, self._body, Schedule.of(jobs), note=self._note)
         shared_ref = self._ray.put(shared)
         left = len(jobs)
         try:
@@ -169,8 +164,8 @@ class RayExecutor:
 class _Pool:
     """The workers of one run."""
 
-    def __init__(self, ray: Any, body: Any, note: Note, schedule: Schedule) -> None:
-        self._ray, self._actor, self._note, self._schedule = ray, body, note, schedule
+    def __init__(self, ray: Any, body: Any, schedule: Schedule, *, note: Note) -> None:
+        self._ray, self._actor, self._schedule, self._note = ray, body, schedule, note
         self._workers: list[_Worker] = []
         self._failed_starts = 0
         self._alive = time.monotonic()  # time at which a worker was last running
@@ -183,8 +178,8 @@ class _Pool:
             group = self._schedule.next_group(working, starting)
             if group is None or len(starting) >= max(STARTING, len(working)):
                 break
-            options = self._schedule.worker_options[group]
-            actor = self._actor.options(**options, scheduling_strategy="SPREAD").remote()
+            gpus = self._schedule.gpus[group]
+            actor = self._actor.options(num_cpus=1, num_gpus=gpus, scheduling_strategy="SPREAD").remote()
             self._workers.append(_Worker(group, actor, actor.ready.remote()))
         if working:
             self._alive = time.monotonic()
@@ -192,7 +187,7 @@ class _Pool:
             raise ClusterError(f"no worker could be started in {WAIT_SECONDS / 60:.0f} minutes; {self._room()}")
 
     def _room(self) -> str:
-        gpus = max(self._schedule.worker_options[w.group]["num_gpus"] for w in self._workers)
+        gpus = max(self._schedule.gpus[w.group] for w in self._workers)
         nodes = [n["Resources"].get("GPU", 0.0) for n in self._ray.nodes() if n["Alive"]]
         most_gpus = max(nodes, default=0.0)
         return f"a worker needs 1 CPU and {gpus:g} GPUs, {len(nodes)} nodes have at most {most_gpus:g} GPUs each"

@@ -15,7 +15,7 @@ import benchcast
 from benchcast.choices import DEFAULT_LEVEL, Split, level_text
 from benchcast.errors import NotEnoughDataError, StudyError
 from benchcast.forecasts.intervals import spread_of
-from benchcast.forecasts.staleness import StudyTables, changed_inputs, hash_inputs
+from benchcast.forecasts.staleness import StudyInputs, changed_inputs, hash_inputs
 from benchcast.forecasts.stored_fit import Fit, load
 from benchcast.losses.assemble import reference_of
 from benchcast.losses.dataset import Dataset
@@ -125,37 +125,31 @@ def _fit_dataset(
     for model in dataset.support.excluded:
         on_left_out(f"model {model} {dataset.support.why(model)} (--keep-all keeps it)")
     fits = as_fits(study, dataset, fold, name, method.fit(dataset, [fold])[0])
-    short = {f.task: why for f in fits if (why := _too_little(f, same_losses=same_losses(dataset, fold)))}
-    return with_inputs(study, _enough(fits, short, asked_for=asked_for, on_left_out=on_left_out))
-
-
-def with_inputs(study: Study, fits: Sequence[Fit]) -> list[Fit]:
-    """Fits with hashes of what they were made from, so that they can tell when the study has changed."""
-    tables = StudyTables.of(study)
-    hashes = [hash_inputs(study, fit.core, fit.about["split"], tables) for fit in fits]
-    return [replace(fit, about={**fit.about, "inputs": inputs}) for fit, inputs in zip(fits, hashes, strict=True)]
-
-
-def _enough(
-    fits: list[Fit], short: Mapping[str, str], *, asked_for: bool, on_left_out: Callable[[str], None]
-) -> list[Fit]:
-    """The fits that had enough to learn from; `short` says of the other tasks what was too little."""
-    if short and (asked_for or len(short) == len(fits)):
-        name, why = next(iter(short.items()))
-        raise NotEnoughDataError(f"{name}: {why}")
-    for task, why in short.items():
+    same = same_losses(dataset, fold)
+    rejected = {fit.task: why for fit in fits if (why := _why_reject(fit, same_losses=same))}
+    if rejected and (asked_for or len(rejected) == len(fits)):
+        task, why = next(iter(rejected.items()))
+        raise NotEnoughDataError(f"{task}: {why}")
+    for task, why in rejected.items():
         on_left_out(f"{task}: {why}")
-    return [f for f in fits if f.task not in short]
+    return with_inputs(study, [fit for fit in fits if fit.task not in rejected])
 
 
-def _too_little(fit: Fit, *, same_losses: bool) -> str:
-    """Why a method's fit cannot be used; empty where it can, or where its law says so itself."""
+def _why_reject(fit: Fit, *, same_losses: bool) -> str:
+    """Reason to reject the fit, or ''. A failed law reports its own reason."""
     core, count = fit.core, fit.about["n_train"][fit.task]
     if core.law.failure:
         return ""
     if count < FEWEST_MODELS:
         return f"{count} training models have all that {core.method} reads, a fit needs at least {FEWEST_MODELS}"
     return equal_inputs(core, same_losses=same_losses)
+
+
+def with_inputs(study: Study, fits: Sequence[Fit]) -> list[Fit]:
+    """Fits with hashes of what they were made from, so that they can tell when the study has changed."""
+    now = StudyInputs.of(study)
+    hashes = [hash_inputs(study, fit.core, fit.about["split"], now) for fit in fits]
+    return [replace(fit, about={**fit.about, "inputs": inputs}) for fit, inputs in zip(fits, hashes, strict=True)]
 
 
 def as_fits(study: Study, dataset: Dataset, fold: Fold, split: str, cores: Sequence[TaskFit]) -> list[Fit]:
@@ -176,7 +170,7 @@ def as_fits(study: Study, dataset: Dataset, fold: Fold, split: str, cores: Seque
     return [
         Fit(
             core,
-            core.salience(seen) if core.reads_losses else np.zeros(seen.shape[1], np.float32),
+            core.salience(seen),
             tokens.edges,
             tokens.supported,
             study.texts,
@@ -190,7 +184,7 @@ def _learned(dataset: Dataset, fold: Fold, core: TaskFit) -> dict[str, Any]:
     """The models that a fit learned from: those with a score and all that the method reads."""
     task = core.task.name
     accuracy = dataset.accuracy[[t.name for t in dataset.tasks].index(task)]
-    usable = np.isfinite(accuracy) & core.known(dataset.metadata)
+    usable = np.isfinite(accuracy) & core.capability.known(dataset.metadata)
     return {
         "mean_accuracy": float(np.nanmean(accuracy[fold.seen])),
         "n_train": {task: int((fold.train & usable).sum())},
@@ -203,32 +197,41 @@ def _named(dataset: Dataset, rows: Bools) -> list[str]:
     return [m for m, on in zip(dataset.models, rows, strict=True) if on]
 
 
-def fits_for_new_models(study: Study, tasks: Sequence[str] = ()) -> list[Fit]:
-    """The fits that forecast models without a score, and whose salience is shown: the stored ones.
-
-    `predict`, `watch`, the callbacks and `explain` use these; `report` uses `fits_like_stored`, which gives the
-    same forecasts for every method.
-    """
-    names = [study.task(task).name for task in as_names(tasks)] or study.fitted_tasks()
+def stored_fits(study: Study, tasks: Sequence[str] = ()) -> list[Fit]:
+    """The fits that are stored in a study, of all tasks or of the named ones; an error without one."""
+    names = [study.task(task).name for task in dict.fromkeys(as_names(tasks))] or study.fitted_tasks()
     if not names:
         raise StudyError(f"{study.root}: no fits yet; run `benchcast fit {study.root}`")
     return [load(study.fit_folder(name)) for name in names]
 
 
-def fits_like_stored(study: Study, dataset: Dataset, method: str) -> dict[str, Fit]:
-    """For each task, the fit of a method that forecasts models without a score.
+def fits_for_report(study: Study, dataset: Dataset, methods: Sequence[str]) -> dict[str, dict[str, Fit]]:
+    """For each method and task, the fit that forecasts models without a score.
 
     This is the stored fit where it is of this method and up to date. Otherwise it is a new one, on the models that
     the stored fit learned from, or that `benchcast fit` would learn from; nothing is stored.
     """
-    kept: dict[str, Fit] = {}
+    tasks, fitted = [task.name for task in dataset.tasks], study.fitted_tasks()
+    stored = {task: load(study.fit_folder(task)) for task in tasks if task in fitted}
+    return {method: _fits_of_method(study, dataset, method, stored) for method in methods}
+
+
+def _fits_of_method(study: Study, dataset: Dataset, method: str, stored: Mapping[str, Fit]) -> dict[str, Fit]:
+    """The stored fits that are what a fit of this method on this dataset would be, and new ones of the other tasks."""
+    tokens, kept = dataset.reference_tokens, {}
     to_fit: dict[Split, list[str]] = {}
     for task in (t.name for t in dataset.tasks):
-        stored = fits_for_new_models(study, [task])[0] if task in study.fitted_tasks() else None
-        if stored is not None and _serves(study, stored, dataset, method):
-            kept[task] = stored
+        fit = stored.get(task)
+        if (
+            fit is not None
+            and fit.core.method == method
+            and np.array_equal(fit.edges, tokens.edges)
+            and np.array_equal(fit.supported, tokens.supported)
+            and not changed_inputs(study, fit)
+        ):
+            kept[task] = fit
         else:
-            to_fit.setdefault("column" if stored is None else _split_of(stored), []).append(task)
+            to_fit.setdefault("column" if fit is None else _split_of(fit), []).append(task)
     for split, tasks in to_fit.items():
         part = dataset.for_tasks(tasks)
         name, fold = training_fold(study.infos(part.models), split)
@@ -236,22 +239,9 @@ def fits_like_stored(study: Study, dataset: Dataset, method: str) -> dict[str, F
     return kept
 
 
-def _serves(study: Study, stored: Fit, dataset: Dataset, method: str) -> bool:
-    """Whether a stored fit is what a fit of this method on this dataset would be."""
-    same = np.array_equal(stored.edges, dataset.reference_tokens.edges)
-    same = same and np.array_equal(stored.supported, dataset.reference_tokens.supported)
-    return stored.core.method == method and same and not changed_inputs(study, stored)
-
-
 def _split_of(fit: Fit) -> Split:
     """The split to fit again with; `family` holds no model out."""
     return "family" if fit.about["split"] == "everything" else cast(Split, fit.about["split"])
-
-
-def _support_of(study: Study, losses: TokenLosses) -> Bools:
-    """The reference tokens on which a model has a loss."""
-    tokens, _ = reference_of(study.texts, study.features())
-    return np.isfinite(align_models([losses], tokens.edges, study.texts)[0])
 
 
 def refit(study: Study, stored: Sequence[Fit], restrict: TokenLosses | None = None) -> list[Fit]:
@@ -265,10 +255,14 @@ def refit(study: Study, stored: Sequence[Fit], restrict: TokenLosses | None = No
         method = cast(MethodName, old.core.method)
         key = (method, _split_of(old), stored_settings(old.core), bool(old.about.get("keep_all", False)))
         alike.setdefault(key, []).append(old.task)
+    support = None
+    if restrict is not None:
+        tokens, _ = reference_of(study.texts, study.features())
+        support = np.isfinite(align_models([restrict], tokens.edges, study.texts)[0])
     again: dict[str, Fit] = {}
     for (method, split, settings, keep_all), tasks in alike.items():
-        models = replace(study, keep_all=keep_all)
-        dataset = models.dataset(tasks, support=None if restrict is None else _support_of(models, restrict))
+        models = study if study.keep_all == keep_all else replace(study, keep_all=keep_all)
+        dataset = models.dataset(tasks, support=support)
         fits = _fit_dataset(models, dataset, MethodSpec(method, settings), split, asked_for=True)
         again |= {fit.task: fit for fit in fits}
     return [again[old.task] for old in stored]

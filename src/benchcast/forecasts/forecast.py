@@ -12,7 +12,7 @@ import numpy as np
 from benchcast.choices import DEFAULT_LEVEL, level_text
 from benchcast.forecasts.intervals import Predictions, distance, nearness_to_chance
 from benchcast.messages import counted, nan_to_none, number
-from benchcast.methods.task_fit import TaskFit, is_level
+from benchcast.methods.task_fit import TaskFit
 from benchcast.records import ModelMetadata, arrow_table, pandas_frame
 
 COLUMNS = {
@@ -34,6 +34,12 @@ class Forecast:
     """Forecast accuracy of a model on a task, with a prediction interval.
 
     If `accuracy`, `low` or `high` is NaN, `remark` gives the reason.
+
+    >>> import benchcast as bc
+    >>> fit = bc.fit("study", "code", method="label-token")
+    >>> forecast = fit.predict("my-7b.jsonl")
+    >>> forecast.to_dict()["task"], forecast.level
+    ('code', 0.9)
     """
 
     task: str
@@ -85,7 +91,15 @@ class ScoredForecast:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Forecasts:
-    """Forecasts of several models, one row for each model and task."""
+    """Forecasts of several models: a sequence of `Forecast`, one row for each model and task.
+
+    >>> import benchcast as bc
+    >>> forecasts = bc.fit("study", "code", method="label-token").predict("study", models=["oak-*"])
+    >>> forecasts
+    <Forecasts of 4 models on code>
+    >>> [row.model for row in forecasts][:2], forecasts.to_arrow().num_rows
+    (['oak-16M@8B', 'oak-1M@2B'], 4)
+    """
 
     rows: tuple[Forecast, ...]
     failed: dict[str, str] = field(default_factory=dict)  # model without a forecast → reason; its rows are NaN
@@ -119,58 +133,45 @@ def remark_on(
     if fit.law.failure:
         return f"no law: {fit.law.failure}"
     if not np.isfinite(predicted.capability[0]):
-        return fit.lacking(metadata)
+        return fit.capability.missing(metadata)
     if model in about.get("train", ()) or model in about.get("validation", ()):
         why = "seen: the fit was trained on this model's score"
     else:
-        why = caution_on(fit, predicted) or _near_chance(fit, predicted)
+        why = caution_on(fit, predicted)
+        if not why and nearness_to_chance(fit, predicted.accuracy)[0] > 0:
+            why = "near chance: losses hardly show whether such a model is about to improve"
     return "; ".join(filter(None, (why, "" if np.isfinite(predicted.low[0]) else NO_INTERVAL)))
 
 
-def caution_on(fit: TaskFit, predicted: Predictions) -> str:
-    """In which way one model is unlike the training models, or why that cannot be said; empty if it is like them."""
-    if fit.reads_losses and is_level(fit):
+def caution_on(fit: TaskFit, predicted: Predictions, i: int = 0) -> str:
+    """In which way model number `i` is unlike the training models, or why that is unknown; empty if it is like them."""
+    if fit.reads_losses and fit.is_level:
         return "constant: the training losses say nothing about this task, so no token has weight"
-    return "; ".join(filter(None, (_beyond(fit, predicted), _unlike(fit, predicted), _other_family(fit, predicted))))
+    beyond = _beyond(fit, predicted, i)
+    remarks = [beyond] if beyond else []
+    outside_range = distance(fit, predicted.capability)[i] > 0
+    squared = float(predicted.position.distance[i])
+    # A capability beyond the range of the training models says already that the losses are unlike theirs.
+    if fit.profile is not None and squared > max(fit.profile.usual, UNLIKE**2) and not outside_range:
+        remarks.append(
+            f"unlike any training model: its losses differ from theirs {np.sqrt(squared):.1f} times as much as those "
+            "of an unseen family usually do"
+        )
+    if predicted.position.other_family[i]:
+        family = fit.out_of_fold.families[0]
+        remarks.append(f"all training models are of family {family}, this one is not: the interval is a guess")
+    return "; ".join(remarks)
 
 
-def _unlike(fit: TaskFit, predicted: Predictions) -> str:
-    """A remark if the losses are farther from the training models' than those of left-out families usually are.
-
-    None if the capability is beyond their range, because that says so already.
-    """
-    far = float(predicted.position.distance[0])
-    if fit.profile is None or far <= max(fit.profile.usual, UNLIKE**2) or distance(fit, predicted.capability)[0] > 0:
-        return ""
-    return (
-        f"unlike any training model: its losses differ from theirs {np.sqrt(far):.1f} times as much as those of an "
-        "unseen family usually do"
-    )
-
-
-def _other_family(fit: TaskFit, predicted: Predictions) -> str:
-    """A remark if all training models are of one family, and the model is of another."""
-    if not np.any(predicted.position.other_family):
-        return ""
-    return f"all training models are of family {fit.out_of_fold.families[0]}, this one is not: the interval is a guess"
-
-
-def _beyond(fit: TaskFit, predicted: Predictions) -> str:
+def _beyond(fit: TaskFit, predicted: Predictions, i: int) -> str:
     """A remark if the model is stronger or weaker than every training model."""
-    far = float(distance(fit, predicted.capability)[0])
+    far, stronger = float(distance(fit, predicted.capability)[i]), bool(predicted.position.stronger[i])
     if np.isinf(far):
         return "extrapolation: all training models have the same capability, and this model has a different one"
     if far > 0:
-        below = bool(predicted.capability[0] < fit.range[0])
+        below = bool(predicted.capability[i] < fit.range[0])
         side = "stronger" if below == (fit.law.slope < 0) else "weaker"
         size = "less than 1%" if far < 0.01 else f"{far:.0%}"
-        but = ", although its mean loss is lower" if side == "weaker" and predicted.position.stronger[0] else ""
+        but = ", although its mean loss is lower" if side == "weaker" and stronger else ""
         return f"extrapolation: {side} than every training model, by {size} of their range{but}"
-    if predicted.position.stronger[0]:
-        return "extrapolation: a lower mean loss than every training model"
-    return ""
-
-
-def _near_chance(fit: TaskFit, predicted: Predictions) -> str:
-    close = float(nearness_to_chance(fit, predicted.accuracy)[0]) > 0
-    return "near chance: losses hardly show whether such a model is about to improve" if close else ""
+    return "extrapolation: a lower mean loss than every training model" if stronger else ""

@@ -1,4 +1,8 @@
-"""Forecasts of aggregates: the mean of their members' forecasts, or their own fit, whichever errs less out of fold."""
+"""Forecasts of aggregates: the mean of their members' forecasts, or their own fit, whichever errs less out of fold.
+
+`predict_tasks` forecasts one model on many tasks from its token losses; `predict_task` many models on one task from
+arrays. Both take the mean of members from `AggregateFit.combine`.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,8 @@ from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Floats, ModelMetadata, Task, TokenLosses
 from benchcast.study.mean_scores import aggregate_accuracies, weights
 from benchcast.study.study import Study
+
+ENDS = ("accuracy", "low", "high")  # of a forecast
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -37,33 +43,19 @@ class AggregateFit:
         """Whether the mean of the members' forecasts is used."""
         return self.mean_error < self.own_error
 
-    def combine(self, forecasts: Sequence[Forecast], by_own_fit: Forecast) -> Forecast:
-        """The forecast of a model from those of the members, in their order, and from that of the own fit."""
-        accuracy, low, high = (np.array([[getattr(f, k)] for f in forecasts]) for k in ("accuracy", "low", "high"))
-        if not self.by_members or not np.isfinite(accuracy).all():
-            return by_own_fit
-        mean, bottom, top = (float(x[0]) for x in self._mean(accuracy, (high - low) / 2, by_own_fit.level))
-        remarks = [f.remark for f in forecasts if f.remark]
-        remark = f"{len(remarks)} of {len(forecasts)} members: {remarks[0]}" if remarks else ""
-        return replace(by_own_fit, accuracy=mean, low=bottom, high=top, capability=math.nan, remark=remark)
-
-    def combine_models(self, members: Sequence[Predictions], by_own_fit: Predictions) -> Predictions:
-        """The same for many models; capability and position are those of the own fit."""
-        accuracy = np.array([p.accuracy for p in members])
-        used = np.isfinite(accuracy).all(axis=0) & self.by_members
-        of_members = self._mean(accuracy, np.array([(p.high - p.low) / 2 for p in members]), DEFAULT_LEVEL)
-        of_own = (by_own_fit.accuracy, by_own_fit.low, by_own_fit.high)
-        mean, low, high = (np.where(used, x, y) for x, y in zip(of_members, of_own, strict=True))
-        return replace(by_own_fit, accuracy=mean, low=low, high=high)
-
-    def _mean(self, accuracy: Floats, half_widths: Floats, level: float) -> tuple[Floats, Floats, Floats]:
-        """Mean of the members' forecasts (members × models), and both ends of its interval.
+    def combine(
+        self, members: Sequence[Forecast] | Sequence[Predictions], level: float
+    ) -> tuple[Floats, Floats, Floats]:
+        """Mean of the members' forecasts of each model, in the members' order, and both ends of its interval.
 
         The interval has the width of the members' joint errors. It is wider for a model whose forecasts by the members
-        have wider intervals than the models that they were held out with, such as a model unlike any other.
+        have wider intervals than the models that they were held out with, such as a model unlike any other. All are
+        NaN where a member has no forecast.
         """
+        accuracy, low, high = (np.array([np.atleast_1d(getattr(m, k)) for m in members]) for k in ENDS)
         mean = aggregate_accuracies(self.task, accuracy, {f.task.name: f.task.chance for f in self.members})
         usual = np.array([spread_of(fit.out_of_fold, level).half_width for fit in self.members])
+        half_widths = (high - low) / 2
         wider = np.divide(half_widths, usual[:, None], out=np.ones_like(half_widths), where=usual[:, None] != 0)
         half = spread_of(self.joint, level).half_width * wider.mean(axis=0)
         return mean, np.maximum(mean - half, 0.0), np.minimum(mean + half, 1.0)
@@ -132,7 +124,11 @@ def predict_task(
     aggregate = _aggregate_fit(task, fits)
     if aggregate is None or not aggregate.by_members:
         return by_own_fit
-    return aggregate.combine_models([predict(fit, nats, metadata) for fit in aggregate.members], by_own_fit)
+    members = [predict(fit, nats, metadata) for fit in aggregate.members]
+    by_members = aggregate.combine(members, DEFAULT_LEVEL)
+    used = np.isfinite(by_members[0])
+    ends = {k: np.where(used, x, getattr(by_own_fit, k)) for k, x in zip(ENDS, by_members, strict=True)}
+    return replace(by_own_fit, **ends)
 
 
 def _aggregate_fit(task: Task, fits: Mapping[str, TaskFit]) -> AggregateFit | None:
@@ -166,7 +162,11 @@ def with_aggregates(aggregates: Sequence[AggregateFit], forecasts: Mapping[str, 
     `forecasts` has to hold those of all members.
     """
     combined = dict(forecasts)
-    for aggregate in aggregates:
-        name = aggregate.task.name
-        combined[name] = aggregate.combine([forecasts[m] for m in aggregate.task.members], forecasts[name])
+    for aggregate in (a for a in aggregates if a.by_members):
+        own, members = forecasts[aggregate.task.name], [forecasts[m] for m in aggregate.task.members]
+        ends = {k: float(x[0]) for k, x in zip(ENDS, aggregate.combine(members, own.level), strict=True)}
+        if math.isfinite(ends["accuracy"]):
+            remarks = [f.remark for f in members if f.remark]
+            remark = f"{len(remarks)} of {len(members)} members: {remarks[0]}" if remarks else ""
+            combined[own.task] = replace(own, **ends, capability=math.nan, remark=remark)
     return combined

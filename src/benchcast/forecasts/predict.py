@@ -9,8 +9,8 @@ import numpy as np
 
 from benchcast.choices import DEFAULT_LEVEL, check_level
 from benchcast.errors import BenchcastError
-from benchcast.forecasts.fit import fits_for_new_models, store_fits
 from benchcast.forecasts.fit import refit as fit_again
+from benchcast.forecasts.fit import store_fits, stored_fits
 from benchcast.forecasts.forecast import Forecast, Forecasts
 from benchcast.forecasts.known_scores import ScoreCorrection, correct
 from benchcast.forecasts.mean_tasks import member_fits, predict_tasks
@@ -26,7 +26,16 @@ class ModelForecasts:
 
     fits: list[Fit]
     losses: TokenLosses
-    forecasts: list[Forecast]
+    forecasts: list[Forecast]  # one for each fit
+
+
+@dataclass(frozen=True, slots=True)
+class StudyForecasts:
+    """Forecasts of models of a study, with the stored fits, each loaded once."""
+
+    fits: list[Fit]
+    models: list[ModelForecasts]  # those that could be forecast
+    forecasts: Forecasts
 
 
 def predict(
@@ -64,25 +73,15 @@ def predict(
     True
     """
     opened = Study.of(study)
-    names, tasks = find_models(opened, models), as_names(tasks)
-    for task in tasks:
-        load(opened.fit_folder(opened.task(task).name))  # an error for a task without a fit, before any work
-    if refit:
-        store_fits(opened, fit_again(opened, fits_for_new_models(opened, tasks)))
-    fits = fits_for_new_models(opened, () if use_scores else tasks)
-    by_model, failed = predict_models(opened, names, fits, level=level, restrict=restrict)
-    correction = ScoreCorrection.of([fit.core for fit in fits]) if use_scores else None
-    forecasts = (one.forecasts if correction is None else with_scores(one, correction) for one in by_model)
-    rows = [row for of_model in forecasts for row in of_model if not tasks or row.task in tasks]
-    shown = [fit.task for fit in fits if not tasks or fit.task in tasks]
-    rows += [Forecast.missing(task, name, why, level) for name, why in failed.items() for task in shown]
-    return Forecasts(tuple(sorted(rows, key=lambda row: names.index(row.model))), failed)
-
-
-def with_scores(forecasts: ModelForecasts, correction: ScoreCorrection) -> list[Forecast]:
-    """Forecasts of one model, corrected by its known scores on the other tasks."""
-    known = ModelMetadata.of_losses(forecasts.losses)
-    return correct(correction, forecasts.forecasts, np.array([known.score(fit.task)[0] for fit in forecasts.fits]))
+    return forecast_models(
+        opened,
+        find_models(opened, models),
+        tasks=as_names(tasks),
+        level=level,
+        restrict=restrict,
+        refit=refit,
+        use_scores=use_scores,
+    ).forecasts
 
 
 def find_models(study: Study, patterns: Sequence[str] | None) -> list[str]:
@@ -91,19 +90,41 @@ def find_models(study: Study, patterns: Sequence[str] | None) -> list[str]:
     return names if patterns is None else match_names(names, patterns, where=str(study.root), what="losses of model")
 
 
-def predict_models(
-    study: Study, names: Sequence[str], fits: list[Fit], *, level: float = DEFAULT_LEVEL, restrict: bool = False
-) -> tuple[list[ModelForecasts], dict[str, str]]:
-    """Forecasts of models, and for those that cannot be forecast the reason."""
+def forecast_models(
+    study: Study,
+    names: Sequence[str],
+    *,
+    tasks: Sequence[str] = (),
+    level: float = DEFAULT_LEVEL,
+    restrict: bool = False,
+    refit: bool = False,
+    use_scores: bool = False,
+) -> StudyForecasts:
+    """Forecasts of the named models, and all that they rest on; the options are those of `predict`."""
     check_level(level)
-    by_model, failed = [], {}
+    fits = stored_fits(study, tasks)
+    if refit:
+        fits = fit_again(study, fits)
+        store_fits(study, fits)
+    if use_scores and tasks:  # a score on any task that has a fit may correct the others
+        known = {fit.task: fit for fit in fits}
+        fits = [known[t] if t in known else load(study.fit_folder(t)) for t in study.fitted_tasks()]
     members = [] if restrict else member_fits(study, fits)
+    correction = ScoreCorrection.of([fit.core for fit in fits]) if use_scores else None
+    models, rows, failed = [], [], {}
     for name in names:
         try:
             losses = study.losses(name)
             used = fit_again(study, fits, losses) if restrict else fits
-            forecasts = predict_tasks([*used, *members], losses, level)
-            by_model.append(ModelForecasts(used, losses, forecasts[: len(used)]))
+            forecasts = predict_tasks([*used, *members], losses, level)[: len(used)]
         except BenchcastError as error:
             failed[name] = str(error)
-    return by_model, failed
+            forecasts = [Forecast.missing(fit.task, name, str(error), level) for fit in fits]
+        else:
+            models.append(ModelForecasts(used, losses, forecasts))
+            if correction is not None:
+                metadata = ModelMetadata.of_losses(losses)
+                scores = np.array([metadata.score(fit.task)[0] for fit in used])
+                forecasts = correct(correction, forecasts, scores)
+        rows += [row for row in forecasts if not tasks or row.task in tasks]
+    return StudyForecasts(fits, models, Forecasts(tuple(rows), failed))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -22,12 +23,11 @@ import numpy as np
 import benchcast
 from benchcast.choices import DEFAULT_LEVEL, ScoreUnit
 from benchcast.errors import InputError
-from benchcast.forecasts.fit import fits_for_new_models
 from benchcast.forecasts.forecast import Forecast, ScoredForecast
-from benchcast.forecasts.predict import predict_models
+from benchcast.forecasts.predict import ModelForecasts, forecast_models
 from benchcast.forecasts.stored_fit import Fit, read_model
 from benchcast.importers.scores import ImportOptions, gather
-from benchcast.messages import did_you_mean, nan_to_none, number, plain
+from benchcast.messages import as_names, did_you_mean, nan_to_none, number, plain
 from benchcast.records import Score, Task, TokenLosses
 from benchcast.study.atomic import HASH, content_digest, hashed, local_folder, write_new
 from benchcast.study.reading import need_file
@@ -84,31 +84,19 @@ def register(
     """
     if isinstance(study, Fit):
         losses = read_model(Path(model), study.texts)
-        registered = document([study], losses, [study.predict(losses, level=level)])
+        made = ModelForecasts([study], losses, [study.predict(losses, level=level)])
     else:
-        opened, name = Study.of(study), str(model)
-        fits = fits_for_new_models(opened, tasks)
-        by_model, failed = predict_models(opened, [name], fits, level=level, restrict=restrict)
-        if failed:
-            raise InputError(failed[name])
-        registered = document(by_model[0].fits, by_model[0].losses, by_model[0].forecasts)
+        answer = forecast_models(Study.of(study), [str(model)], tasks=as_names(tasks), level=level, restrict=restrict)
+        for why in answer.forecasts.failed.values():
+            raise InputError(why)
+        (made,) = answer.models
+    registered = document(made.fits, made.losses, made.forecasts)
     write(Path(path), registered)
     return registered
 
 
 def document(fits: Sequence[Fit], losses: TokenLosses, forecasts: Sequence[Forecast]) -> dict[str, Any]:
-    """The document of one model's forecasts, with today's date and a hash.
-
-    Parameters
-    ----------
-    fits : one for each forecast
-    losses : the model's losses
-    forecasts : by the fits, from these losses
-
-    Returns
-    -------
-    plain values for JSON
-    """
+    """The forecasts of one model by these fits from these losses, with today's date and a hash, as plain values."""
     rows = [
         {k: nan_to_none(v) for k, v in asdict(forecast).items() if k not in ("model", "level")}
         | {"chance": fit.core.task.chance, "constant": fit.about.get("mean_accuracy"), "method": fit.core.method}
@@ -216,7 +204,7 @@ def verify(
             task=row["task"],
             observed=observed[row["task"]],
             remark=row["remark"],
-            **{k: _number(row[v]) for k, v in FIELDS.items()},
+            **{k: math.nan if row[v] is None else float(row[v]) for k, v in FIELDS.items()},
         )
         for row in registered["forecasts"]
         if row["task"] in observed
@@ -243,7 +231,3 @@ def _scores(source: Sequence[Score] | StudyLike, registered: Mapping[str, Any], 
     options = ImportOptions(unit=unit, allow_mixed=True)
     tasks = [Task(row["task"], row["chance"]) for row in registered["forecasts"]]
     return [*gather([path], tasks, [registered["model"]], [], options).scores]
-
-
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else float(value)

@@ -21,8 +21,9 @@ from benchcast.messages import few
 from benchcast.methods.task_fit import TaskFit
 from benchcast.records import ModelInfo, ModelMetadata, Score, Task
 from benchcast.splits import RULES, training_fold
-from benchcast.study.atomic import file_name
-from benchcast.study.study import Study
+from benchcast.study.atomic import Stamp, stamp
+from benchcast.study.feature_files import read_meta
+from benchcast.study.study import MOST_LOSS_FILES, Study
 
 if TYPE_CHECKING:
     from benchcast.forecasts.stored_fit import Fit
@@ -30,30 +31,24 @@ if TYPE_CHECKING:
 MOST_NAMES = 3
 
 
-class StudyTables(NamedTuple):
-    """Models with losses and scores, and all scores, read once from a study."""
+class StudyInputs(NamedTuple):
+    """What all fits of a study share: models with losses and scores, all scores, and the hash of the features."""
 
     infos: list[ModelInfo]
     scores: list[Score]
+    features: str
 
     @classmethod
-    def of(cls, study: Study) -> StudyTables:
-        """Read the tables of a study."""
+    def of(cls, study: Study) -> StudyInputs:
+        """The present inputs of a study."""
         scores, with_losses = study.scores(), set(study.models_with_losses())
         tasks = {t.name for t in study.tasks}
         usable = {s.model for s in scores if s.task in tasks} & with_losses
-        return cls([m for m in study.models() if m.model in usable], scores)
+        return cls([m for m in study.models() if m.model in usable], scores, _hash_features(study))
 
 
-def hash_inputs(study: Study, core: TaskFit, split: str, tables: StudyTables | None = None) -> dict[str, Any]:
+def hash_inputs(study: Study, core: TaskFit, split: str, inputs: StudyInputs) -> dict[str, Any]:
     """Hash the inputs of a fit of this task, method and split.
-
-    Parameters
-    ----------
-    study : the study
-    core : the fit
-    split : name of its split
-    tables : tables of the study; read if None
 
     Returns
     -------
@@ -61,13 +56,13 @@ def hash_inputs(study: Study, core: TaskFit, split: str, tables: StudyTables | N
     its losses, scores and metadata.
     """
     return {
-        "task": _hash(_of_task(core.task)),
-        "features": _features(study),
-        "models": _models(study, core, split, tables or StudyTables.of(study)),
+        "task": _hash_task(core.task),
+        "features": inputs.features,
+        "models": _hash_models(study, core, split, inputs),
     }
 
 
-def changed_inputs(study: Study, fit: Fit, tables: StudyTables | None = None) -> list[str]:
+def changed_inputs(study: Study, fit: Fit, inputs: StudyInputs | None = None) -> list[str]:
     """Descriptions of the changes in the study since the fit was made; empty if there are none, or no hashes."""
     changes = [] if fit.texts.annotated_digest == study.texts.annotated_digest else ["texts changed"]
     then = fit.about.get("inputs")
@@ -75,20 +70,20 @@ def changed_inputs(study: Study, fit: Fit, tables: StudyTables | None = None) ->
         return changes
     if not _valid(then) or not isinstance(fit.about.get("split"), str):
         raise StudyError(f"{study.fit_folder(fit.task)}: damaged fit (hashes of its inputs); fit again")
-    core, split, task = fit.core, fit.about["split"], _task(study, fit.core)
-    if _hash(_of_task(task)) != then["task"]:
+    core, now = fit.core, inputs or StudyInputs.of(study)
+    if _hash_task(next((t for t in study.tasks if t.name == fit.task), core.task)) != then["task"]:
         changes.append("chance, sources or answers of the task changed")
-    if _features(study) != then["features"]:
+    if now.features != then["features"]:
         changes.append("features changed")
-    return changes + _changed_models(then["models"], _models(study, core, split, tables or StudyTables.of(study)))
+    return changes + _changed_models(then["models"], _hash_models(study, core, fit.about["split"], now))
 
 
 def stale_line(study: Study, fits: Sequence[Fit]) -> str:
     """One line that names the outdated fits and the changes in the study; empty if there are none."""
     by_change: dict[str, list[str]] = {}
-    tables = StudyTables.of(study)
+    inputs = StudyInputs.of(study)
     for fit in fits:
-        change = "; ".join(changed_inputs(study, fit, tables))
+        change = "; ".join(changed_inputs(study, fit, inputs))
         if change:
             by_change.setdefault(change, []).append(fit.task)
     outdated = [f"{few(tasks, MOST_NAMES)}: {change}" for change, tasks in by_change.items()]
@@ -119,52 +114,47 @@ def _changed_models(then: dict[str, list[str]], now: dict[str, list[str]]) -> li
     return changes
 
 
-def _of_task(task: Task) -> list[Any]:
-    return [task.chance, *task.sources, *([list(task.answers)] if task.answers else [])]
+def _hash_task(task: Task) -> str:
+    return _hash([task.chance, *task.sources, *([list(task.answers)] if task.answers else [])])
 
 
-def _task(study: Study, core: TaskFit) -> Task:
-    return next((t for t in study.tasks if t.name == core.task.name), core.task)
-
-
-def _models(study: Study, core: TaskFit, split: str, tables: StudyTables) -> dict[str, list[str]]:
+def _hash_models(study: Study, core: TaskFit, split: str, inputs: StudyInputs) -> dict[str, list[str]]:
     """Hashes of the losses, scores and metadata of each training and validation model of such a fit."""
-    infos, scores = tables
+    infos, scores = inputs.infos, inputs.scores
     seen = training_fold(infos, "family" if split == "everything" else cast(Split, split))[1].seen
-    known = core.known(ModelMetadata.of(infos, scores))
-    tasks = {core.task.name, *core.benchmarks}
+    known = core.capability.known(ModelMetadata.of(infos, scores))
+    tasks = {core.task.name, *core.capability.scores_used}
     scores_of: dict[str, list[Score]] = {}
     for s in scores:
         if s.task in tasks:
             scores_of.setdefault(s.model, []).append(s)
     return {
         m.model: [
-            _file(study.losses_path(m.model)) if core.reads_losses else "",
+            _hash_file(path := study.losses_path(m.model), stamp(path)) if core.reads_losses else "",
             _hash(sorted([s.task, s.accuracy, str(s.n_items)] for s in scores_of[m.model])),
-            _hash(_metadata(m, core, split)),
+            _hash(_used_metadata(m, core, split)),
         ]
         for m, used in zip(infos, seen & known, strict=True)
         if used and any(s.task == core.task.name for s in scores_of.get(m.model, ()))
     }
 
 
-def _metadata(info: ModelInfo, core: TaskFit, split: str) -> list[str]:
+def _used_metadata(info: ModelInfo, core: TaskFit, split: str) -> list[str]:
     """The values of a model's row that a fit of this method and split uses."""
     row = [info.model, info.family, *([info.base] if info.base else [])]
-    row += [str(getattr(info, column)) for column in (RULES[split].columns if split in RULES else ())]
-    return row + (core.reads[0].used(info) if core.reads else [])
+    by_split = RULES[split].columns if split in RULES else ()
+    return row + [str(getattr(info, column)) for column in (*by_split, *core.capability.columns_used)]
 
 
-def _features(study: Study) -> str:
+def _hash_features(study: Study) -> str:
     """Hash of the scorer's name and its tokens; empty without features."""
     try:
         features = study.features()
+        if features is None:
+            return ""
+        meta = read_meta(study.features_folder(features.scorer))
     except StudyError as error:  # features of other texts, or damaged
         return str(error)
-    if features is None:
-        return ""
-    path = study.root / "features" / file_name(features.scorer) / "meta.json"
-    meta = json.loads(path.read_text(encoding="utf-8"))
     edges_hash = hashlib.sha256(np.asarray(features.edges, "<i8").tobytes()).hexdigest()
     return _hash([features.scorer, edges_hash, {k: v for k, v in meta.items() if k != "benchcast"}])
 
@@ -173,12 +163,8 @@ def _hash(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def _file(path: Path) -> str:
-    state = path.stat()
-    return _file_hash(path, (state.st_ino, state.st_mtime_ns, state.st_size))
-
-
-@lru_cache(maxsize=4096)
-def _file_hash(path: Path, _: tuple[int, int, int]) -> str:
+@lru_cache(maxsize=MOST_LOSS_FILES)
+def _hash_file(path: Path, version: Stamp | None) -> str:
+    """Hash of this version of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:12]

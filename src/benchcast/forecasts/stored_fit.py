@@ -27,10 +27,10 @@ from benchcast.forecasts.sharing import FILES, fit_card
 from benchcast.forecasts.stored_fit_checks import FitParts, check_parts, need
 from benchcast.losses.regroup import align_models
 from benchcast.messages import match_names, nan_to_none
-from benchcast.methods.capability import parse_predictor
-from benchcast.methods.law import MonotoneCalibration, SigmoidLaw
+from benchcast.methods.capability import read_capability
+from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.profile import LossProfile
-from benchcast.methods.task_fit import NO_ERRORS, Fade, Member, Members, OutOfFoldErrors, TaskFit
+from benchcast.methods.task_fit import NO_ERRORS, OutOfFoldErrors, TaskFit
 from benchcast.records import ModelMetadata, NamedTexts, Task, Text, TextOutlines, TextSet, TokenLosses
 from benchcast.study.atomic import hash_holds, hashed, read_files, write_folder
 from benchcast.study.loss_files import read_losses
@@ -67,15 +67,15 @@ def _contents(parts: FitParts) -> tuple[bytes, dict[str, Any]]:
     from safetensors.numpy import save
 
     core = parts.core
+    capability, capability_arrays = core.capability.fields()
     arrays = {
         "salience": parts.salience,
-        "weights": core.weights,
+        **capability_arrays,
         "edges": parts.edges,
         "supported": parts.supported.astype(np.uint8),
         **_error_arrays("honest_errors", core.out_of_fold),
         **(_error_arrays("stronger_errors", core.stronger) if len(core.stronger.errors) else {}),
         **{f"profile.{k}": getattr(core.profile, k) for k in PROFILE_ARRAYS if core.profile is not None},
-        **({f"member.{k}": m.weights for k, m in enumerate(core.average.members)} if core.average else {}),
         **{f"history.{name}": np.ascontiguousarray(x) for name, x in core.history.items()},
     }
     blob = save({name: np.ascontiguousarray(x) for name, x in arrays.items()})
@@ -83,10 +83,10 @@ def _contents(parts: FitParts) -> tuple[bytes, dict[str, Any]]:
         "format": FORMAT,
         "task": {k: v for k, v in asdict(core.task).items() if v or k in ("name", "chance", "sources")},
         "method": core.method,
-        "reads": [str(predictor) for predictor in core.reads],
-        "unit": core.unit,
-        "law": _law_values(core.law),
-        **({"average": _average_values(core.average)} if core.average is not None else {}),
+        "reads": capability["reads"],
+        "unit": capability["unit"],
+        "law": core.law.fields(),
+        **({"average": capability["average"]} if "average" in capability else {}),
         "range": [nan_to_none(x) for x in core.range],
         "honest": _out_of_fold(core.out_of_fold),
         **({"stronger": _out_of_fold(core.stronger)} if len(core.stronger.errors) else {}),
@@ -96,18 +96,6 @@ def _contents(parts: FitParts) -> tuple[bytes, dict[str, Any]]:
         "texts": _text_rows(parts.texts, include_texts=True),
         "arrays_sha256": hashlib.sha256(blob).hexdigest(),
     }
-
-
-def _law_values(law: SigmoidLaw) -> dict[str, Any]:
-    return {"bend" if k == "calibration" else k: nan_to_none(v) for k, v in asdict(law).items()}
-
-
-def _average_values(average: Members) -> dict[str, Any]:
-    """All but the weights of the members."""
-    members = [
-        {"law": _law_values(m.law), "share": m.share, "share_of_stronger": m.share_of_stronger} for m in average.members
-    ]
-    return {"fade": asdict(average.fade), "members": members}
 
 
 def _error_arrays(name: str, errors: OutOfFoldErrors) -> dict[str, npt.NDArray[Any]]:
@@ -162,21 +150,6 @@ def _task(stored: dict[str, Any]) -> Task:
     answers, members = (tuple(stored.get(k, ())) for k in ("answers", "members"))
     others = {k: stored[k] for k in ("centred", "metric") if k in stored}
     return Task(stored["name"], stored["chance"], tuple(stored["sources"]), answers, members, **others)
-
-
-def _law(stored: dict[str, Any]) -> SigmoidLaw:
-    calibration = stored.get("bend") and MonotoneCalibration(
-        **{**stored["bend"], "slopes": tuple(stored["bend"]["slopes"])}
-    )
-    return SigmoidLaw(**{k: _nan(v) for k, v in stored.items() if k != "bend"}, calibration=calibration)
-
-
-def _average(stored: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> Members:
-    members = (
-        Member(arrays[f"member.{k}"], _law(row["law"]), row["share"], row["share_of_stronger"])
-        for k, row in enumerate(stored["members"])
-    )
-    return Members(tuple(members), Fade(**stored["fade"]))
 
 
 def read_parts(path: Path) -> FitParts:
@@ -237,19 +210,16 @@ def _parts(text: dict[str, Any], blob: bytes) -> FitParts:
         **{k: arrays[f"profile.{k}"] for k in PROFILE_ARRAYS}, **{k: text["profile"][k] for k in PROFILE_NUMBERS}
     )
     core = TaskFit(
-        _task(text["task"]),
-        text["method"],
-        tuple(map(parse_predictor, text["reads"])),
-        arrays["weights"],
-        text["unit"],
-        _law(text["law"]),
-        _read_errors("honest_errors", text["honest"], arrays),
-        (_nan(text["range"][0]), _nan(text["range"][1])),
-        text["notes"],
-        {name.removeprefix("history."): x for name, x in arrays.items() if name.startswith("history.")},
-        _read_errors("stronger_errors", text["stronger"], arrays) if "stronger" in text else NO_ERRORS,
-        profile,
-        _average(text["average"], arrays) if "average" in text else None,
+        task=_task(text["task"]),
+        method=text["method"],
+        capability=read_capability(text, arrays),
+        law=SigmoidLaw.from_fields(text["law"]),
+        out_of_fold=_read_errors("honest_errors", text["honest"], arrays),
+        range=(_nan(text["range"][0]), _nan(text["range"][1])),
+        stronger=_read_errors("stronger_errors", text["stronger"], arrays) if "stronger" in text else NO_ERRORS,
+        profile=profile,
+        notes=text["notes"],
+        history={name.removeprefix("history."): x for name, x in arrays.items() if name.startswith("history.")},
     )
     texts = _read_texts(text["texts"], text["about"])
     return FitParts(core, arrays["salience"], arrays["edges"], supported.astype(bool), texts, text["about"])
@@ -263,7 +233,19 @@ NO_BOS = (
 
 @dataclass(frozen=True, repr=False)
 class Fit(FitParts):
-    """A fitted forecast of one task, with the texts and reference tokens on which it reads losses."""
+    """A fitted forecast of one task, with the texts and reference tokens on which it reads losses.
+
+    `fit`, `fit_tasks` and `load` return it. Losses that it reads are in nats, forecasts from 0 to 1.
+
+    >>> import benchcast as bc
+    >>> study = bc.Study.open("study")
+    >>> fit = bc.load(study.root / "fits" / "code")
+    >>> fit
+    <Fit of 'code' by label-token on 16 models>
+    >>> forecast = fit.predict(study.losses("oak-16M@8B"))
+    >>> forecast.low < forecast.accuracy < forecast.high
+    True
+    """
 
     def __repr__(self) -> str:
         count = self.about.get("n_train", {}).get(self.task)

@@ -14,12 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.choices import REGROUP_UNITS, check_choice
-from benchcast.losses.dataset import LossView
 from benchcast.methods import METHODS
-from benchcast.methods.capability import Ladder
+from benchcast.methods.capability import BlendedLosses, Capability, ScalingLadder, WeightedLoss
 from benchcast.methods.law import KNOTS, MonotoneCalibration, SigmoidLaw
 from benchcast.methods.profile import LossProfile
-from benchcast.methods.task_fit import Members, OutOfFoldErrors, TaskFit
+from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Bools, Ints, Task, TextOutlines, TextSet
 
 LARGEST_PROFILE = 1e50  # squares of products of such values are still numbers
@@ -70,7 +69,6 @@ def check_parts(parts: FitParts) -> None:
     _check_about(parts.about)
     _check_texts(parts.texts, parts.about)
     check_choice("method", core.method, METHODS)
-    need(is_number(core.unit) and core.unit > 0, f"unit {core.unit!r} is not a positive number")
     need(isinstance(core.notes, dict), "notes are not a table")
     _check_range(core.range)
     _check_errors("honest_errors", core.out_of_fold)
@@ -78,9 +76,7 @@ def check_parts(parts: FitParts) -> None:
     _check_edges(parts.edges, parts.texts)
     if core.profile is not None:
         _check_profile(core.profile, len(parts.edges) - 1)
-    _check_weights(core, len(parts.edges) - 1)
-    if core.average is not None:
-        _check_average(core.average, core.weights.shape)
+    _check_capability(core.capability, len(parts.edges) - 1)
     _check_array("salience", parts.salience, (len(parts.edges) - 1,), "f")
     _check_array("supported", parts.supported, (len(parts.edges) - 1,), "b")
 
@@ -157,31 +153,38 @@ def _check_edges(edges: Ints, texts: TextSet) -> None:
     need(np.isin(texts.starts, edges).all(), "a reference token spans two texts")
 
 
-def _check_weights(core: TaskFit, tokens: int) -> None:
-    reads = core.reads
-    kinds = {type(predictor) for predictor in reads}
-    need(
-        len(kinds) < 2 and len(set(reads)) == len(reads),
-        f"reads {', '.join(map(str, reads))}, which do not go together",
-    )
-    need(Ladder not in kinds or reads[0] == Ladder(), "the first ladder is not that of all families")
-    by_kind: dict[type, int] = {LossView: tokens, Ladder: LADDER}
-    columns = by_kind.get(type(reads[0]), 1) if reads else core.weights.shape[-1]
-    _check_array("weights", core.weights, (len(reads), columns), "f")
+def _check_capability(capability: Capability, tokens: int) -> None:
+    match capability:
+        case BlendedLosses(inside_range=inside_range):
+            _check_weighted_loss(inside_range, tokens)
+            _check_blend(capability)
+        case WeightedLoss():
+            _check_weighted_loss(capability, tokens)
+        case ScalingLadder(families=families, laws=laws):
+            need(families[0] == "", "the first ladder is not that of all families")
+            _check_array("weights", laws, (len(families), LADDER), "f")
+        case _:
+            weights = capability.fields()[1]["weights"]
+            _check_array("weights", weights, (len(capability.reads), min(1, len(capability.reads))), "f")
 
 
-def _check_average(average: Members, shape: tuple[int, ...]) -> None:
-    fade, members = average.fade, average.members
-    need(members, "an average without members")
-    need(is_number(fade.strongest) and is_number(fade.usual), f"fade {fade} is not two numbers")
-    need(fade.strongest <= fade.usual, f"fade {fade.strongest}..{fade.usual}")
-    shares = [(m.share, m.share_of_stronger) for m in members]
+def _check_weighted_loss(loss: WeightedLoss, tokens: int) -> None:
+    need(is_number(loss.unit) and loss.unit > 0, f"unit {loss.unit!r} is not a positive number")
+    _check_array("weights", loss.weights, (len(loss.views), tokens), "f")
+
+
+def _check_blend(blend: BlendedLosses) -> None:
+    ramp, parts = blend.ramp, blend.parts
+    need(parts, "an average without members")
+    need(is_number(ramp.strongest) and is_number(ramp.usual), f"fade {ramp} is not two numbers")
+    need(ramp.strongest <= ramp.usual, f"fade {ramp.strongest}..{ramp.usual}")
+    shares = [(part.share, part.share_of_stronger) for part in parts]
     need(all(is_number(x) and 0 <= x <= 1 for row in shares for x in row), f"shares {shares} are not in 0..1")
     need(all(abs(sum(column) - 1) < 1e-6 for column in zip(*shares, strict=True)), f"shares {shares} do not sum to 1")
-    for k, member in enumerate(members):
-        _check_law(member.law)
-        need(not member.law.failure, f"the law of member {k} failed")
-        _check_array(f"member.{k}", member.weights, shape, "f")
+    for k, part in enumerate(parts):
+        _check_law(part.law)
+        need(not part.law.failure, f"the law of member {k} failed")
+        _check_array(f"member.{k}", part.weights, blend.inside_range.weights.shape, "f")
 
 
 def _check_about(about: object) -> None:

@@ -71,23 +71,21 @@ def import_losses(
     """
     opened, paths = Study.of(study), _paths(files)
     logs = [path for path in paths if is_log(path)]
-    read = losses_from_logs(logs, opened.texts, [m.model for m in opened.models()]) if logs else []
-    logged = len(read)
+    logged = losses_from_logs(logs, opened.texts, [m.model for m in opened.models()]) if logs else []
+    read: list[TokenLosses] = []
     for file in paths:
         read += [] if file in logs else read_losses(file, opened.texts, unit=unit)
         on_file(file)
-    new = opened.add_losses(read, family=family, force=force, allow_implausible=allow_implausible)
-    names = tuple(losses.model for losses in read)
-    warnings = (*filter(None, map(_blank, read[logged:])), *suspicious_losses(opened, names))
-    return ImportedLosses(names, new, warnings)
-
-
-def _blank(losses: TokenLosses) -> str:
-    """A warning if many bytes have no loss; empty otherwise."""
-    share = np.diff(losses.edges)[np.isnan(losses.nats)].sum() / max(1, losses.edges[-1])
-    if share <= MOST_BLANK:
-        return ""
-    return f"{losses.model} has no loss on {share:.0%} of the bytes; fits that use this model do not read them"
+    warnings = []
+    for losses in read:
+        blank = np.diff(losses.edges)[np.isnan(losses.nats)].sum() / max(1, losses.edges[-1])
+        if blank > MOST_BLANK:
+            what = f"no loss on {blank:.0%} of the bytes; fits that use this model do not read them"
+            warnings.append(f"{losses.model} has {what}")
+    stored = [*logged, *read]
+    added = opened.add_losses(stored, family=family, force=force, allow_implausible=allow_implausible)
+    names = tuple(losses.model for losses in stored)
+    return ImportedLosses(models=names, added=added, warnings=(*warnings, *suspicious_losses(opened, names)))
 
 
 def import_scores(study: StudyLike, files: Files, options: ImportOptions | None = None) -> ImportedScores:
@@ -110,7 +108,7 @@ def import_scores(study: StudyLike, files: Files, options: ImportOptions | None 
     chosen, opened = options or ImportOptions(), Study.of(study)
     known = [m.model for m in opened.models()]
     rescore = rescore_others(opened.items, opened.seed) if opened.items < 1 else None
-    read = gather(_paths(files), opened.tasks, known, opened.stored_scores(), chosen, rescore)
+    read = gather(_paths(files), opened.tasks, known, opened.stored_scores(), chosen, rescore=rescore)
     opened = opened.add_tasks(read.new_tasks)
     added = opened.add_scores(read.scores, force=chosen.force)
     without = sorted({s.model for s in read.scores} - set(opened.models_with_losses()))

@@ -15,7 +15,7 @@ from typing import Any
 
 from benchcast.errors import InputError
 from benchcast.records import Text
-from benchcast.study.reading import parse_json
+from benchcast.study.reading import parse_json, read_utf8
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 TAG = re.compile(r"\s*\[[^\]]*\]\s*")  # markup of WikiHow in HellaSwag, such as [header]
@@ -156,16 +156,16 @@ def _mmlu(data: Path) -> Iterator[Row]:
     folder = _split(data, "mmlu", "val")
     for path in _files(folder, "*.jsonl", "*.csv"):
         subject = path.stem.removesuffix("_val")
-        rows = _jsonl(path) if path.suffix == ".jsonl" else map(_mmlu_cells, _csv_lines(path))
-        for i, (where, fields) in enumerate(rows):
+        if path.suffix == ".jsonl":
+            for i, (where, fields) in enumerate(_jsonl(path)):
+                yield Row(where, f"mmlu-{subject}-{i}", fields)
+            continue
+        for i, (where, cells) in enumerate(_csv_lines(path)):
+            if len(cells) != 6:
+                raise InputError(f"{where}: a row needs question, four options and answer, found {len(cells)} cells")
+            question, *options, answer = cells
+            fields = {"question": question, "choices": options, "answer": answer.strip()}
             yield Row(where, f"mmlu-{subject}-{i}", fields)
-
-
-def _mmlu_cells(line: tuple[str, list[str]]) -> tuple[str, dict[str, Any]]:
-    where, cells = line
-    if len(cells) != 6:
-        raise InputError(f"{where}: a row needs question, four options and answer, found {len(cells)} cells")
-    return where, {"question": cells[0], "choices": cells[1:5], "answer": cells[5].strip()}
 
 
 def _bbh(data: Path) -> Iterator[Row]:
@@ -272,16 +272,6 @@ def _files(folder: Path, *patterns: str) -> list[Path]:
     if not paths:
         raise InputError(f"{folder}: no file {' or '.join(patterns)}")
     return paths
-
-
-def read_utf8(path: Path) -> str:
-    """The content of a UTF-8 file, with unchanged line ends and without a BOM."""
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}: not UTF-8 text ({error.reason} at byte {error.start}); convert it to UTF-8"
-        ) from error
 
 
 def _jsonl(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -35,7 +35,7 @@ class ContaminationCheck:
     pairs: int
     nats: float  # mean of variant − original over all pairs, per text; positive: the original has the lower loss
     stderr: float  # of that mean
-    easier: float  # share of pairs in which the original has the lower loss
+    easier: float  # share of pairs in which the original has the lower loss; ties count half
     p_value: float  # probability of a mean at least as large for a model that was not trained on the texts
 
 
@@ -48,9 +48,15 @@ def with_options_moved(text: Text, *, seed: int = 0) -> Text | None:
     options = list(OPTION.finditer(prompt))
     letters = [m["letter"] for m in options]
     correct = answer.strip(" ().")
-    if len(options) < 2 or letters != sorted(set(letters)) or correct not in letters or not _adjoin(prompt, options):
+    if len(options) < 2 or letters != sorted(set(letters)) or correct not in letters:
         return None
-    order = _other_order(len(options), letters.index(correct), f"{seed}\n{text.id}")
+    between = {prompt[a.end() : b.start()] for a, b in pairwise(options)}
+    if between != {"\n"} or prompt[options[-1].end() :].count("\n") != 1:
+        return None  # options must be on consecutive lines, followed by one line
+    digest = hashlib.sha256(f"{seed}\n{text.id}".encode()).digest()
+    order = sorted(range(len(options)), key=lambda i: hashlib.sha256(digest + bytes([i])).digest())
+    if order[letters.index(correct)] == letters.index(correct):  # the correct option must move
+        order = [*order[1:], order[0]]
     new_prompt = prompt
     for position in reversed(range(len(options))):
         start, stop = options[position].span("body")
@@ -58,19 +64,6 @@ def with_options_moved(text: Text, *, seed: int = 0) -> Text | None:
     new_letter = letters[order.index(letters.index(correct))]
     new_text = new_prompt + answer.replace(correct, new_letter)
     return Text(f"{text.id}{MARK}", text.source, new_text, len(new_prompt.encode()))
-
-
-def _adjoin(prompt: str, options: Sequence[re.Match[str]]) -> bool:
-    """Whether the options are on consecutive lines, followed by one line."""
-    gaps = [prompt[a.end() : b.start()] for a, b in pairwise(options)]
-    return set(gaps) == {"\n"} and prompt[options[-1].end() :].count("\n") == 1
-
-
-def _other_order(n: int, correct: int, key: str) -> list[int]:
-    """A permutation of n options, determined by `key`, that moves the correct one."""
-    digest = hashlib.sha256(key.encode()).digest()
-    order = sorted(range(n), key=lambda i: hashlib.sha256(digest + bytes([i])).digest())
-    return order if order[correct] != correct else [*order[1:], order[0]]
 
 
 def make_variants(texts: TextSet, count: int, *, seed: int = 0, paraphrases: Sequence[Text] = ()) -> TextSet:
@@ -156,7 +149,11 @@ def check_contamination(study: StudyLike) -> list[ContaminationCheck]:
 
 def check_model(losses: TokenLosses, texts: TextSet) -> ContaminationCheck:
     """Compare one model's losses on texts and their variants, which `make_variants` paired."""
-    totals = _totals(losses)
+    # A first token without a loss is missing from both texts of a pair, so that their totals can be compared.
+    text = np.repeat(np.arange(len(losses.counts)), losses.counts)
+    known = np.isfinite(losses.nats)
+    sums, tokens = (np.bincount(text[known], of, minlength=len(losses.counts)) for of in (losses.nats[known], None))
+    totals = np.where(tokens > 0, sums, np.nan)
     pairs = [(i, texts.index[t.id + MARK]) for i, t in enumerate(texts) if t.id + MARK in texts.index]
     lengths = np.diff(texts.starts)
     gaps = np.array([totals[j] * lengths[i] / lengths[j] - totals[i] for i, j in pairs])
@@ -166,24 +163,13 @@ def check_model(losses: TokenLosses, texts: TextSet) -> ContaminationCheck:
             f"{losses.model}: {len(gaps)} pairs of text and variant have losses, a check needs at least 5"
         )
     return ContaminationCheck(
-        losses.model,
-        len(gaps),
-        float(gaps.mean()),
-        float(gaps.std(ddof=1) / np.sqrt(len(gaps))),
-        float((gaps > 0).mean() + (gaps == 0).mean() / 2),
-        _sign_flip(gaps),
+        model=losses.model,
+        pairs=len(gaps),
+        nats=float(gaps.mean()),
+        stderr=float(gaps.std(ddof=1) / np.sqrt(len(gaps))),
+        easier=float((gaps > 0).mean() + (gaps == 0).mean() / 2),
+        p_value=_sign_flip(gaps),
     )
-
-
-def _totals(losses: TokenLosses) -> Floats:
-    """Total nats of each text over tokens with a loss; NaN for a text without any.
-
-    A first token without a loss is missing from both texts of a pair, so the comparison is unaffected.
-    """
-    text = np.repeat(np.arange(len(losses.counts)), losses.counts)
-    known = np.isfinite(losses.nats)
-    sums = np.bincount(text[known], losses.nats[known], minlength=len(losses.counts))
-    return np.where(np.bincount(text[known], minlength=len(losses.counts)) > 0, sums, np.nan)
 
 
 def _sign_flip(gaps: Floats) -> float:

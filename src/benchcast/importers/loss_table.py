@@ -16,15 +16,18 @@ import numpy as np
 
 from benchcast.choices import LOSS_UNITS
 from benchcast.errors import InputError, StudyError
+from benchcast.importers.presets import preset_tasks
 from benchcast.messages import few, need_name
-from benchcast.records import ModelInfo, NamedTexts, Score, Task, Text, TokenLosses
+from benchcast.records import ModelInfo, NamedTexts, Score, Task, Text
 from benchcast.study.atomic import local_folder, write_folder
-from benchcast.study.loss_files import LossRows, lay_out, read_wide
+from benchcast.study.loss_files import LossRows, lay_out, parse_wide
 from benchcast.study.reading import read_csv
 from benchcast.study.study import Study
 
 
-def create_table_study(root: str | Path, file: str | Path, *, units: Sequence[str] = (), seed: int = 0) -> Study:
+def create_table_study(
+    root: str | Path, file: str | Path, *, units: Sequence[str] = (), seed: int = 0, preset: str = ""
+) -> Study:
     """Create a study from a CSV whose first column is `model` and whose other columns are losses.
 
     Parameters
@@ -33,17 +36,28 @@ def create_table_study(root: str | Path, file: str | Path, *, units: Sequence[st
     file : CSV; an empty cell is a missing loss
     units : `UNIT` for all columns, or `PATTERN=UNIT` for matching columns; the last match is used
     seed : random seed of the study
+    preset : name of a suite whose tasks the study gets: "core", "olmes" or "open-llm-leaderboard"; empty: no tasks
 
     Returns
     -------
-    The study, with the losses of every model and no tasks.
+    The study, with the losses of every model in the unit of their column.
+
+    >>> import benchcast as bc
+    >>> _ = Path("losses.csv").write_text("model,facts,code\\nmy-7b,0.8,0.9\\n")
+    >>> bc.datasets.create_table_study("new", "losses.csv", units=["bits-per-byte"])
+    <Study 'new': 0 tasks>
     """
     path = Path(file)
-    texts = read_columns(path, units)
-    losses = read_wide(path, texts, None)
+    rows = read_csv(path)
+    texts = _columns(path, rows, units)
+    losses = parse_wide(path, rows, texts, unit=None)
+    tasks = preset_tasks(preset, texts) if preset else []
 
     def fill(folder: Path) -> None:
-        Study.create(folder, texts, seed=seed).add_losses(losses)
+        study = Study.create(folder, texts, seed=seed)
+        study.add_losses(losses)
+        if tasks:
+            study.add_tasks(tasks)
 
     return create_whole(root, fill)
 
@@ -57,9 +71,8 @@ def create_whole(root: str | PathLike[str], fill: Callable[[Path], object]) -> S
     return Study.open(root)
 
 
-def read_columns(file: Path, units: Sequence[str] = ()) -> NamedTexts:
+def _columns(file: Path, rows: Sequence[Mapping[str, str]], units: Sequence[str]) -> NamedTexts:
     """The columns of a table as texts; the source of a column is its name up to the first dot."""
-    rows = read_csv(file)
     header = list(rows[0]) if rows else []
     if header[:1] != ["model"] or len(header) < 2:
         start = ", ".join(header[:3]) or "no rows"
@@ -68,10 +81,9 @@ def read_columns(file: Path, units: Sequence[str] = ()) -> NamedTexts:
     empty = [name for name in names if not any(row[name].strip() for row in rows)]
     if empty:
         raise InputError(f"{file}: no model has a loss in column {few(empty)}; leave it out of the table")
-    chosen = _units(names, units)
     return NamedTexts.of(
-        Text(name, name.partition(".")[0] if "." in name else file.stem, "", unit=unit)
-        for name, unit in zip(names, chosen, strict=True)
+        column(name, name.partition(".")[0] if "." in name else file.stem, unit)
+        for name, unit in zip(names, _units(names, units), strict=True)
     )
 
 
@@ -94,7 +106,7 @@ def _units(columns: Sequence[str], options: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class PublicStudyTables:
-    """The tables of a public study."""
+    """What the files of a public study hold."""
 
     columns: Sequence[Text]  # texts that are known by name only
     losses: Mapping[str, Sequence[float]]  # model → one value for each column, in order
@@ -106,17 +118,13 @@ class PublicStudyTables:
 def write_tables(folder: Path, tables: PublicStudyTables) -> Study:
     """Create a study from these tables in an empty folder."""
     texts = NamedTexts.of(tables.columns)
+    ids, bounds = [t.id for t in texts], [np.array([0, 1])] * len(texts)
     study = Study.create(folder, texts, tasks=tables.tasks)
-    study.add_losses([_losses(model, values, texts) for model, values in tables.losses.items()])
+    rows = [LossRows.of(m, m, ids, bounds, [np.array([v]) for v in values]) for m, values in tables.losses.items()]
+    study.add_losses([lay_out(of_model, texts, {"backend": "table"}) for of_model in rows])
     study.add_models(tables.models)
     study.add_scores(tables.scores)
     return study
-
-
-def _losses(model: str, values: Sequence[float], texts: NamedTexts) -> TokenLosses:
-    ids = [t.id for t in texts]
-    rows = LossRows.of(model, model, ids, [np.array([0, 1])] * len(ids), [np.array([v]) for v in values])
-    return lay_out(rows, texts, {"backend": "table"})
 
 
 def column(name: str, source: str, unit: str) -> Text:

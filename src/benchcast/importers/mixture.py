@@ -109,10 +109,13 @@ def draw(
 ) -> SampledExamples:
     """Draw `count` examples, skipping empty ones and near-duplicates of `seen`; they keep the order of the files."""
     listed = list(examples)
-    order = sorted(range(len(listed)), key=lambda i: (listed[i].spare, _draw_key(seed, listed[i].id)))
+
+    def draw_order(i: int) -> tuple[bool, str]:
+        return listed[i].spare, hashlib.sha256(f"{seed}\n{listed[i].id}".encode(errors="surrogatepass")).hexdigest()
+
     drawn: list[int] = []
     empty = repeated = 0
-    for i in order:
+    for i in sorted(range(len(listed)), key=draw_order):
         if len(drawn) == count:
             break
         if not (listed[i].content.strip() and listed[i].answer.strip()):
@@ -127,10 +130,6 @@ def draw(
             f"({empty} empty, {repeated} repeat another); request {benchmark}={len(drawn)} or give more files"
         )
     return SampledExamples(tuple(listed[i] for i in sorted(drawn)), empty, repeated)
-
-
-def _draw_key(seed: int, name: str) -> str:
-    return hashlib.sha256(f"{seed}\n{name}".encode(errors="surrogatepass")).hexdigest()
 
 
 def tasks_of(mix: Iterable[str]) -> tuple[Task, ...]:
@@ -188,17 +187,14 @@ class NearDuplicates:
         runs = word_runs(text)
         # Near-duplicates differ in so few runs that they share one of their first ones, in any order of all runs.
         first = sorted(runs, key=hash)[: len(runs) - math.ceil(ALIKE * len(runs) - 1e-9) + 1]
-        if any(_alike(runs, self._runs[i]) for i in {i for run in first for i in self._with_run.get(run, ())}):
-            return False
+        for i in {i for run in first for i in self._with_run.get(run, ())}:
+            common = len(runs & self._runs[i])
+            if common >= ALIKE * (len(runs) + len(self._runs[i]) - common):
+                return False
         for run in first:
             self._with_run.setdefault(run, []).append(len(self._runs))
         self._runs.append(runs)
         return True
-
-
-def _alike(a: set[tuple[str, ...]], b: set[tuple[str, ...]]) -> bool:
-    common = len(a & b)
-    return common >= ALIKE * (len(a) + len(b) - common)
 
 
 def word_runs(text: str) -> set[tuple[str, ...]]:

@@ -100,16 +100,15 @@ def find_preset(name: str) -> Preset:
 def preset_tasks(name: str, texts: TextSet) -> list[Task]:
     """Tasks of a preset for these texts: a task has the sources, or columns of a table, that are named like it."""
     preset = find_preset(name)
-    tasks = [_with_texts(task, texts) for task in preset.tasks]
+    tasks = []
+    for task in preset.tasks:
+        if isinstance(texts, NamedTexts):
+            columns = tuple(t.id for t in texts if plain(t.id.rpartition(".")[2]) == plain(task.name))
+            tasks.append(replace(task, answers=columns))
+        else:
+            tasks.append(replace(task, sources=tuple(match_tasks(texts.sources, [task.name], {}))))
     sources, answers = ([x for t in tasks for x in getattr(t, key)] for key in ("sources", "answers"))
     return [*tasks, replace(preset.aggregate, sources=tuple(sources), answers=tuple(answers))]
-
-
-def _with_texts(task: Task, texts: TextSet) -> Task:
-    if isinstance(texts, NamedTexts):
-        columns = tuple(t.id for t in texts if plain(t.id.rpartition(".")[2]) == plain(task.name))
-        return replace(task, answers=columns)
-    return replace(task, sources=tuple(match_tasks(texts.sources, [task.name], {})))
 
 
 def logged_tasks(name: str, logged: Sequence[Task]) -> tuple[list[Task], list[str]]:

@@ -9,17 +9,17 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from benchcast.errors import InputError
-from benchcast.importers.benchmarks import read_utf8
 from benchcast.importers.mixture import SampledExamples, build_mixture, count_repeats, parse_mix
 from benchcast.importers.presets import preset_tasks
 from benchcast.messages import did_you_mean
 from benchcast.records import Text, TextSet
-from benchcast.study.reading import need_file
+from benchcast.study.reading import need_file, read_utf8
 from benchcast.study.study import Study
 from benchcast.study.tables import read_texts
 
@@ -70,7 +70,8 @@ def create_study(
     if empty or repeats:
         warnings += (f"{empty} empty texts, {repeats} texts that repeat another; kept as they are",)
     tasks = preset_tasks(preset, stored) if preset else []
-    return NewStudy(Study.create(Path(root), stored, tasks=tasks, seed=seed), notes, warnings)
+    study = Study.create(Path(root), stored, tasks=tasks, seed=seed)
+    return NewStudy(study=study, notes=notes, warnings=warnings)
 
 
 def create_mixture(
@@ -104,7 +105,7 @@ def create_mixture(
     stored, notes, warnings = _normal_form(mixture.texts, normalize=normalize)
     study = Study.create(Path(root), stored, tasks=mixture.tasks, seed=seed)
     skipped = [line for name, drawn in mixture.drawn.items() for line in _skipped(name, drawn)]
-    return NewStudy(study, (*notes, *skipped), warnings)
+    return NewStudy(study=study, notes=(*notes, *skipped), warnings=warnings)
 
 
 def _skipped(name: str, drawn: SampledExamples) -> list[str]:
@@ -143,20 +144,16 @@ def to_normal_form(texts: TextSet) -> TextSet:
 
 
 def _normal(text: Text) -> Text:
-    normalized = unicodedata.normalize("NFC", text.text)
+    nfc = partial(unicodedata.normalize, "NFC")
+    normalized = nfc(text.text)
     if text.answer_start is None or normalized == text.text:
         return replace(text, text=normalized)
     prompt = text.text.encode()[: text.answer_start].decode(errors="ignore")
     cut = len(prompt)
     # A combining mark at the start of the answer joins the previous letter: then the answer starts with that letter.
-    while not _separable(text.text, cut, normalized):
+    while nfc(text.text[:cut]) + nfc(text.text[cut:]) != normalized:
         cut -= 1
-    return replace(text, text=normalized, answer_start=len(unicodedata.normalize("NFC", text.text[:cut]).encode()))
-
-
-def _separable(text: str, cut: int, normalized: str) -> bool:
-    """Whether the normal forms of both sides of a cut join to that of the text."""
-    return unicodedata.normalize("NFC", text[:cut]) + unicodedata.normalize("NFC", text[cut:]) == normalized
+    return replace(text, text=normalized, answer_start=len(nfc(text.text[:cut]).encode()))
 
 
 def read_own(path: Path, *, column: str = "text") -> TextSet:
@@ -206,8 +203,8 @@ def _row(path: Path, number: int, row: dict[str, Any], column: str) -> Text:
         raise InputError(f"{where}: answer_start must be a whole number of bytes, found {start!r}")
     name, source = row.get("id"), row.get("source")
     return Text(
-        f"{path.stem}-{number}" if name is None else str(name),
-        path.stem if source is None else str(source),
-        text,
-        start,
+        id=f"{path.stem}-{number}" if name is None else str(name),
+        source=path.stem if source is None else str(source),
+        text=text,
+        answer_start=start,
     )

@@ -146,7 +146,7 @@ def select_candidate(forecasts: Forecasts, dataset: Dataset, observed: Floats, k
     for i in range(len(hidden)):  # selecting on a family's errors would underestimate its error
         others = part != i
         out_of_fold[~others] = errors[_least(errors[:, others], who[others])][~others]
-    return CandidateSelection(_least(errors, who), OutOfFoldErrors.of(dataset, hidden, out_of_fold, kind))
+    return CandidateSelection(_least(errors, who), OutOfFoldErrors.of(dataset, hidden, out_of_fold, kind=kind))
 
 
 def _least(errors: Floats, families: npt.NDArray[np.str_]) -> int:

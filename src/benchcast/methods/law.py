@@ -7,14 +7,16 @@ Axes: … problems (tasks, folds, restarts), M models.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
 
 from benchcast.devices import Array
+from benchcast.messages import nan_to_none
 from benchcast.methods.solvers import LeastSquares, gauss_newton
 from benchcast.records import Floats
 
@@ -107,6 +109,18 @@ class SigmoidLaw:
     def accuracy(self, capability: npt.ArrayLike) -> Floats:
         """Forecast accuracy (0..1) at each capability; NaN if the fit failed."""
         return np.asarray(at_share(sigmoid(self.log_odds(capability)), self.chance, self.ceiling))
+
+    def fields(self) -> dict[str, Any]:
+        """The values of fit.json, in which the calibration is "bend"."""
+        return {"bend" if k == "calibration" else k: nan_to_none(v) for k, v in asdict(self).items()}
+
+    @classmethod
+    def from_fields(cls, stored: Mapping[str, Any]) -> SigmoidLaw:
+        """The inverse of `fields`."""
+        numbers: dict[str, Any] = {k: math.nan if v is None else v for k, v in stored.items() if k != "bend"}
+        bend = stored.get("bend")
+        curve = bend and MonotoneCalibration(**{**bend, "slopes": tuple(bend["slopes"])})
+        return cls(**numbers, calibration=curve)
 
 
 class Laws(NamedTuple):

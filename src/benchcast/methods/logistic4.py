@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.losses.dataset import Dataset, LossView
+from benchcast.methods.capability import WeightedLoss, weighted_loss
 from benchcast.methods.distances import select_candidate
 from benchcast.methods.law import STEEPEST, SigmoidLaw, fit_laws, sigmoid
 from benchcast.methods.solvers import gauss_newton
-from benchcast.methods.task_fit import TaskFit, weighted_loss
+from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats, Task
 from benchcast.splits import Fold
 
@@ -144,9 +145,7 @@ def _fit(dataset: Dataset, fold: Fold, t: int, masks: dict[str, npt.NDArray[np.f
     return TaskFit(
         task=dataset.tasks[t],
         method="logistic-4",
-        reads=(LossView.NATS,),
-        weights=masks[name],
-        unit=dataset.characters,
+        capability=WeightedLoss(views=(LossView.NATS,), weights=masks[name], unit=dataset.characters),
         law=fit_curves(x[None], observed[None], known[None]).law(0),
         out_of_fold=selected.out_of_fold,
         range=(float(x[known].min()), float(x[known].max())),

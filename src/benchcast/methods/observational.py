@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchcast.losses.dataset import Dataset
-from benchcast.methods.capability import BenchmarkScore
+from benchcast.methods.capability import Nothing, WeightedScores
 from benchcast.methods.distances import select_candidate
 from benchcast.methods.law import SigmoidLaw, at_share, clipped_log_odds, sigmoid
 from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
@@ -81,9 +81,14 @@ def _fit(dataset: Dataset, fold: Fold, t: int) -> TaskFit:
         why = (
             f"{known.sum()} training models have scores on {len(others)} other benchmarks; at least {k + 2} are needed"
         )
-        law = SigmoidLaw(np.nan, np.nan, task.chance, why)
-        none = np.zeros((0, 0), np.float32)
-        return TaskFit(task, "observational", (), none, 1.0, law, OutOfFoldErrors.none(LEFT_OUT), (np.nan, np.nan))
+        return TaskFit(
+            task=task,
+            method="observational",
+            capability=Nothing(),
+            law=SigmoidLaw(np.nan, np.nan, task.chance, why),
+            out_of_fold=OutOfFoldErrors.none(LEFT_OUT),
+            range=(np.nan, np.nan),
+        )
 
     def forecasts(sets: Sequence[Bools]) -> Floats:
         accuracy = np.full((len(sets), 1, len(observed)), np.nan)
@@ -98,9 +103,7 @@ def _fit(dataset: Dataset, fold: Fold, t: int) -> TaskFit:
     return TaskFit(
         task=task,
         method="observational",
-        reads=tuple(map(BenchmarkScore, others)),
-        weights=-weights.astype(np.float32)[:, None],
-        unit=1.0,
+        capability=WeightedScores(benchmarks=tuple(others), weights=-weights.astype(np.float32)[:, None]),
         law=SigmoidLaw(-1.0, offset, task.chance),
         out_of_fold=selected.out_of_fold,
         range=(float(capability[known].min()), float(capability[known].max())),

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from benchcast.losses.dataset import Dataset, LossView, spread_over_tokens, text_losses
+from benchcast.methods.capability import WeightedLoss
 from benchcast.methods.distances import select_candidate
 from benchcast.methods.law import fit_law
 from benchcast.methods.logistic4 import law_forecasts
@@ -100,9 +101,7 @@ def _fit(dataset: Dataset, fold: Fold, t: int, losses: Floats, weigh: Callable[[
     return TaskFit(
         task=task,
         method="perplexity-correlations",
-        reads=(LossView.NATS,),
-        weights=spread_over_tokens(dataset, weights),
-        unit=1.0,
+        capability=WeightedLoss(views=(LossView.NATS,), weights=spread_over_tokens(dataset, weights), unit=1.0),
         law=fit_law(capability[known], observed[known], task.chance),
         out_of_fold=selected.out_of_fold,
         range=(float(capability[known].min()), float(capability[known].max())),

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchcast.losses.dataset import Dataset, LossView, spread_over_tokens, text_losses
+from benchcast.methods.capability import WeightedLoss
 from benchcast.methods.distances import select_candidate
 from benchcast.methods.law import SigmoidLaw, at_share, clipped_log_odds, sigmoid
 from benchcast.methods.task_fit import TaskFit
@@ -78,9 +79,7 @@ def _fit(dataset: Dataset, fold: Fold, t: int, losses: Floats) -> TaskFit:
     return TaskFit(
         task=task,
         method="pls",
-        reads=(LossView.NATS,),
-        weights=spread_over_tokens(dataset, -weights[-1]),
-        unit=1.0,
+        capability=WeightedLoss(views=(LossView.NATS,), weights=spread_over_tokens(dataset, -weights[-1]), unit=1.0),
         law=SigmoidLaw(-1.0, float(offsets[-1]), task.chance),
         out_of_fold=selected.out_of_fold,
         range=(float(capability[known].min()), float(capability[known].max())),

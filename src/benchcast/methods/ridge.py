@@ -17,9 +17,10 @@ import numpy.typing as npt
 from benchcast.devices import place, to_numpy
 from benchcast.errors import NotEnoughDataError
 from benchcast.losses.dataset import Dataset, LossView
+from benchcast.methods.capability import WeightedLoss
 from benchcast.methods.features import Moments, StreamedBlocks, keep_on_device, measure
 from benchcast.methods.law import at_share, clipped_log_odds, fit_law, sigmoid
-from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
+from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Bools, Floats
 from benchcast.splits import Fold, inner_folds
 
@@ -83,7 +84,7 @@ def _choose(dataset: Dataset, fold: Fold, t: int, G: Floats) -> _Chosen:
     errors = at_share(sigmoid(log_odds), task.chance) - scores[:, None]  # models × strengths
     best = int(np.argmin((errors**2).mean(axis=0)))
     theta = -solve(G, target, learn)[0][:, best]  # accuracy decreases with capability
-    out_of_fold = OutOfFoldErrors.of(dataset, hidden, errors[:, best], "the models that chose the strength")
+    out_of_fold = OutOfFoldErrors.of(dataset, hidden, errors[:, best], kind="the models that chose the strength")
     return _Chosen(theta, float(STRENGTHS[best]), out_of_fold)
 
 
@@ -91,13 +92,12 @@ def _task_fit(dataset: Dataset, fold: Fold, t: int, chosen: _Chosen, weights: np
     task, observed = dataset.tasks[t], dataset.accuracy[t]
     learn = fold.train & np.isfinite(observed)
     token_weight = np.ascontiguousarray(weights)[None]
-    capability = weighted_loss(dataset.nats, [LossView.NATS], token_weight) / dataset.characters
+    weighted = WeightedLoss(views=(LossView.NATS,), weights=token_weight, unit=dataset.characters)
+    capability = weighted.of(dataset.nats)
     return TaskFit(
         task=task,
         method="ridge",
-        reads=(LossView.NATS,),
-        weights=token_weight,
-        unit=dataset.characters,
+        capability=weighted,
         law=fit_law(capability[learn], observed[learn], task.chance),
         out_of_fold=chosen.out_of_fold,
         range=(float(capability[learn].min()), float(capability[learn].max())),

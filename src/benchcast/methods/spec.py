@@ -17,7 +17,7 @@ from benchcast.methods.distances import with_profiles
 from benchcast.methods.paper import DescentSettings
 from benchcast.methods.stack import candidate_pools
 from benchcast.methods.stack.settings import StackSettings
-from benchcast.methods.task_fit import TaskFit, has_range, is_level
+from benchcast.methods.task_fit import TaskFit
 from benchcast.splits import FEWEST_MODELS, Fold
 
 
@@ -26,9 +26,11 @@ class MethodSpec:
     """A method with its settings and the device on which it is computed; InputError if one is unknown.
 
     >>> import benchcast as bc
-    >>> spec = bc.MethodSpec("pls")
-    >>> bc.fit_tasks("study", ["code"], method=spec)
-    [<Fit of 'code' by pls on 16 models>]
+    >>> spec = bc.MethodSpec("paper", bc.DescentSettings(steps=100))
+    >>> spec.name, spec.settings.steps
+    ('paper', 100)
+    >>> bc.fit_tasks("study", ["code"], method=bc.MethodSpec("label-token"))
+    [<Fit of 'code' by label-token on 16 models>]
     """
 
     name: MethodName = DEFAULT_METHOD
@@ -137,9 +139,9 @@ def same_losses(dataset: Dataset, fold: Fold) -> bool:
 
 def equal_inputs(fit: TaskFit, *, same_losses: bool) -> str:
     """Reason to reject the fit: all training models have the same inputs; else ''. A failed law reports its own."""
-    if not fit.reads or has_range(fit) or np.isnan(fit.range).any():
+    if not fit.capability.reads or fit.has_range or np.isnan(fit.range).any():
         return ""  # without a range no training model has such inputs, and the law says so
-    if is_level(fit) and not (same_losses and fit.reads_losses):
+    if fit.is_level and not (same_losses and fit.reads_losses):
         return ""  # inputs differ, but do not change the forecast
     what = "losses" if fit.reads_losses else "inputs"
     return f"all training models have the same {what} for {fit.method}; there is nothing to learn from"

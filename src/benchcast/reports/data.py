@@ -16,11 +16,12 @@ import numpy.typing as npt
 
 from benchcast.evaluation.comparison import Comparison
 from benchcast.forecasts.all_models import AllModels, with_unscored
-from benchcast.forecasts.fit import fits_like_stored
+from benchcast.forecasts.fit import fits_for_report
 from benchcast.forecasts.forecast import caution_on
 from benchcast.forecasts.intervals import Predictions, interval, locate
 from benchcast.forecasts.mean_tasks import predict_task
 from benchcast.forecasts.stored_fit import Fit
+from benchcast.methods.capability import BlendedLosses, WeightedLoss
 from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats, Ints
 from benchcast.splits import Fold
@@ -64,7 +65,7 @@ def show_models(study: Study, comparison: Comparison) -> ReportModels:
 def _new_fits(study: Study, comparison: Comparison, *, any_new: bool) -> dict[tuple[str, str], Fit]:
     """Fits for models without a score, of all methods; if there are none, only the first method's for the heat map."""
     methods = comparison.methods if any_new else comparison.methods[:1]
-    fits = {m: fits_like_stored(study, comparison.dataset, m) for m in methods}
+    fits = fits_for_report(study, comparison.dataset, methods)
     return {(task, m): fits[m][task] for m in methods for task in comparison.tasks}
 
 
@@ -108,14 +109,15 @@ def forecasts(comparison: Comparison, shown: ReportModels, task: str, method: st
         "forecast": rounded(forecast),
         "low": rounded(low),
         "high": rounded(high),
-        "capability": rounded(capability) if fits[0].reads else None,
+        "capability": rounded(capability) if fits[0].capability.reads else None,
         "cautions": cautions,
         "stronger": np.flatnonzero(stronger).tolist(),
-        "reads": [str(predictor) for predictor in fits[0].reads],
-        "averaged": fits[0].average is not None,
+        "reads": list(fits[0].capability.reads),
+        "averaged": isinstance(fits[0].capability, BlendedLosses),
         "intervals_from": fits[0].out_of_fold.kind,
         "lacks": {
-            int(i): fits[0].lacking(shown.metadata.take(np.array([i]))) for i in np.flatnonzero(np.isnan(forecast))
+            int(i): fits[0].capability.missing(shown.metadata.take(np.array([i])))
+            for i in np.flatnonzero(np.isnan(forecast))
         },
     }
 
@@ -124,7 +126,7 @@ def _cautions(fit: TaskFit, predicted: Predictions, rows: Ints, unseen: Bools) -
     """Index of an unseen model → how it is unlike the training models of a fit, as `predict` says it."""
     where = predicted.position
     unusual = ((where.distance > 1) | where.stronger | where.other_family) & unseen[rows]
-    said = {int(rows[k]): caution_on(fit, predicted.take(k)) for k in np.flatnonzero(unusual).tolist()}
+    said = {int(rows[k]): caution_on(fit, predicted, k) for k in np.flatnonzero(unusual).tolist()}
     return {i: text for i, text in said.items() if text}
 
 
@@ -149,12 +151,10 @@ def fits_of_models(
 def law_curve(fit: TaskFit, capability: Floats) -> dict[str, Any] | None:
     """The law and its interval over the range of these capabilities; None if there is no law."""
     finite = capability[np.isfinite(capability)]
-    if not len(finite) or fit.law.failure or not fit.reads:
+    if not len(finite) or fit.law.failure or not fit.capability.reads:
         return None
     low, high = float(finite.min()), float(finite.max())
-    log = (
-        low > 0 and fit.reads_losses and fit.average is None
-    )  # the losses of early checkpoints are far above the others
+    log = low > 0 and isinstance(fit.capability, WeightedLoss)  # losses of early checkpoints are far above the others
     x = np.geomspace(low, high, CURVE) if log else np.linspace(low, high, CURVE)
     accuracy = fit.law.accuracy(x)
     bottom, top = interval(fit, accuracy, locate(fit, x))
@@ -170,10 +170,11 @@ def law_curve(fit: TaskFit, capability: Floats) -> dict[str, Any] | None:
 def first_fold_points(comparison: Comparison, shown: ReportModels, task: str, method: str) -> dict[str, Any] | None:
     """Capabilities of the compared models under the first fold's fit, with its law, for the figure of laws.
 
-    Models without a score are forecast by another fit (`fits_like_stored`), so they have no point here.
+    Models without a score are forecast by another fit (`fits_for_report`), so they have no point here.
     """
     fit = comparison.fits[task, method][0]
-    capability = fit.capability(shown.nats, shown.metadata) if fit.reads else np.full(len(shown.infos), np.nan)
+    of = fit.capability
+    capability = of.of(shown.nats, shown.metadata) if of.reads else np.full(len(shown.infos), np.nan)
     scored = np.isfinite(shown.observed[comparison.tasks.index(task)])
     curve = law_curve(fit, capability[scored])
     capability = np.where(np.array(shown.role) == "new", np.nan, capability)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from benchcast.errors import InputError
 from benchcast.forecasts.fit import fit as fit_task
-from benchcast.forecasts.fit import fits_for_new_models
+from benchcast.forecasts.fit import stored_fits
 from benchcast.forecasts.mean_tasks import aggregate_fits
 from benchcast.forecasts.staleness import stale_line
 from benchcast.forecasts.stored_fit import Fit
@@ -341,7 +341,7 @@ def fit_to_explain(study: Study, task: str, on_message: Tell = lambda line: None
     """The stored fit of a task if it reads losses on the study's texts, else a new one."""
     study.task(task)
     if task in study.fitted_tasks():
-        (stored,) = fits_for_new_models(study, [task])
+        (stored,) = stored_fits(study, [task])
         if not stored.core.reads_losses:
             raise InputError(
                 f"{task}: the stored fit is by {stored.core.method}, which reads no tokens; "

@@ -18,6 +18,7 @@ from benchcast.forecasts.all_models import AllModels, with_unscored
 from benchcast.forecasts.forecast import ScoredForecast
 from benchcast.messages import counted, did_you_mean, plain
 from benchcast.methods import CAPABILITY_METHOD, MethodName
+from benchcast.methods.capability import BlendedLosses
 from benchcast.methods.spec import check_methods, fit_method, without_weak_tasks
 from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats
@@ -286,12 +287,12 @@ class StudyModels(AllModels):
 
     def log_capability(self, fit: TaskFit) -> Floats:
         """Log capability of every model."""
-        if fit.average is not None:
+        if isinstance(fit.capability, BlendedLosses):
             raise InputError(
                 f"method {self.method!r} averages several weighted losses, a power law needs one; "
                 f"use --method {CAPABILITY_METHOD}"
             )
-        capability = fit.capability(self.nats, self.metadata)
+        capability = fit.capability.of(self.nats, self.metadata)
         if not (capability > 0).all():
             raise NotEnoughDataError(
                 f"{fit.task.name}: method {self.method!r} gives some models no positive capability, "

@@ -1,4 +1,8 @@
-"""JSON documents with a hash of their content."""
+"""Whole files and folders: safe names, atomic writes under a lock, one version of a folder, hashes of documents.
+
+A file or folder is replaced, never written in place, so a reader sees the old or the new content, and a killed process
+leaves behind only temporary names that the next writer sweeps.
+"""
 
 from __future__ import annotations
 
@@ -14,32 +18,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from benchcast.errors import BenchcastError, InputError, StudyError, one_line
 
 HASH = "sha256"
-
-
-def content_digest(document: Mapping[str, Any]) -> str:
-    """SHA-256 of a document without its hash field: JSON with sorted keys, no white space, UTF-8."""
-    rest = {k: v for k, v in document.items() if k != HASH}
-    plain = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return hashlib.sha256(plain.encode()).hexdigest()
-
-
-def hashed(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with its hash added."""
-    return {**document, HASH: content_digest(document)}
-
-
-def hash_holds(document: Mapping[str, Any]) -> bool:
-    """Whether the content matches its hash; true without one, as in documents of older versions."""
-    return bool(document.get(HASH, "") in ("", content_digest(document)))
-
 
 LOCK_SECONDS = 60.0
 READ_ONLY = "READ-ONLY"  # name of a file that marks a read-only study; it contains the name of the public study
@@ -47,7 +34,34 @@ LONGEST_NAME = 120  # bytes; leaves space for a suffix and a temporary mark on a
 PLAIN = "-_.@+=,()[] "  # allowed in file names, besides letters and digits of any script
 TEMPORARY = re.compile(r"\.(?P<name>.+)\.(?P<pid>[1-9][0-9]{0,9})-[0-9a-f]{8}\.(?P<kind>tmp|old)", re.DOTALL)
 URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/+")  # one slash: Path drops the second
+TRIES = 1000  # attempts to read a folder; one fails only if a writer replaces the folder during it
+AT_WORKING_FOLDER = -100  # AT_FDCWD of Linux
+EXCHANGE = 2  # RENAME_EXCHANGE of Linux, RENAME_SWAP of macOS
+CANNOT = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP)  # exchange is not supported
+TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)  # errors of `rename` if the target exists
+T = TypeVar("T")
 _in_use: set[str] = set()  # names of temporary files that this process is writing
+
+
+class Stamp(NamedTuple):
+    """Tells a file of a study from the file that replaces it, even within one tick of the clock."""
+
+    inode: int
+    mtime_ns: int
+    size: int
+
+    @classmethod
+    def of(cls, state: os.stat_result) -> Stamp:
+        """The stamp of a file in this state."""
+        return cls(state.st_ino, state.st_mtime_ns, state.st_size)
+
+
+def stamp(path: Path) -> Stamp | None:
+    """The stamp of a file, as a key of what was read from it; None where there is no file."""
+    try:
+        return Stamp.of(path.stat())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def local_folder(path: str | os.PathLike[str]) -> Path:
@@ -68,22 +82,15 @@ def file_name(name: str) -> str:
     Different names give different file names. None leaves its folder, is hidden, or exceeds `LONGEST_NAME`.
     """
     ends = len(name) - len(name.strip(" ."))  # a leading dot hides a file; some systems drop a final space or dot
-    escaped = "".join(_escape(c) if (ends and c in " .") or not (c.isalnum() or c in PLAIN) else c for c in name)
+    escaped = "".join(
+        "".join(f"%{byte:02X}" for byte in c.encode()) if (ends and c in " .") or not (c.isalnum() or c in PLAIN) else c
+        for c in name
+    )
     if len(escaped.encode()) <= LONGEST_NAME:
         return escaped
     digest = hashlib.sha256(name.encode()).hexdigest()[:16]
     short = escaped.encode()[: LONGEST_NAME - 18].decode(errors="ignore")
     return f"{short}%-{digest}"  # no escaped name contains `%-`
-
-
-def _escape(character: str) -> str:
-    return "".join(f"%{byte:02X}" for byte in character.encode())
-
-
-def _temporary(path: Path, kind: str = "tmp") -> Path:
-    """A unique temporary path beside `path`, in the form that `leftovers` and `sweep` recognise."""
-    name = _short(path.name) if kind == "tmp" else path.name  # `sweep` restores an "old" path to its full name
-    return path.with_name(f".{name}.{os.getpid()}-{secrets.token_hex(4)}.{kind}")
 
 
 def _short(name: str) -> str:
@@ -101,8 +108,9 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def in_place_of(path: Path, kind: str = "tmp") -> Iterator[Path]:
-    """Yield a temporary path beside `path` and remove it at the end; errors name `path`."""
-    temporary = _temporary(path, kind)
+    """Yield a temporary path beside `path`, named as in `TEMPORARY`, and remove it at the end; errors name `path`."""
+    name = _short(path.name) if kind == "tmp" else path.name  # `sweep` restores an "old" path to its full name
+    temporary = path.with_name(f".{name}.{os.getpid()}-{secrets.token_hex(4)}.{kind}")
     _in_use.add(temporary.name)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -265,15 +273,6 @@ def file_lock(path: Path, *, seconds: float, busy: str) -> Iterator[None]:
         raise StudyError(busy) from error
 
 
-T = TypeVar("T")
-Open = Callable[[str], BufferedReader]
-TRIES = 1000  # attempts to read; one fails only if a writer replaces the folder during it
-AT_WORKING_FOLDER = -100  # AT_FDCWD of Linux
-EXCHANGE = 2  # RENAME_EXCHANGE of Linux, RENAME_SWAP of macOS
-CANNOT = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP)  # exchange is not supported
-TAKEN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)  # errors of `rename` if the target exists
-
-
 def write_folder(path: Path, fill: Callable[[Path], object]) -> None:
     """Write or replace a folder atomically; `fill` writes the files into the empty folder that it receives.
 
@@ -346,55 +345,68 @@ def stored_folders(parent: Path) -> list[Path]:
     return sorted({*visible, *map(place_of, leftovers(parent, kind="old"))})
 
 
-def from_folder(path: Path, read: Callable[[Open], T]) -> T:
+@dataclass(frozen=True)
+class OpenFolder:
+    """One version of a folder, held open while another process may replace it."""
+
+    handle: int
+
+    def open(self, name: str) -> BufferedReader:
+        """Open a file of the folder for reading."""
+        return open(name, "rb", opener=partial(os.open, dir_fd=self.handle))
+
+    def stamp(self, name: str) -> Stamp:
+        """The stamp of a file of the folder."""
+        return Stamp.of(os.stat(name, dir_fd=self.handle))
+
+    def is_at(self, path: Path) -> bool:
+        """Whether this is still the version at the path."""
+        try:
+            return os.path.samestat(os.fstat(self.handle), present(path).stat())
+        except FileNotFoundError:
+            return _gone(path)
+
+
+def from_folder(path: Path, read: Callable[[OpenFolder], T]) -> T:
     """Read files of one version of a folder, even while another process replaces it.
 
     Parameters
     ----------
     path : the folder
-    read : receives a function that opens a file of the folder by name; called again if the folder was replaced
+    read : receives the open folder; called again if the folder was replaced
 
     Returns
     -------
     The result of `read`. FileNotFoundError if the folder, or a file in it, does not exist.
     """
     for _ in range(TRIES):
-        handle = -1
         try:
-            handle = os.open(present(path), os.O_RDONLY | os.O_DIRECTORY)
-            return read(partial(_open, handle))
+            folder = OpenFolder(os.open(present(path), os.O_RDONLY | os.O_DIRECTORY))
         except FileNotFoundError:
-            if _gone(path) if handle < 0 else _same(handle, path):
+            if _gone(path):
+                raise
+            continue
+        try:
+            return read(folder)
+        except FileNotFoundError:
+            if folder.is_at(path):
                 raise
         finally:
-            if handle >= 0:
-                os.close(handle)
+            os.close(folder.handle)
     raise StudyError(f"{path}: replaced repeatedly by another process; try again")
 
 
 def read_files(path: Path, names: Sequence[str]) -> list[bytes]:
     """The content of some files of a folder (see `from_folder`)."""
 
-    def read(opened: Open) -> list[bytes]:
+    def read(folder: OpenFolder) -> list[bytes]:
         contents = []
         for name in names:
-            with opened(name) as file:
+            with folder.open(name) as file:
                 contents.append(file.read())
         return contents
 
     return from_folder(path, read)
-
-
-def _open(folder: int, name: str) -> BufferedReader:
-    return open(name, "rb", opener=partial(os.open, dir_fd=folder))
-
-
-def _same(handle: int, path: Path) -> bool:
-    """Whether an open folder is still the current version."""
-    try:
-        return os.path.samestat(os.fstat(handle), present(path).stat())
-    except FileNotFoundError:
-        return _gone(path)
 
 
 def _gone(path: Path) -> bool:
@@ -404,3 +416,20 @@ def _gone(path: Path) -> bool:
             return False
         time.sleep(0.001)
     return True
+
+
+def content_digest(document: Mapping[str, Any]) -> str:
+    """SHA-256 of a document without its hash field: JSON with sorted keys, no white space, UTF-8."""
+    rest = {k: v for k, v in document.items() if k != HASH}
+    plain = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(plain.encode()).hexdigest()
+
+
+def hashed(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The document with its hash added."""
+    return {**document, HASH: content_digest(document)}
+
+
+def hash_holds(document: Mapping[str, Any]) -> bool:
+    """Whether the content matches its hash; true without one, as in documents of older versions."""
+    return bool(document.get(HASH, "") in ("", content_digest(document)))

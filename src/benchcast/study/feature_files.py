@@ -1,4 +1,7 @@
-"""Read .npy and .npz files; the shape in a header is compared with the file's size before values are read."""
+"""Hidden states of a scorer: folders of a study, and .npz files from elsewhere.
+
+The size that an array claims is compared with the size of its file before values are read.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import math
 import struct
 import zipfile
 import zlib
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -18,7 +22,7 @@ import numpy.typing as npt
 import benchcast
 from benchcast.errors import InputError, StudyError, one_line
 from benchcast.records import Ints, TextSet
-from benchcast.study.atomic import Open, from_folder, hash_holds, hashed
+from benchcast.study.atomic import OpenFolder, Stamp, from_folder, hash_holds, hashed
 from benchcast.study.loss_files import most_tokens
 from benchcast.study.reading import need_file
 
@@ -28,92 +32,18 @@ DAMAGE = (
     *(NotImplementedError, RuntimeError, SyntaxError, zipfile.BadZipFile, zlib.error, struct.error),
 )
 DTYPE_KINDS = "fiubU"  # numbers, booleans and text; never objects
-
-
-class Header(NamedTuple):
-    """The header of a .npy file."""
-
-    shape: tuple[int, ...]
-    fortran: bool
-    dtype: np.dtype[np.generic]
-    offset: int  # position of the first value, in bytes
-
-    @property
-    def size(self) -> int:
-        """Size of the values, in bytes."""
-        return math.prod(self.shape) * self.dtype.itemsize
-
-
-def read_header(file: BinaryIO) -> Header:
-    """Read the header at the start of a .npy file; ValueError if it is invalid."""
-    version = np.lib.format.read_magic(file)
-    if version not in ((1, 0), (2, 0)):
-        raise ValueError(f"array format {version}")
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read(file)
-    if dtype.kind not in DTYPE_KINDS or any(n < 0 for n in shape):
-        raise ValueError(f"an array of {dtype} and shape {shape}")
-    return Header(shape, fortran, dtype, file.tell())
-
-
-def map_array(file: BinaryIO) -> npt.NDArray[np.generic]:
-    """Memory-map the array of a .npy file."""
-    size = file.seek(0, io.SEEK_END)
-    file.seek(0)
-    header = _checked(read_header(file), size)
-    order = "F" if header.fortran else "C"
-    return np.memmap(file, header.dtype, "r", header.offset, header.shape, order)  # type: ignore[call-overload]
-
-
-def _checked(header: Header, size: int) -> Header:
-    if header.offset + header.size != size:
-        raise ValueError(f"an array of {header.size} bytes in a file that has {max(0, size - header.offset)} for it")
-    return header
-
-
-class Npz:
-    """An open .npz file; failures raise an InputError with its path."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        with path.open("rb") as file:
-            if file.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX:
-                raise InputError(f"{path}: a single array, not an npz file of several")
-        try:
-            self._zip = zipfile.ZipFile(path)
-        except DAMAGE as error:
-            raise self._damaged(error) from error
-        self.names = [n.removesuffix(".npy") for n in self._zip.namelist()]
-
-    def __enter__(self) -> Npz:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._zip.close()
-
-    def read(self, name: str, *, most: int) -> npt.NDArray[np.generic]:
-        """Read an array by name; an error if it has more than `most` values."""
-        try:
-            info = self._zip.getinfo(f"{name}.npy")
-            if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise ValueError(f"{name} has a compression that numpy does not use")
-            with self._zip.open(info) as file:
-                header = _checked(read_header(file), info.file_size)  # type: ignore[arg-type]
-                if math.prod(header.shape) > most:
-                    raise ValueError(f"{name} claims {math.prod(header.shape)} values, at most {most} can be needed")
-                blob = file.read()  # zipfile compares the checksum at the end
-            return np.frombuffer(blob, header.dtype).reshape(header.shape, order="F" if header.fortran else "C")
-        except DAMAGE as error:
-            raise self._damaged(error) from error
-
-    def _damaged(self, error: Exception) -> InputError:
-        return InputError(f"{self.path}: not a complete npz file ({one_line(error)})")
-
-
 ARRAYS = ("features.npy", "edges.npy")
 MOST_FEATURE = 1e9  # hidden states are far smaller
 MOST_DIMENSIONS = 1 << 17
 SPARE = 1000  # most excess entries that are read, so that the message can state their number
+
+
+class StoredFeatures(NamedTuple):
+    """The files of a folder of features."""
+
+    meta: dict[str, Any]
+    values: npt.NDArray[Any]
+    edges: npt.NDArray[Any]
 
 
 def read_folder(folder: Path, texts: TextSet) -> tuple[npt.NDArray[np.floating], Ints]:
@@ -129,7 +59,7 @@ def read_folder(folder: Path, texts: TextSet) -> tuple[npt.NDArray[np.floating],
     The features, memory-mapped, one row per token of the scorer, and the edges of these tokens in bytes.
     """
     try:
-        meta, values, edges = from_folder(folder, _read_all)
+        meta, values, edges = _stored(folder)
         if meta["texts"] != texts.digest:
             raise StudyError(
                 f"{folder}: made for texts {meta['texts']}, the study's texts are {texts.digest}; compute them again"
@@ -140,17 +70,36 @@ def read_folder(folder: Path, texts: TextSet) -> tuple[npt.NDArray[np.floating],
     return values, edges.astype(np.int64)
 
 
-def _read_all(opened: Open) -> tuple[dict[str, Any], npt.NDArray[Any], npt.NDArray[Any]]:
-    """Read the files of a folder and compare them with the stored hashes."""
-    meta = _meta(opened)
-    for name in ARRAYS if "files" in meta else ():  # an older folder has no hashes
-        with opened(name) as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != meta["files"][name]:
+def read_meta(folder: Path) -> dict[str, Any]:
+    """What is known of a scorer's features: scorer, texts, shape, type and hashes."""
+    try:
+        return _stored(folder).meta
+    except DAMAGE as error:
+        raise _damaged(folder, error) from error
+
+
+def _stored(folder: Path) -> StoredFeatures:
+    """The files of a folder; read again, and compared with their hashes, where one was replaced or changed."""
+    return _read_stored(folder, from_folder(folder, lambda f: tuple(map(f.stamp, ("meta.json", *ARRAYS)))))
+
+
+@lru_cache(maxsize=2)
+def _read_stored(folder: Path, version: tuple[Stamp, ...]) -> StoredFeatures:
+    return from_folder(folder, _read_all)
+
+
+def _read_all(folder: OpenFolder) -> StoredFeatures:
+    """Map the arrays of a folder after comparing them with the stored hashes."""
+    meta = _meta(folder)
+    arrays = []
+    for name in ARRAYS:
+        with folder.open(name) as file:
+            # An older folder has no hashes.
+            if "files" in meta and hashlib.file_digest(file, "sha256").hexdigest() != meta["files"][name]:
                 raise ValueError(f"{name} does not match its hash")
-    with opened("features.npy") as file:
-        values = map_array(file)
-    with opened("edges.npy") as file:
-        return meta, values, np.array(map_array(file))
+            arrays.append(map_array(file))
+    values, edges = arrays
+    return StoredFeatures(meta, values, np.array(edges))
 
 
 def _check(values: npt.NDArray[Any], edges: npt.NDArray[Any], texts: TextSet) -> None:
@@ -166,16 +115,13 @@ def _check(values: npt.NDArray[Any], edges: npt.NDArray[Any], texts: TextSet) ->
 
 def fill_folder(folder: Path, values: npt.NDArray[np.floating], edges: Ints, meta: dict[str, Any]) -> None:
     """Write a scorer's features, one row per token, into an empty folder; `meta` names scorer and texts."""
-    np.save(folder / "features.npy", values)
-    np.save(folder / "edges.npy", edges)
-    files = {name: _file_digest(folder / name) for name in ARRAYS}
+    files = {}
+    for name, array in zip(ARRAYS, (values, edges), strict=True):
+        np.save(folder / name, array)
+        with (folder / name).open("rb") as file:
+            files[name] = hashlib.file_digest(file, "sha256").hexdigest()
     origin = {"shape": values.shape, "dtype": str(values.dtype), "benchcast": benchcast.__version__, "files": files}
     (folder / "meta.json").write_text(json.dumps(hashed({**origin, **meta}), indent=1), encoding="utf-8")
-
-
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def scorer_of(folder: Path) -> str:
@@ -186,8 +132,8 @@ def scorer_of(folder: Path) -> str:
         raise _damaged(folder, error) from error
 
 
-def _meta(opened: Open) -> dict[str, Any]:
-    with opened("meta.json") as file:
+def _meta(folder: OpenFolder) -> dict[str, Any]:
+    with folder.open("meta.json") as file:
         meta = json.loads(file.read().decode())
     if not (isinstance(meta["scorer"], str) and isinstance(meta["texts"], str) and hash_holds(meta)):
         raise ValueError("meta.json does not match its hash")
@@ -267,3 +213,83 @@ def _edges(path: Path, bounds: Ints, counts: Ints, texts: TextSet) -> Ints:
         edges.append(of_text[1:] + start)
         at += count + 1
     return np.concatenate(edges)
+
+
+class Npz:
+    """An open .npz file; failures raise an InputError with its path."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with path.open("rb") as file:
+            if file.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX:
+                raise InputError(f"{path}: a single array, not an npz file of several")
+        try:
+            self._zip = zipfile.ZipFile(path)
+        except DAMAGE as error:
+            raise self._damaged(error) from error
+        self.names = [n.removesuffix(".npy") for n in self._zip.namelist()]
+
+    def __enter__(self) -> Npz:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._zip.close()
+
+    def read(self, name: str, *, most: int) -> npt.NDArray[np.generic]:
+        """Read an array by name; an error if it has more than `most` values."""
+        try:
+            info = self._zip.getinfo(f"{name}.npy")
+            if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise ValueError(f"{name} has a compression that numpy does not use")
+            with self._zip.open(info) as file:
+                header = _checked(read_header(file), info.file_size)  # type: ignore[arg-type]
+                if math.prod(header.shape) > most:
+                    raise ValueError(f"{name} claims {math.prod(header.shape)} values, at most {most} can be needed")
+                blob = file.read()  # zipfile compares the checksum at the end
+            return np.frombuffer(blob, header.dtype).reshape(header.shape, order="F" if header.fortran else "C")
+        except DAMAGE as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: Exception) -> InputError:
+        return InputError(f"{self.path}: not a complete npz file ({one_line(error)})")
+
+
+class Header(NamedTuple):
+    """The header of a .npy file."""
+
+    shape: tuple[int, ...]
+    fortran: bool
+    dtype: np.dtype[np.generic]
+    offset: int  # position of the first value, in bytes
+
+    @property
+    def size(self) -> int:
+        """Size of the values, in bytes."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def read_header(file: BinaryIO) -> Header:
+    """Read the header at the start of a .npy file; ValueError if it is invalid."""
+    version = np.lib.format.read_magic(file)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"array format {version}")
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(file)
+    if dtype.kind not in DTYPE_KINDS or any(n < 0 for n in shape):
+        raise ValueError(f"an array of {dtype} and shape {shape}")
+    return Header(shape, fortran, dtype, file.tell())
+
+
+def map_array(file: BinaryIO) -> npt.NDArray[np.generic]:
+    """Memory-map the array of a .npy file."""
+    size = file.seek(0, io.SEEK_END)
+    file.seek(0)
+    header = _checked(read_header(file), size)
+    order = "F" if header.fortran else "C"
+    return np.memmap(file, header.dtype, "r", header.offset, header.shape, order)  # type: ignore[call-overload]
+
+
+def _checked(header: Header, size: int) -> Header:
+    if header.offset + header.size != size:
+        raise ValueError(f"an array of {header.size} bytes in a file that has {max(0, size - header.offset)} for it")
+    return header

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +20,36 @@ def need_file(path: Path) -> None:
         raise InputError(f"{path}: {'a folder; a file is needed' if path.is_dir() else 'no such file'}")
 
 
+def read_utf8(path: Path) -> str:
+    """The content of a UTF-8 file, with unchanged line ends and without a BOM."""
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}: not UTF-8 text ({error.reason} at byte {error.start}); convert it to UTF-8"
+        ) from error
+
+
 def read_csv(path: Path) -> list[dict[str, str]]:
     """Rows of a CSV file with a header, all values as text."""
     need_file(path)
+    with path.open(encoding="utf-8-sig", newline="") as lines:
+        return parse_csv(lines, path)
+
+
+def parse_csv(lines: Iterable[str], path: Path) -> list[dict[str, str]]:
+    """Rows of the lines of a CSV file that is open or has been read; `path` is for messages."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
-            reader = csv.DictReader(lines, strict=True)
-            header = [h.strip() for h in reader.fieldnames or []]
-            for separator, name in SEPARATORS.items() if len(header) == 1 else ():
-                if separator in header[0]:
-                    raise InputError(f"{path}: cells are separated by {name}; needed are commas, and decimal points")
-            repeated = {h for h, count in Counter(header).items() if count > 1}
-            if repeated:
-                raise InputError(f"{path}: column {', '.join(sorted(repeated))} occurs twice")
-            reader.fieldnames = header
-            rows = list(reader)
+        reader = csv.DictReader(lines, strict=True)
+        header = [h.strip() for h in reader.fieldnames or []]
+        for separator, name in SEPARATORS.items() if len(header) == 1 else ():
+            if separator in header[0]:
+                raise InputError(f"{path}: cells are separated by {name}; needed are commas, and decimal points")
+        repeated = {h for h, count in Counter(header).items() if count > 1}
+        if repeated:
+            raise InputError(f"{path}: column {', '.join(sorted(repeated))} occurs twice")
+        reader.fieldnames = header
+        rows = list(reader)
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: not a CSV file in UTF-8 ({error})") from error
     for number, row in enumerate(rows, start=2):

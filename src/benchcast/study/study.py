@@ -1,4 +1,8 @@
-"""Rows of models.csv and scores.csv for one model; a file is parsed again only after it changed."""
+"""A study on disk: texts, tasks, models, losses, scores, features and fits in one folder.
+
+Other processes add losses and scores beside an open study. What was read of a file is therefore kept by the file's
+stamp, never by the `Study`, and read again when another file has taken its place.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +26,12 @@ from benchcast.messages import as_names, counted, did_you_mean
 from benchcast.records import Bools, Ints, ModelInfo, Score, Task, TextSet, TokenLosses
 from benchcast.study import feature_files, tables
 from benchcast.study.atomic import (
+    Stamp,
     file_name,
     local_folder,
     locked,
     present,
+    stamp,
     stored_folders,
     write_folder,
     write_text,
@@ -36,42 +42,30 @@ from benchcast.study.mean_scores import derived_scores
 from benchcast.study.study_toml import read_settings, settings_toml, tasks_toml
 from benchcast.study.tables import check_rows, check_tasks, check_texts, read_models, read_scores
 
-Stamp = tuple[int, int, int]
+MOST_LOSS_FILES = 1 << 16  # names of models that are kept, of all studies of this process
 
 
-def known_info(path: Path, model: str) -> ModelInfo:
-    """The model's row of models.csv, or an empty row."""
-    return _models(path, _stamp(path)).get(model, ModelInfo(model)) if path.exists() else ModelInfo(model)
+class KnownScores(NamedTuple):
+    """Scores of a study: as stored, with those of aggregates that follow from them, and by model."""
 
-
-def known_scores(path: Path, tasks: tuple[Task, ...], model: str) -> tuple[Score, ...]:
-    """The model's rows of scores.csv."""
-    return _scores(path, _stamp(path), tasks).get(model, ()) if path.exists() else ()
-
-
-def _stamp(path: Path) -> Stamp:
-    """A value that changes with the file: files are replaced, never written in place."""
-    state = path.stat()
-    return state.st_ino, state.st_mtime_ns, state.st_size
-
-
-@lru_cache(maxsize=4)
-def _models(path: Path, _: Stamp) -> dict[str, ModelInfo]:
-    return {m.model: m for m in read_models(path)}
-
-
-@lru_cache(maxsize=4)
-def _scores(path: Path, _: Stamp, tasks: tuple[Task, ...]) -> dict[str, tuple[Score, ...]]:
-    by_model: dict[str, tuple[Score, ...]] = {}
-    stored = read_scores(path, tasks)
-    for score in (*stored, *derived_scores(stored, tasks)):
-        by_model[score.model] = (*by_model.get(score.model, ()), score)
-    return by_model
+    stored: tuple[Score, ...]
+    every: tuple[Score, ...]
+    of_model: dict[str, tuple[Score, ...]]
 
 
 @dataclass(frozen=True)
 class Study:
-    """A study folder that has been opened."""
+    """A study folder that has been opened: texts, tasks, models, scores, losses and features, read when asked for.
+
+    `Study.open` and `Study.create` make one. Losses are in nats, scores and `items` from 0 to 1.
+
+    >>> import benchcast as bc
+    >>> study = bc.Study.open("study")
+    >>> study
+    <Study 'study': 2 tasks>
+    >>> study.losses("oak-16M@8B").nats.shape                        # nats of every token
+    (447,)
+    """
 
     root: Path
     seed: int
@@ -146,21 +140,23 @@ class Study:
     def listed_models(self) -> list[ModelInfo]:
         """models.csv."""
         path = self.root / "models.csv"
-        return tables.read_models(path) if path.exists() else []
+        return list(_models(path, stamp(path)).values())
 
     def stored_scores(self) -> list[Score]:
         """scores.csv."""
-        path = self.root / "scores.csv"
-        return tables.read_scores(path, self.tasks) if path.exists() else []
+        return list(self._scores().stored)
 
     def scores(self) -> list[Score]:
         """scores.csv, and the scores of aggregates that follow from it."""
-        stored = self.stored_scores()
-        return [*stored, *derived_scores(stored, self.tasks)]
+        return list(self._scores().every)
+
+    def _scores(self) -> KnownScores:
+        path = self.root / "scores.csv"
+        return _scores(path, stamp(path), self.tasks)
 
     def models_with_losses(self) -> list[str]:
         """Names of the models whose losses are here, sorted."""
-        return sorted(stored_name(p) for p in (self.root / "losses").glob("*.parquet"))
+        return sorted(_model_in(path, stamp(path)) for path in (self.root / "losses").glob("*.parquet"))
 
     def losses_path(self, model: str) -> Path:
         """Path of the file of a model's losses."""
@@ -172,9 +168,9 @@ class Study:
         if not path.is_file():
             names = self.models_with_losses()
             raise InputError(f"{self.root}: no losses of model {model!r}{did_you_mean(model, names)}")
-        info = known_info(self.root / "models.csv", model)
-        scores = known_scores(self.root / "scores.csv", self.tasks, model)
-        return replace(read_parquet(path, self.texts), info=info, scores=scores)
+        table = self.root / "models.csv"
+        info = _models(table, stamp(table)).get(model, ModelInfo(model))
+        return replace(read_parquet(path, self.texts), info=info, scores=self._scores().of_model.get(model, ()))
 
     def scorers(self) -> list[str]:
         """Names of the scorers whose features are here."""
@@ -193,8 +189,11 @@ class Study:
         name = self.scorer or names[0]
         if name not in names:
             raise StudyError(f"{self.root}: study.toml wants scorer {name!r}, features are there of {', '.join(names)}")
-        folder = self.root / "features" / file_name(name)
-        return Features(*feature_files.read_folder(folder, self.texts), name)
+        return Features(*feature_files.read_folder(self.features_folder(name), self.texts), name)
+
+    def features_folder(self, scorer: str) -> Path:
+        """Path of the folder of a scorer's features."""
+        return self.root / "features" / file_name(scorer)
 
     def dataset(
         self, tasks: Sequence[str] = (), *, support: Bools | None = None, unit: RegroupUnit = "byte"
@@ -317,7 +316,7 @@ class Study:
         meta = {"scorer": name, "texts": self.texts.digest, **(about or {})}
         fill = partial(feature_files.fill_folder, values=values, edges=edges, meta=meta)
         with locked(self.root):
-            write_folder(self.root / "features" / file_name(name), fill)
+            write_folder(self.features_folder(name), fill)
 
     def fit_folder(self, task: str) -> Path:
         """Path of the folder of a task's fit."""
@@ -329,3 +328,26 @@ class Study:
 
 
 StudyLike = Study | str | PathLike[str]  # an opened study, or its folder
+
+
+@lru_cache(maxsize=4)
+def _models(path: Path, version: Stamp | None) -> dict[str, ModelInfo]:
+    """Rows of this version of models.csv by model."""
+    return {} if version is None else {m.model: m for m in read_models(path)}
+
+
+@lru_cache(maxsize=4)
+def _scores(path: Path, version: Stamp | None, tasks: tuple[Task, ...]) -> KnownScores:
+    """This version of scores.csv."""
+    stored = [] if version is None else read_scores(path, tasks)
+    every = (*stored, *derived_scores(stored, tasks))
+    of_model: dict[str, list[Score]] = {}
+    for score in every:
+        of_model.setdefault(score.model, []).append(score)
+    return KnownScores(tuple(stored), every, {model: tuple(scores) for model, scores in of_model.items()})
+
+
+@lru_cache(maxsize=MOST_LOSS_FILES)
+def _model_in(path: Path, version: Stamp | None) -> str:
+    """The model of this version of a file of losses."""
+    return stored_name(path)

@@ -1,5 +1,6 @@
-"""Check names before they are stored: no control characters, which affect terminals, and no overlong names.
+"""The tables of a study: texts.jsonl, models.csv and scores.csv.
 
+New names are checked before they are stored: no control characters, which affect terminals, and no overlong names.
 Names that are already stored are read without a check.
 """
 
@@ -19,6 +20,13 @@ from benchcast.messages import did_you_mean, is_unicode, need_name, refuse_unkno
 from benchcast.records import ModelInfo, NamedTexts, Score, Task, Text, TextSet
 from benchcast.study.atomic import TEMPORARY, write_text
 from benchcast.study.reading import need_file, parse_json, read_csv
+
+MODEL_COLUMNS = tuple(f.name for f in fields(ModelInfo))
+MODEL_NUMBERS = tuple(f.name for f in fields(ModelInfo) if f.type == "float")
+SCORE_COLUMNS = tuple(f.name for f in fields(Score))
+Row = TypeVar("Row", ModelInfo, Score)
+ROLES = ("train", "validation", "test", "")
+SUFFIXES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 
 
 def check_rows(rows: Iterable[ModelInfo | Score]) -> None:
@@ -42,14 +50,6 @@ def check_tasks(tasks: Iterable[Task]) -> None:
     """Raise an error for tasks with an invalid name."""
     for task in tasks:
         need_name(task.name, "task")
-
-
-MODEL_COLUMNS = tuple(f.name for f in fields(ModelInfo))
-MODEL_NUMBERS = tuple(f.name for f in fields(ModelInfo) if f.type == "float")
-SCORE_COLUMNS = tuple(f.name for f in fields(Score))
-Row = TypeVar("Row", ModelInfo, Score)
-ROLES = ("train", "validation", "test", "")
-SUFFIXES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 
 
 def read_texts(path: Path) -> TextSet:
@@ -110,7 +110,8 @@ def own_leftover(path: Path, texts: TextSet) -> bool:
 
 def read_models(path: Path) -> list[ModelInfo]:
     """Read models.csv; only the column `model` is required."""
-    rows = _checked_columns(path, MODEL_COLUMNS, required=("model",))
+    rows = read_csv(path)
+    _check_columns(path, rows, MODEL_COLUMNS, required=("model",))
     models = []
     for number, row in enumerate(rows, start=2):
         where = f"{path}: line {number}"
@@ -140,17 +141,30 @@ def parse_model(where: str, cells: Mapping[str, str]) -> ModelInfo:
     return ModelInfo(**values)
 
 
-def read_scores(path: Path, tasks: Sequence[Task], *, also: Container[str] = (), perfect: float = 1.0) -> list[Score]:
-    """Read scores.csv; model, task and accuracy are required.
+def read_scores(path: Path, tasks: Sequence[Task]) -> list[Score]:
+    """Read scores.csv; a task that is not in `tasks` raises an error."""
+    return parse_scores(path, read_csv(path), tasks)
+
+
+def parse_scores(
+    path: Path,
+    rows: Sequence[Mapping[str, str]],
+    tasks: Sequence[Task],
+    *,
+    also: Container[str] = (),
+    perfect: float = 1.0,
+) -> list[Score]:
+    """Scores from the rows of a file in the form of scores.csv; model, task and accuracy are required.
 
     Parameters
     ----------
-    path : the file
+    path : the file, for messages
+    rows : its rows
     tasks : tasks of the study; another task raises an error
     also : names of other tasks that may occur
     perfect : the value of a perfect score: 1, or 100 for percentages
     """
-    rows = _checked_columns(path, SCORE_COLUMNS, required=SCORE_COLUMNS[:3])
+    _check_columns(path, rows, SCORE_COLUMNS, required=SCORE_COLUMNS[:3])
     names = [t.name for t in tasks]
     scores = []
     for number, row in enumerate(rows, start=2):
@@ -184,15 +198,15 @@ def read_scores(path: Path, tasks: Sequence[Task], *, also: Container[str] = (),
     return scores
 
 
-def _checked_columns(path: Path, columns: Sequence[str], required: Sequence[str]) -> list[dict[str, str]]:
-    rows = read_csv(path)
+def _check_columns(
+    path: Path, rows: Sequence[Mapping[str, str]], columns: Sequence[str], *, required: Sequence[str]
+) -> None:
     if not rows:
         raise InputError(f"{path}: no rows")
     refuse_unknown(rows[0], columns, f"{path}: unknown column")
     absent = [c for c in required if c not in rows[0]]
     if absent:
         raise InputError(f"{path}: no column {', '.join(absent)}; found {', '.join(rows[0])}")
-    return rows
 
 
 def _refuse_twice(path: Path, names: Sequence[str], what: str) -> None:
@@ -264,11 +278,8 @@ def as_csv(columns: Sequence[str], records: Iterable[Any]) -> str:
     Use it for the tables of a study: a name that starts with = is not escaped. CSV files of the report, which are
     for spreadsheets, put an apostrophe before it.
     """
-    lines = [_csv_line(columns)]
-    for record in records:
-        cells = [getattr(record, column) for column in columns]
-        lines.append(_csv_line(["" if isinstance(c, float) and math.isnan(c) else _plain(c) for c in cells]))
-    return "".join(lines)
+    rows = ([_cell(getattr(record, column)) for column in columns] for record in records)
+    return "".join(map(_csv_line, (columns, *rows)))
 
 
 def _csv_line(cells: Sequence[Any]) -> str:
@@ -278,8 +289,13 @@ def _csv_line(cells: Sequence[Any]) -> str:
     return out.getvalue().removesuffix("\r\n") + "\n"
 
 
-def _plain(cell: Any) -> Any:
-    return int(cell) if isinstance(cell, float) and cell.is_integer() and abs(cell) < 1e15 else cell
+def _cell(value: Any) -> Any:
+    """The content of a cell; NaN leaves it empty, and a whole number has no decimal point."""
+    if not isinstance(value, float):
+        return value
+    if math.isnan(value):
+        return ""
+    return int(value) if value.is_integer() and abs(value) < 1e15 else value
 
 
 def merge_scores(old: Score, new: Score, *, force: bool) -> Score:

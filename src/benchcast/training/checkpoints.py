@@ -53,7 +53,10 @@ def lacking(checkpoint: Path, *, own_tokenizer: bool = True) -> str:
         return "no tokenizer yet; give --tokenizer PATH if it is elsewhere"
     if (checkpoint / "training_args.bin").exists():  # the Trainer writes its state last
         missing = _json_lacking(checkpoint / "trainer_state.json")
-    return missing or _unsettled(checkpoint)
+    if missing:
+        return missing
+    newest = max(when for _, _, when in signature(checkpoint)) / 1e9
+    return "still changing" if 0 <= time.time() - newest < SETTLED else ""
 
 
 def has_tokenizer(folder: Path) -> bool:
@@ -63,7 +66,8 @@ def has_tokenizer(folder: Path) -> bool:
 
 def progress_of(checkpoint: Path) -> ModelInfo:
     """Parameters from the tensors' shapes; tokens and FLOPs from the Trainer's state if it counts them, else NaN."""
-    sizes = [_parameters(p) for p in checkpoint.glob("*.safetensors")]
+    headers = [_header(path)[0] or {} for path in checkpoint.glob("*.safetensors")]
+    params = sum(math.prod(tensor["shape"]) for header in headers for tensor in header.values())
     state: dict[str, Any] = {}
     path = checkpoint / "trainer_state.json"
     if path.is_file() and not _json_lacking(path):
@@ -74,7 +78,7 @@ def progress_of(checkpoint: Path) -> ModelInfo:
         return float(value) if isinstance(value, (int, float)) and value > 0 else math.nan
 
     tokens, flops = counted("num_input_tokens_seen"), counted("total_flos")
-    return ModelInfo("", params=float(sum(sizes)) or math.nan, tokens=tokens, flops=flops)
+    return ModelInfo("", params=float(params) or math.nan, tokens=tokens, flops=flops)
 
 
 def _json_lacking(path: Path) -> str:
@@ -142,13 +146,3 @@ def _header(path: Path) -> tuple[dict[str, Any] | None, int]:
     if not valid:
         raise InputError(f"{path}: not a safetensors file: its header has sizes that are not integers")
     return tensors, 8 + length
-
-
-def _parameters(path: Path) -> int:
-    header, _ = _header(path)
-    return sum(math.prod(t["shape"]) for t in (header or {}).values())
-
-
-def _unsettled(checkpoint: Path) -> str:
-    newest = max(when for _, _, when in signature(checkpoint)) / 1e9
-    return "still changing" if 0 <= time.time() - newest < SETTLED else ""

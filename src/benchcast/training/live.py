@@ -21,7 +21,7 @@ from benchcast.collection.backends.vocabulary import vocabulary_of
 from benchcast.collection.windows import EncodedTexts, Portion, Window, ask, encode_texts, walk
 from benchcast.errors import BenchcastError, InputError, one_line
 from benchcast.forecasts import sharing
-from benchcast.forecasts.fit import fits_for_new_models
+from benchcast.forecasts.fit import stored_fits
 from benchcast.forecasts.forecast import Forecast
 from benchcast.forecasts.mean_tasks import predict_tasks
 from benchcast.forecasts.staleness import stale_line
@@ -89,6 +89,10 @@ def read_fits(fits: Fits) -> tuple[Fit, ...]:
     Returns
     -------
     the fits, at least one
+
+    >>> from benchcast.callbacks import read_fits
+    >>> [fit.task for fit in read_fits("study")]
+    ['code']
     """
     loaded = _fits(fits)
     if not loaded:
@@ -102,7 +106,7 @@ def _fits(fits: Fits) -> tuple[Fit, ...]:
     if isinstance(fits, Fit):
         return (fits,)
     if isinstance(fits, Study):
-        stored = fits_for_new_models(fits)
+        stored = stored_fits(fits)
         stale = stale_line(fits, stored)
         if stale:
             LOG.warning("%s (`benchcast fit %s` fits again)", stale, fits.root)

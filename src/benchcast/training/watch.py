@@ -16,11 +16,10 @@ from typing import Any
 
 from benchcast.collection.backends import open_backend
 from benchcast.collection.backends.base import ModelSettings
-from benchcast.collection.backends.loaded import NO_METADATA
-from benchcast.collection.collect import Report, collect
-from benchcast.collection.jobs import add_metadata
+from benchcast.collection.collect import collect
+from benchcast.collection.jobs import Report, add_metadata
 from benchcast.errors import BenchcastError, InputError, StudyError
-from benchcast.forecasts.fit import fits_for_new_models
+from benchcast.forecasts.fit import stored_fits
 from benchcast.forecasts.forecast import Forecast
 from benchcast.forecasts.mean_tasks import predict_tasks
 from benchcast.forecasts.stored_fit import NO_BOS, Fit
@@ -62,7 +61,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class WatchedRun:
-    """The run to follow and its names in the study."""
+    """The run to follow and its names in the study; `checkpoints`, `losses` or both are given.
+
+    >>> import benchcast as bc
+    >>> run = bc.WatchedRun(checkpoints="run", family="mine").named()
+    >>> run.name, run.family
+    ('run', 'mine')
+    """
 
     checkpoints: str | Path | None = None  # folder of checkpoints
     losses: str | Path | None = None  # folder of JSONL files that the training job writes
@@ -95,7 +100,7 @@ class Watch:
     @cached_property
     def fits(self) -> list[Fit]:
         """The study's fits; InputError if they are on other texts than the study's."""
-        fits = fits_for_new_models(self.study)
+        fits = stored_fits(self.study)
         for fit in fits:
             fit.require_texts(self.study.texts.digest, whose=f"{self.study.root}: the new losses")
         return fits
@@ -119,17 +124,21 @@ class Watch:
             if model in self._finished:
                 continue
             try:
-                yield from self._one(path, model, step)
+                yield from self._score_checkpoint(path, model, step)
             except StudyError as error:  # another process is collecting it
                 yield from self._wait(model, step, str(error))
             except (BenchcastError, OSError) as error:
-                yield from self._refuse(path, model, step, str(error))
+                try:
+                    self._refused[path.name] = folders.signature(path)
+                except OSError:  # deleted: the run keeps a limited number of checkpoints
+                    self._finished.add(model)
+                yield Event("skipped", model, step, why=str(error))
 
-    def _one(self, path: Path, model: str, step: int | None) -> Iterator[Event]:
+    def _score_checkpoint(self, path: Path, model: str, step: int | None) -> Iterator[Event]:
         if self.study.losses_path(model).is_file():
             with suppress(BenchcastError, OSError):  # the run may be deleting the checkpoint
-                add_metadata(self.study, model, self._metadata(path), NO_METADATA)
-            yield self._forecast(model, step)
+                add_metadata(self.study, model, given=self._metadata(path))
+            yield self._forecast(model, step, new=False)
             return
         if path.name in self._refused and self._refused[path.name] == folders.signature(path):
             return
@@ -146,7 +155,7 @@ class Watch:
             raise InputError(f"{NO_BOS}: --model_args add_bos_token=true")
         metadata = self._metadata(path)
         collect(self.study, backend, name=model, metadata=metadata, report=self.on_model(model))
-        yield self._forecast(model, step, seconds=time.monotonic() - began)
+        yield self._forecast(model, step, new=True, seconds=time.monotonic() - began)
 
     def _metadata(self, path: Path) -> ModelInfo:
         """Family, parameters, tokens and FLOPs of a checkpoint."""
@@ -171,7 +180,7 @@ class Watch:
                 continue
             except (BenchcastError, OSError) as error:
                 self._refused[path.name] = signature_now
-                yield Event("skipped", path.stem, folders.step_of(path.stem), str(error))
+                yield Event("skipped", path.stem, folders.step_of(path.stem), why=str(error))
 
     def _imported(self, path: Path) -> Iterator[Event]:
         """Forecasts of the models in a file that have all texts; the file may still grow."""
@@ -184,23 +193,15 @@ class Watch:
         for model, why in growing.items():
             yield from self._wait(model, folders.step_of(model), why)
 
-    def _forecast(self, model: str, step: int | None, *, seconds: float = 0.0, new: bool | None = None) -> Event:
-        losses = self.study.losses(model)
-        forecasts = tuple(predict_tasks(self.fits, losses))
+    def _forecast(self, model: str, step: int | None, *, new: bool, seconds: float = 0.0) -> Event:
+        forecasts = tuple(predict_tasks(self.fits, self.study.losses(model)))
         self._finished.add(model)
-        return Event("forecast", model, step, "", forecasts, seconds, seconds > 0 if new is None else new)
+        return Event("forecast", model, step, forecasts=forecasts, seconds=seconds, new=new)
 
     def _wait(self, model: str, step: int | None, why: str) -> Iterator[Event]:
         if self._messages.get(model) != why:
             self._messages[model] = why
-            yield Event("waiting", model, step, why)
-
-    def _refuse(self, path: Path, model: str, step: int | None, why: str) -> Iterator[Event]:
-        try:
-            self._refused[path.name] = folders.signature(path)
-        except OSError:  # deleted: the run keeps a limited number of checkpoints
-            self._finished.add(model)
-        yield Event("skipped", model, step, why)
+            yield Event("waiting", model, step, why=why)
 
 
 def watch(

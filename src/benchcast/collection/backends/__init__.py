@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from benchcast.choices import check_choice
-from benchcast.collection.backends.base import Backend, ModelSettings
-from benchcast.collection.backends.hf import HfBackend
-from benchcast.collection.backends.llamacpp import LlamaCppBackend
-from benchcast.collection.backends.lmdeploy import LmdeployBackend
-from benchcast.collection.backends.servers import DIALECTS, ServerBackend
-from benchcast.collection.backends.vllm import VllmBackend
 
-BACKENDS: dict[str, Any] = {
-    "hf": HfBackend,
-    "vllm": VllmBackend,
-    "lmdeploy": LmdeployBackend,
-    "llamacpp": LlamaCppBackend,
-    **{name: partial(ServerBackend, name, dialect) for name, dialect in DIALECTS.items()},
+if TYPE_CHECKING:
+    from benchcast.collection.backends.base import Backend, ModelSettings
+    from benchcast.collection.backends.hf import HfBackend
+
+
+def _row(target: str) -> Callable[..., Backend]:
+    """A function that opens "file:Class" of this package; imported when called, so that `--help` loads no library."""
+
+    def open_class(settings: ModelSettings, **options: Any) -> Backend:
+        file, name = target.split(":")
+        backend: Backend = getattr(import_module(f"{__name__}.{file}"), name)(settings, **options)
+        return backend
+
+    return open_class
+
+
+BACKENDS: dict[str, Callable[..., Backend]] = {
+    "hf": _row("hf:HfBackend"),
+    "vllm": _row("vllm:VllmBackend"),
+    "vllm-server": _row("servers:VllmServer"),
+    "sglang": _row("servers:SglangServer"),
+    "lmdeploy": _row("lmdeploy:LmdeployBackend"),
+    "llamacpp": _row("llamacpp:LlamaCppBackend"),
+    "completions": _row("servers:EchoServer"),
 }
 
 
@@ -39,9 +52,11 @@ def open_backend(kind: str, settings: ModelSettings | str, *, device: str = "", 
     >>> import benchcast as bc
     >>> backend = bc.open_backend("hf", "pretrained=checkpoint,dtype=bfloat16", device="cpu", batch_size=8)
     """
+    from benchcast.collection.backends.base import ModelSettings
+
     check_choice("backend", kind, BACKENDS)
     model = ModelSettings.of(settings)
-    backend: Backend = BACKENDS[kind](model, device=device, batch_size=batch_size)
+    backend = BACKENDS[kind](model, device=device, batch_size=batch_size)
     model.finish()
     return backend
 
@@ -63,8 +78,10 @@ def open_scorer(source: str, settings: ModelSettings | str = "", *, device: str 
     >>> import benchcast as bc
     >>> scorer = bc.open_scorer("checkpoint", "dtype=float32", batch_size=8)
     """
-    parsed = ModelSettings.of(settings)
-    scorer_settings = parsed.having(pretrained=source)
+    from benchcast.collection.backends.base import ModelSettings
+    from benchcast.collection.backends.hf import HfBackend
+
+    scorer_settings = ModelSettings.of(settings).having(pretrained=source)
     scorer = HfBackend(scorer_settings, device=device, batch_size=batch_size)
     scorer_settings.finish()
     return scorer
@@ -72,6 +89,9 @@ def open_scorer(source: str, settings: ModelSettings | str = "", *, device: str 
 
 def open_reference(settings: ModelSettings, *, device: str = "") -> HfBackend:
     """Open the same model in transformers in float32, as the reference for another backend."""
+    from benchcast.collection.backends.base import ModelSettings
+    from benchcast.collection.backends.hf import HfBackend
+
     values = settings.values()
     source = values.get("pretrained") or values.get("tokenizer") or values.get("model", "")
     kept = {k: v for k, v in values.items() if k in ("revision", "gguf_file", "add_bos_token", "trust_remote_code")}

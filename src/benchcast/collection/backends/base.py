@@ -117,7 +117,7 @@ class ModelSettings:
     def __init__(self, values: dict[str, str], where: str = "--model_args") -> None:
         self.where = where
         self._values = {k: str(v) for k, v in values.items()}
-        self._asked: list[str] = []
+        self._known: list[str] = []
         for key in self._values:
             if key.lower() in SECRETS:
                 raise InputError(
@@ -142,7 +142,7 @@ class ModelSettings:
 
     def text(self, key: str, default: str = "") -> str:
         """The setting as text, or `default`."""
-        self._asked.append(key)
+        self._known.append(key)
         return self._values.get(key, default)
 
     def needed(self, key: str, example: str) -> str:
@@ -183,7 +183,7 @@ class ModelSettings:
 
     def finish(self) -> None:
         """Raise InputError for a setting that nothing has read."""
-        refuse_unknown(self._values, dict.fromkeys(self._asked), f"{self.where}: unknown setting")
+        refuse_unknown(self._values, dict.fromkeys(self._known), f"{self.where}: unknown setting")
 
     @property
     def line(self) -> str:

@@ -1,4 +1,4 @@
-"""HTTP requests over pooled connections, each with a deadline and a limit on the reply's size.
+"""HTTP requests to one server: with retries, a deadline, a limit on the reply's size, and a key that stays secret.
 
 The connections live in an event loop in a separate thread. Callers stay synchronous, also inside a notebook, and the
 deadline covers everything from the name lookup to the last byte of the reply.
@@ -24,6 +24,12 @@ from benchcast.errors import InputError, library
 
 MOST_BYTES = 128 << 20  # largest reply; a million tokens with log-probabilities take about 80 MB
 IDLE_SECONDS = 30.0  # an unused connection is closed after this time
+AGAIN = (408, 409, 425, 429, 500, 502, 503, 504)  # statuses after which a request is repeated
+FIRST_PAUSE = 0.5  # seconds; doubles with each try
+LONGEST_PAUSE = 60.0
+ROUTES = ("/v1/completions", "/completions", "/generate", "/v1")  # that users copy into base_url
+KEYS = ("BENCHCAST_API_KEY", "OPENAI_API_KEY")
+PERMISSION = "send_key_over_http"
 Result = TypeVar("Result")
 
 
@@ -33,6 +39,10 @@ class BusyError(Exception):
     def __init__(self, what: str, wait: float = 0.0) -> None:
         super().__init__(what)
         self.wait = wait
+
+
+class SilentError(InputError):
+    """The server gave no complete reply in any of the tries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +114,6 @@ def _serve(loop: asyncio.AbstractEventLoop, client: Any) -> None:
         loop.close()
 
 
-KEYS = ("BENCHCAST_API_KEY", "OPENAI_API_KEY")
-AGAIN = (408, 409, 425, 429, 500, 502, 503, 504)
-FIRST_PAUSE = 0.5  # seconds; doubles with each try
-LONGEST_PAUSE = 60.0
-ROUTES = ("/v1/completions", "/completions", "/generate", "/v1")
-PERMISSION = "send_key_over_http"
-
-
-class SilentError(InputError):
-    """The server gave no complete reply in any of the tries."""
-
-
 class Client:
     """Connection to one server."""
 
@@ -154,7 +152,12 @@ class Client:
 
     @cached_property
     def _key(self) -> str:
-        return api_key()
+        """The API key from the environment, empty if there is none."""
+        name = next((name for name in KEYS if os.environ.get(name, "").strip()), "")
+        key = os.environ[name].strip() if name else ""
+        if not key.isascii() or not key.isprintable():
+            raise InputError(f"{name}: it has characters that are not allowed in an HTTP header")
+        return key
 
     @cached_property
     def _transport(self) -> Transport:
@@ -200,13 +203,23 @@ class Client:
         reply = await self._transport.exchange(route, data, seconds=self.timeout)
         if reply.status >= 300:
             self._refuse(route, reply)
-        return self._parsed(route, reply.body)
+        try:
+            parsed = json.loads(reply.body)
+        except ValueError:
+            raise BusyError("the reply is not complete JSON") from None
+        except RecursionError:
+            raise InputError(f"{self.base_url}{route}: the reply is nested too deeply") from None
+        if not isinstance(parsed, dict):
+            raise BusyError(f"the reply is {type(parsed).__name__}, not a JSON object")
+        return parsed
 
     def _refuse(self, route: str, reply: Reply) -> None:
         """Raise the error for a status other than success."""
-        status = f"status {reply.status}: {self._hidden(_message(reply))}"
+        message = _printable(reply.body[:2000].decode(errors="replace")) or _printable(reply.reason)
+        status = f"status {reply.status}: {self._hidden(message)}"
         if reply.status in AGAIN:
-            raise BusyError(status, _seconds(reply.headers.get("Retry-After")))
+            wait = reply.headers.get("Retry-After", "").strip()
+            raise BusyError(status, float(wait) if wait.isascii() and wait.isdigit() else 0.0)
         where = f"{self.base_url}{route}"
         if reply.status < 400:
             target = self._hidden(_printable(reply.headers.get("Location", "")))
@@ -216,17 +229,6 @@ class Client:
         withheld = self._key and not self._may_send and reply.status in (401, 403)
         hint = f"; the key is not sent over plain http, use https or {PERMISSION}=true" if withheld else ""
         raise InputError(f"{where}: {status}{hint}")
-
-    def _parsed(self, route: str, body: bytes) -> dict[str, Any]:
-        try:
-            reply = json.loads(body)
-        except ValueError:
-            raise BusyError("the reply is not complete JSON") from None
-        except RecursionError:
-            raise InputError(f"{self.base_url}{route}: the reply is nested too deeply") from None
-        if not isinstance(reply, dict):
-            raise BusyError(f"the reply is {type(reply).__name__}, not a JSON object")
-        return reply
 
     def _hidden(self, text: str) -> str:
         return text.replace(self._key, "…") if self._key else text
@@ -254,24 +256,5 @@ def is_local(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def api_key() -> str:
-    """The API key from the environment, empty if there is none."""
-    name = next((name for name in KEYS if os.environ.get(name, "").strip()), "")
-    key = os.environ[name].strip() if name else ""
-    if not key.isascii() or not key.isprintable():
-        raise InputError(f"{name}: it has characters that are not allowed in an HTTP header")
-    return key
-
-
-def _message(reply: Reply) -> str:
-    """The server's error message in one short line."""
-    return _printable(reply.body[:2000].decode(errors="replace")) or _printable(reply.reason)
-
-
 def _printable(text: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:200]
-
-
-def _seconds(header: str | None) -> float:
-    text = (header or "").strip()
-    return float(text) if text.isascii() and text.isdigit() else 0.0

@@ -43,17 +43,14 @@ def locate_source(source: str) -> str:
     path = Path(source).expanduser()
     if path.exists() or "://" in source:
         return str(path) if path.exists() else source
-    certain, beside = _only_a_path(source), "/" in source and path.parent.is_dir()
+    # a hub id is NAME or ORGANISATION/NAME
+    certain = source.startswith(("/", ".", "~")) or "\\" in source or source.count("/") > 1 or source.endswith(".gguf")
+    beside = "/" in source and path.parent.is_dir()
     if not certain and not beside:
         return source
     siblings = [p.name for p in path.parent.iterdir()] if beside else []
     why = "" if certain else f" ({path.parent} is a folder here, so this is read as a path)"
     raise InputError(f"{source}: no such file or folder{did_you_mean(path.name, siblings)}{why}")
-
-
-def _only_a_path(source: str) -> bool:
-    """Whether a source cannot be a hub id (ORGANISATION/NAME)."""
-    return source.startswith(("/", ".", "~")) or "\\" in source or source.count("/") > 1 or source.endswith(".gguf")
 
 
 def gguf_parts(source: str, gguf_file: str) -> tuple[str, str]:

@@ -37,7 +37,13 @@ class VocabularySource:
     def load(self) -> Vocabulary:
         """The tokenizer with its BOS policy."""
         where, gguf = gguf_parts(self.source, self.gguf_file)
-        inner = _load(where, gguf, self.revision, self.trust_remote_code)
+        transformers = library("transformers", "hf")
+        transformers.utils.logging.disable_progress_bar()
+        options = {"gguf_file": gguf} if gguf else {}
+        with loading(where, "its tokenizer cannot be loaded"):
+            inner = transformers.AutoTokenizer.from_pretrained(
+                where, revision=self.revision or "main", trust_remote_code=self.trust_remote_code, **options
+            )
         adds = gguf_adds_bos(Path(where) / gguf) if gguf and Path(where).is_dir() else None
         return Vocabulary(wrap(inner, source_name(self.source)), *bos_policy(inner, self.add_bos_token, adds))
 
@@ -56,14 +62,6 @@ def vocabulary_of(tokenizer: Any, *, add_bos_token: bool | None = None) -> Vocab
         raise InputError(f"a {type(tokenizer).__name__} is not a tokenizer of transformers, tokenizers or tiktoken")
     name = str(getattr(tokenizer, "name_or_path", "")) or type(tokenizer).__name__
     return Vocabulary(wrap(tokenizer, source_name(name)), *bos_policy(tokenizer, add_bos_token, None))
-
-
-def _load(source: str, gguf: str, revision: str, trust: bool) -> Any:
-    transformers = library("transformers", "hf")
-    transformers.utils.logging.disable_progress_bar()
-    options = {"revision": revision or "main", "trust_remote_code": trust, **({"gguf_file": gguf} if gguf else {})}
-    with loading(source, "its tokenizer cannot be loaded"):
-        return transformers.AutoTokenizer.from_pretrained(source, **options)
 
 
 def wrap(inner: Any, name: str) -> Tokenizer:
@@ -115,7 +113,10 @@ def bos_policy(inner: Any, add_bos: bool | None, file_adds: bool | None) -> tupl
 
     `add_bos`, the user's setting, overrides the GGUF file, which overrides the tokenizer.
     """
-    added = _added_in_front(inner)
+    bare = list(inner("a", add_special_tokens=False)["input_ids"])
+    full = list(inner("a", add_special_tokens=True)["input_ids"])
+    at = next((i for i in range(len(full)) if full[i : i + len(bare)] == bare), 0)
+    added = tuple(dict.fromkeys(full[:at]))  # what the tokenizer puts before a text; some add BOS twice
     bos = getattr(inner, "bos_token_id", None)
     if add_bos is False or (add_bos is None and file_adds is False):
         return (), "none, as asked" if add_bos is False else "none"
@@ -125,14 +126,6 @@ def bos_policy(inner: Any, add_bos: bool | None, file_adds: bool | None) -> tupl
         raise InputError("add_bos_token: the tokenizer has no BOS token; leave the setting out")
     prefix = added or (int(bos or 0),)
     return prefix, " ".join(map(str, inner.convert_ids_to_tokens(list(prefix)))) + (", as asked" if add_bos else "")
-
-
-def _added_in_front(inner: Any) -> tuple[int, ...]:
-    """The ids that a tokenizer puts before a text, without duplicates."""
-    bare = list(inner("a", add_special_tokens=False)["input_ids"])
-    full = list(inner("a", add_special_tokens=True)["input_ids"])
-    at = next((i for i in range(len(full)) if full[i : i + len(bare)] == bare), 0)
-    return tuple(dict.fromkeys(full[:at]))
 
 
 def gguf_adds_bos(path: Path) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,11 @@ import numpy as np
 
 from benchcast.errors import InputError
 from benchcast.importers.logs.items import LoggedItem
-from benchcast.importers.logs.runs import LoggedRun, read_run, read_runs, results_beside
+from benchcast.importers.logs.runs import LoggedRun, Results, read_runs, results_beside, run_of
 from benchcast.importers.loss_table import create_whole
 from benchcast.importers.presets import logged_tasks
 from benchcast.importers.scores import ImportedScores, ImportOptions, gather, refuse_mixed
-from benchcast.importers.scores.entries import ScoreEntry
-from benchcast.importers.scores.formats import Rescore
+from benchcast.importers.scores.entries import Rescore, ScoreEntry, ScoreFile
 from benchcast.importers.scores.lm_eval import read_results
 from benchcast.importers.scores.names import match_models
 from benchcast.messages import need_name
@@ -50,32 +50,37 @@ def rescore_others(share: float, seed: int, runs: Sequence[LoggedRun] = ()) -> R
     seed : seed of the study, which draws them
     runs : runs that have been read, so that they are not read again
     """
-    known = {run.path: run for run in runs}
+    known = {run.results.file.path: run for run in runs}
 
-    def rescore(path: Path, document: Mapping[str, Any], entries: list[ScoreEntry]) -> list[ScoreEntry]:
-        items = (known[path] if path in known else read_run(path)).items
-        rescored = [_rescored(entry, document, items, share, seed) for entry in entries]
-        return [entry for entry in rescored if entry is not None]
+    def rescore(file: ScoreFile, document: Mapping[str, Any], entries: list[ScoreEntry]) -> list[ScoreEntry]:
+        items = (known[file.path] if file.path in known else run_of(Results.of(file))).items
+        kept: list[ScoreEntry] = []
+        for entry in entries:
+            if not math.isfinite(entry.score.accuracy):
+                kept.append(entry)
+                continue
+            leaves = members(document, entry.score.task)
+            values = [_values(items.get(task, ()), entry.metric, share=share, seed=seed) for task in leaves]
+            rescored = _rescored(entry, values)
+            kept += [] if rescored is None else [rescored]
+        return kept
 
     return rescore
 
 
-def _rescored(
-    entry: ScoreEntry, document: Mapping[str, Any], items: Mapping[str, Sequence[LoggedItem]], share: float, seed: int
-) -> ScoreEntry | None:
-    """The score on the other items; None for a metric that is no mean over items."""
-    if not math.isfinite(entry.score.accuracy):
-        return entry
-    leaves = members(document, entry.score.task)
-    values = [_values(items.get(task, ()), entry.metric, share, seed) for task in leaves]
+def _rescored(entry: ScoreEntry, values: Sequence[_Values]) -> ScoreEntry | None:
+    """The score on the other items; None for a metric that is no mean over items.
+
+    A group has the mean over its items or over its tasks; the one that agrees with the results is used.
+    """
     if any(not len(v.all) for v in values):
         return None
     for weights in ([len(v.all) for v in values], [1] * len(values)):
         if abs(_mean([v.all for v in values], weights) - entry.score.accuracy) < CLOSE:
             if any(not len(v.kept) for v in values):
                 raise InputError(f"{entry.where}: no items are left to score; choose a smaller share of items")
-            return _scored(entry, [v.kept for v in values], by_size=len(set(weights)) > 1 or len(leaves) == 1)
-    if entry.metric == "acc" or len(leaves) == 1:
+            return _scored(entry, [v.kept for v in values], by_size=len(set(weights)) > 1 or len(values) == 1)
+    if entry.metric == "acc" or len(values) == 1:
         raise InputError(
             f"{entry.where}: {entry.metric} is {entry.score.accuracy:g} in the results and "
             f"{_mean([v.all for v in values], [len(v.all) for v in values]):g} over the samples; "
@@ -93,12 +98,13 @@ def members(document: Mapping[str, Any], task: str) -> list[str]:
     return [leaf for member in inside if member != task for leaf in members(document, str(member))]
 
 
-def _values(items: Sequence[LoggedItem], metric: str, share: float, seed: int) -> _Values:
-    known = [item for item in items if metric in item.metrics]
-    kept = [item for item in known if not item.drawn(share, seed)]
-    if len(known) < len(items):
-        known = kept = []
-    return _Values(*(np.array([item.metrics[metric] for item in part]) for part in (known, kept)))
+def _values(items: Sequence[LoggedItem], metric: str, *, share: float, seed: int) -> _Values:
+    """Values of a metric; none if one of the items lacks it."""
+    known = items if all(metric in item.metrics for item in items) else ()
+    return _Values(
+        all=np.array([item.metrics[metric] for item in known]),
+        kept=np.array([item.metrics[metric] for item in known if not item.drawn(share, seed)]),
+    )
 
 
 def _mean(values: Sequence[Floats], weights: Sequence[int]) -> float:
@@ -118,12 +124,7 @@ def _scored(entry: ScoreEntry, values: Sequence[Floats], *, by_size: bool) -> Sc
 BACKEND = "lm-eval"
 
 
-def runs_at(path: Path) -> list[LoggedRun]:
-    """The runs below a folder, or the run of one sample file with only the items of this file."""
-    return read_runs(path) if path.is_dir() else [read_run(results_beside(path), only=path)]
-
-
-def items_by_model(runs: Sequence[LoggedRun], known: Sequence[str] = ()) -> dict[str, dict[str, list[LoggedItem]]]:
+def items_by_model(runs: Sequence[LoggedRun], known: Sequence[str]) -> dict[str, dict[str, list[LoggedItem]]]:
     """Items of each model by task, over all of its runs; models have the study's names.
 
     Parameters
@@ -134,14 +135,13 @@ def items_by_model(runs: Sequence[LoggedRun], known: Sequence[str] = ()) -> dict
     names, _ = match_models((run.model for run in runs), known, {})
     by_model: dict[str, dict[str, list[LoggedItem]]] = {}
     for run in runs:
-        of_model = by_model.setdefault(names[run.model], {})
+        model, path = names[run.model], run.results.file.path
+        of_model = by_model.setdefault(model, {})
         for task, items in run.items.items():
             before = of_model.setdefault(task, list(items))
             differ = [(i.text_id, i.nats) for i in before] != [(i.text_id, i.nats) for i in items]
             if differ and any(item.has_loss for item in (*before, *items)):
-                raise InputError(
-                    f"{run.path}: {names[run.model]} has other samples of {task!r} in another run; remove one of them"
-                )
+                raise InputError(f"{path}: {model} has other samples of {task!r} in another run; remove one of them")
     return by_model
 
 
@@ -154,7 +154,11 @@ def losses_from_logs(paths: Sequence[Path], texts: TextSet, known: Sequence[str]
     texts : texts of the study
     known : names of the study's models
     """
-    models = items_by_model([run for path in paths for run in runs_at(path)], known)
+    read = cache(Results.read)  # several sample files may belong to one run
+    runs: list[LoggedRun] = []
+    for path in paths:
+        runs += read_runs(path) if path.is_dir() else [run_of(results_beside(path, read), only=path)]
+    models = items_by_model(runs, known)
     where = ", ".join(map(str, paths))
     return [model_losses(where, model, tasks, texts) for model, tasks in models.items()]
 
@@ -181,8 +185,11 @@ def model_losses(where: str, model: str, tasks: Mapping[str, Sequence[LoggedItem
             f"{where}: {model} has no losses of the study's texts; logged are {', '.join(sorted(sources)) or 'none'}, "
             f"the study has {', '.join(texts.sources[:5])}"
         )
-    bounds = [_bounds(item) for item in rows]
-    nats = [np.array([np.nan, item.nats][-(len(b) - 1) :]) for item, b in zip(rows, bounds, strict=True)]
+    bounds, nats = [], []
+    for item in rows:
+        start, end = len(item.prompt.encode()), len((item.prompt + item.answer).encode())
+        bounds.append(np.array([0, start, end] if start else [0, end], np.int64))
+        nats.append(np.array([math.nan, item.nats] if start else [item.nats]))
     return lay_out(LossRows.of(where, model, [i.text_id for i in rows], bounds, nats), texts, {"backend": BACKEND})
 
 
@@ -196,13 +203,8 @@ def _refuse_item(where: str, model: str, text_id: str, numbers: Mapping[str, str
     raise InputError(f"{where}: {model} lacks item {item} of the study; was it run with --limit or on other data?")
 
 
-def _bounds(item: LoggedItem) -> np.typing.NDArray[np.int64]:
-    """Bounds of the prompt, if there is one, and of the answer, in bytes."""
-    start = len(item.prompt.encode())
-    return np.array([0, start, start + len(item.answer.encode())][0 if start else 1 :], np.int64)
-
-
 ADVICE = "one study takes runs of one version with the same shots; move the others to another folder"
+NOT_IN_SAMPLES = "its samples do not hold the metric of the results, so a part of the items has no score; it is no task"
 Items = Mapping[str, Mapping[str, Sequence[LoggedItem]]]  # model → task → items
 
 
@@ -256,55 +258,62 @@ def create_from_logs(
     chosen, path = options or ImportOptions(), Path(folder)
     runs = read_runs(path)
     logged = items_by_model(runs, ())
-    scored, without_score = _scored_tasks(runs, allow_limit=chosen.allow_limit)
-    tasks = [_task(name, runs) for name in scored]
-    if preset:
-        tasks, missing = logged_tasks(preset, tasks)
-        without_score = [*without_score, *missing]
+    tasks, notes = _tasks(runs, allow_limit=chosen.allow_limit, preset=preset)
     rescore = rescore_others(items, seed, runs) if items < 1 else None
-    gathered = gather([run.path for run in runs], tasks, [], [], replace(chosen, allow_mixed=True), rescore)
+    files = [run.results.file for run in runs]
+    gathered = gather(files, tasks, [], [], replace(chosen, allow_mixed=True), rescore=rescore)
     refuse_mixed(gathered.scores, [], ADVICE)
     scores = [_counted(score, runs) for score in gathered.scores]
-    tasks, unscored = _with_scores(tasks, scores)
+    scored = {s.task for s in scores}
+    unscored = [t.name for t in tasks if t.name not in scored and not t.members]
     texts = _texts(logged, items, seed)
     losses = [model_losses(str(path), model, by_task, texts) for model, by_task in logged.items()]
     names = {run.model: gathered.renamed.get(run.model, run.model) for run in runs}
     sized = {names[run.model]: run.params for run in runs if np.isfinite(run.params)}
 
     def fill(place: Path) -> None:
-        study = Study.create(place, texts, tasks=tasks, seed=seed, items=items)
+        kept = [t for t in tasks if t.name not in unscored]
+        study = Study.create(place, texts, tasks=kept, seed=seed, items=items)
         study.add_losses(losses)
         if sized:
             study.add_models([ModelInfo(name, params=params) for name, params in sized.items()])
         study.add_scores(scores)
 
     study = create_whole(root, fill)
-    only_scores = [n for n in _without_losses(logged, texts) if n not in {t for t, _ in unscored}]
-    notes = [f"{name}: no losses in the logs; only its scores are used" for name in only_scores]
-    return LoggedStudy(study, gathered, (*without_score, *(note for _, note in unscored), *notes))
+    notes += [f"{name}: {NOT_IN_SAMPLES}" for name in unscored]
+    in_logs = dict.fromkeys(task for by_task in logged.values() for task in by_task)
+    without_texts = [name for name in in_logs if name not in texts.sources and name not in unscored]
+    notes += [f"{name}: no losses in the logs; only its scores are used" for name in without_texts]
+    return LoggedStudy(study=study, scores=gathered, notes=tuple(notes))
 
 
-def _scored_tasks(runs: Sequence[LoggedRun], *, allow_limit: bool) -> tuple[list[str], list[str]]:
-    """Tasks to forecast, which are those of the results that are in no group; and notes on tasks without a score."""
+def _tasks(runs: Sequence[LoggedRun], *, allow_limit: bool, preset: str) -> tuple[list[Task], list[str]]:
+    """Tasks to forecast, which are those of the results that are in no group; and notes on those that are left out."""
     usable: dict[str, bool] = {}
     inside: set[str] = set()
     for run in runs:
-        groups = run.document.get("group_subtasks")
+        document = run.results.document
+        groups = document.get("group_subtasks")
         for group, inner in groups.items() if isinstance(groups, Mapping) else ():
             inside |= {str(task) for task in inner if task != group} if isinstance(inner, list) else set()
-        for entry in read_results(run.path, run.document, allow_limit=allow_limit, harness=run.harness):
-            name = need_name(entry.score.task, str(run.path))
+        path, harness = run.results.file.path, run.results.harness
+        for entry in read_results(path, document, allow_limit=allow_limit, harness=harness):
+            name = need_name(entry.score.task, str(path))
             usable[name] = usable.get(name, False) or bool(np.isfinite(entry.score.accuracy))
     notes = [
         f"{name}: no accuracy in the results; its texts are used, it is no task" for name in usable if not usable[name]
     ]
-    return [name for name, is_usable in usable.items() if is_usable and name not in inside], notes
+    tasks = [_task(name, runs) for name, is_usable in usable.items() if is_usable and name not in inside]
+    if preset:
+        tasks, missing = logged_tasks(preset, tasks)
+        notes += missing
+    return tasks, notes
 
 
 def _task(name: str, runs: Sequence[LoggedRun]) -> Task:
     """A task with the texts of its members, and with chance from their numbers of options."""
-    run = next(run for run in runs if name in run.document["results"])
-    leaves = [leaf for leaf in members(run.document, name) if leaf in run.items]
+    run = next(run for run in runs if name in run.results.document["results"])
+    leaves = [leaf for leaf in members(run.results.document, name) if leaf in run.items]
     items = [item for leaf in leaves for item in run.items[leaf]]
     chance = float(np.mean([1 / item.options if item.options else 0.0 for item in items])) if items else 0.0
     sources = tuple(leaf for leaf in leaves if any(item.has_loss for item in run.items[leaf]))
@@ -315,8 +324,8 @@ def _counted(score: Score, runs: Sequence[LoggedRun]) -> Score:
     """The score with its number of items, which results of lighteval do not state."""
     if np.isfinite(score.n_items):
         return score
-    run = next(run for run in runs if score.task in run.document["results"])
-    counts = [len(run.items.get(leaf, ())) for leaf in members(run.document, score.task)]
+    run = next(run for run in runs if score.task in run.results.document["results"])
+    counts = [len(run.items.get(leaf, ())) for leaf in members(run.results.document, score.task)]
     return replace(score, n_items=float(sum(counts)) if all(counts) else score.n_items)
 
 
@@ -331,17 +340,3 @@ def _texts(logged: Items, share: float, seed: int) -> TextSet:
     if not all_texts:
         raise InputError("the logs hold no log-likelihoods of answers (only generations?); a study needs some")
     return TextSet.of(all_texts)
-
-
-def _with_scores(tasks: Sequence[Task], scores: Sequence[Score]) -> tuple[list[Task], list[tuple[str, str]]]:
-    """Tasks that have scores, and the others, each with a note."""
-    scored = {s.task for s in scores}
-    why = "its samples do not hold the metric of the results, so a part of the items has no score; it is no task"
-    kept = [t for t in tasks if t.name in scored or t.members]
-    return kept, [(t.name, f"{t.name}: {why}") for t in tasks if t not in kept]
-
-
-def _without_losses(logged: Items, texts: TextSet) -> list[str]:
-    """Tasks of the logs that have no texts."""
-    names = dict.fromkeys(task for tasks in logged.values() for task in tasks)
-    return [name for name in names if name not in texts.sources]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +23,20 @@ MOST_ITEMS = 1_000_000
 BETWEEN = "\n\n"  # between the examples of a prompt
 
 
-def details_of(path: Path, document: Mapping[str, Any]) -> tuple[list[str], list[Path]]:
-    """Tasks of a results file that have details, and their files."""
+def details_of(path: Path, document: Mapping[str, Any]) -> dict[str, Path]:
+    """Files of details that belong to a results file, by task."""
     parts = path.parent.parts
     if "results" not in parts:
-        return [], []
+        return {}
     at = len(parts) - 1 - parts[::-1].index("results")
     time = path.stem.removeprefix("results_")
     folder = Path(*parts[:at], "details", *parts[at + 1 :], time)
-    files = sorted(folder.glob(f"details_*_{time}.parquet"))
-    tasks = [split_key(file.stem.removeprefix("details_").removesuffix(f"_{time}"))[0] for file in files]
-    known = [(task, file) for task, file in zip(tasks, files, strict=True) if task in document["results"]]
-    return [task for task, _ in known], [file for _, file in known]
+    file_of_task = {}
+    for file in sorted(folder.glob(f"details_*_{time}.parquet")):
+        task, _ = split_key(file.stem.removeprefix("details_").removesuffix(f"_{time}"))
+        if task in document["results"]:
+            file_of_task[task] = file
+    return file_of_task
 
 
 def read_details(path: Path, task: str) -> list[LoggedItem]:
@@ -51,21 +54,25 @@ def _item(where: str, task: str, row: Mapping[str, Any]) -> LoggedItem:
     doc, response = row["doc"], row["model_response"]
     number, choices = str(doc.get("id", "")), doc.get("choices") or []
     metrics = {k: float(v) for k, v in row["metric"].items() if isinstance(v, (int, float)) and math.isfinite(v)}
-    content = hash_document([doc.get("query"), choices, doc.get("gold_index")])
     logprobs = response.get("logprobs") or []
-    known = (task, int(number) if number.isdecimal() else number, content)
+    item = LoggedItem(
+        task=task,
+        number=int(number) if number.isdecimal() else number,
+        document=hash_document([doc.get("query"), choices, doc.get("gold_index")]),
+        metrics=metrics,
+    )
     if not logprobs or response.get("text"):
-        return LoggedItem(*known, metrics=metrics)
-    options = len(choices) if len(choices) > 1 else 0
+        return item
+    item = replace(item, options=len(choices) if len(choices) > 1 else 0)
     right = _right(doc.get("gold_index"), len(choices))
     if right is None or len(logprobs) != len(choices):
-        return LoggedItem(*known, options=options, metrics=metrics)
+        return item
     prompt, answer = spaces_to_answer(_prompt(doc), choices[right])
     if not is_unicode(prompt + answer):
         raise InputError(f"{where}: the prompt or answer contains half a surrogate pair, which is not valid Unicode")
     if not logprobs[right] <= 1e-6 or math.isinf(logprobs[right]):
         raise InputError(f"{where}: a log-likelihood must be a finite number of at most 0, found {logprobs[right]}")
-    return LoggedItem(*known, prompt, answer, max(0.0, -logprobs[right]), options, metrics)
+    return replace(item, prompt=prompt, answer=answer, nats=max(0.0, -logprobs[right]))
 
 
 def _right(gold: Any, count: int) -> int | None:
@@ -77,10 +84,9 @@ def _right(gold: Any, count: int) -> int | None:
 
 def _prompt(doc: Mapping[str, Any]) -> str:
     """The instruction, the few-shot examples with their answers, and the question."""
-    examples = [_example(shot) for shot in doc.get("fewshot_samples") or []]
-    return (doc.get("instruction") or "") + BETWEEN.join([*examples, str(doc.get("query") or "")])
-
-
-def _example(shot: Mapping[str, Any]) -> str:
-    choices, right = shot.get("choices") or [], _right(shot.get("gold_index"), len(shot.get("choices") or []))
-    return str(shot.get("query") or "") + (choices[right] if right is not None else "")
+    parts = []
+    for shot in doc.get("fewshot_samples") or []:
+        choices = shot.get("choices") or []
+        right = _right(shot.get("gold_index"), len(choices))
+        parts.append(str(shot.get("query") or "") + (choices[right] if right is not None else ""))
+    return (doc.get("instruction") or "") + BETWEEN.join([*parts, str(doc.get("query") or "")])

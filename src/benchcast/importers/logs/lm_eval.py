@@ -39,13 +39,17 @@ class SampleRow:
         responses = row.get("filtered_resps", row.get("resps"))
         if not isinstance(responses, list):
             raise InputError(f"{where}: no list of responses (filtered_resps)")
-        if not _is_likelihood(requests):
-            return cls(where, row, (), ())
+        if not all(len(r) <= 2 and all(isinstance(part, str) for part in r) for r in requests):
+            return cls(where, row, (), ())  # a generation
         likelihoods = tuple(_likelihood(where, r) for r in responses)
         if len(likelihoods) != len(requests):
             raise InputError(f"{where}: {len(requests)} requests have {len(likelihoods)} log-likelihoods")
         pairs = tuple((r[0], r[1]) if len(r) > 1 else ("", r[0]) for r in requests)
-        return cls(where, row, *_conditional(pairs, likelihoods))
+        half = len(pairs) // 2
+        if half and len(pairs) == 2 * half and all(p for p, _ in pairs[:half]) and not any(p for p, _ in pairs[half:]):
+            # `acc_mutual_info` repeats the requests without a prompt, which are not needed here.
+            pairs, likelihoods = pairs[:half], likelihoods[:half]
+        return cls(where, row, pairs, likelihoods)
 
     @property
     def filter_name(self) -> str:
@@ -72,10 +76,6 @@ def _requests(where: str, arguments: Any) -> list[list[Any]]:
     return arguments
 
 
-def _is_likelihood(requests: Sequence[Sequence[Any]]) -> bool:
-    return all(len(r) <= 2 and all(isinstance(part, str) for part in r) for r in requests)
-
-
 def _likelihood(where: str, response: Any) -> float:
     """The log-likelihood of a response: the first number, or string that holds one, of nested lists."""
     first = response
@@ -88,16 +88,6 @@ def _likelihood(where: str, response: Any) -> float:
     if not math.isfinite(value) or value > 1e-6:
         raise InputError(f"{where}: a log-likelihood must be a finite number of at most 0, found {str(first)[:40]!r}")
     return value
-
-
-def _conditional(
-    pairs: tuple[tuple[str, str], ...], likelihoods: tuple[float, ...]
-) -> tuple[tuple[tuple[str, str], ...], tuple[float, ...]]:
-    """Drop the requests without a prompt that `acc_mutual_info` adds after those with one."""
-    half = len(pairs) // 2
-    if half and len(pairs) == 2 * half and all(p for p, _ in pairs[:half]) and not any(p for p, _ in pairs[half:]):
-        return pairs[:half], likelihoods[:half]
-    return pairs, likelihoods
 
 
 def items_of(task: str, rows: Sequence[SampleRow]) -> list[LoggedItem]:
@@ -123,9 +113,9 @@ def _item(task: str, rows: Sequence[SampleRow], right: int | None) -> LoggedItem
     row = rows[0]
     unnamed = len({r.filter_name for r in rows}) < len(rows)  # early versions do not name the filter of a row
     item = LoggedItem(
-        task,
-        row.row["doc_id"],
-        hash_document(row.row["doc"]),
+        task=task,
+        number=row.row["doc_id"],
+        document=hash_document(row.row["doc"]),
         options=len(row.pairs) if len(row.pairs) > 1 else 0,
         metrics={} if unnamed else {k: v for r in rows for k, v in r.metrics().items()},
     )

@@ -8,34 +8,57 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from benchcast.errors import InputError
-from benchcast.importers.benchmarks import read_utf8
 from benchcast.importers.logs.items import LoggedItem
 from benchcast.importers.logs.lighteval import details_of, read_details
 from benchcast.importers.logs.lm_eval import SampleRow, items_of
-from benchcast.importers.scores.entries import number
+from benchcast.importers.scores.entries import ScoreFile, number
 from benchcast.importers.scores.lm_eval import HARNESS, LIGHTEVAL, as_lm_eval, is_lighteval, model_name
-from benchcast.study.reading import need_file, parse_json
+from benchcast.study.reading import need_file, parse_json, read_utf8
 
 SAMPLES, RESULTS = "samples_", "results"
 FIRST_KEY = re.compile(r'\s*(?:\[\s*)?\{\s*"doc_id"')  # how every sample file starts
-MARK = "written by"  # key of a document that names another harness than lm-evaluation-harness
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """A results file of either harness, read once, and the sample files that belong to it."""
+
+    file: ScoreFile  # as the harness wrote it
+    document: Mapping[str, Any]  # in the form of lm-evaluation-harness
+    harness: str
+    samples: Mapping[str, Path]  # task → file of its samples
+
+    @classmethod
+    def read(cls, path: Path) -> Results:
+        """Read a results file and find its samples."""
+        return cls.of(ScoreFile.read(path))
+
+    @classmethod
+    def of(cls, file: ScoreFile) -> Results:
+        """Find the samples of a results file that has been read."""
+        if not isinstance(file.head, Mapping) or not isinstance(file.head.get("results"), Mapping):
+            raise InputError(
+                f"{file.path}: not a results file of lm-evaluation-harness or lighteval (no 'results' object)"
+            )
+        if is_lighteval(file.head):
+            document = as_lm_eval(file.head)
+            return cls(file=file, document=document, harness=LIGHTEVAL, samples=details_of(file.path, document))
+        return cls(file=file, document=file.head, harness=HARNESS, samples=_samples_beside(file.path, file.head))
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedRun:
     """One run of a harness: a model, its results, and its items by task."""
 
-    path: Path  # of the results
     model: str  # as named in the results
     params: float  # number of parameters; NaN if it is not stated
-    document: Mapping[str, Any]  # the results, in the form of lm-evaluation-harness
-    harness: str
+    results: Results
     items: Mapping[str, Sequence[LoggedItem]]  # task → its items
 
 
@@ -51,7 +74,7 @@ def read_runs(folder: Path) -> list[LoggedRun]:
         raise InputError(f"{folder}: no results_*.json of lm-evaluation-harness below this folder")
     shared: dict[str, str] = {}
     runs = [_shared(read_run(path), shared) for path in results]
-    used = {sample for path, run in zip(results, runs, strict=True) for sample in sample_files(path, run.document)[1]}
+    used = {sample for run in runs for sample in run.results.samples.values()}
     lost = sorted(p for p in folder.rglob(f"{SAMPLES}*.jsonl") if p not in used)
     if lost:
         raise InputError(f"{lost[0]}: no results of the same run beside it (results_<time>.json)")
@@ -67,57 +90,41 @@ def _shared(run: LoggedRun, prompts: dict[str, str]) -> LoggedRun:
     return replace(run, items=items)
 
 
-def read_run(path: Path, only: Path | None = None) -> LoggedRun:
-    """One run by its results file; `only` restricts it to one sample file."""
-    document = read_document(path)
-    tasks, files = sample_files(path, document)
-    file_of_task = {t: f for t, f in zip(tasks, files, strict=True) if only is None or f == only}
+def read_run(path: Path) -> LoggedRun:
+    """One run by its results file."""
+    return run_of(Results.read(path))
+
+
+def run_of(results: Results, only: Path | None = None) -> LoggedRun:
+    """The run of these results; `only` restricts it to one sample file."""
+    path, document = results.file.path, results.document
+    file_of_task = {task: file for task, file in results.samples.items() if only is None or file == only}
     if not file_of_task:
-        how = "lighteval with --save-details" if harness_of(document) == LIGHTEVAL else "lm_eval with --log_samples"
+        how = "lighteval with --save-details" if results.harness == LIGHTEVAL else "lm_eval with --log_samples"
         raise InputError(f"{path}: no samples beside it; run {how}")
     config = document.get("config")
     params = number(config.get("model_num_parameters")) if isinstance(config, Mapping) else math.nan
     items = {task: read_samples(file, task) for task, file in file_of_task.items()}
-    params = params if params > 0 else math.nan
-    return LoggedRun(path, model_name(path, document), params, document, harness_of(document), items)
+    return LoggedRun(
+        model=model_name(path, document), params=params if params > 0 else math.nan, results=results, items=items
+    )
 
 
-def read_document(path: Path) -> Mapping[str, Any]:
-    """A results file of either harness, in the form of lm-evaluation-harness."""
-    document = parse_json(read_utf8(path), str(path))
-    if not isinstance(document, Mapping) or not isinstance(document.get("results"), Mapping):
-        raise InputError(f"{path}: not a results file of lm-evaluation-harness or lighteval (no 'results' object)")
-    return as_lm_eval(document) | {MARK: LIGHTEVAL} if is_lighteval(document) else document
-
-
-def harness_of(document: Mapping[str, Any]) -> str:
-    """Name of the harness that wrote a results file."""
-    return LIGHTEVAL if MARK in document else HARNESS
-
-
-def sample_files(path: Path, document: Mapping[str, Any]) -> tuple[list[str], list[Path]]:
-    """Tasks of a results file that have samples, and their files."""
-    if harness_of(document) == LIGHTEVAL:
-        return details_of(path, document)
+def _samples_beside(path: Path, document: Mapping[str, Any]) -> dict[str, Path]:
+    """Sample files of lm-evaluation-harness beside a results file, by task."""
+    tasks = [str(task) for task in document["results"]]
     time = path.stem.removeprefix(RESULTS)  # "_<time>", or empty before 0.4.3
+    if time:
+        files = {task: path.with_name(f"{SAMPLES}{task}{time}.jsonl") for task in tasks}
+        return {task: file for task, file in files.items() if file.is_file()}
     file_of_task: dict[str, Path] = {}
-    for task in map(str, document["results"]):
-        if time:
-            file = path.with_name(f"{SAMPLES}{task}{time}.jsonl")
-            file_of_task |= {task: file} if file.is_file() else {}
-            continue
-        same = [
-            p for p in path.parent.glob("*.jsonl") if p.stem.endswith(f"_{task}") and not _longer(p, task, document)
-        ]
-        if len(same) > 1:
-            raise InputError(f"{path.parent}: {same[0].name} and {same[1].name} are both samples of {task!r}")
-        file_of_task |= dict.fromkeys([task], same[0]) if same else {}
-    return list(file_of_task), list(file_of_task.values())
-
-
-def _longer(path: Path, task: str, document: Mapping[str, Any]) -> bool:
-    """Whether the file belongs to a task whose name ends with that of `task`."""
-    return any(len(t) > len(task) and path.stem.endswith(f"_{t}") for t in map(str, document["results"]))
+    for file in path.parent.glob("*.jsonl"):
+        task = max((t for t in tasks if file.stem.endswith(f"_{t}")), key=len, default=None)
+        if task is not None and task in file_of_task:
+            raise InputError(f"{path.parent}: {file_of_task[task].name} and {file.name} are both samples of {task!r}")
+        if task is not None:
+            file_of_task[task] = file
+    return {task: file_of_task[task] for task in tasks if task in file_of_task}
 
 
 def read_samples(path: Path, task: str) -> list[LoggedItem]:
@@ -148,13 +155,16 @@ def is_log(path: Path) -> bool:
         return True
     if path.suffix != ".jsonl" or not path.is_file():
         return False
+    if path.name.startswith(SAMPLES):
+        return True
     with path.open(encoding="utf-8", errors="replace") as lines:
-        return path.name.startswith(SAMPLES) or FIRST_KEY.match(lines.read(200)) is not None
+        return FIRST_KEY.match(lines.read(200)) is not None
 
 
-def results_beside(path: Path) -> Path:
-    """The results file of the run that a sample file belongs to."""
+def results_beside(path: Path, read: Callable[[Path], Results]) -> Results:
+    """The results of the run that a sample file belongs to; `read` reads one candidate."""
     for candidate in sorted(path.parent.glob(f"{RESULTS}*.json")):
-        if path in sample_files(candidate, read_document(candidate))[1]:
-            return candidate
+        results = read(candidate)
+        if path in results.samples.values():
+            return results
     raise InputError(f"{path}: no results of the same run beside it (results_<time>.json)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,8 +10,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from benchcast.errors import InputError
-from benchcast.importers.scores.entries import ScoreEntry
-from benchcast.importers.scores.formats import ReaderOptions, Rescore, expand, read_score_file
+from benchcast.importers.scores.entries import ReaderOptions, Rescore, ScoreEntry, ScoreFile
+from benchcast.importers.scores.formats import expand, read_score_file
 from benchcast.importers.scores.names import chance_of, choose_metrics, match_models, match_tasks
 from benchcast.messages import counted, need_name
 from benchcast.records import Score, Task
@@ -18,11 +19,15 @@ from benchcast.records import Score, Task
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
-    """Options of the user for an import."""
+    """Options of `import_scores` and `create_from_logs`.
+
+    >>> import benchcast as bc
+    >>> options = bc.ImportOptions(metrics={"gsm8k": "exact_match,strict-match"}, unit="percent")
+    """
 
     metrics: Mapping[str, str] = field(default_factory=dict)  # task of the study → metric
     renames: Mapping[str, str] = field(default_factory=dict)  # name in files → name in the study
-    unit: str | None = None  # of wide tables
+    unit: str | None = None  # of tables, "fraction" or "percent"; None: what the format says
     add_tasks: tuple[str, ...] = ()  # patterns of tasks in files to add to the study
     allow_mixed: bool = False  # accept different harnesses, versions or shots for one task
     allow_limit: bool = False  # accept lm-eval results of a part of each task
@@ -49,18 +54,19 @@ class ImportedScores:
 
 
 def gather(
-    paths: Sequence[Path],
+    sources: Sequence[Path | ScoreFile],
     tasks: Sequence[Task],
     known: Sequence[str],
     old: Sequence[Score],
     choices: ImportOptions,
+    *,
     rescore: Rescore | None = None,
 ) -> ImportedScores:
     """Read score files; any error rejects all of them.
 
     Parameters
     ----------
-    paths : score files, or folders with such files
+    sources : score files, folders with such files, or files that have been read
     tasks : tasks of the study
     known : names of the study's models
     old : scores of the study
@@ -68,47 +74,58 @@ def gather(
     rescore : replaces the scores of lm-eval results by scores of a part of their items; None: all items count
     """
     names = [t.name for t in tasks]
-    kinds: Counter[str] = Counter()
-    entries: list[ScoreEntry] = []
-    options = _reader_options(tasks, names, choices, rescore)
-    for path in expand(paths):
-        kind, file_entries = read_score_file(path, options)
-        kinds[kind] += 1
-        for r in file_entries:
-            for name in (r.score.model, r.score.task):
-                need_name(name, r.where[:200])
-        entries += file_entries
-    task_of = match_tasks((r.score.task for r in entries), names, choices.renames)
-    added = _added(entries, task_of, tasks, choices)
+    kinds, entries = _read(sources, tasks, choices, rescore=rescore)
+    task_of = match_tasks((e.score.task for e in entries), names, choices.renames)
+    added = _added(entries, task_of, tasks, choices=choices)
     task_of |= {t.name: t.name for t in added}
-    left_out = tuple(dict.fromkeys(r.score.task for r in entries if r.score.task not in task_of))
+    left_out = tuple(dict.fromkeys(e.score.task for e in entries if e.score.task not in task_of))
     if not task_of:
-        raise InputError(_nothing(left_out, names))
-    renamed_entries = [
-        replace(r, score=replace(r.score, task=task_of[r.score.task])) for r in entries if r.score.task in task_of
+        in_files = (", ".join(left_out[:8]) + (" …" if len(left_out) > 8 else "")) or "no scores"
+        known_tasks = f"study.toml has {', '.join(names)}" if names else "study.toml has no tasks yet"
+        raise InputError(f"no task of the study in these files: found {in_files}; {known_tasks} (--rename maps names)")
+    of_tasks = [
+        replace(e, score=replace(e.score, task=task_of[e.score.task])) for e in entries if e.score.task in task_of
     ]
-    present = {r.score.task for r in renamed_entries}
+    present = {e.score.task for e in of_tasks}
     of_study = {t.name: t.metric for t in tasks if t.metric and t.name in present}
-    chosen, metrics = choose_metrics(renamed_entries, {**of_study, **choices.metrics})
-    models, unmatched = match_models((r.score.model for r in chosen), known, choices.renames)
-    scores = _once([replace(r, score=replace(r.score, model=models[r.score.model])) for r in chosen])
+    chosen, metrics = choose_metrics(of_tasks, {**of_study, **choices.metrics})
+    models, unmatched = match_models((e.score.model for e in chosen), known, choices.renames)
+    scores = _once([replace(e, score=replace(e.score, model=models[e.score.model])) for e in chosen])
     if not choices.allow_mixed:
         refuse_mixed(scores, old)
     if not choices.force:
         _refuse_changed(scores, old)
-    renamed = {a: b for a, b in models.items() if a != b}
-    return ImportedScores(tuple(scores), tuple(added), kinds, metrics, left_out, renamed, unmatched)
+    return ImportedScores(
+        scores=tuple(scores),
+        new_tasks=tuple(added),
+        kinds=kinds,
+        metrics=metrics,
+        left_out=left_out,
+        renamed={a: b for a, b in models.items() if a != b},
+        unmatched=unmatched,
+    )
 
 
-def _reader_options(
-    tasks: Sequence[Task], names: Sequence[str], choices: ImportOptions, rescore: Rescore | None
-) -> ReaderOptions:
+def _read(
+    sources: Sequence[Path | ScoreFile], tasks: Sequence[Task], choices: ImportOptions, *, rescore: Rescore | None
+) -> tuple[Counter[str], list[ScoreEntry]]:
+    """Number of files of each format, and their scores with the names used in the files."""
+
     def pick(in_file: list[str]) -> set[str]:
-        return set(match_tasks(in_file, names, choices.renames)) | {
-            t for t in in_file if _matches(t, choices.add_tasks)
-        }
+        of_study = match_tasks(in_file, [t.name for t in tasks], choices.renames)
+        return {*of_study, *(name for name in in_file if _matches(name, choices.add_tasks))}
 
-    return ReaderOptions(tasks, pick, choices.unit, choices.allow_limit, rescore)
+    options = ReaderOptions(tasks=tasks, pick=pick, unit=choices.unit, allow_limit=choices.allow_limit, rescore=rescore)
+    kinds: Counter[str] = Counter()
+    entries: list[ScoreEntry] = []
+    for source in expand(sources):
+        kind, of_file = read_score_file(source, options)
+        kinds[kind] += 1
+        for entry in of_file:
+            need_name(entry.score.model, entry.where[:200])
+            need_name(entry.score.task, entry.where[:200])
+        entries += of_file
+    return kinds, entries
 
 
 def _matches(task: str, patterns: Iterable[str]) -> bool:
@@ -116,10 +133,10 @@ def _matches(task: str, patterns: Iterable[str]) -> bool:
 
 
 def _added(
-    entries: Sequence[ScoreEntry], task_of: Mapping[str, str], tasks: Sequence[Task], choices: ImportOptions
+    entries: Sequence[ScoreEntry], task_of: Mapping[str, str], tasks: Sequence[Task], *, choices: ImportOptions
 ) -> list[Task]:
     """Tasks to add to the study; a subtask uses the texts of the task that it is part of."""
-    new_names = dict.fromkeys(r.score.task for r in entries if r.score.task not in task_of)
+    new_names = dict.fromkeys(e.score.task for e in entries if e.score.task not in task_of)
     added = []
     for name in new_names:
         if _matches(name, choices.add_tasks):
@@ -129,29 +146,19 @@ def _added(
     return added
 
 
-def _nothing(left_out: Sequence[str], names: Sequence[str]) -> str:
-    in_files = ", ".join(left_out[:8]) + (" …" if len(left_out) > 8 else "")
-    known = f"study.toml has {', '.join(names)}" if names else "study.toml has no tasks yet"
-    return f"no task of the study in these files: found {in_files or 'no scores'}; {known} (--rename maps names)"
-
-
 def _once(entries: Sequence[ScoreEntry]) -> list[Score]:
     """One score for each model and task; equal duplicates are merged, different ones are an error."""
     first: dict[tuple[str, str], ScoreEntry] = {}
-    for r in entries:
-        known = first.setdefault((r.score.model, r.score.task), r)
-        if _compared(known.score) != _compared(r.score) or _differ(known.score.n_items, r.score.n_items):
+    for entry in entries:
+        other, score = first.setdefault((entry.score.model, entry.score.task), entry), entry.score
+        sizes = {n for n in (other.score.n_items, score.n_items) if not math.isnan(n)}
+        if _compared(other.score) != _compared(score) or len(sizes) > 1:
             raise InputError(
-                f"{r.score.model!r} on {r.score.task!r}: {known.score.accuracy:g} in {known.where}, "
-                f"{r.score.accuracy:g} in {r.where} (or another harness, version, shots or number of items); "
+                f"{score.model!r} on {score.task!r}: {other.score.accuracy:g} in {other.where}, "
+                f"{score.accuracy:g} in {entry.where} (or another harness, version, shots or number of items); "
                 "remove one of them"
             )
-    return [replace(r.score, stderr=r.stderr if r.stderr == r.stderr else r.score.stderr) for r in first.values()]
-
-
-def _differ(one: float, two: float) -> bool:
-    """Whether both are known and differ."""
-    return one == one and two == two and one != two
+    return [replace(e.score, stderr=e.score.stderr if math.isnan(e.stderr) else e.stderr) for e in first.values()]
 
 
 def _compared(score: Score) -> tuple[float, str, str, str]:

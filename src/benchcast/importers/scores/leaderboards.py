@@ -7,13 +7,22 @@ Version 1 shows percentages; its result files contain fractions, and MMLU as 57 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchcast.errors import InputError
-from benchcast.importers.scores.entries import FRACTION, PERCENT, UNITS, ScoreEntry, fraction, quantity
+from benchcast.importers.scores.entries import (
+    FRACTION,
+    PERCENT,
+    ReaderOptions,
+    ScoreEntry,
+    ScoreFile,
+    fraction,
+    quantity,
+    refuse_percent,
+    results_in,
+)
 from benchcast.importers.scores.lm_eval import PRETRAINED
 from benchcast.records import Score
 
@@ -37,57 +46,66 @@ def is_v1(header: Sequence[str]) -> bool:
     return any(h.startswith("Average") for h in header) and len(set(header) & set(V1_SHOTS)) >= 3
 
 
-def read_v2(path: Path, rows: Sequence[Mapping[str, Any]], *, unit: str | None = None) -> list[ScoreEntry]:
-    """Read the raw columns of a version 2 table; `unit` is "fraction" by default."""
-    columns = [c for c in rows[0] if c.endswith(RAW)]
-    if not columns:
+def read_v2(file: ScoreFile, options: ReaderOptions) -> list[ScoreEntry]:
+    """Scores of the raw columns of a version 2 table."""
+    task_of = {c: c.removesuffix(RAW) for c in file.rows[0] if c.endswith(RAW)}
+    if not task_of:
         raise InputError(
-            f"{path}: has only the rescaled columns of the leaderboard; the accuracies are in its '… Raw' columns"
+            f"{file.path}: has only the rescaled columns of the leaderboard; the accuracies are in its '… Raw' columns"
         )
-    return _table(
-        path, rows, {c: c.removesuffix(RAW) for c in columns}, V2_SHOTS, V2, UNITS[unit] if unit else FRACTION
-    )
+    return _table(file, task_of, V2_SHOTS, harness=V2, perfect=options.perfect(FRACTION))
 
 
-def read_v1(path: Path, rows: Sequence[Mapping[str, Any]], *, unit: str | None = None) -> list[ScoreEntry]:
-    """Read the six columns of a version 1 table; `unit` is "percent" by default."""
-    perfect = UNITS[unit] if unit else PERCENT
-    return _table(path, rows, {c: c for c in rows[0] if c in V1_SHOTS}, V1_SHOTS, V1, perfect)
+def read_v1(file: ScoreFile, options: ReaderOptions) -> list[ScoreEntry]:
+    """Scores of the six columns of a version 1 table."""
+    task_of = {c: c for c in file.rows[0] if c in V1_SHOTS}
+    return _table(file, task_of, V1_SHOTS, harness=V1, perfect=options.perfect(PERCENT))
 
 
 def _table(
-    path: Path,
-    rows: Sequence[Mapping[str, Any]],
-    columns: Mapping[str, str],
-    shots: Mapping[str, str],
-    harness: str,
-    perfect: float,
+    file: ScoreFile, task_of: Mapping[str, str], shots: Mapping[str, str], *, harness: str, perfect: float
 ) -> list[ScoreEntry]:
-    name = next((n for n in NAMES if n in rows[0]), None)
+    """Scores of a table with one row for each model.
+
+    Parameters
+    ----------
+    file : the table
+    task_of : column → task
+    shots : task → number of examples in the prompt
+    harness : origin of the scores
+    perfect : value of a perfect score
+    """
+    name = next((n for n in NAMES if n in file.rows[0]), None)
     if name is None:
-        raise InputError(f"{path}: no column with the models' names; one of {', '.join(NAMES)} is needed")
+        raise InputError(f"{file.path}: no column with the models' names; one of {', '.join(NAMES)} is needed")
     entries = []
-    for number, row in enumerate(rows, start=2):
-        model = str(row[name]).strip()
+    for number, row in enumerate(file.rows, start=2):
+        model = row[name].strip()
         if not model or model.startswith("<"):
             raise InputError(
-                f"{path}: line {number}: {name} {model[:20]!r} is not a model name; keep the column 'fullname'"
+                f"{file.path}: line {number}: {name} {model[:20]!r} is not a model name; keep the column 'fullname'"
             )
-        for column, task in columns.items():
-            where = f"{path}: line {number}: {column}"
+        for column, task in task_of.items():
+            where = f"{file.path}: line {number}: {column}"
             value = fraction(where, row[column], perfect)
             if value is not None:
                 entries.append(ScoreEntry(where, Score(model, task, value, harness=harness, shots=shots.get(task, ""))))
     return entries
 
 
-def read_v1_results(path: Path, document: Mapping[str, Any]) -> list[ScoreEntry]:
-    """Read a version 1 result file with keys such as `harness|hellaswag|10`.
+def is_v1_results(document: Any) -> bool:
+    """Whether a document has the keys of a version 1 result file, such as `harness|hellaswag|10`."""
+    return any("|" in key for key in results_in(document))
 
-    MMLU is the mean of its 57 subjects, which are returned as well.
-    """
-    model = _model(path, document)
-    if any(_at(document, "versions", key) == 0 for key in document["results"] if SUBJECT in key):
+
+def read_v1_results(file: ScoreFile, options: ReaderOptions) -> list[ScoreEntry]:
+    """Scores of a version 1 result file; MMLU is the mean of its 57 subjects, which are returned as well."""
+    refuse_percent(file, options)
+    path, document = file.path, file.head
+    model = _model(file)
+    versions = document.get("versions")
+    versions = versions if isinstance(versions, Mapping) else {}
+    if any(versions.get(key) == 0 for key in document["results"] if SUBJECT in key):
         raise InputError(
             f"{path}: its MMLU was scored by a version that the leaderboard itself leaves out (version 0); "
             "use a later results file"
@@ -107,37 +125,23 @@ def read_v1_results(path: Path, document: Mapping[str, Any]) -> list[ScoreEntry]
             continue
         subject = task.startswith(SUBJECT)
         name = f"mmlu_{task.removeprefix(SUBJECT)}" if subject else task
-        score = Score(model.strip(), name, value, harness=V1, shots=shots)
-        entries.append(
-            ScoreEntry(where, score, metric, quantity(where, f"{metric}_stderr", metrics.get(f"{metric}_stderr")))
-        )
+        score = Score(model, name, value, harness=V1, shots=shots)
+        stderr = quantity(where, f"{metric}_stderr", metrics.get(f"{metric}_stderr"))
+        entries.append(ScoreEntry(where, score, metric, stderr))
         subjects += [score] if subject else []
-    return entries + _mmlu(path, subjects)
+    if subjects and len(subjects) != SUBJECTS:
+        raise InputError(f"{path}: {len(subjects)} subjects of MMLU, its score is the mean of all {SUBJECTS}")
+    if subjects:
+        mean = float(np.mean([s.accuracy for s in subjects]))
+        score = Score(model, "mmlu", mean, harness=V1, shots=subjects[0].shots)
+        entries.append(ScoreEntry(f"{path}: mean of {SUBJECTS} subjects", score, "acc"))
+    return entries
 
 
-def _model(path: Path, document: Mapping[str, Any]) -> str:
-    general = document.get("config_general") or document.get("config") or {}
+def _model(file: ScoreFile) -> str:
+    general = file.head.get("config_general") or file.head.get("config") or {}
     model = general.get("model_name") or general.get("model_args") if isinstance(general, Mapping) else None
     if not isinstance(model, str):
-        raise InputError(f"{path}: does not name its model (no config_general.model_name)")
+        raise InputError(f"{file.path}: does not name its model (no config_general.model_name)")
     named = PRETRAINED.search(model)
-    return named.group(1).strip() if named else model
-
-
-def _at(document: Mapping[str, Any], part: str, key: str) -> Any:
-    table = document.get(part)
-    return table.get(key) if isinstance(table, Mapping) else None
-
-
-def _mmlu(path: Path, subjects: Sequence[Score]) -> list[ScoreEntry]:
-    if not subjects:
-        return []
-    if len(subjects) != SUBJECTS:
-        raise InputError(f"{path}: {len(subjects)} subjects of MMLU, its score is the mean of all {SUBJECTS}")
-    mean = float(np.mean([s.accuracy for s in subjects]))
-    one = subjects[0]
-    return [
-        ScoreEntry(
-            f"{path}: mean of {SUBJECTS} subjects", Score(one.model, "mmlu", mean, harness=V1, shots=one.shots), "acc"
-        )
-    ]
+    return (named.group(1) if named else model).strip()

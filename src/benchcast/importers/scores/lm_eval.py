@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from benchcast.errors import InputError
-from benchcast.importers.scores.entries import ScoreEntry, number, quantity
+from benchcast.importers.scores.entries import (
+    ReaderOptions,
+    ScoreEntry,
+    ScoreFile,
+    number,
+    quantity,
+    refuse_percent,
+    results_in,
+)
 from benchcast.records import Score
 
 HARNESS = "lm-eval"
@@ -22,9 +30,25 @@ PRETRAINED = re.compile(r"(?:^|,)\s*(?:pretrained|model|path|engine)=([^,]+)")
 NOT_METRICS = ("alias", "name", "sample_len", "sample_count")
 
 
-def read_results(
-    path: Path, document: Mapping[str, Any], *, allow_limit: bool, harness: str = HARNESS
+def read_lm_eval(file: ScoreFile, options: ReaderOptions) -> list[ScoreEntry]:
+    """All metrics of all tasks that can be accuracies."""
+    if not isinstance(file.head, Mapping) or not isinstance(file.head.get("results"), Mapping):
+        raise InputError(
+            f"{file.path}: not a results file of lm-evaluation-harness or the leaderboard (no 'results' object)"
+        )
+    return read_harness(file, file.head, options, harness=HARNESS)
+
+
+def read_harness(
+    file: ScoreFile, document: Mapping[str, Any], options: ReaderOptions, *, harness: str
 ) -> list[ScoreEntry]:
+    """Scores from a document in the form of lm-evaluation-harness; on a part of the items if the options say so."""
+    refuse_percent(file, options)
+    entries = read_results(file.path, document, allow_limit=options.allow_limit, harness=harness)
+    return entries if options.rescore is None else options.rescore(file, document, entries)
+
+
+def read_results(path: Path, document: Mapping[str, Any], *, allow_limit: bool, harness: str) -> list[ScoreEntry]:
     """All metrics of all tasks that can be accuracies.
 
     Parameters
@@ -34,9 +58,7 @@ def read_results(
     allow_limit : whether to accept results of a part of each task (`--limit` of the harness)
     harness : name of the harness that the scores are of
     """
-    config = document.get("config")
-    config = config if isinstance(config, Mapping) else {}
-    limit = config.get("limit")
+    limit = _config(document).get("limit")
     if limit is not None and not allow_limit:
         limit = int(limit) if isinstance(limit, float) and limit.is_integer() else limit
         raise InputError(
@@ -61,9 +83,11 @@ def read_results(
 
 def model_name(path: Path, document: Mapping[str, Any]) -> str:
     """The model of a results file, as `collect` would name it; an error if the file does not say."""
-    config = document.get("config")
-    config = config if isinstance(config, Mapping) else {}
-    arguments = _arguments(config.get("model_args"))
+    config = _config(document)
+    arguments = config.get("model_args")
+    if not isinstance(arguments, Mapping):  # the harness writes an object, or the string `pretrained=…,dtype=…`
+        pairs = (part.partition("=") for part in str(arguments or "").split(","))
+        arguments = {key.strip(): value.strip() for key, _, value in pairs}
     named = (arguments[k] for k in ("pretrained", "model", "path", "engine") if arguments.get(k))
     name = arguments.get("gguf_file") or document.get("model_name") or next(named, None) or config.get("model_name")
     if not isinstance(name, str) or not name.strip():
@@ -72,12 +96,9 @@ def model_name(path: Path, document: Mapping[str, Any]) -> str:
     return name.strip().rstrip("/") + (f"@{revision}" if revision != "main" else "")  # as `collect` names it
 
 
-def _arguments(model_args: Any) -> dict[str, Any]:
-    """`model_args` as a dictionary; the harness writes an object, or the string `pretrained=…,dtype=…`."""
-    if isinstance(model_args, Mapping):
-        return {str(k): v for k, v in model_args.items()}
-    pairs = (part.partition("=") for part in str(model_args or "").split(","))
-    return {key.strip(): value.strip() for key, _, value in pairs}
+def _config(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    config = document.get("config")
+    return config if isinstance(config, Mapping) else {}
 
 
 def _about(path: Path, document: Mapping[str, Any], task: str, metrics: Mapping[str, Any]) -> Score:
@@ -86,16 +107,16 @@ def _about(path: Path, document: Mapping[str, Any], task: str, metrics: Mapping[
     items = _items(where, document, task)
     if math.isnan(items):
         items = quantity(where, "sample_len", metrics.get("sample_len"))
-    if math.isnan(items):
-        items = _items_of_subtasks(where, document, task)
-    config = document.get("config")
-    of_run = config.get("num_fewshot") if isinstance(config, Mapping) else None  # older files: one value for the run
+    members = _at(document, "group_subtasks", task, [])
+    if math.isnan(items) and isinstance(members, list) and members and all(isinstance(m, str) for m in members):
+        items = float(sum(_items(where, document, m) for m in members))  # NaN if one is unknown
+    of_run = _config(document).get("num_fewshot")  # older files: one value for the run
     shots = _at(document, "n-shot", task, of_run)
     version = _at(document, "versions", task, None)
     return Score(
-        "",
-        "",
-        math.nan,
+        model="",
+        task="",
+        accuracy=math.nan,
         n_items=items,
         version="" if version is None else f"{float(version):g}" if _numeric(version) else str(version),
         shots="" if shots is None else str(shots),
@@ -105,13 +126,6 @@ def _about(path: Path, document: Mapping[str, Any], task: str, metrics: Mapping[
 def _items(where: str, document: Mapping[str, Any], task: str) -> float:
     counts = _at(document, "n-samples", task, {})
     return quantity(where, "n-samples", counts.get("effective")) if isinstance(counts, Mapping) else math.nan
-
-
-def _items_of_subtasks(where: str, document: Mapping[str, Any], group: str) -> float:
-    members = _at(document, "group_subtasks", group, [])
-    if not isinstance(members, list) or not members or not all(isinstance(m, str) for m in members):
-        return math.nan
-    return float(sum(_items(where, document, m) for m in members))  # NaN if one is unknown
 
 
 def _at(document: Mapping[str, Any], part: str, task: str, default: Any) -> Any:
@@ -146,10 +160,15 @@ LIGHTEVAL = "lighteval"
 AVERAGE = ":_average"
 
 
-def is_lighteval(document: Mapping[str, Any]) -> bool:
+def is_lighteval(document: Any) -> bool:
     """Whether results were written by lighteval; the Open LLM Leaderboard's own (`harness|…`) are another format."""
-    keys = [str(key) for key in document["results"] if "|" in str(key)]
+    keys = [str(key) for key in results_in(document) if "|" in str(key)]
     return bool(keys) and "config_general" in document and not any(key.startswith("harness|") for key in keys)
+
+
+def read_lighteval(file: ScoreFile, options: ReaderOptions) -> list[ScoreEntry]:
+    """All metrics of all tasks that can be accuracies."""
+    return read_harness(file, as_lm_eval(file.head), options, harness=LIGHTEVAL)
 
 
 def split_key(key: str) -> tuple[str, str]:
@@ -163,8 +182,11 @@ def split_key(key: str) -> tuple[str, str]:
 def as_lm_eval(document: Mapping[str, Any]) -> dict[str, Any]:
     """The same results with the keys that lm-evaluation-harness uses."""
     general = document["config_general"] if isinstance(document["config_general"], Mapping) else {}
+    configs = document.get("config_tasks")
+    configs = configs if isinstance(configs, Mapping) else {}
     keys = [str(key) for key in document["results"] if "|" in str(key)]
     tasks = {key: split_key(key)[0].removesuffix(AVERAGE) for key in keys}
+    stated = [key for key in keys if isinstance(configs.get(key), Mapping) and configs[key].get("version") is not None]
     groups = {
         tasks[key]: [tasks[k] for k in keys if tasks[k].startswith(f"{tasks[key]}:")]
         for key in keys
@@ -173,14 +195,8 @@ def as_lm_eval(document: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "results": {tasks[key]: document["results"][key] for key in keys},
         "n-shot": {tasks[key]: split_key(key)[1] for key in keys},
-        "versions": {tasks[key]: version for key in keys if (version := _version(document, key)) is not None},
+        "versions": {tasks[key]: configs[key]["version"] for key in stated},
         "group_subtasks": groups,
         "model_name": general.get("model_name"),
         "config": {"limit": general.get("max_samples")},
     }
-
-
-def _version(document: Mapping[str, Any], key: str) -> Any:
-    configs = document.get("config_tasks")
-    config = configs.get(key) if isinstance(configs, Mapping) else None
-    return config.get("version") if isinstance(config, Mapping) else None

@@ -90,17 +90,13 @@ def choose_metrics(
         metrics.setdefault(r.score.task, [])
         if np.isfinite(r.score.accuracy):
             metrics[r.score.task].append(r.metric)
-    _refuse_unknown(requested, metrics)
+    for task in requested:
+        if task not in metrics:
+            raise InputError(f"--metric: no scores of task {task!r} in these files{did_you_mean(task, metrics)}")
     by_task = {task: _choose(task, list(dict.fromkeys(names)), requested.get(task)) for task, names in metrics.items()}
     chosen = [r for r in entries if r.metric == by_task[r.score.task] and np.isfinite(r.score.accuracy)]
     _refuse_without(entries, chosen, by_task)
     return chosen, {task: metric for task, metric in by_task.items() if metric}
-
-
-def _refuse_unknown(requested: Mapping[str, str], metrics: Mapping[str, Sequence[str]]) -> None:
-    for task in requested:
-        if task not in metrics:
-            raise InputError(f"--metric: no scores of task {task!r} in these files{did_you_mean(task, metrics)}")
 
 
 def _refuse_without(entries: Sequence[ScoreEntry], chosen: Sequence[ScoreEntry], by_task: Mapping[str, str]) -> None:
@@ -195,13 +191,6 @@ def match_tasks(in_files: Iterable[str], tasks: Sequence[str], renames: Mapping[
     return matched
 
 
-def _is_folder(name: str) -> bool:
-    try:
-        return Path(name).is_dir()
-    except (OSError, ValueError):  # too long for a file name, or with a zero byte
-        return False
-
-
 def without_path(name: str) -> str:
     """The last part of a local path, existing here or not; a hub id is unchanged.
 
@@ -209,8 +198,12 @@ def without_path(name: str) -> str:
     """
     if name.endswith(".gguf"):
         return Path(name).stem
-    is_path = name.startswith(("/", ".", "~")) or name.count("/") > 1
-    return name.rstrip("/").rpartition("/")[2] or name if is_path or _is_folder(name) else name
+    try:
+        is_folder = Path(name).is_dir()
+    except (OSError, ValueError):  # too long for a file name, or with a zero byte
+        is_folder = False
+    is_path = is_folder or name.startswith(("/", ".", "~")) or name.count("/") > 1
+    return name.rstrip("/").rpartition("/")[2] or name if is_path else name
 
 
 def match_models(

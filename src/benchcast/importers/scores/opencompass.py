@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from pathlib import Path
 
 from benchcast.errors import InputError
-from benchcast.importers.scores.entries import PERCENT, UNITS, ScoreEntry, fraction
+from benchcast.importers.scores.entries import PERCENT, ReaderOptions, ScoreEntry, ScoreFile, fraction
 from benchcast.records import Score
 
 HARNESS = "opencompass"
@@ -19,10 +18,10 @@ def is_summary(header: Sequence[str]) -> bool:
     return tuple(header[:4]) == ABOUT
 
 
-def read_summary(path: Path, lines: Sequence[str], *, unit: str | None = None) -> list[ScoreEntry]:
-    """Read all scores of a summary; rows of dashes are separators. `unit` is "percent" by default."""
-    perfect = UNITS[unit] if unit else PERCENT
-    rows = [row for row in csv.reader(lines) if row]
+def read_summary(file: ScoreFile, options: ReaderOptions) -> list[ScoreEntry]:
+    """All scores of a summary; rows of dashes are separators."""
+    path, perfect = file.path, options.perfect(PERCENT)
+    rows = [row for row in csv.reader(file.text.splitlines()) if row]
     models = [m.strip() for m in rows[0][4:]]
     for model in models:
         if models.count(model) > 1:
@@ -34,18 +33,11 @@ def read_summary(path: Path, lines: Sequence[str], *, unit: str | None = None) -
             continue
         if len(row) != len(rows[0]):
             raise InputError(f"{path}: {task}: {len(row)} cells, the header has {len(rows[0])}")
-        entries += _row(path, task, row, models, perfect)
-    return entries
-
-
-def _row(path: Path, task: str, row: Sequence[str], models: Sequence[str], perfect: float) -> list[ScoreEntry]:
-    version = " ".join(x.strip() for x in (row[1], row[3]) if x.strip() not in ("-", ""))
-    entries = []
-    for model, cell in zip(models, row[4:], strict=True):
-        where = f"{path}: {task}: {model}"
-        value = fraction(where, cell, perfect)
-        if value is not None:
-            entries.append(
-                ScoreEntry(where, Score(model, task, value, harness=HARNESS, version=version), row[2].strip())
-            )
+        version = " ".join(x.strip() for x in (row[1], row[3]) if x.strip() not in ("-", ""))
+        for model, cell in zip(models, row[4:], strict=True):
+            where = f"{path}: {task}: {model}"
+            value = fraction(where, cell, perfect)
+            if value is not None:
+                score = Score(model, task, value, harness=HARNESS, version=version)
+                entries.append(ScoreEntry(where, score, row[2].strip()))
     return entries

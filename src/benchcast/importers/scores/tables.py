@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from benchcast.errors import InputError
-from benchcast.importers.scores.entries import FRACTION, PERCENT, UNITS, ScoreEntry, fraction
-from benchcast.records import Score, Task
-from benchcast.study.reading import read_csv
-from benchcast.study.tables import quantity, read_scores
+from benchcast.importers.scores.entries import FRACTION, PERCENT, UNITS, ReaderOptions, ScoreEntry, ScoreFile, fraction
+from benchcast.records import Score
+from benchcast.study.tables import parse_scores, quantity
 
 MODEL = ("model", "Model", "model_name", "fullname", "Model/adapter", "name")
 TASK = ("task", "dataset", "benchmark", "scenario")
@@ -37,16 +35,17 @@ def is_listed(header: Sequence[str]) -> bool:
     return all(any(c in header for c in names) for names in (MODEL, TASK, VALUE))
 
 
-def read_listed(path: Path, rows: Sequence[Mapping[str, str]], *, unit: str | None) -> list[ScoreEntry]:
-    """Read a table with one row per score, ignoring unknown columns."""
-    model, task, value = (next(c for c in names if c in rows[0]) for names in (MODEL, TASK, VALUE))
-    metric = next((c for c in METRIC if c in rows[0]), "")
-    perfect = UNITS[unit] if unit else PERFECT_OF_COLUMN.get(value)
+def read_listed(file: ScoreFile, options: ReaderOptions) -> list[ScoreEntry]:
+    """Scores of a table with one row per score, ignoring unknown columns."""
+    header = list(file.rows[0])
+    model, task, value = (next(c for c in names if c in header) for names in (MODEL, TASK, VALUE))
+    metric = next((c for c in METRIC if c in header), "")
+    perfect = UNITS[options.unit] if options.unit else PERFECT_OF_COLUMN.get(value)
     if perfect is None:
-        raise InputError(f"{path}: column {value!r} {NO_UNIT}")
+        raise InputError(f"{file.path}: column {value!r} {NO_UNIT}")
     entries = []
-    for number, row in enumerate(rows, start=2):
-        where = f"{path}: line {number}"
+    for number, row in enumerate(file.rows, start=2):
+        where = f"{file.path}: line {number}"
         if not row[model].strip() or not row[task].strip():
             raise InputError(f"{where}: a score needs a model and a task")
         accuracy = fraction(where, row[value], perfect)
@@ -68,19 +67,16 @@ def _about(where: str, row: Mapping[str, str]) -> Score:
     return Score("", "", math.nan, n_items=n_items, harness=harness, version=version, shots=shots)
 
 
-def read_long(
-    path: Path, tasks: Sequence[Task], pick: Callable[[list[str]], set[str]], *, unit: str | None = None
-) -> list[ScoreEntry]:
-    """Read a file in the form of scores.csv; a task that is neither in `tasks` nor chosen by `pick` is an error."""
-    names = [row.get("task", "").strip() for row in read_csv(path)]
-    scores = read_scores(path, tasks, also=pick(names), perfect=UNITS[unit or "fraction"])
-    return [ScoreEntry(f"{path}: {s.model} on {s.task}", s) for s in scores]
+def read_long(file: ScoreFile, options: ReaderOptions) -> list[ScoreEntry]:
+    """Scores of a file in the form of scores.csv; a task that is neither of the study nor picked is an error."""
+    also = options.pick([row["task"].strip() for row in file.rows])
+    scores = parse_scores(file.path, file.rows, options.tasks, also=also, perfect=options.perfect(FRACTION))
+    return [ScoreEntry(f"{file.path}: {s.model} on {s.task}", s) for s in scores]
 
 
-def read_wide(
-    path: Path, rows: Sequence[Mapping[str, str]], *, unit: str | None, pick: Callable[[list[str]], set[str]]
-) -> list[ScoreEntry]:
-    """Read a wide table; `pick` chooses the tasks to read from those in the file."""
+def read_wide(file: ScoreFile, options: ReaderOptions) -> list[ScoreEntry]:
+    """Scores of the picked tasks of a table of models × tasks, or of tasks × models."""
+    path, rows = file.path, file.rows
     header = list(rows[0])
     names = next((c for c in (*MODEL, *TASK) if c in header), None)
     if names is None:
@@ -91,7 +87,7 @@ def read_wide(
     columns = [c for c in header if c != names]
     by_model = names in MODEL
     tasks = [_task(c) for c in columns] if by_model else [row[names].strip() for row in rows]
-    chosen = pick(tasks)
+    chosen = options.pick(tasks)
     if not chosen:
         raise InputError(f"{path}: no task of study.toml in it; found {', '.join(dict.fromkeys(tasks)) or 'none'}")
     entries = []
@@ -99,7 +95,8 @@ def read_wide(
         for column in columns:
             task, model = (_task(column), row[names]) if by_model else (row[names].strip(), column)
             if task in chosen:
-                entries += _cell(f"{path}: line {number}: {column}", Score(model.strip(), task, 0.0), row[column], unit)
+                score = Score(model.strip(), task, math.nan)
+                entries += _cell(f"{path}: line {number}", column, row[column], score=score, unit=options.unit)
     return entries
 
 
@@ -107,8 +104,9 @@ def _task(column: str) -> str:
     return PERCENT_MARK.sub("", column.partition(" - ")[0]).strip()
 
 
-def _cell(where: str, score: Score, cell: str, unit: str | None) -> list[ScoreEntry]:
-    column = where.rpartition(": ")[2]
+def _cell(line: str, column: str, cell: str, *, score: Score, unit: str | None) -> list[ScoreEntry]:
+    """The score in a cell, if there is one; `score` names its model and task."""
+    where = f"{line}: {column}"
     _, dash, metric = column.partition(" - ")
     perfect = UNITS[unit] if unit else PERCENT if PERCENT_MARK.search(column) else FRACTION if dash else None
     if perfect is None:
