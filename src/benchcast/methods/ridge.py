@@ -79,7 +79,9 @@ def _choose(dataset: Dataset, fold: Fold, t: int, G: Floats) -> _Chosen:
     learn, validation = fold.train & known, fold.validation & known
     target = clipped_log_odds(np.where(known, observed, task.chance), task.chance)
     hidden = [validation] if validation.any() else inner_folds(dataset.groups, learn)
-    errors = np.concatenate([_errors_on(h, G, target, learn & ~h, observed, task.chance) for h in hidden])
+    log_odds = np.concatenate([solve(G, target, learn & ~h)[1][h] for h in hidden])
+    scores = np.concatenate([observed[h] for h in hidden])
+    errors = at_share(sigmoid(log_odds), task.chance) - scores[:, None]  # models × strengths
     best = int(np.argmin((errors**2).mean(axis=0)))
     theta = -solve(G, target, learn)[0][:, best]  # accuracy decreases with capability
     out_of_fold = OutOfFoldErrors.of(dataset, hidden, errors[:, best], kind="the models that chose the strength")
@@ -101,12 +103,6 @@ def _task_fit(dataset: Dataset, fold: Fold, t: int, chosen: _Chosen, weights: np
         range=(float(capability[learn].min()), float(capability[learn].max())),
         notes={"strength": chosen.strength},
     )
-
-
-def _errors_on(hidden: Bools, G: Floats, target: Floats, learn: Bools, observed: Floats, chance: float) -> Floats:
-    """Forecast errors of the hidden models, for every strength (models × R)."""
-    log_odds = solve(G, target, learn)[1][hidden]
-    return np.asarray(at_share(sigmoid(log_odds), chance) - observed[hidden][:, None])
 
 
 def token_weights(dataset: Dataset, moments: Moments, theta: Floats) -> npt.NDArray[np.float32]:
