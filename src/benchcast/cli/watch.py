@@ -101,7 +101,6 @@ class _PlainLines:
     """Prints one line for each event."""
 
     def scoring(self, model: str) -> None:
-        """Print that scoring starts."""
         say(f"{model}: scoring", err=True)
 
     def show(self, event: Event) -> None:
@@ -127,7 +126,6 @@ class _JsonLines(_PlainLines):
         """Print nothing."""
 
     def show(self, event: Event) -> None:
-        """Print the event as JSON."""
         say_json(event.to_dict())
 
 
@@ -153,7 +151,6 @@ class _Table:
         return report
 
     def show(self, event: Event) -> None:
-        """Add an event to the table."""
         if event.kind == "forecast":
             self.points[event.model] = ((event.step or 0, event.model), event)
         else:

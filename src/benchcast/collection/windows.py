@@ -44,7 +44,6 @@ class EncodedTexts:
 
     @property
     def counts(self) -> Ints:
-        """Number of tokens of each text."""
         return np.array([len(token_ids) for token_ids in self.ids], np.int64)
 
     def require_all(self, who: str, advice: str) -> None:
@@ -111,7 +110,6 @@ class BackendInfo:
 
     @classmethod
     def of(cls, backend: Backend) -> BackendInfo:
-        """Describe a backend; loads its model."""
         return cls(backend.about(), backend.context)
 
     @classmethod

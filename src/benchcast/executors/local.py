@@ -69,7 +69,6 @@ class Local:
     parts = 1
 
     def run(self, call: Call, jobs: Sequence[Job], shared: Any = None) -> Iterator[tuple[int, Any]]:
-        """Results in the order of the jobs."""
         for number, job in enumerate(jobs):
             for result in results(call, shared, job.arguments):
                 yield number, result

@@ -191,7 +191,6 @@ class ModelSettings:
         return ",".join(f"{key}={self._values[key]}" for key in DECISIVE if key in self._values)
 
     def values(self) -> dict[str, str]:
-        """All settings."""
         return dict(self._values)
 
     def having(self, **more: str) -> ModelSettings:

@@ -47,8 +47,6 @@ class SilentError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A complete reply."""
-
     status: int
     reason: str
     headers: Mapping[str, str]

@@ -41,7 +41,6 @@ class LoadedBackend:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The model's tokenizer."""
         return self._tokens.load()
 
     @cached_property

@@ -88,7 +88,6 @@ def wrap(inner: Any, name: str) -> Tokenizer:
 
 
 def from_sentencepiece(processor: Any, name: str) -> Tokenizer:
-    """Wrap a SentencePiece model."""
 
     def piece(token: int) -> bytes:
         text = str(processor.id_to_piece(token))
@@ -104,7 +103,6 @@ def from_sentencepiece(processor: Any, name: str) -> Tokenizer:
 
 
 def from_tiktoken(encoding: Any, name: str) -> Tokenizer:
-    """Wrap a tiktoken encoding."""
     return Tokenizer(name, encoding.encode_ordinary, encoding.decode_single_token_bytes)
 
 
