@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -65,13 +65,13 @@ class EncodedTexts:
         nats = [by_text[i].astype(np.float64) for i in scored]
         return lay_out(LossRows.of(where, model, ids, bounds, nats), self.texts, about)
 
-    def portion(self, model: str, indices: Iterable[int], finished: Collection[int] = ()) -> Portion:
+    def portion(self, model: str, indices: Iterable[int], finished: Iterable[int] = ()) -> Portion:
         """The portion that holds the texts with these indices."""
         names = {i: self.texts.texts[i].id for i in indices}
         ids = {i: tuple(self.ids[i]) for i in names}
         return Portion(model, names, ids, done=frozenset(finished) & names.keys())
 
-    def portions(self, model: str, done: Collection[int]) -> list[Portion]:
+    def portions(self, model: str, done: Iterable[int]) -> list[Portion]:
         """Portions with unfinished texts; their boundaries do not depend on `done`."""
         finished = {*done, *self.refused}
         return [self.portion(model, indices, finished) for indices in cut(self.texts) if not finished >= {*indices}]
