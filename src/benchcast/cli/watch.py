@@ -71,7 +71,15 @@ def watch(
     settings = ModelSettings.parse(model_args)
     if tokenizer:
         settings = settings.having(tokenizer=tokenizer)
-    run = WatchedRun(checkpoints, losses, name, family, settings, device, batch_size).named()
+    run = WatchedRun(
+        checkpoints=checkpoints,
+        losses=losses,
+        name=name,
+        family=family,
+        settings=settings,
+        device=device,
+        batch_size=batch_size,
+    ).named()
     opened = Study.open(study)
     with _screen(run.name, as_json=as_json) as screen:
         events = watch(opened, run, interval=interval, once=once, on_model=screen.scoring, on_wait=screen.idle)

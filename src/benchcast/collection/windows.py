@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -65,13 +65,13 @@ class EncodedTexts:
         nats = [by_text[i].astype(np.float64) for i in scored]
         return lay_out(LossRows.of(where, model, ids, bounds, nats), self.texts, about)
 
-    def portion(self, model: str, indices: Iterable[int], finished: Collection[int] = ()) -> Portion:
+    def portion(self, model: str, indices: Iterable[int], finished: Iterable[int] = ()) -> Portion:
         """The portion that holds the texts with these indices."""
         names = {i: self.texts.texts[i].id for i in indices}
-        ids, done = {i: tuple(self.ids[i]) for i in names}, frozenset(finished) & names.keys()
-        return Portion(model, names, ids, done)
+        ids = {i: tuple(self.ids[i]) for i in names}
+        return Portion(model, names, ids, done=frozenset(finished) & names.keys())
 
-    def portions(self, model: str, done: Collection[int]) -> list[Portion]:
+    def portions(self, model: str, done: Iterable[int]) -> list[Portion]:
         """Portions with unfinished texts; their boundaries do not depend on `done`."""
         finished = {*done, *self.refused}
         return [self.portion(model, indices, finished) for indices in cut(self.texts) if not finished >= {*indices}]
@@ -237,11 +237,12 @@ def plan(text: int, ids: Sequence[int], prefix: Sequence[int], *, context: int) 
         raise InputError(f"a context of {context} tokens leaves no room for a text; 2 tokens and BOS are needed")
     if not ids:
         return []
-    windows = [Window(text, (*prefix, *ids[:room]), len(prefix), 0)]
+    windows = [Window(text, (*prefix, *ids[:room]), skip=len(prefix), first=0)]
     done = min(room, len(ids))
     while done < len(ids):
         start = min(done - overlap, len(ids) - room)
-        windows.append(Window(text, (*prefix, *ids[start : start + room]), len(prefix) + done - start, done))
+        part = (*prefix, *ids[start : start + room])
+        windows.append(Window(text, part, skip=len(prefix) + done - start, first=done))
         done = start + room
     return windows
 

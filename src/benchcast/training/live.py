@@ -138,7 +138,7 @@ class Reader:
             raise InputError(f"{NO_BOS}: Reading(add_bos_token=True)")
         encoded = encode_texts(vocabulary.tokenizer, scored_texts, threads=False)  # data loaders fork
         encoded.require_all("the model in training", "give a tokenizer that covers them with tokenizer=…")
-        return cls(fits, vocabulary, encoded, reading)
+        return cls(fits, vocabulary, encoded, reading=reading)
 
     def forecast(self, model: Any, info: ModelInfo = UNKNOWN) -> dict[str, Forecast]:
         """Forecasts by task; `info` holds the model's metadata, and its parameters are counted if missing."""

@@ -20,7 +20,7 @@ from benchcast.messages import refuse_unknown
 Nats = npt.NDArray[np.float32]
 Row = TypeVar("Row")  # result of one sequence: nats or hidden states
 SECRETS = ("api_key", "token", "key", "password", "auth_token", "hf_token")
-DECISIVE = (
+DECISIVE = (  # settings that change losses
     *("pretrained", "model", "path", "revision", "gguf_file", "tokenizer", "dtype"),
     *("add_bos_token", "max_length", "engine"),
 )
