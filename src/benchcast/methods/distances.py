@@ -131,7 +131,7 @@ class CandidateSelection:
     out_of_fold: OutOfFoldErrors
 
 
-def select_candidate(forecasts: Forecasts, dataset: Dataset, observed: Floats, known: Bools) -> CandidateSelection:
+def select_candidate(forecasts: Forecasts, dataset: Dataset, observed: Floats, *, known: Bools) -> CandidateSelection:
     """Leave each family of the known models out in turn; all families have equal weight."""
     families = dataset.groups
     hidden = inner_folds(families, known)
