@@ -33,7 +33,12 @@ from benchcast.study.study import Study, StudyLike
 
 @dataclass(frozen=True, slots=True)
 class CollectRequest:
-    """A model to collect."""
+    """A model to collect.
+
+    >>> import benchcast as bc
+    >>> bc.CollectRequest(bc.ModelSpec("hf", "pretrained=checkpoint"), name="my-7b", metadata=bc.ModelInfo("", "mine"))
+    CollectRequest(model=ModelSpec(backend='hf', ...), name='my-7b', ...)
+    """
 
     model: ModelSpec | Backend  # a ModelSpec is opened by the workers, a backend runs in this process
     name: str = ""  # in the study; empty: the backend's name for it

@@ -35,7 +35,13 @@ LARGEST_HALF = 65504.0
 
 @dataclass(frozen=True, slots=True)
 class FeatureOptions:
-    """How features are stored."""
+    """How features are stored.
+
+    >>> import benchcast as bc
+    >>> study = bc.create_study("new", "texts.jsonl").study
+    >>> bc.make_features(study, bc.open_scorer("checkpoint"), options=bc.FeatureOptions(dims=4))["reduced_to"]
+    4
+    """
 
     dims: int = 0  # number of principal components to keep; 0 keeps all dimensions
     dtype: str = "float16"  # or "float32"

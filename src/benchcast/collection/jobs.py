@@ -38,7 +38,13 @@ COLUMNS = tuple(f.name for f in fields(ModelInfo) if f.name != "model")
 
 @dataclass(frozen=True, slots=True)
 class CollectOptions:
-    """How a model is collected."""
+    """How a model is collected.
+
+    >>> import benchcast as bc
+    >>> study, backend = bc.create_study("new", "texts.jsonl").study, bc.open_backend("hf", "pretrained=checkpoint")
+    >>> bc.collect(study, backend, name="my-7b", options=bc.CollectOptions(force=True)).texts
+    6
+    """
 
     force: bool = False  # replace losses that are already stored
     skip_refused: bool = False  # skip texts that the tokenizer cannot cover, instead of raising an error
@@ -50,7 +56,12 @@ DEFAULT = CollectOptions()
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """Everything a worker needs to open a model; plain data that can be sent to it."""
+    """Everything a worker needs to open a model; plain data that can be sent to it.
+
+    >>> import benchcast as bc
+    >>> bc.ModelSpec("hf", "pretrained=checkpoint,dtype=bfloat16", batch_size=8).open().model
+    'checkpoint'
+    """
 
     backend: str  # empty: open as a scorer
     settings: str | tuple[tuple[str, str], ...]  # "pretrained=…,dtype=…", or pairs of key and value

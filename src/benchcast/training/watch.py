@@ -61,7 +61,12 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class WatchedRun:
-    """The run to follow and its names in the study."""
+    """The run to follow and its names in the study.
+
+    >>> import benchcast as bc
+    >>> bc.WatchedRun(losses="runs/my-7b").named().name
+    'my-7b'
+    """
 
     checkpoints: str | Path | None = None  # folder of checkpoints
     losses: str | Path | None = None  # folder of JSONL files that the training job writes
