@@ -25,13 +25,13 @@ from benchcast.splits import FEWEST_MODELS, Fold
 class MethodSpec:
     """A method with its settings and the device on which it is computed; InputError if one is unknown.
 
-        >>> import benchcast as bc
-            >>> spec = bc.MethodSpec("paper", bc.DescentSettings(steps=100))
-        >>> spec.name, spec.settings.steps
-        ('paper', 100)
-        >>> bc.fit_tasks("study", ["code"], method=bc.MethodSpec("label-token"))
-        [<Fit of 'code' by label-token on 16 models>]
-        """
+    >>> import benchcast as bc
+        >>> spec = bc.MethodSpec("paper", bc.DescentSettings(steps=100))
+    >>> spec.name, spec.settings.steps
+    ('paper', 100)
+    >>> bc.fit_tasks("study", ["code"], method=bc.MethodSpec("label-token"))
+    [<Fit of 'code' by label-token on 16 models>]
+    """
 
     name: MethodName = DEFAULT_METHOD
     settings: DescentSettings | None = None  # of the method "paper"
