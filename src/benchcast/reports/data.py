@@ -145,7 +145,7 @@ def fits_of_models(
     ]
     if scored.all():
         return chosen
-    return [*chosen, ({name: shown.new_fits[name, method].core for name in comparison.tasks}, ~scored)]
+    return [*chosen, ({name: shown.new_fits[name, method].task_fit for name in comparison.tasks}, ~scored)]
 
 
 def law_curve(fit: TaskFit, capability: Floats) -> dict[str, Any] | None:

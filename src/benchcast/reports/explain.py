@@ -315,14 +315,14 @@ def explain(study: StudyLike, task: str, *, tell: Tell = lambda line: None) -> E
         if aggregate.by_members:
             members = few(aggregate.task.members)
             tell(f"{task}: `predict` uses the mean of the forecasts of {members}; this shows its own fit")
-    shares = largest_shares(fit.core.notes.get("shares", {}), MOST_SHARES)
+    shares = largest_shares(fit.task_fit.notes.get("shares", {}), MOST_SHARES)
     names = opened.models_with_losses()
     nats = fit.align(opened.losses(m) for m in names)
     if isinstance(fit.texts, NamedTexts):
         columns = (replace(w, mean_loss=_mean(nats[:, w.index])) for w in weigh_columns(fit))
-        return ColumnWeights(task, fit.core.method, tuple(columns), shares)
+        return ColumnWeights(task, fit.task_fit.method, tuple(columns), shares)
     units = make_units(fit.texts, fit.edges)
-    explained = weigh_units(fit.task, fit.core.method, units, fit.salience, fit.supported)
+    explained = weigh_units(fit.task, fit.task_fit.method, units, fit.salience, fit.supported)
     families = [str(f) for f in family_names(opened.infos(names))]
     return replace(explained, losses=family_losses(nats, families, units), shares=shares)
 
@@ -342,9 +342,9 @@ def fit_to_explain(study: Study, task: str, on_message: Tell = lambda line: None
     study.task(task)
     if task in study.fitted_tasks():
         (stored,) = stored_fits(study, [task])
-        if not stored.core.reads_losses:
+        if not stored.task_fit.reads_losses:
             raise InputError(
-                f"{task}: the stored fit is by {stored.core.method}, which reads no tokens; "
+                f"{task}: the stored fit is by {stored.task_fit.method}, which reads no tokens; "
                 f"fit again with `benchcast fit {study.root} --task {task}`"
             )
         if stored.texts.annotated_digest == study.texts.annotated_digest:
@@ -401,7 +401,7 @@ def weigh_columns(fit: Fit) -> list[ColumnWeight]:
             int(i),
             fit.texts.texts[i].id,
             fit.texts.texts[i].unit or "",
-            fit.texts.texts[i].id in fit.core.task.answers,
+            fit.texts.texts[i].id in fit.task_fit.task.answers,
             float(salience[i]) / mean if used[i] else math.nan,
             float(size[i]) / total if used[i] else math.nan,
         )

@@ -46,7 +46,7 @@ def member_data(comparison: Comparison, shown: ReportModels) -> dict[str, Any] |
     method = comparison.methods[0]
     rows = []
     for task in comparison.tasks:
-        notes = shown.new_fits[task, method].core.notes
+        notes = shown.new_fits[task, method].task_fit.notes
         if "shares" in notes:
             inside = _largest(notes["shares"])
             rows.append(
@@ -79,7 +79,7 @@ def column_data(comparison: Comparison, shown: ReportModels, texts: TextSet) -> 
                 ],
             }
             for fit in fits
-            if fit.core.reads_losses
+            if fit.task_fit.reads_losses
         ],
     }
 
