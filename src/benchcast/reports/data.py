@@ -142,7 +142,7 @@ def fits_of_models(
     ]
     if scored.all():
         return chosen
-    return [*chosen, ({name: shown.new_fits[name, method].core for name in comparison.tasks}, ~scored)]
+    return [*chosen, ({name: shown.new_fits[name, method].task_fit for name in comparison.tasks}, ~scored)]
 
 
 def first_fold_points(comparison: Comparison, shown: ReportModels, task: str, *, method: str) -> dict[str, Any] | None:
