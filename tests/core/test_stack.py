@@ -206,8 +206,8 @@ def test_between_the_strongest_models_the_second_average_fades_evenly() -> None:
 def test_a_blend_is_stored_and_read_back(study, tmp_path) -> None:
     new_fit = bc.fit(study, "task0")
     again = bc.load(new_fit.save(tmp_path / "fit"))
-    assert isinstance(again.core.capability, BlendedLosses)
-    assert again.core.capability.ramp == new_fit.core.capability.ramp
+    assert isinstance(again.task_fit.capability, BlendedLosses)
+    assert again.task_fit.capability.ramp == new_fit.task_fit.capability.ramp
     assert again.digest == new_fit.digest
     losses = study.losses(study.models_with_losses()[0])
     assert again.predict(losses) == new_fit.predict(losses)

@@ -241,7 +241,7 @@ def test_a_saved_fit_keeps_names_units_and_answers(folder, tmp_path):
     fit.save_pretrained(tmp_path / "fit")
     again = Fit.from_pretrained(tmp_path / "fit")
     assert again.texts == study.texts
-    assert again.core.task.answers == ("bpb.sums",)
+    assert again.task_fit.task.answers == ("bpb.sums",)
     losses = study.losses("f1-2")
     assert again.predict(losses) == fit.predict(losses)
 

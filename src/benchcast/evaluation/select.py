@@ -187,7 +187,8 @@ def _fill(choice: TextSelection, root: Path) -> None:
         part = features.of_tokens(keep)
         smaller.add_features(part.scorer, part.values, part.edges)
     fits = [
-        replace(fit, core=replace(fit.core, task=smaller.task(fit.task))) for fit in smaller_fits(choice, smaller.texts)
+        replace(fit, task_fit=replace(fit.task_fit, task=smaller.task(fit.task)))
+        for fit in smaller_fits(choice, smaller.texts)
     ]
     store_fits(smaller, with_inputs(smaller, fits))
 
@@ -200,7 +201,7 @@ def smaller_fits(choice: TextSelection, texts: TextSet) -> list[Fit]:
     keep = np.isin(dataset.reference_tokens.text, choice.indices)
     return [
         Fit(
-            core=cut_fit(dataset, fold, t, fit.core, choice.indices),
+            task_fit=cut_fit(dataset, fold, t, fit.task_fit, choice.indices),
             salience=fit.salience[keep],
             edges=_kept_edges(dataset.reference_tokens.edges, keep),
             supported=fit.supported[keep],

@@ -99,7 +99,11 @@ def document(fits: Sequence[Fit], losses: TokenLosses, forecasts: Sequence[Forec
     """The forecasts of one model by these fits from these losses, with today's date and a hash, as plain values."""
     rows = [
         {k: nan_to_none(v) for k, v in asdict(forecast).items() if k not in ("model", "level")}
-        | {"chance": fit.core.task.chance, "constant": fit.about.get("mean_accuracy"), "method": fit.core.method}
+        | {
+            "chance": fit.task_fit.task.chance,
+            "constant": fit.about.get("mean_accuracy"),
+            "method": fit.task_fit.method,
+        }
         | {"fit_sha256": fit.digest}
         for fit, forecast in zip(fits, forecasts, strict=True)
     ]

@@ -70,7 +70,7 @@ def changed_inputs(study: Study, fit: Fit, inputs: StudyInputs | None = None) ->
         return changes
     if not _valid(then) or not isinstance(fit.about.get("split"), str):
         raise StudyError(f"{study.fit_folder(fit.task)}: damaged fit (hashes of its inputs); fit again")
-    core, now = fit.core, inputs or StudyInputs.of(study)
+    core, now = fit.task_fit, inputs or StudyInputs.of(study)
     if _hash_task(next((t for t in study.tasks if t.name == fit.task), core.task)) != then["task"]:
         changes.append("chance, sources or answers of the task changed")
     if now.features != then["features"]:

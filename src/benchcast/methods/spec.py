@@ -26,7 +26,7 @@ class MethodSpec:
     """A method with its settings and the device on which it is computed; InputError if one is unknown.
 
     >>> import benchcast as bc
-    >>> spec = bc.MethodSpec("paper", bc.DescentSettings(steps=100))
+        >>> spec = bc.MethodSpec("paper", bc.DescentSettings(steps=100))
     >>> spec.name, spec.settings.steps
     ('paper', 100)
     >>> bc.fit_tasks("study", ["code"], method=bc.MethodSpec("label-token"))
