@@ -22,8 +22,6 @@ from benchcast.records import Floats, ModelMetadata, Task, TokenLosses
 from benchcast.study.mean_scores import aggregate_accuracies, weights
 from benchcast.study.study import Study
 
-ENDS = ("accuracy", "low", "high")  # of a forecast
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AggregateFit:
@@ -52,7 +50,9 @@ class AggregateFit:
         have wider intervals than the models that they were held out with, such as a model unlike any other. All are
         NaN where a member has no forecast.
         """
-        accuracy, low, high = (np.array([np.atleast_1d(getattr(m, k)) for m in members]) for k in ENDS)
+        accuracy, low, high = (
+            np.array([np.atleast_1d(getattr(m, k)) for m in members]) for k in ("accuracy", "low", "high")
+        )
         mean = aggregate_accuracies(self.task, accuracy, {f.task.name: f.task.chance for f in self.members})
         usual = np.array([spread_of(fit.out_of_fold, level).half_width for fit in self.members])
         half_widths = (high - low) / 2
@@ -127,8 +127,9 @@ def predict_task(
     members = [predict(fit, nats, metadata) for fit in aggregate.members]
     by_members = aggregate.combine(members, DEFAULT_LEVEL)
     used = np.isfinite(by_members[0])
-    ends = {k: np.where(used, x, getattr(by_own_fit, k)) for k, x in zip(ENDS, by_members, strict=True)}
-    return replace(by_own_fit, **ends)
+    of_own = (by_own_fit.accuracy, by_own_fit.low, by_own_fit.high)
+    accuracy, low, high = (np.where(used, x, y) for x, y in zip(by_members, of_own, strict=True))
+    return replace(by_own_fit, accuracy=accuracy, low=low, high=high)
 
 
 def _aggregate_fit(task: Task, fits: Mapping[str, TaskFit]) -> AggregateFit | None:
@@ -164,9 +165,9 @@ def with_aggregates(aggregates: Sequence[AggregateFit], forecasts: Mapping[str, 
     combined = dict(forecasts)
     for aggregate in (a for a in aggregates if a.by_members):
         own, members = forecasts[aggregate.task.name], [forecasts[m] for m in aggregate.task.members]
-        ends = {k: float(x[0]) for k, x in zip(ENDS, aggregate.combine(members, own.level), strict=True)}
-        if math.isfinite(ends["accuracy"]):
+        mean, low, high = (float(x[0]) for x in aggregate.combine(members, own.level))
+        if math.isfinite(mean):
             remarks = [f.remark for f in members if f.remark]
             remark = f"{len(remarks)} of {len(members)} members: {remarks[0]}" if remarks else ""
-            combined[own.task] = replace(own, **ends, capability=math.nan, remark=remark)
+            combined[own.task] = replace(own, accuracy=mean, low=low, high=high, capability=math.nan, remark=remark)
     return combined

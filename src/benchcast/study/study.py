@@ -175,7 +175,7 @@ class Study:
     def scorers(self) -> list[str]:
         """Names of the scorers whose features are here."""
         folders = stored_folders(self.root / "features")
-        return [feature_files.scorer_of(p) for p in folders if (present(p) / "meta.json").is_file()]
+        return [feature_files.read_meta(p)["scorer"] for p in folders if (present(p) / "meta.json").is_file()]
 
     def features(self) -> Features | None:
         """Memory-mapped features of the study's scorer; None where there are none."""
