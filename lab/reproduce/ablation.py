@@ -16,7 +16,7 @@ from benchcast.losses.dataset import Dataset
 from benchcast.methods import METHODS
 from benchcast.methods.paper import DescentSettings, paper
 from benchcast.records import Floats
-from benchcast.reports.sections import held_out_errors
+from benchcast.reports.charts import held_out_errors
 from benchcast.splits import Fold
 from lab.reproduce.context import StudyContext
 from lab.reproduce.figures import variants_figure

@@ -13,7 +13,7 @@ from benchcast.losses.dataset import Dataset
 from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.paper import paper
 from benchcast.methods.task_fit import TaskFit
-from benchcast.reports.sections import held_out_errors
+from benchcast.reports.charts import held_out_errors
 from benchcast.splits import Fold
 from lab.reproduce.context import StudyContext, need_features, role
 from lab.reproduce.figures import law_panels, steps_figure

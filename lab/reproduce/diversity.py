@@ -11,7 +11,7 @@ import numpy as np
 from benchcast.errors import NotEnoughDataError
 from benchcast.methods import METHODS
 from benchcast.methods.spec import check_methods
-from benchcast.reports.sections import numbers_of_sources, source_errors, subsets
+from benchcast.reports.charts import numbers_of_sources, source_errors, subsets
 from lab.reproduce.context import StudyContext, need_features
 from lab.reproduce.curves import count_figure
 from lab.reproduce.outcome import Outcome, Table, cell, geometric_mean, grouped
@@ -35,7 +35,7 @@ def fig8(context: StudyContext, methods: Sequence[str] = ("paper", "salience"), 
     rows = []
     for method in methods:
         for size in numbers_of_sources(len(sources)):
-            for chosen in subsets(sources, size, draws or DRAWS.get(method, 3), context.study.seed):
+            for chosen in subsets(sources, size, draws or DRAWS.get(method, 3), seed=context.study.seed):
                 context.on_step(f"{method}, {size} of {len(sources)} sources")
                 rows += _rows(context, method, chosen)
     numbers = {**context.about(), "sources": sources, "mean": means(rows), "fits": rows}
@@ -47,7 +47,7 @@ def fig8(context: StudyContext, methods: Sequence[str] = ("paper", "salience"), 
 
 
 def _rows(context: StudyContext, method: str, chosen: Sequence[str]) -> list[dict[str, Any]]:
-    errors = source_errors(context.dataset, context.fold, context.study.texts, method, chosen)
+    errors = source_errors(context.dataset, context.fold, context.study.texts, method=method, chosen=chosen)
     if errors is None:
         return []
     named = [(task.name, float(e)) for task, e in zip(context.dataset.tasks, errors, strict=True)]

@@ -18,7 +18,7 @@ from benchcast.losses.dataset import Dataset
 from benchcast.methods import METHODS
 from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, ModelInfo
-from benchcast.reports.sections import held_out_errors
+from benchcast.reports.charts import held_out_errors
 from benchcast.splits import Fold
 from lab.reproduce.context import StudyContext, pick_runs
 from lab.reproduce.figures import series_figure

@@ -150,6 +150,20 @@ def test_the_command_orders_runs_without_their_scores(study, cli):
     assert above["family0"]["family1"] + above["family1"]["family0"] == pytest.approx(1)
 
 
+def test_the_command_says_whether_scores_agree_and_settle_the_order(study, cli):
+    printed = cli("compare", study.root, "--runs", "family0,family1").out
+    result = json.loads(cli("compare", study.root, "--runs", "family0,family1", "--json").out)
+    forecasts, scores = printed.split("\nscores of ")
+    lasts = {line.partition("  ")[0]: line for line in reversed(forecasts.splitlines())}
+    for task, said in result["sizes"][0]["tasks"].items():
+        observed = said["observed"]
+        agrees = sorted(observed, key=observed.get, reverse=True) == said["order"]
+        assert lasts[task].split()[-1] == ("agrees" if agrees else "disagrees")
+    settled = [d["settled"] for d in result["scores"]["differences"]]
+    assert any(settled)
+    assert scores.count("already settled") == sum(settled)
+
+
 def test_other_names_change_nothing(study, cli):
     before = json.loads(cli("compare", study.root, "--runs", "family0,family1", "--json").out)
     study.add_models([replace(m, family=m.family.replace("family", "run-")) for m in study.models()])

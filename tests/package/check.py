@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SMOKE = """
 from pathlib import Path
 import benchcast as bc
-from benchcast.reports import write_report
+from benchcast.reports.report import write_report
 study = bc.datasets.load_zoo()
 comparison = bc.compare(study, ["code"], split="size", methods=["label-token", "all-token"])
 print(comparison.to_arrow().num_rows, "rows")

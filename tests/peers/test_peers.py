@@ -141,7 +141,7 @@ def test_the_choice_that_errs_on_a_family_is_made_without_that_family(dataset):
         return constant_forecasts
 
     three = replace(three, metadata=replace(three.metadata, families=families))
-    selected = select_candidate(forecasts, three, observed, np.ones(12, bool))
+    selected = select_candidate(forecasts, three, observed, known=np.ones(12, bool))
     assert selected.best == 1
     mine = {f: selected.out_of_fold.errors[selected.out_of_fold.families == f] for f in "abc"}
     assert (mine["a"] == 0.1).all(), "chosen by b and c alone"

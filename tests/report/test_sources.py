@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchcast.methods import METHODS
-from benchcast.reports.sections import held_out_errors, numbers_of_sources, restrict, source_errors, subsets
+from benchcast.reports.charts import held_out_errors, numbers_of_sources, restrict, source_errors, subsets
 from benchcast.splits import make_folds
 
 
@@ -19,8 +19,9 @@ def fold(world):
 
 
 def test_all_sources_give_the_plain_fit(dataset, world, fold):
+    tokens = dataset.reference_tokens
     plain = held_out_errors(dataset, fold, METHODS["paper"].learn(dataset, [fold])[0])
-    errors = source_errors(dataset, fold, world.texts, "paper", dataset.reference_tokens.sources)
+    errors = source_errors(dataset, fold, world.texts, method="paper", chosen=tokens.sources)
     assert errors == pytest.approx(plain, rel=1e-6)
 
 
@@ -28,8 +29,8 @@ def test_a_source_that_some_model_lacks_is_passed_over(dataset, world, fold):
     tokens = dataset.reference_tokens
     lacking = replace(tokens, supported=tokens.supported & ~tokens.of_sources(["source1"]))
     some = replace(dataset, reference_tokens=lacking)
-    assert source_errors(some, fold, world.texts, "all-token", ["source1"]) is None
-    assert source_errors(some, fold, world.texts, "all-token", ["source0", "source1"]) is not None
+    assert source_errors(some, fold, world.texts, method="all-token", chosen=["source1"]) is None
+    assert source_errors(some, fold, world.texts, method="all-token", chosen=["source0", "source1"]) is not None
 
 
 def test_no_token_of_other_sources_is_read(dataset, world):

@@ -112,15 +112,9 @@ def compare_runs(
     >>> bc.compare_runs("study", ["ash", "oak"], tasks=["code"], method="label-token")
     <RunComparison of ash, oak at 4 sizes on 1 task>
     """
-    names = as_names(names)
-    if len(set(names)) < 2 or len(set(names)) < len(names):
-        raise InputError(f"--runs {','.join(names)}: two or more different runs are needed, as in --runs A,B")
+    names = run_names(names)
     models = read_study_models(Study.of(study), tasks, method=method, device=device)
-    runs = [find_run(name, models.models, models.families) for name in names]
-    rows = np.concatenate([run.rows for run in runs])
-    if len(np.unique(rows)) < len(rows):
-        raise InputError(f"--runs {','.join(names)}: one of them is part of another")
-    return rank_runs(models, runs, on_step=tell)
+    return rank_runs(models, find_runs(names, models.models, models.families), on_step=tell)
 
 
 def rank_runs(
@@ -153,7 +147,9 @@ def rank_runs(
     on_step("fitting without the runs")
     fits = models.fits(seen)
     if not fits[0].reads_losses:
-        raise InputError(f"method {models.method!r} does not read losses; use one that does, such as salience")
+        raise InputError(
+            f"method {models.method!r} does not read losses; use one that does, such as {CAPABILITY_METHOD}"
+        )
     capability = np.stack([models.log_capability(fit) for fit in fits])
     uncertainty = difference_uncertainty(models, fits, capability, seen=seen)
     rankings = tuple(rank(models, fits, capability, point=point, uncertainty=uncertainty) for point in points)
@@ -171,6 +167,23 @@ class TrainingRun:
 
     name: str
     rows: Ints  # indices of its models
+
+
+def run_names(names: Sequence[str]) -> Sequence[str]:
+    """The names of runs to compare; InputError unless there are at least two, all different."""
+    names = as_names(names)
+    if len(set(names)) < 2 or len(set(names)) < len(names):
+        raise InputError(f"--runs {','.join(names)}: two or more different runs are needed, as in --runs A,B")
+    return names
+
+
+def find_runs(names: Sequence[str], models: Sequence[str], families: npt.NDArray[np.str_]) -> list[TrainingRun]:
+    """The runs of these names (see `find_run`); InputError if two of them have a model in common."""
+    runs = [find_run(name, models, families) for name in names]
+    rows = np.concatenate([run.rows for run in runs])
+    if len(np.unique(rows)) < len(rows):
+        raise InputError(f"--runs {','.join(names)}: one of them is part of another")
+    return runs
 
 
 def find_run(name: str, models: Sequence[str], families: npt.NDArray[np.str_]) -> TrainingRun:

@@ -18,14 +18,13 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from benchcast.decisions.compare_runs import TrainingRun, comparison_points, find_run
-from benchcast.errors import InputError, NotEnoughDataError
+from benchcast.decisions.compare_runs import MEAN, TrainingRun, comparison_points, find_runs, run_names
+from benchcast.errors import NotEnoughDataError
 from benchcast.messages import as_names, counted, plain
 from benchcast.records import Bools, Floats, Ints, ModelInfo, Score, family_names
 from benchcast.scaling.family_law import ScalePoints
 from benchcast.study.study import Study, StudyLike
 
-MEAN = "mean of tasks"
 NEAR = np.log(2)  # largest distance of a checkpoint's neighbours in log compute; the curve is nearly straight over it
 FEWEST_SCATTERS = 4  # checkpoints with two neighbours that an estimate needs
 OVERLAP = 2.0  # dependent scatters per independent one; neighbouring scatters share scores
@@ -92,9 +91,7 @@ def compare_scores(study: StudyLike, names: Sequence[str], *, tasks: Sequence[st
     >>> bc.compare_scores("study", ["ash", "oak"], tasks=["code"])
     <ScoreComparison of ash, oak: 1 difference>
     """
-    names = as_names(names)
-    if len(set(names)) < 2 or len(set(names)) < len(names):
-        raise InputError(f"--runs {','.join(names)}: two or more different runs are needed, as in --runs A,B")
+    names = run_names(names)
     opened = Study.of(study)
     wanted = [opened.task(t).name for t in as_names(tasks)] or [t.name for t in opened.tasks]
     known, runs, rows = _scored_runs(opened, names, wanted)
@@ -105,7 +102,7 @@ def compare_scores(study: StudyLike, names: Sequence[str], *, tasks: Sequence[st
         known, runs, rows = _scored_runs(opened, names, shared)
     differences, notes = score_differences(known, runs, rows)
     models = {run.name: tuple(known.models[i].model for i in r) for run, r in zip(runs, rows, strict=True)}
-    return ScoreComparison(differences, models, notes)
+    return ScoreComparison(differences=differences, models=models, notes=notes)
 
 
 def _scored_runs(
@@ -116,10 +113,8 @@ def _scored_runs(
     known = scored_models(listed, study.scores(), tasks)
     index = {m.model: i for i, m in enumerate(known.models)}
     everyone = [*known.models, *(m for m in listed if m.model not in index)]
-    listed_runs = [find_run(name, [m.model for m in everyone], family_names(everyone)) for name in names]
-    if len(np.unique(np.concatenate([run.rows for run in listed_runs]))) < sum(len(run.rows) for run in listed_runs):
-        raise InputError(f"--runs {','.join(names)}: one of them is part of another")
-    runs = [TrainingRun(run.name, run.rows[run.rows < len(known.models)]) for run in listed_runs]
+    found = find_runs(names, [m.model for m in everyone], family_names(everyone))
+    runs = [TrainingRun(run.name, run.rows[run.rows < len(known.models)]) for run in found]
     for run in runs:
         if not len(run.rows):
             raise NotEnoughDataError(f"{run.name}: no scores on {', '.join(tasks[:4])}")

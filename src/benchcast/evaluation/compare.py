@@ -179,7 +179,7 @@ def fit_part(shared: FoldFits, given: tuple[tuple[str, ...], Sequence[int]]) -> 
         for row, alike in zip(rows, same, strict=True):
             for t, fit in enumerate(row):
                 if why := equal_inputs(fit, same_losses=alike):
-                    row[t] = replace(fit, law=SigmoidLaw(math.nan, math.nan, fit.task.chance, why))
+                    row[t] = replace(fit, law=SigmoidLaw.failed(fit.task.chance, why))
         held = [forecast_held_out(dataset, folds, rows, t=t) for t in range(len(dataset.tasks))]
         results[method] = Tried(held, rows if shared.keep_fits else [])
     return results

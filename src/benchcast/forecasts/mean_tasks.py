@@ -22,6 +22,8 @@ from benchcast.records import Floats, ModelMetadata, Task, TokenLosses
 from benchcast.study.mean_scores import aggregate_accuracies, weights
 from benchcast.study.study import Study
 
+ENDS = ("accuracy", "low", "high")  # of a forecast
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AggregateFit:
@@ -50,9 +52,7 @@ class AggregateFit:
         have wider intervals than the models that they were held out with, such as a model unlike any other. All are
         NaN where a member has no forecast.
         """
-        accuracy, low, high = (
-            np.array([np.atleast_1d(getattr(m, k)) for m in members]) for k in ("accuracy", "low", "high")
-        )
+        accuracy, low, high = (np.array([np.atleast_1d(getattr(m, k)) for m in members]) for k in ENDS)
         mean = aggregate_accuracies(self.task, accuracy, {f.task.name: f.task.chance for f in self.members})
         usual = np.array([spread_of(fit.out_of_fold, level).half_width for fit in self.members])
         half_widths = (high - low) / 2
@@ -125,11 +125,14 @@ def predict_task(
     if aggregate is None or not aggregate.by_members:
         return by_own_fit
     members = [predict(fit, nats, metadata) for fit in aggregate.members]
-    by_members = aggregate.combine(members, DEFAULT_LEVEL)
-    used = np.isfinite(by_members[0])
-    of_own = (by_own_fit.accuracy, by_own_fit.low, by_own_fit.high)
-    accuracy, low, high = (np.where(used, x, y) for x, y in zip(by_members, of_own, strict=True))
-    return replace(by_own_fit, accuracy=accuracy, low=low, high=high)
+    accuracy, low, high = aggregate.combine(members, DEFAULT_LEVEL)
+    used = np.isfinite(accuracy)
+    return replace(
+        by_own_fit,
+        accuracy=np.where(used, accuracy, by_own_fit.accuracy),
+        low=np.where(used, low, by_own_fit.low),
+        high=np.where(used, high, by_own_fit.high),
+    )
 
 
 def _aggregate_fit(task: Task, fits: Mapping[str, TaskFit]) -> AggregateFit | None:
@@ -165,9 +168,9 @@ def with_aggregates(aggregates: Sequence[AggregateFit], forecasts: Mapping[str, 
     combined = dict(forecasts)
     for aggregate in (a for a in aggregates if a.by_members):
         own, members = forecasts[aggregate.task.name], [forecasts[m] for m in aggregate.task.members]
-        mean, low, high = (float(x[0]) for x in aggregate.combine(members, own.level))
-        if math.isfinite(mean):
+        accuracy, low, high = (float(x[0]) for x in aggregate.combine(members, own.level))
+        if math.isfinite(accuracy):
             remarks = [f.remark for f in members if f.remark]
             remark = f"{len(remarks)} of {len(members)} members: {remarks[0]}" if remarks else ""
-            combined[own.task] = replace(own, accuracy=mean, low=low, high=high, capability=math.nan, remark=remark)
+            combined[own.task] = replace(own, accuracy=accuracy, low=low, high=high, capability=math.nan, remark=remark)
     return combined

@@ -96,7 +96,7 @@ def _fit_given(
             known = fold.seen & np.isfinite(accuracy) & np.isfinite(x)
             law, out_of_fold = fit_law_with_errors(dataset, x, accuracy, chance=task.chance, known=known)
             if not known.any():
-                law = SigmoidLaw(np.nan, np.nan, task.chance, if_absent)
+                law = SigmoidLaw.failed(task.chance, if_absent)
             span = (float(x[known].min()), float(x[known].max())) if known.any() else (np.nan, np.nan)
             row.append(
                 TaskFit(task=task, method=method, capability=capability, law=law, out_of_fold=out_of_fold, range=span)

@@ -97,11 +97,10 @@ class WeightedLoss(Capability):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Names of the views."""
         return tuple(map(str, self.views))
 
     def of(self, nats: npt.NDArray[np.floating], metadata: ModelMetadata | None = None) -> Floats:
-        """Capability of each model (M)."""
+        """Capability of each model (M); metadata is not read."""
         return weighted_loss(nats, self.views, self.weights) / self.unit
 
     def token_weights(self, nats: npt.NDArray[np.floating]) -> Weights:
@@ -115,16 +114,13 @@ class WeightedLoss(Capability):
         return total.astype(np.float32)
 
     def is_flat(self, slope: float) -> bool:
-        """Whether the weights are no more than rounding errors."""
         return _is_flat(slope, self.weights, self.unit)
 
     def fields(self) -> tuple[dict[str, Any], Arrays]:
-        """Views and unit, and the weights."""
         return {"reads": list(self.reads), "unit": self.unit}, {"weights": self.weights}
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any], arrays: Arrays) -> WeightedLoss:
-        """The inverse of `fields`."""
         views = tuple(map(LossView, values["reads"]))
         return cls(views=views, weights=arrays["weights"], unit=values["unit"])
 
@@ -183,11 +179,9 @@ class BlendedLosses(Capability):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Names of the views."""
         return self.inside_range.reads
 
     def of(self, nats: npt.NDArray[np.floating], metadata: ModelMetadata | None = None) -> Floats:
-        """Minus the averaged log-odds of each model (M)."""
         views, unit = self.inside_range.views, self.inside_range.unit
         everything = np.ones((1, nats.shape[1]), np.float32)
         fade = self.ramp.fade(weighted_loss(nats, (LossView.NATS,), everything) / unit)
@@ -202,11 +196,9 @@ class BlendedLosses(Capability):
         return -log_odds
 
     def token_weights(self, nats: npt.NDArray[np.floating]) -> Weights:
-        """Those of the gradient inside the range."""
         return self.inside_range.token_weights(nats)
 
     def is_flat(self, slope: float) -> bool:
-        """Whether the gradient inside the range is no more than rounding errors."""
         return self.inside_range.is_flat(slope)
 
     def fields(self) -> tuple[dict[str, Any], Arrays]:
@@ -221,7 +213,6 @@ class BlendedLosses(Capability):
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any], arrays: Arrays) -> BlendedLosses:
-        """The inverse of `fields`."""
         parts = (
             BlendPart(
                 weights=arrays[f"member.{k}"],
@@ -246,32 +237,25 @@ class LogCompute(Capability):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The one input."""
         return ("flops",)
 
     def of(self, nats: npt.NDArray[np.floating], metadata: ModelMetadata) -> Floats:
-        """Log10 of the FLOPs of each model (M)."""
         return np.log10(metadata.flops, where=metadata.flops > 0, out=np.full(len(metadata.flops), np.nan))
 
     def known(self, metadata: ModelMetadata) -> Bools:
-        """Mask of the models with known FLOPs."""
         return np.asarray(metadata.flops > 0)
 
     def missing(self, metadata: ModelMetadata) -> str:
-        """What is missing."""
         return NO_CAPABILITY if self.known(metadata)[0] else "no training FLOPs known"
 
     def is_flat(self, slope: float) -> bool:
-        """Whether the slope is no more than rounding error."""
         return slope < SAME
 
     def fields(self) -> tuple[dict[str, Any], Arrays]:
-        """A weight of 1."""
         return {"reads": list(self.reads), "unit": 1.0}, {"weights": np.ones((1, 1), np.float32)}
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any], arrays: Arrays) -> LogCompute:
-        """The inverse of `fields`."""
         return cls()
 
 
@@ -289,11 +273,9 @@ class ScalingLadder(Capability):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """One input for each law."""
         return tuple(f"ladder: {family}" if family else "ladder" for family in self.families)
 
     def of(self, nats: npt.NDArray[np.floating], metadata: ModelMetadata) -> Floats:
-        """The predicted loss of each model (M)."""
         return self.loss(metadata)
 
     def loss(self, metadata: ModelMetadata) -> Floats:
@@ -307,24 +289,19 @@ class ScalingLadder(Capability):
             return np.asarray(E + by_size + by_data)
 
     def known(self, metadata: ModelMetadata) -> Bools:
-        """Mask of the models with known parameters and training tokens."""
         return np.asarray((metadata.params > 0) & (metadata.training_tokens > 0))
 
     def missing(self, metadata: ModelMetadata) -> str:
-        """What is missing."""
         return NO_CAPABILITY if self.known(metadata)[0] else "no parameters and training tokens known"
 
     def is_flat(self, slope: float) -> bool:
-        """Whether all parameters of the laws are no more than rounding errors."""
         return _is_flat(slope, self.laws)
 
     def fields(self) -> tuple[dict[str, Any], Arrays]:
-        """The laws as weights."""
         return {"reads": list(self.reads), "unit": 1.0}, {"weights": self.laws}
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any], arrays: Arrays) -> ScalingLadder:
-        """The inverse of `fields`."""
         families = tuple(name.partition(": ")[2] for name in values["reads"])
         return cls(families=families, laws=arrays["weights"])
 
@@ -338,38 +315,30 @@ class WeightedScores(Capability):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """One input for each benchmark."""
         return tuple(f"score: {name}" for name in self.benchmarks)
 
     @property
     def scores_used(self) -> tuple[str, ...]:
-        """The benchmarks."""
         return self.benchmarks
 
     def of(self, nats: npt.NDArray[np.floating], metadata: ModelMetadata) -> Floats:
-        """Capability of each model (M)."""
         return np.stack([metadata.score(name) for name in self.benchmarks], axis=1) @ self.weights[:, 0]
 
     def known(self, metadata: ModelMetadata) -> Bools:
-        """Mask of the models with all scores."""
         return np.logical_and.reduce([np.isfinite(metadata.score(name)) for name in self.benchmarks])
 
     def missing(self, metadata: ModelMetadata) -> str:
-        """The benchmarks without a score."""
         absent = [name for name in self.benchmarks if not np.isfinite(metadata.score(name)[0])]
         return f"no score known on {', '.join(absent)}" if absent else NO_CAPABILITY
 
     def is_flat(self, slope: float) -> bool:
-        """Whether the weights are no more than rounding errors."""
         return _is_flat(slope, self.weights)
 
     def fields(self) -> tuple[dict[str, Any], Arrays]:
-        """Benchmarks, and their weights."""
         return {"reads": list(self.reads), "unit": 1.0}, {"weights": self.weights}
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any], arrays: Arrays) -> WeightedScores:
-        """The inverse of `fields`."""
         benchmarks = tuple(name.partition(": ")[2] for name in values["reads"])
         return cls(benchmarks=benchmarks, weights=arrays["weights"])
 
@@ -380,24 +349,19 @@ class Nothing(Capability):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """No inputs."""
         return ()
 
     def of(self, nats: npt.NDArray[np.floating], metadata: ModelMetadata) -> Floats:
-        """Zeros (M)."""
         return np.zeros(len(nats))
 
     def is_flat(self, slope: float) -> bool:
-        """It always is."""
         return True
 
     def fields(self) -> tuple[dict[str, Any], Arrays]:
-        """No inputs, and weights without rows."""
         return {"reads": [], "unit": 1.0}, {"weights": np.zeros((0, 0), np.float32)}
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any], arrays: Arrays) -> Nothing:
-        """The inverse of `fields`."""
         return cls()
 
 

@@ -96,6 +96,11 @@ class SigmoidLaw:
     ceiling: float = 1.0  # upper asymptote of accuracy; other than 1 only where a method fits it
     calibration: MonotoneCalibration | None = None  # None for a plain sigmoid
 
+    @classmethod
+    def failed(cls, chance: float, why: str) -> SigmoidLaw:
+        """A law that forecasts NaN, with the reason."""
+        return cls(slope=math.nan, offset=math.nan, chance=chance, failure=why)
+
     @property
     def midpoint(self) -> float:
         """β: the capability halfway between chance and the ceiling, before calibration."""
@@ -191,16 +196,13 @@ def fit_law(capability: npt.ArrayLike, accuracy: npt.ArrayLike, chance: float) -
     a = np.asarray(accuracy, np.float64)
     usable = np.isfinite(c) & np.isfinite(a)
 
-    def failed(why: str) -> SigmoidLaw:
-        return SigmoidLaw(math.nan, math.nan, chance, why)
-
     if usable.sum() < 2:
-        return failed(f"{usable.sum()} usable models, a law has two parameters")
+        return SigmoidLaw.failed(chance, f"{usable.sum()} usable models, a law has two parameters")
     if np.ptp(c[usable]) <= 1e-12 * max(1.0, float(np.abs(c[usable]).max())):
-        return failed("all capabilities are equal")
+        return SigmoidLaw.failed(chance, "all capabilities are equal")
     laws = fit_laws(c[usable], a[usable], np.asarray(chance))
     if not bool(laws.converged):
-        return failed("Levenberg–Marquardt did not converge from any start")
+        return SigmoidLaw.failed(chance, "Levenberg–Marquardt did not converge from any start")
     return SigmoidLaw(float(laws.slope), float(laws.offset), chance)
 
 

@@ -46,9 +46,9 @@ def _fit(dataset: Dataset, fold: Fold, t: int) -> TaskFit:
 
     def forecasts(sets: Sequence[Bools]) -> Floats:
         sums = np.stack([[weighted_loss(dataset.nats, READS, weigh(learn))] for learn in sets])
-        return law_forecasts(sums, observed, task.chance, sets)
+        return law_forecasts(sums, observed, task.chance, sets=sets)
 
-    out_of_fold = select_candidate(forecasts, dataset, observed, known).out_of_fold
+    out_of_fold = select_candidate(forecasts, dataset, observed, known=known).out_of_fold
     weights = weigh(known)
     x = weighted_loss(dataset.nats, READS, weights)
     return TaskFit(
@@ -66,7 +66,7 @@ def _without(dataset: Dataset, task: Task) -> TaskFit:
         task=task,
         method="rbridge",
         capability=WeightedLoss(views=READS, weights=np.zeros((1, dataset.nats.shape[1]), np.float32), unit=1.0),
-        law=SigmoidLaw(np.nan, np.nan, task.chance, NO_SOLUTIONS),
+        law=SigmoidLaw.failed(task.chance, NO_SOLUTIONS),
         out_of_fold=OutOfFoldErrors.none("no models"),
         range=(np.nan, np.nan),
     )

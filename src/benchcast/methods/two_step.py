@@ -38,6 +38,53 @@ def two_step(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     return fits
 
 
+def _fit(
+    dataset: Dataset, fold: Fold, t: int, *, loss: Floats, ladder: Callable[[Bools], Floats], name: str
+) -> TaskFit:
+    task, observed, metadata = dataset.tasks[t], dataset.accuracy[t], dataset.metadata
+    sized = (metadata.params > 0) & (metadata.training_tokens > 0) & (loss > 0)
+    known = fold.seen & np.isfinite(observed) & sized
+    if known.sum() < FEWEST:
+        why = f"fewer than {FEWEST} such models" if known.any() else ABSENT
+        return TaskFit(
+            task=task,
+            method="two-step",
+            capability=ScalingLadder(families=("",), laws=np.zeros((1, 5), np.float32)),
+            law=SigmoidLaw.failed(task.chance, why),
+            out_of_fold=OutOfFoldErrors.none(LEFT_OUT),
+            range=(np.nan, np.nan),
+        )
+
+    def forecasts(sets: Sequence[Bools]) -> Floats:
+        shape = (len(sets), len(observed))
+        curves = fit_curves(np.broadcast_to(loss, shape), np.broadcast_to(observed, shape), np.stack(sets))
+        ladders = [ScalingLadder(families=("",), laws=ladder(learn)[None]) for learn in sets]
+        expected = np.stack([of_all.loss(metadata) for of_all in ladders])
+        return curves.accuracy(expected)[:, None]
+
+    selected = select_candidate(forecasts, dataset, observed, known=known)
+    families = ("", *(str(f) for f in np.unique(dataset.families[known]) if _has_ladder(dataset, known, f)))
+    laws = np.stack([ladder(known & (dataset.families == f) if f else known) for f in families]).astype(np.float32)
+    capability = ScalingLadder(families=families, laws=laws)
+    expected = capability.loss(metadata)[known]
+    return TaskFit(
+        task=task,
+        method="two-step",
+        capability=capability,
+        law=fit_curves(loss[None], observed[None], known[None]).law(0),
+        out_of_fold=selected.out_of_fold,
+        range=(float(expected.min()), float(expected.max())),
+        notes={"loss of": name},
+    )
+
+
+def _has_ladder(dataset: Dataset, known: Bools, family: str) -> bool:
+    """Whether a family has enough sizes and training lengths for its own ladder."""
+    rows, metadata = known & (dataset.families == family), dataset.metadata
+    sizes, lengths = (len(np.unique(x[rows])) for x in (metadata.params, metadata.training_tokens))
+    return bool(rows.sum() >= FEWEST and sizes >= 3 and lengths >= 2)
+
+
 def _ladders(metadata: ModelMetadata, loss: Floats) -> Callable[[Bools], Floats]:
     """A function that fits the ladder of a set of models and caches it, because folds share sets."""
     fitted: dict[bytes, Floats] = {}
@@ -96,53 +143,3 @@ def _term(factor: float, exponent: float, quantity: Floats) -> tuple[float, floa
     if factor <= 0:
         return -200.0, 0.0
     return float(np.log(factor) + exponent * np.log(quantity).mean()), float(exponent)
-
-
-def _fit(
-    dataset: Dataset, fold: Fold, t: int, *, loss: Floats, ladder: Callable[[Bools], Floats], name: str
-) -> TaskFit:
-    task, observed, metadata = dataset.tasks[t], dataset.accuracy[t], dataset.metadata
-    sized = (metadata.params > 0) & (metadata.training_tokens > 0) & (loss > 0)
-    known = fold.seen & np.isfinite(observed) & sized
-    if known.sum() < FEWEST:
-        why = f"fewer than {FEWEST} such models" if known.any() else ABSENT
-        return TaskFit(
-            task=task,
-            method="two-step",
-            capability=ScalingLadder(families=("",), laws=np.zeros((1, 5), np.float32)),
-            law=SigmoidLaw(np.nan, np.nan, task.chance, why),
-            out_of_fold=OutOfFoldErrors.none(LEFT_OUT),
-            range=(np.nan, np.nan),
-        )
-
-    def forecasts(sets: Sequence[Bools]) -> Floats:
-        curves = fit_curves(np.broadcast_to(loss, (len(sets), len(loss))), _rows(observed, sets), np.stack(sets))
-        ladders = [ScalingLadder(families=("",), laws=ladder(learn)[None]) for learn in sets]
-        expected = np.stack([of_all.loss(metadata) for of_all in ladders])
-        return curves.accuracy(expected)[:, None]
-
-    selected = select_candidate(forecasts, dataset, observed, known)
-    families = ("", *(str(f) for f in np.unique(dataset.families[known]) if _has_ladder(dataset, known, f)))
-    laws = np.stack([ladder(known & (dataset.families == f) if f else known) for f in families]).astype(np.float32)
-    capability = ScalingLadder(families=families, laws=laws)
-    expected = capability.loss(metadata)[known]
-    return TaskFit(
-        task=task,
-        method="two-step",
-        capability=capability,
-        law=fit_curves(loss[None], observed[None], known[None]).law(0),
-        out_of_fold=selected.out_of_fold,
-        range=(float(expected.min()), float(expected.max())),
-        notes={"loss of": name},
-    )
-
-
-def _rows(observed: Floats, sets: Sequence[Bools]) -> Floats:
-    return np.broadcast_to(observed, (len(sets), len(observed)))
-
-
-def _has_ladder(dataset: Dataset, known: Bools, family: str) -> bool:
-    """Whether a family has enough sizes and training lengths for its own ladder."""
-    rows, metadata = known & (dataset.families == family), dataset.metadata
-    sizes, lengths = (len(np.unique(x[rows])) for x in (metadata.params, metadata.training_tokens))
-    return bool(rows.sum() >= FEWEST and sizes >= 3 and lengths >= 2)

@@ -18,7 +18,7 @@ from benchcast.evaluation.comparison import Comparison
 from benchcast.forecasts.all_models import AllModels, with_unscored
 from benchcast.forecasts.fit import fits_for_report
 from benchcast.forecasts.forecast import caution_on
-from benchcast.forecasts.intervals import Predictions, interval, locate
+from benchcast.forecasts.intervals import interval, locate
 from benchcast.forecasts.mean_tasks import predict_task
 from benchcast.forecasts.stored_fit import Fit
 from benchcast.methods.capability import BlendedLosses, WeightedLoss
@@ -41,32 +41,19 @@ class ReportModels(AllModels):
     role: list[str]  # train, validation, test, or new
 
 
-def rounded(values: npt.ArrayLike) -> list[Any]:
-    """Numbers for JSON with `DIGITS` digits; None for NaN and infinity."""
-    return [_rounded(float(v)) for v in np.asarray(values, np.float64).ravel()]
-
-
-def _rounded(value: float) -> float | int | None:
-    if not math.isfinite(value):
-        return None
-    short = float(f"{value:.{DIGITS}g}")
-    return int(short) if short.is_integer() and abs(short) < 1e15 else short
-
-
 def show_models(study: Study, comparison: Comparison) -> ReportModels:
-    """All models of the study that have losses, each with the fold that forecasts it."""
+    """All models of the study that have losses, each with the fold that forecasts it.
+
+    Models without a score are forecast by new fits of all methods. Without such models only the first method is fitted
+    again, for the heat map.
+    """
     models = with_unscored(study, comparison.dataset)
     fold, role = _roles(comparison.folds, models.scored)
     new = len(models.infos) - models.scored
-    new_fits = _new_fits(study, comparison, any_new=not np.isfinite(models.observed).all())
-    return ReportModels(**vars(models), fold=np.pad(fold, (0, new)), new_fits=new_fits, role=[*role, *["new"] * new])
-
-
-def _new_fits(study: Study, comparison: Comparison, *, any_new: bool) -> dict[tuple[str, str], Fit]:
-    """Fits for models without a score, of all methods; if there are none, only the first method's for the heat map."""
-    methods = comparison.methods if any_new else comparison.methods[:1]
+    methods = comparison.methods[:1] if np.isfinite(models.observed).all() else comparison.methods
     fits = fits_for_report(study, comparison.dataset, methods)
-    return {(task, m): fits[m][task] for m in methods for task in comparison.tasks}
+    new_fits = {(task, m): fits[m][task] for m in methods for task in comparison.tasks}
+    return ReportModels(**vars(models), fold=np.pad(fold, (0, new)), new_fits=new_fits, role=[*role, *["new"] * new])
 
 
 def _roles(folds: Sequence[Fold], size: int) -> tuple[Ints, list[str]]:
@@ -81,30 +68,48 @@ def _roles(folds: Sequence[Fold], size: int) -> tuple[Ints, list[str]]:
     return fold, role.tolist()
 
 
-def model_columns(shown: ReportModels) -> dict[str, list[Any]]:
-    """Metadata of the models, as columns."""
+def comparison_data(comparison: Comparison, shown: ReportModels) -> dict[str, Any]:
+    """Methods, tasks and models as plain values for the page."""
+    scored = len(comparison.dataset.models)
     return {
-        "model": shown.models,
-        "family": list(map(str, shown.families)),
-        "params": rounded(shown.metadata.params),
-        "tokens": rounded(shown.metadata.training_tokens),
-        "flops": rounded(shown.metadata.flops),
-        "role": shown.role,
+        "split": comparison.split,
+        "methods": list(comparison.methods),
+        "tasks": [_task_data(comparison, shown, t) for t in range(len(comparison.tasks))],
+        "models": model_columns(shown),
+        "first_fold_role": _roles(comparison.folds[:1], scored)[1] + ["new"] * (len(shown.infos) - scored),
     }
 
 
-def forecasts(comparison: Comparison, shown: ReportModels, task: str, method: str) -> dict[str, Any]:
+def _task_data(comparison: Comparison, shown: ReportModels, t: int) -> dict[str, Any]:
+    task = comparison.dataset.tasks[t]
+    measured = {m: comparison.measures(task.name, m) for m in comparison.methods}
+    return {
+        "name": task.name,
+        "chance": _rounded(task.chance),
+        "sources": list(task.sources),
+        "noise": _rounded(comparison.noise[task.name]),
+        "observed": rounded(shown.observed[t]),
+        "measures": {m: {k: _rounded(values[k]) for k in SHOWN_MEASURES} for m, values in measured.items()},
+        "forecasts": {m: forecasts(comparison, shown, task.name, method=m) for m in comparison.methods},
+        "laws": {m: first_fold_points(comparison, shown, task.name, method=m) for m in comparison.methods},
+    }
+
+
+def forecasts(comparison: Comparison, shown: ReportModels, task: str, *, method: str) -> dict[str, Any]:
     """Forecasts of all models by one method, with intervals, and how unlike the training models they are."""
     fits = comparison.fits[task, method]
     size, definition = len(shown.infos), comparison.dataset.tasks[comparison.tasks.index(task)]
     capability, forecast, low, high = (np.full(size, np.nan) for _ in range(4))
     stronger, unseen = np.zeros(size, bool), np.isin(shown.role, ("test", "new"))
-    cautions: dict[int, str] = {}
-    for by_task, rows in fits_of_models(comparison, shown, task, method):
-        fit, p = by_task[task], predict_task(definition, by_task, shown.nats[rows], shown.metadata.take(rows))
+    cautions: dict[int, str] = {}  # index of an unseen model → how it is unlike the training models
+    for by_task, rows in fits_of_models(comparison, shown, task, method=method):
+        p = predict_task(definition, by_task, shown.nats[rows], shown.metadata.take(rows))
         capability[rows], forecast[rows], low[rows], high[rows] = p.capability, p.accuracy, p.low, p.high
         stronger[rows] = p.position.stronger
-        cautions |= _cautions(fit, p, np.flatnonzero(rows), unseen)
+        unusual = ((p.position.distance > 1) | p.position.stronger | p.position.other_family) & unseen[rows]
+        models = np.flatnonzero(rows)
+        said = {int(models[k]): caution_on(by_task[task], p, k) for k in np.flatnonzero(unusual).tolist()}
+        cautions |= {i: text for i, text in said.items() if text}
     return {
         "forecast": rounded(forecast),
         "low": rounded(low),
@@ -122,16 +127,8 @@ def forecasts(comparison: Comparison, shown: ReportModels, task: str, method: st
     }
 
 
-def _cautions(fit: TaskFit, predicted: Predictions, rows: Ints, unseen: Bools) -> dict[int, str]:
-    """Index of an unseen model → how it is unlike the training models of a fit, as `predict` says it."""
-    where = predicted.position
-    unusual = ((where.distance > 1) | where.stronger | where.other_family) & unseen[rows]
-    said = {int(rows[k]): caution_on(fit, predicted, k) for k in np.flatnonzero(unusual).tolist()}
-    return {i: text for i, text in said.items() if text}
-
-
 def fits_of_models(
-    comparison: Comparison, shown: ReportModels, task: str, method: str
+    comparison: Comparison, shown: ReportModels, task: str, *, method: str
 ) -> list[tuple[dict[str, TaskFit], Bools]]:
     """The fits of all tasks, by fold, each with the mask of the models that they forecast on this task.
 
@@ -148,26 +145,7 @@ def fits_of_models(
     return [*chosen, ({name: shown.new_fits[name, method].task_fit for name in comparison.tasks}, ~scored)]
 
 
-def law_curve(fit: TaskFit, capability: Floats) -> dict[str, Any] | None:
-    """The law and its interval over the range of these capabilities; None if there is no law."""
-    finite = capability[np.isfinite(capability)]
-    if not len(finite) or fit.law.failure or not fit.capability.reads:
-        return None
-    low, high = float(finite.min()), float(finite.max())
-    log = low > 0 and isinstance(fit.capability, WeightedLoss)  # losses of early checkpoints are far above the others
-    x = np.geomspace(low, high, CURVE) if log else np.linspace(low, high, CURVE)
-    accuracy = fit.law.accuracy(x)
-    bottom, top = interval(fit, accuracy, locate(fit, x))
-    return {
-        "log": log,
-        "capability": rounded(x),
-        "accuracy": rounded(accuracy),
-        "low": rounded(bottom),
-        "high": rounded(top),
-    }
-
-
-def first_fold_points(comparison: Comparison, shown: ReportModels, task: str, method: str) -> dict[str, Any] | None:
+def first_fold_points(comparison: Comparison, shown: ReportModels, task: str, *, method: str) -> dict[str, Any] | None:
     """Capabilities of the compared models under the first fold's fit, with its law, for the figure of laws.
 
     Models without a score are forecast by another fit (`fits_for_report`), so they have no point here.
@@ -181,31 +159,45 @@ def first_fold_points(comparison: Comparison, shown: ReportModels, task: str, me
     return None if curve is None else {"points": rounded(capability), **curve}
 
 
-def comparison_data(comparison: Comparison, shown: ReportModels) -> dict[str, Any]:
-    """Methods, tasks and models as plain values for the page."""
-    dataset = comparison.dataset
+def law_curve(fit: TaskFit, capability: Floats) -> dict[str, Any] | None:
+    """The law and its interval over the range of these capabilities; None if there is no law."""
+    finite = capability[np.isfinite(capability)]
+    if not len(finite) or fit.law.failure or not fit.capability.reads:
+        return None
+    low, high = float(finite.min()), float(finite.max())
+    # A log axis for losses: those of early checkpoints are far above the others.
+    log = low > 0 and isinstance(fit.capability, WeightedLoss)
+    x = np.geomspace(low, high, CURVE) if log else np.linspace(low, high, CURVE)
+    accuracy = fit.law.accuracy(x)
+    bottom, top = interval(fit, accuracy, locate(fit, x))
     return {
-        "split": comparison.split,
-        "methods": list(comparison.methods),
-        "tasks": [
-            {
-                "name": task.name,
-                "chance": _rounded(task.chance),
-                "sources": list(task.sources),
-                "noise": _rounded(comparison.noise[task.name]),
-                "observed": rounded(shown.observed[t]),
-                "measures": {m: _measures(comparison, task.name, m) for m in comparison.methods},
-                "forecasts": {m: forecasts(comparison, shown, task.name, m) for m in comparison.methods},
-                "laws": {m: first_fold_points(comparison, shown, task.name, m) for m in comparison.methods},
-            }
-            for t, task in enumerate(dataset.tasks)
-        ],
-        "models": model_columns(shown),
-        "first_fold_role": _roles(comparison.folds[:1], len(dataset.models))[1]
-        + ["new"] * (len(shown.infos) - len(dataset.models)),
+        "log": log,
+        "capability": rounded(x),
+        "accuracy": rounded(accuracy),
+        "low": rounded(bottom),
+        "high": rounded(top),
     }
 
 
-def _measures(comparison: Comparison, task: str, method: str) -> dict[str, Any]:
-    measured = comparison.measures(task, method)
-    return {k: _rounded(measured[k]) for k in SHOWN_MEASURES}
+def model_columns(shown: ReportModels) -> dict[str, list[Any]]:
+    """Metadata of the models, as columns."""
+    return {
+        "model": shown.models,
+        "family": list(map(str, shown.families)),
+        "params": rounded(shown.metadata.params),
+        "tokens": rounded(shown.metadata.training_tokens),
+        "flops": rounded(shown.metadata.flops),
+        "role": shown.role,
+    }
+
+
+def rounded(values: npt.ArrayLike) -> list[Any]:
+    """Numbers for JSON with `DIGITS` digits; None for NaN and infinity."""
+    return [_rounded(float(v)) for v in np.asarray(values, np.float64).ravel()]
+
+
+def _rounded(value: float) -> float | int | None:
+    if not math.isfinite(value):
+        return None
+    short = float(f"{value:.{DIGITS}g}")
+    return int(short) if short.is_integer() and abs(short) < 1e15 else short

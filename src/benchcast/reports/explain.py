@@ -26,95 +26,74 @@ from benchcast.records import Bools, Floats, Ints, NamedTexts, TextSet, family_n
 from benchcast.study.study import Study, StudyLike
 
 CONTEXT = 26  # characters on either side of a quoted token
+MOST_SHARES = 8  # averaged candidates of an explanation
 PARTS = ("prompt", "answer")
+Tell = Callable[[str], None]  # receives one line
 
 
-@dataclass(frozen=True)
-class Units:
-    """Displayed tokens: runs of reference tokens that end between characters."""
-
-    texts: TextSet
-    text: Ints  # index of each unit's text (U)
-    start: Ints  # first character in its text (U)
-    stop: Ints  # the character after its last (U)
-    first: Ints  # first reference token of each unit, and one past the last (U + 1)
-    answer: Bools
-    kind: Ints  # index into TOKEN_KINDS
-
-    def __len__(self) -> int:
-        return len(self.text)
-
-    @property
-    def tokens(self) -> Ints:
-        """Number of reference tokens in each unit."""
-        return np.diff(self.first)
-
-    def shown(self, i: int) -> str:
-        """The characters of a unit."""
-        return self.texts.texts[self.text[i]].text[self.start[i] : self.stop[i]]
-
-    def of_text(self, index: int) -> slice:
-        """The units of one text."""
-        low, high = np.searchsorted(self.text, [index, index + 1])
-        return slice(int(low), int(high))
-
-    def context(self, i: int) -> tuple[str, str, str]:
-        """The text before a unit, the unit, and the text after it."""
-        text = self.texts.texts[self.text[i]].text
-        a, b = int(self.start[i]), int(self.stop[i])
-        cuts = [*character_starts(text), len(text)]  # do not cut a character
-        first = next(k for k in cuts if k >= min(a, max(0, a - CONTEXT)))
-        last = max(k for k in cuts if k <= max(b, min(len(text), b + CONTEXT)))
-        return "…" * (first > 0) + text[first:a], text[a:b], text[b:last] + "…" * (last < len(text))
-
-    def mean(self, values: npt.NDArray[Any]) -> Floats:
-        """Mean of the reference tokens' values over each unit; NaN if no token has a value."""
-        finite = np.isfinite(values)
-        total = np.add.reduceat(np.where(finite, values, 0.0).astype(np.float64), self.first[:-1])
-        count = np.add.reduceat(finite.astype(np.int64), self.first[:-1])
-        return np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
-
-    def total(self, values: npt.NDArray[Any]) -> Floats:
-        """Sum of the reference tokens' values over each unit; NaN if one is missing."""
-        return np.add.reduceat(values.astype(np.float64), self.first[:-1])
-
-
-def make_units(texts: TextSet, edges: Ints) -> Units:
-    """Group reference tokens into units.
+def explain(study: StudyLike, task: str, *, tell: Tell = lambda line: None) -> Explanation | ColumnWeights:
+    """Show which tokens the forecast of a task depends on.
 
     Parameters
     ----------
-    texts : the texts
-    edges : N + 1 token boundaries in bytes of all texts concatenated; they include the starts of all texts
+    study : an opened study or its folder
+    task : a task of study.toml
+    tell : called with a line if the stored fit is outdated, or cannot be used and a new one is made, or `predict` uses
+        the fits of the task's members instead
 
     Returns
     -------
-    the units of all texts
+    the salience of every token, from the stored fit or, without one, from a new one that is not stored. For a study
+    made from a table, the weight of each column, the largest first
+
+    >>> import benchcast as bc
+    >>> explained = bc.explain("study", "code")
+    >>> explained
+    <Explanation of 'code' by label-token: 24 texts, 646 tokens>
+    >>> explained.quote(explained.most(1)[0])["part"]
+    'answer'
     """
-    cuts = np.searchsorted(edges, texts.starts)
-    rows: list[tuple[int, int, int, int, bool, int]] = []
-    for index, text in enumerate(texts):
-        bounds = edges[cuts[index] : cuts[index + 1] + 1] - texts.starts[index]
-        characters = _characters(text.text, bounds)
-        answer = len(text.text.encode()) if text.answer_start is None else text.answer_start
-        visible = [k for k, p in enumerate(characters) if p >= 0]
-        for a, b in pairwise(visible):
-            shown = text.text[characters[a] : characters[b]]
-            kind = TOKEN_KINDS.index(kind_of(shown, text.text[characters[a] - 1 : characters[a]]))
-            rows.append((index, characters[a], characters[b], int(cuts[index]) + a, bool(bounds[a] >= answer), kind))
-    columns = [np.array(c) for c in zip(*rows, strict=True)]
-    first = np.append(columns[3], len(edges) - 1).astype(np.int64)
-    return Units(texts, columns[0], columns[1], columns[2], first, columns[4], columns[5])
+    opened = Study.of(study)
+    fit = fit_to_explain(opened, task, tell)
+    for aggregate in aggregate_fits(opened, [fit]):
+        if aggregate.by_members:
+            members = few(aggregate.task.members)
+            tell(f"{task}: `predict` uses the mean of the forecasts of {members}; this shows its own fit")
+    shares = largest_shares(fit.task_fit.notes.get("shares", {}), MOST_SHARES)
+    names = opened.models_with_losses()
+    nats = fit.align(opened.losses(m) for m in names)
+    if isinstance(fit.texts, NamedTexts):
+        known = {w: nats[np.isfinite(nats[:, w.index]), w.index] for w in weigh_columns(fit)}
+        columns = (replace(w, mean_loss=float(x.mean()) if len(x) else math.nan) for w, x in known.items())
+        return ColumnWeights(task=task, method=fit.task_fit.method, columns=tuple(columns), shares=shares)
+    units = make_units(fit.texts, fit.edges)
+    explained = weigh_units(fit.task, fit.task_fit.method, units, fit.salience, fit.supported)
+    families = [str(f) for f in family_names(opened.infos(names))]
+    return replace(explained, losses=family_losses(nats, families, units), shares=shares)
 
 
-def _characters(text: str, bounds: Ints) -> list[int]:
-    """Index of the character that starts at each byte bound; −1 inside a character. The text's ends are never −1."""
-    if text.isascii() and "\r" not in text:
-        return [int(b) for b in bounds]
-    starts = list(character_starts(text))
-    width = np.cumsum([0] + [len(c.encode()) for c in text])
-    at = {int(width[i]): i for i in starts} | {0: 0, int(width[-1]): len(text)}
-    return [at.get(int(b), -1) for b in bounds]
+def fit_to_explain(study: Study, task: str, on_message: Tell = lambda line: None) -> Fit:
+    """The stored fit of a task if it reads losses on the study's texts, else a new one."""
+    study.task(task)
+    if task in study.fitted_tasks():
+        (stored,) = stored_fits(study, [task])
+        if not stored.task_fit.reads_losses:
+            raise InputError(
+                f"{task}: the stored fit is by {stored.task_fit.method}, which reads no tokens; "
+                f"fit again with `benchcast fit {study.root} --task {task}`"
+            )
+        if stored.texts.annotated_digest == study.texts.annotated_digest:
+            line = stale_line(study, [stored])
+            if line:
+                on_message(f"warning: {line} (`benchcast fit {study.root}` fits again)")
+            return stored
+        on_message(f"{task}: the stored fit is of other texts; fitting again")
+    return fit_task(study, task)
+
+
+def largest_shares(shares: dict[str, float], most: int) -> dict[str, float]:
+    """The largest shares of the candidates that a fit averages (see its notes), the largest first."""
+    return dict(sorted(shares.items(), key=lambda item: -item[1])[:most])
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +237,7 @@ def weigh_units(
     """
     size = float(np.abs(salience[supported]).mean()) if supported.any() else 0.0
     relative = np.where(supported, salience.astype(np.float64) / (size or 1.0), np.nan)
-    return Explanation(task, method, units, units.mean(relative))
+    return Explanation(task=task, method=method, units=units, salience=units.mean(relative))
 
 
 def family_losses(nats: npt.NDArray[np.float32], families: Sequence[str], units: Units) -> dict[str, Floats]:
@@ -283,90 +262,92 @@ def find_text(texts: TextSet, text_id: str) -> int:
     return texts.index[text_id]
 
 
-MOST_SHARES = 8  # averaged candidates of an explanation
-Tell = Callable[[str], None]  # receives one line
+@dataclass(frozen=True)
+class Units:
+    """Displayed tokens: runs of reference tokens that end between characters."""
+
+    texts: TextSet
+    text: Ints  # index of each unit's text (U)
+    start: Ints  # first character in its text (U)
+    stop: Ints  # the character after its last (U)
+    first: Ints  # first reference token of each unit, and one past the last (U + 1)
+    answer: Bools
+    kind: Ints  # index into TOKEN_KINDS
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+    @property
+    def tokens(self) -> Ints:
+        """Number of reference tokens in each unit."""
+        return np.diff(self.first)
+
+    def shown(self, i: int) -> str:
+        """The characters of a unit."""
+        return self.texts.texts[self.text[i]].text[self.start[i] : self.stop[i]]
+
+    def of_text(self, index: int) -> slice:
+        """The units of one text."""
+        low, high = np.searchsorted(self.text, [index, index + 1])
+        return slice(int(low), int(high))
+
+    def context(self, i: int) -> tuple[str, str, str]:
+        """The text before a unit, the unit, and the text after it."""
+        text = self.texts.texts[self.text[i]].text
+        a, b = int(self.start[i]), int(self.stop[i])
+        cuts = [*character_starts(text), len(text)]  # do not cut a character
+        first = next(k for k in cuts if k >= min(a, max(0, a - CONTEXT)))
+        last = max(k for k in cuts if k <= max(b, min(len(text), b + CONTEXT)))
+        return "…" * (first > 0) + text[first:a], text[a:b], text[b:last] + "…" * (last < len(text))
+
+    def mean(self, values: npt.NDArray[Any]) -> Floats:
+        """Mean of the reference tokens' values over each unit; NaN if no token has a value."""
+        finite = np.isfinite(values)
+        total = np.add.reduceat(np.where(finite, values, 0.0).astype(np.float64), self.first[:-1])
+        count = np.add.reduceat(finite.astype(np.int64), self.first[:-1])
+        return np.divide(total, count, out=np.full(len(total), np.nan), where=count > 0)
+
+    def total(self, values: npt.NDArray[Any]) -> Floats:
+        """Sum of the reference tokens' values over each unit; NaN if one is missing."""
+        return np.add.reduceat(values.astype(np.float64), self.first[:-1])
 
 
-def explain(study: StudyLike, task: str, *, tell: Tell = lambda line: None) -> Explanation | ColumnWeights:
-    """Show which tokens the forecast of a task depends on.
+def make_units(texts: TextSet, edges: Ints) -> Units:
+    """Group reference tokens into units.
 
     Parameters
     ----------
-    study : an opened study or its folder
-    task : a task of study.toml
-    tell : called with a line if the stored fit is outdated, or cannot be used and a new one is made, or `predict` uses
-        the fits of the task's members instead
+    texts : the texts
+    edges : N + 1 token boundaries in bytes of all texts concatenated; they include the starts of all texts
 
     Returns
     -------
-    the salience of every token, from the stored fit or, without one, from a new one that is not stored. For a study
-    made from a table, the weight of each column, the largest first
-
-    >>> import benchcast as bc
-    >>> explained = bc.explain("study", "code")
-    >>> explained
-    <Explanation of 'code' by label-token: 24 texts, 646 tokens>
-    >>> explained.quote(explained.most(1)[0])["part"]
-    'answer'
+    the units of all texts
     """
-    opened = Study.of(study)
-    fit = fit_to_explain(opened, task, tell)
-    for aggregate in aggregate_fits(opened, [fit]):
-        if aggregate.by_members:
-            members = few(aggregate.task.members)
-            tell(f"{task}: `predict` uses the mean of the forecasts of {members}; this shows its own fit")
-    shares = largest_shares(fit.task_fit.notes.get("shares", {}), MOST_SHARES)
-    names = opened.models_with_losses()
-    nats = fit.align(opened.losses(m) for m in names)
-    if isinstance(fit.texts, NamedTexts):
-        columns = (replace(w, mean_loss=_mean(nats[:, w.index])) for w in weigh_columns(fit))
-        return ColumnWeights(task, fit.task_fit.method, tuple(columns), shares)
-    units = make_units(fit.texts, fit.edges)
-    explained = weigh_units(fit.task, fit.task_fit.method, units, fit.salience, fit.supported)
-    families = [str(f) for f in family_names(opened.infos(names))]
-    return replace(explained, losses=family_losses(nats, families, units), shares=shares)
+    cuts = np.searchsorted(edges, texts.starts)
+    rows: list[tuple[int, int, int, int, bool, int]] = []
+    for index, text in enumerate(texts):
+        bounds = edges[cuts[index] : cuts[index + 1] + 1] - texts.starts[index]
+        characters = _characters(text.text, bounds)
+        answer = len(text.text.encode()) if text.answer_start is None else text.answer_start
+        visible = [k for k, p in enumerate(characters) if p >= 0]
+        for a, b in pairwise(visible):
+            shown = text.text[characters[a] : characters[b]]
+            kind = TOKEN_KINDS.index(kind_of(shown, text.text[characters[a] - 1 : characters[a]]))
+            rows.append((index, characters[a], characters[b], int(cuts[index]) + a, bool(bounds[a] >= answer), kind))
+    index_of, starts, stops, firsts, answers, kinds = (np.array(c) for c in zip(*rows, strict=True))
+    first = np.append(firsts, len(edges) - 1).astype(np.int64)
+    return Units(texts=texts, text=index_of, start=starts, stop=stops, first=first, answer=answers, kind=kinds)
 
 
-def largest_shares(shares: dict[str, float], most: int) -> dict[str, float]:
-    """The largest shares of the candidates that a fit averages (see its notes), the largest first."""
-    return dict(sorted(shares.items(), key=lambda item: -item[1])[:most])
-
-
-def _mean(values: npt.NDArray[np.float32]) -> float:
-    finite = values[np.isfinite(values)]
-    return float(finite.mean()) if len(finite) else math.nan
-
-
-def fit_to_explain(study: Study, task: str, on_message: Tell = lambda line: None) -> Fit:
-    """The stored fit of a task if it reads losses on the study's texts, else a new one."""
-    study.task(task)
-    if task in study.fitted_tasks():
-        (stored,) = stored_fits(study, [task])
-        if not stored.task_fit.reads_losses:
-            raise InputError(
-                f"{task}: the stored fit is by {stored.task_fit.method}, which reads no tokens; "
-                f"fit again with `benchcast fit {study.root} --task {task}`"
-            )
-        if stored.texts.annotated_digest == study.texts.annotated_digest:
-            line = stale_line(study, [stored])
-            if line:
-                on_message(f"warning: {line} (`benchcast fit {study.root}` fits again)")
-            return stored
-        on_message(f"{task}: the stored fit is of other texts; fitting again")
-    return fit_task(study, task)
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnWeight:
-    """Weight of one column of a table of losses in a task's forecast."""
-
-    index: int  # of the column
-    column: str
-    unit: str
-    answers: bool  # whether the column is the loss of the task's correct answers
-    salience: float  # relative to the mean; NaN if a training model has no loss there
-    share: float  # of the absolute salience of all columns
-    mean_loss: float = math.nan  # over the models of the study that have one, in the column's unit
+def _characters(text: str, bounds: Ints) -> list[int]:
+    """Index of the character that starts at each byte bound; −1 inside a character. The text's ends are never −1."""
+    if text.isascii() and "\r" not in text:
+        return [int(b) for b in bounds]
+    starts = list(character_starts(text))
+    width = np.cumsum([0] + [len(c.encode()) for c in text])
+    at = {int(width[i]): i for i in starts} | {0: 0, int(width[-1]): len(text)}
+    return [at.get(int(b), -1) for b in bounds]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -391,6 +372,19 @@ class ColumnWeights:
         return self.columns[index]
 
 
+@dataclass(frozen=True, slots=True)
+class ColumnWeight:
+    """Weight of one column of a table of losses in a task's forecast."""
+
+    index: int  # of the column
+    column: str
+    unit: str
+    answers: bool  # whether the column is the loss of the task's correct answers
+    salience: float  # relative to the mean; NaN if a training model has no loss there
+    share: float  # of the absolute salience of all columns
+    mean_loss: float = math.nan  # over the models of the study that have one, in the column's unit
+
+
 def weigh_columns(fit: Fit) -> list[ColumnWeight]:
     """One entry for each column of a fit on a table of losses, by absolute salience, unused columns last."""
     salience, used = fit.salience.astype(np.float64), fit.supported
@@ -398,12 +392,12 @@ def weigh_columns(fit: Fit) -> list[ColumnWeight]:
     mean, total = (float(size[used].mean()) if used.any() else 0.0) or 1.0, float(size.sum()) or 1.0
     return [
         ColumnWeight(
-            int(i),
-            fit.texts.texts[i].id,
-            fit.texts.texts[i].unit or "",
-            fit.texts.texts[i].id in fit.task_fit.task.answers,
-            float(salience[i]) / mean if used[i] else math.nan,
-            float(size[i]) / total if used[i] else math.nan,
+            index=int(i),
+            column=fit.texts.texts[i].id,
+            unit=fit.texts.texts[i].unit or "",
+            answers=fit.texts.texts[i].id in fit.task_fit.task.answers,
+            salience=float(salience[i]) / mean if used[i] else math.nan,
+            share=float(size[i]) / total if used[i] else math.nan,
         )
         for i in np.argsort(np.where(used, -size, 1.0), kind="stable")
     ]

@@ -107,7 +107,8 @@ def _texts(units: Units, kept: Sequence[int]) -> list[dict[str, Any]]:
     rows = []
     for i in kept:
         text, span = units.texts.texts[i], units.of_text(i)
-        cuts = _utf16(text.text)[np.append(units.start[span], len(text.text))]
+        utf16 = np.cumsum([0] + [2 if ord(c) > 0xFFFF else 1 for c in text.text])
+        cuts = utf16[np.append(units.start[span], len(text.text))]
         answer = units.answer[span]
         rows.append(
             {
@@ -119,11 +120,6 @@ def _texts(units: Units, kept: Sequence[int]) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def _utf16(text: str) -> npt.NDArray[np.int64]:
-    """Number of UTF-16 code units before each character, and in total."""
-    return np.cumsum([0] + [2 if ord(c) > 0xFFFF else 1 for c in text])
 
 
 def _pack_salience(salience: Floats, reach: float) -> str:

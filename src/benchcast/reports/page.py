@@ -23,7 +23,7 @@ def embed(data: Any) -> str:
     return text
 
 
-def render(template: str, data: dict[str, Any], *, scripts: tuple[str, ...], figures: bool, **more: Any) -> str:
+def render(template: str, data: dict[str, Any], *, scripts: tuple[str, ...], figures: bool, title: str = "") -> str:
     """Render a page.
 
     Parameters
@@ -32,7 +32,7 @@ def render(template: str, data: dict[str, Any], *, scripts: tuple[str, ...], fig
     data : plain values for the template; embedded as JSON for the scripts
     scripts : file names in templates/
     figures : include Vega
-    more : further values for the template only
+    title : of the page, where the template has none of its own
 
     Returns
     -------
@@ -50,7 +50,7 @@ def render(template: str, data: dict[str, Any], *, scripts: tuple[str, ...], fig
             early=Markup(early),
             programs=[Markup(p) for p in programs],
             policy=_policy([early, *programs]),
-            **more,
+            title=title,
         )
     )
 

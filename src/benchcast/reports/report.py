@@ -86,43 +86,6 @@ def write_report(path: Path, study: Study, comparison: Comparison, *, on_step: O
     write_text(path, render("report.html", data, scripts=SCRIPTS, figures=True))
 
 
-def heat_map(study: StudyLike, explained: str | Explanation, path: str | Path, *, text_id: str = "") -> Path:
-    """Write the salience of all tokens for one task as one self-contained HTML page.
-
-    Parameters
-    ----------
-    study : an opened study or its folder, which has texts
-    explained : a task of study.toml, or what `benchcast.explain` returned for it
-    path : the HTML file to write
-    text_id : id of the text that is open at first; empty: the one with the largest mean salience
-
-    Returns
-    -------
-    the path of the page
-
-    >>> import benchcast as bc
-    >>> bc.heat_map("study", "code", "code.html").stat().st_size > 10_000
-    True
-    """
-    library("jinja2", "report")
-    opened, target = Study.of(study), Path(path)
-    opened.texts.require_texts("a heat map")
-    shown = explain(opened, explained) if isinstance(explained, str) else explained
-    assert isinstance(shown, Explanation)
-    index = find_text(opened.texts, text_id) if text_id else shown.weightiest()
-    data = {
-        "name": opened.root.resolve().name,
-        "version": benchcast.__version__,
-        "headline": f"Salience of the tokens of {len(opened.texts)} texts, by {shown.method}.",
-        "tasks": [{"name": shown.task}],
-        "families": list(shown.losses),
-        "colours": {"light": COLOURS, "dark": DARK_COLOURS},
-        "heat": heat_data([shown], shown.losses, first=index),
-    }
-    write_text(target, render("heat.html", data, scripts=HEAT_SCRIPTS, figures=False))
-    return target
-
-
 def report_data(study: Study, comparison: Comparison, on_step: OnStep = lambda step: None) -> dict[str, Any]:
     """The content of the page as plain values."""
     on_step("forecasts of all models")
@@ -167,3 +130,40 @@ def _counts(study: Study, comparison: Comparison) -> str:
         f"{len(study.texts)} texts, {len(comparison.tasks)} task{'s' * (len(comparison.tasks) > 1)}; "
         f"{held} models held out (split by {comparison.split})"
     )
+
+
+def heat_map(study: StudyLike, explained: str | Explanation, path: str | Path, *, text_id: str = "") -> Path:
+    """Write the salience of all tokens for one task as one self-contained HTML page.
+
+    Parameters
+    ----------
+    study : an opened study or its folder, which has texts
+    explained : a task of study.toml, or what `benchcast.explain` returned for it
+    path : the HTML file to write
+    text_id : id of the text that is open at first; empty: the one with the largest mean salience
+
+    Returns
+    -------
+    the path of the page
+
+    >>> import benchcast as bc
+    >>> bc.heat_map("study", "code", "code.html").stat().st_size > 10_000
+    True
+    """
+    library("jinja2", "report")
+    opened, target = Study.of(study), Path(path)
+    opened.texts.require_texts("a heat map")
+    shown = explain(opened, explained) if isinstance(explained, str) else explained
+    assert isinstance(shown, Explanation)
+    index = find_text(opened.texts, text_id) if text_id else shown.weightiest()
+    data = {
+        "name": opened.root.resolve().name,
+        "version": benchcast.__version__,
+        "headline": f"Salience of the tokens of {len(opened.texts)} texts, by {shown.method}.",
+        "tasks": [{"name": shown.task}],
+        "families": list(shown.losses),
+        "colours": {"light": COLOURS, "dark": DARK_COLOURS},
+        "heat": heat_data([shown], shown.losses, first=index),
+    }
+    write_text(target, render("heat.html", data, scripts=HEAT_SCRIPTS, figures=False))
+    return target

@@ -180,7 +180,7 @@ def extrapolate(
     tell("fitting")
     fits = models.fits(np.ones(len(models.models), bool))
     if not fits[0].reads_losses:
-        raise InputError(f"method {method!r} does not read losses; use one that does, such as salience")
+        raise InputError(f"method {method!r} does not read losses; use one that does, such as {CAPABILITY_METHOD}")
     family_points = models.points.take(in_family)
     point = target.as_points(family_points)
     if not np.isfinite(family_points.flops).any():
@@ -289,13 +289,14 @@ class StudyModels(AllModels):
         """Log capability of every model."""
         if isinstance(fit.capability, BlendedLosses):
             raise InputError(
-                f"method {self.method!r} averages several weighted losses, a power law needs one; use --method salience"
+                f"method {self.method!r} averages several weighted losses, a power law needs one; "
+                f"use --method {CAPABILITY_METHOD}"
             )
         capability = fit.capability.of(self.nats, self.metadata)
         if not (capability > 0).all():
             raise NotEnoughDataError(
                 f"{fit.task.name}: method {self.method!r} gives some models no positive capability, "
-                "which a power law needs; use --method salience"
+                f"which a power law needs; use --method {CAPABILITY_METHOD}"
             )
         return np.log(capability)
 

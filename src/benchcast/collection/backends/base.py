@@ -20,7 +20,7 @@ from benchcast.messages import refuse_unknown
 Nats = npt.NDArray[np.float32]
 Row = TypeVar("Row")  # result of one sequence: nats or hidden states
 SECRETS = ("api_key", "token", "key", "password", "auth_token", "hf_token")
-DECISIVE = (
+DECISIVE = (  # settings that change losses
     *("pretrained", "model", "path", "revision", "gguf_file", "tokenizer", "dtype"),
     *("add_bos_token", "max_length", "engine"),
 )
@@ -191,7 +191,6 @@ class ModelSettings:
         return ",".join(f"{key}={self._values[key]}" for key in DECISIVE if key in self._values)
 
     def values(self) -> dict[str, str]:
-        """All settings."""
         return dict(self._values)
 
     def having(self, **more: str) -> ModelSettings:

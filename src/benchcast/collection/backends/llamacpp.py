@@ -21,7 +21,7 @@ from benchcast.errors import InputError, library
 SCORE_BYTES = 1 << 30  # limit for the logits that llama.cpp keeps of a whole sequence
 FLOAT32 = 0  # ggml's type number; the default float16 cache changes losses by 0.01 nats
 LONGEST_PIECE = 512
-FILE_TYPES = {
+FILE_TYPES = {  # by the number in the file's header
     "0": "F32",
     "1": "F16",
     "2": "Q4_0",
@@ -87,7 +87,6 @@ class LlamaCppBackend:
         return min(trained, self._max_length or min(trained, fits))
 
     def about(self) -> dict[str, str]:
-        """Backend, version, dtype and number of parameters."""
         kind = str(self._vocabulary_only.metadata.get("general.file_type", ""))
         return {
             "backend": self.name,
@@ -97,7 +96,6 @@ class LlamaCppBackend:
         }
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:
-        """−log p of every id given the ids before it."""
         return read_each(self._one, map(list, sequences))
 
     def _one(self, ids: list[int]) -> Nats:

@@ -41,7 +41,6 @@ class LoadedBackend:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The model's tokenizer."""
         return self._tokens.load()
 
     @cached_property
@@ -81,7 +80,7 @@ def stated_by_config(source: str, *, revision: str = "", trust_remote_code: bool
 def metadata_of(about: dict[str, str]) -> ModelInfo:
     """The metadata entries of `about()` as a row of models.csv without a name."""
     params, tokens = (float(about.get(PREFIX + key, "nan")) for key in ("params", "tokens"))
-    return ModelInfo("", about.get(f"{PREFIX}family", ""), params, tokens)
+    return ModelInfo("", family=about.get(f"{PREFIX}family", ""), params=params, tokens=tokens)
 
 
 def without_metadata(about: dict[str, str]) -> dict[str, str]:

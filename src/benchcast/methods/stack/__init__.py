@@ -10,8 +10,8 @@
 5. Calibration (`averaging`). A line and, where it saves error, a monotone curve correct the averaged log-odds.
 6. Blend. `stack` makes two averages. The first is chosen on left-out families and stronger models, with half of the
    weight on each. The second is chosen on left-out families alone; only this one has candidates with more weight on
-   stronger models, because they did not help beyond the range (LOG.md). With h = `families_share` and the fade f of a
-   model, which is 0 inside the range of the known models and 1 for a model stronger than all of them,
+   stronger models, because they did not help beyond the range (lab/LOG.md). With h = `families_share` and the fade f
+   of a model, which is 0 inside the range of the known models and 1 for a model stronger than all of them,
 
        log-odds = (1 − h (1 − f)) · first + h (1 − f) · second
 
