@@ -109,7 +109,15 @@ class Study:
         """
         path = local_folder(root)
         settings = read_settings(path / "study.toml")
-        return cls(path, settings.seed, settings.scorer, settings.tasks, settings.items, keep_all, settings.note)
+        return cls(
+            root=path,
+            seed=settings.seed,
+            scorer=settings.scorer,
+            tasks=settings.tasks,
+            items=settings.items,
+            keep_all=keep_all,
+            note=settings.note,
+        )
 
     @classmethod
     def of(cls, study: Study | str | PathLike[str]) -> Study:
@@ -215,7 +223,9 @@ class Study:
                 f"({len(with_losses)} with losses, {len(scored)} with scores; do their names agree?)"
             )
         losses = (self.losses(m.model) for m in models)  # one at a time: a model's tokens may be many
-        options = AssemblyOptions(self.features(), support, unit, () if self.keep_all else self.tasks)
+        options = AssemblyOptions(
+            features=self.features(), support=support, unit=unit, guarded=() if self.keep_all else self.tasks
+        )
         return assemble(self.texts, losses, models, scores, wanted, options)
 
     def infos(self, names: Sequence[str]) -> list[ModelInfo]:
