@@ -356,7 +356,8 @@ def from_folder(path: Path, read: Callable[[Path], T]) -> T:
         try:
             result = read(folder)
         except Exception:
-            if _gone(path) if version is None else stamp(present(path)) == version:
+            now = present(path)  # another path while a writer has set the folder aside
+            if _gone(path) if version is None else (now, stamp(now)) == (folder, version):
                 raise
         else:
             if stamp(present(path)) == version:

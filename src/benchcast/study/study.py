@@ -45,8 +45,8 @@ from benchcast.study.tables import check_rows, check_tasks, check_texts, read_mo
 MOST_LOSS_FILES = 1 << 16  # names of models that are kept, of all studies of this process
 
 
-class KnownScores(NamedTuple):
-    """Scores of a study: as stored, with those of aggregates that follow from them, and by model."""
+class ScoreTable(NamedTuple):
+    """scores.csv: its rows, the same with the scores of aggregates that follow from them, and those of each model."""
 
     stored: tuple[Score, ...]
     every: tuple[Score, ...]
@@ -158,7 +158,7 @@ class Study:
         """scores.csv, and the scores of aggregates that follow from it."""
         return list(self._scores().every)
 
-    def _scores(self) -> KnownScores:
+    def _scores(self) -> ScoreTable:
         path = self.root / "scores.csv"
         return _scores(path, stamp(path), self.tasks)
 
@@ -347,14 +347,14 @@ def _models(path: Path, version: Stamp | None) -> dict[str, ModelInfo]:
 
 
 @lru_cache(maxsize=4)
-def _scores(path: Path, version: Stamp | None, tasks: tuple[Task, ...]) -> KnownScores:
+def _scores(path: Path, version: Stamp | None, tasks: tuple[Task, ...]) -> ScoreTable:
     """This version of scores.csv."""
     stored = [] if version is None else read_scores(path, tasks)
     every = (*stored, *derived_scores(stored, tasks))
     of_model: dict[str, list[Score]] = {}
     for score in every:
         of_model.setdefault(score.model, []).append(score)
-    return KnownScores(tuple(stored), every, {model: tuple(scores) for model, scores in of_model.items()})
+    return ScoreTable(tuple(stored), every, {model: tuple(scores) for model, scores in of_model.items()})
 
 
 @lru_cache(maxsize=MOST_LOSS_FILES)
