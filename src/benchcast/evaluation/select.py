@@ -197,7 +197,7 @@ def smaller_fits(choice: TextSelection, texts: TextSet) -> list[Fit]:
     """The study's fits restricted to the selected texts."""
     full_fits = choice.full_fits
     dataset, fold, cores = full_fits.dataset, full_fits.folds[0], full_fits.fits[0]
-    full = as_fits(choice.study, dataset, fold, choice.split, cores)
+    full = as_fits(choice.study, dataset, fold, split=choice.split, cores=cores)
     keep = np.isin(dataset.reference_tokens.text, choice.indices)
     return [
         Fit(
