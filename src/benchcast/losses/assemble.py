@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from benchcast.choices import RegroupUnit
 from benchcast.errors import NotEnoughDataError
@@ -34,60 +33,6 @@ from benchcast.records import (
 
 # A word with its leading white space, one character of a script without spaces, or a run of punctuation.
 WORD = re.compile(r"\s*(?:[⺀-鿿豈-﫿぀-ヿ가-힯]|[^\W⺀-鿿豈-﫿぀-ヿ가-힯]+|[^\w\s]+)|\s+")
-
-
-def word_edges(texts: TextSet) -> Ints:
-    """Edges of the words of all texts, in bytes: the reference tokens of a study without a scorer.
-
-    A text that is known by name only is one word.
-    """
-    if isinstance(texts, NamedTexts):
-        return texts.starts
-    ends = [0]
-    for text, start in zip(texts, texts.starts[:-1], strict=True):
-        at = int(start)
-        for match in WORD.finditer(text.text):
-            at += len(match.group().encode())
-            ends.append(at)
-    return np.array(ends, np.int64)
-
-
-def reference_tokens(texts: TextSet, edges: Ints) -> tuple[ReferenceTokens, Ints]:
-    """Reference tokens with the given edges, split where an answer starts so that the loss of an answer is exact.
-
-    Parameters
-    ----------
-    texts : the texts
-    edges : edges of the scorer's tokens or of the words, on the axis of all bytes
-
-    Returns
-    -------
-    The tokens, and for each the index of the unsplit token that it is part of.
-    """
-    starts = texts.starts
-    answers = np.array(
-        [starts[i + 1] if t.answer_start is None else starts[i] + t.answer_start for i, t in enumerate(texts)],
-        np.int64,
-    )
-    split_edges = np.union1d(edges, np.concatenate([starts, answers]))
-    left = split_edges[:-1]
-    text = np.searchsorted(starts[1:], left, side="right")
-    names = texts.sources
-    source_of_text = np.array([names.index(t.source) for t in texts], np.int64)
-    part_of = np.searchsorted(np.asarray(edges)[1:], left, side="right")
-    ids = tuple(t.id for t in texts)
-    supported = np.ones(len(left), bool)
-    return ReferenceTokens(
-        split_edges, text, source_of_text[text], left >= answers[text], names, supported, ids
-    ), part_of
-
-
-def reference_of(texts: TextSet, features: Features | None) -> tuple[ReferenceTokens, Ints]:
-    """Reference tokens of a study, from its scorer's tokens or, without a scorer, from words.
-
-    `features` and the return value are as in `assemble` and `reference_tokens`.
-    """
-    return reference_tokens(texts, word_edges(texts) if features is None else features.edges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +67,13 @@ def assemble(
     options : features, and rules for tokens and models
     """
     chosen = options or AssemblyOptions()
-    features, guarded = chosen.features, chosen.guarded
+    features = chosen.features
     _check_answers(texts, tasks)
     tokens, part_of = reference_of(texts, features)
     nats = align_models(losses, tokens.edges, texts, unit=chosen.unit)
-    common, kept = _support(nats, tokens, models, tasks if guarded is None else guarded)
+    lacking = {m.model: mask for m, row in zip(models, nats, strict=True) if (mask := np.isnan(row)).any()}
+    common = shared_text(lacking, len(models), tokens, guarded=tasks if chosen.guarded is None else chosen.guarded)
+    kept = np.array([m.model not in common.excluded for m in models])
     if not kept.all():
         nats, models = nats[kept], [m for m, keep in zip(models, kept, strict=True) if keep]
     supported = common_support(nats) if chosen.support is None else chosen.support & common_support(nats)
@@ -140,7 +87,7 @@ def assemble(
     return Dataset(
         models=tuple(m.model for m in models),
         metadata=ModelMetadata.of(models, scores),
-        relatives=find_relatives(models, _per_text(nats, tokens)).groups,
+        relatives=find_relatives(models, tokens.sum_by_text(nats)).groups,
         nats=nats,
         characters=float(characters_per_token(tokens.edges, texts.utf8)[supported].sum()),
         tasks=tuple(tasks),
@@ -150,12 +97,6 @@ def assemble(
         features=features,
         support=common,
     )
-
-
-def _per_text(nats: npt.NDArray[np.floating], tokens: ReferenceTokens) -> Floats:
-    """Loss of each model on each text (M × texts)."""
-    starts = np.flatnonzero(np.diff(tokens.text, prepend=-1))
-    return np.asarray(np.add.reduceat(nats, starts, axis=1, dtype=np.float64))
 
 
 def _check_answers(texts: TextSet, tasks: Sequence[Task]) -> None:
@@ -168,16 +109,63 @@ def _check_answers(texts: TextSet, tasks: Sequence[Task]) -> None:
                 )
 
 
-def _support(
-    nats: npt.NDArray[np.float32], tokens: ReferenceTokens, models: Sequence[ModelInfo], guarded: Sequence[Task]
-) -> tuple[Support, Bools]:
-    """The common support, and a mask of the models that are kept."""
-    lacking = {m.model: mask for m, row in zip(models, nats, strict=True) if (mask := np.isnan(row)).any()}
-    common = shared_text(lacking, len(models), tokens, guarded)
-    return common, np.array([m.model not in common.excluded for m in models])
+def reference_of(texts: TextSet, features: Features | None) -> tuple[ReferenceTokens, Ints]:
+    """Reference tokens of a study, from its scorer's tokens or, without a scorer, from words.
+
+    `features` and the return value are as in `assemble` and `reference_tokens`.
+    """
+    return reference_tokens(texts, word_edges(texts) if features is None else features.edges)
 
 
-def shared_text(lacking: Mapping[str, Bools], count: int, tokens: ReferenceTokens, guarded: Sequence[Task]) -> Support:
+def reference_tokens(texts: TextSet, edges: Ints) -> tuple[ReferenceTokens, Ints]:
+    """Reference tokens with the given edges, split where an answer starts so that the loss of an answer is exact.
+
+    Parameters
+    ----------
+    texts : the texts
+    edges : edges of the scorer's tokens or of the words, on the axis of all bytes
+
+    Returns
+    -------
+    The tokens, and for each the index of the unsplit token that it is part of.
+    """
+    starts = texts.starts
+    answers = np.array(
+        [starts[i + 1] if t.answer_start is None else starts[i] + t.answer_start for i, t in enumerate(texts)],
+        np.int64,
+    )
+    split_edges = np.union1d(edges, np.concatenate([starts, answers]))
+    left = split_edges[:-1]
+    text = np.searchsorted(starts[1:], left, side="right")
+    names = texts.sources
+    source_of_text = np.array([names.index(t.source) for t in texts], np.int64)
+    part_of = np.searchsorted(np.asarray(edges)[1:], left, side="right")
+    ids = tuple(t.id for t in texts)
+    supported = np.ones(len(left), bool)
+    return ReferenceTokens(
+        split_edges, text, source_of_text[text], left >= answers[text], names, supported, ids
+    ), part_of
+
+
+def word_edges(texts: TextSet) -> Ints:
+    """Edges of the words of all texts, in bytes: the reference tokens of a study without a scorer.
+
+    A text that is known by name only is one word.
+    """
+    if isinstance(texts, NamedTexts):
+        return texts.starts
+    ends = [0]
+    for text, start in zip(texts, texts.starts[:-1], strict=True):
+        at = int(start)
+        for match in WORD.finditer(text.text):
+            at += len(match.group().encode())
+            ends.append(at)
+    return np.array(ends, np.int64)
+
+
+def shared_text(
+    lacking: Mapping[str, Bools], count: int, tokens: ReferenceTokens, *, guarded: Sequence[Task]
+) -> Support:
     """Measure the text that all models share, and choose the models to exclude.
 
     Parameters
