@@ -50,6 +50,7 @@ def assemble(
     texts: TextSet,
     losses: Iterable[TokenLosses],
     models: Sequence[ModelInfo],
+    *,
     scores: Sequence[Score],
     tasks: Sequence[Task],
     options: AssemblyOptions | None = None,
@@ -140,11 +141,16 @@ def reference_tokens(texts: TextSet, edges: Ints) -> tuple[ReferenceTokens, Ints
     names = texts.sources
     source_of_text = np.array([names.index(t.source) for t in texts], np.int64)
     part_of = np.searchsorted(np.asarray(edges)[1:], left, side="right")
-    ids = tuple(t.id for t in texts)
-    supported = np.ones(len(left), bool)
-    return ReferenceTokens(
-        split_edges, text, source_of_text[text], left >= answers[text], names, supported, ids
-    ), part_of
+    tokens = ReferenceTokens(
+        edges=split_edges,
+        text=text,
+        source=source_of_text[text],
+        answer=left >= answers[text],
+        sources=names,
+        supported=np.ones(len(left), bool),
+        ids=tuple(t.id for t in texts),
+    )
+    return tokens, part_of
 
 
 def word_edges(texts: TextSet) -> Ints:
@@ -177,8 +183,8 @@ def shared_text(
     """
     widths = np.diff(tokens.edges)
     text_of_task = {t.name: mask if (mask := tokens.of_task(t)).any() else widths > 0 for t in guarded}
-    excluded = costly_models(lacking, count, text_of_task, widths) if lacking else {}
-    return describe_support(lacking, count, tokens.source, tokens.sources, widths, excluded)
+    excluded = costly_models(lacking, count, text_of_task, widths=widths) if lacking else {}
+    return describe_support(lacking, count, excluded, source=tokens.source, sources=tokens.sources, widths=widths)
 
 
 def score_table(models: Sequence[ModelInfo], scores: Sequence[Score], tasks: Sequence[Task]) -> tuple[Floats, Floats]:

@@ -67,7 +67,7 @@ def explain(study: StudyLike, task: str, *, tell: Tell = lambda line: None) -> E
         columns = (replace(w, mean_loss=float(x.mean()) if len(x) else math.nan) for w, x in known.items())
         return ColumnWeights(task=task, method=fit.core.method, columns=tuple(columns), shares=shares)
     units = make_units(fit.texts, fit.edges)
-    explained = weigh_units(fit.task, fit.core.method, units, fit.salience, fit.supported)
+    explained = weigh_units(units, fit.salience, fit.supported, task=fit.task, method=fit.core.method)
     families = [str(f) for f in family_names(opened.infos(names))]
     return replace(explained, losses=family_losses(nats, families, units), shares=shares)
 
@@ -220,16 +220,16 @@ class Explanation:
 
 
 def weigh_units(
-    task: str, method: str, units: Units, salience: npt.NDArray[np.float32], supported: Bools
+    units: Units, salience: npt.NDArray[np.float32], supported: Bools, *, task: str, method: str
 ) -> Explanation:
     """Salience of units, relative to the mean over reference tokens.
 
     Parameters
     ----------
-    task, method : names, for display
     units : the displayed tokens
     salience : of each reference token (N)
     supported : mask of the tokens on which every model has a loss (N)
+    task, method : names, for display
 
     Returns
     -------

@@ -216,7 +216,7 @@ class Study:
             )
         losses = (self.losses(m.model) for m in models)  # one at a time: a model's tokens may be many
         options = AssemblyOptions(self.features(), support, unit, () if self.keep_all else self.tasks)
-        return assemble(self.texts, losses, models, scores, wanted, options)
+        return assemble(self.texts, losses, models, scores=scores, tasks=wanted, options=options)
 
     def infos(self, names: Sequence[str]) -> list[ModelInfo]:
         """Rows of models.csv of the named models, in that order; an empty row for a model that has none."""
