@@ -63,7 +63,7 @@ test-all: $(VENV)/.dev
 	$(PYTEST) -n 3
 
 fuzz: $(VENV)/.dev
-	PYTHONPATH=. $(BIN)/python tests/fuzz/fuzz.py --count 5000 --kills 200
+	PYTHONPATH=tests $(BIN)/python tests/fuzz/fuzz.py --count 5000 --kills 200
 
 test-browser: $(VENV)/.browser
 	@tests/browser/install.sh
@@ -71,7 +71,7 @@ test-browser: $(VENV)/.browser
 
 picture: $(VENV)/.browser
 	@tests/browser/install.sh
-	PYTHONPATH=. $(BIN)/python tests/browser/picture.py docs/report.png
+	PYTHONPATH=.:tests $(BIN)/python tests/browser/picture.py docs/report.png
 
 test-backends: $(VENV)/.dev
 	$(BIN)/python tests/collect/real_backends.py

@@ -36,7 +36,14 @@ ROOT = Path(__file__).resolve().parents[1]
 PUBLIC = Path(os.environ.get("BENCHCAST_DATA", ROOT.parent / "shared" / "real_models" / "raw"))
 LEFT_OUT = ("proxy-metrics",)  # read inputs that are no longer collected
 HIDDEN_FAMILIES = ("cedar", "hazel", "oak-a")
-NO_VALUES = ("benchcast", "version", "sha256", "made", "created")  # keys whose values say when and by what
+NO_VALUES = (
+    "benchcast",
+    "version",
+    "sha256",
+    "made",
+    "created",
+    "registered",
+)  # keys whose values say when and by what
 SHOWN = 20  # differences that are printed
 METRIC = ("--metric", "pond_write=exact_match,strict-match")
 
@@ -259,7 +266,6 @@ def part_json(at: Path, *, quick: bool) -> Values:
     values["select -o"] = {p.name: sha(p.read_bytes()) for p in sorted((at / "small").glob("*.*")) if p.name != ".lock"}
     if quick:
         return values
-    values["bpb"] = run("bpb", "study", "--json", at=at)
     values["predict --restrict"] = run(*asked[:4], *two, "--restrict", "--json", at=at)
     values["compare, family"] = run("compare", "study", "--split", "family", *two[:2], *only, "--json", at=at)
     values["extrapolate, all"] = run("extrapolate", "study", *to, at=at)
@@ -334,33 +340,31 @@ def part_logs(at: Path, *, quick: bool) -> Values:
 
 def score_files(at: Path) -> Values:
     """Scores of recorded files by the command, each into a study of its own."""
-    tasks = {"mmlu": 0.25, "bbh": 0.257, "gsm8k": 0, "hellaswag": 0.25, "ceval": 0.25, "pond": 0.25, "pond_sums": 0}
+    tasks = dict.fromkeys(("mmlu", "hellaswag", "ceval", "pond", "pond_last"), 0.25) | {"bbh": 0.257}
+    tasks |= dict.fromkeys(("gsm8k", "pond_sums", "pond_write", "frogs", "sums"), 0)
     rows = [{"id": name, "source": name, "text": f"text of {name}"} for name in tasks]
     (at / "texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    (at / "models.csv").write_text("model\nLlama-2-7b-hf\nqwen-7b\nreed-7k\n", encoding="utf-8")
+    (at / "long.csv").write_text("model,task,accuracy,n_items\na,mmlu,0.5,100\nb,mmlu,0.25,\n", encoding="utf-8")
+    (at / "wide.csv").write_text("model,mmlu,gsm8k\na,50.5,3\nb,31,\n", encoding="utf-8")
+    (at / "board.csv").write_text(
+        "fullname,Average ⬆️,IFEval Raw,IFEval,BBH Raw,BBH,MMLU-PRO Raw,MMLU-PRO\n"
+        "meta-llama/Llama-2-7b-hf,8.8,0.2519,25.19,0.3496,10.35,0.1861,9.57\n",
+        encoding="utf-8",
+    )
     folder = fixture("summary_20261115_043000.csv").parent
-    files = [folder / name for name in ("summary_20261115_043000.csv", "opencompass", "limit")]
-    files += [*folder.glob("results_*.json"), fixture("lm-eval-0.4.13"), fixture("lighteval-0.13.0")]
+    sums = ("--metric", "pond_sums=exact_match,strict-match")
+    files: dict[Path, tuple[str, ...]] = {folder / "summary_20261115_043000.csv": (), folder / "opencompass": ()}
+    files |= {folder / "limit": ("--allow-limit",), **dict.fromkeys(folder.glob("results_*.json"), sums)}
+    files |= {fixture("lm-eval-0.4.13"): METRIC, fixture("lighteval-0.13.0"): (), at / "long.csv": ()}
+    files |= {at / "wide.csv": ("--unit", "percent"), at / "board.csv": ()}
     values: Values = {}
-    for path in files:
+    for path, words in files.items():
         study = f"scores-{path.name}"
         run("init", study, "--texts", "texts.jsonl", at=at)
         with (at / study / "study.toml").open("a", encoding="utf-8") as settings:
-            settings.writelines(f'\n[tasks.{t}]\nchance = {c}\nsources = ["{t}"]\n' for t, c in tasks.items())
-        run("import", "models", study, "models.csv", at=at)
-        ran = run(
-            "import",
-            "scores",
-            study,
-            path,
-            "--metric",
-            "pond_sums=exact_match,strict-match",
-            "--allow-limit",
-            at=at,
-            may_refuse=True,
-        )
-        stored = at / study / "scores.csv"
-        values[path.name] = {"ran": ran, "scores": stored.read_text(encoding="utf-8") if stored.exists() else ""}
+            settings.writelines(f'\n[tasks."{t}"]\nchance = {c}\nsources = ["{t}"]\n' for t, c in tasks.items())
+        run("import", "scores", study, path, *words, at=at)
+        values[path.name] = (at / study / "scores.csv").read_text(encoding="utf-8")
     return values
 
 
@@ -421,13 +425,13 @@ def record(path: Path, parts: list[str], *, quick: bool) -> None:
         import torch
 
         torch.set_num_threads(1)
-    values: Values = {}
+    values: Values = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     for name in parts:
         start = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             values[name] = PARTS[name](Path(folder).resolve(), quick=quick)
+        path.write_text(json.dumps(values, indent=0, sort_keys=True, ensure_ascii=False), encoding="utf-8")
         print(f"{name}: {time.monotonic() - start:.0f} s", flush=True)
-    path.write_text(json.dumps(values, indent=0, sort_keys=True, ensure_ascii=False), encoding="utf-8")
 
 
 def flat(value: Any, at: str = "") -> Iterator[tuple[str, Any]]:
@@ -473,7 +477,9 @@ def compare(a: Path, b: Path, tolerance: float) -> int:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--record", type=Path, help="write the numbers of the package that is imported to this file")
+    options.add_argument(
+        "--record", type=Path, help="write the numbers of the imported package to this file, or renew parts of it"
+    )
     options.add_argument("--quick", action="store_true", help="a part of each part, in under two minutes")
     options.add_argument("--part", nargs="+", choices=PARTS, help="only these parts")
     options.add_argument("--compare", type=Path, nargs=2, metavar="JSON", help="two records")
@@ -482,7 +488,8 @@ def main() -> None:
     if given.record:
         record(given.record, given.part or list(QUICK if given.quick else PARTS), quick=given.quick)
     if given.compare:
-        sys.exit(compare(*given.compare, given.tolerance))
+        first, second = given.compare
+        sys.exit(compare(first, second, given.tolerance))
 
 
 if __name__ == "__main__":

@@ -107,15 +107,16 @@ class Place:
         return f"{self.file}:{self.line} {self.function}\n    - {self.before}\n    + {self.after}"
 
     def likeness(self, other: Place) -> float:
-        """How far another place is this one, moved: 1 for the same line in a function of the same name."""
-        if (self.was, self.now) != (other.was, other.now):
-            return 0.0
-        lines = [
-            difflib.SequenceMatcher(None, a, b, autojunk=False).ratio()
-            for a, b in ((self.before, other.before), (self.after, other.after))
-        ]
+        """How far another place is this one, moved: 1 for the same line in a function of the same name and file."""
+        pairs = [(getattr(self, name), getattr(other, name)) for name in ("was", "now", "before", "after")]
+        alike = 1.0
+        for a, b in pairs:  # short ones first: most places differ there
+            match = difflib.SequenceMatcher(None, a, b, autojunk=False)
+            if a != b and (match.real_quick_ratio() < ALIKE or match.quick_ratio() < ALIKE):
+                return 0.0
+            alike = min(alike, match.ratio())
         home = 0.02 * (self.function == other.function) + 0.01 * (Path(self.file).name == Path(other.file).name)
-        return min(lines) - 0.03 + home
+        return alike - 0.03 + home
 
 
 def replacements(node: ast.expr) -> Iterator[str]:
@@ -177,15 +178,18 @@ def mutants(module: str, source: str) -> list[Mutant]:
 def _expressions(tree: ast.AST, function: str = "") -> Iterator[tuple[str, ast.expr]]:
     """Every expression with the name of the function or class it stands in."""
     for node in ast.iter_child_nodes(tree):
-        named = isinstance(node, ast.FunctionDef | ast.ClassDef)
         if isinstance(node, ast.expr):
             yield function, node
-        yield from _expressions(node, node.name if named else function)
+        yield from _expressions(node, node.name if isinstance(node, ast.FunctionDef | ast.ClassDef) else function)
 
 
 def tests_of(module: str) -> list[str]:
     """Test files of a module, or of the package nearest to it."""
-    found = max((name for name in TESTS if module == name or (name[-1] == "/" and module.startswith(name))), key=len)
+    found = max(
+        (name for name in TESTS if module == name or (name[-1] == "/" and module.startswith(name))),
+        key=len,
+        default="methods/",
+    )
     return TESTS[found]
 
 
@@ -252,15 +256,19 @@ def _run_tests(tests: list[str], package: Path, named: Path) -> None:
         os._exit(code)
 
 
-def placed(
-    record: list[dict[str, Any]], everywhere: list[tuple[Mutant, Place]]
-) -> Iterator[tuple[Place, Mutant | None]]:
-    """For each mutant of a record the one that is most like it now; None if its line is gone."""
-    for outcome in record:
+def placed(outcomes: list[dict[str, Any]], sources: dict[str, str], everything: list[Mutant]) -> Iterator[Mutant]:
+    """For each mutant of a record the one that is most like it now; tells where the line has changed or is gone."""
+    everywhere = [m.place(sources[m.module]) for m in everything]
+    for outcome in outcomes:
         old = Place(**{name: outcome[name] for name in Place.__dataclass_fields__})
-        rated = [(old.likeness(place), number) for number, (_, place) in enumerate(everywhere)]
-        best, number = max(rated, key=lambda pair: (pair[0], -pair[1]), default=(0.0, 0))
-        yield old, everywhere[number][0] if best >= ALIKE else None
+        rated = [(old.likeness(place), -number) for number, place in enumerate(everywhere)]
+        best, number = max(rated, default=(0.0, 0))
+        if best < ALIKE:
+            print("not placed", old, flush=True)
+            continue
+        if everywhere[-number].before != old.before:
+            print(f"placed {old}\nat {everywhere[-number]}", flush=True)
+        yield everything[-number]
 
 
 def read(package: Path, patterns: list[str]) -> dict[str, str]:
@@ -294,12 +302,7 @@ def main() -> None:
         everything = [m for name, source in sources.items() for m in mutants(name, source)]
         if given.again:
             record = [json.loads(line) for line in given.again.read_text(encoding="utf-8").splitlines()]
-            record = [outcome for outcome in record if outcome["killed"] != given.survivors]
-            found = list(placed(record, [(m, m.place(sources[m.module])) for m in everything]))
-            for old, mutant in found:
-                if mutant is None:
-                    print("not placed", old, flush=True)
-            drawn = [mutant for _, mutant in found if mutant is not None]
+            drawn = list(placed([o for o in record if o["killed"] != given.survivors], sources, everything))
         else:
             drawn = random.Random(given.seed).sample(everything, min(given.count, len(everything)))
         for tests in {tuple(tests_of(m.module)) for m in drawn}:
@@ -318,6 +321,7 @@ def main() -> None:
             if not by:
                 print("survived", place, flush=True)
     print(f"{counts[True]} of {counts.total()} mutants killed ({len(everything)} possible, seed {given.seed})")
+    sys.exit(int(bool(given.again and not given.survivors and counts[False])))
 
 
 if __name__ == "__main__":

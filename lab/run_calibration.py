@@ -74,7 +74,7 @@ def _of_pair(known: ScoredModels, index: dict[str, int], sizes: tuple[str, str])
         for y in first[1].keys() & second[1].keys():
             pair = [(sizes[0], np.array([first[0][x]])), (sizes[1], np.array([first[1][y]]))]
             for t, task in enumerate(known.tasks):
-                compared = difference(known, t, pair, checkpoints, seeds)
+                compared = difference(known, t, pair, checkpoints=checkpoints, seeds=seeds)
                 again = known.scores[t, second[1][y]] - known.scores[t, second[0][x]]
                 up = compared.again >= 0.5
                 right = 0.5 if again == 0 else float((again > 0) == up)

@@ -56,7 +56,7 @@ def observational(
     k = min(components, len(others))
     if learn.sum() < k + 2:
         raise NotEnoughDataError(f"observational: {learn.sum()} models have all scores, {k} components need {k + 2}")
-    weights, offset = regress_on_components(table, accuracy[task], chance, learn, k)
+    weights, offset = regress_on_components(table, accuracy[task], chance, learn=learn, components=k)
     forecast = at_share(sigmoid(table @ weights + offset), chance)
     return np.where(whole, forecast, np.nan)
 
@@ -98,4 +98,4 @@ def _measured(
         forecast.append(predicted[rows])
     truth, guess = np.concatenate(observed), np.concatenate(forecast)
     nothing = np.full(len(truth), np.nan)
-    return measure(truth, guess, nothing, nothing)
+    return measure(truth, guess, low=nothing, high=nothing)

@@ -15,6 +15,7 @@ import numpy as np
 from benchcast.choices import level_text
 from benchcast.forecasts.intervals import angle, from_angle
 from benchcast.losses.dataset import LossView
+from benchcast.methods.capability import WeightedLoss
 from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Floats, Task
@@ -78,9 +79,13 @@ def make_study(world: World) -> SyntheticStudy:
     errors = world.miss * rng.normal(size=world.families)
     names = np.array([f"family{i}" for i in range(world.families)])
     out_of_fold = OutOfFoldErrors(errors, names, "synthetic")
-    ends = (float(seen.min()), float(seen.max()))
     fit = TaskFit(
-        Task("task", 0.25), "synthetic", (LossView.NATS,), np.ones((1, 1), np.float32), 1.0, law, out_of_fold, ends
+        task=Task("task", 0.25),
+        method="synthetic",
+        capability=WeightedLoss(views=(LossView.NATS,), weights=np.ones((1, 1), np.float32), unit=1.0),
+        law=law,
+        out_of_fold=out_of_fold,
+        range=(float(seen.min()), float(seen.max())),
     )
     return SyntheticStudy(families, fit, world.miss * rng.normal(size=world.families), world.noise, rng)
 
@@ -94,7 +99,7 @@ def coverage_of(study: SyntheticStudy) -> list[dict[str, Any]]:
     for law, (points, _, truth), miss in zip(fitted, study.families, study.misses, strict=True):
         params, tokens = 4 * points.params.max(), 3 * points.tokens.max()
         target = ScalePoints(np.array([params]), np.array([tokens]), np.array([6 * params * tokens]))
-        said = extrapolate_task(study.fit, law, drift, target)
+        said = extrapolate_task(study.fit, law, drift, target=target)
         log_loss = truth(target)[0] + study.noise * study.rng.normal()
         score = float(from_angle(angle(study.fit.law.accuracy(np.exp(log_loss))) + miss))
         low, high = float(said.low[0]), float(said.high[0])

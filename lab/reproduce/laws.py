@@ -56,7 +56,7 @@ def law_points(dataset: Dataset, fold: Fold, fits: Sequence[TaskFit]) -> list[di
     """One row a task and model: capability, forecast and accuracy."""
     rows = []
     for fit, observed in zip(fits, dataset.accuracy, strict=True):
-        capability = fit.capability(dataset.nats, dataset.metadata)
+        capability = fit.capability.of(dataset.nats, dataset.metadata)
         forecast = fit.law.accuracy(capability)
         rows += [
             {

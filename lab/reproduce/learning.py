@@ -14,8 +14,7 @@ import numpy as np
 
 from benchcast.choices import level_text
 from benchcast.errors import NotEnoughDataError
-from benchcast.evaluation.compare import hold
-from benchcast.evaluation.comparison import measure
+from benchcast.evaluation.compare import forecast_held_out
 from benchcast.losses.dataset import Dataset
 from benchcast.methods import METHODS
 from benchcast.splits import Fold
@@ -94,10 +93,7 @@ def point(dataset: Dataset, fold: Fold) -> list[dict[str, Any]]:
     rows = []
     for method in METHODS_SHOWN:
         fits = METHODS[method].learn(small, [small_fold])[0]
-        cells = []
-        for t in range(len(fits)):
-            held = hold(small, [small_fold], [fits], t)
-            cells.append(measure(held.observed, held.forecast, held.low, held.high))
+        cells = [forecast_held_out(small, [small_fold], [fits], t=t).measures() for t in range(len(fits))]
         rows.append(
             {
                 "method": method,

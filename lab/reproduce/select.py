@@ -31,7 +31,7 @@ def select(context: StudyContext, budgets: Sequence[int] = BUDGETS) -> Outcome:
         full.append({"split": name, "mse": geometric_mean([*whole.mse.values()]), "tasks": whole.mse})
         for texts in smaller:
             context.on_step(f"{name}: {texts} texts")
-            rows += costs(full_fits, texts, whole, name)
+            rows += costs(full_fits, texts, full=whole, split=name)
         tables.append(as_table([r for r in rows if r["split"] == name], name, whole))
         remarks.append(_remark([r for r in rows if r["split"] == name and r["way"] == CHOSEN], name, whole))
     numbers = {**context.about(), "full": full, "costs": rows}

@@ -1,6 +1,6 @@
 """The picture of the report in the documentation: its first screen, on the embedded study.
 
-PYTHONPATH=. python tests/browser/picture.py docs/report.png
+PYTHONPATH=.:tests python tests/browser/picture.py docs/report.png
 """
 
 from __future__ import annotations

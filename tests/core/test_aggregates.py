@@ -104,10 +104,11 @@ def test_a_bad_aggregate_is_one_line(cli, study, lines, said):
 def test_the_way_with_the_lower_error_is_used(aggregated):
     bc.fit_tasks(aggregated, method="label-token", store=True)
     fits = [bc.load(aggregated.fit_folder(t.name)) for t in aggregated.tasks]
-    assert [fit.core.task for fit in fits] == [*aggregated.tasks]
+    assert [fit.task_fit.task for fit in fits] == [*aggregated.tasks]
     aggregates = {aggregate.task.name: aggregate for aggregate in aggregate_fits(aggregated, fits)}
     assert aggregates.keys() == {"both", "centred"}
-    members = {f.task: dict(zip(f.core.out_of_fold.models, f.core.out_of_fold.errors, strict=True)) for f in fits[:2]}
+    errors = {f.task: f.task_fit.out_of_fold for f in fits[:2]}
+    members = {task: dict(zip(e.models, e.errors, strict=True)) for task, e in errors.items()}
     for aggregate in aggregates.values():
         chance = [t.chance if aggregate.task.centred else 0.0 for t in aggregated.tasks[:2]]
         model = aggregate.joint.models[0]

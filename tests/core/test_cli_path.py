@@ -207,7 +207,7 @@ def test_a_fit_reloaded_predicts_the_same_bit_for_bit(study, world, tmp_path, me
     assert again.about == new_fit.about
     second = load(again.save(tmp_path / "second"))
     assert (tmp_path / "second" / "fit.json").read_bytes() == (tmp_path / "fit" / "fit.json").read_bytes()
-    assert second.core.out_of_fold.errors.tolist() == new_fit.core.out_of_fold.errors.tolist()
+    assert second.task_fit.out_of_fold.errors.tolist() == new_fit.task_fit.out_of_fold.errors.tolist()
 
 
 def test_fitting_twice_gives_the_same_files(done, cli, tmp_path, tree):

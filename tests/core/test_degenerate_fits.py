@@ -86,9 +86,9 @@ def test_the_report_of_equal_losses_shows_what_is_left(all_equal, cli, tmp_path)
 def test_a_capability_outside_a_range_of_one_point_is_an_extrapolation(study, world):
     fit = bc.fit(study, "task0", method="all-token")
     at = fit.predict(world.losses[0]).capability
-    point = replace(fit, core=replace(fit.core, range=(at, at)), about={**fit.about, "train": []})
-    assert distance(point.core, [at, at * 0.99]).tolist() == [0.0, np.inf]
-    assert [float(x[0]) for x in interval(point.core, [0.9], locate(point.core, [at * 0.99]))] == [0.0, 1.0]
+    point = replace(fit, task_fit=replace(fit.task_fit, range=(at, at)), about={**fit.about, "train": []})
+    assert distance(point.task_fit, [at, at * 0.99]).tolist() == [0.0, np.inf]
+    assert [float(x[0]) for x in interval(point.task_fit, [0.9], locate(point.task_fit, [at * 0.99]))] == [0.0, 1.0]
     other = point.predict(replace(world.losses[0], nats=world.losses[0].nats * 0.99))
     assert other.remark.startswith("extrapolation: all training models have the same capability")
     assert (other.low, other.high) == (0.0, 1.0)
@@ -120,16 +120,16 @@ def test_a_task_whose_score_falls_is_explained_without_nan(study, cli):
 
 def test_a_fit_without_any_weight_says_that_it_is_a_constant(study, world):
     fit = bc.fit(study, "task0", method="all-token")
-    empty = replace(
-        fit, core=replace(fit.core, weights=np.zeros_like(fit.core.weights)), about={**fit.about, "train": []}
-    )
+    loss = fit.task_fit.capability
+    nothing = replace(loss, weights=np.zeros_like(loss.weights))
+    empty = replace(fit, task_fit=replace(fit.task_fit, capability=nothing), about={**fit.about, "train": []})
     assert empty.predict(world.losses[0]).remark.startswith("constant: ")
 
 
 def test_a_model_just_outside_the_range_is_not_said_to_be_outside_by_nothing(study, world):
     fit = bc.fit(study, "task0", method="all-token")
     at = fit.predict(world.losses[0]).capability
-    just = replace(fit, core=replace(fit.core, range=(at * 1.0001, at * 2)), about={**fit.about, "train": []})
+    just = replace(fit, task_fit=replace(fit.task_fit, range=(at * 1.0001, at * 2)), about={**fit.about, "train": []})
     assert "by less than 1% of their range" in just.predict(world.losses[0]).remark
 
 

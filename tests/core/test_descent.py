@@ -272,7 +272,7 @@ def test_how_features_are_read_changes_no_forecast(dataset, world, monkeypatch):
     assert not isinstance(prepare_inputs(dataset, standardise=True).blocks, list)
     assert len(list(dataset.features.blocks())) > 5
     after = paper(dataset, folds, settings=QUICK)[0][0]
-    assert_allclose(after.weights, before.weights, rtol=2e-3, atol=1e-4)
+    assert_allclose(after.capability.weights, before.capability.weights, rtol=2e-3, atol=1e-4)
 
 
 def test_features_are_standardised_by_their_own_mean_and_spread(dataset):
@@ -289,7 +289,7 @@ def test_a_feature_that_never_varies_does_no_harm(dataset, world):
     values = np.hstack([dataset.features.values, np.full((len(dataset.features.values), 1), 7.0, np.float32)])
     flat = replace(dataset, features=replace(dataset.features, values=values))
     fit = paper(flat, make_folds(world.models, "size")[1], settings=QUICK)[0][0]
-    assert np.isfinite(fit.weights).all()
+    assert np.isfinite(fit.capability.weights).all()
 
 
 def test_paper_keeps_the_history_that_figure_6_needs(dataset, world):

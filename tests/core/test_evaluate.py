@@ -23,7 +23,7 @@ CHEAP = ("all-token", "constant", "compute")
 
 def of(observed, forecast, half=0.1):
     o, f = np.array(observed, float), np.array(forecast, float)
-    return measure(o, f, f - half, f + half)
+    return measure(o, f, low=f - half, high=f + half)
 
 
 def test_measures_of_four_models_are_those_worked_out_by_hand():
@@ -71,7 +71,7 @@ def test_what_is_undefined_is_nan_and_the_rest_is_said(observed, forecast, undef
 
 def test_without_an_interval_coverage_and_width_are_undefined():
     nothing = np.full(2, np.nan)
-    measures = measure(np.array([0.4, 0.6]), np.array([0.4, 0.7]), nothing, nothing)
+    measures = measure(np.array([0.4, 0.6]), np.array([0.4, 0.7]), low=nothing, high=nothing)
     assert np.isnan([measures["coverage"], measures["width"]]).all()
     assert measures["mse"] == pytest.approx(0.005)
 

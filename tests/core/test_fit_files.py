@@ -52,7 +52,7 @@ def test_a_fit_without_a_hash_loads_as_before(stored, craft):
 
 
 def test_out_of_fold_errors_keep_the_names_of_their_models(stored, world):
-    errors = bc.load(stored).core.out_of_fold
+    errors = bc.load(stored).task_fit.out_of_fold
     families = {m.model: m.family for m in world.models}
     assert [families[m] for m in errors.models] == list(errors.families)
     assert len(errors.models) == len(errors.errors) > 0
@@ -60,10 +60,10 @@ def test_out_of_fold_errors_keep_the_names_of_their_models(stored, world):
 
 def test_a_fit_without_names_of_held_out_models_loads_and_keeps_its_digest(craft):
     old = bc.load(craft(lambda text, arrays: text["honest"].pop("models")))
-    assert old.core.out_of_fold.models == ()
-    assert len(old.core.out_of_fold.errors) > 0
+    assert old.task_fit.out_of_fold.models == ()
+    assert len(old.task_fit.out_of_fold.errors) > 0
     again = bc.load(old.save(craft(lambda text, arrays: None)))
-    assert (again.digest, again.core.out_of_fold.models) == (old.digest, ())
+    assert (again.digest, again.task_fit.out_of_fold.models) == (old.digest, ())
 
 
 def test_every_flipped_bit_of_fit_json_is_found_or_changes_nothing(stored, tmp_path):

@@ -25,9 +25,10 @@ from benchcast.forecasts.intervals import (
     spread_of,
 )
 from benchcast.losses.dataset import LossView
+from benchcast.methods.capability import WeightedLoss
 from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.profile import LossProfile
-from benchcast.methods.task_fit import NO_ERRORS, OutOfFoldErrors, TaskFit, has_range
+from benchcast.methods.task_fit import NO_ERRORS, OutOfFoldErrors, TaskFit
 from benchcast.records import ModelInfo, ModelMetadata, Task
 
 T_90_WITH_2 = 2.9199856  # Student's t at 95%, two degrees of freedom
@@ -44,10 +45,14 @@ def errors(angles: list[float], families: list[str], *, far: list[float] | None 
 
 
 def fit_with(out_of_fold: OutOfFoldErrors, stronger: OutOfFoldErrors = NO_ERRORS, *, chance: float = 0.0) -> TaskFit:
-    law = SigmoidLaw(-1.0, 0.0, chance)
-    weights = np.ones((1, 2), np.float32)
     return TaskFit(
-        Task("t", chance), "stack", (LossView.NATS,), weights, 2.0, law, out_of_fold, (1.0, 3.0), stronger=stronger
+        task=Task("t", chance),
+        method="stack",
+        capability=WeightedLoss(views=(LossView.NATS,), weights=np.ones((1, 2), np.float32), unit=2.0),
+        law=SigmoidLaw(-1.0, 0.0, chance),
+        out_of_fold=out_of_fold,
+        range=(1.0, 3.0),
+        stronger=stronger,
     )
 
 
@@ -166,7 +171,7 @@ def test_a_model_is_located_by_its_profile_as_well():
     profile = LossProfile(np.array([0, 1]), np.zeros(2), np.eye(2), typical=2.0, usual=1.5, strongest=1.0)
     fit = replace(fit_with(THREE), profile=profile)
     nats = np.exp(np.array([[0.0, 0.0], [2.0, -2.0], [-1.0, -1.0]])).astype(np.float32)
-    position = locate(fit, fit.capability(nats, ModelMetadata.of([ModelInfo(m) for m in "abc"], [])), nats)
+    position = locate(fit, fit.capability.of(nats, ModelMetadata.of([ModelInfo(m) for m in "abc"], [])), nats)
     assert_allclose(position.distance, [1.0, 4.0, (1 + (1 - np.exp(-1)) / 2) ** 2], rtol=1e-6)
     assert position.stronger.tolist() == [False, False, True]
 
@@ -183,7 +188,7 @@ def test_every_other_capability_is_infinitely_far_from_a_single_one():
     ("span", "apart"), [((0.0, 0.0), False), ((1e3, 1e3 + 1e-4), False), ((1e3, 1e3 + 1e-2), True), ((0.0, 1e-9), True)]
 )
 def test_capabilities_are_apart_by_more_than_rounding(span, apart):
-    assert has_range(replace(fit_with(THREE), range=span)) is apart
+    assert replace(fit_with(THREE), range=span).has_range is apart
 
 
 def test_coverage_counts_errors_inside_the_interval_of_the_other_families():

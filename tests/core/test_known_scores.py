@@ -13,6 +13,7 @@ from benchcast.forecasts.forecast import Forecast
 from benchcast.forecasts.intervals import angle, from_angle
 from benchcast.forecasts.known_scores import FEWEST_FAMILIES, LOSSES_ALONE, ScoreCorrection, correct
 from benchcast.losses.dataset import LossView
+from benchcast.methods.capability import WeightedLoss
 from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Score, Task
@@ -28,9 +29,16 @@ def fits_with(errors: np.ndarray, families: list[str]) -> list[TaskFit]:
     for t, name in enumerate(TASKS):
         wrong = from_angle(angle(observed) - errors[:, t]) - observed
         held_out = OutOfFoldErrors(wrong, np.array(families), "left out", models, observed=observed)
-        weights, law = np.ones((1, 4), np.float32), SigmoidLaw(-1.0, 0.0, 0.0)
-        fit = TaskFit(Task(name, 0.0, ()), "stack", (LossView.NATS,), weights, 1.0, law, held_out, (0.0, 1.0))
-        out.append(fit)
+        out.append(
+            TaskFit(
+                task=Task(name, 0.0, ()),
+                method="stack",
+                capability=WeightedLoss(views=(LossView.NATS,), weights=np.ones((1, 4), np.float32), unit=1.0),
+                law=SigmoidLaw(-1.0, 0.0, 0.0),
+                out_of_fold=held_out,
+                range=(0.0, 1.0),
+            )
+        )
     return out
 
 

@@ -23,7 +23,7 @@ from benchcast.methods.stack.settings import StackSettings
 from benchcast.methods.stack.token_groups import group_losses, group_tokens
 from benchcast.splits import Fold, make_folds
 from synthetic import Plan, World, make_world
-from worlds import make_dataset
+from worlds import make_dataset, stored_weights
 
 QUICK = DescentSettings(steps=5, rates=(1e-2,))
 
@@ -91,7 +91,7 @@ def test_no_method_looks_at_scores_of_the_test_models(method, dataset, world):
     folds = make_folds(world.models, "size")[1]
     blind = replace(dataset, accuracy=np.where(folds[0].test, np.nan, dataset.accuracy))
     for seen, unseen in zip(learn(method, dataset, folds)[0], learn(method, blind, folds)[0], strict=True):
-        assert_allclose(unseen.weights, seen.weights)
+        assert_allclose(stored_weights(unseen), stored_weights(seen))
         assert unseen.law == seen.law
 
 
@@ -145,7 +145,8 @@ def test_baselines_weigh_the_tokens_that_their_names_say(dataset, world):
     of_source = dataset.reference_tokens.source == dataset.reference_tokens.sources.index("source1")
     answer = dataset.reference_tokens.answer
     weights = {
-        m: METHODS[m].learn(dataset, folds)[0][1].weights[0] for m in ("all-token", "source-token", "label-token")
+        m: METHODS[m].learn(dataset, folds)[0][1].capability.weights[0]
+        for m in ("all-token", "source-token", "label-token")
     }
     assert weights["all-token"].tolist() == np.ones(len(of_source)).tolist()
     assert weights["source-token"].tolist() == of_source.astype(float).tolist()
@@ -156,7 +157,7 @@ def test_baselines_weigh_the_tokens_that_their_names_say(dataset, world):
 def test_out_of_fold_errors_of_a_baseline_are_those_of_laws_that_were_not_shown_the_family(dataset, world):
     fold = make_folds(world.models, "size")[1][0]
     fit = METHODS["all-token"].learn(dataset, [fold])[0][0]
-    capability, accuracy = fit.capability(dataset.nats, dataset.metadata), dataset.accuracy[0]
+    capability, accuracy = fit.capability.of(dataset.nats, dataset.metadata), dataset.accuracy[0]
     for name in np.unique(dataset.families):
         in_family = dataset.families == name
         law = fit_law(capability[fold.seen & ~in_family], accuracy[fold.seen & ~in_family], fit.task.chance)
@@ -203,8 +204,8 @@ def salience_fits(dataset, world):
 
 def test_salience_is_never_negative(salience_fits):
     for fit in salience_fits:
-        assert (fit.weights >= 0).all()
-        assert fit.weights.any()
+        assert (fit.capability.weights >= 0).all()
+        assert fit.capability.weights.any()
         assert fit.law.slope < 0
 
 
@@ -223,12 +224,12 @@ def test_a_lower_loss_never_lowers_a_forecast(data, salience_fits, dataset):
 def test_salience_is_how_much_capability_rises_with_each_tokens_loss(salience_fits, dataset):
     nats, metadata, step = dataset.nats.astype(np.float64), dataset.metadata, 1e-3
     for fit in salience_fits:
-        salience = fit.salience(dataset.nats)
+        salience, of = fit.salience(dataset.nats), fit.capability.of
         for token in np.argsort(salience)[[0, len(salience) // 2, -2, -1]]:
             up, down = nats.copy(), nats.copy()
             up[:, token] += step
             down[:, token] -= step
-            rise = (fit.capability(up, metadata) - fit.capability(down, metadata)) * fit.unit / (2 * step)
+            rise = (of(up, metadata) - of(down, metadata)) * fit.capability.unit / (2 * step)
             assert rise.mean() == pytest.approx(salience[token], rel=1e-3, abs=1e-6)
 
 

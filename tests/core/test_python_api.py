@@ -68,7 +68,7 @@ def test_a_study_has_no_device(synthetic_folder):
 
 def test_fit_and_compare_work_on_a_device(synthetic_folder):
     here, there = (bc.fit(synthetic_folder, "task0", method="ridge", device=device) for device in ("", "cpu"))
-    assert there.core.weights == pytest.approx(here.core.weights, rel=1e-3, abs=1e-6)
+    assert there.task_fit.capability.weights == pytest.approx(here.task_fit.capability.weights, rel=1e-3, abs=1e-6)
     comparison = bc.compare(synthetic_folder, ["task0"], methods=["ridge"], device="cpu", split="size")
     assert comparison.dataset.device == "cpu"
     with pytest.raises(InputError, match="torch cannot use it here"):
@@ -77,31 +77,31 @@ def test_fit_and_compare_work_on_a_device(synthetic_folder):
 
 def test_settings_reach_algorithm_2_and_survive_a_refit(synthetic_folder):
     fit = bc.fit(synthetic_folder, "task0", method="paper", settings=SHORT)
-    assert len(fit.core.history["train_mse"]) == SHORT.steps + 1
-    assert stored_settings(fit.core) == SHORT
+    assert len(fit.task_fit.history["train_mse"]) == SHORT.steps + 1
+    assert stored_settings(fit.task_fit) == SHORT
     comparison = bc.compare(synthetic_folder, ["task0"], split="size", methods=["paper", "constant"], settings=SHORT)
     assert comparison.fits["task0", "paper"][0].notes["steps"] == SHORT.steps
     again = refit(bc.Study.open(synthetic_folder), [fit])[0]
-    assert again.core.notes == fit.core.notes
+    assert again.task_fit.notes == fit.task_fit.notes
 
 
 def test_settings_read_back_from_a_file_are_the_same(synthetic_folder, tmp_path):
     fit = bc.fit(synthetic_folder, "task0", method="paper", settings=SHORT)
-    assert stored_settings(bc.load(fit.save(tmp_path / "fit")).core) == SHORT
+    assert stored_settings(bc.load(fit.save(tmp_path / "fit")).task_fit) == SHORT
 
 
 def test_stored_fits_with_the_former_setting_joint_open(synthetic_folder, tmp_path):
     study, fit = bc.Study.open(synthetic_folder), bc.fit(synthetic_folder, "task0", method="paper", settings=SHORT)
     losses = study.losses(study.models_with_losses()[0])
     for joint in (False, True):
-        old = replace(fit, core=replace(fit.core, notes={**fit.core.notes, "joint": joint}))
+        old = replace(fit, task_fit=replace(fit.task_fit, notes={**fit.task_fit.notes, "joint": joint}))
         opened = bc.load(old.save(tmp_path / f"joint-{joint}"))
         assert opened.predict(losses) == fit.predict(losses)
         if joint:
             with pytest.raises(InputError, match=r"task0: the stored fit has the setting joint=True .* is gone; fit"):
                 refit(study, [opened])
         else:
-            assert refit(study, [opened])[0].core.notes == fit.core.notes
+            assert refit(study, [opened])[0].task_fit.notes == fit.task_fit.notes
 
 
 def test_settings_that_no_method_takes_are_refused(synthetic_folder):

@@ -137,7 +137,7 @@ def test_split_family_holds_relatives_out_together(related_study):
 
 @pytest.mark.parametrize("method", ["salience", "stack", "pls", "all-token"])
 def test_out_of_fold_errors_are_those_of_unrelated_models(related_study, method):
-    out_of_fold = bc.fit(related_study, task="task0", method=method).core.out_of_fold
+    out_of_fold = bc.fit(related_study, task="task0", method=method).task_fit.out_of_fold
     assert set(out_of_fold.families) == {"family0 + family1", "family2 + twins", "family3", "family4", "family5"}
 
 

@@ -64,7 +64,7 @@ def test_ridge_never_looks_at_the_test_models(dataset, world):
 
     fold = make_folds(world.models, "size")[1][0]
     blind = replace(dataset, accuracy=np.where(fold.test, 0.5, dataset.accuracy))
-    assert_allclose(ridge(blind, [fold])[0][0].weights, ridge(dataset, [fold])[0][0].weights)
+    assert_allclose(ridge(blind, [fold])[0][0].capability.weights, ridge(dataset, [fold])[0][0].capability.weights)
 
 
 # ---- non-negative regression

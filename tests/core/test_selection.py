@@ -68,7 +68,7 @@ def full_fits(dataset, world):
 def test_parts_of_texts_add_up_to_capability(full_fits, dataset):
     for fit in full_fits.fits[0]:
         assert_allclose(
-            parts_of_texts(dataset, fit).sum(axis=1), fit.capability(dataset.nats, dataset.metadata), rtol=1e-4
+            parts_of_texts(dataset, fit).sum(axis=1), fit.capability.of(dataset.nats, dataset.metadata), rtol=1e-4
         )
 
 
@@ -94,10 +94,10 @@ def test_all_texts_cost_nothing_and_cut_nothing(full_fits, dataset):
 
 
 def test_random_texts_of_each_source_are_as_many_of_each(full_fits, dataset):
-    drawn = pick(dataset, full_fits.objectives[0], SPREAD, 9, np.random.default_rng(0))
+    drawn = pick(dataset, full_fits.objectives[0], SPREAD, texts=9, rng=np.random.default_rng(0))
     source = np.array([dataset.reference_tokens.source[dataset.reference_tokens.text == i][0] for i in drawn])
     assert np.bincount(source).tolist() == [3, 3, 3]
-    assert len(set(pick(dataset, full_fits.objectives[0], RANDOM, 9, np.random.default_rng(0)))) == 9
+    assert len(set(pick(dataset, full_fits.objectives[0], RANDOM, texts=9, rng=np.random.default_rng(0)))) == 9
 
 
 def test_chosen_texts_err_less_than_as_many_at_random_on_families_never_seen():

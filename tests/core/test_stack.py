@@ -13,18 +13,18 @@ import benchcast as bc
 from benchcast.losses.assemble import AssemblyOptions, assemble
 from benchcast.losses.dataset import VIEWS, Dataset, Features, LossView
 from benchcast.methods import METHODS
+from benchcast.methods.capability import BlendedLosses, BlendPart, StrengthRamp, WeightedLoss
 from benchcast.methods.law import sigmoid
 from benchcast.methods.stack import Pool, candidate_pools, fit_salience
 from benchcast.methods.stack.candidates import strength_weights
 from benchcast.methods.stack.hidden_sets import TaskScores, hidden_sets, strongest_models
 from benchcast.methods.stack.settings import StackSettings
-from benchcast.methods.task_fit import Fade, Members, weighted_loss
 from benchcast.splits import Fold
 from benchcast.study.atomic import hashed
 from synthetic import Plan, make_world
 
 SETTINGS = StackSettings()
-INSIDE = Fade(-2.0, -1.0)  # every model is inside the range
+INSIDE = StrengthRamp(-2.0, -1.0)  # every model is inside the range
 
 
 def everything(models: int) -> Fold:
@@ -171,48 +171,58 @@ def fit(dataset):
     return METHODS["stack"].learn(dataset, [everything(len(dataset.models))])[0][0]
 
 
+def log_odds_of(part: BlendPart, nats: np.ndarray, unit: float) -> np.ndarray:
+    return part.law.log_odds(WeightedLoss(views=VIEWS, weights=part.weights, unit=unit).of(nats))
+
+
 def test_a_model_inside_the_range_gets_both_averages_and_a_stronger_one_the_first(dataset, fit) -> None:
+    blend, unit = fit.capability, dataset.characters
     inside = dataset.nats[np.argsort(dataset.nats.mean(axis=1))[-3:]]
-    first, second = (m.law.log_odds(weighted_loss(inside, VIEWS, m.weights) / fit.unit) for m in fit.average.members)
-    usual = fit.average.log_odds(inside, VIEWS, fit.unit)
-    assert usual == pytest.approx((1 - SETTINGS.families_share) * first + SETTINGS.families_share * second)
+    first, second = (log_odds_of(part, inside, unit) for part in blend.parts)
+    expected = (1 - SETTINGS.families_share) * first + SETTINGS.families_share * second
+    assert -blend.of(inside) == pytest.approx(expected)
     stronger = dataset.nats[:2] * 1e-3
-    first = fit.average.members[0]
-    alone = first.law.log_odds(weighted_loss(stronger, VIEWS, first.weights) / fit.unit)
-    assert fit.average.log_odds(stronger, VIEWS, fit.unit) == pytest.approx(alone)
+    assert -blend.of(stronger) == pytest.approx(log_odds_of(blend.parts[0], stronger, unit))
 
 
-def test_forecast_and_capability_are_those_of_the_averaged_log_odds(dataset, fit) -> None:
-    log_odds = fit.average.log_odds(dataset.nats, VIEWS, fit.unit)
-    assert fit.capability(dataset.nats, dataset.metadata) == pytest.approx(-log_odds)
+def test_capability_is_minus_the_blended_log_odds_and_the_law_leaves_them_as_they_are(dataset, fit) -> None:
+    unit = dataset.characters
+    first, second = (log_odds_of(part, dataset.nats, unit) for part in fit.capability.parts)
+    fade = fit.capability.ramp.fade(dataset.nats.sum(axis=1, dtype=np.float64) / unit)
+    assert 0 < fade.mean() < 1
+    share = SETTINGS.families_share * (1 - fade)
+    log_odds = (1 - share) * first + share * second
+    assert fit.capability.of(dataset.nats, dataset.metadata) == pytest.approx(-log_odds)
     expected = fit.task.chance + (1 - fit.task.chance) * sigmoid(log_odds)
     assert fit.forecast(dataset.nats, dataset.metadata) == pytest.approx(expected)
     assert sum(fit.notes["shares"].values()) == pytest.approx(1.0, abs=0.2)
 
 
 def test_weights_are_the_gradient_of_the_averaged_log_odds_without_curves(dataset, fit) -> None:
-    straight = Members(tuple(replace(m, law=replace(m.law, calibration=None)) for m in fit.average.members), INSIDE)
-    token, step = int(np.argmax(np.abs(fit.weights[0]))), 1e-2
+    parts = tuple(replace(part, law=replace(part.law, calibration=None)) for part in fit.capability.parts)
+    straight, weights = replace(fit.capability, parts=parts, ramp=INSIDE), fit.capability.inside_range.weights
+    token, step = int(np.argmax(np.abs(weights[0]))), 1e-2
     nats = dataset.nats[:3].astype(np.float64)
     moved = nats.copy()
     moved[:, token] += step
-    change = (straight.log_odds(moved, VIEWS, fit.unit) - straight.log_odds(nats, VIEWS, fit.unit)) / step
-    views = fit.weights[0, token] + fit.weights[1, token] / ((1 + nats[:, token]) * (1 + moved[:, token]))
-    assert change == pytest.approx(-views / fit.unit, rel=1e-3)
+    change = (straight.of(moved) - straight.of(nats)) / step
+    views = weights[0, token] + weights[1, token] / ((1 + nats[:, token]) * (1 + moved[:, token]))
+    assert change == pytest.approx(views / dataset.characters, rel=1e-3)
 
 
 def test_between_the_strongest_models_the_second_average_fades_evenly() -> None:
-    fade = Fade.of(np.linspace(1.0, 3.0, 101), 0.15)
-    assert (fade.strongest, fade.usual) == pytest.approx((1.0, 1.3))
-    assert fade(np.array([0.5, 1.0, 1.15, 1.3, 2.0])) == pytest.approx([1.0, 1.0, 0.5, 0.0, 0.0])
-    assert Fade(2.0, 2.0)(np.array([1.9, 2.0, 2.1])).tolist() == [1.0, 0.0, 0.0]
+    ramp = StrengthRamp.of(np.linspace(1.0, 3.0, 101), 0.15)
+    assert (ramp.strongest, ramp.usual) == pytest.approx((1.0, 1.3))
+    assert ramp.fade(np.array([0.5, 1.0, 1.15, 1.3, 2.0])) == pytest.approx([1.0, 1.0, 0.5, 0.0, 0.0])
+    assert StrengthRamp(2.0, 2.0).fade(np.array([1.9, 2.0, 2.1])).tolist() == [1.0, 0.0, 0.0]
 
 
-def test_members_are_stored_and_read_back(study, tmp_path) -> None:
+def test_a_blend_is_stored_and_read_back(study, tmp_path) -> None:
     new_fit = bc.fit(study, "task0")
     again = bc.load(new_fit.save(tmp_path / "fit"))
-    assert again.core.average is not None
-    assert again.core.average.fade == new_fit.core.average.fade
+    assert isinstance(again.task_fit.capability, BlendedLosses)
+    assert again.task_fit.capability.ramp == new_fit.task_fit.capability.ramp
+    assert again.digest == new_fit.digest
     losses = study.losses(study.models_with_losses()[0])
     assert again.predict(losses) == new_fit.predict(losses)
 

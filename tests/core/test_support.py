@@ -94,7 +94,7 @@ def test_in_python_an_argument_keeps_the_model(refused):
 def test_excluding_a_model_gives_the_numbers_of_a_study_without_it(refused, synthetic_folder):
     fit = bc.fit(refused, "task1", method="all-token")
     clean = bc.fit(Study.open(synthetic_folder), "task1", method="all-token")
-    assert fit.core.law == clean.core.law
+    assert fit.task_fit.law == clean.task_fit.law
     assert (fit.supported == clean.supported).all()
 
 

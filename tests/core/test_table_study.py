@@ -94,7 +94,7 @@ def test_all_token_loss_is_the_plain_mean_of_the_columns(folder):
     dataset = Study.open(folder).dataset()
     _, folds = make_folds(infos(folder), "size")
     fit = METHODS["all-token"].learn(dataset, folds)[0][0]
-    np.testing.assert_allclose(fit.capability(dataset.nats, dataset.metadata), dataset.nats.mean(axis=1), rtol=1e-6)
+    np.testing.assert_allclose(fit.capability.of(dataset.nats, dataset.metadata), dataset.nats.mean(axis=1), rtol=1e-6)
 
 
 def infos(folder: Path) -> list[ModelInfo]:
@@ -107,7 +107,7 @@ def test_own_columns_of_a_task_are_its_answers(folder, method):
     dataset = Study.open(folder).dataset()
     _, (fold, *_) = make_folds(infos(folder), "size")
     for fit, column in zip(METHODS[method].learn(dataset, [fold])[0], (0, 1), strict=True):
-        assert np.flatnonzero(fit.weights[0]).tolist() == [column]
+        assert np.flatnonzero(fit.capability.weights[0]).tolist() == [column]
 
 
 def test_salience_can_rest_on_the_answers_alone(folder):
@@ -241,7 +241,7 @@ def test_a_saved_fit_keeps_names_units_and_answers(folder, tmp_path):
     fit.save_pretrained(tmp_path / "fit")
     again = Fit.from_pretrained(tmp_path / "fit")
     assert again.texts == study.texts
-    assert again.core.task.answers == ("bpb.sums",)
+    assert again.task_fit.task.answers == ("bpb.sums",)
     losses = study.losses("f1-2")
     assert again.predict(losses) == fit.predict(losses)
 

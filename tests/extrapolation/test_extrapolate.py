@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from benchcast.forecasts.intervals import interval, locate
 from benchcast.losses.dataset import LossView
+from benchcast.methods.capability import WeightedLoss
 from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.power_law import _slopes, _terms, fit_power_law
 from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
@@ -43,7 +44,12 @@ def a_fit(slope=-4.0, middle=2.2, error=0.02):
     law = SigmoidLaw(slope, -slope * middle, 0.25)
     out_of_fold = OutOfFoldErrors(np.full(6, error) * [1, -1, 1, -1, 1, -1], np.array(list("abcdef")), "synthetic")
     return TaskFit(
-        Task("t", 0.25), "salience", (LossView.NATS,), np.ones((1, 1), np.float32), 1.0, law, out_of_fold, (1.0, 4.0)
+        task=Task("t", 0.25),
+        method="salience",
+        capability=WeightedLoss(views=(LossView.NATS,), weights=np.ones((1, 1), np.float32), unit=1.0),
+        law=law,
+        out_of_fold=out_of_fold,
+        range=(1.0, 4.0),
     )
 
 
@@ -85,7 +91,7 @@ def test_the_interval_widens_with_distance_and_with_drift():
     close, far = ScalePoints(np.array([1e8]), np.array([3e10]), np.array([1.8e19])), FAR
     widths = [
         float((x.high - x.low)[0])
-        for x in (extrapolate_task(a_fit(), law, d, p) for d in (none, some) for p in (close, far))
+        for x in (extrapolate_task(a_fit(), law, d, target=p) for d in (none, some) for p in (close, far))
     ]
     assert widths[0] < widths[2] < widths[3]
     assert widths[0] < widths[1]

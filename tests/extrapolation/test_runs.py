@@ -88,7 +88,9 @@ def test_runs_meet_at_the_most_compute_that_all_have_reached():
     )
     assert len(points_found) == 1, "1e7 and 1e9 are not alike"
     assert points_found[0].flops == 4.0
-    assert at_compute(points, np.arange(7.0), points_found[0].rows[0], 4.0) == pytest.approx(2 / 3), "in log compute"
+    assert at_compute(points, np.arange(7.0), points_found[0].rows[0], flops=4.0) == pytest.approx(2 / 3), (
+        "in log compute"
+    )
     alone = comparison_points(points, [TrainingRun("a", np.array([4, 5])), TrainingRun("b", np.array([6]))])
     assert [m.flops for m in alone] == [30.0], "single models meet whatever their sizes"
     assert comparison_points(points, [TrainingRun("a", np.array([0])), TrainingRun("b", np.array([3]))]) == [], (
@@ -146,6 +148,20 @@ def test_the_command_orders_runs_without_their_scores(study, cli):
             assert a["tasks"][task]["likely"] == b["tasks"][task]["likely"]
     above = first["sizes"][0]["tasks"]["task0"]["above"]
     assert above["family0"]["family1"] + above["family1"]["family0"] == pytest.approx(1)
+
+
+def test_the_command_says_whether_scores_agree_and_settle_the_order(study, cli):
+    printed = cli("compare", study.root, "--runs", "family0,family1").out
+    result = json.loads(cli("compare", study.root, "--runs", "family0,family1", "--json").out)
+    forecasts, scores = printed.split("\nscores of ")
+    lasts = {line.partition("  ")[0]: line for line in reversed(forecasts.splitlines())}
+    for task, said in result["sizes"][0]["tasks"].items():
+        observed = said["observed"]
+        agrees = sorted(observed, key=observed.get, reverse=True) == said["order"]
+        assert lasts[task].split()[-1] == ("agrees" if agrees else "disagrees")
+    settled = [d["settled"] for d in result["scores"]["differences"]]
+    assert any(settled)
+    assert scores.count("already settled") == sum(settled)
 
 
 def test_other_names_change_nothing(study, cli):

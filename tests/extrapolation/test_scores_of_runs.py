@@ -100,7 +100,7 @@ def test_what_is_needed_settles_the_difference(noisy):
     seeds = seed_variance(noisy, everyone, checkpoints)
     index = {m.model: i for i, m in enumerate(noisy.models)}
     pairs = [[("a", np.array([index["r0-s0@11"]])), ("b", np.array([index[f"r{r}-s0@11"]]))] for r in range(1, 12)]
-    differences = [difference(noisy, 0, pair, checkpoints, seeds) for pair in pairs]
+    differences = [difference(noisy, 0, pair, checkpoints=checkpoints, seeds=seeds) for pair in pairs]
     assert any(d.settled for d in differences)
     assert any(not d.settled for d in differences)
     for d in differences:
@@ -146,7 +146,7 @@ def test_stated_probabilities_come_true_in_synthetic_runs():
         index = {m.model: i for i, m in enumerate(known.models)}
         for c in range(0, 12, 3):
             rows = [("a", np.array([index[f"r0-s0@{c}"]])), ("b", np.array([index[f"r1-s0@{c}"]]))]
-            p = difference(known, 0, rows, checkpoints, seeds).again
+            p = difference(known, 0, rows, checkpoints=checkpoints, seeds=seeds).again
             outcome = known.scores[0, index[f"r1-s1@{c}"]] > known.scores[0, index[f"r0-s1@{c}"]]
             stated.append(max(p, 1 - p))
             right.append(float(outcome == (p > 0.5)))

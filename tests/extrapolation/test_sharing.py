@@ -105,14 +105,14 @@ def test_the_card_states_what_was_learned_and_how_far_it_misses(fit, tmp_path):
     rmse = 100 * np.sqrt(
         np.mean(
             [
-                np.mean(fit.core.out_of_fold.errors[fit.core.out_of_fold.families == f] ** 2)
-                for f in set(fit.core.out_of_fold.families)
+                np.mean(fit.task_fit.out_of_fold.errors[fit.task_fit.out_of_fold.families == f] ** 2)
+                for f in set(fit.task_fit.out_of_fold.families)
             ]
         )
     )
     for said in (
         f"root mean squared error {rmse:.1f} points",
-        f"Intervals from the other families contain {out_of_fold_coverage(fit.core.out_of_fold):.0%}",
+        f"Intervals from the other families contain {out_of_fold_coverage(fit.task_fit.out_of_fold):.0%}",
         f"training models ({len(fit.about['train'])}): {fit.about['train'][0]}",
         f"hash `{fit.texts.digest}`, not included",
         "split: size",

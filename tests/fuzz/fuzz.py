@@ -1,6 +1,6 @@
 """Spoil every file that benchcast reads, kill it while it writes, and count what went wrong.
 
-    python tests/fuzz/fuzz.py --count 5000 --kills 200 [--seed 1] [--only "lm-eval"]
+    PYTHONPATH=tests python tests/fuzz/fuzz.py --count 5000 --kills 200 [--seed 1] [--only "lm-eval"]
 
 Prints one line for each kind of file and the sums: mutations, those that were refused in one line, tracebacks (also
 crashes, warnings and messages of several lines) and, where a hash protects the file, different numbers; then kills,

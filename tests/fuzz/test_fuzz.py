@@ -23,7 +23,7 @@ def test_every_spoiled_file_gives_the_right_result_or_one_line():
 @pytest.mark.slow
 def test_killed_commands_lose_nothing_and_are_finished_by_running_them_again():
     command = [sys.executable, "tests/fuzz/fuzz.py", "--count", "0", "--kills", "5", "--seed", "0"]
-    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    paths = os.pathsep.join([str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
     ran = subprocess.run(
         command, cwd=ROOT, env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=False
     )

@@ -220,7 +220,7 @@ def test_remarks_are_logged_when_they_change_their_kind(
     by_compute: list[Fit], model: Any, tokenizer: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     attempts = Attempts(by_compute[:1])
-    low, high = by_compute[0].core.range
+    low, high = by_compute[0].task_fit.range
     with caplog.at_level(logging.WARNING, "benchcast"):
         for step, log_flops in enumerate((low - 2, low - 1, high)):
             attempts.make(model, tokenizer, ModelInfo(f"step-{step}", flops=10**log_flops))

@@ -16,7 +16,7 @@ from scipy.stats import rankdata
 import benchcast as bc
 from benchcast.losses.dataset import spread_over_tokens, text_losses
 from benchcast.methods import METHODS
-from benchcast.methods.capability import BenchmarkScore, ladder_loss
+from benchcast.methods.capability import ScalingLadder
 from benchcast.methods.distances import select_candidate
 from benchcast.methods.logistic4 import fit_curves
 from benchcast.methods.observational import principal_axes
@@ -97,15 +97,19 @@ def test_curves_with_free_floor_and_ceiling_find_the_true_ones():
     assert (law.chance, law.ceiling) == (pytest.approx(0.25, abs=1e-3), pytest.approx(0.65, abs=1e-3))
 
 
+def one_ladder(law: np.ndarray) -> ScalingLadder:
+    return ScalingLadder(families=("",), laws=law[None])
+
+
 def test_a_ladder_extrapolates_in_size_and_data():
     params, tokens = (g.ravel() for g in np.meshgrid(np.geomspace(1e6, 1e8, 5), np.geomspace(1e8, 1e10, 4)))
     world = ModelMetadata(np.full(20, "f"), 6 * params * tokens, params, tokens, np.empty((20, 0)), ())
     truth = 0.4 + 300 * params**-0.35 + 900 * tokens**-0.3
     ladder = fit_ladder(params, tokens, truth)
-    assert_allclose(ladder_loss([""], ladder[None], world), truth, rtol=2e-3)
+    assert_allclose(one_ladder(ladder).loss(world), truth, rtol=2e-3)
     far = replace(world, params=10 * params, training_tokens=10 * tokens)
     assert_allclose(
-        ladder_loss([""], ladder[None], far),
+        one_ladder(ladder).loss(far),
         0.4 + 300 * (10 * params) ** -0.35 + 900 * (10 * tokens) ** -0.3,
         rtol=0.03,
     )
@@ -123,7 +127,7 @@ def test_a_family_with_a_ladder_of_its_own_is_read_off_it():
     metadata = ModelMetadata(
         np.array(["ash", "elm", ""]), np.ones(3), np.ones(3), np.array([1, 1, np.nan]), np.empty((3, 0)), ()
     )
-    assert_allclose(ladder_loss(["", "elm"], rows, metadata), [1.0, 2.0, np.nan])
+    assert_allclose(ScalingLadder(families=("", "elm"), laws=rows).loss(metadata), [1.0, 2.0, np.nan])
 
 
 def test_the_choice_that_errs_on_a_family_is_made_without_that_family(dataset):
@@ -137,7 +141,7 @@ def test_the_choice_that_errs_on_a_family_is_made_without_that_family(dataset):
         return constant_forecasts
 
     three = replace(three, metadata=replace(three.metadata, families=families))
-    selected = select_candidate(forecasts, three, observed, np.ones(12, bool))
+    selected = select_candidate(forecasts, three, observed, known=np.ones(12, bool))
     assert selected.best == 1
     mine = {f: selected.out_of_fold.errors[selected.out_of_fold.families == f] for f in "abc"}
     assert (mine["a"] == 0.1).all(), "chosen by b and c alone"
@@ -155,10 +159,10 @@ def test_observational_reads_every_other_benchmark_and_never_its_own(dataset, wo
     for task, fit in zip(
         dataset.tasks, METHODS["observational"].learn(replace(dataset, metadata=lied), folds)[0], strict=True
     ):
-        assert set(fit.reads) == {BenchmarkScore(b) for b in lied.benchmarks if b != task.name}
+        assert set(fit.capability.benchmarks) == {b for b in lied.benchmarks if b != task.name}
     only = replace(dataset.for_tasks(["task0"]))
     fit = METHODS["observational"].learn(only, folds)[0][0]
-    assert fit.reads == (BenchmarkScore("task1"),), "also when only one task was asked for"
+    assert fit.capability.benchmarks == ("task1",), "also when only one task was asked for"
 
 
 def test_observational_without_other_benchmarks_says_so(dataset, world):
@@ -248,5 +252,5 @@ def test_a_ladder_of_small_public_models_reaches_large_ones():
     for name in np.unique(data):
         small, large = ((data == name) & on for on in (params < 1e9, params >= 1e9))
         ladder = fit_ladder(params[small], tokens[small], loss[small])
-        expected = ladder_loss([""], ladder[None], metadata)
+        expected = one_ladder(ladder).loss(metadata)
         assert np.abs(expected[large] / loss[large] - 1).max() < 0.1

@@ -45,7 +45,7 @@ def test_rbridge_weights_losses_by_the_strongest_models_scaled_probabilities(dat
     )
     law = fit_law(score[seen], dataset.accuracy[t, seen], dataset.tasks[t].chance)
     fit = METHODS["rbridge"].learn(dataset, [fold])[0][t]
-    np.testing.assert_allclose(fit.capability(dataset.nats, dataset.metadata), score, rtol=1e-4)
+    np.testing.assert_allclose(fit.capability.of(dataset.nats, dataset.metadata), score, rtol=1e-4)
     np.testing.assert_allclose(fit.forecast(dataset.nats, dataset.metadata), law.accuracy(score), atol=1e-4)
 
 

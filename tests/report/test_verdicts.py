@@ -130,7 +130,7 @@ def test_models_beyond_the_training_range_are_counted(tmp_path):
     comparison = compare(write_study(world, tmp_path / "study"), methods=("all-token",))
     fit, dataset = comparison.fits["task0", "all-token"][0], comparison.dataset
     beyond = (
-        fit.capability(dataset.nats[comparison.folds[0].test], dataset.metadata.take(comparison.folds[0].test))
+        fit.capability.of(dataset.nats[comparison.folds[0].test], dataset.metadata.take(comparison.folds[0].test))
         < fit.range[0]
     )
     assert beyond.sum() > 1, "the world is as planned"

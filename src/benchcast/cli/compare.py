@@ -219,7 +219,7 @@ def print_scores(comparison: ScoreComparison) -> None:
 def _settling(d: ScoreDifference) -> str:
     """What would settle a difference, in words."""
     if d.settled:
-        return "it is"
+        return "already settled"
     needed = {"items": d.items_needed, "checkpoints": d.checkpoints_needed, "seeds": d.seeds_needed}
     possible = [f"{count:,.0f} {what}" for what, count in needed.items() if count < MOST]
     return " or ".join(possible) or "–"
@@ -257,4 +257,4 @@ def _scores_agree(ranking: RunRanking, t: int) -> str:
     observed = ranking.observed[t]
     if not (observed == observed).all():
         return "–"
-    return "the same" if [*(-observed).argsort(kind="stable")] == [*ranking.order[t]] else "another"
+    return "agrees" if [*(-observed).argsort(kind="stable")] == [*ranking.order[t]] else "disagrees"

@@ -150,10 +150,11 @@ def _by_files(folder: str, file: Path, level: float, *, register: Path | None) -
 
 def _registered(path: Path, made: ModelForecasts) -> str:
     """Write a registered forecast, and say so."""
-    from benchcast.forecasts.registration import write
+    from benchcast.forecasts.registration import document, write
 
-    digest = write(path, made)["sha256"]
-    return f"registered: {path}, sha256 {digest} (publish this hash; `benchcast verify` scores it later)"
+    registered = document(made.fits, made.losses, made.forecasts)
+    write(path, registered)
+    return f"registered: {path}, sha256 {registered['sha256']} (publish this hash; `benchcast verify` scores it later)"
 
 
 def _print(rows: Sequence[Forecast]) -> None:

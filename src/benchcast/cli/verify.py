@@ -42,7 +42,9 @@ def verify(file: Path, source: Path, unit: ScoreUnit | None, as_json: bool) -> N
     scored = [v.task for v in verdicts]
     waiting = [row["task"] for row in registration["forecasts"] if row["task"] not in scored]
     if as_json:
-        print_json(_document(registration, verdicts, waiting))
+        head = {k: registration[k] for k in ("model", "registered", "level", "sha256")}
+        rows = {"unaltered": True, "forecasts": [v.to_dict() for v in verdicts], "waiting": waiting}
+        print_json({**head, **rows, **_summary(verdicts)})
     else:
         _print(registration, verdicts, waiting)
 
@@ -58,12 +60,6 @@ def _summary(verdicts: list[VerifiedForecast]) -> dict[str, Any]:
         "mean_abs_error_of_constant": nan_to_none(sum(constant) / n),
         "mean_abs_error_of_chance": sum(abs(v.chance - v.observed) for v in verdicts) / n,
     }
-
-
-def _document(registration: dict[str, Any], verdicts: list[VerifiedForecast], waiting: list[str]) -> dict[str, Any]:
-    rows = [v.to_dict() for v in verdicts]
-    head = {k: registration[k] for k in ("model", "registered", "level", "sha256")}
-    return {**head, "unaltered": True, "forecasts": rows, "waiting": waiting, **_summary(verdicts)}
 
 
 def _print(registration: dict[str, Any], verdicts: list[VerifiedForecast], waiting: list[str]) -> None:

@@ -71,7 +71,15 @@ def watch(
     settings = ModelSettings.parse(model_args)
     if tokenizer:
         settings = settings.having(tokenizer=tokenizer)
-    run = WatchedRun(checkpoints, losses, name, family, settings, device, batch_size).named()
+    run = WatchedRun(
+        checkpoints=checkpoints,
+        losses=losses,
+        name=name,
+        family=family,
+        settings=settings,
+        device=device,
+        batch_size=batch_size,
+    ).named()
     opened = Study.open(study)
     with _screen(run.name, as_json=as_json) as screen:
         events = watch(opened, run, interval=interval, once=once, on_model=screen.scoring, on_wait=screen.idle)
@@ -101,7 +109,6 @@ class _PlainLines:
     """Prints one line for each event."""
 
     def scoring(self, model: str) -> None:
-        """Print that scoring starts."""
         say(f"{model}: scoring", err=True)
 
     def show(self, event: Event) -> None:
@@ -127,7 +134,6 @@ class _JsonLines(_PlainLines):
         """Print nothing."""
 
     def show(self, event: Event) -> None:
-        """Print the event as JSON."""
         say_json(event.to_dict())
 
 
@@ -153,7 +159,6 @@ class _Table:
         return report
 
     def show(self, event: Event) -> None:
-        """Add an event to the table."""
         if event.kind == "forecast":
             self.points[event.model] = ((event.step or 0, event.model), event)
         else:

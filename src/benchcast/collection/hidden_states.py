@@ -18,7 +18,7 @@ from benchcast.collection.backends.base import Backend, in_halves
 from benchcast.collection.backends.loaded import without_metadata
 from benchcast.collection.jobs import ModelSpec, Report, Work, opened, portion_jobs
 from benchcast.collection.shards import PerToken, ShardStore, exclusive
-from benchcast.collection.windows import BackendInfo, EncodedTexts, Portion, PortionResult, Window, encode_texts, walk
+from benchcast.collection.windows import BackendInfo, EncodedTexts, PortionResult, Window, encode_texts, walk
 from benchcast.devices import subspace_iteration
 from benchcast.errors import InputError
 from benchcast.executors.local import Executor, Local
@@ -89,6 +89,7 @@ def make_features(
     16
     """
     study, dims, dtype = Study.of(study), options.dims, options.dtype
+    report = report or (lambda texts, tokens: None)
     if dtype not in DTYPES:
         raise InputError(f"--dtype {dtype}; features are stored as {' or '.join(DTYPES)}")
     scorer: Scorer = model.open() if isinstance(model, ModelSpec) else model
@@ -103,13 +104,11 @@ def make_features(
         shard_store = ShardStore(folder, settings, encoded.counts)
         if not isinstance(model, ModelSpec):
             shard_store.keep_only(BackendInfo.of(scorer).line)
-        if report:
-            report(shard_store.resumed, 0)
+        report(shard_store.resumed, 0)
         jobs = portion_jobs(model, [p for p in encoded.portions(label, shard_store.done) if p.left])
         for _, (backend_line, part) in (executor or Local()).run(state_portion, jobs, states_dtype):
             shard_store.take(backend_line, part.rows)
-            if report:
-                report(len(part.rows), part.tokens)
+            report(len(part.rows), part.tokens)
         values = _lay_out(shard_store, encoded, folder / "states.npy")
         stated = without_metadata(BackendInfo.parse(shard_store.backend_line).about)
         about: dict[str, Any] = {
@@ -127,16 +126,13 @@ def make_features(
 
 
 def state_portion(dtype: str, work: Work) -> Iterator[tuple[str, PortionResult]]:
-    """Run one job of `make_features`: yield the backend's description with the hidden states of each batch."""
+    """Run one job of `make_features`: yield the backend's description with the hidden states of each batch.
+
+    A token's state is the one at its own position.
+    """
     model, portion = work
     scorer: Scorer = opened(model)
     backend_line = BackendInfo.of(scorer).line
-    for part in _states(scorer, portion, dtype):
-        yield backend_line, part
-
-
-def _states(scorer: Scorer, portion: Portion, dtype: str) -> Iterator[PortionResult]:
-    """Hidden states of the portion's texts, batch by batch; a token's state is the one at its own position."""
 
     def answer(batch: Sequence[Window]) -> list[PerToken]:
         hidden_states = in_halves(scorer.hidden, [w.ids for w in batch])
@@ -145,7 +141,8 @@ def _states(scorer: Scorer, portion: Portion, dtype: str) -> Iterator[PortionRes
                 raise InputError(f"scorer {scorer.model!r}: hidden states are missing or not finite; try dtype=float32")
         return [narrow(rows, dtype) for rows in hidden_states]
 
-    return walk(scorer, portion, answer)
+    for part in walk(scorer, portion, answer):
+        yield backend_line, part
 
 
 def _lay_out(shard_store: ShardStore, encoded: EncodedTexts, path: Path) -> PerToken:

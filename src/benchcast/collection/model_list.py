@@ -51,7 +51,6 @@ class ModelEntry:
         return replace(self, device=device, batch_size=self.batch_size or batch_size, gpus=own_gpus)
 
     def open(self) -> Backend:
-        """Open the model in this process."""
         return open_backend(self.backend, self.settings, device=self.device, batch_size=self.batch_size)
 
     def spec(self, executor: Executor) -> ModelSpec:

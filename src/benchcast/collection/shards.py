@@ -52,10 +52,19 @@ class ShardStore:
         stored = _settings(self.folder)
         forced = bool(stored.pop("forced", False))
         if stored == self.settings and (forced or not self.forced):
-            headers = [header for shard in self._shards() if (header := self._header(shard))]
-            if len({(backend_line, width) for backend_line, width, _ in headers}) == 1:
-                self.backend_line, self.done = headers[0][0], {i for *_, texts in headers for i in texts}
-                self.forced = forced
+            made: set[tuple[str, tuple[int, ...]]] = set()
+            done: set[int] = set()
+            for path in self._shards():
+                try:
+                    shard = _read(path, self.counts)
+                except InputError:  # damaged
+                    path.unlink(missing_ok=True)
+                    continue
+                made.add((shard.backend_line, next(iter(shard.rows.values())).shape[1:]))
+                done.update(shard.rows)
+            if len(made) == 1:
+                ((self.backend_line, _),) = made
+                self.done, self.forced = done, forced
                 return
         self._restart()
 
@@ -84,7 +93,16 @@ class ShardStore:
     def flush(self) -> None:
         """Write the results that are only in memory to a shard."""
         if self._fresh:
-            _write(self.folder, self.backend_line, self._fresh)
+            order = sorted(self._fresh)
+            counts = np.array([len(self._fresh[i]) for i in order], np.int64)
+            rows = np.concatenate([self._fresh[i] for i in order])
+            made = np.array(self.backend_line)
+
+            def write(path: Path) -> None:
+                with path.open("wb") as file:
+                    np.savez(file, texts=np.array(order), counts=counts, rows=rows, made=made)
+
+            write_whole(self.folder / f"{order[0]}-{order[-1]}-{len(order)}-{time.time_ns()}.npz", write)
         self._fresh, self._bytes, self._wrote = {}, 0, time.monotonic()
 
     def results(self) -> Iterator[tuple[int, PerToken]]:
@@ -98,17 +116,7 @@ class ShardStore:
                 seen.add(index)
 
     def clear(self) -> None:
-        """Remove all files."""
         shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _header(self, path: Path) -> tuple[str, tuple[int, ...], list[int]] | None:
-        """A shard's backend description, row shape and texts; a damaged shard is removed."""
-        try:
-            shard = _read(path, self.counts)
-        except InputError:
-            path.unlink(missing_ok=True)
-            return None
-        return shard.backend_line, next(iter(shard.rows.values())).shape[1:], [*shard.rows]
 
     def _shards(self) -> list[Path]:
         return sorted(self.folder.glob("*.npz"))
@@ -159,18 +167,6 @@ def _read(shard: Path, counts: Ints) -> Shard:
         raise InputError(f"{shard}: not a shard of these texts")
     parts = np.split(rows, np.cumsum(lengths)[:-1])
     return Shard(str(backend_line), dict(zip(texts.tolist(), parts, strict=True)))
-
-
-def _write(folder: Path, backend_line: str, results: Mapping[int, PerToken]) -> None:
-    order = sorted(results)
-    counts = np.array([len(results[i]) for i in order], np.int64)
-    rows = np.concatenate([results[i] for i in order])
-
-    def write(path: Path) -> None:
-        with path.open("wb") as file:
-            np.savez(file, texts=np.array(order), counts=counts, rows=rows, made=np.array(backend_line))
-
-    write_whole(folder / f"{order[0]}-{order[-1]}-{len(order)}-{time.time_ns()}.npz", write)
 
 
 def exclusive(folder: Path, what: str) -> AbstractContextManager[None]:

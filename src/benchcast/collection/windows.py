@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -44,7 +44,6 @@ class EncodedTexts:
 
     @property
     def counts(self) -> Ints:
-        """Number of tokens of each text."""
         return np.array([len(token_ids) for token_ids in self.ids], np.int64)
 
     def require_all(self, who: str, advice: str) -> None:
@@ -66,13 +65,13 @@ class EncodedTexts:
         nats = [by_text[i].astype(np.float64) for i in scored]
         return lay_out(LossRows.of(where, model, ids, bounds, nats), self.texts, about)
 
-    def portion(self, model: str, indices: Iterable[int], finished: Collection[int] = ()) -> Portion:
+    def portion(self, model: str, indices: Iterable[int], finished: Iterable[int] = ()) -> Portion:
         """The portion that holds the texts with these indices."""
         names = {i: self.texts.texts[i].id for i in indices}
-        ids, done = {i: tuple(self.ids[i]) for i in names}, frozenset(finished) & names.keys()
-        return Portion(model, names, ids, done)
+        ids = {i: tuple(self.ids[i]) for i in names}
+        return Portion(model, names, ids, done=frozenset(finished) & names.keys())
 
-    def portions(self, model: str, done: Collection[int]) -> list[Portion]:
+    def portions(self, model: str, done: Iterable[int]) -> list[Portion]:
         """Portions with unfinished texts; their boundaries do not depend on `done`."""
         finished = {*done, *self.refused}
         return [self.portion(model, indices, finished) for indices in cut(self.texts) if not finished >= {*indices}]
@@ -111,7 +110,6 @@ class BackendInfo:
 
     @classmethod
     def of(cls, backend: Backend) -> BackendInfo:
-        """Describe a backend; loads its model."""
         return cls(backend.about(), backend.context)
 
     @classmethod
@@ -239,11 +237,12 @@ def plan(text: int, ids: Sequence[int], prefix: Sequence[int], *, context: int) 
         raise InputError(f"a context of {context} tokens leaves no room for a text; 2 tokens and BOS are needed")
     if not ids:
         return []
-    windows = [Window(text, (*prefix, *ids[:room]), len(prefix), 0)]
+    windows = [Window(text, (*prefix, *ids[:room]), skip=len(prefix), first=0)]
     done = min(room, len(ids))
     while done < len(ids):
         start = min(done - overlap, len(ids) - room)
-        windows.append(Window(text, (*prefix, *ids[start : start + room]), len(prefix) + done - start, done))
+        part = (*prefix, *ids[start : start + room])
+        windows.append(Window(text, part, skip=len(prefix) + done - start, first=done))
         done = start + room
     return windows
 

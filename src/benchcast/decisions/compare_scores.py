@@ -1,4 +1,4 @@
-"""Noise of scores: test items, neighbouring checkpoints of a run, and seeds.
+"""Is the difference between the scores of two runs more than noise of test items, checkpoints and seeds?
 
 A score is taken as a smooth curve of compute plus independent noise of each kind, so their variances add. Noise of
 items follows from the number of items. Noise of checkpoints is the scatter of each score about the line between its two
@@ -18,140 +18,16 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from benchcast.decisions.compare_runs import TrainingRun, comparison_points, find_run
-from benchcast.errors import InputError, NotEnoughDataError
+from benchcast.decisions.compare_runs import MEAN, TrainingRun, comparison_points, find_runs, run_names
+from benchcast.errors import NotEnoughDataError
 from benchcast.messages import as_names, counted, plain
 from benchcast.records import Bools, Floats, Ints, ModelInfo, Score, family_names
 from benchcast.scaling.family_law import ScalePoints
 from benchcast.study.study import Study, StudyLike
 
-MEAN = "mean of tasks"
 NEAR = np.log(2)  # largest distance of a checkpoint's neighbours in log compute; the curve is nearly straight over it
 FEWEST_SCATTERS = 4  # checkpoints with two neighbours that an estimate needs
 OVERLAP = 2.0  # dependent scatters per independent one; neighbouring scatters share scores
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredModels:
-    """Models with their scores; NaN where unknown."""
-
-    models: tuple[ModelInfo, ...]
-    tasks: tuple[str, ...]  # followed by their mean
-    scores: Floats  # (T + 1) × M
-    item_variance: Floats  # (T + 1) × M
-    n_items: Floats  # (T + 1) × M
-
-    @property
-    def points(self) -> ScalePoints:
-        """Size, training tokens and compute of each model."""
-        columns = [[getattr(m, name) for m in self.models] for name in ("params", "tokens", "compute")]
-        return ScalePoints(*(np.array(c, np.float64) for c in columns))
-
-    def trajectories(self, rows: Ints) -> Iterator[Ints]:
-        """Checkpoints of each run among the models `rows`, by compute: models with one name before the @."""
-        flops = self.points.flops
-        stems = np.array([m.model.partition("@")[0] for m in self.models])
-        for stem in dict.fromkeys(stems[rows]):
-            checkpoints = rows[(stems[rows] == stem) & np.isfinite(flops[rows])]
-            yield checkpoints[np.argsort(flops[checkpoints], kind="stable")]
-
-
-@dataclass(frozen=True, slots=True)
-class Variance:
-    """Variance of one score by one source of noise, for each task and their mean (T + 1); NaN if unknown."""
-
-    value: Floats
-    freedom: float  # degrees of freedom of the estimate
-
-
-def scored_models(models: Sequence[ModelInfo], scores: Sequence[Score], tasks: Sequence[str]) -> ScoredModels:
-    """Models with a score on at least one of the tasks.
-
-    Parameters
-    ----------
-    models, scores : rows of models.csv and scores.csv
-    tasks : names of tasks
-    """
-    listed = {m.model for m in models}
-    infos = [*models, *(ModelInfo(name) for name in dict.fromkeys(s.model for s in scores) if name not in listed)]
-    kept = [m for m in infos if m.model in {s.model for s in scores if s.task in tasks}]
-    if not kept:
-        raise NotEnoughDataError("no model has a score on these tasks")
-    column, row = {m.model: i for i, m in enumerate(kept)}, {t: i for i, t in enumerate(tasks)}
-    values = np.full((3, len(tasks), len(kept)), np.nan)
-    for s in scores:
-        if s.model in column and s.task in row:
-            values[:, row[s.task], column[s.model]] = s.accuracy, _item_variance(s), s.n_items
-    accuracy, variances, items = values
-    return ScoredModels(
-        tuple(kept),
-        (*tasks, MEAN),
-        _with_row(accuracy, accuracy.mean(axis=0)),
-        _with_row(variances, variances.sum(axis=0) / len(tasks) ** 2),
-        _with_row(items, items.mean(axis=0)),
-    )
-
-
-def _item_variance(score: Score) -> float:
-    """Variance of a score by its items: as the harness reported it, else binomial; NaN if neither is known.
-
-    A score of 0 or 1 is certain on its items only; one right and one wrong answer are added (rule of succession).
-    """
-    if score.stderr > 0:
-        return score.stderr**2
-    if not score.n_items > 0:
-        return float("nan")
-    p = score.accuracy if 0 < score.accuracy < 1 else (score.accuracy * score.n_items + 1) / (score.n_items + 2)
-    return p * (1 - p) / score.n_items
-
-
-def _with_row(values: Floats, last: Floats) -> Floats:
-    return np.concatenate([values, last[None]])
-
-
-def checkpoint_variance(known: ScoredModels, rows: Ints) -> Variance:
-    """Noise of checkpoints, from the scatter of each score about the line between its neighbours in log compute."""
-    squares, log_flops = [], np.log(known.points.flops)
-    for run in known.trajectories(rows):
-        for before, here, after in zip(run, run[1:], run[2:], strict=False):
-            gap = log_flops[after] - log_flops[before]
-            if not 0 < gap < NEAR:
-                continue
-            share = (log_flops[here] - log_flops[before]) / gap
-            line = (1 - share) * known.scores[:, before] + share * known.scores[:, after]
-            squares.append((known.scores[:, here] - line) ** 2 / (1 + share**2 + (1 - share) ** 2))
-    if len(squares) < FEWEST_SCATTERS:
-        return Variance(np.full(len(known.tasks), np.nan), np.nan)
-    return Variance(np.mean(squares, axis=0), len(squares) / OVERLAP)
-
-
-def seed_variance(known: ScoredModels, used: Bools, checkpoints: Variance) -> Variance:
-    """Noise of seeds, from models in `used` that have different seeds and are otherwise the same.
-
-    Models of one family with equal params and tokens count as the same. All sets of runs have equal weight, whatever
-    their number of checkpoints.
-    """
-    by_runs: dict[tuple[str, ...], list[Floats]] = {}
-    for group in _same_but_seed(known, used):
-        runs = tuple(sorted(known.models[i].model.partition("@")[0] for i in group))
-        by_runs.setdefault(runs, []).append(known.scores[:, group].var(axis=1, ddof=1))
-    if not by_runs:
-        return Variance(np.full(len(known.tasks), np.nan), np.nan)
-    weights = [len(runs) - 1 for runs in by_runs]
-    total = np.average([np.mean(variances, axis=0) for variances in by_runs.values()], axis=0, weights=weights)
-    return Variance(np.maximum(total - np.nan_to_num(checkpoints.value), 0.0), float(sum(weights)))
-
-
-def _same_but_seed(known: ScoredModels, used: Bools) -> list[Ints]:
-    """Groups of models that differ in their seed only."""
-    families = family_names(known.models)
-    groups: dict[tuple[str, float, float], dict[str, int]] = {}
-    for i, m in enumerate(known.models):
-        if m.seed and used[i] and np.isfinite(m.params) and np.isfinite(m.tokens):
-            groups.setdefault((str(families[i]), m.params, m.tokens), {}).setdefault(m.seed, i)
-    return [np.array(list(group.values())) for group in groups.values() if len(group) > 1]
-
-
 SURE = 0.95  # probability at which a difference counts as settled
 LEAST = 1e-12  # lower bound of a variance
 
@@ -215,9 +91,7 @@ def compare_scores(study: StudyLike, names: Sequence[str], *, tasks: Sequence[st
     >>> bc.compare_scores("study", ["ash", "oak"], tasks=["code"])
     <ScoreComparison of ash, oak: 1 difference>
     """
-    names = as_names(names)
-    if len(set(names)) < 2 or len(set(names)) < len(names):
-        raise InputError(f"--runs {','.join(names)}: two or more different runs are needed, as in --runs A,B")
+    names = run_names(names)
     opened = Study.of(study)
     wanted = [opened.task(t).name for t in as_names(tasks)] or [t.name for t in opened.tasks]
     known, runs, rows = _scored_runs(opened, names, wanted)
@@ -228,7 +102,7 @@ def compare_scores(study: StudyLike, names: Sequence[str], *, tasks: Sequence[st
         known, runs, rows = _scored_runs(opened, names, shared)
     differences, notes = score_differences(known, runs, rows)
     models = {run.name: tuple(known.models[i].model for i in r) for run, r in zip(runs, rows, strict=True)}
-    return ScoreComparison(differences, models, notes)
+    return ScoreComparison(differences=differences, models=models, notes=notes)
 
 
 def _scored_runs(
@@ -239,14 +113,78 @@ def _scored_runs(
     known = scored_models(listed, study.scores(), tasks)
     index = {m.model: i for i, m in enumerate(known.models)}
     everyone = [*known.models, *(m for m in listed if m.model not in index)]
-    listed_runs = [find_run(name, [m.model for m in everyone], family_names(everyone)) for name in names]
-    if len(np.unique(np.concatenate([run.rows for run in listed_runs]))) < sum(len(run.rows) for run in listed_runs):
-        raise InputError(f"--runs {','.join(names)}: one of them is part of another")
-    runs = [TrainingRun(run.name, run.rows[run.rows < len(known.models)]) for run in listed_runs]
+    found = find_runs(names, [m.model for m in everyone], family_names(everyone))
+    runs = [TrainingRun(run.name, run.rows[run.rows < len(known.models)]) for run in found]
     for run in runs:
         if not len(run.rows):
             raise NotEnoughDataError(f"{run.name}: no scores on {', '.join(tasks[:4])}")
     return known, runs, compared_models(known, runs)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredModels:
+    """Models with their scores; NaN where unknown."""
+
+    models: tuple[ModelInfo, ...]
+    tasks: tuple[str, ...]  # followed by their mean
+    scores: Floats  # (T + 1) × M
+    item_variance: Floats  # (T + 1) × M
+    n_items: Floats  # (T + 1) × M
+
+    @property
+    def points(self) -> ScalePoints:
+        """Size, training tokens and compute of each model."""
+        columns = [[getattr(m, name) for m in self.models] for name in ("params", "tokens", "compute")]
+        return ScalePoints(*(np.array(c, np.float64) for c in columns))
+
+    def trajectories(self, rows: Ints) -> Iterator[Ints]:
+        """Checkpoints of each run among the models `rows`, by compute: models with one name before the @."""
+        flops = self.points.flops
+        stems = np.array([m.model.partition("@")[0] for m in self.models])
+        for stem in dict.fromkeys(stems[rows]):
+            checkpoints = rows[(stems[rows] == stem) & np.isfinite(flops[rows])]
+            yield checkpoints[np.argsort(flops[checkpoints], kind="stable")]
+
+
+def scored_models(models: Sequence[ModelInfo], scores: Sequence[Score], tasks: Sequence[str]) -> ScoredModels:
+    """Models with a score on at least one of the tasks.
+
+    Parameters
+    ----------
+    models, scores : rows of models.csv and scores.csv
+    tasks : names of tasks
+    """
+    listed = {m.model for m in models}
+    infos = [*models, *(ModelInfo(name) for name in dict.fromkeys(s.model for s in scores) if name not in listed)]
+    kept = [m for m in infos if m.model in {s.model for s in scores if s.task in tasks}]
+    if not kept:
+        raise NotEnoughDataError("no model has a score on these tasks")
+    column, row = {m.model: i for i, m in enumerate(kept)}, {t: i for i, t in enumerate(tasks)}
+    values = np.full((3, len(tasks), len(kept)), np.nan)
+    for s in scores:
+        if s.model in column and s.task in row:
+            values[:, row[s.task], column[s.model]] = s.accuracy, _item_variance(s), s.n_items
+    accuracy, variances, items = values
+    return ScoredModels(
+        models=tuple(kept),
+        tasks=(*tasks, MEAN),
+        scores=np.vstack([accuracy, accuracy.mean(axis=0)]),
+        item_variance=np.vstack([variances, variances.sum(axis=0) / len(tasks) ** 2]),
+        n_items=np.vstack([items, items.mean(axis=0)]),
+    )
+
+
+def _item_variance(score: Score) -> float:
+    """Variance of a score by its items: as the harness reported it, else binomial; NaN if neither is known.
+
+    A score of 0 or 1 is certain on its items only; one right and one wrong answer are added (rule of succession).
+    """
+    if score.stderr > 0:
+        return score.stderr**2
+    if not score.n_items > 0:
+        return float("nan")
+    p = score.accuracy if 0 < score.accuracy < 1 else (score.accuracy * score.n_items + 1) / (score.n_items + 2)
+    return p * (1 - p) / score.n_items
 
 
 def compared_models(known: ScoredModels, runs: Sequence[TrainingRun]) -> list[Ints]:
@@ -257,8 +195,11 @@ def compared_models(known: ScoredModels, runs: Sequence[TrainingRun]) -> list[In
     """
     points = comparison_points(known.points, runs)
     if points:
-        flops = known.points.flops
-        return [_nearest(flops, rows, points[0].flops) for rows in points[0].rows]
+        compared = []
+        for rows in points[0].rows:
+            distance = np.abs(np.log(known.points.flops[rows] / points[0].flops))
+            compared.append(rows[np.isclose(distance, distance.min(), atol=1e-9)])
+        return compared
     if any(len(run.rows) > 1 for run in runs):
         raise NotEnoughDataError(
             f"{', '.join(run.name for run in runs)}: they share no compute at a size that all have; name one model of "
@@ -267,30 +208,20 @@ def compared_models(known: ScoredModels, runs: Sequence[TrainingRun]) -> list[In
     return [run.rows for run in runs]
 
 
-def _nearest(flops: Floats, rows: Ints, target: float) -> Ints:
-    distance = np.abs(np.log(flops[rows] / target))
-    return rows[np.isclose(distance, distance.min(), atol=1e-9)]
-
-
 def score_differences(
     known: ScoredModels, runs: Sequence[TrainingRun], rows: Sequence[Ints]
 ) -> tuple[tuple[ScoreDifference, ...], tuple[str, ...]]:
     """Differences of all pairs of runs, and notes on noise that is not counted."""
-    everyone = np.ones(len(known.models), bool)
     everywhere = checkpoint_variance(known, np.arange(len(known.models)))
     of_these_runs = checkpoint_variance(known, np.unique(np.concatenate([run.rows for run in runs])))
     checkpoints = of_these_runs if np.isfinite(of_these_runs.freedom) else everywhere
-    seeds = seed_variance(known, everyone, everywhere)
-    pairs = combinations(range(len(runs)), 2)
+    seeds = seed_variance(known, np.ones(len(known.models), bool), everywhere)
+    tasks = range(len(known.tasks) if len(known.tasks) > 2 else 1)  # one task is its own mean
     differences = [
-        difference(known, t, [(runs[k].name, rows[k]) for k in pair], checkpoints, seeds)
-        for pair in pairs
-        for t in range(len(known.tasks) if len(known.tasks) > 2 else 1)
+        difference(known, t, [(runs[k].name, rows[k]) for k in pair], checkpoints=checkpoints, seeds=seeds)
+        for pair in combinations(range(len(runs)), 2)
+        for t in tasks
     ]
-    return tuple(differences), tuple(_notes(known, rows, checkpoints, seeds))
-
-
-def _notes(known: ScoredModels, rows: Sequence[Ints], checkpoints: Variance, seeds: Variance) -> list[str]:
     notes = []
     if not np.isfinite(known.item_variance[:, np.concatenate(rows)]).all():
         notes.append("noise of items is not counted: scores.csv has no n_items or stderr for some scores")
@@ -300,11 +231,62 @@ def _notes(known: ScoredModels, rows: Sequence[Ints], checkpoints: Variance, see
         )
     if not np.isfinite(seeds.freedom):
         notes.append("noise of seeds is not counted: no models that differ only in the column seed of models.csv")
-    return notes
+    return tuple(differences), tuple(notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Variance:
+    """Variance of one score by one source of noise, for each task and their mean (T + 1); NaN if unknown."""
+
+    value: Floats
+    freedom: float  # degrees of freedom of the estimate
+
+
+def checkpoint_variance(known: ScoredModels, rows: Ints) -> Variance:
+    """Noise of checkpoints, from the scatter of each score about the line between its neighbours in log compute."""
+    squares, log_flops = [], np.log(known.points.flops)
+    for run in known.trajectories(rows):
+        for before, here, after in zip(run, run[1:], run[2:], strict=False):
+            gap = log_flops[after] - log_flops[before]
+            if not 0 < gap < NEAR:
+                continue
+            share = (log_flops[here] - log_flops[before]) / gap
+            line = (1 - share) * known.scores[:, before] + share * known.scores[:, after]
+            squares.append((known.scores[:, here] - line) ** 2 / (1 + share**2 + (1 - share) ** 2))
+    if len(squares) < FEWEST_SCATTERS:
+        return Variance(np.full(len(known.tasks), np.nan), np.nan)
+    return Variance(np.mean(squares, axis=0), len(squares) / OVERLAP)
+
+
+def seed_variance(known: ScoredModels, used: Bools, checkpoints: Variance) -> Variance:
+    """Noise of seeds, from models in `used` that have different seeds and are otherwise the same.
+
+    Models of one family with equal params and tokens count as the same. All sets of runs have equal weight, whatever
+    their number of checkpoints.
+    """
+    by_runs: dict[tuple[str, ...], list[Floats]] = {}
+    for group in _same_but_seed(known, used):
+        runs = tuple(sorted(known.models[i].model.partition("@")[0] for i in group))
+        by_runs.setdefault(runs, []).append(known.scores[:, group].var(axis=1, ddof=1))
+    if not by_runs:
+        return Variance(np.full(len(known.tasks), np.nan), np.nan)
+    weights = [len(runs) - 1 for runs in by_runs]
+    total = np.average([np.mean(variances, axis=0) for variances in by_runs.values()], axis=0, weights=weights)
+    return Variance(np.maximum(total - np.nan_to_num(checkpoints.value), 0.0), float(sum(weights)))
+
+
+def _same_but_seed(known: ScoredModels, used: Bools) -> list[Ints]:
+    """Groups of models that differ in their seed only."""
+    families = family_names(known.models)
+    groups: dict[tuple[str, float, float], dict[str, int]] = {}
+    for i, m in enumerate(known.models):
+        if m.seed and used[i] and np.isfinite(m.params) and np.isfinite(m.tokens):
+            groups.setdefault((str(families[i]), m.params, m.tokens), {}).setdefault(m.seed, i)
+    return [np.array(list(group.values())) for group in groups.values() if len(group) > 1]
 
 
 def difference(
-    known: ScoredModels, t: int, runs: Sequence[tuple[str, Ints]], checkpoints: Variance, seeds: Variance
+    known: ScoredModels, t: int, runs: Sequence[tuple[str, Ints]], *, checkpoints: Variance, seeds: Variance
 ) -> ScoreDifference:
     """The difference of two runs on one task.
 
@@ -325,8 +307,12 @@ def difference(
     counted = {k: v for k, v in parts.items() if math.isfinite(v)}
     repeated = {k: 2 * v for k, v in counted.items() if k != "items"}
     gap = scores[1] - scores[0]
-    count = float(np.mean([known.n_items[t, rows].mean() for _, rows in runs]))
-    needed = _needed(gap, counted, freedom, count, float(np.mean([len(rows) for _, rows in runs])))
+    counts = {
+        "items": float(np.mean([known.n_items[t, rows].mean() for _, rows in runs])),
+        "checkpoints": 1.0,
+        "seeds": float(np.mean([len(rows) for _, rows in runs])),
+    }
+    needed = _needed(gap, counted, freedom, counts=counts)
     deviation = {k: math.sqrt(v) if math.isfinite(v) else math.nan for k, v in parts.items()}
     return ScoreDifference(
         task=known.tasks[t],
@@ -337,9 +323,9 @@ def difference(
         **deviation,
         higher=probability_above(gap, counted, freedom),
         again=probability_above(gap, repeated, freedom),
-        items_needed=needed[0],
-        checkpoints_needed=needed[1],
-        seeds_needed=needed[2],
+        items_needed=needed["items"],
+        checkpoints_needed=needed["checkpoints"],
+        seeds_needed=needed["seeds"],
     )
 
 
@@ -359,24 +345,22 @@ def _freedom(variances: dict[str, float], freedom: dict[str, float]) -> float:
 
 
 def _needed(
-    gap: float, variances: dict[str, float], freedom: dict[str, float], items: float, seeds: float
-) -> tuple[float, float, float]:
-    """Items, checkpoints and seeds that would settle the difference, each alone; NaN if their noise is unknown."""
+    gap: float, variances: dict[str, float], freedom: dict[str, float], *, counts: dict[str, float]
+) -> dict[str, float]:
+    """Items, checkpoints and seeds that would settle the difference, each alone; NaN if their noise is unknown.
+
+    `counts` has the present numbers. A share of the variance falls as 1 / count; the rest stays.
+    """
     if not variances:
-        return math.nan, math.nan, math.nan
+        return dict.fromkeys(counts, math.nan)
     allowed = (gap / float(stdtrit(_freedom(variances, freedom), SURE))) ** 2
     total = sum(variances.values())
-    counts = {"items": items, "checkpoints": 1.0, "seeds": seeds}
+    needed = dict.fromkeys(counts, math.nan)
     # another run is another checkpoint too
     shrinks = {"items": ("items",), "checkpoints": ("checkpoints",), "seeds": ("seeds", "checkpoints")}
-    needed = []
-    for source, shrunk in shrinks.items():
-        part = sum(variances.get(k, 0.0) for k in shrunk)
+    for source in variances:
+        part = sum(variances.get(k, 0.0) for k in shrinks[source])
         left = allowed - (total - part)
         enough = counts[source] * max(part / left, 1.0) if left > 0 else math.inf
-        needed.append(_whole(enough) if source in variances else math.nan)
-    return needed[0], needed[1], needed[2]
-
-
-def _whole(count: float) -> float:
-    return float(math.ceil(count)) if math.isfinite(count) else count
+        needed[source] = float(math.ceil(enough)) if math.isfinite(enough) else enough
+    return needed

@@ -1,6 +1,6 @@
-"""Every method × task on held-out models: errors, order, intervals and their coverage.
+"""Compare methods: fit every method on every fold and forecast the models held out.
 
-Errors of all folds are pooled. What cannot be said is NaN (null in JSON), never 0.
+Errors of all folds are pooled. Undefined measures are NaN (null in JSON), never 0.
 """
 
 from __future__ import annotations
@@ -14,11 +14,7 @@ import numpy as np
 from benchcast.choices import Split
 from benchcast.devices import check_device
 from benchcast.errors import NotEnoughDataError
-from benchcast.evaluation.comparison import MEASURES as MEASURES
-from benchcast.evaluation.comparison import Comparison as Comparison
-from benchcast.evaluation.comparison import HeldOutForecasts as HeldOutForecasts
-from benchcast.evaluation.comparison import geometric_mean as geometric_mean
-from benchcast.evaluation.comparison import measure as measure
+from benchcast.evaluation.comparison import Comparison, HeldOutForecasts
 from benchcast.executors.local import Executor, Job, Local
 from benchcast.forecasts.mean_tasks import predict_task
 from benchcast.losses.dataset import Dataset
@@ -31,6 +27,24 @@ from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Score
 from benchcast.splits import Fold, make_folds, need_test_models
 from benchcast.study.study import Study, StudyLike
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """Where the fits of a comparison run, and what is called on progress.
+
+    >>> import benchcast as bc
+    >>> with bc.open_executor("local") as executor:
+    ...     execution = bc.Execution(executor=executor, on_method=print, keep_fits=False)
+    ...     bc.compare(bc.datasets.load_zoo(), ["code"], split="size", methods=["constant"], device=execution)
+    constant
+    <Comparison of 1 method on 1 task, 45 models held out by size>
+    """
+
+    device: str = ""  # a torch device such as "cuda"; empty: numpy
+    executor: Executor = field(default_factory=Local)
+    on_method: Callable[[str], None] = lambda method: None  # called with each method when it is done
+    keep_fits: bool = True  # in `Comparison.fits`; their token weights need the most memory on many texts
 
 
 def compare(
@@ -78,7 +92,7 @@ def compare(
     left_out = weak | {f"model {m}": dataset.support.why(m) for m in dataset.support.excluded}
     if dataset.features is None:
         left_out |= {m: "needs features of a scorer" for m in wanted if METHODS[m].needs_features}
-    work = FoldFits(dataset, tuple(folds), settings, execution.keep_fits)
+    work = FoldFits(dataset=dataset, folds=tuple(folds), settings=settings, keep_fits=execution.keep_fits)
     answers = try_methods(work, [m for m in wanted if m not in left_out], execution)
     left_out |= {m: why.removeprefix(f"method {m!r} ") for m, why in answers.items() if isinstance(why, str)}
     tried = {m: answer for m, answer in answers.items() if not isinstance(answer, str)}
@@ -87,79 +101,28 @@ def compare(
     names = tuple(t.name for t in dataset.tasks)
     held = {(task, m): tried[m].held_out[t] for m in tried for t, task in enumerate(names)}
     fits = {(task, m): [row[t] for row in tried[m].fits] for m in tried for t, task in enumerate(names)}
-    noise = noise_floor(dataset, opened.scores(), folds)
-    return Comparison(name, tuple(tried), names, held, fits, tuple(folds), noise, dataset, left_out)
-
-
-def _silent(method: str) -> None:
-    """Ignore progress."""
-
-
-@dataclass(frozen=True, slots=True)
-class Execution:
-    """Where the fits of a comparison run, and what is called on progress.
-
-    >>> import benchcast as bc
-    >>> execution = bc.Execution(on_method=print)
-    >>> result = bc.compare("study", ["code"], methods=["all-token", "constant"], device=execution)
-    all-token
-    constant
-    """
-
-    device: str = ""  # a torch device such as "cuda"; empty: numpy
-    executor: Executor = field(default_factory=Local)
-    on_method: Callable[[str], None] = _silent  # called with each method when it is done
-    keep_fits: bool = True  # in `Comparison.fits`; their token weights need the most memory on many texts
-
-
-@dataclass(frozen=True, slots=True)
-class FoldFits:
-    """What every job of a comparison shares."""
-
-    dataset: Dataset
-    folds: tuple[Fold, ...]
-    settings: DescentSettings | None = None
-    keep_fits: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """One method on some folds."""
-
-    held_out: list[HeldOutForecasts]  # by task
-    fits: list[list[TaskFit]]  # by fold and task; empty if they are not kept
-
-
-def fit_part(shared: FoldFits, given: tuple[tuple[str, ...], Sequence[int]]) -> dict[str, Tried | str]:
-    """One group of methods on some of the folds, or why it cannot be had: the work of one job."""
-    methods, picked = given
-    dataset, folds = shared.dataset, [shared.folds[i] for i in picked]
-    try:
-        fits = fit_group(methods, dataset, folds, shared.settings)
-    except NotEnoughDataError as error:
-        return dict.fromkeys(methods, str(error))
-    same = [same_losses(dataset, fold) for fold in folds]
-    results: dict[str, Tried | str] = {}
-    for method in methods:
-        rows = [[_checked(f, same_losses=s) for f in row] for row, s in zip(fits.pop(method), same, strict=True)]
-        held = [hold(dataset, folds, rows, t) for t in range(len(dataset.tasks))]
-        results[method] = Tried(held, rows if shared.keep_fits else [])
-    return results
-
-
-def _checked(fit: TaskFit, *, same_losses: bool) -> TaskFit:
-    """The fit, or one that forecasts NaN and says why if its training models are all alike."""
-    why = equal_inputs(fit, same_losses=same_losses)
-    return replace(fit, law=SigmoidLaw(math.nan, math.nan, fit.task.chance, why)) if why else fit
+    return Comparison(
+        split=name,
+        methods=tuple(tried),
+        tasks=names,
+        held_out=held,
+        fits=fits,
+        folds=tuple(folds),
+        noise=noise_floor(dataset, opened.scores(), folds),
+        dataset=dataset,
+        left_out=left_out,
+    )
 
 
 def try_methods(shared: FoldFits, methods: Sequence[str], execution: Execution) -> dict[str, Tried | str]:
-    """Forecasts and fits of every method on all folds, or why there are none."""
+    """Forecasts and fits of every method on all folds, or the reason why there are none.
+
+    A job fits one group of methods on some of the folds: all of them if they share passes over the features.
+    """
     folds, parts = np.arange(len(shared.folds)), min(execution.executor.parts, len(shared.folds))
-    groups = grouped(methods)
     cut = [
         (group, picked.tolist())
-        for group in groups
+        for group in grouped(methods)
         for picked in np.array_split(folds, 1 if METHODS[group[0]].one_pass else parts)
     ]
     jobs = [
@@ -170,37 +133,92 @@ def try_methods(shared: FoldFits, methods: Sequence[str], execution: Execution) 
         )
         for group, picked in cut
     ]
-    answers: dict[str, dict[int, Tried | str]] = {m: {} for m in methods}
+    by_method: dict[str, dict[int, Tried | str]] = {m: {} for m in methods}
     for number, answer in execution.executor.run(fit_part, jobs, shared):
         group, picked = cut[number]
         for method in group:
-            answers[method][picked[0]] = answer[method]
-            if len(answers[method]) == sum(method in g for g, _ in cut):
+            by_method[method][picked[0]] = answer[method]
+            if len(by_method[method]) == sum(method in g for g, _ in cut):
                 execution.on_method(method)
-    return {method: _joined(by_fold) for method, by_fold in answers.items()}
+    return {method: _joined([parts[first] for first in sorted(parts)]) for method, parts in by_method.items()}
 
 
-def _joined(by_fold: dict[int, Tried | str]) -> Tried | str:
-    """All folds in order, or the first reason why there are none."""
-    in_order = [by_fold[i] for i in sorted(by_fold)]
-    refused = [a for a in in_order if isinstance(a, str)]
-    if refused:
-        return refused[0]
-    parts = [a for a in in_order if not isinstance(a, str)]
-    held_out = [HeldOutForecasts.joined(of_task) for of_task in zip(*(p.held_out for p in parts), strict=True)]
-    return Tried(held_out, [row for p in parts for row in p.fits])
+@dataclass(frozen=True, slots=True)
+class FoldFits:
+    """What all jobs of a comparison need."""
+
+    dataset: Dataset
+    folds: tuple[Fold, ...]
+    settings: DescentSettings | None = None
+    keep_fits: bool = True
 
 
-def hold(dataset: Dataset, folds: Sequence[Fold], fits: Sequence[Sequence[TaskFit]], t: int) -> HeldOutForecasts:
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """Forecasts and fits of one method on some folds."""
+
+    held_out: list[HeldOutForecasts]  # by task
+    fits: list[list[TaskFit]]  # by fold and task; empty if they are not kept
+
+
+def fit_part(shared: FoldFits, given: tuple[tuple[str, ...], Sequence[int]]) -> dict[str, Tried | str]:
+    """The work of one job: each method of a group on some of the folds, or the reason why it cannot be fitted.
+
+    A fit whose training models are all alike forecasts NaN and says why.
+    """
+    methods, picked = given
+    dataset, folds = shared.dataset, [shared.folds[i] for i in picked]
+    try:
+        fits = fit_group(methods, dataset, folds, shared.settings)
+    except NotEnoughDataError as error:
+        return dict.fromkeys(methods, str(error))
+    same = [same_losses(dataset, fold) for fold in folds]
+    results: dict[str, Tried | str] = {}
+    for method in methods:
+        rows = fits.pop(method)
+        for row, alike in zip(rows, same, strict=True):
+            for t, fit in enumerate(row):
+                if why := equal_inputs(fit, same_losses=alike):
+                    row[t] = replace(fit, law=SigmoidLaw.failed(fit.task.chance, why))
+        held = [forecast_held_out(dataset, folds, rows, t=t) for t in range(len(dataset.tasks))]
+        results[method] = Tried(held, rows if shared.keep_fits else [])
+    return results
+
+
+def _joined(parts: Sequence[Tried | str]) -> Tried | str:
+    """Results on consecutive folds as one, or the first reason why one is missing."""
+    tried = []
+    for part in parts:
+        if isinstance(part, str):
+            return part
+        tried.append(part)
+    held_out = [HeldOutForecasts.joined(of_task) for of_task in zip(*(p.held_out for p in tried), strict=True)]
+    return Tried(held_out, [row for p in tried for row in p.fits])
+
+
+def forecast_held_out(
+    dataset: Dataset, folds: Sequence[Fold], fits: Sequence[Sequence[TaskFit]], *, t: int
+) -> HeldOutForecasts:
     """Forecasts of the held-out models on task number `t`, with intervals; `fits` has those of all tasks by fold."""
     parts = []
     for fold, row in zip(folds, fits, strict=True):
         rows = np.flatnonzero(fold.test & np.isfinite(dataset.accuracy[t]))
         metadata, models = dataset.metadata.take(rows), tuple(dataset.models[i] for i in rows)
         p = predict_task(dataset.tasks[t], {f.task.name: f for f in row}, dataset.nats[rows], metadata)
-        families, observed, unknown = dataset.families[rows], dataset.accuracy[t][rows], ~np.isfinite(p.accuracy)
-        reason = (row[t].law.failure or row[t].lacking(metadata.take(unknown))) if unknown.any() else ""
-        parts.append(HeldOutForecasts(models, families, observed, p.accuracy, p.low, p.high, p.capability, reason))
+        unknown = ~np.isfinite(p.accuracy)
+        reason = (row[t].law.failure or row[t].capability.missing(metadata.take(unknown))) if unknown.any() else ""
+        parts.append(
+            HeldOutForecasts(
+                models=models,
+                families=dataset.families[rows],
+                observed=dataset.accuracy[t][rows],
+                forecast=p.accuracy,
+                low=p.low,
+                high=p.high,
+                capability=p.capability,
+                reason=reason,
+            )
+        )
     return HeldOutForecasts.joined(parts)
 
 
@@ -219,6 +237,7 @@ def noise_floor(dataset: Dataset, scores: Sequence[Score], folds: Sequence[Fold]
 
 
 def _score_variance(score: Score) -> float:
+    """Variance of a score: (difference of both halves)² · n₁ n₂ / n², or p (1 − p) / n without halves."""
     even = np.ceil(score.n_items / 2)
     odd = score.n_items - even
     if not np.isfinite(score.right_even):

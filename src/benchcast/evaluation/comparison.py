@@ -49,13 +49,24 @@ class HeldOutForecasts:
     def __repr__(self) -> str:
         return f"<HeldOutForecasts of {counted(len(self.models), 'model')}>"
 
+    @property
+    def complete(self) -> bool:
+        """Whether there is a held-out model, and a forecast of each."""
+        return bool(len(self.observed)) and bool(np.isfinite(self.forecast - self.observed).all())
+
+    def measures(self) -> dict[str, float]:
+        """Errors, order and coverage (see `measure`)."""
+        return measure(self.observed, self.forecast, low=self.low, high=self.high)
+
     @classmethod
     def joined(cls, parts: Sequence[HeldOutForecasts]) -> HeldOutForecasts:
         """The forecasts of several folds."""
         names = ("families", "observed", "forecast", "low", "high", "capability")
-        columns = {name: np.concatenate([getattr(p, name) for p in parts]) for name in names}
-        models, reason = tuple(m for p in parts for m in p.models), next((p.reason for p in parts if p.reason), "")
-        return cls(models, **columns, reason=reason)
+        return cls(
+            models=tuple(m for p in parts for m in p.models),
+            **{name: np.concatenate([getattr(p, name) for p in parts]) for name in names},
+            reason=next((p.reason for p in parts if p.reason), ""),
+        )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -87,8 +98,7 @@ class Comparison:
 
     def measures(self, task: str, method: str) -> dict[str, float]:
         """Errors, order and coverage of one method on one task (see `measure`)."""
-        held = self.held_out[task, method]
-        return measure(held.observed, held.forecast, held.low, held.high)
+        return self.held_out[task, method].measures()
 
     def as_json(self) -> dict[str, Any]:
         """The contract of `compare --json`."""
@@ -169,7 +179,7 @@ def forecast_chart(comparison: Comparison, method: str) -> Any:
     return alt.concat(*map(panel, comparison.tasks), columns=3).properties(title=title)
 
 
-def measure(observed: Floats, forecast: Floats, low: Floats, high: Floats) -> dict[str, float]:
+def measure(observed: Floats, forecast: Floats, *, low: Floats, high: Floats) -> dict[str, float]:
     """Errors, order and coverage of forecasts; NaN where they cannot be said.
 
     mse and mae are in accuracy (0 to 1), `pairs` is the share of pairs in the right order, `coverage` the share of

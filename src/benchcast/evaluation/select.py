@@ -1,4 +1,4 @@
-"""Write a smaller study with only the selected texts, and their losses, features, scores and fits.
+"""Select the texts on which forecasts depend most, and write them as a smaller study with fits.
 
 New models then need losses on those texts only.
 """
@@ -106,8 +106,10 @@ def select(
     <TextSelection of 10 of 24 texts>
     """
     target = None if out is None else Path(out)
-    if target is not None:
-        _check_target(target)
+    if target is not None and target.suffix in FOREIGN:
+        raise InputError(f"{target}: texts are written as .jsonl; a name without an ending makes a smaller study")
+    if target is not None and target.exists() and not (target.is_file() or (target / "study.toml").is_file()):
+        raise InputError(f"{target}: exists; give a new name")
     choice = choose(Study.of(study), budget, tasks)
     new = target is not None and not is_written(choice, target)
     if target is not None and new and target.exists():
@@ -119,14 +121,6 @@ def select(
     return choice
 
 
-def _check_target(out: Path) -> None:
-    """Raise InputError for an unusable path before any work is done."""
-    if out.suffix in FOREIGN:
-        raise InputError(f"{out}: texts are written as .jsonl; a name without an ending makes a smaller study")
-    if out.exists() and not (out.is_file() or (out / "study.toml").is_file()):
-        raise InputError(f"{out}: exists; give a new name")
-
-
 def _measure(choice: TextSelection, budget: int, on_step: Callable[[str], None]) -> SelectionCost:
     """Cost on families that are held out in turn, or by size if there are fewer than three families."""
     dataset = choice.full_fits.dataset
@@ -136,7 +130,7 @@ def _measure(choice: TextSelection, budget: int, on_step: Callable[[str], None])
         return SelectionCost(remark="cost not measured: no model can be held out")
     on_step("fitting without each set of held-out models")
     try:
-        return measure_costs(prepare(dataset, folds), budget, split, on_step)
+        return measure_costs(prepare(dataset, folds), budget, split, on_step=on_step)
     except NotEnoughDataError as error:
         return SelectionCost(remark=f"cost not measured: {error}")
 
@@ -150,7 +144,8 @@ def choose(study: Study, budget: int, tasks: Sequence[str] = ()) -> TextSelectio
     name, fold = training_fold(study.infos(dataset.models), "column")
     dataset, _ = without_weak_tasks(dataset, [fold], asked_for=bool(tasks))
     full_fits = prepare(dataset, [fold])
-    return TextSelection(study, name, full_fits, np.sort(choose_texts(full_fits.objectives[0], budget)), asked)
+    indices = np.sort(choose_texts(full_fits.objectives[0], budget))
+    return TextSelection(study=study, split=name, full_fits=full_fits, indices=indices, tasks=asked)
 
 
 def write_texts(choice: TextSelection, path: Path) -> None:
@@ -192,7 +187,8 @@ def _fill(choice: TextSelection, root: Path) -> None:
         part = features.of_tokens(keep)
         smaller.add_features(part.scorer, part.values, part.edges)
     fits = [
-        replace(fit, core=replace(fit.core, task=smaller.task(fit.task))) for fit in smaller_fits(choice, smaller.texts)
+        replace(fit, task_fit=replace(fit.task_fit, task=smaller.task(fit.task)))
+        for fit in smaller_fits(choice, smaller.texts)
     ]
     store_fits(smaller, with_inputs(smaller, fits))
 
@@ -205,7 +201,7 @@ def smaller_fits(choice: TextSelection, texts: TextSet) -> list[Fit]:
     keep = np.isin(dataset.reference_tokens.text, choice.indices)
     return [
         Fit(
-            core=cut_fit(dataset, fold, t, fit.core, choice.indices),
+            task_fit=cut_fit(dataset, fold, t, fit.task_fit, choice.indices),
             salience=fit.salience[keep],
             edges=_laid_out(dataset.reference_tokens.edges, keep),
             supported=fit.supported[keep],

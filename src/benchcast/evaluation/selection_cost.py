@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 
 from benchcast.errors import NotEnoughDataError
-from benchcast.evaluation.compare import hold
-from benchcast.evaluation.comparison import HeldOutForecasts, geometric_mean, measure
+from benchcast.evaluation.compare import forecast_held_out
+from benchcast.evaluation.comparison import HeldOutForecasts, geometric_mean
 from benchcast.losses.dataset import Dataset, view
 from benchcast.messages import plain
 from benchcast.methods import CAPABILITY_METHOD, METHODS
+from benchcast.methods.capability import BlendedLosses, WeightedLoss
 from benchcast.methods.distances import Distances
 from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.task_fit import TaskFit
@@ -33,6 +34,9 @@ EXCHANGES = 4  # rounds in which every selected text may be exchanged
 LEVEL_LAW = 1e-4  # a law whose accuracies of all models differ by less is flat
 LEAST_ERROR = 1e-7  # lower bound of squared errors of accuracy
 STEEP = 0.05  # lower bound of the law's slope, as a fraction of its largest slope, where scores are inverted
+CHOSEN, RANDOM, SPREAD = "chosen", "at random", "at random from each source"
+WAYS = (CHOSEN, SPREAD, RANDOM)
+DRAWS = 2  # repetitions of the random selections
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +52,10 @@ class TaskObjective:
     def loss(self, sums: Floats) -> Floats:
         """Sum of the log errors against all texts and against the scores, for sums of texts (M × candidates)."""
         size = np.maximum(self.weight @ sums**2, 1e-300)
-        from_all = self.error + self._left(self.capability, sums, size)
-        return np.asarray(np.log(from_all) + np.log(np.maximum(self._left(self.scored, sums, size), LEAST_ERROR)))
+        from_all = self.error + self._error_left(self.capability, sums, size)
+        return np.asarray(np.log(from_all) + np.log(np.maximum(self._error_left(self.scored, sums, size), LEAST_ERROR)))
 
-    def _left(self, target: Floats, sums: Floats, size: Floats) -> Floats:
+    def _error_left(self, target: Floats, sums: Floats, size: Floats) -> Floats:
         """Squared error of the best non-negative multiple of each sum."""
         along = (self.weight * target) @ sums
         return np.maximum(self.weight @ target**2 - np.where(along > 0, along**2 / size, 0.0), 0.0)
@@ -67,7 +71,7 @@ def depends_on_losses(dataset: Dataset, fit: TaskFit) -> bool:
     """Whether a forecast depends on the losses; it does not if all scores are at chance or fall with capability."""
     if not fit.reads_losses or fit.law.failure:
         return False
-    capability = fit.capability(dataset.nats, dataset.metadata)
+    capability = fit.capability.of(dataset.nats, dataset.metadata)
     return float(np.ptp(fit.law.accuracy(capability))) > LEVEL_LAW
 
 
@@ -83,11 +87,11 @@ def _task_objective(dataset: Dataset, fit: TaskFit, rows: Bools, observed: Float
     share = weight / max(float(weight.sum()), 1e-300)
     scored = capability + errors / steep
     return TaskObjective(
-        parts - share @ parts,
-        capability - share @ capability,
-        scored - share @ scored,
-        weight,
-        max(float(balance @ errors**2), LEAST_ERROR),
+        parts=parts - share @ parts,
+        capability=capability - share @ capability,
+        scored=scored - share @ scored,
+        weight=weight,
+        error=max(float(balance @ errors**2), LEAST_ERROR),
     )
 
 
@@ -102,10 +106,19 @@ def parts_of_texts(dataset: Dataset, fit: TaskFit) -> Floats:
     starts = np.flatnonzero(np.diff(dataset.reference_tokens.text, prepend=-1))
     number = dataset.reference_tokens.text[starts]
     total = np.zeros((len(dataset.models), number[-1] + 1))
-    for name, weights in zip(fit.views, fit.weights, strict=True):
+    loss = _one_weighted_loss(fit)
+    for name, weights in zip(loss.views, loss.weights, strict=True):
         values = view(dataset.nats, name)
         total[:, number] += np.add.reduceat(values * weights, starts, axis=1, dtype=np.float64)
-    return total / fit.unit
+    return total / loss.unit
+
+
+def _one_weighted_loss(fit: TaskFit) -> WeightedLoss:
+    """What a fit that reads losses reads of them; for a blend, what stands for it inside the range."""
+    capability = fit.capability
+    loss = capability.inside_range if isinstance(capability, BlendedLosses) else capability
+    assert isinstance(loss, WeightedLoss)
+    return loss
 
 
 def choose_texts(objectives: Sequence[TaskObjective], budget: int) -> Ints:
@@ -126,22 +139,22 @@ def choose_texts(objectives: Sequence[TaskObjective], budget: int) -> Ints:
     chosen: list[int] = []
     sums = [np.zeros(len(g.capability)) for g in objectives]
     for _ in range(budget):
-        best = _best(objectives, sums, chosen)
+        best = _best_addition(objectives, sums, taken=chosen)
         chosen.append(best)
         sums = [x + g.parts[:, best] for g, x in zip(objectives, sums, strict=True)]
     for _ in range(EXCHANGES):
         before = list(chosen)
         for position, old in enumerate(before):
             without = [x - g.parts[:, old] for g, x in zip(objectives, sums, strict=True)]
-            chosen[position] = _best(objectives, without, [c for c in chosen if c != old])
+            chosen[position] = _best_addition(objectives, without, taken=[c for c in chosen if c != old])
             sums = [x + g.parts[:, chosen[position]] for g, x in zip(objectives, without, strict=True)]
         if chosen == before:
             break
     return np.array(chosen, np.int64)
 
 
-def _set_for(law: SigmoidLaw, part_capability: Floats, full_capability: Floats) -> SigmoidLaw:
-    """Rewrite the law of the full capability for a part of it, by linear regression weighted by the law's slope."""
+def _law_of_part(law: SigmoidLaw, part_capability: Floats, full_capability: Floats) -> SigmoidLaw:
+    """The law of the full capability as one of a part of it, by a linear regression weighted by the law's slope."""
     weight = _slope(law, full_capability) ** 2 + 1e-300
     mean_part, mean_whole = (float(np.average(x, weights=weight)) for x in (part_capability, full_capability))
     spread = float(np.average((part_capability - mean_part) ** 2, weights=weight))
@@ -152,7 +165,7 @@ def _set_for(law: SigmoidLaw, part_capability: Floats, full_capability: Floats) 
     return replace(law, slope=law.slope * max(slope, 0.0), offset=offset)
 
 
-def _best(objectives: Sequence[TaskObjective], sums: Sequence[Floats], taken: Sequence[int]) -> int:
+def _best_addition(objectives: Sequence[TaskObjective], sums: Sequence[Floats], *, taken: Sequence[int]) -> int:
     """Index of the text whose addition gives the smallest loss."""
     total = np.zeros(objectives[0].parts.shape[1])
     for objective, x in zip(objectives, sums, strict=True):
@@ -168,30 +181,25 @@ def cut_fit(dataset: Dataset, fold: Fold, t: int, fit: TaskFit, chosen: Ints) ->
     """
     keep = np.isin(dataset.reference_tokens.text, chosen)
     if not fit.reads_losses or keep.all():
-        return fit if not fit.reads_losses else replace(fit, weights=fit.weights[:, keep])
-    weights, observed = np.ascontiguousarray(fit.weights[:, keep]), dataset.accuracy[t]
-    capability = replace(fit, weights=weights, average=None).capability(dataset.nats[:, keep], dataset.metadata)
+        return fit
+    whole, observed = _one_weighted_loss(fit), dataset.accuracy[t]
+    part = replace(whole, weights=np.ascontiguousarray(whole.weights[:, keep]))
+    capability = part.of(dataset.nats[:, keep])
     known = fold.seen & np.isfinite(observed)
-    full_capability = fit.capability(dataset.nats, dataset.metadata)
-    law = _set_for(fit.law, capability[known], full_capability[known])
+    full_capability = fit.capability.of(dataset.nats, dataset.metadata)
+    law = _law_of_part(fit.law, capability[known], full_capability[known])
     extra_error = float(np.mean((law.accuracy(capability) - fit.law.accuracy(full_capability))[known] ** 2))
     fit_error = float(np.mean(fit.out_of_fold.errors**2)) if len(fit.out_of_fold.errors) else 0.0
     factor = np.sqrt(1 + extra_error / fit_error) if fit_error > 0 else 1.0
     return replace(
         fit,
-        weights=weights,
-        average=None,
+        capability=part,
         law=law,
         out_of_fold=replace(fit.out_of_fold, errors=fit.out_of_fold.errors * factor),
         range=(float(capability[known].min()), float(capability[known].max())),
         profile=None if fit.profile is None else Distances(dataset.for_texts(chosen)).profile(fold.seen),
         history={},
     )
-
-
-CHOSEN, RANDOM, SPREAD = "chosen", "at random", "at random from each source"
-WAYS = (CHOSEN, SPREAD, RANDOM)
-DRAWS = 2  # repetitions of the random selections
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +280,7 @@ def prepare(dataset: Dataset, folds: Sequence[Fold]) -> FullTextFits:
     objectives = tuple(task_objectives(dataset, fold, row) for fold, row in zip(folds, fits, strict=True))
     if not all(objectives):
         raise NotEnoughDataError("no task has a law to select texts for; see `benchcast compare`")
-    return FullTextFits(dataset, tuple(folds), fits, objectives)
+    return FullTextFits(dataset=dataset, folds=tuple(folds), fits=fits, objectives=objectives)
 
 
 def cost(full_fits: FullTextFits, way: str, texts: int, *, draw: int = 0) -> BudgetResult:
@@ -290,27 +298,33 @@ def cost(full_fits: FullTextFits, way: str, texts: int, *, draw: int = 0) -> Bud
     errors and coverage by task
     """
     dataset, held = full_fits.dataset, []
-    for k, (fold, row, objectives) in enumerate(
-        zip(full_fits.folds, full_fits.fits, full_fits.objectives, strict=True)
-    ):
-        chosen = np.sort(pick(dataset, objectives, way, texts, np.random.default_rng([draw, k])))
+    for k, fold in enumerate(full_fits.folds):
+        rng = np.random.default_rng([draw, k])
+        chosen = np.sort(pick(dataset, full_fits.objectives[k], way, texts=texts, rng=rng))
         small = dataset.for_texts(chosen)
-        small_fits = [cut_fit(dataset, fold, t, fit, chosen) for t, fit in enumerate(row)]
-        held.append([hold(small, [fold], [small_fits], t) for t in range(len(small_fits))])
-    cells = [_measured(parts) for parts in zip(*held, strict=True)]
-    names = [t.name for t in dataset.tasks]
-    mse, coverage = ({n: c[what] for n, c in zip(names, cells, strict=True)} for what in ("mse", "coverage"))
-    return BudgetResult(way, min(texts, full_fits.texts), draw, mse, coverage)
+        small_fits = [cut_fit(dataset, fold, t, fit, chosen) for t, fit in enumerate(full_fits.fits[k])]
+        held.append([forecast_held_out(small, [fold], [small_fits], t=t) for t in range(len(small_fits))])
+    measures = {
+        task.name: HeldOutForecasts.joined(of_folds).measures()
+        for task, of_folds in zip(dataset.tasks, zip(*held, strict=True), strict=True)
+    }
+    return BudgetResult(
+        way=way,
+        texts=min(texts, full_fits.texts),
+        draw=draw,
+        mse={task: m["mse"] for task, m in measures.items()},
+        coverage={task: m["coverage"] for task, m in measures.items()},
+    )
 
 
-def costs(full_fits: FullTextFits, texts: int, full: BudgetResult, split: str) -> list[dict[str, Any]]:
+def costs(full_fits: FullTextFits, texts: int, *, full: BudgetResult, split: str) -> list[dict[str, Any]]:
     """One row for the selection, and one for each random draw of equally many texts."""
     draws = [(way, draw) for way in WAYS for draw in range(1 if way == CHOSEN else DRAWS)]
     return [cost(full_fits, way, texts, draw=draw).as_row(full, split) for way, draw in draws]
 
 
 def measure_costs(
-    full_fits: FullTextFits, budget: int, split: str, on_step: Callable[[str], None] = lambda step: None
+    full_fits: FullTextFits, budget: int, split: str, *, on_step: Callable[[str], None] = lambda step: None
 ) -> SelectionCost:
     """Cost of half the budget, the budget and twice the budget; `on_step` is called with a line for each."""
     full = cost(full_fits, CHOSEN, full_fits.texts)
@@ -318,18 +332,13 @@ def measure_costs(
     for texts in sorted({max(1, budget // 2), budget, 2 * budget}):
         if texts < full_fits.texts:
             on_step(f"{texts} texts")
-            rows += costs(full_fits, texts, full, split)
-    return SelectionCost(split, full.mse, tuple(rows))
+            rows += costs(full_fits, texts, full=full, split=split)
+    return SelectionCost(split=split, full=full.mse, rows=tuple(rows))
 
 
-def _measured(parts: Sequence[HeldOutForecasts]) -> dict[str, float]:
-    observed, forecast, low, high = (
-        np.concatenate([getattr(p, name) for p in parts]) for name in ("observed", "forecast", "low", "high")
-    )
-    return measure(observed, forecast, low, high)
-
-
-def pick(dataset: Dataset, objectives: Sequence[TaskObjective], way: str, texts: int, rng: np.random.Generator) -> Ints:
+def pick(
+    dataset: Dataset, objectives: Sequence[TaskObjective], way: str, *, texts: int, rng: np.random.Generator
+) -> Ints:
     """Indices of texts selected in the given way."""
     total = objectives[0].parts.shape[1]
     if texts >= total:

@@ -69,7 +69,6 @@ class Local:
     parts = 1
 
     def run(self, call: Call, jobs: Sequence[Job], shared: Any = None) -> Iterator[tuple[int, Any]]:
-        """Results in the order of the jobs."""
         for number, job in enumerate(jobs):
             for result in results(call, shared, job.arguments):
                 yield number, result
@@ -85,17 +84,6 @@ def results(call: Call, shared: Any, arguments: Any) -> Iterator[Any]:
 
 
 _inherited: dict[str, Any] = {}  # what forks need; set just before they are made
-
-
-def usual_jobs() -> int:
-    """Processes to use by default: one for each core that this process may use, one where forks are not safe."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
-
-
-def on_this_machine(jobs: int | None = None) -> Executor:
-    """An executor with this number of processes; None: `usual_jobs`. With 1, jobs run in this process."""
-    count = usual_jobs() if jobs is None else jobs
-    return Local() if count == 1 else Processes(count)
 
 
 class Processes:
@@ -130,3 +118,13 @@ class Processes:
 def _run(number: int) -> list[Any]:
     """All results of one job, in a fork."""
     return list(results(_inherited["call"], _inherited["shared"], _inherited["jobs"][number].arguments))
+
+
+def on_this_machine(jobs: int | None = None) -> Executor:
+    """An executor with this number of processes; None: one for each core that may be used, 1 where forks are not safe.
+
+    With 1, jobs run in this process.
+    """
+    if jobs is None:
+        jobs = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
+    return Local() if jobs == 1 else Processes(jobs)

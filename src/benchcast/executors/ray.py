@@ -105,7 +105,6 @@ class _Body:
     """The actor in a worker's process."""
 
     def ready(self) -> bool:
-        """True once the worker has started."""
         return True
 
     def run(self, call: Call, shared: Any, arguments: Any) -> tuple[BenchcastError | None, list[Any]]:
@@ -252,7 +251,6 @@ class _Pool:
         self._ray.kill(worker.actor, no_restart=True)
 
     def close(self) -> None:
-        """Stop all workers."""
         for worker in list(self._workers):
             self._dismiss(worker)
 

@@ -16,6 +16,7 @@ from benchcast.errors import ClusterError, InputError, library
 
 ANSWER_SECONDS = 5.0
 TRIES = ("RAY_gcs_server_port_wait_time_s", "5")  # seconds that Ray tries to connect; its default is 20
+# program of a process that prints its argument if its standard input ends without having held anything
 WATCH = "import sys; sys.stdin.buffer.read() or print(sys.argv[1], file=sys.stderr)"
 LOST = (
     "error: this command was ended, from outside or by Ray, which ends it when the cluster's head is lost; "

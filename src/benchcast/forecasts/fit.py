@@ -137,7 +137,7 @@ def _fit_dataset(
 
 def _why_reject(fit: Fit, *, same_losses: bool) -> str:
     """Reason to reject the fit, or ''. A failed law reports its own reason."""
-    core, count = fit.core, fit.about["n_train"][fit.task]
+    core, count = fit.task_fit, fit.about["n_train"][fit.task]
     if core.law.failure:
         return ""
     if count < FEWEST_MODELS:
@@ -148,7 +148,7 @@ def _why_reject(fit: Fit, *, same_losses: bool) -> str:
 def with_inputs(study: Study, fits: Sequence[Fit]) -> list[Fit]:
     """Fits with hashes of what they were made from, so that they can tell when the study has changed."""
     now = StudyInputs.of(study)
-    hashes = [hash_inputs(study, fit.core, fit.about["split"], now) for fit in fits]
+    hashes = [hash_inputs(study, fit.task_fit, fit.about["split"], now) for fit in fits]
     return [replace(fit, about={**fit.about, "inputs": inputs}) for fit, inputs in zip(fits, hashes, strict=True)]
 
 
@@ -169,12 +169,12 @@ def as_fits(study: Study, dataset: Dataset, fold: Fold, split: str, cores: Seque
     seen, tokens = dataset.nats[fold.seen], dataset.reference_tokens
     return [
         Fit(
-            core,
-            core.salience(seen) if core.reads_losses else np.zeros(seen.shape[1], np.float32),
-            tokens.edges,
-            tokens.supported,
-            study.texts,
-            about | _learned(dataset, fold, core),
+            task_fit=core,
+            salience=core.salience(seen),
+            edges=tokens.edges,
+            supported=tokens.supported,
+            texts=study.texts,
+            about=about | _learned(dataset, fold, core),
         )
         for core in cores
     ]
@@ -184,7 +184,7 @@ def _learned(dataset: Dataset, fold: Fold, core: TaskFit) -> dict[str, Any]:
     """The models that a fit learned from: those with a score and all that the method reads."""
     task = core.task.name
     accuracy = dataset.accuracy[[t.name for t in dataset.tasks].index(task)]
-    usable = np.isfinite(accuracy) & core.known(dataset.metadata)
+    usable = np.isfinite(accuracy) & core.capability.known(dataset.metadata)
     return {
         "mean_accuracy": float(np.nanmean(accuracy[fold.seen])),
         "n_train": {task: int((fold.train & usable).sum())},
@@ -224,7 +224,7 @@ def _fits_of_method(study: Study, dataset: Dataset, method: str, stored: Mapping
         fit = stored.get(task)
         if (
             fit is not None
-            and fit.core.method == method
+            and fit.task_fit.method == method
             and np.array_equal(fit.edges, tokens.edges)
             and np.array_equal(fit.supported, tokens.supported)
             and not changed_inputs(study, fit)
@@ -252,8 +252,8 @@ def refit(study: Study, stored: Sequence[Fit], restrict: TokenLosses | None = No
     """
     alike: dict[tuple[MethodName, Split, DescentSettings | None, bool], list[str]] = {}
     for old in stored:
-        method = cast(MethodName, old.core.method)
-        key = (method, _split_of(old), stored_settings(old.core), bool(old.about.get("keep_all", False)))
+        method = cast(MethodName, old.task_fit.method)
+        key = (method, _split_of(old), stored_settings(old.task_fit), bool(old.about.get("keep_all", False)))
         alike.setdefault(key, []).append(old.task)
     support = None
     if restrict is not None:
@@ -277,13 +277,13 @@ def store_fits(study: Study, fits: Sequence[Fit]) -> None:
 
 def describe(fit: Fit) -> str:
     """One line on a fit for people."""
-    law, spread = fit.core.law, spread_of(fit.core.out_of_fold)
+    law, spread = fit.task_fit.law, spread_of(fit.task_fit.out_of_fold)
     if law.failure:
         return f"{fit.task}: no law ({law.failure})"
-    known = f"{fit.task}: {fit.core.method}, {fit.about['n_train'][fit.task]} training models"
+    known = f"{fit.task}: {fit.task_fit.method}, {fit.about['n_train'][fit.task]} training models"
     if not np.isfinite(spread.half_width):
         return f"{known}; too few unseen models to say how far it misses"
     return (
-        f"{known}; misses by {100 * spread.scale:.1f} points (root mean square over {fit.core.out_of_fold.kind}), "
+        f"{known}; misses by {100 * spread.scale:.1f} points (root mean square over {fit.task_fit.out_of_fold.kind}), "
         f"{level_text()} interval ±{100 * min(1.0, spread.half_width):.1f}"
     )

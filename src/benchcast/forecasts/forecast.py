@@ -12,7 +12,7 @@ import numpy as np
 from benchcast.choices import DEFAULT_LEVEL, level_text
 from benchcast.forecasts.intervals import Predictions, distance, nearness_to_chance
 from benchcast.messages import counted, nan_to_none, number
-from benchcast.methods.task_fit import TaskFit, is_level
+from benchcast.methods.task_fit import TaskFit
 from benchcast.records import ModelMetadata, arrow_table, pandas_frame
 
 COLUMNS = {
@@ -133,7 +133,7 @@ def remark_on(
     if fit.law.failure:
         return f"no law: {fit.law.failure}"
     if not np.isfinite(predicted.capability[0]):
-        return fit.lacking(metadata)
+        return fit.capability.missing(metadata)
     if model in about.get("train", ()) or model in about.get("validation", ()):
         why = "seen: the fit was trained on this model's score"
     else:
@@ -145,7 +145,7 @@ def remark_on(
 
 def caution_on(fit: TaskFit, predicted: Predictions, i: int = 0) -> str:
     """In which way model number `i` is unlike the training models, or why that is unknown; empty if it is like them."""
-    if fit.reads_losses and is_level(fit):
+    if fit.reads_losses and fit.is_level:
         return "constant: the training losses say nothing about this task, so no token has weight"
     beyond = _beyond(fit, predicted, i)
     remarks = [beyond] if beyond else []

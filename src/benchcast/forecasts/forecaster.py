@@ -147,7 +147,7 @@ class Forecaster:
         if why := equal_inputs(core, same_losses=False):
             raise NotEnoughDataError(f"X: {why}")
         self.task_fit_ = core
-        self.salience_ = core.salience(dataset.nats) if core.reads_losses else np.zeros(losses.shape[1], np.float32)
+        self.salience_ = core.salience(dataset.nats)
         self.n_features_in_ = losses.shape[1]
         self.__dict__.pop("feature_names_in_", None)
         names = _column_names(X)

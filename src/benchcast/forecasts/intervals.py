@@ -28,8 +28,9 @@ from scipy.special import stdtrit
 
 from benchcast.choices import DEFAULT_LEVEL
 from benchcast.families import families_of
+from benchcast.methods.capability import SAME
 from benchcast.methods.law import share_above_chance
-from benchcast.methods.task_fit import SAME, OutOfFoldErrors, TaskFit, has_range
+from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Bools, Floats, ModelMetadata
 
 NEAR_CHANCE = 0.1  # as a share of the range from chance to 1
@@ -75,7 +76,7 @@ def predict(
     fit: TaskFit, nats: npt.NDArray[np.floating], metadata: ModelMetadata, level: float = DEFAULT_LEVEL
 ) -> Predictions:
     """Forecast models from their losses on the reference tokens (M × N) and their metadata, with intervals."""
-    capability = fit.capability(nats, metadata)
+    capability = fit.capability.of(nats, metadata)
     accuracy = fit.law.accuracy(capability)
     position = locate(fit, capability, nats, metadata.families)
     return Predictions(capability, accuracy, *interval(fit, accuracy, position, level), position)
@@ -122,7 +123,7 @@ def half_widths(fit: TaskFit, accuracy: Floats, position: Position, level: float
     if len(squares) < 2:
         return np.full_like(accuracy, np.nan), np.full_like(accuracy, np.nan)
     of_families = float(squares.mean())
-    sets = _set_squares(fit.stronger)
+    sets = _mean_squares(_scaled_errors(fit.stronger), fit.stronger.hidden_set)
     of_stronger = max(of_families, float(np.concatenate([squares, sets]).mean()))
     reach = _students_reach(len(squares), level)
     square = np.where(position.stronger, of_stronger, of_families)
@@ -194,11 +195,6 @@ def _group_squares(errors: OutOfFoldErrors) -> Floats:
     return squares if len(squares) != 1 else scaled**2
 
 
-def _set_squares(errors: OutOfFoldErrors) -> Floats:
-    """Mean squared error of each hidden set."""
-    return _mean_squares(_scaled_errors(errors), errors.hidden_set)
-
-
 def _mean_squares(errors: Floats, groups: npt.NDArray[np.generic]) -> Floats:
     _, index = np.unique(groups, return_inverse=True)
     return np.bincount(index, weights=errors**2) / np.bincount(index)
@@ -212,7 +208,7 @@ def distance(fit: TaskFit, capability: npt.ArrayLike) -> Floats:
     c = np.asarray(capability, np.float64)
     low, high = fit.range
     outside = np.maximum(np.maximum(low - c, c - high), 0)
-    if has_range(fit):
+    if fit.has_range:
         return outside / (high - low)
     return np.where(outside > SAME * max(abs(low), abs(high)), np.inf, 0.0)
 

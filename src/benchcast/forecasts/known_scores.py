@@ -21,7 +21,7 @@ from scipy.special import ndtri
 from benchcast.forecasts.forecast import Forecast
 from benchcast.forecasts.intervals import angle, from_angle
 from benchcast.methods.task_fit import TaskFit
-from benchcast.records import Bools, Floats, Task
+from benchcast.records import Bools, Floats
 from benchcast.splits import family_balanced
 
 SHRINKAGES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85)
@@ -46,10 +46,20 @@ class ScoreCorrection:
     def of(cls, fits: Sequence[TaskFit]) -> ScoreCorrection:
         """From the out-of-fold errors of the fits of all tasks."""
         errors, families = _error_matrix(fits)
-        usable = _usable([fit.task for fit in fits])
+        tasks = [fit.task for fit in fits]
+        # A task's own score is not used, nor that of a mean which contains it.
+        usable = np.array(
+            [[k != t and task.name not in o.members for k, o in enumerate(tasks)] for t, task in enumerate(tasks)]
+        )
         shrinkage, remaining = _select(errors, families, usable)
-        names, count = tuple(fit.task.name for fit in fits), len(np.unique(families))
-        return cls(names, _covariance(errors, families), shrinkage, remaining, usable, count)
+        return cls(
+            tasks=tuple(task.name for task in tasks),
+            covariance=_covariance(errors, families),
+            shrinkage=shrinkage,
+            remaining=remaining,
+            usable=usable,
+            families=len(np.unique(families)),
+        )
 
     def expected(self, task: int, errors: Floats) -> tuple[float, float]:
         """The expected error of a task as an angle, and the factor on the width of its interval.
@@ -151,13 +161,6 @@ def _covariance(errors: Floats, families: npt.NDArray[np.str_]) -> Floats:
 def _shrunk(covariance: Floats, shrinkage: float) -> Floats:
     diagonal = np.diag(np.maximum(np.diag(covariance), 1e-12))
     return np.asarray((1 - shrinkage) * covariance + shrinkage * diagonal)
-
-
-def _usable(tasks: Sequence[Task]) -> Bools:
-    """A task's own score is not used, nor that of a mean which contains it (T × T)."""
-    return np.array(
-        [[k != t and task.name not in other.members for k, other in enumerate(tasks)] for t, task in enumerate(tasks)]
-    )
 
 
 def _select(errors: Floats, families: npt.NDArray[np.str_], usable: Bools) -> tuple[Floats, Floats]:

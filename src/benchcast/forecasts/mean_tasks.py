@@ -90,7 +90,7 @@ def aggregate_fits(study: Study, fits: Sequence[Fit]) -> list[AggregateFit]:
 
 def _aggregates(fits: Sequence[Fit]) -> list[AggregateFit]:
     """Aggregates among the fits whose members are among them, too."""
-    cores = {fit.task: fit.core for fit in fits}
+    cores = {fit.task: fit.task_fit for fit in fits}
     aggregates = [_aggregate_fit(core.task, cores) for core in cores.values()]
     return [aggregate for aggregate in aggregates if aggregate is not None]
 
@@ -125,10 +125,14 @@ def predict_task(
     if aggregate is None or not aggregate.by_members:
         return by_own_fit
     members = [predict(fit, nats, metadata) for fit in aggregate.members]
-    by_members = aggregate.combine(members, DEFAULT_LEVEL)
-    used = np.isfinite(by_members[0])
-    ends = {k: np.where(used, x, getattr(by_own_fit, k)) for k, x in zip(ENDS, by_members, strict=True)}
-    return replace(by_own_fit, **ends)
+    accuracy, low, high = aggregate.combine(members, DEFAULT_LEVEL)
+    used = np.isfinite(accuracy)
+    return replace(
+        by_own_fit,
+        accuracy=np.where(used, accuracy, by_own_fit.accuracy),
+        low=np.where(used, low, by_own_fit.low),
+        high=np.where(used, high, by_own_fit.high),
+    )
 
 
 def _aggregate_fit(task: Task, fits: Mapping[str, TaskFit]) -> AggregateFit | None:
@@ -164,9 +168,9 @@ def with_aggregates(aggregates: Sequence[AggregateFit], forecasts: Mapping[str, 
     combined = dict(forecasts)
     for aggregate in (a for a in aggregates if a.by_members):
         own, members = forecasts[aggregate.task.name], [forecasts[m] for m in aggregate.task.members]
-        ends = {k: float(x[0]) for k, x in zip(ENDS, aggregate.combine(members, own.level), strict=True)}
-        if math.isfinite(ends["accuracy"]):
+        accuracy, low, high = (float(x[0]) for x in aggregate.combine(members, own.level))
+        if math.isfinite(accuracy):
             remarks = [f.remark for f in members if f.remark]
             remark = f"{len(remarks)} of {len(members)} members: {remarks[0]}" if remarks else ""
-            combined[own.task] = replace(own, **ends, capability=math.nan, remark=remark)
+            combined[own.task] = replace(own, accuracy=accuracy, low=low, high=high, capability=math.nan, remark=remark)
     return combined

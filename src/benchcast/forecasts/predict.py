@@ -110,7 +110,7 @@ def forecast_models(
         known = {fit.task: fit for fit in fits}
         fits = [known[t] if t in known else load(study.fit_folder(t)) for t in study.fitted_tasks()]
     members = [] if restrict else member_fits(study, fits)
-    correction = ScoreCorrection.of([fit.core for fit in fits]) if use_scores else None
+    correction = ScoreCorrection.of([fit.task_fit for fit in fits]) if use_scores else None
     models, rows, failed = [], [], {}
     for name in names:
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -22,7 +23,7 @@ import numpy as np
 import benchcast
 from benchcast.choices import DEFAULT_LEVEL, ScoreUnit
 from benchcast.errors import InputError
-from benchcast.forecasts.forecast import ScoredForecast
+from benchcast.forecasts.forecast import Forecast, ScoredForecast
 from benchcast.forecasts.predict import ModelForecasts, forecast_models
 from benchcast.forecasts.stored_fit import Fit, read_model
 from benchcast.importers.scores import ImportOptions, gather
@@ -89,15 +90,20 @@ def register(
         for why in answer.forecasts.failed.values():
             raise InputError(why)
         (made,) = answer.models
-    return write(Path(path), made)
+    registered = document(made.fits, made.losses, made.forecasts)
+    write(Path(path), registered)
+    return registered
 
 
-def write(path: Path, made: ModelForecasts) -> dict[str, Any]:
-    """Write the document of one model's forecasts, with today's date and a hash; InputError if the file exists."""
-    fits, losses, forecasts = made.fits, made.losses, made.forecasts
+def document(fits: Sequence[Fit], losses: TokenLosses, forecasts: Sequence[Forecast]) -> dict[str, Any]:
+    """The forecasts of one model by these fits from these losses, with today's date and a hash, as plain values."""
     rows = [
         {k: nan_to_none(v) for k, v in asdict(forecast).items() if k not in ("model", "level")}
-        | {"chance": fit.core.task.chance, "constant": fit.about.get("mean_accuracy"), "method": fit.core.method}
+        | {
+            "chance": fit.task_fit.task.chance,
+            "constant": fit.about.get("mean_accuracy"),
+            "method": fit.task_fit.method,
+        }
         | {"fit_sha256": fit.digest}
         for fit, forecast in zip(fits, forecasts, strict=True)
     ]
@@ -113,18 +119,21 @@ def write(path: Path, made: ModelForecasts) -> dict[str, Any]:
         "versions": {"benchcast": benchcast.__version__, "numpy": np.__version__, "python": platform.python_version()},
         "forecasts": rows,
     }
-    document = hashed(content)
-    try:
-        write_new(path, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-    except FileExistsError as error:
-        raise InputError(f"{path}: exists; a registered forecast is never overwritten, give another name") from error
-    return document
+    return hashed(content)
 
 
 def losses_digest(losses: TokenLosses) -> str:
     """SHA-256 of a model's token counts, boundaries and nats."""
     parts = (losses.counts.astype("<i8"), losses.edges.astype("<i8"), losses.nats.astype("<f8"))
     return hashlib.sha256(b"".join(x.tobytes() for x in parts)).hexdigest()
+
+
+def write(path: Path, document: Mapping[str, Any]) -> None:
+    """Write a document; InputError if the file exists."""
+    try:
+        write_new(path, json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    except FileExistsError as error:
+        raise InputError(f"{path}: exists; a registered forecast is never overwritten, give another name") from error
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -199,7 +208,7 @@ def verify(
             task=row["task"],
             observed=observed[row["task"]],
             remark=row["remark"],
-            **{k: _number(row[v]) for k, v in FIELDS.items()},
+            **{k: math.nan if row[v] is None else float(row[v]) for k, v in FIELDS.items()},
         )
         for row in registered["forecasts"]
         if row["task"] in observed
@@ -226,7 +235,3 @@ def _scores(source: Sequence[Score] | StudyLike, registered: Mapping[str, Any], 
     options = ImportOptions(unit=unit, allow_mixed=True)
     tasks = [Task(row["task"], row["chance"]) for row in registered["forecasts"]]
     return [*gather([path], tasks, [registered["model"]], [], options).scores]
-
-
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else float(value)

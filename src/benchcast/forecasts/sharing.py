@@ -1,4 +1,4 @@
-"""The model card of a fit: error, training data, usage and limits."""
+"""Share a fit: its model card, and the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from benchcast.errors import InputError, library, one_line
 from benchcast.forecasts.intervals import out_of_fold_coverage, spread_of
 from benchcast.methods.task_fit import TaskFit
 
-MOST_NAMES = 400
+MOST_NAMES = 400  # characters of a list of names in the card
+ID = re.compile(r"[\w.-]+/[\w.-]+")
+FILES = ("fit.json", "salience.safetensors", "README.md")
 
 
 def fit_card(core: TaskFit, about: dict[str, Any], *, texts: int, include_texts: bool) -> str:
@@ -89,10 +91,6 @@ def _names(names: Sequence[str]) -> str:
     if len(text) <= MOST_NAMES:
         return text or "none"
     return text[:MOST_NAMES].rpartition(", ")[0] + ", … (all are in fit.json)"
-
-
-ID = re.compile(r"[\w.-]+/[\w.-]+")
-FILES = ("fit.json", "salience.safetensors", "README.md")
 
 
 def is_id(name: str) -> bool:

@@ -70,7 +70,7 @@ def changed_inputs(study: Study, fit: Fit, inputs: StudyInputs | None = None) ->
         return changes
     if not _valid(then) or not isinstance(fit.about.get("split"), str):
         raise StudyError(f"{study.fit_folder(fit.task)}: damaged fit (hashes of its inputs); fit again")
-    core, now = fit.core, inputs or StudyInputs.of(study)
+    core, now = fit.task_fit, inputs or StudyInputs.of(study)
     if _hash_task(next((t for t in study.tasks if t.name == fit.task), core.task)) != then["task"]:
         changes.append("chance, sources or answers of the task changed")
     if now.features != then["features"]:
@@ -122,8 +122,8 @@ def _hash_models(study: Study, core: TaskFit, split: str, inputs: StudyInputs) -
     """Hashes of the losses, scores and metadata of each training and validation model of such a fit."""
     infos, scores = inputs.infos, inputs.scores
     seen = training_fold(infos, "family" if split == "everything" else cast(Split, split))[1].seen
-    known = core.known(ModelMetadata.of(infos, scores))
-    tasks = {core.task.name, *core.benchmarks}
+    known = core.capability.known(ModelMetadata.of(infos, scores))
+    tasks = {core.task.name, *core.capability.scores_used}
     scores_of: dict[str, list[Score]] = {}
     for s in scores:
         if s.task in tasks:
@@ -142,8 +142,8 @@ def _hash_models(study: Study, core: TaskFit, split: str, inputs: StudyInputs) -
 def _used_metadata(info: ModelInfo, core: TaskFit, split: str) -> list[str]:
     """The values of a model's row that a fit of this method and split uses."""
     row = [info.model, info.family, *([info.base] if info.base else [])]
-    row += [str(getattr(info, column)) for column in (RULES[split].columns if split in RULES else ())]
-    return row + (core.reads[0].used(info) if core.reads else [])
+    by_split = RULES[split].columns if split in RULES else ()
+    return row + [str(getattr(info, column)) for column in (*by_split, *core.capability.columns_used)]
 
 
 def _hash_features(study: Study) -> str:

@@ -92,43 +92,60 @@ def status(study: StudyLike) -> StudyStatus:
     <StudyStatus: 24 texts, 16 models with losses, 2 tasks, 0 problems>
     """
     study = Study.of(study)
-    texts = study.texts
-    with_losses = set(study.models_with_losses())
-    scores = study.scores()
-    fitted = study.fitted_tasks()
-    scorer, trouble = _scorer(study)
-    checked = check_losses(study, sorted(with_losses), {s.model for s in scores})
-    answers = {a for t in study.tasks for a in t.answers}
+    texts, with_losses, scores = study.texts, set(study.models_with_losses()), study.scores()
+    answers = {answer for task in study.tasks for answer in task.answers}
     sources = [_source_status(name, [t for t in texts if t.source == name], answers) for name in texts.sources]
+    tasks = _task_statuses(study, scores, with_losses)
+    scorer, damaged = _scorer(study)
+    checked = check_losses(study, sorted(with_losses), {s.model for s in scores})
     stale = _stale(study)
-    notes = [study.note] if study.note else []
-    dataset, why_not = _dataset(study)
-    tasks = []
-    for task in study.tasks:
-        rows = [s for s in scores if s.task == task.name]
-        usable = [s for s in rows if s.model in with_losses]
-        lowest = f"{min(s.accuracy for s in rows):.3f}" if rows else "–"
-        highest = f"{max(s.accuracy for s in rows):.3f}" if rows else "–"
-        tasks.append(TaskStatus(task.name, task.chance, len(rows), len(usable), lowest, highest, task.name in fitted))
-    can_fit = any(t.usable >= FEWEST_MODELS for t in tasks)
-    blocked = [f"`fit` and `compare` cannot run: {why_not}"] if can_fit and why_not else []
-    unfit = _too_few_to_compare(study, dataset) if can_fit and dataset else []
+    dataset: Dataset | None = None
+    blocked, unfit = [], []
+    try:
+        dataset = study.dataset()
+    except BenchcastError as error:
+        blocked = [f"`fit` and `compare` cannot run: {error}"]
+    if all(task.usable < FEWEST_MODELS for task in tasks):  # said by the next step
+        blocked = []
+    elif dataset is not None:
+        unfit = _too_few_to_compare(study, dataset)
     if blocked:
         next_step = f"solve the problems listed above, then benchcast status {study.root}"
     elif stale:
         next_step = f"benchcast fit {study.root}"
     else:
         next_step = _next_step(study, tasks, with_losses, has_features=bool(scorer), comparable=not unfit)
+    notes = [study.note] if study.note else []
+    found = [*stale, *checked.lines(), *_problems(study, tasks, scores, with_losses)]
     return StudyStatus(
-        len(texts),
-        len(with_losses),
-        scorer,
-        tuple(sources),
-        tuple(tasks),
-        (*notes, *trouble, *stale, *checked.lines(), *_problems(study, tasks, scores, with_losses), *blocked, *unfit),
-        next_step,
-        tuple(_relatives(study, dataset)),
+        texts=len(texts),
+        models_with_losses=len(with_losses),
+        scorer=scorer,
+        sources=tuple(sources),
+        tasks=tuple(tasks),
+        problems=(*notes, *damaged, *found, *blocked, *unfit),
+        next_step=next_step,
+        relatives=() if dataset is None else tuple(_relatives(study, dataset)),
     )
+
+
+def _task_statuses(study: Study, scores: Sequence[Score], with_losses: Collection[str]) -> list[TaskStatus]:
+    tasks, fitted = [], study.fitted_tasks()
+    for task in study.tasks:
+        of_task = [s for s in scores if s.task == task.name]
+        accuracies = [s.accuracy for s in of_task]
+        tasks.append(
+            TaskStatus(
+                name=task.name,
+                chance=task.chance,
+                scores=len(of_task),
+                usable=sum(s.model in with_losses for s in of_task),
+                lowest=f"{min(accuracies):.3f}" if accuracies else "–",
+                highest=f"{max(accuracies):.3f}" if accuracies else "–",
+                fitted=task.name in fitted,
+            )
+        )
+    return tasks
 
 
 def _source_status(name: str, texts: Sequence[Text], answers: Collection[str]) -> SourceStatus:
@@ -137,9 +154,14 @@ def _source_status(name: str, texts: Sequence[Text], answers: Collection[str]) -
     sample = ", ".join(t.id for t in texts[:8]) if named else " ".join(texts[0].text.split())
     shown = sample[:SAMPLE] + "…" * (len(sample) > SAMPLE)
     count = sum(t.answer_start is not None or t.id in answers for t in texts)
-    if named:
-        return SourceStatus(name, len(texts), count, None, shown, ", ".join(sorted({t.unit or "–" for t in texts})))
-    return SourceStatus(name, len(texts), count, float(np.mean([len(t.text.encode()) for t in texts])), shown)
+    return SourceStatus(
+        name=name,
+        texts=len(texts),
+        answers=count,
+        mean_bytes=None if named else float(np.mean([len(t.text.encode()) for t in texts])),
+        sample=shown,
+        unit=", ".join(sorted({t.unit or "–" for t in texts})) if named else "",
+    )
 
 
 def _scorer(study: Study) -> tuple[str, list[str]]:
@@ -176,14 +198,6 @@ def below_chance(scores: Sequence[Score], tasks: Sequence[Task]) -> list[str]:
     return lines
 
 
-def _dataset(study: Study) -> tuple[Dataset | None, str]:
-    """The models with losses and scores, or None and the reason why no fit can be made."""
-    try:
-        return study.dataset(), ""
-    except BenchcastError as error:
-        return None, str(error)
-
-
 def _too_few_to_compare(study: Study, dataset: Dataset) -> list[str]:
     """A line if `compare` and `report`, which hold out models, have too few models for it."""
     try:
@@ -195,10 +209,8 @@ def _too_few_to_compare(study: Study, dataset: Dataset) -> list[str]:
     return []
 
 
-def _relatives(study: Study, dataset: Dataset | None) -> list[str]:
-    """One line for each group of related families, and how it was found; none where no fit could be made."""
-    if dataset is None:
-        return []
+def _relatives(study: Study, dataset: Dataset) -> list[str]:
+    """One line for each group of related families, and how it was found."""
     related = find_relatives(study.infos(dataset.models), text_losses(dataset))
     return [
         f"related, so hidden together and counted once in intervals: {few(list(r.names))} ({', '.join(r.reasons)})"

@@ -7,20 +7,18 @@ Axes: N reference tokens.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from benchcast.choices import REGROUP_UNITS, check_choice
-from benchcast.losses.dataset import LossView
 from benchcast.methods import METHODS
-from benchcast.methods.capability import Ladder
+from benchcast.methods.capability import BlendedLosses, Capability, ScalingLadder, WeightedLoss
 from benchcast.methods.law import KNOTS, MonotoneCalibration, SigmoidLaw
 from benchcast.methods.profile import LossProfile
-from benchcast.methods.task_fit import Members, OutOfFoldErrors, TaskFit
-from benchcast.records import Bools, Ints, Task, TextOutlines, TextSet
+from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
+from benchcast.records import Ints, Task, TextOutlines, TextSet
 
 LARGEST_PROFILE = 1e50  # squares of products of such values are still numbers
 LADDER = 5  # columns of the weights of a ladder
@@ -39,18 +37,6 @@ ABOUT: dict[str, type | tuple[type, ...]] = {
 }
 
 
-@dataclass(frozen=True, repr=False)
-class FitParts:
-    """The content of a fit's folder."""
-
-    core: TaskFit
-    salience: npt.NDArray[np.float32]  # weight of each reference token (N, see TaskFit.salience)
-    edges: Ints  # of the reference tokens, in bytes (N + 1)
-    supported: Bools  # mask of the reference tokens that are used (N)
-    texts: TextSet  # texts on which losses are read
-    about: dict[str, Any]  # provenance: versions, models, split, hashes
-
-
 def need(condition: object, what: str) -> None:
     """Raise ValueError unless the condition holds."""
     if not condition:
@@ -62,27 +48,56 @@ def is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def check_parts(parts: FitParts) -> None:
-    """Raise a ValueError if the parts do not form a valid fit."""
-    core = parts.core
-    _check_task(core.task)
-    _check_law(core.law)
-    _check_about(parts.about)
-    _check_texts(parts.texts, parts.about)
-    check_choice("method", core.method, METHODS)
-    need(is_number(core.unit) and core.unit > 0, f"unit {core.unit!r} is not a positive number")
-    need(isinstance(core.notes, dict), "notes are not a table")
-    _check_range(core.range)
-    _check_errors("honest_errors", core.out_of_fold)
-    _check_errors("stronger_errors", core.stronger)
-    _check_edges(parts.edges, parts.texts)
-    if core.profile is not None:
-        _check_profile(core.profile, len(parts.edges) - 1)
-    _check_weights(core, len(parts.edges) - 1)
-    if core.average is not None:
-        _check_average(core.average, core.weights.shape)
-    _check_array("salience", parts.salience, (len(parts.edges) - 1,), "f")
-    _check_array("supported", parts.supported, (len(parts.edges) - 1,), "b")
+def check_task_fit(fit: TaskFit, tokens: int) -> None:
+    """Raise a ValueError unless this is a valid fit on so many reference tokens."""
+    _check_task(fit.task)
+    _check_law(fit.law)
+    check_choice("method", fit.method, METHODS)
+    need(isinstance(fit.notes, dict), "notes are not a table")
+    known = all(map(is_number, fit.range)) and fit.range[0] <= fit.range[1]
+    need(known or all(isinstance(x, float) and math.isnan(x) for x in fit.range), f"range {fit.range} is not a range")
+    _check_errors("honest_errors", fit.out_of_fold)
+    _check_errors("stronger_errors", fit.stronger)
+    if fit.profile is not None:
+        _check_profile(fit.profile, tokens)
+    _check_capability(fit.capability, tokens)
+
+
+def check_tokens(edges: Ints, texts: TextSet, *, salience: npt.NDArray[Any], supported: npt.NDArray[Any]) -> None:
+    """Raise a ValueError unless these are edges, salience and mask of reference tokens of the texts."""
+    need(edges.ndim == 1 and edges.dtype.kind in "iu" and len(edges) > 1, f"edges have shape {edges.shape}")
+    need((np.diff(edges.astype(np.int64)) >= 0).all(), "edges decrease")
+    need(edges[0] == 0 and edges[-1] == texts.starts[-1], f"edges end at {edges[-1]}, the texts at {texts.starts[-1]}")
+    need(np.isin(texts.starts, edges).all(), "a reference token spans two texts")
+    _check_array("salience", salience, (len(edges) - 1,), "f")
+    _check_array("supported", supported, (len(edges) - 1,), "u")
+    need(supported.dtype == np.uint8 and (supported <= 1).all(), "supported has values other than 0 and 1")
+
+
+def check_about(about: object) -> None:
+    """Raise a ValueError unless this is a table whose known entries have their types."""
+    need(isinstance(about, dict), "about is not a table")
+    assert isinstance(about, dict)
+    for key, kind in ABOUT.items():
+        need(key not in about or isinstance(about[key], kind), f"about: {key} is {about.get(key)!r}")
+    need(about.get("unit", "byte") in REGROUP_UNITS, f"about: unit {about.get('unit')!r}")
+    models = [*about.get("train", ()), *about.get("validation", ())]
+    need(all(isinstance(m, str) for m in models), "about: models are not names")
+    need(all(map(is_number, about.get("n_train", {}).values())), "about: n_train are not numbers")
+
+
+def check_texts(texts: TextSet, about: dict[str, Any]) -> None:
+    """Raise a ValueError unless these are the texts that `about` names."""
+    for t in texts:
+        need(
+            all(isinstance(x, str) for x in (t.id, t.source, t.text)), f"text {t.id!r}: id, source or text is no string"
+        )
+        need(t.answer_start is None or type(t.answer_start) is int, f"text {t.id!r}: answer_start {t.answer_start!r}")
+    if isinstance(texts, TextOutlines):
+        need(len(texts.index) == len(texts), "two texts have the same id")
+        need(all(type(n) is int and n >= 0 for n in texts.lengths), "lengths of texts are not whole numbers of bytes")
+    else:
+        need(about.get("texts", texts.digest) == texts.digest, "the texts do not match their digest")
 
 
 def _check_array(name: str, values: npt.NDArray[Any], shape: tuple[int, ...], kinds: str) -> None:
@@ -119,11 +134,6 @@ def _check_calibration(calibration: MonotoneCalibration) -> None:
     need(max(map(abs, calibration.slopes)) < 100, "law: a slope of the calibration is beyond e^100")
 
 
-def _check_range(ends: tuple[float, float]) -> None:
-    known = all(map(is_number, ends)) and ends[0] <= ends[1]
-    need(known or all(isinstance(x, float) and math.isnan(x) for x in ends), f"range {ends} is not a range")
-
-
 def _check_errors(name: str, out_of_fold: OutOfFoldErrors) -> None:
     count = len(out_of_fold.errors)
     need(isinstance(out_of_fold.kind, str), f"{name}: kind is not text")
@@ -150,59 +160,35 @@ def _check_profile(profile: LossProfile, tokens: int) -> None:
     need(all(map(is_number, numbers)) and profile.typical > 0, f"profile: {numbers} are not all usable numbers")
 
 
-def _check_edges(edges: Ints, texts: TextSet) -> None:
-    need(edges.ndim == 1 and edges.dtype.kind in "iu" and len(edges) > 1, f"edges have shape {edges.shape}")
-    need((np.diff(edges.astype(np.int64)) >= 0).all(), "edges decrease")
-    need(edges[0] == 0 and edges[-1] == texts.starts[-1], f"edges end at {edges[-1]}, the texts at {texts.starts[-1]}")
-    need(np.isin(texts.starts, edges).all(), "a reference token spans two texts")
+def _check_capability(capability: Capability, tokens: int) -> None:
+    match capability:
+        case BlendedLosses(inside_range=inside_range):
+            _check_weighted_loss(inside_range, tokens)
+            _check_blend(capability)
+        case WeightedLoss():
+            _check_weighted_loss(capability, tokens)
+        case ScalingLadder(families=families, laws=laws):
+            need(families[0] == "", "the first ladder is not that of all families")
+            _check_array("weights", laws, (len(families), LADDER), "f")
+        case _:
+            weights = capability.fields()[1]["weights"]
+            _check_array("weights", weights, (len(capability.reads), min(1, len(capability.reads))), "f")
 
 
-def _check_weights(core: TaskFit, tokens: int) -> None:
-    reads = core.reads
-    kinds = {type(predictor) for predictor in reads}
-    need(
-        len(kinds) < 2 and len(set(reads)) == len(reads),
-        f"reads {', '.join(map(str, reads))}, which do not go together",
-    )
-    need(Ladder not in kinds or reads[0] == Ladder(), "the first ladder is not that of all families")
-    by_kind: dict[type, int] = {LossView: tokens, Ladder: LADDER}
-    columns = by_kind.get(type(reads[0]), 1) if reads else core.weights.shape[-1]
-    _check_array("weights", core.weights, (len(reads), columns), "f")
+def _check_weighted_loss(loss: WeightedLoss, tokens: int) -> None:
+    need(is_number(loss.unit) and loss.unit > 0, f"unit {loss.unit!r} is not a positive number")
+    _check_array("weights", loss.weights, (len(loss.views), tokens), "f")
 
 
-def _check_average(average: Members, shape: tuple[int, ...]) -> None:
-    fade, members = average.fade, average.members
-    need(members, "an average without members")
-    need(is_number(fade.strongest) and is_number(fade.usual), f"fade {fade} is not two numbers")
-    need(fade.strongest <= fade.usual, f"fade {fade.strongest}..{fade.usual}")
-    shares = [(m.share, m.share_of_stronger) for m in members]
+def _check_blend(blend: BlendedLosses) -> None:
+    ramp, parts = blend.ramp, blend.parts
+    need(parts, "an average without members")
+    need(is_number(ramp.strongest) and is_number(ramp.usual), f"fade {ramp} is not two numbers")
+    need(ramp.strongest <= ramp.usual, f"fade {ramp.strongest}..{ramp.usual}")
+    shares = [(part.share, part.share_of_stronger) for part in parts]
     need(all(is_number(x) and 0 <= x <= 1 for row in shares for x in row), f"shares {shares} are not in 0..1")
     need(all(abs(sum(column) - 1) < 1e-6 for column in zip(*shares, strict=True)), f"shares {shares} do not sum to 1")
-    for k, member in enumerate(members):
-        _check_law(member.law)
-        need(not member.law.failure, f"the law of member {k} failed")
-        _check_array(f"member.{k}", member.weights, shape, "f")
-
-
-def _check_about(about: object) -> None:
-    need(isinstance(about, dict), "about is not a table")
-    assert isinstance(about, dict)
-    for key, kind in ABOUT.items():
-        need(key not in about or isinstance(about[key], kind), f"about: {key} is {about.get(key)!r}")
-    need(about.get("unit", "byte") in REGROUP_UNITS, f"about: unit {about.get('unit')!r}")
-    models = [*about.get("train", ()), *about.get("validation", ())]
-    need(all(isinstance(m, str) for m in models), "about: models are not names")
-    need(all(map(is_number, about.get("n_train", {}).values())), "about: n_train are not numbers")
-
-
-def _check_texts(texts: TextSet, about: dict[str, Any]) -> None:
-    for t in texts:
-        need(
-            all(isinstance(x, str) for x in (t.id, t.source, t.text)), f"text {t.id!r}: id, source or text is no string"
-        )
-        need(t.answer_start is None or type(t.answer_start) is int, f"text {t.id!r}: answer_start {t.answer_start!r}")
-    if isinstance(texts, TextOutlines):
-        need(len(texts.index) == len(texts), "two texts have the same id")
-        need(all(type(n) is int and n >= 0 for n in texts.lengths), "lengths of texts are not whole numbers of bytes")
-    else:
-        need(about.get("texts", texts.digest) == texts.digest, "the texts do not match their digest")
+    for k, part in enumerate(parts):
+        _check_law(part.law)
+        need(not part.law.failure, f"the law of member {k} failed")
+        _check_array(f"member.{k}", part.weights, blend.inside_range.weights.shape, "f")

@@ -14,7 +14,9 @@ import numpy.typing as npt
 
 from benchcast.devices import Array, to_numpy
 from benchcast.losses.support import Support
-from benchcast.records import Bools, Floats, Ints, ModelInfo, ModelMetadata, Task
+from benchcast.records import Bools, Floats, Ints, ModelMetadata, Task
+
+BLOCK_BYTES = 64 << 20  # features are read in blocks of about this size
 
 
 class LossView(StrEnum):
@@ -22,14 +24,6 @@ class LossView(StrEnum):
 
     NATS = "nats"  # the loss, unchanged
     SATURATED = "saturated"  # loss / (1 + loss)
-
-    def known(self, metadata: ModelMetadata) -> Bools:
-        """Mask of the models whose metadata suffices: all."""
-        return np.ones(len(metadata.flops), bool)
-
-    def used(self, info: ModelInfo) -> list[str]:
-        """The values that are read from a model's row of models.csv: none."""
-        return []
 
 
 VIEWS = tuple(LossView)
@@ -42,9 +36,6 @@ def view(nats: npt.NDArray[np.float32], name: str) -> npt.NDArray[np.float32]:
     give nearly the same value.
     """
     return nats if name == LossView.NATS else nats / (1 + nats)
-
-
-BLOCK_BYTES = 64 << 20  # features are read in blocks of about this size
 
 
 @dataclass(frozen=True, slots=True)

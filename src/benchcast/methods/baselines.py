@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from benchcast.losses.dataset import Dataset, LossView
-from benchcast.methods.capability import Predictor, TrainingCompute
+from benchcast.methods.capability import Capability, LogCompute, Nothing, WeightedLoss
 from benchcast.methods.law import SigmoidLaw, fit_law, fit_laws
-from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
+from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Bools, Floats
 from benchcast.splits import Fold, inner_folds
 
@@ -38,12 +37,10 @@ def label_token(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
 
 def compute(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Training FLOPs, on a log scale."""
-    known = dataset.metadata.flops > 0
-    x = np.log10(dataset.metadata.flops, where=known, out=np.full(len(known), np.nan))
-    reading = [(np.ones((1, 1), np.float32), 1.0, x)] * len(dataset.tasks)
-    return _fit_given(
-        "compute", TrainingCompute(), dataset, folds, reading, "no training model has its FLOPs in models.csv"
-    )
+    capability = LogCompute()
+    reading = [(capability, capability.of(dataset.nats, dataset.metadata))] * len(dataset.tasks)
+    absent = "no training model has its FLOPs in models.csv"
+    return _fit_given("compute", dataset, folds, reading=reading, if_absent=absent)
 
 
 def constant(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
@@ -57,48 +54,59 @@ def constant(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
             hidden = [inner & known for inner in inner_folds(dataset.groups, known)]
             errors = np.concatenate([accuracy[known & ~h].mean() - accuracy[h] for h in hidden])
             log_odds = float(np.log(mean / (1 - mean))) if 0 < mean < 1 else np.copysign(40.0, mean - 0.5)
-            law = SigmoidLaw(0.0, log_odds, 0.0)
-            out_of_fold = OutOfFoldErrors.of(dataset, hidden, errors, OUT_OF_FAMILY)
-            row.append(TaskFit(task, "constant", (), np.zeros((0, 0), np.float32), 1.0, law, out_of_fold, (0.0, 0.0)))
+            row.append(
+                TaskFit(
+                    task=task,
+                    method="constant",
+                    capability=Nothing(),
+                    law=SigmoidLaw(0.0, log_odds, 0.0),
+                    out_of_fold=OutOfFoldErrors.of(dataset, hidden, errors, kind=OUT_OF_FAMILY),
+                    range=(0.0, 0.0),
+                )
+            )
         fits.append(row)
     return fits
 
 
 def _by_mask(method: str, dataset: Dataset, folds: Sequence[Fold], masks: Sequence[Bools]) -> list[list[TaskFit]]:
-    reading = []
+    reading: list[tuple[Capability, Floats]] = []
     for mask in masks:
-        n = int((mask & dataset.reference_tokens.supported).sum())
         weights = mask.astype(np.float32)[None]
-        x = weighted_loss(dataset.nats, [LossView.NATS], weights) / dataset.characters
-        reading.append((weights, dataset.characters, x if n else np.full_like(x, np.nan)))
-    return _fit_given(method, LossView.NATS, dataset, folds, reading, "the study has no such tokens for this task")
+        capability = WeightedLoss(views=(LossView.NATS,), weights=weights, unit=dataset.characters)
+        x = capability.of(dataset.nats)
+        used = (mask & dataset.reference_tokens.supported).any()
+        reading.append((capability, x if used else np.full_like(x, np.nan)))
+    absent = "the study has no such tokens for this task"
+    return _fit_given(method, dataset, folds, reading=reading, if_absent=absent)
 
 
 def _fit_given(
     method: str,
-    reads: Predictor,
     dataset: Dataset,
     folds: Sequence[Fold],
-    reading: Sequence[tuple[npt.NDArray[np.float32], float, Floats]],
+    *,
+    reading: Sequence[tuple[Capability, Floats]],
     if_absent: str,
 ) -> list[list[TaskFit]]:
-    """Fit the law of every fold and task on given capabilities."""
+    """Fit the law of every fold and task on given capabilities; `reading` has each task's, and its values (M)."""
     fits = []
     for fold in folds:
         row = []
-        for task, accuracy, (weights, unit, x) in zip(dataset.tasks, dataset.accuracy, reading, strict=True):
+        for task, accuracy, (capability, x) in zip(dataset.tasks, dataset.accuracy, reading, strict=True):
             known = fold.seen & np.isfinite(accuracy) & np.isfinite(x)
-            law, out_of_fold = fit_law_with_errors(dataset, x, accuracy, task.chance, known)
+            law, out_of_fold = fit_law_with_errors(dataset, x, accuracy, chance=task.chance, known=known)
             if not known.any():
-                law = SigmoidLaw(np.nan, np.nan, task.chance, if_absent)
+                law = SigmoidLaw.failed(task.chance, if_absent)
             span = (float(x[known].min()), float(x[known].max())) if known.any() else (np.nan, np.nan)
-            row.append(TaskFit(task, method, (reads,), weights, unit, law, out_of_fold, span))
+            row.append(
+                TaskFit(task=task, method=method, capability=capability, law=law, out_of_fold=out_of_fold, range=span)
+            )
         fits.append(row)
     return fits
 
 
 def fit_law_with_errors(
-    dataset: Dataset, x: Floats, accuracy: Floats, chance: float, known: Bools
+    dataset: Dataset, x: Floats, accuracy: Floats, *, chance: float, known: Bools
 ) -> tuple[SigmoidLaw, OutOfFoldErrors]:
     """The law fitted on all known models, and out-of-fold errors: each family forecast by a law fitted without it."""
     law = fit_law(x[known], accuracy[known], chance)
@@ -111,4 +119,4 @@ def fit_law_with_errors(
     laws = fit_laws(values, np.broadcast_to(accuracy, learn.shape), gamma, weight=learn)
     forecasts = laws.accuracy(values, gamma)
     errors = np.concatenate([f[h] - accuracy[h] for f, h in zip(forecasts, hidden, strict=True)])
-    return law, OutOfFoldErrors.of(dataset, hidden, errors, OUT_OF_FAMILY)
+    return law, OutOfFoldErrors.of(dataset, hidden, errors, kind=OUT_OF_FAMILY)

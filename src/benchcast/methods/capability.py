@@ -1,103 +1,431 @@
-"""What a fit reads of a model: its token losses, its training compute, its size and training data, or other scores.
+"""What a fit reads of a model, and the capability that it makes of it (equation 1).
 
-Predictors are records; their text form (`str(predictor)`, `parse_predictor`) is used only in files and reports.
+A capability is one number for each model, from token losses, training compute, size and training data, or other scores;
+the law of a fit turns it into an accuracy. Each kind is a record with the methods of `Capability`. `fields` and
+`read_capability` write and read what a stored fit holds of it (docs/formats.md).
+
+Axes: M models, N reference tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.losses.dataset import LossView
-from benchcast.records import Bools, Floats, ModelInfo, ModelMetadata
+from benchcast.losses.dataset import LossView, view
+from benchcast.methods.law import SigmoidLaw
+from benchcast.records import Bools, Floats, ModelMetadata
+
+NO_CAPABILITY = "no capability"
+SAME = 1e-6  # capabilities with a smaller relative difference count as equal
+TOKEN_BLOCK = 1 << 16  # tokens per block in weighted sums
+
+Arrays = dict[str, npt.NDArray[Any]]
+Weights = npt.NDArray[np.float32]
+
+
+class Capability(ABC):
+    """What is read of a model, and one number from it; lower is better unless the law says otherwise."""
+
+    __slots__ = ()
+    reads_losses: ClassVar[bool] = False  # whether token losses are needed
+    columns_used: ClassVar[tuple[str, ...]] = ()  # attributes of `ModelInfo`
+
+    @property
+    @abstractmethod
+    def reads(self) -> tuple[str, ...]:
+        """The input of each row of the stored weights, as in fit.json; empty if nothing is read."""
+
+    @abstractmethod
+    def of(self, nats: npt.NDArray[np.floating], metadata: ModelMetadata) -> Floats:
+        """Capability of each model (M); NaN where an input is unknown.
+
+        Parameters
+        ----------
+        nats : M × N losses on the reference tokens
+        metadata : metadata of the same models
+        """
+
+    def known(self, metadata: ModelMetadata) -> Bools:
+        """Mask of the models whose metadata has all inputs (M)."""
+        return np.ones(len(metadata.flops), bool)
+
+    def missing(self, metadata: ModelMetadata) -> str:
+        """Description of the input that is missing; `metadata` is that of one model."""
+        return NO_CAPABILITY
+
+    @property
+    def scores_used(self) -> tuple[str, ...]:
+        """The benchmarks whose scores are read."""
+        return ()
+
+    def token_weights(self, nats: npt.NDArray[np.floating]) -> Weights:
+        """Weight of each token (N): the derivative of capability by its nats, averaged over the models of `nats`."""
+        return np.zeros(nats.shape[1], np.float32)
+
+    @abstractmethod
+    def is_flat(self, slope: float) -> bool:
+        """Whether slope × capability changes by no more than rounding error with one unit more of every input.
+
+        An average of laws that are all flat may keep weights such as 1e-19.
+        """
+
+    @abstractmethod
+    def fields(self) -> tuple[dict[str, Any], Arrays]:
+        """Values of fit.json ("reads", "unit" and, for a blend, "average"), and arrays of salience.safetensors."""
+
+    @classmethod
+    @abstractmethod
+    def from_fields(cls, values: Mapping[str, Any], arrays: Arrays) -> Capability:
+        """The inverse of `fields`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightedLoss(Capability):
+    """Weighted sum of token losses, divided by a unit."""
+
+    reads_losses: ClassVar[bool] = True
+
+    views: tuple[LossView, ...]
+    weights: Weights  # views × N
+    unit: float  # N_c, the number of characters; 1 if the weights include it
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return tuple(map(str, self.views))
+
+    def of(self, nats: npt.NDArray[np.floating], metadata: ModelMetadata | None = None) -> Floats:
+        """Capability of each model (M); metadata is not read."""
+        return weighted_loss(nats, self.views, self.weights) / self.unit
+
+    def token_weights(self, nats: npt.NDArray[np.floating]) -> Weights:
+        """The weights; those of saturated losses times the slope of the saturation, 1 / (1 + loss)²."""
+        total = np.zeros(nats.shape[1])
+        for name, weights in zip(self.views, self.weights, strict=True):
+            for part in token_blocks(len(weights)):
+                losses = losses_at(nats, part)
+                slope = 1.0 if name is LossView.NATS else ((1 + losses) ** -2).mean(axis=0, dtype=np.float64)
+                total[part] += slope * weights[part]
+        return total.astype(np.float32)
+
+    def is_flat(self, slope: float) -> bool:
+        return _is_flat(slope, self.weights, self.unit)
+
+    def fields(self) -> tuple[dict[str, Any], Arrays]:
+        return {"reads": list(self.reads), "unit": self.unit}, {"weights": self.weights}
+
+    @classmethod
+    def from_fields(cls, values: Mapping[str, Any], arrays: Arrays) -> WeightedLoss:
+        views = tuple(map(LossView, values["reads"]))
+        return cls(views=views, weights=arrays["weights"], unit=values["unit"])
 
 
 @dataclass(frozen=True, slots=True)
-class TrainingCompute:
+class StrengthRamp:
+    """How far a model counts as stronger than the known models, by its mean loss."""
+
+    strongest: float  # lowest mean loss of a known model; at or below it the fade is 1
+    usual: float  # mean loss at or above which a model is inside the range, 0
+
+    @classmethod
+    def of(cls, mean_loss: Floats, quantile: float) -> StrengthRamp:
+        """From the mean losses of the known models, of which those below the quantile are in between."""
+        return cls(float(mean_loss.min()), float(np.quantile(mean_loss, quantile)))
+
+    def fade(self, mean_loss: Floats) -> Floats:
+        """0 inside the range of the known models, 1 above the strongest, linear in between."""
+        width = self.usual - self.strongest
+        fade = (self.usual - mean_loss) / width if width > 0 else (mean_loss < self.strongest) * 1.0
+        return np.clip(fade, 0.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlendPart:
+    """One of several weighted losses whose log-odds are averaged."""
+
+    weights: Weights  # views × N
+    law: SigmoidLaw
+    share: float  # of the average, for a model inside the range of the known models
+    share_of_stronger: float  # the same, for a model that is stronger than all known models
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlendedLosses(Capability):
+    """Minus the averaged log-odds of several weighted losses; the shares depend on how strong a model is.
+
+    Forecasts use the parts. `inside_range` is the gradient of the average for a model inside the range, without the
+    parts' calibration curves: the one weighted loss that stands for the blend where a weight per token is needed.
+    """
+
+    reads_losses: ClassVar[bool] = True
+
+    inside_range: WeightedLoss
+    parts: tuple[BlendPart, ...]
+    ramp: StrengthRamp
+
+    @classmethod
+    def of_parts(
+        cls, parts: tuple[BlendPart, ...], ramp: StrengthRamp, *, views: tuple[LossView, ...], unit: float
+    ) -> BlendedLosses:
+        """Blend parts whose weights are on the same views, with the same unit."""
+        gradients = np.stack([-part.law.slope * part.share * part.weights for part in parts])
+        weights = gradients.sum(axis=0).astype(np.float32)
+        return cls(inside_range=WeightedLoss(views=views, weights=weights, unit=unit), parts=parts, ramp=ramp)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return self.inside_range.reads
+
+    def of(self, nats: npt.NDArray[np.floating], metadata: ModelMetadata | None = None) -> Floats:
+        views, unit = self.inside_range.views, self.inside_range.unit
+        everything = np.ones((1, nats.shape[1]), np.float32)
+        fade = self.ramp.fade(weighted_loss(nats, (LossView.NATS,), everything) / unit)
+        log_odds = sum(
+            (
+                (part.share + fade * (part.share_of_stronger - part.share))
+                * part.law.log_odds(weighted_loss(nats, views, part.weights) / unit)
+                for part in self.parts
+            ),
+            np.zeros(len(nats)),
+        )
+        return -log_odds
+
+    def token_weights(self, nats: npt.NDArray[np.floating]) -> Weights:
+        return self.inside_range.token_weights(nats)
+
+    def is_flat(self, slope: float) -> bool:
+        return self.inside_range.is_flat(slope)
+
+    def fields(self) -> tuple[dict[str, Any], Arrays]:
+        """Those of the gradient inside the range, and the parts: "average", and their weights as "member.0", …"""
+        values, arrays = self.inside_range.fields()
+        members = [
+            {"law": part.law.fields(), "share": part.share, "share_of_stronger": part.share_of_stronger}
+            for part in self.parts
+        ]
+        average = {"fade": asdict(self.ramp), "members": members}
+        return values | {"average": average}, arrays | {f"member.{k}": p.weights for k, p in enumerate(self.parts)}
+
+    @classmethod
+    def from_fields(cls, values: Mapping[str, Any], arrays: Arrays) -> BlendedLosses:
+        parts = (
+            BlendPart(
+                weights=arrays[f"member.{k}"],
+                law=SigmoidLaw.from_fields(row["law"]),
+                share=row["share"],
+                share_of_stronger=row["share_of_stronger"],
+            )
+            for k, row in enumerate(values["average"]["members"])
+        )
+        return cls(
+            inside_range=WeightedLoss.from_fields(values, arrays),
+            parts=tuple(parts),
+            ramp=StrengthRamp(**values["average"]["fade"]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogCompute(Capability):
     """The log10 of training FLOPs."""
 
-    def __str__(self) -> str:
-        return "flops"
+    columns_used: ClassVar[tuple[str, ...]] = ("compute",)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return ("flops",)
+
+    def of(self, nats: npt.NDArray[np.floating], metadata: ModelMetadata) -> Floats:
+        return np.log10(metadata.flops, where=metadata.flops > 0, out=np.full(len(metadata.flops), np.nan))
 
     def known(self, metadata: ModelMetadata) -> Bools:
-        """Mask of the models with known FLOPs."""
         return np.asarray(metadata.flops > 0)
 
-    def used(self, info: ModelInfo) -> list[str]:
-        """The values that are read from a model's row of models.csv."""
-        return [str(info.compute)]
+    def missing(self, metadata: ModelMetadata) -> str:
+        return NO_CAPABILITY if self.known(metadata)[0] else "no training FLOPs known"
+
+    def is_flat(self, slope: float) -> bool:
+        return slope < SAME
+
+    def fields(self) -> tuple[dict[str, Any], Arrays]:
+        return {"reads": list(self.reads), "unit": 1.0}, {"weights": np.ones((1, 1), np.float32)}
+
+    @classmethod
+    def from_fields(cls, values: Mapping[str, Any], arrays: Arrays) -> LogCompute:
+        return cls()
 
 
-@dataclass(frozen=True, slots=True)
-class Ladder:
-    """The loss that a scaling law predicts from parameters and training tokens."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingLadder(Capability):
+    """The loss that a scaling law predicts from parameters P and training tokens D: E + A / P^a + B / D^b.
 
-    family: str = ""  # the family with parameters of its own; empty: all others
+    A family may have a law of its own.
+    """
 
-    def __str__(self) -> str:
-        return f"ladder: {self.family}" if self.family else "ladder"
+    columns_used: ClassVar[tuple[str, ...]] = ("params", "tokens")
+
+    families: tuple[str, ...]  # the family of each law; the first is "", the law of all other families
+    laws: npt.NDArray[np.floating]  # for each law E, log A, a, log B, b
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return tuple(f"ladder: {family}" if family else "ladder" for family in self.families)
+
+    def of(self, nats: npt.NDArray[np.floating], metadata: ModelMetadata) -> Floats:
+        return self.loss(metadata)
+
+    def loss(self, metadata: ModelMetadata) -> Floats:
+        """The predicted loss of each model (M)."""
+        number = {family: i for i, family in enumerate(self.families) if i}
+        laws = np.asarray(self.laws, np.float64)[[number.get(str(family), 0) for family in metadata.families]]
+        E, log_a, a, log_b, b = laws.T
+        with np.errstate(divide="ignore", invalid="ignore"):
+            by_size = np.exp(log_a - a * np.log(metadata.params))
+            by_data = np.exp(log_b - b * np.log(metadata.training_tokens))
+            return np.asarray(E + by_size + by_data)
 
     def known(self, metadata: ModelMetadata) -> Bools:
-        """Mask of the models with known parameters and training tokens."""
         return np.asarray((metadata.params > 0) & (metadata.training_tokens > 0))
 
-    def used(self, info: ModelInfo) -> list[str]:
-        """The values that are read from a model's row of models.csv."""
-        return [str(info.params), str(info.tokens)]
+    def missing(self, metadata: ModelMetadata) -> str:
+        return NO_CAPABILITY if self.known(metadata)[0] else "no parameters and training tokens known"
+
+    def is_flat(self, slope: float) -> bool:
+        return _is_flat(slope, self.laws)
+
+    def fields(self) -> tuple[dict[str, Any], Arrays]:
+        return {"reads": list(self.reads), "unit": 1.0}, {"weights": self.laws}
+
+    @classmethod
+    def from_fields(cls, values: Mapping[str, Any], arrays: Arrays) -> ScalingLadder:
+        families = tuple(name.partition(": ")[2] for name in values["reads"])
+        return cls(families=families, laws=arrays["weights"])
 
 
-@dataclass(frozen=True, slots=True)
-class BenchmarkScore:
-    """The score on another benchmark."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightedScores(Capability):
+    """Weighted sum of the scores on other benchmarks."""
 
-    benchmark: str
+    benchmarks: tuple[str, ...]
+    weights: Weights  # benchmarks × 1
 
-    def __str__(self) -> str:
-        return f"score: {self.benchmark}"
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return tuple(f"score: {name}" for name in self.benchmarks)
+
+    @property
+    def scores_used(self) -> tuple[str, ...]:
+        return self.benchmarks
+
+    def of(self, nats: npt.NDArray[np.floating], metadata: ModelMetadata) -> Floats:
+        return np.stack([metadata.score(name) for name in self.benchmarks], axis=1) @ self.weights[:, 0]
 
     def known(self, metadata: ModelMetadata) -> Bools:
-        """Mask of the models with a known score."""
-        return np.isfinite(metadata.score(self.benchmark))
+        return np.logical_and.reduce([np.isfinite(metadata.score(name)) for name in self.benchmarks])
 
-    def used(self, info: ModelInfo) -> list[str]:
-        """The values that are read from a model's row of models.csv: none."""
-        return []
+    def missing(self, metadata: ModelMetadata) -> str:
+        absent = [name for name in self.benchmarks if not np.isfinite(metadata.score(name)[0])]
+        return f"no score known on {', '.join(absent)}" if absent else NO_CAPABILITY
+
+    def is_flat(self, slope: float) -> bool:
+        return _is_flat(slope, self.weights)
+
+    def fields(self) -> tuple[dict[str, Any], Arrays]:
+        return {"reads": list(self.reads), "unit": 1.0}, {"weights": self.weights}
+
+    @classmethod
+    def from_fields(cls, values: Mapping[str, Any], arrays: Arrays) -> WeightedScores:
+        benchmarks = tuple(name.partition(": ")[2] for name in values["reads"])
+        return cls(benchmarks=benchmarks, weights=arrays["weights"])
 
 
-Predictor = LossView | TrainingCompute | Ladder | BenchmarkScore
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nothing(Capability):
+    """Nothing is read: the same capability, 0, for every model."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return ()
+
+    def of(self, nats: npt.NDArray[np.floating], metadata: ModelMetadata) -> Floats:
+        return np.zeros(len(nats))
+
+    def is_flat(self, slope: float) -> bool:
+        return True
+
+    def fields(self) -> tuple[dict[str, Any], Arrays]:
+        return {"reads": [], "unit": 1.0}, {"weights": np.zeros((0, 0), np.float32)}
+
+    @classmethod
+    def from_fields(cls, values: Mapping[str, Any], arrays: Arrays) -> Nothing:
+        return cls()
 
 
-def parse_predictor(text: str) -> Predictor:
-    """The inverse of `str`; a ValueError for other texts.
+KINDS: dict[str, type[Capability]] = {  # by the first word of what is read
+    **dict.fromkeys(map(str, LossView), WeightedLoss),
+    "flops": LogCompute,
+    "ladder": ScalingLadder,
+    "score": WeightedScores,
+}
 
-    >>> parse_predictor("ladder: elm")
-    Ladder(family='elm')
-    >>> str(parse_predictor("score: mmlu"))
-    'score: mmlu'
+
+def read_capability(values: Mapping[str, Any], arrays: Arrays) -> Capability:
+    """The capability whose `fields` are given; a ValueError for inputs that are unknown or do not go together.
+
+    >>> values, arrays = ScalingLadder(families=("", "elm"), laws=np.ones((2, 5))).fields()
+    >>> values["reads"], type(read_capability(values, arrays)).__name__
+    (['ladder', 'ladder: elm'], 'ScalingLadder')
     """
-    kind, _, name = text.partition(": ")
-    if kind == "ladder":
-        return Ladder(name)
-    if kind == "score" and name:
-        return BenchmarkScore(name)
-    return TrainingCompute() if text == "flops" else LossView(text)
+    reads = values["reads"]
+    kinds = {KINDS.get(name.partition(": ")[0]) for name in reads}
+    if len(kinds) > 1 or len(set(reads)) < len(reads):
+        raise ValueError(f"reads {', '.join(map(str, reads))}, which do not go together")
+    kind = kinds.pop() if kinds else Nothing
+    if kind is None:
+        raise ValueError(f"reads {reads[0]!r}, which is unknown")
+    found: Capability = (BlendedLosses if "average" in values else kind).from_fields(values, arrays)
+    written, written_arrays = found.fields()
+    if written["reads"] != reads or written["unit"] != values["unit"]:
+        raise ValueError(f"reads {reads} with unit {values['unit']}, which no method does")
+    if not np.array_equal(written_arrays["weights"], arrays["weights"], equal_nan=True):
+        raise ValueError(f"weights of {kind.__name__} are not those that it has")
+    return found
 
 
-def ladder_loss(families: Sequence[str], rows: npt.NDArray[np.floating], metadata: ModelMetadata) -> Floats:
-    """Loss of each model predicted from parameters P and training tokens D: E + A / P^a + B / D^b.
+def _is_flat(slope: float, weights: npt.NDArray[np.floating], unit: float = 1.0) -> bool:
+    return slope * float(np.abs(weights).sum(dtype=np.float64)) < SAME * unit
+
+
+def weighted_loss(nats: npt.NDArray[np.floating], views: Sequence[str], weights: Weights) -> npt.NDArray[np.float64]:
+    """Sum over views and tokens of weight times loss, for every model, without a copy of all losses.
 
     Parameters
     ----------
-    families : the family of each row; the first row is that of all other families
-    rows : for each ladder, E, log A, a, log B, b
-    metadata : metadata of the models
+    nats : M × N losses
+    views : what is read of each token
+    weights : views × N
+
+    Returns
+    -------
+    M weighted sums.
     """
-    row_of_family = {family: i for i, family in enumerate(families) if i}
-    E, log_a, a, log_b, b = np.asarray(rows, np.float64)[[row_of_family.get(str(f), 0) for f in metadata.families]].T
-    with np.errstate(divide="ignore", invalid="ignore"):
-        by_size = np.exp(log_a - a * np.log(metadata.params))
-        by_data = np.exp(log_b - b * np.log(metadata.training_tokens))
-        return np.asarray(E + by_size + by_data)
+    total = np.zeros(len(nats))
+    for name, row in zip(views, weights, strict=True):
+        for part in token_blocks(len(row)):
+            total += view(losses_at(nats, part), name) @ row[part]
+    return total
+
+
+def token_blocks(count: int) -> list[slice]:
+    """Slices of at most `TOKEN_BLOCK` tokens that cover `count` tokens."""
+    return [slice(start, min(count, start + TOKEN_BLOCK)) for start in range(0, count, TOKEN_BLOCK)]
+
+
+def losses_at(nats: npt.NDArray[np.floating], part: slice) -> npt.NDArray[Any]:
+    """Losses of all models on some tokens, in float32 or better; `nats` may be a memory-mapped file in float16."""
+    losses = np.asarray(nats[:, part])
+    return losses.astype(np.float32) if losses.dtype == np.float16 else losses

@@ -1,6 +1,6 @@
-"""Add to fits the loss profile of their training models and the distance of held-out models from those learned from.
+"""Distances of held-out models from those learned from, and the choice of a candidate on left-out families.
 
-Axes: M models, N reference tokens.
+Axes: M models, N reference tokens, I sets of learning models, C candidates.
 """
 
 from __future__ import annotations
@@ -29,20 +29,27 @@ def with_profiles(dataset: Dataset, folds: Sequence[Fold], fits: list[list[TaskF
     if not any(fit.reads_losses for row in fits for fit in row):
         return fits
     distances = Distances(dataset)
-    return [
-        [_with_profile(distances, fold, t, fit) if fit.reads_losses else fit for t, fit in enumerate(row)]
-        for fold, row in zip(folds, fits, strict=True)
-    ]
+    placed = []
+    for fold, row in zip(folds, fits, strict=True):
+        profile = distances.profile(fold.seen)
+        placed.append(
+            [
+                replace(
+                    fit,
+                    profile=profile,
+                    out_of_fold=_with_distances(fit.out_of_fold, distances, fold, t=t, profile=profile),
+                    stronger=_with_distances(fit.stronger, distances, fold, t=t, profile=profile),
+                )
+                if fit.reads_losses
+                else fit
+                for t, fit in enumerate(row)
+            ]
+        )
+    return placed
 
 
-def _with_profile(distances: Distances, fold: Fold, t: int, fit: TaskFit) -> TaskFit:
-    profile = distances.profile(fold.seen)
-    errors, stronger = (_located(distances, fold, t, e, profile) for e in (fit.out_of_fold, fit.stronger))
-    return replace(fit, profile=profile, out_of_fold=errors, stronger=stronger)
-
-
-def _located(
-    distances: Distances, fold: Fold, t: int, errors: OutOfFoldErrors, profile: LossProfile | None
+def _with_distances(
+    errors: OutOfFoldErrors, distances: Distances, fold: Fold, *, t: int, profile: LossProfile | None
 ) -> OutOfFoldErrors:
     """Out-of-fold errors with the accuracy of each model and its distance from those that were not hidden with it."""
     dataset = distances.dataset
@@ -82,24 +89,32 @@ class Distances:
         """The profile of the seen models; None where no family can be left out, or all models are alike."""
         key = np.packbits(seen).tobytes()
         if key not in self._profile:
-            self._profile[key] = self._work_out(seen)
+            self._profile[key] = self._new_profile(seen)
         return self._profile[key]
 
-    def _work_out(self, seen: Bools) -> LossProfile | None:
+    def _new_profile(self, seen: Bools) -> LossProfile | None:
         families = self.dataset.groups
-        left_out = np.zeros(len(seen))
+        when_left_out = np.zeros(len(seen))
         for hidden in inner_folds(families, seen):
-            left_out[hidden] = self.squared(seen & ~hidden, np.flatnonzero(hidden))
-        typical = float(family_balanced(families[seen]) @ left_out[seen])
-        spread = spread_of_profiles(self.profiles[seen], family_balanced(families[seen]))
+            when_left_out[hidden] = self.squared(seen & ~hidden, np.flatnonzero(hidden))
+        weight = family_balanced(families[seen])
+        typical = float(weight @ when_left_out[seen])
+        spread = spread_of_profiles(self.profiles[seen], weight)
         if spread is None or not typical > 0:
             return None
-        usual = float(np.quantile(left_out[seen], USUAL)) / typical
-        return LossProfile(self.group, *spread, typical, usual, float(self.mean_loss[seen].min()))
+        mean, whiten = spread
+        return LossProfile(
+            group=self.group,
+            mean=mean,
+            whiten=whiten,
+            typical=typical,
+            usual=float(np.quantile(when_left_out[seen], USUAL)) / typical,
+            strongest=float(self.mean_loss[seen].min()),
+        )
 
 
 def text_groups(tokens: ReferenceTokens) -> Ints:
-    """The group of each token: its text, or neighbouring texts where there are very many; −1 outside the support."""
+    """The group of each token: its text, or some consecutive texts if there are very many; −1 outside the support."""
     texts = np.unique(tokens.text[tokens.supported])
     share = int(np.ceil(len(texts) / MOST_GROUPS))
     return np.where(tokens.supported, np.searchsorted(texts, tokens.text) // max(share, 1), -1)
@@ -116,7 +131,7 @@ class CandidateSelection:
     out_of_fold: OutOfFoldErrors
 
 
-def select_candidate(forecasts: Forecasts, dataset: Dataset, observed: Floats, known: Bools) -> CandidateSelection:
+def select_candidate(forecasts: Forecasts, dataset: Dataset, observed: Floats, *, known: Bools) -> CandidateSelection:
     """Leave each family of the known models out in turn; all families have equal weight."""
     families = dataset.groups
     hidden = inner_folds(families, known)
@@ -131,7 +146,7 @@ def select_candidate(forecasts: Forecasts, dataset: Dataset, observed: Floats, k
     for i in range(len(hidden)):  # selecting on a family's errors would underestimate its error
         others = part != i
         out_of_fold[~others] = errors[_least(errors[:, others], who[others])][~others]
-    return CandidateSelection(_least(errors, who), OutOfFoldErrors.of(dataset, hidden, out_of_fold, kind))
+    return CandidateSelection(_least(errors, who), OutOfFoldErrors.of(dataset, hidden, out_of_fold, kind=kind))
 
 
 def _least(errors: Floats, families: npt.NDArray[np.str_]) -> int:

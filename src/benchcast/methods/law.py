@@ -7,14 +7,16 @@ Axes: … problems (tasks, folds, restarts), M models.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
 
 from benchcast.devices import Array
+from benchcast.messages import nan_to_none
 from benchcast.methods.solvers import LeastSquares, gauss_newton
 from benchcast.records import Floats
 
@@ -94,6 +96,11 @@ class SigmoidLaw:
     ceiling: float = 1.0  # upper asymptote of accuracy; other than 1 only where a method fits it
     calibration: MonotoneCalibration | None = None  # None for a plain sigmoid
 
+    @classmethod
+    def failed(cls, chance: float, why: str) -> SigmoidLaw:
+        """A law that forecasts NaN, with the reason."""
+        return cls(slope=math.nan, offset=math.nan, chance=chance, failure=why)
+
     @property
     def midpoint(self) -> float:
         """β: the capability halfway between chance and the ceiling, before calibration."""
@@ -107,6 +114,18 @@ class SigmoidLaw:
     def accuracy(self, capability: npt.ArrayLike) -> Floats:
         """Forecast accuracy (0..1) at each capability; NaN if the fit failed."""
         return np.asarray(at_share(sigmoid(self.log_odds(capability)), self.chance, self.ceiling))
+
+    def fields(self) -> dict[str, Any]:
+        """The values of fit.json, in which the calibration is "bend"."""
+        return {"bend" if k == "calibration" else k: nan_to_none(v) for k, v in asdict(self).items()}
+
+    @classmethod
+    def from_fields(cls, stored: Mapping[str, Any]) -> SigmoidLaw:
+        """The inverse of `fields`."""
+        numbers: dict[str, Any] = {k: math.nan if v is None else v for k, v in stored.items() if k != "bend"}
+        bend = stored.get("bend")
+        curve = bend and MonotoneCalibration(**{**bend, "slopes": tuple(bend["slopes"])})
+        return cls(**numbers, calibration=curve)
 
 
 class Laws(NamedTuple):
@@ -177,16 +196,13 @@ def fit_law(capability: npt.ArrayLike, accuracy: npt.ArrayLike, chance: float) -
     a = np.asarray(accuracy, np.float64)
     usable = np.isfinite(c) & np.isfinite(a)
 
-    def failed(why: str) -> SigmoidLaw:
-        return SigmoidLaw(math.nan, math.nan, chance, why)
-
     if usable.sum() < 2:
-        return failed(f"{usable.sum()} usable models, a law has two parameters")
+        return SigmoidLaw.failed(chance, f"{usable.sum()} usable models, a law has two parameters")
     if np.ptp(c[usable]) <= 1e-12 * max(1.0, float(np.abs(c[usable]).max())):
-        return failed("all capabilities are equal")
+        return SigmoidLaw.failed(chance, "all capabilities are equal")
     laws = fit_laws(c[usable], a[usable], np.asarray(chance))
     if not bool(laws.converged):
-        return failed("Levenberg–Marquardt did not converge from any start")
+        return SigmoidLaw.failed(chance, "Levenberg–Marquardt did not converge from any start")
     return SigmoidLaw(float(laws.slope), float(laws.offset), chance)
 
 

@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.losses.dataset import Dataset, LossView
+from benchcast.methods.capability import WeightedLoss, weighted_loss
 from benchcast.methods.distances import select_candidate
 from benchcast.methods.law import STEEPEST, SigmoidLaw, fit_laws, sigmoid
 from benchcast.methods.solvers import gauss_newton
-from benchcast.methods.task_fit import TaskFit, weighted_loss
+from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats, Task
 from benchcast.splits import Fold
 
@@ -25,6 +26,61 @@ SLOPES = -np.array([0.5, 1.0, 2.0, 4.0, 8.0, 16.0])  # log-odds per standard dev
 MIDPOINTS = np.linspace(-2.0, 2.0, 9)
 STEPS = 40
 LEAST_RISE = 0.01  # of ceiling over floor
+
+
+def logistic4(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
+    """Mean loss of all tokens, the task's texts or their answers, selected by leave-one-family-out cross-validation."""
+    fits: list[list[TaskFit]] = [[] for _ in folds]
+    for t, task in enumerate(dataset.tasks):
+        masks = readings(dataset, task)
+        losses = (
+            np.stack([weighted_loss(dataset.nats, [LossView.NATS], w) for w in masks.values()]) / dataset.characters
+        )
+        for row, fold in zip(fits, folds, strict=True):
+            row.append(_fit(dataset, fold, t, masks=masks, losses=losses))
+    return fits
+
+
+def _fit(dataset: Dataset, fold: Fold, t: int, *, masks: dict[str, npt.NDArray[np.float32]], losses: Floats) -> TaskFit:
+    observed = dataset.accuracy[t]
+    known = fold.seen & np.isfinite(observed)
+    selected = select_candidate(lambda sets: curve_forecasts(losses, observed, sets), dataset, observed, known=known)
+    x = losses[selected.best]
+    name = list(masks)[selected.best]
+    return TaskFit(
+        task=dataset.tasks[t],
+        method="logistic-4",
+        capability=WeightedLoss(views=(LossView.NATS,), weights=masks[name], unit=dataset.characters),
+        law=fit_curves(x[None], observed[None], known[None]).law(0),
+        out_of_fold=selected.out_of_fold,
+        range=(float(x[known].min()), float(x[known].max())),
+        notes={"loss of": name},
+    )
+
+
+def readings(dataset: Dataset, task: Task) -> dict[str, npt.NDArray[np.float32]]:
+    """Masks of tokens whose mean loss may be used: answers, the task's texts, all texts; empty ones are omitted."""
+    own_texts = dataset.reference_tokens.of_task(task)
+    masks = {"answer": dataset.reference_tokens.answers(task), "source": own_texts, "all": np.ones_like(own_texts)}
+    return {k: m.astype(np.float32)[None] for k, m in masks.items() if (m & dataset.reference_tokens.supported).any()}
+
+
+def curve_forecasts(losses: Floats, observed: Floats, sets: Sequence[Bools]) -> Floats:
+    """Forecasts (I × C × M) of four-parameter curves on each set of models and each candidate's losses (C × M)."""
+    learn = np.repeat(np.stack(sets), len(losses), axis=0)
+    x = np.tile(losses, (len(sets), 1))
+    curves = fit_curves(x, np.broadcast_to(observed, x.shape), learn)
+    return curves.accuracy(x).reshape(len(sets), len(losses), -1)
+
+
+def law_forecasts(capability: Floats, observed: Floats, chance: float, *, sets: Sequence[Bools]) -> Floats:
+    """Forecasts (I × C × M) of two-parameter laws, each fitted on one set of models and one candidate's capability."""
+    count, candidates, models = capability.shape
+    learn = np.repeat(np.stack(sets), candidates, axis=0)
+    x = np.where(np.isfinite(capability), capability, 0.0).reshape(-1, models)
+    gamma = np.full(len(x), chance)
+    laws = fit_laws(x, np.broadcast_to(observed, x.shape), gamma, weight=learn.astype(np.float64))
+    return laws.accuracy(x, gamma).reshape(count, candidates, models)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,61 +150,4 @@ def _within_bounds(theta: Floats) -> Floats:
             np.clip(rise, LEAST_RISE, 1.0 - floor),
         ],
         axis=1,
-    )
-
-
-def law_forecasts(capability: Floats, observed: Floats, chance: float, sets: Sequence[Bools]) -> Floats:
-    """Forecasts (I × C × M) of two-parameter laws, each fitted on one set of models and one candidate's capability."""
-    count, candidates, models = capability.shape
-    learn = np.repeat(np.stack(sets), candidates, axis=0)
-    x = np.where(np.isfinite(capability), capability, 0.0).reshape(-1, models)
-    gamma = np.full(len(x), chance)
-    laws = fit_laws(x, np.broadcast_to(observed, x.shape), gamma, weight=learn.astype(np.float64))
-    return laws.accuracy(x, gamma).reshape(count, candidates, models)
-
-
-def curve_forecasts(losses: Floats, observed: Floats, sets: Sequence[Bools]) -> Floats:
-    """Forecasts (I × C × M) of four-parameter curves on each set of models and each candidate's losses (C × M)."""
-    learn = np.repeat(np.stack(sets), len(losses), axis=0)
-    x = np.tile(losses, (len(sets), 1))
-    curves = fit_curves(x, np.broadcast_to(observed, x.shape), learn)
-    return curves.accuracy(x).reshape(len(sets), len(losses), -1)
-
-
-def readings(dataset: Dataset, task: Task) -> dict[str, npt.NDArray[np.float32]]:
-    """Masks of tokens whose mean loss may be used: answers, the task's texts, all texts; empty ones are omitted."""
-    own_texts = dataset.reference_tokens.of_task(task)
-    masks = {"answer": dataset.reference_tokens.answers(task), "source": own_texts, "all": np.ones_like(own_texts)}
-    return {k: m.astype(np.float32)[None] for k, m in masks.items() if (m & dataset.reference_tokens.supported).any()}
-
-
-def logistic4(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
-    """Mean loss of all tokens, the task's texts or their answers, selected by leave-one-family-out cross-validation."""
-    fits: list[list[TaskFit]] = [[] for _ in folds]
-    for t, task in enumerate(dataset.tasks):
-        masks = readings(dataset, task)
-        losses = (
-            np.stack([weighted_loss(dataset.nats, [LossView.NATS], w) for w in masks.values()]) / dataset.characters
-        )
-        for row, fold in zip(fits, folds, strict=True):
-            row.append(_fit(dataset, fold, t, masks, losses))
-    return fits
-
-
-def _fit(dataset: Dataset, fold: Fold, t: int, masks: dict[str, npt.NDArray[np.float32]], losses: Floats) -> TaskFit:
-    observed = dataset.accuracy[t]
-    known = fold.seen & np.isfinite(observed)
-    selected = select_candidate(lambda sets: curve_forecasts(losses, observed, sets), dataset, observed, known)
-    x = losses[selected.best]
-    name = list(masks)[selected.best]
-    return TaskFit(
-        task=dataset.tasks[t],
-        method="logistic-4",
-        reads=(LossView.NATS,),
-        weights=masks[name],
-        unit=dataset.characters,
-        law=fit_curves(x[None], observed[None], known[None]).law(0),
-        out_of_fold=selected.out_of_fold,
-        range=(float(x[known].min()), float(x[known].max())),
-        notes={"loss of": name},
     )

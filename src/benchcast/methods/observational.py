@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchcast.losses.dataset import Dataset
-from benchcast.methods.capability import BenchmarkScore
+from benchcast.methods.capability import Nothing, WeightedScores
 from benchcast.methods.distances import select_candidate
 from benchcast.methods.law import SigmoidLaw, at_share, clipped_log_odds, sigmoid
 from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
@@ -21,45 +21,6 @@ from benchcast.splits import LEFT_OUT, Fold
 COMPONENTS = 3
 STEEPEST = 30.0  # log-odds per standard deviation of a component
 COMMON = 0.9  # benchmarks with scores of a smaller share of the models are not used
-
-
-def regress_on_components(
-    table: Floats, accuracy: Floats, chance: float, learn: Bools, components: int
-) -> tuple[Floats, float]:
-    """Weights of the benchmarks (columns of `table`) and the offset that give the log-odds of accuracy above chance."""
-    mean = table[learn].mean(axis=0)
-    axes, _ = principal_axes(table[learn])
-    k = min(components, len(axes))
-    scale = np.maximum(((table[learn] - mean) @ axes[:k].T).std(axis=0), 1e-12)
-    turn = axes[:k].T / scale
-    fitted = _fit_sigmoid((table[learn] - mean) @ turn, accuracy[learn], chance)
-    weights = turn @ fitted[1:]
-    return weights, float(fitted[0] - mean @ weights)
-
-
-def principal_axes(table: Floats) -> tuple[Floats, Floats]:
-    """Directions of a models × benchmarks table, and the share of the variance along each."""
-    _, lengths, axes = np.linalg.svd(table - table.mean(axis=0), full_matrices=False)
-    return axes, lengths**2 / max(float((lengths**2).sum()), 1e-300)
-
-
-def _fit_sigmoid(scores: Floats, accuracy: Floats, chance: float) -> Floats:
-    """Offset and weights by least squares in accuracy, from a regression of the log-odds."""
-    design = np.column_stack([np.ones(len(scores)), scores])
-    start, *_ = np.linalg.lstsq(design, clipped_log_odds(accuracy, chance, margin=0.02), rcond=None)
-
-    def residuals(w: Floats) -> Floats:
-        return np.asarray(at_share(sigmoid(design @ w), chance) - accuracy)
-
-    def slopes(w: Floats) -> Floats:
-        s = sigmoid(design @ w)
-        return np.asarray((1 - chance) * (s * (1 - s))[:, None] * design)
-
-    from scipy.optimize import least_squares  # slow to import
-
-    start = np.clip(start, -STEEPEST, STEEPEST)
-    solution = least_squares(residuals, start, jac=slopes, bounds=(-STEEPEST - 1, STEEPEST + 1))
-    return np.asarray(solution.x)
 
 
 def observational(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
@@ -81,28 +42,70 @@ def _fit(dataset: Dataset, fold: Fold, t: int) -> TaskFit:
         why = (
             f"{known.sum()} training models have scores on {len(others)} other benchmarks; at least {k + 2} are needed"
         )
-        law = SigmoidLaw(np.nan, np.nan, task.chance, why)
-        none = np.zeros((0, 0), np.float32)
-        return TaskFit(task, "observational", (), none, 1.0, law, OutOfFoldErrors.none(LEFT_OUT), (np.nan, np.nan))
+        return TaskFit(
+            task=task,
+            method="observational",
+            capability=Nothing(),
+            law=SigmoidLaw.failed(task.chance, why),
+            out_of_fold=OutOfFoldErrors.none(LEFT_OUT),
+            range=(np.nan, np.nan),
+        )
 
     def forecasts(sets: Sequence[Bools]) -> Floats:
         accuracy = np.full((len(sets), 1, len(observed)), np.nan)
         for row, learn in zip(accuracy, sets, strict=True):
-            weights, offset = regress_on_components(table, observed, task.chance, learn, k)
+            weights, offset = regress_on_components(table, observed, task.chance, learn=learn, components=k)
             row[0] = at_share(sigmoid(table @ weights + offset), task.chance)
         return accuracy
 
-    selected = select_candidate(forecasts, dataset, observed, known)
-    weights, offset = regress_on_components(table, observed, task.chance, known, k)
+    selected = select_candidate(forecasts, dataset, observed, known=known)
+    weights, offset = regress_on_components(table, observed, task.chance, learn=known, components=k)
     capability = -table @ weights
     return TaskFit(
         task=task,
         method="observational",
-        reads=tuple(map(BenchmarkScore, others)),
-        weights=-weights.astype(np.float32)[:, None],
-        unit=1.0,
+        capability=WeightedScores(benchmarks=tuple(others), weights=-weights.astype(np.float32)[:, None]),
         law=SigmoidLaw(-1.0, offset, task.chance),
         out_of_fold=selected.out_of_fold,
         range=(float(capability[known].min()), float(capability[known].max())),
         notes={"components": k},
     )
+
+
+def regress_on_components(
+    table: Floats, accuracy: Floats, chance: float, *, learn: Bools, components: int
+) -> tuple[Floats, float]:
+    """Weights of the benchmarks (columns of `table`) and the offset that give the log-odds of accuracy above chance."""
+    mean = table[learn].mean(axis=0)
+    axes, _ = principal_axes(table[learn])
+    k = min(components, len(axes))
+    scale = np.maximum(((table[learn] - mean) @ axes[:k].T).std(axis=0), 1e-12)
+    turn = axes[:k].T / scale
+    fitted = _fit_sigmoid((table[learn] - mean) @ turn, accuracy[learn], chance)
+    weights = turn @ fitted[1:]
+    return weights, float(fitted[0] - mean @ weights)
+
+
+def _fit_sigmoid(scores: Floats, accuracy: Floats, chance: float) -> Floats:
+    """Offset and weights by least squares in accuracy, from a regression of the log-odds."""
+    design = np.column_stack([np.ones(len(scores)), scores])
+    start, *_ = np.linalg.lstsq(design, clipped_log_odds(accuracy, chance, margin=0.02), rcond=None)
+
+    def residuals(w: Floats) -> Floats:
+        return np.asarray(at_share(sigmoid(design @ w), chance) - accuracy)
+
+    def slopes(w: Floats) -> Floats:
+        s = sigmoid(design @ w)
+        return np.asarray((1 - chance) * (s * (1 - s))[:, None] * design)
+
+    from scipy.optimize import least_squares  # slow to import
+
+    start = np.clip(start, -STEEPEST, STEEPEST)
+    solution = least_squares(residuals, start, jac=slopes, bounds=(-STEEPEST - 1, STEEPEST + 1))
+    return np.asarray(solution.x)
+
+
+def principal_axes(table: Floats) -> tuple[Floats, Floats]:
+    """Directions of a models × benchmarks table, and the share of the variance along each."""
+    _, lengths, axes = np.linalg.svd(table - table.mean(axis=0), full_matrices=False)
+    return axes, lengths**2 / max(float((lengths**2).sum()), 1e-300)

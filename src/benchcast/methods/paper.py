@@ -21,6 +21,7 @@ from array_api_compat import array_namespace
 from benchcast.devices import Array, device_name, on_host, place, to_numpy
 from benchcast.errors import NotEnoughDataError
 from benchcast.losses.dataset import Dataset, LossView
+from benchcast.methods.capability import WeightedLoss
 from benchcast.methods.cuda_graph import repeat
 from benchcast.methods.features import Inputs, keep_on_device, prepare_inputs
 from benchcast.methods.head import (
@@ -36,7 +37,7 @@ from benchcast.methods.head import (
 )
 from benchcast.methods.law import Laws, at_share, fit_law, fit_laws, sigmoid
 from benchcast.methods.products import TokenBlock, over_blocks
-from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
+from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Bools
 from benchcast.splits import Fold
 
@@ -298,20 +299,20 @@ def _task_fit(
 ) -> TaskFit:
     task, observed = dataset.tasks[t], dataset.accuracy[t]
     row = np.ascontiguousarray(weights, np.float32)[None]
-    capability = weighted_loss(dataset.nats, [LossView.NATS], row) / dataset.characters
+    weighted = WeightedLoss(views=(LossView.NATS,), weights=row, unit=dataset.characters)
+    capability = weighted.of(dataset.nats)
     known = np.isfinite(observed)
     train = fold.train & known
     law = fit_law(capability[train], observed[train], task.chance)
     out_of_fold = fold.validation & known  # errors on training models are not out-of-fold
     errors = law.accuracy(capability[out_of_fold]) - observed[out_of_fold]
+    kind = "validation models, which also chose the step"
     return TaskFit(
         task=task,
         method="paper",
-        reads=(LossView.NATS,),
-        weights=row,
-        unit=dataset.characters,
+        capability=weighted,
         law=law,
-        out_of_fold=OutOfFoldErrors.of(dataset, [out_of_fold], errors, "validation models, which also chose the step"),
+        out_of_fold=OutOfFoldErrors.of(dataset, [out_of_fold], errors, kind=kind),
         range=(float(capability[train].min()), float(capability[train].max())),
         notes=notes,
         history=history,

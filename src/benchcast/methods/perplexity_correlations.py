@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from benchcast.losses.dataset import Dataset, LossView, spread_over_tokens, text_losses
+from benchcast.methods.capability import WeightedLoss
 from benchcast.methods.distances import select_candidate
 from benchcast.methods.law import fit_law
 from benchcast.methods.logistic4 import law_forecasts
@@ -19,6 +20,49 @@ from benchcast.methods.solvers import ranks as ranks_of
 from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats
 from benchcast.splits import Fold
+
+
+def perplexity_correlations(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
+    """Weights of texts; the estimator is selected by leave-one-family-out cross-validation."""
+    losses = text_losses(dataset)
+    ranks = ranks_among(losses)
+
+    def weigh(learn: Bools, observed: Floats) -> Floats:
+        """Weights of the texts under every estimator."""
+        x, r, error = losses[learn], ranks(learn), 1 - observed[learn]
+        varies = np.ptp(x, axis=0) > 0
+        return np.stack([np.where(varies, estimate(x, r, error), 0.0) for estimate in ESTIMATORS.values()])
+
+    return [[_fit(dataset, fold, t, losses=losses, weigh=weigh) for t in range(len(dataset.tasks))] for fold in folds]
+
+
+def _fit(dataset: Dataset, fold: Fold, t: int, *, losses: Floats, weigh: Callable[[Bools, Floats], Floats]) -> TaskFit:
+    task, observed = dataset.tasks[t], dataset.accuracy[t]
+    known = fold.seen & np.isfinite(observed)
+
+    def forecasts(sets: Sequence[Bools]) -> Floats:
+        capability = np.stack([weigh(learn, observed) @ losses.T for learn in sets])
+        return law_forecasts(capability, observed, task.chance, sets=sets)
+
+    selected = select_candidate(forecasts, dataset, observed, known=known)
+    weights = weigh(known, observed)[selected.best]
+    capability = losses @ weights
+    return TaskFit(
+        task=task,
+        method="perplexity-correlations",
+        capability=WeightedLoss(views=(LossView.NATS,), weights=spread_over_tokens(dataset, weights), unit=1.0),
+        law=fit_law(capability[known], observed[known], task.chance),
+        out_of_fold=selected.out_of_fold,
+        range=(float(capability[known].min()), float(capability[known].max())),
+        notes={"estimator": list(ESTIMATORS)[selected.best]},
+    )
+
+
+ESTIMATORS: dict[str, Callable[[Floats, Floats, Floats], Floats]] = {  # losses, their ranks, errors → weights
+    "rank": lambda x, ranks, error: rank(ranks, error),
+    "sign of ranks": lambda x, ranks, error: sign_rank(ranks, error),
+    "sign": lambda x, ranks, error: sign(x, error),
+}
 
 
 def sign(x: Floats, error: Floats) -> Floats:
@@ -38,27 +82,6 @@ def rank(ranks: Floats, error: Floats) -> Floats:
     n = len(error)
     gaps = ((ranks_of(error)[:, None] - ranks) ** 2).sum(axis=0)
     return np.asarray(1 - 6 * gaps / (n * (n**2 - 1)))
-
-
-ESTIMATORS: dict[str, Callable[[Floats, Floats, Floats], Floats]] = {
-    "rank": lambda x, ranks, error: rank(ranks, error),
-    "sign of ranks": lambda x, ranks, error: sign_rank(ranks, error),
-    "sign": lambda x, ranks, error: sign(x, error),
-}
-
-
-def perplexity_correlations(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
-    """Weights of texts; the estimator is selected by leave-one-family-out cross-validation."""
-    losses = text_losses(dataset)
-    ranks = ranks_among(losses)
-
-    def weigh(learn: Bools, observed: Floats) -> Floats:
-        """Weights of the texts under every estimator."""
-        x, r, error = losses[learn], ranks(learn), 1 - observed[learn]
-        varies = np.ptp(x, axis=0) > 0
-        return np.stack([np.where(varies, estimate(x, r, error), 0.0) for estimate in ESTIMATORS.values()])
-
-    return [[_fit(dataset, fold, t, losses, weigh) for t in range(len(dataset.tasks))] for fold in folds]
 
 
 def ranks_among(values: Floats) -> Callable[[Bools], Floats]:
@@ -84,27 +107,3 @@ def ranks_among(values: Floats) -> Callable[[Bools], Floats]:
         return np.asarray(out[rows])
 
     return ranks
-
-
-def _fit(dataset: Dataset, fold: Fold, t: int, losses: Floats, weigh: Callable[[Bools, Floats], Floats]) -> TaskFit:
-    task, observed = dataset.tasks[t], dataset.accuracy[t]
-    known = fold.seen & np.isfinite(observed)
-
-    def forecasts(sets: Sequence[Bools]) -> Floats:
-        capability = np.stack([weigh(learn, observed) @ losses.T for learn in sets])
-        return law_forecasts(capability, observed, task.chance, sets)
-
-    selected = select_candidate(forecasts, dataset, observed, known)
-    weights = weigh(known, observed)[selected.best]
-    capability = losses @ weights
-    return TaskFit(
-        task=task,
-        method="perplexity-correlations",
-        reads=(LossView.NATS,),
-        weights=spread_over_tokens(dataset, weights),
-        unit=1.0,
-        law=fit_law(capability[known], observed[known], task.chance),
-        out_of_fold=selected.out_of_fold,
-        range=(float(capability[known].min()), float(capability[known].max())),
-        notes={"estimator": list(ESTIMATORS)[selected.best]},
-    )

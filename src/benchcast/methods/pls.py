@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchcast.losses.dataset import Dataset, LossView, spread_over_tokens, text_losses
+from benchcast.methods.capability import WeightedLoss
 from benchcast.methods.distances import select_candidate
 from benchcast.methods.law import SigmoidLaw, at_share, clipped_log_odds, sigmoid
 from benchcast.methods.task_fit import TaskFit
@@ -24,7 +25,7 @@ COMPONENTS = 8
 def pls(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     """Signed weights of texts; the number of components is chosen on training families left out in turn."""
     losses = text_losses(dataset)
-    return [[_fit(dataset, fold, t, losses) for t in range(len(dataset.tasks))] for fold in folds]
+    return [[_fit(dataset, fold, t, losses=losses) for t in range(len(dataset.tasks))] for fold in folds]
 
 
 def regress(x: Floats, y: Floats, components: int) -> tuple[Floats, Floats]:
@@ -57,7 +58,7 @@ def regress(x: Floats, y: Floats, components: int) -> tuple[Floats, Floats]:
     return scaled, y.mean() - scaled @ centre
 
 
-def _fit(dataset: Dataset, fold: Fold, t: int, losses: Floats) -> TaskFit:
+def _fit(dataset: Dataset, fold: Fold, t: int, *, losses: Floats) -> TaskFit:
     task, observed = dataset.tasks[t], dataset.accuracy[t]
     known = fold.seen & np.isfinite(observed)
     target = clipped_log_odds(np.where(known, observed, task.chance), task.chance)
@@ -70,7 +71,7 @@ def _fit(dataset: Dataset, fold: Fold, t: int, losses: Floats) -> TaskFit:
             row[len(weights) :] = row[len(weights) - 1] if len(weights) else sigmoid(target[learn].mean())
         return np.asarray(at_share(share, task.chance))
 
-    selected = select_candidate(forecasts, dataset, observed, known)
+    selected = select_candidate(forecasts, dataset, observed, known=known)
     weights, offsets = regress(losses[known], target[known], selected.best + 1)
     if not len(weights):  # all losses or all scores are equal
         weights, offsets = np.zeros((1, losses.shape[1])), target[known].mean(keepdims=True)
@@ -78,9 +79,7 @@ def _fit(dataset: Dataset, fold: Fold, t: int, losses: Floats) -> TaskFit:
     return TaskFit(
         task=task,
         method="pls",
-        reads=(LossView.NATS,),
-        weights=spread_over_tokens(dataset, -weights[-1]),
-        unit=1.0,
+        capability=WeightedLoss(views=(LossView.NATS,), weights=spread_over_tokens(dataset, -weights[-1]), unit=1.0),
         law=SigmoidLaw(-1.0, float(offsets[-1]), task.chance),
         out_of_fold=selected.out_of_fold,
         range=(float(capability[known].min()), float(capability[known].max())),

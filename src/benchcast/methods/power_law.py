@@ -70,7 +70,8 @@ def fit_power_law(x: Floats, log_loss: Floats) -> PowerLaw:
     """
     centre = x.mean(axis=0)
     z = x - centre
-    means, spreads = _priors(log_loss, x.shape[1])
+    means = np.array([log_loss.min() - FLOOR_BELOW, *([log_loss.mean(), np.log(USUAL_EXPONENT)] * x.shape[1])])
+    spreads = np.array([FLOOR_SPREAD, *([SIZE_SPREAD, EXPONENT_SPREAD] * x.shape[1])])
 
     def residuals(p: Floats) -> Floats:
         misfit = (np.logaddexp.reduce(_terms(p, z), axis=0) - log_loss) / ERROR
@@ -86,7 +87,13 @@ def fit_power_law(x: Floats, log_loss: Floats) -> PowerLaw:
     variance = (float(misfit @ misfit) + ERROR_WEIGHT * ERROR**2) / (free + ERROR_WEIGHT)
     jacobian = _slopes(best, z)
     covariance = np.linalg.inv(jacobian.T @ jacobian / variance + np.diag(spreads**-2.0))
-    return PowerLaw(centre, best, np.asarray(covariance, np.float64), float(np.sqrt(variance)), free + ERROR_WEIGHT)
+    return PowerLaw(
+        centre=centre,
+        parameters=best,
+        covariance=np.asarray(covariance, np.float64),
+        scatter=float(np.sqrt(variance)),
+        freedom=free + ERROR_WEIGHT,
+    )
 
 
 def _terms(parameters: Floats, z: Floats) -> Floats:
@@ -104,12 +111,6 @@ def _slopes(parameters: Floats, z: Floats) -> Floats:
     out[:, 1::2] = share[1:].T
     out[:, 2::2] = -share[1:].T * np.exp(parameters[2::2]) * z
     return out
-
-
-def _priors(log_loss: Floats, inputs: int) -> tuple[Floats, Floats]:
-    """Prior means and standard deviations of the parameters."""
-    means = [log_loss.min() - FLOOR_BELOW, *([log_loss.mean(), np.log(USUAL_EXPONENT)] * inputs)]
-    return np.array(means), np.array([FLOOR_SPREAD, *([SIZE_SPREAD, EXPONENT_SPREAD] * inputs)])
 
 
 def _starts(z: Floats, log_loss: Floats) -> list[Floats]:

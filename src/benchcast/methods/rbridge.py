@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.losses.dataset import Dataset, LossView
+from benchcast.methods.capability import WeightedLoss, weighted_loss
 from benchcast.methods.distances import select_candidate
 from benchcast.methods.law import SigmoidLaw, fit_law
 from benchcast.methods.logistic4 import law_forecasts
-from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
+from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Bools, Floats, Task
 from benchcast.splits import Fold
 
@@ -45,17 +46,15 @@ def _fit(dataset: Dataset, fold: Fold, t: int) -> TaskFit:
 
     def forecasts(sets: Sequence[Bools]) -> Floats:
         sums = np.stack([[weighted_loss(dataset.nats, READS, weigh(learn))] for learn in sets])
-        return law_forecasts(sums, observed, task.chance, sets)
+        return law_forecasts(sums, observed, task.chance, sets=sets)
 
-    out_of_fold = select_candidate(forecasts, dataset, observed, known).out_of_fold
+    out_of_fold = select_candidate(forecasts, dataset, observed, known=known).out_of_fold
     weights = weigh(known)
     x = weighted_loss(dataset.nats, READS, weights)
     return TaskFit(
         task=task,
         method="rbridge",
-        reads=READS,
-        weights=weights,
-        unit=1.0,
+        capability=WeightedLoss(views=READS, weights=weights, unit=1.0),
         law=fit_law(x[known], observed[known], task.chance),
         out_of_fold=out_of_fold,
         range=(float(x[known].min()), float(x[known].max())),
@@ -66,10 +65,8 @@ def _without(dataset: Dataset, task: Task) -> TaskFit:
     return TaskFit(
         task=task,
         method="rbridge",
-        reads=READS,
-        weights=np.zeros((1, dataset.nats.shape[1]), np.float32),
-        unit=1.0,
-        law=SigmoidLaw(np.nan, np.nan, task.chance, NO_SOLUTIONS),
+        capability=WeightedLoss(views=READS, weights=np.zeros((1, dataset.nats.shape[1]), np.float32), unit=1.0),
+        law=SigmoidLaw.failed(task.chance, NO_SOLUTIONS),
         out_of_fold=OutOfFoldErrors.none("no models"),
         range=(np.nan, np.nan),
     )

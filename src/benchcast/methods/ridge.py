@@ -17,9 +17,10 @@ import numpy.typing as npt
 from benchcast.devices import place, to_numpy
 from benchcast.errors import NotEnoughDataError
 from benchcast.losses.dataset import Dataset, LossView
+from benchcast.methods.capability import WeightedLoss
 from benchcast.methods.features import Moments, StreamedBlocks, keep_on_device, measure
 from benchcast.methods.law import at_share, clipped_log_odds, fit_law, sigmoid
-from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
+from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Bools, Floats
 from benchcast.splits import Fold, inner_folds
 
@@ -35,10 +36,10 @@ def ridge(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
     dataset = keep_on_device(dataset)
     moments = measure(dataset, weigh=True)
     G = loss_features(dataset, moments)
-    chosen = [[_choose(dataset, fold, t, G) for t in range(len(dataset.tasks))] for fold in folds]
+    chosen = [[_choose(dataset, fold, t, G=G) for t in range(len(dataset.tasks))] for fold in folds]
     weights = iter(token_weights(dataset, moments, np.stack([c.theta for row in chosen for c in row], axis=1)).T)
     return [
-        [_task_fit(dataset, fold, t, c, next(weights)) for t, c in enumerate(row)]
+        [_task_fit(dataset, fold, t, chosen=c, weights=next(weights)) for t, c in enumerate(row)]
         for fold, row in zip(folds, chosen, strict=True)
     ]
 
@@ -50,6 +51,22 @@ class _Chosen:
     theta: Floats  # D + 1
     strength: float
     out_of_fold: OutOfFoldErrors
+
+
+def _choose(dataset: Dataset, fold: Fold, t: int, *, G: Floats) -> _Chosen:
+    """The strength with the least error on validation models, or on left-out training families without them."""
+    task, observed = dataset.tasks[t], dataset.accuracy[t]
+    known = np.isfinite(observed)
+    learn, validation = fold.train & known, fold.validation & known
+    target = clipped_log_odds(np.where(known, observed, task.chance), task.chance)
+    hidden = [validation] if validation.any() else inner_folds(dataset.groups, learn)
+    log_odds = np.concatenate([solve(G, target, learn & ~h)[1][h] for h in hidden])
+    scores = np.concatenate([observed[h] for h in hidden])
+    errors = at_share(sigmoid(log_odds), task.chance) - scores[:, None]  # models × strengths
+    best = int(np.argmin((errors**2).mean(axis=0)))
+    theta = -solve(G, target, learn)[0][:, best]  # accuracy decreases with capability
+    out_of_fold = OutOfFoldErrors.of(dataset, hidden, errors[:, best], kind="the models that chose the strength")
+    return _Chosen(theta=theta, strength=float(STRENGTHS[best]), out_of_fold=out_of_fold)
 
 
 def loss_features(dataset: Dataset, moments: Moments) -> Floats:
@@ -71,44 +88,6 @@ def solve(G: Floats, target: Floats, learn: Bools) -> tuple[Floats, Floats]:
     return theta, level + (G - middle) @ theta
 
 
-def _choose(dataset: Dataset, fold: Fold, t: int, G: Floats) -> _Chosen:
-    """The strength with the least error on validation models, or on left-out training families without them."""
-    task, observed = dataset.tasks[t], dataset.accuracy[t]
-    known = np.isfinite(observed)
-    learn, validation = fold.train & known, fold.validation & known
-    target = clipped_log_odds(np.where(known, observed, task.chance), task.chance)
-    hidden = [validation] if validation.any() else inner_folds(dataset.groups, learn)
-    errors = np.concatenate([_errors_on(h, G, target, learn & ~h, observed, task.chance) for h in hidden])
-    best = int(np.argmin((errors**2).mean(axis=0)))
-    theta = -solve(G, target, learn)[0][:, best]  # accuracy decreases with capability
-    out_of_fold = OutOfFoldErrors.of(dataset, hidden, errors[:, best], "the models that chose the strength")
-    return _Chosen(theta, float(STRENGTHS[best]), out_of_fold)
-
-
-def _task_fit(dataset: Dataset, fold: Fold, t: int, chosen: _Chosen, weights: npt.NDArray[np.float32]) -> TaskFit:
-    task, observed = dataset.tasks[t], dataset.accuracy[t]
-    learn = fold.train & np.isfinite(observed)
-    token_weight = np.ascontiguousarray(weights)[None]
-    capability = weighted_loss(dataset.nats, [LossView.NATS], token_weight) / dataset.characters
-    return TaskFit(
-        task=task,
-        method="ridge",
-        reads=(LossView.NATS,),
-        weights=token_weight,
-        unit=dataset.characters,
-        law=fit_law(capability[learn], observed[learn], task.chance),
-        out_of_fold=chosen.out_of_fold,
-        range=(float(capability[learn].min()), float(capability[learn].max())),
-        notes={"strength": chosen.strength},
-    )
-
-
-def _errors_on(hidden: Bools, G: Floats, target: Floats, learn: Bools, observed: Floats, chance: float) -> Floats:
-    """Forecast errors of the hidden models, for every strength (models × R)."""
-    log_odds = solve(G, target, learn)[1][hidden]
-    return np.asarray(at_share(sigmoid(log_odds), chance) - observed[hidden][:, None])
-
-
 def token_weights(dataset: Dataset, moments: Moments, theta: Floats) -> npt.NDArray[np.float32]:
     """Weights of every token (N × columns of theta), in one pass; coefficients apply to standardised features
     and the mean loss."""
@@ -118,3 +97,20 @@ def token_weights(dataset: Dataset, moments: Moments, theta: Floats) -> npt.NDAr
     columns = place(np.ascontiguousarray(scaled.T), dataset.device, "float32")
     blocks = StreamedBlocks(dataset.features, dataset.device)
     return np.concatenate([to_numpy(block.project(columns)).T + shift for _, block in blocks])
+
+
+def _task_fit(dataset: Dataset, fold: Fold, t: int, *, chosen: _Chosen, weights: npt.NDArray[np.float32]) -> TaskFit:
+    task, observed = dataset.tasks[t], dataset.accuracy[t]
+    learn = fold.train & np.isfinite(observed)
+    token_weight = np.ascontiguousarray(weights)[None]
+    weighted = WeightedLoss(views=(LossView.NATS,), weights=token_weight, unit=dataset.characters)
+    capability = weighted.of(dataset.nats)
+    return TaskFit(
+        task=task,
+        method="ridge",
+        capability=weighted,
+        law=fit_law(capability[learn], observed[learn], task.chance),
+        out_of_fold=chosen.out_of_fold,
+        range=(float(capability[learn].min()), float(capability[learn].max())),
+        notes={"strength": chosen.strength},
+    )

@@ -1,4 +1,4 @@
-"""Whether there is enough to learn from: scores that differ, and inputs that differ."""
+"""Fit a method by its name, alone or with others that share its candidates; and say which tasks cannot be learned."""
 
 from __future__ import annotations
 
@@ -17,63 +17,8 @@ from benchcast.methods.distances import with_profiles
 from benchcast.methods.paper import DescentSettings
 from benchcast.methods.stack import candidate_pools
 from benchcast.methods.stack.settings import StackSettings
-from benchcast.methods.task_fit import TaskFit, has_range, is_level
+from benchcast.methods.task_fit import TaskFit
 from benchcast.splits import FEWEST_MODELS, Fold
-
-
-def weak_tasks(dataset: Dataset, folds: Sequence[Fold]) -> dict[str, str]:
-    """Tasks that no method could learn from, and what they lack."""
-    weak = {}
-    for task, accuracy in zip(dataset.tasks, dataset.accuracy, strict=True):
-        for fold in folds:
-            known = fold.train & np.isfinite(accuracy)
-            if known.sum() < FEWEST_MODELS:
-                weak[task.name] = (
-                    f"{known.sum()} training models have both losses and accuracy, a fit needs at least {FEWEST_MODELS}"
-                )
-            elif np.ptp(accuracy[known]) == 0:
-                weak[task.name] = f"all training models score {accuracy[known][0]:g}; there is nothing to learn from"
-    return weak
-
-
-def without_weak_tasks(dataset: Dataset, folds: Sequence[Fold], *, asked_for: bool) -> tuple[Dataset, dict[str, str]]:
-    """Dataset on the tasks that can be learned, and why the others cannot; a task that was asked for must."""
-    weak = weak_tasks(dataset, folds)
-    if weak and (asked_for or len(weak) == len(dataset.tasks)):
-        name, why = next(iter(weak.items()))
-        raise NotEnoughDataError(f"{name}: {why}{dataset.support.hint()}")
-    return dataset.for_tasks([t.name for t in dataset.tasks if t.name not in weak]), weak
-
-
-def same_losses(dataset: Dataset, fold: Fold) -> bool:
-    """Whether all training models have the same loss on every token."""
-    first, *others = np.flatnonzero(fold.train)
-    return all(np.array_equal(dataset.nats[first], dataset.nats[i]) for i in others)
-
-
-def equal_inputs(fit: TaskFit, *, same_losses: bool) -> str:
-    """Why nothing was learned where all training models have the same inputs; empty where they differ."""
-    if not fit.reads or has_range(fit) or np.isnan(fit.range).any():
-        return ""  # without a range no training model has such inputs, and the law says so itself
-    if is_level(fit) and not (same_losses and fit.reads_losses):
-        return ""  # inputs differ, but say nothing: the forecast is a constant
-    what = "losses" if fit.reads_losses else "inputs"
-    return f"all training models have the same {what} for {fit.method}; there is nothing to learn from"
-
-
-def check_methods(names: Iterable[str], settings: DescentSettings | None = None) -> None:
-    """Raise InputError for unknown methods, and for settings that none of the methods has."""
-    methods = list(names)
-    for name in methods:
-        check_choice("method", name, METHODS)
-    with_settings = [m for m in METHODS.values() if m.settings]
-    if settings is not None and not any(
-        isinstance(settings, load(m.settings)) for m in with_settings if m.name in methods
-    ):
-        raise InputError(
-            f"settings of type {type(settings).__name__} are for method {', '.join(m.name for m in with_settings)}, "
-            f"not for {', '.join(methods)}"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +26,7 @@ class MethodSpec:
     """A method with its settings and the device on which it is computed; InputError if one is unknown.
 
     >>> import benchcast as bc
-    >>> spec = bc.MethodSpec("paper", bc.DescentSettings(steps=100))
+        >>> spec = bc.MethodSpec("paper", bc.DescentSettings(steps=100))
     >>> spec.name, spec.settings.steps
     ('paper', 100)
     >>> bc.fit_tasks("study", ["code"], method=bc.MethodSpec("label-token"))
@@ -99,6 +44,21 @@ class MethodSpec:
     def fit(self, dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
         """Fits by fold and task."""
         return fit_method(self.name, replace(dataset, device=self.device), folds, self.settings)
+
+
+def check_methods(names: Iterable[str], settings: DescentSettings | None = None) -> None:
+    """Raise InputError for unknown methods, and for settings that none of the methods has."""
+    methods = list(names)
+    for name in methods:
+        check_choice("method", name, METHODS)
+    with_settings = [m for m in METHODS.values() if m.settings]
+    if settings is not None and not any(
+        isinstance(settings, load(m.settings)) for m in with_settings if m.name in methods
+    ):
+        raise InputError(
+            f"settings of type {type(settings).__name__} are for method {', '.join(m.name for m in with_settings)}, "
+            f"not for {', '.join(methods)}"
+        )
 
 
 def fit_method(
@@ -145,3 +105,43 @@ def stored_settings(fit: TaskFit) -> DescentSettings | None:
         )
     known: dict[str, Any] = {k: v for k, v in fit.notes.items() if k in DescentSettings.__dataclass_fields__}
     return DescentSettings(**known | {"rates": tuple(known.get("rates", DescentSettings().rates))})
+
+
+def weak_tasks(dataset: Dataset, folds: Sequence[Fold]) -> dict[str, str]:
+    """Tasks that no method could learn from, and what they lack."""
+    weak = {}
+    for task, accuracy in zip(dataset.tasks, dataset.accuracy, strict=True):
+        for fold in folds:
+            known = fold.train & np.isfinite(accuracy)
+            if known.sum() < FEWEST_MODELS:
+                weak[task.name] = (
+                    f"{known.sum()} training models have both losses and accuracy, a fit needs at least {FEWEST_MODELS}"
+                )
+            elif np.ptp(accuracy[known]) == 0:
+                weak[task.name] = f"all training models score {accuracy[known][0]:g}; there is nothing to learn from"
+    return weak
+
+
+def without_weak_tasks(dataset: Dataset, folds: Sequence[Fold], *, asked_for: bool) -> tuple[Dataset, dict[str, str]]:
+    """Dataset on the tasks that can be learned, and why the others cannot; a task that was asked for must."""
+    weak = weak_tasks(dataset, folds)
+    if weak and (asked_for or len(weak) == len(dataset.tasks)):
+        name, why = next(iter(weak.items()))
+        raise NotEnoughDataError(f"{name}: {why}{dataset.support.hint()}")
+    return dataset.for_tasks([t.name for t in dataset.tasks if t.name not in weak]), weak
+
+
+def same_losses(dataset: Dataset, fold: Fold) -> bool:
+    """Whether all training models have the same loss on every token."""
+    first, *others = np.flatnonzero(fold.train)
+    return all(np.array_equal(dataset.nats[first], dataset.nats[i]) for i in others)
+
+
+def equal_inputs(fit: TaskFit, *, same_losses: bool) -> str:
+    """Reason to reject the fit: all training models have the same inputs; else ''. A failed law reports its own."""
+    if not fit.capability.reads or fit.has_range or np.isnan(fit.range).any():
+        return ""  # without a range no training model has such inputs, and the law says so
+    if fit.is_level and not (same_losses and fit.reads_losses):
+        return ""  # inputs differ, but do not change the forecast
+    what = "losses" if fit.reads_losses else "inputs"
+    return f"all training models have the same {what} for {fit.method}; there is nothing to learn from"

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from benchcast.losses.dataset import Dataset, LossView
-from benchcast.methods.capability import Ladder, ladder_loss
+from benchcast.methods.capability import ScalingLadder, weighted_loss
 from benchcast.methods.distances import select_candidate
 from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.logistic4 import fit_curves, readings
-from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit, weighted_loss
+from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Bools, Floats, ModelMetadata
 from benchcast.splits import LEFT_OUT, Fold
 
@@ -34,8 +34,55 @@ def two_step(dataset: Dataset, folds: Sequence[Fold]) -> list[list[TaskFit]]:
         loss = weighted_loss(dataset.nats, [LossView.NATS], mask) / dataset.characters
         ladder = _ladders(dataset.metadata, loss)
         for row, fold in zip(fits, folds, strict=True):
-            row.append(_fit(dataset, fold, t, loss, ladder, name))
+            row.append(_fit(dataset, fold, t, loss=loss, ladder=ladder, name=name))
     return fits
+
+
+def _fit(
+    dataset: Dataset, fold: Fold, t: int, *, loss: Floats, ladder: Callable[[Bools], Floats], name: str
+) -> TaskFit:
+    task, observed, metadata = dataset.tasks[t], dataset.accuracy[t], dataset.metadata
+    sized = (metadata.params > 0) & (metadata.training_tokens > 0) & (loss > 0)
+    known = fold.seen & np.isfinite(observed) & sized
+    if known.sum() < FEWEST:
+        why = f"fewer than {FEWEST} such models" if known.any() else ABSENT
+        return TaskFit(
+            task=task,
+            method="two-step",
+            capability=ScalingLadder(families=("",), laws=np.zeros((1, 5), np.float32)),
+            law=SigmoidLaw.failed(task.chance, why),
+            out_of_fold=OutOfFoldErrors.none(LEFT_OUT),
+            range=(np.nan, np.nan),
+        )
+
+    def forecasts(sets: Sequence[Bools]) -> Floats:
+        shape = (len(sets), len(observed))
+        curves = fit_curves(np.broadcast_to(loss, shape), np.broadcast_to(observed, shape), np.stack(sets))
+        ladders = [ScalingLadder(families=("",), laws=ladder(learn)[None]) for learn in sets]
+        expected = np.stack([of_all.loss(metadata) for of_all in ladders])
+        return curves.accuracy(expected)[:, None]
+
+    selected = select_candidate(forecasts, dataset, observed, known=known)
+    families = ("", *(str(f) for f in np.unique(dataset.families[known]) if _has_ladder(dataset, known, f)))
+    laws = np.stack([ladder(known & (dataset.families == f) if f else known) for f in families]).astype(np.float32)
+    capability = ScalingLadder(families=families, laws=laws)
+    expected = capability.loss(metadata)[known]
+    return TaskFit(
+        task=task,
+        method="two-step",
+        capability=capability,
+        law=fit_curves(loss[None], observed[None], known[None]).law(0),
+        out_of_fold=selected.out_of_fold,
+        range=(float(expected.min()), float(expected.max())),
+        notes={"loss of": name},
+    )
+
+
+def _has_ladder(dataset: Dataset, known: Bools, family: str) -> bool:
+    """Whether a family has enough sizes and training lengths for its own ladder."""
+    rows, metadata = known & (dataset.families == family), dataset.metadata
+    sizes, lengths = (len(np.unique(x[rows])) for x in (metadata.params, metadata.training_tokens))
+    return bool(rows.sum() >= FEWEST and sizes >= 3 and lengths >= 2)
 
 
 def _ladders(metadata: ModelMetadata, loss: Floats) -> Callable[[Bools], Floats]:
@@ -96,38 +143,3 @@ def _term(factor: float, exponent: float, quantity: Floats) -> tuple[float, floa
     if factor <= 0:
         return -200.0, 0.0
     return float(np.log(factor) + exponent * np.log(quantity).mean()), float(exponent)
-
-
-def _fit(dataset: Dataset, fold: Fold, t: int, loss: Floats, ladder: Callable[[Bools], Floats], name: str) -> TaskFit:
-    task, observed, metadata = dataset.tasks[t], dataset.accuracy[t], dataset.metadata
-    sized = (metadata.params > 0) & (metadata.training_tokens > 0) & (loss > 0)
-    known = fold.seen & np.isfinite(observed) & sized
-    if known.sum() < FEWEST:
-        law = SigmoidLaw(np.nan, np.nan, task.chance, ABSENT if not known.any() else f"fewer than {FEWEST} such models")
-        none = np.zeros((1, 5), np.float32)
-        return TaskFit(task, "two-step", (Ladder(),), none, 1.0, law, OutOfFoldErrors.none(LEFT_OUT), (np.nan, np.nan))
-
-    def forecasts(sets: Sequence[Bools]) -> Floats:
-        curves = fit_curves(np.broadcast_to(loss, (len(sets), len(loss))), _rows(observed, sets), np.stack(sets))
-        expected = np.stack([ladder_loss([""], ladder(learn)[None], metadata) for learn in sets])
-        return curves.accuracy(expected)[:, None]
-
-    selected = select_candidate(forecasts, dataset, observed, known)
-    families = ["", *(str(f) for f in np.unique(dataset.families[known]) if _has_ladder(dataset, known, f))]
-    rows = np.stack([ladder(known & (dataset.families == f) if f else known) for f in families]).astype(np.float32)
-    expected = ladder_loss(families, rows, metadata)[known]
-    law = fit_curves(loss[None], observed[None], known[None]).law(0)
-    span = (float(expected.min()), float(expected.max()))
-    reads = tuple(map(Ladder, families))
-    return TaskFit(task, "two-step", reads, rows, 1.0, law, selected.out_of_fold, span, {"loss of": name})
-
-
-def _rows(observed: Floats, sets: Sequence[Bools]) -> Floats:
-    return np.broadcast_to(observed, (len(sets), len(observed)))
-
-
-def _has_ladder(dataset: Dataset, known: Bools, family: str) -> bool:
-    """Whether a family has enough sizes and training lengths for its own ladder."""
-    rows, metadata = known & (dataset.families == family), dataset.metadata
-    sizes, lengths = (len(np.unique(x[rows])) for x in (metadata.params, metadata.training_tokens))
-    return bool(rows.sum() >= FEWEST and sizes >= 3 and lengths >= 2)

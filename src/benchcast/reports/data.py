@@ -21,6 +21,7 @@ from benchcast.forecasts.forecast import caution_on
 from benchcast.forecasts.intervals import interval, locate
 from benchcast.forecasts.mean_tasks import predict_task
 from benchcast.forecasts.stored_fit import Fit
+from benchcast.methods.capability import BlendedLosses, WeightedLoss
 from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats, Ints
 from benchcast.splits import Fold
@@ -113,14 +114,15 @@ def forecasts(comparison: Comparison, shown: ReportModels, task: str, *, method:
         "forecast": rounded(forecast),
         "low": rounded(low),
         "high": rounded(high),
-        "capability": rounded(capability) if fits[0].reads else None,
+        "capability": rounded(capability) if fits[0].capability.reads else None,
         "cautions": cautions,
         "stronger": np.flatnonzero(stronger).tolist(),
-        "reads": [str(predictor) for predictor in fits[0].reads],
-        "averaged": fits[0].average is not None,
+        "reads": list(fits[0].capability.reads),
+        "averaged": isinstance(fits[0].capability, BlendedLosses),
         "intervals_from": fits[0].out_of_fold.kind,
         "lacks": {
-            int(i): fits[0].lacking(shown.metadata.take(np.array([i]))) for i in np.flatnonzero(np.isnan(forecast))
+            int(i): fits[0].capability.missing(shown.metadata.take(np.array([i])))
+            for i in np.flatnonzero(np.isnan(forecast))
         },
     }
 
@@ -140,7 +142,7 @@ def fits_of_models(
     ]
     if scored.all():
         return chosen
-    return [*chosen, ({name: shown.new_fits[name, method].core for name in comparison.tasks}, ~scored)]
+    return [*chosen, ({name: shown.new_fits[name, method].task_fit for name in comparison.tasks}, ~scored)]
 
 
 def first_fold_points(comparison: Comparison, shown: ReportModels, task: str, *, method: str) -> dict[str, Any] | None:
@@ -149,7 +151,8 @@ def first_fold_points(comparison: Comparison, shown: ReportModels, task: str, *,
     Models without a score are forecast by another fit (`fits_for_report`), so they have no point here.
     """
     fit = comparison.fits[task, method][0]
-    capability = fit.capability(shown.nats, shown.metadata) if fit.reads else np.full(len(shown.infos), np.nan)
+    of = fit.capability
+    capability = of.of(shown.nats, shown.metadata) if of.reads else np.full(len(shown.infos), np.nan)
     scored = np.isfinite(shown.observed[comparison.tasks.index(task)])
     curve = law_curve(fit, capability[scored])
     capability = np.where(np.array(shown.role) == "new", np.nan, capability)
@@ -159,11 +162,11 @@ def first_fold_points(comparison: Comparison, shown: ReportModels, task: str, *,
 def law_curve(fit: TaskFit, capability: Floats) -> dict[str, Any] | None:
     """The law and its interval over the range of these capabilities; None if there is no law."""
     finite = capability[np.isfinite(capability)]
-    if not len(finite) or fit.law.failure or not fit.reads:
+    if not len(finite) or fit.law.failure or not fit.capability.reads:
         return None
     low, high = float(finite.min()), float(finite.max())
     # A log axis for losses: those of early checkpoints are far above the others.
-    log = low > 0 and fit.reads_losses and fit.average is None
+    log = low > 0 and isinstance(fit.capability, WeightedLoss)
     x = np.geomspace(low, high, CURVE) if log else np.linspace(low, high, CURVE)
     accuracy = fit.law.accuracy(x)
     bottom, top = interval(fit, accuracy, locate(fit, x))

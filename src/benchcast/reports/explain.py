@@ -59,15 +59,15 @@ def explain(study: StudyLike, task: str, *, tell: Tell = lambda line: None) -> E
         if aggregate.by_members:
             members = few(aggregate.task.members)
             tell(f"{task}: `predict` uses the mean of the forecasts of {members}; this shows its own fit")
-    shares = largest_shares(fit.core.notes.get("shares", {}), MOST_SHARES)
+    shares = largest_shares(fit.task_fit.notes.get("shares", {}), MOST_SHARES)
     names = opened.models_with_losses()
     nats = fit.align(opened.losses(m) for m in names)
     if isinstance(fit.texts, NamedTexts):
         known = {w: nats[np.isfinite(nats[:, w.index]), w.index] for w in weigh_columns(fit)}
         columns = (replace(w, mean_loss=float(x.mean()) if len(x) else math.nan) for w, x in known.items())
-        return ColumnWeights(task=task, method=fit.core.method, columns=tuple(columns), shares=shares)
+        return ColumnWeights(task=task, method=fit.task_fit.method, columns=tuple(columns), shares=shares)
     units = make_units(fit.texts, fit.edges)
-    explained = weigh_units(units, fit.salience, fit.supported, task=fit.task, method=fit.core.method)
+    explained = weigh_units(units, fit.salience, fit.supported, task=fit.task, method=fit.task_fit.method)
     families = [str(f) for f in family_names(opened.infos(names))]
     return replace(explained, losses=family_losses(nats, families, units), shares=shares)
 
@@ -77,9 +77,9 @@ def fit_to_explain(study: Study, task: str, on_message: Tell = lambda line: None
     study.task(task)
     if task in study.fitted_tasks():
         (stored,) = stored_fits(study, [task])
-        if not stored.core.reads_losses:
+        if not stored.task_fit.reads_losses:
             raise InputError(
-                f"{task}: the stored fit is by {stored.core.method}, which reads no tokens; "
+                f"{task}: the stored fit is by {stored.task_fit.method}, which reads no tokens; "
                 f"fit again with `benchcast fit {study.root} --task {task}`"
             )
         if stored.texts.annotated_digest == study.texts.annotated_digest:
@@ -395,7 +395,7 @@ def weigh_columns(fit: Fit) -> list[ColumnWeight]:
             index=int(i),
             column=fit.texts.texts[i].id,
             unit=fit.texts.texts[i].unit or "",
-            answers=fit.texts.texts[i].id in fit.core.task.answers,
+            answers=fit.texts.texts[i].id in fit.task_fit.task.answers,
             salience=float(salience[i]) / mean if used[i] else math.nan,
             share=float(size[i]) / total if used[i] else math.nan,
         )

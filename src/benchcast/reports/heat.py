@@ -37,7 +37,7 @@ def explanations(comparison: Comparison, shown: ReportModels, texts: TextSet) ->
     return [
         weigh_units(units, fit.salience, fit.supported, task=fit.task, method=method)
         for fit in fits
-        if fit.core.reads_losses
+        if fit.task_fit.reads_losses
     ]
 
 

@@ -38,7 +38,7 @@ def member_data(comparison: Comparison, shown: ReportModels) -> dict[str, Any] |
     method = comparison.methods[0]
     rows = []
     for task in comparison.tasks:
-        notes = shown.new_fits[task, method].core.notes
+        notes = shown.new_fits[task, method].task_fit.notes
         if "shares" in notes:
             inside = _largest(notes["shares"])
             rows.append(
@@ -69,7 +69,7 @@ def column_data(comparison: Comparison, shown: ReportModels, texts: TextSet) -> 
                 ],
             }
             for fit in fits
-            if fit.core.reads_losses
+            if fit.task_fit.reads_losses
         ],
     }
 

@@ -1,4 +1,7 @@
-"""Read all models of a study, fit the families' laws, and backtest: hide some models, refit, and forecast them."""
+"""Forecast a model to come: compute → capability by the family's law → accuracy by the task's fit; with a backtest.
+
+The backtest hides some models of every family, fits everything again without them, and forecasts them.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,18 @@ from benchcast.forecasts.all_models import AllModels, with_unscored
 from benchcast.forecasts.forecast import ScoredForecast
 from benchcast.messages import counted, did_you_mean, plain
 from benchcast.methods import CAPABILITY_METHOD, MethodName
+from benchcast.methods.capability import BlendedLosses
 from benchcast.methods.spec import check_methods, fit_method, without_weak_tasks
 from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats
 from benchcast.scaling.family_law import (
+    COMPUTE,
     FEWEST,
     FEWEST_VALUES,
     FORMS,
     HOLDOUT_KINDS,
     HOLDOUT_RULES,
+    SIZE_AND_TOKENS,
     Drift,
     ExtrapolatedForecast,
     FamilyLaw,
@@ -37,147 +43,13 @@ from benchcast.splits import Fold
 from benchcast.study.study import Study, StudyLike
 from benchcast.study.tables import quantity
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HiddenModel(ScoredForecast):
-    """A hidden model with its forecast and its observed score."""
-
-    kind: str  # largest or latest
-    family: str
-    model: str
-    unchanged: float  # score of the family's visible model nearest in compute: the baseline
-
-
-@dataclass(frozen=True)
-class StudyModels(AllModels):
-    """All models of a study that have losses, and the method that measures their capability."""
-
-    method: str
-
-    @property
-    def points(self) -> ScalePoints:
-        """Size, training tokens and compute of each model."""
-        return ScalePoints(self.metadata.params, self.metadata.training_tokens, self.metadata.flops)
-
-    def fits(self, seen: Bools) -> list[TaskFit]:
-        """One fit for each task, from the scored models in `seen`."""
-        dataset = self.dataset.of_models(seen[: self.scored])
-        return fit_method(self.method, dataset, [Fold.of_all(len(dataset.models))])[0]
-
-    def log_capability(self, fit: TaskFit) -> Floats:
-        """Log capability of every model."""
-        if fit.average is not None:
-            raise InputError(
-                f"method {self.method!r} averages several weighted losses, a power law needs one; use --method salience"
-            )
-        capability = fit.capability(self.nats, self.metadata)
-        if not (capability > 0).all():
-            raise NotEnoughDataError(
-                f"{fit.task.name}: method {self.method!r} gives some models no positive capability, "
-                "which a power law needs; use --method salience"
-            )
-        return np.log(capability)
-
-
-def read_study_models(
-    study: Study, tasks: Sequence[str] = (), *, method: str = CAPABILITY_METHOD, device: str = ""
-) -> StudyModels:
-    """Losses, scores and sizes of a study's models; models whose losses lack part of the support are left out.
-
-    Parameters
-    ----------
-    study : the study
-    tasks : names of tasks; empty: all that can be fitted
-    method : name of the method that measures capability
-    device : torch device for the fits; empty: numpy
-
-    Returns
-    -------
-    the models, those with scores first
-    """
-    check_methods([method])
-    dataset = replace(study.dataset(tasks), device=check_device(device))
-    dataset, _ = without_weak_tasks(dataset, [Fold.of_all(len(dataset.models))], asked_for=bool(tasks))
-    return StudyModels(**vars(with_unscored(study, dataset)), method=method)
-
-
-def family_laws(
-    models: StudyModels, log_capability: Floats, seen: Bools, *, allowed: Sequence[str] = FORMS
-) -> dict[str, FamilyLaw]:
-    """The law of every family with enough points, fitted to the models in `seen`."""
-    laws = {}
-    placed = seen & np.isfinite(models.points.flops)
-    for family in map(str, np.unique(models.families)):
-        rows = placed & (models.families == family)
-        law = fit_family(models.points.take(rows), log_capability[rows], allowed=allowed)
-        if law is not None:
-            laws[family] = law
-    return laws
-
-
-def backtest(
-    models: StudyModels, kind: str, *, on_step: Callable[[str], None] = lambda line: None
-) -> list[HiddenModel]:
-    """Hide some models of every family, refit everything without them, and forecast them.
-
-    Parameters
-    ----------
-    models : the models of a study
-    kind : "largest" or "latest", the models to hide
-    on_step : called with a line at each step
-
-    Returns
-    -------
-    one entry for each hidden model and task with a score
-    """
-    on_step(f"hiding the {kind}")
-    hidden = np.zeros(len(models.models), bool)
-    for family in np.unique(models.families):
-        in_family = (models.families == family) & np.isfinite(models.points.flops)
-        if any(models.points.take(in_family).supports(form) for form in FORMS):
-            hidden[in_family] = HOLDOUT_RULES[kind](models.points.take(in_family))
-    remaining = ~hidden[: models.scored]
-    if not hidden.any() or remaining.sum() < FEWEST[FORMS[1]]:
-        return []
-    rows = []
-    visible = models.dataset.of_models(remaining)
-    kept, _ = without_weak_tasks(visible, [Fold.of_all(len(visible.models))], asked_for=False)
-    forecastable = replace(models, dataset=models.dataset.for_tasks([t.name for t in kept.tasks]))
-    for t, fit in enumerate(forecastable.fits(~hidden)):
-        laws = family_laws(forecastable, forecastable.log_capability(fit), ~hidden)
-        rows += _forecast_hidden(forecastable, t, fit, laws, hidden, kind)
-    return rows
-
-
-def _forecast_hidden(
-    models: StudyModels, t: int, fit: TaskFit, laws: Mapping[str, FamilyLaw], hidden: Bools, kind: str
-) -> list[HiddenModel]:
-    """Forecasts of the hidden models that have a score on one task."""
-    observed, drift = models.observed[t], estimate_drift([*laws.values()])
-    rows = []
-    for family, law in laws.items():
-        in_family = (models.families == family) & np.isfinite(observed)
-        targets = np.flatnonzero(in_family & hidden)
-        if not len(targets):
-            continue
-        forecasts = extrapolate_task(fit, law, drift, models.points.take(in_family & hidden))
-        visible = np.flatnonzero(in_family & ~hidden)
-        for i, row in enumerate(targets):
-            distance = np.abs(np.log(models.points.flops[visible] / models.points.flops[row]))
-            unchanged = float(observed[visible[distance.argmin()]]) if len(visible) else math.nan
-            numbers = (float(x) for x in (observed[row], forecasts.accuracy[i], forecasts.low[i], forecasts.high[i]))
-            name, model = fit.task.name, models.models[row]
-            rows.append(HiddenModel(name, *numbers, kind=kind, family=family, model=model, unchanged=unchanged))
-    return rows
-
-
-WAY = 25  # points between the largest known model and the target, for the figure
+PATH_POINTS = 25  # between the largest known model and the target, for the figure
 FAR = 10.0  # ratio to the compute of the largest known model above which a remark is added
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Size, training tokens and FLOPs of the model to forecast; NaN if not given.
+    """The model to forecast: its parameters, training tokens and training compute in FLOPs; NaN if not given.
 
     >>> import benchcast as bc
     >>> bc.Target.parse("params=7B,tokens=2T")
@@ -185,8 +57,8 @@ class Target:
     """
 
     params: float = math.nan
-    tokens: float = math.nan  # training tokens
-    flops: float = math.nan  # training compute
+    tokens: float = math.nan
+    flops: float = math.nan
 
     @classmethod
     def parse(cls, text: str) -> Target:
@@ -223,6 +95,16 @@ class TaskExtrapolation:
     floor: float  # irreducible capability
     exponents: tuple[float, ...]
     drift: Drift
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HiddenModel(ScoredForecast):
+    """A hidden model with its forecast and its observed score."""
+
+    kind: str  # largest or latest
+    family: str
+    model: str
+    unchanged: float  # score of the family's visible model nearest in compute: the baseline
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +172,7 @@ def extrapolate(
     """
     target = Target.parse(target) if isinstance(target, str) else target
     models = read_study_models(Study.of(study), tasks, method=method)
-    allowed = _allowed(target)
+    allowed = _forms_for(target)
     in_family = models.families == family
     names = sorted(set(map(str, models.families)))
     if not in_family.any():
@@ -298,33 +180,59 @@ def extrapolate(
     tell("fitting")
     fits = models.fits(np.ones(len(models.models), bool))
     if not fits[0].reads_losses:
-        raise InputError(f"method {method!r} does not read losses; use one that does, such as salience")
+        raise InputError(f"method {method!r} does not read losses; use one that does, such as {CAPABILITY_METHOD}")
     family_points = models.points.take(in_family)
     point = target.as_points(family_points)
     if not np.isfinite(family_points.flops).any():
         raise NotEnoughDataError(_too_few(family, family_points, allowed))
     if not np.isfinite(point.flops[0]):
         raise InputError("the target's compute is not a finite number; are its params and tokens right?")
-    way = _way(family_points, point)
+    way = _points_between(family_points, point)
     forecasts = []
     for fit in fits:
         laws = family_laws(models, models.log_capability(fit), ~np.zeros(len(in_family), bool), allowed=allowed)
         if family not in laws:
             raise NotEnoughDataError(_too_few(family, family_points, allowed))
         law, drift = laws[family], estimate_drift([*laws.values()])
-        exponents = tuple(float(x) for x in law.law.exponents)
-        forecast, path = extrapolate_task(fit, law, drift, point), extrapolate_task(fit, law, drift, way)
-        forecasts.append(TaskExtrapolation(fit.task.name, forecast, path, law.form, law.law.floor, exponents, drift))
-    observed = {fit.task.name: scores[in_family] for fit, scores in zip(fits, models.observed, strict=True)}
-    hidden = [row for kind in HOLDOUT_KINDS for row in backtest(models, kind, on_step=tell)]
-    remarks = _remarks(forecasts, point, family_points)
-    return Extrapolation(family, point, way, family_points, observed, tuple(forecasts), tuple(hidden), remarks)
+        forecasts.append(
+            TaskExtrapolation(
+                task=fit.task.name,
+                forecast=extrapolate_task(fit, law, drift, target=point),
+                path=extrapolate_task(fit, law, drift, target=way),
+                form=law.form,
+                floor=law.law.floor,
+                exponents=tuple(float(x) for x in law.law.exponents),
+                drift=drift,
+            )
+        )
+    return Extrapolation(
+        family=family,
+        target=point,
+        way=way,
+        known=family_points,
+        observed={fit.task.name: scores[in_family] for fit, scores in zip(fits, models.observed, strict=True)},
+        tasks=tuple(forecasts),
+        hidden=tuple(row for kind in HOLDOUT_KINDS for row in backtest(models, kind, on_step=tell)),
+        remarks=_remarks(forecasts, point, family_points),
+    )
 
 
-def _way(known: ScalePoints, target: ScalePoints) -> ScalePoints:
+def _forms_for(target: Target) -> tuple[str, ...]:
+    """The forms of law whose inputs a target has."""
+    both = np.isfinite([target.params, target.tokens]).all()
+    if not both and math.isnan(target.flops):
+        absent = "tokens" if math.isnan(target.tokens) else "params"
+        raise InputError(f"the target has no {absent}; give both params and tokens, or flops")
+    values = [x for x in (target.params, target.tokens, target.flops) if not math.isnan(x)]
+    if not all(0 < x < math.inf for x in values):
+        raise InputError("the target's params, tokens and flops must be positive numbers")
+    return FORMS if both else (COMPUTE,)
+
+
+def _points_between(known: ScalePoints, target: ScalePoints) -> ScalePoints:
     """Points between the family's largest model and the target, evenly spaced in logs."""
     last = int(np.nanargmax(known.flops))
-    fraction = np.linspace(0, 1, WAY)
+    fraction = np.linspace(0, 1, PATH_POINTS)
 
     def between(a: Floats, b: Floats) -> Floats:
         return np.asarray(a[last] ** (1 - fraction) * b[0] ** fraction)
@@ -334,25 +242,15 @@ def _way(known: ScalePoints, target: ScalePoints) -> ScalePoints:
     )
 
 
-def _allowed(target: Target) -> tuple[str, ...]:
-    both = np.isfinite([target.params, target.tokens]).all()
-    if not both and math.isnan(target.flops):
-        absent = "tokens" if math.isnan(target.tokens) else "params"
-        raise InputError(f"the target has no {absent}; give both params and tokens, or flops")
-    values = [x for x in (target.params, target.tokens, target.flops) if not math.isnan(x)]
-    if not all(0 < x < math.inf for x in values):
-        raise InputError("the target's params, tokens and flops must be positive numbers")
-    return FORMS if both else FORMS[1:]
-
-
 def _too_few(family: str, points: ScalePoints, allowed: Sequence[str]) -> str:
     placed = points.take(np.isfinite(points.flops))
     both = placed.take(np.isfinite(placed.params * placed.tokens))
-    needed = f"{FEWEST[FORMS[1]]} models of {FEWEST_VALUES} different values of compute"
-    also = f", or {FEWEST[FORMS[0]]} of {FEWEST_VALUES} sizes and lengths of training" if FORMS[0] in allowed else ""
+    needed = f"{FEWEST[COMPUTE]} models of {FEWEST_VALUES} different values of compute"
+    if SIZE_AND_TOKENS in allowed:
+        needed += f", or {FEWEST[SIZE_AND_TOKENS]} of {FEWEST_VALUES} sizes and lengths of training"
     return (
         f"family {family!r} has too few points for a power law: {len(points)} models with losses, {len(placed)} with "
-        f"known compute, {len(both)} with params and tokens; a law needs {needed}{also} (see models.csv)"
+        f"known compute, {len(both)} with params and tokens; a law needs {needed} (see models.csv)"
     )
 
 
@@ -369,3 +267,136 @@ def _remarks(tasks: Sequence[TaskExtrapolation], target: ScalePoints, known: Sca
     if min(t.drift.groups for t in tasks) < 2:
         remarks.append("fewer than two families have enough models to hide some: the interval's width is a guess")
     return tuple(remarks)
+
+
+@dataclass(frozen=True)
+class StudyModels(AllModels):
+    """All models of a study that have losses, and the method that measures their capability."""
+
+    method: str
+
+    @property
+    def points(self) -> ScalePoints:
+        """Size, training tokens and compute of each model."""
+        return ScalePoints(self.metadata.params, self.metadata.training_tokens, self.metadata.flops)
+
+    def fits(self, seen: Bools) -> list[TaskFit]:
+        """One fit for each task, from the scored models in `seen`."""
+        dataset = self.dataset.of_models(seen[: self.scored])
+        return fit_method(self.method, dataset, [Fold.of_all(len(dataset.models))])[0]
+
+    def log_capability(self, fit: TaskFit) -> Floats:
+        """Log capability of every model."""
+        if isinstance(fit.capability, BlendedLosses):
+            raise InputError(
+                f"method {self.method!r} averages several weighted losses, a power law needs one; "
+                f"use --method {CAPABILITY_METHOD}"
+            )
+        capability = fit.capability.of(self.nats, self.metadata)
+        if not (capability > 0).all():
+            raise NotEnoughDataError(
+                f"{fit.task.name}: method {self.method!r} gives some models no positive capability, "
+                f"which a power law needs; use --method {CAPABILITY_METHOD}"
+            )
+        return np.log(capability)
+
+
+def read_study_models(
+    study: Study, tasks: Sequence[str] = (), *, method: str = CAPABILITY_METHOD, device: str = ""
+) -> StudyModels:
+    """Losses, scores and sizes of a study's models; models whose losses lack part of the support are left out.
+
+    Parameters
+    ----------
+    study : the study
+    tasks : names of tasks; empty: all that can be fitted
+    method : name of the method that measures capability
+    device : torch device for the fits; empty: numpy
+
+    Returns
+    -------
+    the models, those with scores first
+    """
+    check_methods([method])
+    dataset = replace(study.dataset(tasks), device=check_device(device))
+    dataset, _ = without_weak_tasks(dataset, [Fold.of_all(len(dataset.models))], asked_for=bool(tasks))
+    return StudyModels(**vars(with_unscored(study, dataset)), method=method)
+
+
+def family_laws(
+    models: StudyModels, log_capability: Floats, seen: Bools, *, allowed: Sequence[str] = FORMS
+) -> dict[str, FamilyLaw]:
+    """The law of every family with enough points, fitted to the models in `seen`."""
+    laws = {}
+    placed = seen & np.isfinite(models.points.flops)
+    for family in map(str, np.unique(models.families)):
+        rows = placed & (models.families == family)
+        law = fit_family(models.points.take(rows), log_capability[rows], allowed=allowed)
+        if law is not None:
+            laws[family] = law
+    return laws
+
+
+def backtest(
+    models: StudyModels, kind: str, *, on_step: Callable[[str], None] = lambda line: None
+) -> list[HiddenModel]:
+    """Hide some models of every family, refit everything without them, and forecast them.
+
+    Parameters
+    ----------
+    models : the models of a study
+    kind : "largest" or "latest", the models to hide
+    on_step : called with a line at each step
+
+    Returns
+    -------
+    one entry for each hidden model and task with a score
+    """
+    on_step(f"hiding the {kind}")
+    hidden = np.zeros(len(models.models), bool)
+    for family in np.unique(models.families):
+        in_family = (models.families == family) & np.isfinite(models.points.flops)
+        if any(models.points.take(in_family).supports(form) for form in FORMS):
+            hidden[in_family] = HOLDOUT_RULES[kind](models.points.take(in_family))
+    remaining = ~hidden[: models.scored]
+    if not hidden.any() or remaining.sum() < FEWEST[COMPUTE]:
+        return []
+    rows = []
+    visible = models.dataset.of_models(remaining)
+    kept, _ = without_weak_tasks(visible, [Fold.of_all(len(visible.models))], asked_for=False)
+    forecastable = replace(models, dataset=models.dataset.for_tasks([t.name for t in kept.tasks]))
+    for t, fit in enumerate(forecastable.fits(~hidden)):
+        laws = family_laws(forecastable, forecastable.log_capability(fit), ~hidden)
+        rows += _forecast_hidden(forecastable, t, fit, laws=laws, hidden=hidden, kind=kind)
+    return rows
+
+
+def _forecast_hidden(
+    models: StudyModels, t: int, fit: TaskFit, *, laws: Mapping[str, FamilyLaw], hidden: Bools, kind: str
+) -> list[HiddenModel]:
+    """Forecasts of the hidden models that have a score on one task."""
+    observed, drift = models.observed[t], estimate_drift([*laws.values()])
+    rows = []
+    for family, law in laws.items():
+        in_family = (models.families == family) & np.isfinite(observed)
+        targets = np.flatnonzero(in_family & hidden)
+        if not len(targets):
+            continue
+        forecasts = extrapolate_task(fit, law, drift, target=models.points.take(in_family & hidden))
+        visible = np.flatnonzero(in_family & ~hidden)
+        for i, row in enumerate(targets):
+            distance = np.abs(np.log(models.points.flops[visible] / models.points.flops[row]))
+            rows.append(
+                HiddenModel(
+                    task=fit.task.name,
+                    observed=float(observed[row]),
+                    forecast=float(forecasts.accuracy[i]),
+                    low=float(forecasts.low[i]),
+                    high=float(forecasts.high[i]),
+                    kind=kind,
+                    family=family,
+                    model=models.models[row],
+                    unchanged=float(observed[visible[distance.argmin()]]) if len(visible) else math.nan,
+                )
+            )
+    return rows

@@ -21,12 +21,12 @@ from benchcast.methods.power_law import PowerLaw, fit_power_law
 from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats
 
-FORMS = ("params and tokens", "compute")
-FEWEST = {"params and tokens": 7, "compute": 4}  # points that a law needs; it has five or three parameters
+SIZE_AND_TOKENS, COMPUTE = FORMS = ("params and tokens", "compute")  # inputs of a law
+FEWEST = {SIZE_AND_TOKENS: 7, COMPUTE: 4}  # points that a law needs; it has five or three parameters
 FEWEST_VALUES = 3  # distinct values that a law needs of each input
 HOLDOUT_KINDS = ("largest", "latest")
 NEAR = 0.05  # log distance below which a hidden point is not used for the drift
-NODES = 201
+NODES = 201  # equally likely values of the distribution of capability
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ScalePoints:
 
     def inputs(self, form: str) -> Floats:
         """Logs of the inputs of a form of law (P × J)."""
-        x = np.column_stack([self.params, self.tokens] if form == FORMS[0] else [self.flops])
+        x = np.column_stack([self.params, self.tokens] if form == SIZE_AND_TOKENS else [self.flops])
         return np.log(x, where=x > 0, out=np.full(x.shape, np.nan))
 
     def known(self, form: str) -> Bools:
@@ -87,7 +87,7 @@ def distances(known: ScalePoints, target: ScalePoints, form: str) -> Floats:
     distance.
     """
     out = np.zeros((len(target), 2))
-    if form == FORMS[1]:
+    if form == COMPUTE:
         out[:, 0] = np.log(target.flops / known.flops.max())
         return np.maximum(out, 0)
     sizes = np.unique(known.params)
@@ -178,18 +178,22 @@ def fit_family(points: ScalePoints, log_loss: Floats, *, allowed: Sequence[str] 
         errors = {
             kind: m
             for kind in HOLDOUT_KINDS
-            if (m := holdout_errors(usable, loss, form, HOLDOUT_RULES[kind](usable))) is not None
+            if (m := holdout_errors(usable, loss, form, hidden=HOLDOUT_RULES[kind](usable))) is not None
         }
-        if best is None or _total(errors) < best[0]:
-            best = (_total(errors), form, errors)
+        # Infinite if no point could be hidden, so that the first form is kept.
+        total = float(np.mean([float(np.mean(m.error**2)) for m in errors.values()])) if errors else np.inf
+        if best is None or total < best[0]:
+            best = (total, form, errors)
     if best is None:
         return None
     _, form, holdout = best
     rows = points.known(form)
-    return FamilyLaw(form, fit_power_law(points.take(rows).inputs(form), log_loss[rows]), points.take(rows), holdout)
+    usable = points.take(rows)
+    law = fit_power_law(usable.inputs(form), log_loss[rows])
+    return FamilyLaw(form=form, law=law, points=usable, holdout=holdout)
 
 
-def holdout_errors(points: ScalePoints, log_loss: Floats, form: str, hidden: Bools) -> HoldoutErrors | None:
+def holdout_errors(points: ScalePoints, log_loss: Floats, form: str, *, hidden: Bools) -> HoldoutErrors | None:
     """Errors on the hidden points of a law fitted without them; None if too few points remain or none is hidden."""
     known = points.take(~hidden)
     if not hidden.any() or not known.supports(form):
@@ -197,34 +201,28 @@ def holdout_errors(points: ScalePoints, log_loss: Floats, form: str, hidden: Boo
     law = fit_power_law(known.inputs(form), log_loss[~hidden])
     target = points.take(hidden)
     x = target.inputs(form)
-    return HoldoutErrors(law.log_loss(x) - log_loss[hidden], law.spread(x), distances(known, target, form))
-
-
-def _total(holdout: Mapping[str, HoldoutErrors]) -> float:
-    """Mean squared error over the kinds; infinite if no point could be hidden, so that the first form is kept."""
-    squares = [float(np.mean(m.error**2)) for m in holdout.values()]
-    return float(np.mean(squares)) if squares else np.inf
+    return HoldoutErrors(
+        error=law.log_loss(x) - log_loss[hidden], spread=law.spread(x), distance=distances(known, target, form)
+    )
 
 
 def estimate_drift(laws: Sequence[FamilyLaw]) -> Drift:
-    """Estimate the drift from the families' errors on hidden points; every family has the same weight."""
-    excess: list[list[float]] = [[], []]
+    """Estimate the drift from the families' errors on hidden points; every family has the same weight.
+
+    A squared error exceeds the law's own variance by drift² · distance².
+    """
+    excess: list[list[float]] = [[], []]  # in size and in training length
     for law in laws:
-        for axis, kind in enumerate(HOLDOUT_KINDS):
-            one_way = 0 if law.form == FORMS[1] else axis
-            squares = _excess(law.holdout.get(kind), one_way)
-            if len(squares):
-                excess[one_way].append(float(squares.mean()))
+        for way, kind in enumerate(HOLDOUT_KINDS):
+            if kind not in law.holdout:
+                continue
+            held, axis = law.holdout[kind], 0 if law.form == COMPUTE else way
+            far = held.distance[:, axis] > NEAR
+            if far.any():
+                squares = (held.error[far] ** 2 - held.spread[far] ** 2) / held.distance[far, axis] ** 2
+                excess[axis].append(float(squares.mean()))
     size, training = (float(np.sqrt(np.maximum(np.mean(e), 0.0))) if e else np.nan for e in excess)
-    return Drift(size, training, sum(bool(law.holdout) for law in laws))
-
-
-def _excess(m: HoldoutErrors | None, axis: int) -> Floats:
-    """Squared error minus the law's own variance, per squared distance."""
-    if m is None:
-        return np.empty(0)
-    far = m.distance[:, axis] > NEAR
-    return (m.error[far] ** 2 - m.spread[far] ** 2) / m.distance[far, axis] ** 2
+    return Drift(size=size, training=training, groups=sum(bool(law.holdout) for law in laws))
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +237,7 @@ class ExtrapolatedForecast:
     capability_high: Floats
 
 
-def extrapolate_task(fit: TaskFit, law: FamilyLaw, drift: Drift, target: ScalePoints) -> ExtrapolatedForecast:
+def extrapolate_task(fit: TaskFit, law: FamilyLaw, drift: Drift, *, target: ScalePoints) -> ExtrapolatedForecast:
     """Forecast accuracy at targets, with intervals that include the errors of both steps.
 
     Log capability has a Student-t distribution around the law. Each capability gives an accuracy, with the error of
@@ -264,8 +262,14 @@ def extrapolate_task(fit: TaskFit, law: FamilyLaw, drift: Drift, target: ScalePo
     capability = np.exp(middle[:, None] + deviation[:, None] * nodes)
     low, high = (mixture_quantile(fit, capability, p) for p in ((1 - DEFAULT_LEVEL) / 2, (1 + DEFAULT_LEVEL) / 2))
     reach = deviation * stdtrit(freedom, (1 + DEFAULT_LEVEL) / 2)
-    ends = (np.exp(middle + sign * reach) for sign in (-1, 1))
-    return ExtrapolatedForecast(fit.law.accuracy(np.exp(middle)), low, high, np.exp(middle), *ends)
+    return ExtrapolatedForecast(
+        accuracy=fit.law.accuracy(np.exp(middle)),
+        low=low,
+        high=high,
+        capability=np.exp(middle),
+        capability_low=np.exp(middle - reach),
+        capability_high=np.exp(middle + reach),
+    )
 
 
 def mixture_quantile(fit: TaskFit, capability: Floats, share: float) -> Floats:

@@ -63,7 +63,11 @@ class BitsPerByteTable:
             for kind in kinds
             if math.isfinite(getattr(r, kind))
         ]
-        order = [r.model for r in sorted(self.rows, key=lambda r: (r.source != ALL, _first_known(r)))]
+
+        def place(row: BitsPerByte) -> tuple[bool, float]:
+            return row.source != ALL, row.answer if math.isnan(row.whole_text) else row.whole_text
+
+        order = [row.model for row in sorted(self.rows, key=place)]
         base = alt.Chart(alt.Data(values=values)).mark_point(filled=True, size=50)
         points = base.encode(
             x=alt.X("bits:Q", title="bits per byte", scale=alt.Scale(zero=False)),
@@ -72,10 +76,6 @@ class BitsPerByteTable:
             tooltip=["model:N", "source:N", "kind:N", alt.Tooltip("bits:Q", format=".4f")],
         )
         return points.properties(width=200).facet(alt.Facet("source:N", title=None), columns=3)
-
-
-def _first_known(row: BitsPerByte) -> float:
-    return row.answer if math.isnan(row.whole_text) else row.whole_text
 
 
 def bits_per_byte(study: StudyLike, models: Sequence[str] = ()) -> BitsPerByteTable:

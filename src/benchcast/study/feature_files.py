@@ -38,86 +38,6 @@ MOST_DIMENSIONS = 1 << 17
 SPARE = 1000  # most excess entries that are read, so that the message can state their number
 
 
-class Header(NamedTuple):
-    """The header of a .npy file."""
-
-    shape: tuple[int, ...]
-    fortran: bool
-    dtype: np.dtype[np.generic]
-    offset: int  # position of the first value, in bytes
-
-    @property
-    def size(self) -> int:
-        """Size of the values, in bytes."""
-        return math.prod(self.shape) * self.dtype.itemsize
-
-
-def read_header(file: BinaryIO) -> Header:
-    """Read the header at the start of a .npy file; ValueError if it is invalid."""
-    version = np.lib.format.read_magic(file)
-    if version not in ((1, 0), (2, 0)):
-        raise ValueError(f"array format {version}")
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read(file)
-    if dtype.kind not in DTYPE_KINDS or any(n < 0 for n in shape):
-        raise ValueError(f"an array of {dtype} and shape {shape}")
-    return Header(shape, fortran, dtype, file.tell())
-
-
-def map_array(file: BinaryIO) -> npt.NDArray[np.generic]:
-    """Memory-map the array of a .npy file."""
-    size = file.seek(0, io.SEEK_END)
-    file.seek(0)
-    header = _checked(read_header(file), size)
-    order = "F" if header.fortran else "C"
-    return np.memmap(file, header.dtype, "r", header.offset, header.shape, order)  # type: ignore[call-overload]
-
-
-def _checked(header: Header, size: int) -> Header:
-    if header.offset + header.size != size:
-        raise ValueError(f"an array of {header.size} bytes in a file that has {max(0, size - header.offset)} for it")
-    return header
-
-
-class Npz:
-    """An open .npz file; failures raise an InputError with its path."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        with path.open("rb") as file:
-            if file.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX:
-                raise InputError(f"{path}: a single array, not an npz file of several")
-        try:
-            self._zip = zipfile.ZipFile(path)
-        except DAMAGE as error:
-            raise self._damaged(error) from error
-        self.names = [n.removesuffix(".npy") for n in self._zip.namelist()]
-
-    def __enter__(self) -> Npz:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._zip.close()
-
-    def read(self, name: str, *, most: int) -> npt.NDArray[np.generic]:
-        """Read an array by name; an error if it has more than `most` values."""
-        try:
-            info = self._zip.getinfo(f"{name}.npy")
-            if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise ValueError(f"{name} has a compression that numpy does not use")
-            with self._zip.open(info) as file:
-                header = _checked(read_header(file), info.file_size)  # type: ignore[arg-type]
-                if math.prod(header.shape) > most:
-                    raise ValueError(f"{name} claims {math.prod(header.shape)} values, at most {most} can be needed")
-                blob = file.read()  # zipfile compares the checksum at the end
-            return np.frombuffer(blob, header.dtype).reshape(header.shape, order="F" if header.fortran else "C")
-        except DAMAGE as error:
-            raise self._damaged(error) from error
-
-    def _damaged(self, error: Exception) -> InputError:
-        return InputError(f"{self.path}: not a complete npz file ({one_line(error)})")
-
-
 class StoredFeatures(NamedTuple):
     """The files of a folder of features."""
 
@@ -195,16 +115,13 @@ def _check(values: npt.NDArray[Any], edges: npt.NDArray[Any], texts: TextSet) ->
 
 def fill_folder(folder: Path, values: npt.NDArray[np.floating], edges: Ints, meta: dict[str, Any]) -> None:
     """Write a scorer's features, one row per token, into an empty folder; `meta` names scorer and texts."""
-    np.save(folder / "features.npy", values)
-    np.save(folder / "edges.npy", edges)
-    files = {name: _file_digest(folder / name) for name in ARRAYS}
+    files = {}
+    for name, array in zip(ARRAYS, (values, edges), strict=True):
+        np.save(folder / name, array)
+        with (folder / name).open("rb") as file:
+            files[name] = hashlib.file_digest(file, "sha256").hexdigest()
     origin = {"shape": values.shape, "dtype": str(values.dtype), "benchcast": benchcast.__version__, "files": files}
     (folder / "meta.json").write_text(json.dumps(hashed({**origin, **meta}), indent=1), encoding="utf-8")
-
-
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def scorer_of(folder: Path) -> str:
@@ -296,3 +213,83 @@ def _edges(path: Path, bounds: Ints, counts: Ints, texts: TextSet) -> Ints:
         edges.append(of_text[1:] + start)
         at += count + 1
     return np.concatenate(edges)
+
+
+class Npz:
+    """An open .npz file; failures raise an InputError with its path."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with path.open("rb") as file:
+            if file.read(len(np.lib.format.MAGIC_PREFIX)) == np.lib.format.MAGIC_PREFIX:
+                raise InputError(f"{path}: a single array, not an npz file of several")
+        try:
+            self._zip = zipfile.ZipFile(path)
+        except DAMAGE as error:
+            raise self._damaged(error) from error
+        self.names = [n.removesuffix(".npy") for n in self._zip.namelist()]
+
+    def __enter__(self) -> Npz:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._zip.close()
+
+    def read(self, name: str, *, most: int) -> npt.NDArray[np.generic]:
+        """Read an array by name; an error if it has more than `most` values."""
+        try:
+            info = self._zip.getinfo(f"{name}.npy")
+            if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise ValueError(f"{name} has a compression that numpy does not use")
+            with self._zip.open(info) as file:
+                header = _checked(read_header(file), info.file_size)  # type: ignore[arg-type]
+                if math.prod(header.shape) > most:
+                    raise ValueError(f"{name} claims {math.prod(header.shape)} values, at most {most} can be needed")
+                blob = file.read()  # zipfile compares the checksum at the end
+            return np.frombuffer(blob, header.dtype).reshape(header.shape, order="F" if header.fortran else "C")
+        except DAMAGE as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: Exception) -> InputError:
+        return InputError(f"{self.path}: not a complete npz file ({one_line(error)})")
+
+
+class Header(NamedTuple):
+    """The header of a .npy file."""
+
+    shape: tuple[int, ...]
+    fortran: bool
+    dtype: np.dtype[np.generic]
+    offset: int  # position of the first value, in bytes
+
+    @property
+    def size(self) -> int:
+        """Size of the values, in bytes."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def read_header(file: BinaryIO) -> Header:
+    """Read the header at the start of a .npy file; ValueError if it is invalid."""
+    version = np.lib.format.read_magic(file)
+    if version not in ((1, 0), (2, 0)):
+        raise ValueError(f"array format {version}")
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(file)
+    if dtype.kind not in DTYPE_KINDS or any(n < 0 for n in shape):
+        raise ValueError(f"an array of {dtype} and shape {shape}")
+    return Header(shape, fortran, dtype, file.tell())
+
+
+def map_array(file: BinaryIO) -> npt.NDArray[np.generic]:
+    """Memory-map the array of a .npy file."""
+    size = file.seek(0, io.SEEK_END)
+    file.seek(0)
+    header = _checked(read_header(file), size)
+    order = "F" if header.fortran else "C"
+    return np.memmap(file, header.dtype, "r", header.offset, header.shape, order)  # type: ignore[call-overload]
+
+
+def _checked(header: Header, size: int) -> Header:
+    if header.offset + header.size != size:
+        raise ValueError(f"an array of {header.size} bytes in a file that has {max(0, size - header.offset)} for it")
+    return header

@@ -104,14 +104,9 @@ def _refuse_large(
     if size > max(MOST_BYTES, 64 * (values or 0)):
         raise InputError(f"{path}: expands to {size / 2**30:.1f} GiB, which is more than can be needed here")
     for name in columns if values is not None else ():
-        count = _values(file, name)
+        file.scan_contents([name])  # raises an error on broken metadata, on which the lines below would crash
+        groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+        parts = [i for i in range(len(file.schema)) if file.schema.column(i).path.split(".")[0] == name]
+        count = sum(group.column(i).num_values for group in groups for i in parts if i < group.num_columns)
         if values is not None and count > values:
             raise InputError(f"{path}: column {name} holds {count} values, at most {values} can be needed here")
-
-
-def _values(file: pq.ParquetFile, column: str) -> int:
-    """Number of values in a column, counting each list element."""
-    file.scan_contents([column])  # raises an error on broken metadata, on which the lines below would crash
-    groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
-    indices = [i for i in range(len(file.schema)) if file.schema.column(i).path.split(".")[0] == column]
-    return sum(g.column(i).num_values for g in groups for i in indices if i < g.num_columns)

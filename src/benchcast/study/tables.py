@@ -1,5 +1,6 @@
-"""Check names before they are stored: no control characters, which affect terminals, and no overlong names.
+"""The tables of a study: texts.jsonl, models.csv and scores.csv.
 
+New names are checked before they are stored: no control characters, which affect terminals, and no overlong names.
 Names that are already stored are read without a check.
 """
 
@@ -19,6 +20,13 @@ from benchcast.messages import did_you_mean, is_unicode, need_name, refuse_unkno
 from benchcast.records import ModelInfo, NamedTexts, Score, Task, Text, TextSet
 from benchcast.study.atomic import TEMPORARY, write_text
 from benchcast.study.reading import need_file, parse_json, read_csv
+
+MODEL_COLUMNS = tuple(f.name for f in fields(ModelInfo))
+MODEL_NUMBERS = tuple(f.name for f in fields(ModelInfo) if f.type == "float")
+SCORE_COLUMNS = tuple(f.name for f in fields(Score))
+Row = TypeVar("Row", ModelInfo, Score)
+ROLES = ("train", "validation", "test", "")
+SUFFIXES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 
 
 def check_rows(rows: Iterable[ModelInfo | Score]) -> None:
@@ -42,14 +50,6 @@ def check_tasks(tasks: Iterable[Task]) -> None:
     """Raise an error for tasks with an invalid name."""
     for task in tasks:
         need_name(task.name, "task")
-
-
-MODEL_COLUMNS = tuple(f.name for f in fields(ModelInfo))
-MODEL_NUMBERS = tuple(f.name for f in fields(ModelInfo) if f.type == "float")
-SCORE_COLUMNS = tuple(f.name for f in fields(Score))
-Row = TypeVar("Row", ModelInfo, Score)
-ROLES = ("train", "validation", "test", "")
-SUFFIXES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 
 
 def read_texts(path: Path) -> TextSet:
@@ -278,11 +278,8 @@ def as_csv(columns: Sequence[str], records: Iterable[Any]) -> str:
     Use it for the tables of a study: a name that starts with = is not escaped. CSV files of the report, which are
     for spreadsheets, put an apostrophe before it.
     """
-    lines = [_csv_line(columns)]
-    for record in records:
-        cells = [getattr(record, column) for column in columns]
-        lines.append(_csv_line(["" if isinstance(c, float) and math.isnan(c) else _plain(c) for c in cells]))
-    return "".join(lines)
+    rows = ([_cell(getattr(record, column)) for column in columns] for record in records)
+    return "".join(map(_csv_line, (columns, *rows)))
 
 
 def _csv_line(cells: Sequence[Any]) -> str:
@@ -292,8 +289,13 @@ def _csv_line(cells: Sequence[Any]) -> str:
     return out.getvalue().removesuffix("\r\n") + "\n"
 
 
-def _plain(cell: Any) -> Any:
-    return int(cell) if isinstance(cell, float) and cell.is_integer() and abs(cell) < 1e15 else cell
+def _cell(value: Any) -> Any:
+    """The content of a cell; NaN leaves it empty, and a whole number has no decimal point."""
+    if not isinstance(value, float):
+        return value
+    if math.isnan(value):
+        return ""
+    return int(value) if value.is_integer() and abs(value) < 1e15 else value
 
 
 def merge_scores(old: Score, new: Score, *, force: bool) -> Score:

@@ -45,7 +45,7 @@ class TransformersForecast(TrainerCallback):  # type: ignore[misc]
             self._attempts.survive(state.global_step, lambda: self._log(state, control, event))
 
     def _log(self, state: Any, control: Any, event: dict[str, Any]) -> None:
-        trainer = _trainer_above()
+        trainer = _calling_trainer()
         tokenizer = self._tokenizer or event.get("processing_class") or event.get("tokenizer")
         tokenizer = getattr(tokenizer, "tokenizer", tokenizer)  # a multimodal processor holds the tokenizer
         with nullcontext() if trainer is None else trainer.accelerator.autocast():
@@ -69,7 +69,7 @@ def _known(state: Any, trainer: Any) -> ModelInfo:
     return ModelInfo(f"step-{state.global_step}", tokens=tokens or math.nan, flops=flops or math.nan)
 
 
-def _trainer_above() -> Any:
+def _calling_trainer() -> Any:
     """The Trainer that called the callback, found on the stack: events do not carry it, and it holds the loggers."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not isinstance(frame.f_locals.get("self"), Trainer):

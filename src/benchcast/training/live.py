@@ -89,29 +89,30 @@ def read_fits(fits: Fits) -> tuple[Fit, ...]:
     Returns
     -------
     the fits, at least one
+
+    >>> from benchcast.callbacks import read_fits
+    >>> [fit.task for fit in read_fits("study")]
+    ['code']
     """
-    loaded = _fits(fits)
+    if isinstance(fits, (str, Path)):
+        path = Path(fits)
+        is_fit = (path / "fit.json").is_file() or (not path.exists() and sharing.is_id(str(fits)))
+        fits = Fit.from_pretrained(fits) if is_fit else Study.open(fits)
+    loaded: tuple[Fit, ...]
+    if isinstance(fits, Fit):
+        loaded = (fits,)
+    elif isinstance(fits, Study):
+        loaded = tuple(stored_fits(fits))
+        stale = stale_line(fits, loaded)
+        if stale:
+            LOG.warning("%s (`benchcast fit %s` fits again)", stale, fits.root)
+    else:
+        loaded = tuple(fits.values() if isinstance(fits, Mapping) else fits)
     if not loaded:
         raise InputError("no fits; make some with `benchcast fit STUDY`")
     for fit in loaded:
         fit.require_texts(loaded[0].texts.digest, whose=f"losses for the fit of {loaded[0].task!r}")
     return loaded
-
-
-def _fits(fits: Fits) -> tuple[Fit, ...]:
-    if isinstance(fits, Fit):
-        return (fits,)
-    if isinstance(fits, Study):
-        stored = stored_fits(fits)
-        stale = stale_line(fits, stored)
-        if stale:
-            LOG.warning("%s (`benchcast fit %s` fits again)", stale, fits.root)
-        return tuple(stored)
-    if isinstance(fits, (str, Path)):
-        path = Path(fits)
-        shared = (path / "fit.json").is_file() or (not path.exists() and sharing.is_id(str(fits)))
-        return (Fit.from_pretrained(fits),) if shared else _fits(Study.open(fits))
-    return tuple(fits.values() if isinstance(fits, Mapping) else fits)
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ class Reader:
             raise InputError(f"{NO_BOS}: Reading(add_bos_token=True)")
         encoded = encode_texts(vocabulary.tokenizer, scored_texts, threads=False)  # data loaders fork
         encoded.require_all("the model in training", "give a tokenizer that covers them with tokenizer=…")
-        return cls(fits, vocabulary, encoded, reading)
+        return cls(fits, vocabulary, encoded, reading=reading)
 
     def forecast(self, model: Any, info: ModelInfo = UNKNOWN) -> dict[str, Forecast]:
         """Forecasts by task; `info` holds the model's metadata, and its parameters are counted if missing."""

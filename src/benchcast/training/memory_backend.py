@@ -32,7 +32,6 @@ class MemoryBackend:
 
     @property
     def device(self) -> Any:
-        """Device of the model's weights."""
         return self._forward.device
 
     @property
@@ -59,7 +58,6 @@ class MemoryBackend:
             raise
 
     def about(self) -> dict[str, str]:
-        """Backend, version and dtype."""
         import torch
 
         dtype = str(next(self._module.parameters()).dtype).removeprefix("torch.")

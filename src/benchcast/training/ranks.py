@@ -45,25 +45,22 @@ class Ranks:
         """The result of `work` on this rank; if it fails on any rank, all ranks raise an error."""
         if self.count == 1:
             return work()
+        from torch import distributed
+
         failure: Exception | None = None
         try:
             result = work()
         except Exception as error:  # noqa: BLE001 - the other ranks wait for the message; raised below
             failure = error
-        reasons = self._gather("" if failure is None else f"{type(failure).__name__}: {one_line(failure)}")
+        reasons: list[Any] = [None] * self.count
+        reason = "" if failure is None else f"{type(failure).__name__}: {one_line(failure)}"
+        distributed.all_gather_object(reasons, reason)
         if failure is not None:
             raise failure
         for rank, reason in enumerate(reasons):
             if reason:
                 raise InputError(f"rank {rank}: {reason}")
         return result
-
-    def _gather(self, message: str) -> list[str]:
-        from torch import distributed
-
-        messages: list[Any] = [None] * self.count
-        distributed.all_gather_object(messages, message)
-        return [str(w) for w in messages]
 
     def merged(self, values: npt.NDArray[np.float32], device: Any) -> npt.NDArray[np.float32]:
         """Combine the arrays of all ranks; each rank has NaN at the positions it did not score."""

@@ -175,14 +175,14 @@ class Watch:
                 state = path.stat()
                 signature_now = (state.st_size, state.st_mtime_ns)
                 if self._refused.get(path.name) != signature_now:
-                    yield from self._imported(path)
+                    yield from self._import(path)
             except FileNotFoundError:  # deleted since the folder was read
                 continue
             except (BenchcastError, OSError) as error:
                 self._refused[path.name] = signature_now
                 yield Event("skipped", path.stem, folders.step_of(path.stem), why=str(error))
 
-    def _imported(self, path: Path) -> Iterator[Event]:
+    def _import(self, path: Path) -> Iterator[Event]:
         """Forecasts of the models in a file that have all texts; the file may still grow."""
         complete, growing = read_growing(path, self.study.texts)
         for losses in complete:

@@ -20,7 +20,7 @@ from benchcast.messages import refuse_unknown
 Nats = npt.NDArray[np.float32]
 Row = TypeVar("Row")  # result of one sequence: nats or hidden states
 SECRETS = ("api_key", "token", "key", "password", "auth_token", "hf_token")
-DECISIVE = (
+DECISIVE = (  # settings that change losses
     *("pretrained", "model", "path", "revision", "gguf_file", "tokenizer", "dtype"),
     *("add_bos_token", "max_length", "engine"),
 )
@@ -117,7 +117,7 @@ class ModelSettings:
     def __init__(self, values: dict[str, str], where: str = "--model_args") -> None:
         self.where = where
         self._values = {k: str(v) for k, v in values.items()}
-        self._asked: list[str] = []
+        self._known: list[str] = []
         for key in self._values:
             if key.lower() in SECRETS:
                 raise InputError(
@@ -142,7 +142,7 @@ class ModelSettings:
 
     def text(self, key: str, default: str = "") -> str:
         """The setting as text, or `default`."""
-        self._asked.append(key)
+        self._known.append(key)
         return self._values.get(key, default)
 
     def needed(self, key: str, example: str) -> str:
@@ -183,7 +183,7 @@ class ModelSettings:
 
     def finish(self) -> None:
         """Raise InputError for a setting that nothing has read."""
-        refuse_unknown(self._values, dict.fromkeys(self._asked), f"{self.where}: unknown setting")
+        refuse_unknown(self._values, dict.fromkeys(self._known), f"{self.where}: unknown setting")
 
     @property
     def line(self) -> str:
@@ -191,7 +191,6 @@ class ModelSettings:
         return ",".join(f"{key}={self._values[key]}" for key in DECISIVE if key in self._values)
 
     def values(self) -> dict[str, str]:
-        """All settings."""
         return dict(self._values)
 
     def having(self, **more: str) -> ModelSettings:

@@ -44,7 +44,6 @@ class Forward:
 
     @cached_property
     def device(self) -> Any:
-        """Device of the model's weights."""
         return next(self._model.parameters()).device
 
     @property
@@ -54,7 +53,6 @@ class Forward:
 
     @cached_property
     def width(self) -> int:
-        """Vocabulary size."""
         return self._configured("vocab_size") or WIDE
 
     def _configured(self, *names: str) -> int:
@@ -69,18 +67,18 @@ class Forward:
         ids, inside = padded(sequences)
         follows = np.zeros_like(inside)  # positions whose next token is scored
         follows[:, :-1] = inside[:, 1:]
-        with self._careful():
+        with self._no_gradients():
             # Positions and targets are worked out on the host: a mask on a GPU waits for all work before it.
-            at, targets = self._moved(np.flatnonzero(follows)), self._moved(ids[:, 1:][inside[:, 1:]])
-            rows = self._states(self._moved(ids)).flatten(0, 1)[at]
+            at, targets = self._to_device(np.flatnonzero(follows)), self._to_device(ids[:, 1:][inside[:, 1:]])
+            rows = self._states(self._to_device(ids)).flatten(0, 1)[at]
             flat = self._nats(rows, targets).cpu().numpy()
         parts = np.split(flat, np.cumsum([len(s) - 1 for s in sequences])[:-1])
         return [np.concatenate([[np.nan], part]).astype(np.float32) for part in parts]
 
     def hidden(self, sequences: Sequence[Sequence[int]]) -> list[npt.NDArray[np.float32]]:
         """Last hidden state at every id (tokens × dimensions)."""
-        with self._careful():
-            ids = self._moved(padded(sequences)[0])
+        with self._no_gradients():
+            ids = self._to_device(padded(sequences)[0])
             states = self._base(input_ids=ids, use_cache=False).last_hidden_state.float().cpu().numpy()
         return [states[i, : len(s)] for i, s in enumerate(sequences)]
 
@@ -89,7 +87,7 @@ class Forward:
         import torch
 
         first, changed = torch.tensor([PROBE[0]]), torch.tensor([(*PROBE[0][:3], *PROBE[1])])
-        with self._careful():
+        with self._no_gradients():
             a, b = (self._logits(x.to(self.device))[0, :3].float() for x in (first, changed))
         return not torch.allclose(a, b, rtol=0.05, atol=0.5)
 
@@ -100,7 +98,7 @@ class Forward:
 
         if self._whole or not self._ours or self._head is None or self._base is self._model:
             return False
-        with self._careful():
+        with self._no_gradients():
             ids = torch.tensor([PROBE[0]], device=self.device)
             logits = self._logits(ids).float()
             states = self._base(input_ids=ids, use_cache=False)
@@ -111,7 +109,7 @@ class Forward:
             head_logits.shape == logits.shape and (head_logits - logits).abs().max() <= 1e-3 * (1 + logits.abs().max())
         )
 
-    def _moved(self, values: Ints) -> Any:
+    def _to_device(self, values: Ints) -> Any:
         """An array on the device; a GPU copies from pinned memory while the host goes on."""
         import torch
 
@@ -188,7 +186,7 @@ class Forward:
         return self._model.get_output_embeddings()
 
     @contextmanager
-    def _careful(self) -> Iterator[None]:
+    def _no_gradients(self) -> Iterator[None]:
         """Disable gradients and turn out-of-memory errors into DeviceFullError."""
         import torch
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,6 @@ class HfBackend(LoadedBackend):
         return min(limit, self._max_length or limit)
 
     def about(self) -> dict[str, str]:
-        """Backend, versions, dtype and model metadata."""
         import torch
         import transformers
 
@@ -62,11 +62,9 @@ class HfBackend(LoadedBackend):
         }
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:
-        """−log p of every id given the ids before it."""
         return self._forward.score(sequences)
 
     def hidden(self, sequences: Sequence[Sequence[int]]) -> list[npt.NDArray[np.float32]]:
-        """Last hidden state at every id (tokens × dimensions)."""
         return self._forward.hidden(sequences)
 
     @cached_property
@@ -127,10 +125,8 @@ def _not_tied(model: Any, missing: set[str]) -> set[str]:
     """Missing parameters except tied ones, which share memory with a loaded parameter."""
     if not missing:
         return missing
-    tensors = {
-        **dict(model.named_parameters(remove_duplicate=False)),
-        **dict(model.named_buffers(remove_duplicate=False)),
-    }
+    named = (model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False))
+    tensors = dict(chain(*named))
     loaded = {tensor.data_ptr() for name, tensor in tensors.items() if name not in missing}
     return {name for name in missing if name not in tensors or tensors[name].data_ptr() not in loaded}
 

@@ -47,8 +47,6 @@ class SilentError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A complete reply."""
-
     status: int
     reason: str
     headers: Mapping[str, str]
@@ -83,25 +81,23 @@ class Transport:
 
     async def exchange(self, route: str, data: bytes | None, *, seconds: float) -> Reply:
         """The reply to a POST of `data`, or to a GET if it is None; BusyError if none is complete after `seconds`."""
+        body, method = bytearray(), "GET" if data is None else "POST"
         try:
-            async with asyncio.timeout(seconds):
-                return await self._exchange(route, data)
+            async with (
+                asyncio.timeout(seconds),
+                self._client.stream(method, self._base_url + route, content=data) as reply,
+            ):
+                async for chunk in reply.aiter_raw():
+                    body += chunk
+                    if len(body) > MOST_BYTES:
+                        raise InputError(f"{self._base_url}{route}: the reply is larger than {MOST_BYTES >> 20} MiB")
         except TimeoutError:
             raise BusyError(f"no whole reply in {seconds:g} s") from None
         except self._http.InvalidURL as error:
             raise InputError(f"base_url={self._base_url}: {error}") from None
         except (self._http.RequestError, OSError) as error:
             raise BusyError(f"{type(error).__name__} {error}".strip()) from None
-
-    async def _exchange(self, route: str, data: bytes | None) -> Reply:
-        body = bytearray()
-        method = "GET" if data is None else "POST"
-        async with self._client.stream(method, self._base_url + route, content=data) as reply:
-            async for chunk in reply.aiter_raw():
-                body += chunk
-                if len(body) > MOST_BYTES:
-                    raise InputError(f"{self._base_url}{route}: the reply is larger than {MOST_BYTES >> 20} MiB")
-            return Reply(reply.status_code, reply.reason_phrase, reply.headers, bytes(body))
+        return Reply(status=reply.status_code, reason=reply.reason_phrase, headers=reply.headers, body=bytes(body))
 
 
 def _serve(loop: asyncio.AbstractEventLoop, client: Any) -> None:

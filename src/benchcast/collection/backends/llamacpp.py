@@ -21,7 +21,7 @@ from benchcast.errors import InputError, library
 SCORE_BYTES = 1 << 30  # limit for the logits that llama.cpp keeps of a whole sequence
 FLOAT32 = 0  # ggml's type number; the default float16 cache changes losses by 0.01 nats
 LONGEST_PIECE = 512
-FILE_TYPES = {
+FILE_TYPES = {  # by the number in the file's header
     "0": "F32",
     "1": "F16",
     "2": "Q4_0",
@@ -81,22 +81,21 @@ class LlamaCppBackend:
     @cached_property
     def context(self) -> int:
         """`max_length`, else the file's limit as far as the logits of all tokens fit into memory."""
-        trained = int(self._vocabulary_only.metadata.get(self._key("context_length"), 2048))
+        metadata = self._vocabulary_only.metadata
+        trained = int(metadata.get(f"{metadata.get('general.architecture', 'llama')}.context_length", 2048))
         fits = max(64, SCORE_BYTES // (4 * int(self._vocabulary_only.n_vocab())))
         return min(trained, self._max_length or min(trained, fits))
 
     def about(self) -> dict[str, str]:
-        """Backend, version, dtype and number of parameters."""
         kind = str(self._vocabulary_only.metadata.get("general.file_type", ""))
-        version = f"llama-cpp-python {self._library.__version__}"
-        dtype, params = (
-            FILE_TYPES.get(kind, f"GGUF type {kind}"),
-            self._library.llama_model_n_params(self._loaded.model),
-        )
-        return {"backend": self.name, "backend_version": version, "dtype": dtype, f"{PREFIX}params": str(params)}
+        return {
+            "backend": self.name,
+            "backend_version": f"llama-cpp-python {self._library.__version__}",
+            "dtype": FILE_TYPES.get(kind, f"GGUF type {kind}"),
+            f"{PREFIX}params": str(self._library.llama_model_n_params(self._loaded.model)),
+        }
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:
-        """−log p of every id given the ids before it."""
         return read_each(self._one, map(list, sequences))
 
     def _one(self, ids: list[int]) -> Nats:
@@ -105,9 +104,6 @@ class LlamaCppBackend:
         if self._loaded.n_tokens != len(ids):
             raise InputError(f"llama.cpp read {self._loaded.n_tokens} of {len(ids)} tokens")
         return from_logits(self._loaded.scores[: len(ids)], ids)
-
-    def _key(self, name: str) -> str:
-        return f"{self._vocabulary_only.metadata.get('general.architecture', 'llama')}.{name}"
 
     @property
     def _library(self) -> Any:

@@ -41,12 +41,10 @@ class LmdeployBackend(LoadedBackend):
         return self._max_length - 1
 
     def about(self) -> dict[str, str]:
-        """Backend, version, dtype and model metadata."""
         version = f"lmdeploy {library('lmdeploy', 'lmdeploy').__version__} {self._engine}"
         return {"backend": self.name, "backend_version": version, "dtype": self._dtype, **self._stated}
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:
-        """−log p of every id given the ids before it."""
         try:
             rows = self._logits([list(ids) for ids in sequences])
         except RuntimeError as error:
@@ -61,7 +59,6 @@ class LmdeployBackend(LoadedBackend):
         return read_each(read_logits, rows, sequences)
 
     def _logits(self, sequences: list[list[int]]) -> list[Any]:
-        """Logits of all tokens of each prompt."""
         engine = getattr(self._pipeline, "async_engine", self._pipeline)  # older versions have no separate engine
         logits = self._pipeline._run(coro=engine.async_get_logits(input_ids=sequences)).result()
         return list(logits)

@@ -1,4 +1,4 @@
-"""Metadata for models.csv from a loaded model: its number of parameters and fields of its configuration.
+"""What backends share that load a model: its source, its settings, and its metadata for models.csv.
 
 config.json may state the number of training tokens as `training_tokens`, `num_training_tokens`, `train_tokens` or
 `tokens_seen`, and the family as `model_family` or `family`. `model_type` is not read: it names an architecture that
@@ -7,7 +7,6 @@ many families share.
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 from typing import Any
 
@@ -21,53 +20,6 @@ FAMILY = ("model_family", "family")
 LONGEST_FAMILY = 100  # characters
 NO_METADATA = ModelInfo("")
 PREFIX = "model_"  # of the metadata entries in `about()`
-
-
-def stated(model: Any) -> dict[str, str]:
-    """Entries of `about()` for a transformers model: parameters, training tokens and family, if known."""
-    params = count_parameters(model)
-    return {**({f"{PREFIX}params": str(params)} if params else {}), **_configured(model.config)}
-
-
-def count_parameters(model: Any) -> int:
-    """Number of parameters of a module, with tied ones counted once; 0 if quantisation packed them."""
-    parameters = list(model.parameters())
-    return sum(p.numel() for p in parameters) if all(p.is_floating_point() for p in parameters) else 0
-
-
-def stated_by_config(source: str, *, revision: str = "", trust_remote_code: bool = False) -> dict[str, str]:
-    """Entries of `about()` from a configuration, for models loaded by another library; empty if it is unreadable."""
-    import torch
-    import transformers
-
-    options = {"trust_remote_code": trust_remote_code}
-    try:
-        config = transformers.AutoConfig.from_pretrained(source, revision=revision or "main", **options)
-        with torch.device("meta"):  # allocates no memory
-            return stated(transformers.AutoModelForCausalLM.from_config(config, **options))
-    except (ImportError, OSError, ValueError, KeyError, RuntimeError):
-        return {}
-
-
-def metadata_of(about: dict[str, str]) -> ModelInfo:
-    """The metadata entries of `about()` as a row of models.csv without a name."""
-    params, tokens = (float(about.get(PREFIX + key, "nan")) for key in ("params", "tokens"))
-    return ModelInfo("", about.get(f"{PREFIX}family", ""), params, tokens)
-
-
-def without_metadata(about: dict[str, str]) -> dict[str, str]:
-    """The entries of `about()` that are stored with losses and features, without those for models.csv."""
-    return {key: value for key, value in about.items() if not key.startswith(PREFIX)}
-
-
-def _configured(config: Any) -> dict[str, str]:
-    tokens = next((v for v in (getattr(config, key, None) for key in TOKENS) if is_number(v) and v >= 1), math.nan)
-    family = next((v for v in (getattr(config, key, None) for key in FAMILY) if isinstance(v, str)), "").strip()
-    usable = family.isprintable() and 0 < len(family) <= LONGEST_FAMILY
-    return {
-        **({f"{PREFIX}tokens": repr(float(tokens))} if tokens == tokens else {}),
-        **({f"{PREFIX}family": family} if usable else {}),
-    }
 
 
 class LoadedBackend:
@@ -89,10 +41,48 @@ class LoadedBackend:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """The model's tokenizer."""
         return self._tokens.load()
 
     @cached_property
     def _stated(self) -> dict[str, str]:
         """Metadata from the configuration, for models that another library loads."""
         return stated_by_config(locate_source(self._source), revision=self._revision, trust_remote_code=self._trust)
+
+
+def stated(model: Any) -> dict[str, str]:
+    """Entries of `about()` for a transformers model: parameters, training tokens and family, if known."""
+    entries, config, parameters = {}, model.config, list(model.parameters())  # tied parameters are listed once
+    if parameters and all(p.is_floating_point() for p in parameters):  # otherwise quantisation packed them
+        entries[f"{PREFIX}params"] = str(sum(p.numel() for p in parameters))
+    tokens = next((v for v in (getattr(config, key, None) for key in TOKENS) if is_number(v) and v >= 1), None)
+    if tokens is not None:
+        entries[f"{PREFIX}tokens"] = repr(float(tokens))
+    family = next((v for v in (getattr(config, key, None) for key in FAMILY) if isinstance(v, str)), "").strip()
+    if family.isprintable() and 0 < len(family) <= LONGEST_FAMILY:
+        entries[f"{PREFIX}family"] = family
+    return entries
+
+
+def stated_by_config(source: str, *, revision: str = "", trust_remote_code: bool = False) -> dict[str, str]:
+    """Entries of `about()` from a configuration, for models loaded by another library; empty if it is unreadable."""
+    import torch
+    import transformers
+
+    options = {"trust_remote_code": trust_remote_code}
+    try:
+        config = transformers.AutoConfig.from_pretrained(source, revision=revision or "main", **options)
+        with torch.device("meta"):  # allocates no memory
+            return stated(transformers.AutoModelForCausalLM.from_config(config, **options))
+    except (ImportError, OSError, ValueError, KeyError, RuntimeError):
+        return {}
+
+
+def metadata_of(about: dict[str, str]) -> ModelInfo:
+    """The metadata entries of `about()` as a row of models.csv without a name."""
+    params, tokens = (float(about.get(PREFIX + key, "nan")) for key in ("params", "tokens"))
+    return ModelInfo("", family=about.get(f"{PREFIX}family", ""), params=params, tokens=tokens)
+
+
+def without_metadata(about: dict[str, str]) -> dict[str, str]:
+    """The entries of `about()` that are stored with losses and features, without those for models.csv."""
+    return {key: value for key, value in about.items() if not key.startswith(PREFIX)}

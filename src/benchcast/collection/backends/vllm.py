@@ -41,13 +41,11 @@ class VllmBackend(LoadedBackend):
         return int(self._engine.llm_engine.model_config.max_model_len) - 1
 
     def about(self) -> dict[str, str]:
-        """Backend, version, dtype and model metadata."""
         dtype = str(self._engine.llm_engine.model_config.dtype).removeprefix("torch.")
         version = f"vllm {self._library.__version__}"
         return {"backend": self.name, "backend_version": version, "dtype": dtype, **self._stated}
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:
-        """−log p of every id given the ids before it."""
         sampling = self._library.SamplingParams(prompt_logprobs=0, max_tokens=1, temperature=0, detokenize=False)
         prompts = [self._library.TokensPrompt(prompt_token_ids=list(ids)) for ids in sequences]
         return read_each(read_output, self._generate(prompts, sampling), sequences)

@@ -31,8 +31,13 @@ class VocabularySource:
         """The source named by the setting `tokenizer`, else `default`, the model's own."""
         named = settings.text("tokenizer")
         gguf, revision = settings.text("gguf_file"), settings.text("revision")
-        trust, bos = bool(settings.flag("trust_remote_code", False)), settings.flag("add_bos_token")
-        return cls(named or default, "" if named else gguf, "" if named else revision, trust, bos)
+        return cls(
+            source=named or default,
+            gguf_file="" if named else gguf,
+            revision="" if named else revision,
+            trust_remote_code=bool(settings.flag("trust_remote_code", False)),
+            add_bos_token=settings.flag("add_bos_token"),
+        )
 
     def load(self) -> Vocabulary:
         """The tokenizer with its BOS policy."""
@@ -88,7 +93,6 @@ def wrap(inner: Any, name: str) -> Tokenizer:
 
 
 def from_sentencepiece(processor: Any, name: str) -> Tokenizer:
-    """Wrap a SentencePiece model."""
 
     def piece(token: int) -> bytes:
         text = str(processor.id_to_piece(token))
@@ -104,7 +108,6 @@ def from_sentencepiece(processor: Any, name: str) -> Tokenizer:
 
 
 def from_tiktoken(encoding: Any, name: str) -> Tokenizer:
-    """Wrap a tiktoken encoding."""
     return Tokenizer(name, encoding.encode_ordinary, encoding.decode_single_token_bytes)
 
 

@@ -10,8 +10,8 @@
 5. Calibration (`averaging`). A line and, where it saves error, a monotone curve correct the averaged log-odds.
 6. Blend. `stack` makes two averages. The first is chosen on left-out families and stronger models, with half of the
    weight on each. The second is chosen on left-out families alone; only this one has candidates with more weight on
-   stronger models, because they did not help beyond the range (LOG.md). With h = `families_share` and the fade f of a
-   model, which is 0 inside the range of the known models and 1 for a model stronger than all of them,
+   stronger models, because they did not help beyond the range (lab/LOG.md). With h = `families_share` and the fade f
+   of a model, which is 0 inside the range of the known models and 1 for a model stronger than all of them,
 
        log-odds = (1 − h (1 − f)) · first + h (1 − f) · second
 
@@ -35,9 +35,17 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.losses.dataset import VIEWS, Dataset, LossView
+from benchcast.methods.capability import BlendedLosses, BlendPart, Capability, StrengthRamp, WeightedLoss
 from benchcast.methods.features import keep_on_device
 from benchcast.methods.law import SigmoidLaw, at_share, sigmoid
-from benchcast.methods.stack.averaging import as_weighted_loss, fit_average, gain_note, named_shares, share_notes
+from benchcast.methods.stack.averaging import (
+    Average,
+    as_weighted_loss,
+    fit_average,
+    gain_note,
+    named_shares,
+    share_notes,
+)
 from benchcast.methods.stack.candidates import (
     CandidateKind,
     Candidates,
@@ -49,7 +57,7 @@ from benchcast.methods.stack.candidates import (
 from benchcast.methods.stack.hidden_sets import HiddenKind, HiddenRows, HiddenSet, TaskScores, hidden_sets
 from benchcast.methods.stack.settings import StackSettings
 from benchcast.methods.stack.token_groups import group_losses, group_tokens
-from benchcast.methods.task_fit import Fade, Member, Members, OutOfFoldErrors, TaskFit, weighted_loss
+from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Floats
 from benchcast.splits import Fold, left_out
 
@@ -99,6 +107,39 @@ class Pool:
         """Log-odds of the rows under all candidates (R × C)."""
         return np.concatenate([c.held_out for c in self.candidates], axis=1)
 
+    def as_weighted_loss(self, average: Average) -> tuple[npt.NDArray[np.float32], SigmoidLaw]:
+        """An average of the pool's candidates as weights of tokens (views × N) and a law."""
+        chance = self.scores.task.chance
+        return as_weighted_loss(average, self.candidates, self.losses.groups, views=VIEWS, chance=chance)
+
+    def task_fit(
+        self,
+        *,
+        method: str,
+        capability: Capability,
+        law: SigmoidLaw,
+        log_odds_without_own_set: Floats,
+        notes: dict[str, Any],
+    ) -> TaskFit:
+        """The fit, with the errors of the rows' log-odds without their own set (R)."""
+        dataset, scores, rows = self.dataset, self.scores, self.rows
+        forecast = np.asarray(at_share(sigmoid(log_odds_without_own_set), scores.task.chance))
+        errors = forecast - scores.observed[rows.model]
+        families = [hidden.models for hidden in self.sets if hidden.kind == "family"]
+        stronger = [hidden.models for hidden in self.sets if hidden.kind != "family"]
+        of_known = capability.of(dataset.nats, dataset.metadata)[scores.known]
+        kind = left_out(dataset.groups, scores.known)
+        return TaskFit(
+            task=scores.task,
+            method=method,
+            capability=capability,
+            law=law,
+            out_of_fold=OutOfFoldErrors.of(dataset, families, errors[rows.of_families], kind=kind),
+            stronger=OutOfFoldErrors.of(dataset, stronger, errors[~rows.of_families], kind="stronger models"),
+            range=(float(of_known.min()), float(of_known.max())),
+            notes=notes,
+        )
+
 
 def candidate_pools(
     dataset: Dataset, folds: Sequence[Fold], *, settings: StackSettings, of_stack: bool
@@ -137,106 +178,62 @@ def candidate_pools(
 
 
 def fit_stack(pool: Pool, settings: StackSettings) -> TaskFit:
-    """Steps 4 to 6 of `stack` for one task: two averages and their blend.
-
-    A fit stores both averages for its forecasts. Its weights are those of the blend for a model inside the range,
-    without curves: as log-odds are minus its capability, they are the salience of tokens with the sign of a loss.
-    """
+    """Steps 4 to 6 of `stack` for one task: two averages and their blend."""
     scores, rows, plain = pool.scores, pool.rows, pool.without("strength-weighted")
     n, h = int(scores.known.sum()), settings.families_share
     # Slope and offset that correct left-out families are wrong for stronger models, so the first average has no line.
-    on_both = fit_average(plain.held_out, rows, use_stronger_rows=True, line=0.0, settings=settings)
+    both = fit_average(plain.held_out, rows, use_stronger_rows=True, line=0.0, settings=settings)
     line = n / (n + settings.prior_models)
-    on_families = fit_average(pool.held_out, rows, use_stronger_rows=False, line=line, settings=settings)
-    dataset, groups, mean_loss = pool.dataset, pool.losses.groups, pool.losses.mean_loss
-    chance = scores.task.chance
-    first, first_law = as_weighted_loss(on_both, plain.candidates, groups, views=VIEWS, chance=chance)
-    second, second_law = as_weighted_loss(on_families, pool.candidates, groups, views=VIEWS, chance=chance)
-    blend = Members(
+    families = fit_average(pool.held_out, rows, use_stronger_rows=False, line=line, settings=settings)
+    weights_on_both, law_on_both = plain.as_weighted_loss(both)
+    weights_on_families, law_on_families = pool.as_weighted_loss(families)
+    mean_loss = pool.losses.mean_loss
+    blend = BlendedLosses.of_parts(
         (
-            Member(weights=first, law=first_law, share=1 - h, share_of_stronger=1.0),
-            Member(weights=second, law=second_law, share=h, share_of_stronger=0.0),
+            BlendPart(weights=weights_on_both, law=law_on_both, share=1 - h, share_of_stronger=1.0),
+            BlendPart(weights=weights_on_families, law=law_on_families, share=h, share_of_stronger=0.0),
         ),
-        Fade.of(mean_loss[scores.known], settings.ramp),
+        StrengthRamp.of(mean_loss[scores.known], settings.ramp),
+        views=VIEWS,
+        unit=pool.dataset.characters,
     )
-    fade = np.concatenate(
-        [
-            Fade.of(mean_loss[scores.known & ~hidden.models], settings.ramp)(mean_loss[hidden.models])
-            for hidden in pool.sets
-        ]
-    )
-    on_families_share = h * (1 - fade)
-    log_odds_without_own_set = (
-        1 - on_families_share
-    ) * on_both.log_odds_without_own_set + on_families_share * on_families.log_odds_without_own_set
-    shares_on_both = named_shares(on_both, plain.candidates)
-    shares_on_families = named_shares(on_families, pool.candidates)
+    families_share = h * (1 - fade_without_own_set(pool, settings))
+    shares_on_both = named_shares(both, plain.candidates)
+    shares_on_families = named_shares(families, pool.candidates)
     shares = {name: (1 - h) * shares_on_both.get(name, 0.0) + h * share for name, share in shares_on_families.items()}
-    return _task_fit(
-        pool,
+    return pool.task_fit(
         method="stack",
-        weights=np.stack([-m.law.slope * m.share * m.weights for m in blend.members]).sum(axis=0).astype(np.float32),
-        law=SigmoidLaw(-1.0, 0.0, chance),
-        capability=-blend.log_odds(dataset.nats, VIEWS, dataset.characters),
-        log_odds_without_own_set=log_odds_without_own_set,
-        average=blend,
+        capability=blend,
+        law=SigmoidLaw(-1.0, 0.0, scores.task.chance),  # the capability of a blend is minus its log-odds
+        log_odds_without_own_set=(1 - families_share) * both.log_odds_without_own_set
+        + families_share * families.log_odds_without_own_set,
         notes={
             "shares": share_notes(shares, settings),
             "shares_of_stronger": share_notes(shares_on_both, settings),
-            "bend_saves": gain_note(on_both),
+            "bend_saves": gain_note(both),
         },
     )
+
+
+def fade_without_own_set(pool: Pool, settings: StackSettings) -> Floats:
+    """Fade of each row's model, by its strength relative to the known models outside the row's set (R)."""
+    mean_loss, known = pool.losses.mean_loss, pool.scores.known
+    ramps = [StrengthRamp.of(mean_loss[known & ~hidden.models], settings.ramp) for hidden in pool.sets]
+    return np.concatenate([ramp.fade(mean_loss[hidden.models]) for ramp, hidden in zip(ramps, pool.sets, strict=True)])
 
 
 def fit_salience(pool: Pool, settings: StackSettings) -> TaskFit:
     """Steps 4 and 5 of `salience` for one task; its own candidates and hidden sets of a pool that has more."""
     pool = pool.without("strength-weighted", "signed").without_sets("strongest")
-    dataset, chance = pool.dataset, pool.scores.task.chance
     average = fit_average(pool.held_out, pool.rows, use_stronger_rows=True, line=1.0, settings=settings)
-    weights, law = as_weighted_loss(average, pool.candidates, pool.losses.groups, views=VIEWS, chance=chance)
-    loss = weighted_loss(dataset.nats, VIEWS, weights)
-    return _task_fit(
-        pool,
+    weights, law = pool.as_weighted_loss(average)
+    return pool.task_fit(
         method="salience",
-        weights=weights,
+        capability=WeightedLoss(views=VIEWS, weights=weights, unit=pool.dataset.characters),
         law=law,
-        capability=loss / dataset.characters,
         log_odds_without_own_set=average.log_odds_without_own_set,
-        average=None,
         notes={
             "shares": share_notes(named_shares(average, pool.candidates), settings),
             "bend_saves": gain_note(average),
         },
-    )
-
-
-def _task_fit(
-    pool: Pool,
-    *,
-    method: str,
-    weights: npt.NDArray[np.float32],
-    law: SigmoidLaw,
-    capability: Floats,
-    log_odds_without_own_set: Floats,
-    average: Members | None,
-    notes: dict[str, Any],
-) -> TaskFit:
-    dataset, scores, rows = pool.dataset, pool.scores, pool.rows
-    forecast = np.asarray(at_share(sigmoid(log_odds_without_own_set), scores.task.chance))
-    errors = forecast - scores.observed[rows.model]
-    families = [hidden.models for hidden in pool.sets if hidden.kind == "family"]
-    stronger = [hidden.models for hidden in pool.sets if hidden.kind != "family"]
-    kind = left_out(dataset.groups, scores.known)
-    return TaskFit(
-        task=scores.task,
-        method=method,
-        reads=VIEWS,
-        weights=weights,
-        unit=dataset.characters,
-        law=law,
-        out_of_fold=OutOfFoldErrors.of(dataset, families, errors[rows.of_families], kind),
-        stronger=OutOfFoldErrors.of(dataset, stronger, errors[~rows.of_families], "stronger models"),
-        range=(float(capability[scores.known].min()), float(capability[scores.known].max())),
-        average=average,
-        notes=notes,
     )

@@ -1,4 +1,4 @@
-"""Every number of `stack` and `salience` that changes a forecast, with its reason; LOG.md has the experiments.
+"""Every number of `stack` and `salience` that changes a forecast, with its reason; lab/LOG.md has the experiments.
 
 The limits of the solver of the non-negative candidates stand beside its loop, in `nonnegative`.
 """
