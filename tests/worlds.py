@@ -15,7 +15,6 @@ def make_dataset(world: World, *, features: bool = True) -> Dataset:
     )
 
 
-
 def stored_weights(fit: TaskFit) -> np.ndarray:
     """The array "weights" of a stored fit, whatever it reads."""
     return fit.capability.fields()[1]["weights"]
