@@ -123,7 +123,6 @@ def init(
 
 
 def _say_new(created: NewStudy, line: str) -> None:
-    """Print what a new study holds, with notes and warnings."""
     for note in (line, *created.notes):
         say(note)
     warn(*created.warnings)
@@ -208,7 +207,6 @@ def datasets(as_json: bool) -> None:
 
 
 def copy_study(name: str, study: Path) -> None:
-    """Copy a public study and say what is in it."""
     from benchcast.datasets import copy_dataset, find
 
     dataset = find(name)

@@ -33,7 +33,7 @@ def say(text: str = "", *, err: bool = False) -> None:
 
 
 def warn(*lines: str) -> None:
-    """Print warnings to stderr, one a line."""
+    """Print each line to stderr as a warning."""
     for line in lines:
         say(f"warning: {line}", err=True)
 

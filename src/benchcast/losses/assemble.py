@@ -101,7 +101,6 @@ def assemble(
 
 
 def _check_answers(texts: TextSet, tasks: Sequence[Task]) -> None:
-    """Raise an error if the answers of a task name an unknown text."""
     for task in tasks:
         for name in task.answers:
             if name not in texts.index:

@@ -1,4 +1,4 @@
-"""Show which tokens a forecast depends on: the salience of every displayed token.
+"""Show what a forecast depends on: salience of every displayed token, or weights of the columns of a table study.
 
 Reference tokens that end inside a character are displayed together with the next as one unit.
 Axes: N reference tokens, U units.
@@ -264,7 +264,7 @@ def find_text(texts: TextSet, text_id: str) -> int:
 
 @dataclass(frozen=True)
 class Units:
-    """Displayed tokens: runs of reference tokens that end between characters."""
+    """Displayed tokens, each a run of reference tokens that ends between two characters."""
 
     texts: TextSet
     text: Ints  # index of each unit's text (U)

@@ -143,7 +143,6 @@ def _base64(values: npt.NDArray[Any]) -> str:
 
 
 def _quoted(explained: Explanation, chosen: Sequence[int], kept: Sequence[int]) -> list[dict[str, Any]]:
-    """The chosen tokens with their context."""
     units, position = explained.units, {text: k for k, text in enumerate(kept)}
     rows = []
     for i in chosen:
