@@ -10,7 +10,9 @@ from synthetic import World
 
 def make_dataset(world: World, *, features: bool = True) -> Dataset:
     given = Features(world.features, world.edges, "synthetic") if features else None
-    return assemble(world.texts, world.losses, world.models, world.scores, world.tasks, AssemblyOptions(given))
+    return assemble(
+        world.texts, world.losses, world.models, scores=world.scores, tasks=world.tasks, options=AssemblyOptions(given)
+    )
 
 
 def stored_weights(fit: TaskFit) -> np.ndarray:

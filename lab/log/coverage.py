@@ -41,8 +41,8 @@ def make(number: int) -> Plan:
 def held_out(number: int) -> dict[str, list[np.ndarray]]:
     """For each method and task: columns covered, width, near chance, outside the training range; a row a model."""
     world = make_world(make(number))
-    parts = (world.texts, world.losses, world.models, world.scores, world.tasks)
-    dataset = assemble(*parts, AssemblyOptions(Features(world.features, world.edges, "synthetic")))
+    options = AssemblyOptions(Features(world.features, world.edges, "synthetic"))
+    dataset = assemble(world.texts, world.losses, world.models, scores=world.scores, tasks=world.tasks, options=options)
     test = dataset.families == np.unique(dataset.families)[-1]
     fold = Fold(~test, np.zeros_like(test), test)
     metadata = dataset.metadata.take(test)

@@ -88,8 +88,8 @@ WORLDS: dict[str, Callable[[int], World]] = {
 def held_out(world: World) -> dict[str, tuple[float, float]]:
     """Coverage and mean width of each method on the last family."""
     last = max(m.model.split("-")[0] for m in world.models)
-    parts = (world.texts, world.losses, world.models, world.scores, world.tasks)
-    dataset = assemble(*parts, AssemblyOptions(Features(world.features, world.edges, "synthetic")))
+    options = AssemblyOptions(Features(world.features, world.edges, "synthetic"))
+    dataset = assemble(world.texts, world.losses, world.models, scores=world.scores, tasks=world.tasks, options=options)
     of_family = np.array([m.split("-")[0] == last for m in dataset.models])
     test = of_family & np.array([not m.endswith("-copy") for m in dataset.models])
     fold = Fold(~of_family, np.zeros_like(test), test)

@@ -80,12 +80,7 @@ def find_relatives(models: Sequence[ModelInfo], losses: Floats) -> Relatives:
     names = [tuple(dict.fromkeys(map(str, families[label == k]))) for k in range(label.max() + 1)]
     why = {k: tuple(dict.fromkeys(r for r, (a, _) in reasons if label[a] == k)) for k in np.unique(label)}
     relations = tuple(Relation(names[k], why[k]) for k in why if len(names[k]) > 1)
-    return Relatives(np.array([_group_name(names[k]) for k in label]), relations)
-
-
-def _group_name(names: Sequence[str]) -> str:
-    """A name of the group; its first family belongs to no other."""
-    return JOINED.join(names)
+    return Relatives(np.array([JOINED.join(names[k]) for k in label]), relations)
 
 
 def families_of(group: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Read CSV rows, check names, suggest corrections for mistyped words, and format numbers."""
+"""Words for people: counts, numbers and names in messages, text that is safe to print, and kinds of tokens."""
 
 from __future__ import annotations
 
@@ -17,15 +17,44 @@ SHORTEST_START = 3  # characters of a name that suggest the whole name
 # C0 and C1 controls, line and paragraph separators, and bidirectional formatting characters.
 CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 FAR = 100.0  # an interval end beyond this multiple of the middle is shown as unbounded
+JOINER = "\u200d"  # zero-width joiner, inside emoji sequences
+LINE, TAB = "⏎", "⇥"  # shown for line breaks and tabs
+WORD, PIECE, NUMBER = "start of a word", "inside a word", "number"
+IDEOGRAPH, RIGHT_TO_LEFT, OTHER_LETTER = "Chinese, Japanese, Korean", "right-to-left script", "other script"
+MARKS, SYMBOL, SPACE = "punctuation", "emoji and symbols", "white space"
+TOKEN_KINDS = (WORD, PIECE, NUMBER, IDEOGRAPH, RIGHT_TO_LEFT, OTHER_LETTER, MARKS, SYMBOL, SPACE)
+_IDEOGRAPHS = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO")
 
 
-def is_unicode(text: str) -> bool:
-    """Whether a string can be encoded as UTF-8; JSON permits unpaired surrogates."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+def counted(number: int, what: str) -> str:
+    """A number with its noun, in the plural where it is not 1.
+
+    >>> counted(1, "model"), counted(2, "model")
+    ('1 model', '2 models')
+    """
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def few(names: Sequence[str], most: int = 4) -> str:
+    """The first names and the number of the others.
+
+    >>> few(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def number(value: float, form: str = ".2e") -> str:
+    """A number as text; a dash if it is NaN or infinite."""
+    return format(value, form) if math.isfinite(value) else "–"
+
+
+def format_interval(low: float, high: float, form: str, *, around: float = math.nan) -> str:
+    """An interval as text, with `unbounded` for an end that is infinite or more than `FAR` times `around`."""
+    if math.isnan(low) or math.isnan(high):
+        return number(math.nan)
+    ends = ["unbounded" if math.isinf(x) or abs(x) > FAR * abs(around) else format(x, form) for x in (low, high)]
+    return "unbounded" if set(ends) == {"unbounded"} else " – ".join(ends)
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:
@@ -63,15 +92,6 @@ def as_names(names: str | Iterable[str]) -> list[str]:
     return listed
 
 
-def counted(number: int, what: str) -> str:
-    """A number with its noun, in the plural where it is not 1.
-
-    >>> counted(1, "model"), counted(2, "model")
-    ('1 model', '2 models')
-    """
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
 def match_names(names: Sequence[str], patterns: Sequence[str], *, where: str, what: str) -> list[str]:
     """Names that equal or match one of the shell-style patterns, without duplicates, in the order of the patterns.
 
@@ -84,15 +104,6 @@ def match_names(names: Sequence[str], patterns: Sequence[str], *, where: str, wh
             raise InputError(f"{where}: no {what} {pattern!r}{did_you_mean(pattern, names)}")
         matches |= dict.fromkeys(matching)
     return list(matches)
-
-
-def few(names: Sequence[str], most: int = 4) -> str:
-    """The first names and the number of the others.
-
-    >>> few(["a", "b", "c"], 2)
-    'a, b and 1 more'
-    """
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def need_name(name: str, where: str) -> str:
@@ -111,93 +122,18 @@ def need_name(name: str, where: str) -> str:
     return stripped
 
 
+def is_unicode(text: str) -> bool:
+    """Whether a string can be encoded as UTF-8; JSON permits unpaired surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def has_controls(text: str) -> bool:
     """Whether a text contains characters that control a terminal or reorder its display."""
     return CONTROLS.search(text) is not None
-
-
-def number(value: float, form: str = ".2e") -> str:
-    """A number as text; a dash if it is NaN or infinite."""
-    return format(value, form) if math.isfinite(value) else "–"
-
-
-def format_interval(low: float, high: float, form: str, *, around: float = math.nan) -> str:
-    """An interval as text, with `unbounded` for an end that is infinite or more than `FAR` times `around`."""
-    if math.isnan(low) or math.isnan(high):
-        return number(math.nan)
-    ends = ["unbounded" if math.isinf(x) or abs(x) > FAR * abs(around) else format(x, form) for x in (low, high)]
-    return "unbounded" if set(ends) == {"unbounded"} else " – ".join(ends)
-
-
-def nan_to_none(value: Any) -> Any:
-    """The value, or None (JSON's null) if it is NaN or infinite."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def plain(value: Any) -> Any:
-    """The value as JSON values: arrays become lists, NaN and infinity become None."""
-    if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
-    return plain(value.tolist()) if hasattr(value, "tolist") else nan_to_none(value)
-
-
-JOINER = "\u200d"
-LINE, TAB = "⏎", "⇥"
-WORD, PIECE, NUMBER = "start of a word", "inside a word", "number"
-IDEOGRAPH, RIGHT_TO_LEFT, OTHER_LETTER = "Chinese, Japanese, Korean", "right-to-left script", "other script"
-MARKS, SYMBOL, SPACE = "punctuation", "emoji and symbols", "white space"
-TOKEN_KINDS = (WORD, PIECE, NUMBER, IDEOGRAPH, RIGHT_TO_LEFT, OTHER_LETTER, MARKS, SYMBOL, SPACE)
-_IDEOGRAPHS = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO")
-
-
-def character_starts(text: str) -> Iterator[int]:
-    """Indices at which a grapheme starts; emoji sequences, combining marks and CRLF are not split."""
-    flags = 0  # number of regional indicators just before; two form a flag
-    for i, c in enumerate(text):
-        if i == 0 or not _continues(text[i - 1], c, flags):
-            yield i
-            flags = 0
-        flags = flags + 1 if _is_flag_letter(c) else 0
-
-
-def _continues(before: str, c: str, flags: int) -> bool:
-    if c.isascii():
-        return c == "\n" and before == "\r"
-    if before == JOINER or c == JOINER:
-        return True
-    if _is_flag_letter(c):
-        return flags == 1
-    return unicodedata.category(c) in ("Mn", "Me", "Mc") or "\U0001f3fb" <= c <= "\U0001f3ff" or _is_tag(c)
-
-
-def _is_flag_letter(c: str) -> bool:
-    return "\U0001f1e6" <= c <= "\U0001f1ff"
-
-
-def _is_tag(c: str) -> bool:
-    return "\U000e0020" <= c <= "\U000e007f"
-
-
-def kind_of(token: str, before: str = "") -> str:
-    """The kind of a token, one of TOKEN_KINDS; `before` is the preceding character."""
-    core = token.strip()
-    if not core:
-        return SPACE
-    c = next((x for x in core if x.isalnum()), core[0])
-    if c.isdecimal():
-        return NUMBER
-    if not c.isalpha():
-        return SYMBOL if any(unicodedata.category(x) == "So" for x in core) else MARKS
-    if unicodedata.bidirectional(c) in ("R", "AL"):
-        return RIGHT_TO_LEFT
-    name = unicodedata.name(c, "")
-    if name.startswith(_IDEOGRAPHS):
-        return IDEOGRAPH
-    if not name.startswith(("LATIN", "FULLWIDTH LATIN")):
-        return OTHER_LETTER
-    return PIECE if token[0].isalpha() and before.isalpha() else WORD
 
 
 def visible(text: str) -> str:
@@ -226,3 +162,62 @@ def _visible(c: str) -> str:
 def has_right_to_left(text: str) -> bool:
     """Whether the text has right-to-left characters."""
     return any(unicodedata.bidirectional(c) in ("R", "AL") for c in text)
+
+
+def character_starts(text: str) -> Iterator[int]:
+    """Indices at which a grapheme starts; emoji sequences, combining marks and CRLF are not split."""
+    flags = 0  # number of regional indicators just before; two form a flag
+    for i, c in enumerate(text):
+        if i == 0 or not _continues(text[i - 1], c, flags):
+            yield i
+            flags = 0
+        flags = flags + 1 if _is_flag_letter(c) else 0
+
+
+def _continues(before: str, c: str, flags: int) -> bool:
+    if c.isascii():
+        return c == "\n" and before == "\r"
+    if before == JOINER or c == JOINER:
+        return True
+    if _is_flag_letter(c):
+        return flags == 1
+    is_skin_tone, is_tag = "\U0001f3fb" <= c <= "\U0001f3ff", "\U000e0020" <= c <= "\U000e007f"
+    return is_skin_tone or is_tag or unicodedata.category(c) in ("Mn", "Me", "Mc")
+
+
+def _is_flag_letter(c: str) -> bool:
+    return "\U0001f1e6" <= c <= "\U0001f1ff"
+
+
+def kind_of(token: str, before: str = "") -> str:
+    """The kind of a token, one of TOKEN_KINDS; `before` is the preceding character."""
+    core = token.strip()
+    if not core:
+        return SPACE
+    c = next((x for x in core if x.isalnum()), core[0])
+    if c.isdecimal():
+        return NUMBER
+    if not c.isalpha():
+        return SYMBOL if any(unicodedata.category(x) == "So" for x in core) else MARKS
+    if unicodedata.bidirectional(c) in ("R", "AL"):
+        return RIGHT_TO_LEFT
+    name = unicodedata.name(c, "")
+    if name.startswith(_IDEOGRAPHS):
+        return IDEOGRAPH
+    if not name.startswith(("LATIN", "FULLWIDTH LATIN")):
+        return OTHER_LETTER
+    return PIECE if token[0].isalpha() and before.isalpha() else WORD
+
+
+def nan_to_none(value: Any) -> Any:
+    """The value, or None (JSON's null) if it is NaN or infinite."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON values: arrays become lists, NaN and infinity become None."""
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    return plain(value.tolist()) if hasattr(value, "tolist") else nan_to_none(value)

@@ -82,14 +82,19 @@ def split_by_size(models: Sequence[ModelInfo]) -> Roles:
 
 
 RULES: dict[Split, SplitRule] = {
-    "column": SplitRule("by the column `split` of models.csv", split_by_column, ("split",), "mark some in models.csv"),
-    "size": SplitRule(
-        "per family by parameters: the largest size tests, the second largest validates, the rest train",
-        split_by_size,
-        ("params",),
-        "a family needs three sizes (params in models.csv)",
+    "column": SplitRule(
+        about="by the column `split` of models.csv",
+        assign=split_by_column,
+        columns=("split",),
+        without_tests="mark some in models.csv",
     ),
-    "family": SplitRule("each family in turn is held out; nothing of it is seen before", None),
+    "size": SplitRule(
+        about="per family by parameters: the largest size tests, the second largest validates, the rest train",
+        assign=split_by_size,
+        columns=("params",),
+        without_tests="a family needs three sizes (params in models.csv)",
+    ),
+    "family": SplitRule(about="each family in turn is held out; nothing of it is seen before", assign=None),
 }
 
 

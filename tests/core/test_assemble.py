@@ -56,9 +56,9 @@ def one_model(texts: TextSet, edges: np.ndarray, features: np.ndarray | None, fe
         texts,
         [losses],
         [ModelInfo("m")],
-        [Score("m", "t", 0.5)],
-        [Task("t", 0.0, ("s",))],
-        options,
+        scores=[Score("m", "t", 0.5)],
+        tasks=[Task("t", 0.0, ("s",))],
+        options=options,
     )
 
 
@@ -87,8 +87,17 @@ def test_positions_that_one_model_lacks_count_for_none(world):
     nats[:5] = np.nan
     losses[2] = replace(losses[2], nats=nats)
     features = Features(world.features, world.edges, "synthetic")
-    dataset = assemble(world.texts, losses, world.models, world.scores, world.tasks, AssemblyOptions(features))
-    whole = assemble(world.texts, world.losses, world.models, world.scores, world.tasks, AssemblyOptions(features))
+    dataset = assemble(
+        world.texts, losses, world.models, scores=world.scores, tasks=world.tasks, options=AssemblyOptions(features)
+    )
+    whole = assemble(
+        world.texts,
+        world.losses,
+        world.models,
+        scores=world.scores,
+        tasks=world.tasks,
+        options=AssemblyOptions(features),
+    )
     lost = ~dataset.reference_tokens.supported
     assert 0 < lost.sum() < 20
     touched = world.edges[:-1] < losses[2].edges[5]
@@ -101,16 +110,16 @@ def test_positions_that_one_model_lacks_count_for_none(world):
 def test_no_common_position_is_an_error_that_says_what_to_look_at(world):
     blank = [replace(x, nats=np.full_like(x.nats, np.nan)) for x in world.losses[:1]]
     with pytest.raises(NotEnoughDataError, match="no token has a loss from every model"):
-        assemble(world.texts, blank, world.models[:1], world.scores, world.tasks)
+        assemble(world.texts, blank, world.models[:1], scores=world.scores, tasks=world.tasks)
 
 
 def test_characters_are_those_of_the_common_support(world):
-    dataset = assemble(world.texts, world.losses, world.models, world.scores, world.tasks)
+    dataset = assemble(world.texts, world.losses, world.models, scores=world.scores, tasks=world.tasks)
     assert dataset.characters == pytest.approx(sum(len(t.text) for t in world.texts))
 
 
 def test_scores_are_lined_up_by_name(world):
-    dataset = assemble(world.texts, world.losses, world.models, world.scores[::-1], world.tasks)
+    dataset = assemble(world.texts, world.losses, world.models, scores=world.scores[::-1], tasks=world.tasks)
     for score in world.scores:
         t = [task.name for task in dataset.tasks].index(score.task)
         assert dataset.accuracy[t, dataset.models.index(score.model)] == score.accuracy

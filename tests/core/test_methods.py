@@ -34,7 +34,14 @@ def learn(method: str, dataset: Dataset, folds: list[Fold]) -> list:
 
 def dataset_of(world: World, *, features: bool = True) -> Dataset:
     given_features = Features(world.features, world.edges, "synthetic") if features else None
-    return assemble(world.texts, world.losses, world.models, world.scores, world.tasks, AssemblyOptions(given_features))
+    return assemble(
+        world.texts,
+        world.losses,
+        world.models,
+        scores=world.scores,
+        tasks=world.tasks,
+        options=AssemblyOptions(given_features),
+    )
 
 
 def with_gaps(dataset: Dataset) -> Dataset:

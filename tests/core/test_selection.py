@@ -104,7 +104,7 @@ def test_chosen_texts_err_less_than_as_many_at_random_on_families_never_seen():
     ratios = {CHOSEN: [], RANDOM: []}
     for seed in range(2):
         world = make_world(Plan(seed=seed, families=6, sizes=3, checkpoints=2, tasks=2, texts_per_source=25))
-        dataset = assemble(world.texts, world.losses, world.models, world.scores, world.tasks)
+        dataset = assemble(world.texts, world.losses, world.models, scores=world.scores, tasks=world.tasks)
         full_fits = prepare(dataset, make_folds(world.models, "family")[1])
         full = cost(full_fits, CHOSEN, full_fits.texts)
         for way, measured in ratios.items():

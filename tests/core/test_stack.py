@@ -64,7 +64,14 @@ def test_it_learns_a_difference_of_losses_which_no_weights_above_zero_can_expres
     """A score that rises with the loss on one source and falls with that on another."""
     drawn = make_world(Plan(seed=3, families=8, sizes=5, checkpoints=3, tasks=2, texts_per_source=8))
     features = Features(drawn.features, drawn.edges, "synthetic")
-    world = assemble(drawn.texts, drawn.losses, drawn.models, drawn.scores, drawn.tasks, AssemblyOptions(features))
+    world = assemble(
+        drawn.texts,
+        drawn.losses,
+        drawn.models,
+        scores=drawn.scores,
+        tasks=drawn.tasks,
+        options=AssemblyOptions(features),
+    )
     source = world.reference_tokens.source
     apart = world.nats[:, source == 0].mean(axis=1) - world.nats[:, source == 1].mean(axis=1)
     score = sigmoid(2 * (apart - apart.mean()) / apart.std())
@@ -84,7 +91,14 @@ def test_strength_weighted_candidates_serve_strong_models_where_no_single_law_ho
     """Scores of strong models follow the loss on one source, those of weak models the loss on another."""
     drawn = make_world(Plan(seed=5, families=8, sizes=5, checkpoints=3, tasks=1, texts_per_source=8))
     features = Features(drawn.features, drawn.edges, "synthetic")
-    world = assemble(drawn.texts, drawn.losses, drawn.models, drawn.scores, drawn.tasks, AssemblyOptions(features))
+    world = assemble(
+        drawn.texts,
+        drawn.losses,
+        drawn.models,
+        scores=drawn.scores,
+        tasks=drawn.tasks,
+        options=AssemblyOptions(features),
+    )
     source, mean_loss = world.reference_tokens.source, world.nats.mean(axis=1)
     strong = mean_loss < np.quantile(mean_loss, 0.3)
     read = np.where(strong, *(world.nats[:, source == i].mean(axis=1) for i in (0, 1)))

@@ -124,7 +124,7 @@ def test_a_restricted_fit_leaves_the_excluded_model_unseen(refused, cli):
 
 def excluded(lacking: dict[str, list[int]], count: int, tokens: int = 10) -> list[str]:
     masks = {m: np.isin(np.arange(tokens), at) for m, at in lacking.items()}
-    return list(costly_models(masks, count, {"t": np.ones(tokens, bool)}, np.ones(tokens, np.int64)))
+    return list(costly_models(masks, count, {"t": np.ones(tokens, bool)}, widths=np.ones(tokens, np.int64)))
 
 
 def test_a_tenth_is_kept_and_more_is_not():

@@ -57,7 +57,7 @@ def test_tokens_that_split_a_character_are_shown_as_one():
 def test_salience_of_a_unit_is_the_mean_of_its_tokens_over_the_mean_of_all():
     units = make_units(TEXTS, every_byte(TEXTS))
     salience = np.arange(1.0, units.first[-1] + 1, dtype=np.float32)
-    explained = weigh_units("t", "salience", units, salience, np.ones(len(salience), bool))
+    explained = weigh_units(units, salience, np.ones(len(salience), bool), task="t", method="salience")
     k = units.of_text(1).start + 3
     first, last = units.first[k], units.first[k + 1]
     assert explained.salience[k] == pytest.approx(salience[first:last].mean() / salience.mean())
@@ -68,7 +68,7 @@ def test_tokens_outside_the_common_support_have_no_salience():
     units = make_units(TEXTS, every_byte(TEXTS))
     n = int(units.first[-1])
     supported = np.arange(n) >= 4
-    explained = weigh_units("t", "salience", units, np.ones(n, np.float32), supported)
+    explained = weigh_units(units, np.ones(n, np.float32), supported, task="t", method="salience")
     assert np.isnan(explained.salience[:4]).all()
     assert np.isfinite(explained.salience[4:]).all()
     assert not set(explained.most(n)) & set(range(4))
@@ -78,7 +78,7 @@ def test_tokens_outside_the_common_support_have_no_salience():
 def test_most_and_least_are_the_extremes_one_for_each_token():
     texts = TextSet.of([Text("x", "s", "a b a b c")])
     units = make_units(texts, np.array([0, 1, 3, 5, 7, 9]))
-    explained = weigh_units("t", "m", units, np.array([5, 4, 9, 0, 0], np.float32), np.ones(5, bool))
+    explained = weigh_units(units, np.array([5, 4, 9, 0, 0], np.float32), np.ones(5, bool), task="t", method="m")
     assert explained.most(2) == [2, 1], "the better of the two a"
     assert explained.least(2) == [3, 4]
     assert explained.least(2, np.array([0, 0, 0, 1.0, 2.0])) == [4, 3], "of equals, the one that loses most"
@@ -87,7 +87,7 @@ def test_most_and_least_are_the_extremes_one_for_each_token():
 def test_groups_tell_where_the_salience_lies():
     units = make_units(TEXTS, every_byte(TEXTS))
     number = np.repeat(units.kind == TOKEN_KINDS.index(NUMBER), units.tokens)
-    explained = weigh_units("t", "m", units, number.astype(np.float32), np.ones(len(number), bool))
+    explained = weigh_units(units, number.astype(np.float32), np.ones(len(number), bool), task="t", method="m")
     by_kind = {row["name"]: row for row in explained.by_kind()}
     assert by_kind[NUMBER]["share"] == 1
     assert by_kind[NUMBER]["mean"] == pytest.approx(len(number) / number.sum())

@@ -206,7 +206,7 @@ def test_texts_are_cut_as_a_browser_counts():
     units = make_units(TEXTS, np.arange(TEXTS.starts[-1] + 1))
     n = int(units.first[-1])
     heat = heat_data(
-        [weigh_units("t", "m", units, np.ones(n, np.float32), np.ones(n, bool))], {"f": np.ones(len(units))}
+        [weigh_units(units, np.ones(n, np.float32), np.ones(n, bool), task="t", method="m")], {"f": np.ones(len(units))}
     )
     first = heat["texts"][0]
     assert first["cuts"] == [1, 4, 1, 1, 1], "é, then an emoji of two pairs of surrogates"
@@ -221,7 +221,9 @@ def test_a_missing_loss_stays_missing():
     n = int(units.first[-1])
     losses = np.ones(len(units))
     losses[2] = np.nan
-    heat = heat_data([weigh_units("t", "m", units, np.ones(n, np.float32), np.arange(n) > 1)], {"f": losses})
+    heat = heat_data(
+        [weigh_units(units, np.ones(n, np.float32), np.arange(n) > 1, task="t", method="m")], {"f": losses}
+    )
     assert unpack(heat["salience"][0], "<i2")[0] == -32768
     assert unpack(heat["losses"][0], "<u2")[2] == 65535
 

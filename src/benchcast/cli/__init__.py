@@ -60,7 +60,9 @@ def main() -> None:
 
 def run(group: click.Group, name: str) -> None:
     """Run a command; a user's mistake is one line and exit status 1, a bug keeps its traceback."""
-    _write_any_character()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # for names with letters that the terminal's encoding lacks
     try:
         group.main(prog_name=name, standalone_mode=False)
     except click.ClickException as error:
@@ -78,29 +80,16 @@ def run(group: click.Group, name: str) -> None:
         say(f"error: {visible(str(error))}", err=True)
         sys.exit(1)
     except OSError as error:
-        say(f"error: {error.strerror or error}: {visible(str(error.filename or _drop_output()))}", err=True)
+        if not error.filename and isinstance(sys.stdout, io.TextIOWrapper):
+            # Errors of our own files name them, so the output failed: drop it, or leaving fails on it again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        where = error.filename or "the output cannot be written"
+        say(f"error: {error.strerror or error}: {visible(str(where))}", err=True)
         sys.exit(1)
 
 
-def _write_any_character() -> None:
-    """Let names appear in escapes where the encoding of the terminal lacks their letters."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-
-
-def _drop_output() -> str:
-    """Forget output that cannot be written, so that leaving does not fail on it again; returns what to say.
-
-    Our own files are named where they are written: a failure that names no file is one of the output.
-    """
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return "the output cannot be written"
-
-
 def _tell(error: click.ClickException) -> None:
-    """A mistake in the command itself, on one line; a group without a command shows what there is."""
+    """Print a mistake in the command itself on one line; for a group without a command, print its help."""
     said = error.format_message()
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is not None and said == context.get_help():

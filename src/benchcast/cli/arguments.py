@@ -10,7 +10,7 @@ import click
 from benchcast.choices import EXECUTORS, SPLITS
 from benchcast.study.atomic import local_folder
 
-LONGEST = 200
+LONGEST = 200  # characters of what a command does in a list; click cuts at 45
 
 
 class StudyFolder(click.ParamType):  # type: ignore[type-arg]

@@ -56,7 +56,6 @@ def demo(name: str, out: Path) -> None:
 
 
 def _study(name: str, out: Path) -> Study:
-    """A copy of the study in the demo's folder."""
     from benchcast.datasets import copy_dataset, fetch
     from benchcast.errors import InputError
     from benchcast.study.atomic import remove
@@ -108,7 +107,6 @@ def target_forecasts(models: Sequence[str], comparison: Comparison) -> dict[str,
 
 
 def _print_targets(targets: dict[str, list[ScoredForecast]], method: str) -> None:
-    """Forecasts of the models that a study is about, with one table for each model."""
     for model, of_model in targets.items():
         rows = [
             (t.task, number(t.forecast, ".3f"), ends(t.low, t.high), number(t.observed, ".3f"), f"{100 * t.error:+.1f}")

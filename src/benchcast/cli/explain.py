@@ -105,7 +105,6 @@ def _print(explained: Explanation, document: dict[str, Any]) -> None:
 
 
 def _print_shares(shares: dict[str, float]) -> None:
-    """Print the candidates that the method averages, if it does."""
     if shares:
         say()
         rows = [(name, f"{share:.0%}") for name, share in shares.items()]
@@ -113,7 +112,6 @@ def _print_shares(shares: dict[str, float]) -> None:
 
 
 def _explain_columns(weights: ColumnWeights, *, as_json: bool) -> None:
-    """Print the columns of a table study by their weight in the forecast."""
     from dataclasses import asdict
 
     if as_json:

@@ -85,7 +85,6 @@ def _print(result: Extrapolation) -> None:
 
 
 def _print_check(result: Extrapolation) -> None:
-    """Print the backtest: errors on hidden models of the family and of all families."""
     kinds = list(dict.fromkeys(h.kind for h in result.hidden))
     if not kinds:
         say("check: no family has enough models to hide some")

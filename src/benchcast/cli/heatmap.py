@@ -17,6 +17,46 @@ WARM = ("", "on #fdf0d5", "on #f9d98f", "on #f2b53c", "on #d97706")
 COLD = ("", "on #dbeafe", "on #a5c8f5", "on #5d9be3", "on #1f6fc4")
 
 
+def print_heat_map(tokens: Sequence[tuple[str, float]], console: Console) -> None:
+    """Print the text with its salience and a legend.
+
+    Marks are printed below their tokens, or around them in right-to-left lines, which terminals reorder.
+    """
+    shades = [Shade(visible(token), level_of(salience)) for token, salience in tokens]
+    coloured = console.color_system is not None and not console.no_color
+    for line in lines_of(shades, max(20, console.width - 1)):
+        words = "".join(s.shown for s in line)
+        if coloured:
+            console.print(Text.assemble(*((s.shown, s.style) for s in line)), soft_wrap=True)
+        elif has_right_to_left(words):
+            marked = "".join(f"[{s.mark}{s.shown}]" if s.level else s.shown for s in line)
+            console.print(Text(marked), soft_wrap=True)
+        else:
+            console.print(Text(words), soft_wrap=True)
+            marks = "".join(s.mark * cell_len(s.shown) for s in line).rstrip()
+            if marks:
+                console.print(Text(marks), soft_wrap=True)
+    console.print(_legend(coloured), soft_wrap=True)
+
+
+def lines_of(shades: Sequence[Shade], width: int) -> Iterator[list[Shade]]:
+    """Tokens in lines of at most `width` columns; a line break in the text ends a line, and a long token is cut."""
+    line: list[Shade] = []
+    used = 0
+    by_break = ((text, s.level) for s in shades for text in s.shown.replace(LINE, f"{LINE}\n").splitlines())
+    for piece, level in ((piece, level) for text, level in by_break for piece in chop_cells(text, width)):
+        if line and used + cell_len(piece) > width:
+            yield line
+            line, used = [], 0
+        line.append(Shade(piece, level))
+        used += cell_len(piece)
+        if piece.endswith(LINE):
+            yield line
+            line, used = [], 0
+    if line:
+        yield line
+
+
 @dataclass(frozen=True, slots=True)
 class Shade:
     """A printed token."""
@@ -42,52 +82,6 @@ def level_of(salience: float) -> int:
         return 0
     steps = sum(abs(salience) >= least for least in LEVELS)
     return steps if salience > 0 else -steps
-
-
-def lines_of(shades: Sequence[Shade], width: int) -> Iterator[list[Shade]]:
-    """Tokens in lines of at most `width` columns; a line break in the text ends a line, and a long token is cut."""
-    line: list[Shade] = []
-    used = 0
-    for shade in shades:
-        for piece in _pieces(shade.shown, width):
-            if line and used + cell_len(piece) > width:
-                yield line
-                line, used = [], 0
-            line.append(Shade(piece, shade.level))
-            used += cell_len(piece)
-            if piece.endswith(LINE):
-                yield line
-                line, used = [], 0
-    if line:
-        yield line
-
-
-def _pieces(shown: str, width: int) -> Iterator[str]:
-    """A token cut after line breaks and at `width` columns."""
-    for line in shown.replace(LINE, f"{LINE}\n").splitlines():
-        yield from chop_cells(line, width)
-
-
-def print_heat_map(tokens: Sequence[tuple[str, float]], console: Console) -> None:
-    """Print the text with its salience and a legend.
-
-    Marks are printed below their tokens, or around them in right-to-left lines, which terminals reorder.
-    """
-    shades = [Shade(visible(token), level_of(salience)) for token, salience in tokens]
-    coloured = console.color_system is not None and not console.no_color
-    for line in lines_of(shades, max(20, console.width - 1)):
-        words = "".join(s.shown for s in line)
-        if coloured:
-            console.print(Text.assemble(*((s.shown, s.style) for s in line)), soft_wrap=True)
-        elif has_right_to_left(words):
-            marked = "".join(f"[{s.mark}{s.shown}]" if s.level else s.shown for s in line)
-            console.print(Text(marked), soft_wrap=True)
-        else:
-            console.print(Text(words), soft_wrap=True)
-            marks = "".join(s.mark * cell_len(s.shown) for s in line).rstrip()
-            if marks:
-                console.print(Text(marks), soft_wrap=True)
-    console.print(_legend(coloured), soft_wrap=True)
 
 
 def _legend(coloured: bool) -> Text:

@@ -12,7 +12,6 @@ from benchcast.cli.importing import read_metrics
 from benchcast.cli.output import print_json, print_table, progress, say, warn
 
 if TYPE_CHECKING:
-    from benchcast.importers.scores import ImportOptions
     from benchcast.importers.texts import NewStudy
 
 
@@ -111,28 +110,25 @@ def init(
     if preset and texts_file is None and logs is None and table is None:
         raise InputError("init: --preset is for --texts, --table, --from-lm-eval and --from-lighteval")
     if logs is not None:
-        from benchcast.importers.scores import ImportOptions
-
-        options = ImportOptions(metrics=read_metrics(metrics), allow_limit=allow_limit)
-        _init_logs(study, logs, 1.0 if items is None else items, options, seed=seed, preset=preset)
+        share = 1.0 if items is None else items
+        _init_logs(study, logs, share, metrics=metrics, allow_limit=allow_limit, seed=seed, preset=preset)
     elif public_study is not None:
         copy_study(public_study, study)
     elif table is not None:
-        _init_table(study, table, units, seed, preset=preset)
+        _init_table(study, table, units, seed=seed, preset=preset)
     elif texts_file is not None:
-        _init_texts(study, texts_file, column, seed, normal=normalize is not None, preset=preset)
+        _init_texts(study, texts_file, column, seed=seed, normal=normalize is not None, preset=preset)
     elif mix is not None:
-        _init_mix(study, mix, data, seed, normal=normalize is not None)
+        _init_mix(study, mix, data, seed=seed, normal=normalize is not None)
 
 
 def _say_new(created: NewStudy, line: str) -> None:
-    """Print what a new study holds, with notes and warnings."""
     for note in (line, *created.notes):
         say(note)
     warn(*created.warnings)
 
 
-def _init_texts(study: Path, texts_file: Path, column: str, seed: int, *, normal: bool, preset: str) -> None:
+def _init_texts(study: Path, texts_file: Path, column: str, *, seed: int, normal: bool, preset: str) -> None:
     from benchcast.importers.texts import create_study
 
     created = create_study(study, texts_file, column=column, seed=seed, normalize=normal, preset=preset)
@@ -145,7 +141,7 @@ def _init_texts(study: Path, texts_file: Path, column: str, seed: int, *, normal
         say(f"next: add your tasks to {created.study.root / 'study.toml'}, then `benchcast status {study}`")
 
 
-def _init_table(study: Path, table: Path, units: tuple[str, ...], seed: int, *, preset: str) -> None:
+def _init_table(study: Path, table: Path, units: tuple[str, ...], *, seed: int, preset: str) -> None:
     from benchcast.importers.loss_table import create_table_study
     from benchcast.study.check_losses import suspicious_losses
 
@@ -159,7 +155,7 @@ def _init_table(study: Path, table: Path, units: tuple[str, ...], seed: int, *, 
     say(f"next: {add}`benchcast import scores {study} FILE…`")
 
 
-def _init_mix(study: Path, mix: str, data: Path | None, seed: int, *, normal: bool) -> None:
+def _init_mix(study: Path, mix: str, data: Path | None, *, seed: int, normal: bool) -> None:
     from benchcast.importers.texts import create_mixture
 
     created = create_mixture(study, mix, data=data, seed=seed, normalize=normal)
@@ -171,9 +167,13 @@ def _init_mix(study: Path, mix: str, data: Path | None, seed: int, *, normal: bo
     say(f"next: benchcast collect {study} --model hf --model_args pretrained=PATH_OR_HUB_ID")
 
 
-def _init_logs(study: Path, folder: Path, items: float, options: ImportOptions, *, seed: int, preset: str) -> None:
+def _init_logs(
+    study: Path, folder: Path, items: float, *, metrics: tuple[str, ...], allow_limit: bool, seed: int, preset: str
+) -> None:
     from benchcast.importers.logs.from_logs import create_from_logs
+    from benchcast.importers.scores import ImportOptions
 
+    options = ImportOptions(metrics=read_metrics(metrics), allow_limit=allow_limit)
     created = create_from_logs(study, folder, items=items, seed=seed, options=options, preset=preset)
     texts = created.study.texts
     say(f"{study}: {len(created.study.models_with_losses())} models, {len(texts)} items ({', '.join(texts.sources)})")
@@ -207,7 +207,6 @@ def datasets(as_json: bool) -> None:
 
 
 def copy_study(name: str, study: Path) -> None:
-    """Copy a public study and say what is in it."""
     from benchcast.datasets import copy_dataset, find
 
     dataset = find(name)

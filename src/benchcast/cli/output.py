@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchcast.errors import InputError, require_report
-from benchcast.messages import format_interval as format_interval
-from benchcast.messages import number as number
-from benchcast.messages import printable, visible
+from benchcast.messages import number, printable, visible
 
 if TYPE_CHECKING:
     from benchcast.choices import ExecutorName
@@ -23,8 +21,9 @@ if TYPE_CHECKING:
     from benchcast.losses.support import Support
     from benchcast.study.study import Study
 
-WIDEST = 100_000
+WIDEST = 100_000  # columns of a table that is not wrapped
 FIGURES = (".png", ".svg", ".html")
+# Characters that JSON allows in strings and that control a terminal or reorder its text.
 ODD_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
@@ -34,7 +33,7 @@ def say(text: str = "", *, err: bool = False) -> None:
 
 
 def warn(*lines: str) -> None:
-    """Print warnings to stderr, one a line."""
+    """Print each line to stderr as a warning."""
     for line in lines:
         say(f"warning: {line}", err=True)
 

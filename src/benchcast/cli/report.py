@@ -1,4 +1,4 @@
-"""`benchcast report`."""
+"""`report`: the comparison of all methods as one HTML page."""
 
 from __future__ import annotations
 

@@ -63,7 +63,6 @@ def select(
 
 
 def _written(out: Path) -> str:
-    """The lines to print after the texts were written."""
     if out.suffix == ".jsonl":
         return f"written: {out}\nnext: benchcast init STUDY --texts {out}"
     return (

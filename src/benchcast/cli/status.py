@@ -1,22 +1,15 @@
-"""`status`, `bpb` and `report`: what a study holds, and results to look at."""
+"""`status`: what a study holds and lacks; `bpb`: bits per byte of its models."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from benchcast.cli.arguments import JSON, PATH, STUDY
 from benchcast.cli.output import print_json, print_table, say, say_wrapped
 from benchcast.messages import number
-
-if TYPE_CHECKING:
-    from benchcast.forecasts.status import SourceStatus, TaskStatus
-
-TASK_COLUMNS = ("task", "chance", "scores", "with losses", "lowest", "highest", "fitted")
 
 
 @click.command()
@@ -37,28 +30,22 @@ def status(study: Path, as_json: bool) -> None:
     say_wrapped(
         f"{study}: {state.texts} texts, {state.models_with_losses} models with losses, scorer: {state.scorer or 'none'}"
     )
-    print_table(_header(state.sources), [_source(s) for s in state.sources], left=(0, 4))
+    size = "mean bytes" if all(s.mean_bytes is not None for s in state.sources) else "unit"
+    sizes = [s.unit if s.mean_bytes is None else f"{s.mean_bytes:.0f}" for s in state.sources]
+    print_table(
+        ("source", "texts", "with answer", size, "sample"),
+        [(s.name, str(s.texts), str(s.answers), x, s.sample) for s, x in zip(state.sources, sizes, strict=True)],
+        left=(0, 4),
+    )
     if state.tasks:
-        print_table(TASK_COLUMNS, [_task(t) for t in state.tasks])
+        numbers = [(f"{t.chance:.4g}", str(t.scores), str(t.usable), t.lowest, t.highest) for t in state.tasks]
+        fitted = ["yes" if t.fitted else "no" for t in state.tasks]
+        rows = [(t.name, *cells, fit) for t, cells, fit in zip(state.tasks, numbers, fitted, strict=True)]
+        print_table(("task", "chance", "scores", "with losses", "lowest", "highest", "fitted"), rows)
     for line in (*state.problems, *state.relatives):
         say_wrapped(f"- {line}")
     # Commands stay whole, to be copied: each on a line of its own.
     say("next: " + re.sub(r"   (or|then)   ", r"\n\1: ", state.next_step).replace("   ", "\n      "))
-
-
-def _header(sources: Sequence[SourceStatus]) -> tuple[str, ...]:
-    named = any(s.mean_bytes is None for s in sources)
-    return ("source", "texts", "with answer", "unit" if named else "mean bytes", "sample")
-
-
-def _source(source: SourceStatus) -> tuple[str, ...]:
-    size = source.unit if source.mean_bytes is None else f"{source.mean_bytes:.0f}"
-    return (source.name, str(source.texts), str(source.answers), size, source.sample)
-
-
-def _task(task: TaskStatus) -> tuple[str, ...]:
-    numbers = (f"{task.chance:.4g}", str(task.scores), str(task.usable), task.lowest, task.highest)
-    return (task.name, *numbers, "yes" if task.fitted else "no")
 
 
 @click.command()

@@ -40,9 +40,10 @@ def table_lines(header: Sequence[str], rows: Rows, *, left: Sequence[int] = (0,)
         remarks = [row[-1] for row in shown]
         heads, shown = heads[:-1], [row[:-1] for row in shown]
     lines: list[Text] = []
-    for i, block in enumerate(_arrange(heads, shown, left, room)):
+    for i, block in enumerate(_arrange(heads, shown, left, room=room)):
         lines += [Text()] if i else []
-        lines += _block_lines(block, heads, shown, left, remarks if i == 0 else [""] * len(shown), room)
+        notes = remarks if i == 0 else [""] * len(shown)
+        lines += _block_lines(block, heads, shown, left=left, remarks=notes, room=room)
     return lines
 
 
@@ -73,7 +74,7 @@ def _longest_word(cells: Sequence[str]) -> int:
     return max(cell_len(word) for cell in cells for word in cell.split(" "))
 
 
-def _arrange(heads: Sequence[str], rows: Rows, left: Sequence[int], room: int) -> list[ColumnBlock]:
+def _arrange(heads: Sequence[str], rows: Rows, left: Sequence[int], *, room: int) -> list[ColumnBlock]:
     """The first layout that fits: natural widths, wrapped headings, wrapped text, or blocks."""
     indices = list(range(len(heads)))
     natural = _natural(heads, rows)
@@ -122,7 +123,7 @@ def _trimmed(block: ColumnBlock, cells: Rows) -> ColumnBlock:
 
 
 def _block_lines(
-    block: ColumnBlock, heads: Sequence[str], rows: Rows, left: Sequence[int], remarks: Sequence[str], room: int
+    block: ColumnBlock, heads: Sequence[str], rows: Rows, *, left: Sequence[int], remarks: Sequence[str], room: int
 ) -> Iterator[Text]:
     yield from _row_lines(block, heads, left, bottom=True)
     for row, remark in zip(rows, remarks, strict=True):

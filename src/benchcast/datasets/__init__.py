@@ -21,6 +21,7 @@ import benchcast
 from benchcast.datasets import dclm, olmo_ladder, public_llms
 from benchcast.datasets.download import cache_folder, data_folder, fetch_files, public_files
 from benchcast.errors import InputError
+from benchcast.importers import loss_table
 from benchcast.importers.loss_table import PublicStudyTables, create_whole, write_tables
 from benchcast.importers.loss_table import create_table_study as create_table_study
 from benchcast.messages import did_you_mean
@@ -184,6 +185,7 @@ def copy_dataset(name: str, root: str | Path, *, on_file: Callable[[str], None] 
 def _study_folder(name: str) -> Path:
     """Cache folder of a study that this version builds from the pinned files."""
     parts = [benchcast.__version__, *(f.sha256 for f in public_files(name))]
-    parts += [p.read_text(encoding="utf-8") for p in sorted(Path(__file__).parent.glob("*.py"))]
+    sources = [*sorted(Path(__file__).parent.glob("*.py")), Path(loss_table.__file__)]
+    parts += [p.read_text(encoding="utf-8") for p in sources]
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
     return cache_folder() / "studies" / f"{name}-{key}"

@@ -48,7 +48,9 @@ def read(raw: Path) -> PublicStudyTables:
     needed = ["Dataset", "model", "params", "tokens", "tokenizer", *TASKS]
     rows = read_rows(raw / FILE, needed)
     losses = [c for c in rows[0] if c.startswith(PREFIX)]
-    kept = _named([r for r in rows if all(r[c] for c in losses) and _comparable(r["tokenizer"])], losses)
+    tokenizers = {r["tokenizer"] for r in rows}
+    comparable = {t for t in tokenizers if not t or (COMMON_TOKENIZER in t and "rw_v2" not in t)}
+    kept = _named([r for r in rows if all(r[c] for c in losses) and r["tokenizer"] in comparable], losses)
     return PublicStudyTables(
         columns=[column(c.removeprefix(PREFIX), "answers", "nats") for c in losses],
         losses={name: [float(r[c]) for c in losses] for name, r in kept.items()},
@@ -56,10 +58,6 @@ def read(raw: Path) -> PublicStudyTables:
         scores=[Score(name, task, float(r[task])) for name, r in kept.items() for task in TASKS if r[task]],
         tasks=[Task(task, chance, answers=(loss,)) for task, (chance, loss) in TASKS.items()],
     )
-
-
-def _comparable(tokenizer: str) -> bool:
-    return not tokenizer or (COMMON_TOKENIZER in tokenizer and "rw_v2" not in tokenizer)
 
 
 def _named(rows: list[dict[str, str]], losses: list[str]) -> dict[str, dict[str, str]]:
@@ -81,8 +79,14 @@ def _named(rows: list[dict[str, str]], losses: list[str]) -> dict[str, dict[str,
 
 def _info(name: str, row: dict[str, str]) -> ModelInfo:
     params, tokens = number(row["params"]), number(row["tokens"])
-    role = "test" if params > LARGE else "train"
-    return ModelInfo(name, recipe_family(name.rpartition("/")[0]), params, tokens, 6 * params * tokens, role)
+    return ModelInfo(
+        model=name,
+        family=recipe_family(name.rpartition("/")[0]),
+        params=params,
+        tokens=tokens,
+        flops=6 * params * tokens,
+        split="test" if params > LARGE else "train",
+    )
 
 
 def recipe_family(recipe: str) -> str:

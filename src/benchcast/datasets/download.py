@@ -10,7 +10,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
@@ -50,14 +50,12 @@ class PublicFile:
 @cache
 def public_files(name: str) -> tuple[PublicFile, ...]:
     """The files that a public study is read from."""
-    return tuple(_listed(name))
-
-
-def _listed(name: str) -> Iterator[PublicFile]:
     text = (files("benchcast.datasets") / "files.json").read_text(encoding="utf-8")
-    for source in json.loads(text)[name]:
-        for path, (size, sha256) in source["files"].items():
-            yield PublicFile(source["repository"], source["commit"], path, size, sha256)
+    return tuple(
+        PublicFile(repository=source["repository"], commit=source["commit"], path=path, size=size, sha256=sha256)
+        for source in json.loads(text)[name]
+        for path, (size, sha256) in source["files"].items()
+    )
 
 
 def cache_folder() -> Path:

@@ -114,5 +114,12 @@ def _info(checkpoint: Checkpoint) -> ModelInfo:
     if not tokens > 0:
         tokens = number(row["_step"]) * number(row["batch_size_in_tokens"])
     length = checkpoint.model.partition("@")[0].removeprefix(f"{checkpoint.size}-")
-    seed = RUN_TWICE.get(length, "")
-    return ModelInfo(checkpoint.model, checkpoint.size, params, tokens, 6 * params * tokens, role, seed=seed)
+    return ModelInfo(
+        model=checkpoint.model,
+        family=checkpoint.size,
+        params=params,
+        tokens=tokens,
+        flops=6 * params * tokens,
+        split=role,
+        seed=RUN_TWICE.get(length, ""),
+    )

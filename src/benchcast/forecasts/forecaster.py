@@ -195,7 +195,7 @@ class Forecaster:
         rows = [TokenLosses(name, counts, texts.starts, row) for name, row in zip(names, losses, strict=True)]
         infos = [ModelInfo(name, family) for name, family in zip(names, families, strict=True)]
         scores = [Score(name, TASK, float(value)) for name, value in zip(names, accuracy, strict=True)]
-        dataset = assemble(texts, rows, infos, scores, [Task(TASK, self.chance, (SOURCE,))])
+        dataset = assemble(texts, rows, infos, scores=scores, tasks=[Task(TASK, self.chance, (SOURCE,))])
         return replace(dataset, device=self.device)
 
     def _predict(self, X: npt.ArrayLike) -> Predictions:

@@ -1,4 +1,4 @@
-"""Convert a benchmark item to a prompt and an answer, in the wording of evaluation harnesses.
+"""The benchmarks of a mixture: how an item becomes a prompt and an answer, as in evaluation harnesses; their files.
 
 The answer includes the space before it: tokenizers put that space into the answer's first token, and a
 boundary inside a token would assign part of the answer's loss to the question.

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from benchcast.choices import RegroupUnit
 from benchcast.errors import NotEnoughDataError
@@ -36,20 +35,86 @@ from benchcast.records import (
 WORD = re.compile(r"\s*(?:[⺀-鿿豈-﫿぀-ヿ가-힯]|[^\W⺀-鿿豈-﫿぀-ヿ가-힯]+|[^\w\s]+)|\s+")
 
 
-def word_edges(texts: TextSet) -> Ints:
-    """Edges of the words of all texts, in bytes: the reference tokens of a study without a scorer.
+@dataclass(frozen=True, slots=True)
+class AssemblyOptions:
+    """How the dataset of a fit is built."""
 
-    A text that is known by name only is one word.
+    features: Features | None = None  # hidden states of the scorer
+    support: Bools | None = None  # mask of reference tokens; only these are used
+    unit: RegroupUnit = "byte"  # over which a token's loss is spread evenly
+    # Tasks whose own text is protected: a model that would remove too much of it is excluded. None: all tasks.
+    guarded: Sequence[Task] | None = None
+
+
+def assemble(
+    texts: TextSet,
+    losses: Iterable[TokenLosses],
+    models: Sequence[ModelInfo],
+    *,
+    scores: Sequence[Score],
+    tasks: Sequence[Task],
+    options: AssemblyOptions | None = None,
+) -> Dataset:
+    """Build the dataset of a fit.
+
+    A reference token is used only if every model has a loss there.
+
+    Parameters
+    ----------
+    texts : the texts of the study
+    losses, models : losses and rows of models.csv, in the same order
+    scores : rows of scores.csv, of other models and tasks too
+    tasks : tasks to forecast
+    options : features, and rules for tokens and models
     """
-    if isinstance(texts, NamedTexts):
-        return texts.starts
-    ends = [0]
-    for text, start in zip(texts, texts.starts[:-1], strict=True):
-        at = int(start)
-        for match in WORD.finditer(text.text):
-            at += len(match.group().encode())
-            ends.append(at)
-    return np.array(ends, np.int64)
+    chosen = options or AssemblyOptions()
+    features = chosen.features
+    _check_answers(texts, tasks)
+    tokens, part_of = reference_of(texts, features)
+    nats = align_models(losses, tokens.edges, texts, unit=chosen.unit)
+    lacking = {m.model: mask for m, row in zip(models, nats, strict=True) if (mask := np.isnan(row)).any()}
+    common = shared_text(lacking, len(models), tokens, guarded=tasks if chosen.guarded is None else chosen.guarded)
+    kept = np.array([m.model not in common.excluded for m in models])
+    if not kept.all():
+        nats, models = nats[kept], [m for m, keep in zip(models, kept, strict=True) if keep]
+    supported = common_support(nats) if chosen.support is None else chosen.support & common_support(nats)
+    if not supported.any():
+        raise NotEnoughDataError("no token has a loss from every model; `benchcast status` names models that lack text")
+    nats[:, ~supported] = 0.0
+    tokens = replace(tokens, supported=supported)
+    accuracy, n_items = score_table(models, scores, tasks)
+    if features is not None and not np.array_equal(part_of, np.arange(len(features.edges) - 1)):
+        features = replace(features, rows=part_of)
+    return Dataset(
+        models=tuple(m.model for m in models),
+        metadata=ModelMetadata.of(models, scores),
+        relatives=find_relatives(models, tokens.sum_by_text(nats)).groups,
+        nats=nats,
+        characters=float(characters_per_token(tokens.edges, texts.utf8)[supported].sum()),
+        tasks=tuple(tasks),
+        accuracy=accuracy,
+        n_items=n_items,
+        reference_tokens=tokens,
+        features=features,
+        support=common,
+    )
+
+
+def _check_answers(texts: TextSet, tasks: Sequence[Task]) -> None:
+    for task in tasks:
+        for name in task.answers:
+            if name not in texts.index:
+                raise NotEnoughDataError(
+                    f"task {task.name}: answers name {name!r}, not a text of the study{did_you_mean(name, texts.index)}"
+                )
+
+
+def reference_of(texts: TextSet, features: Features | None) -> tuple[ReferenceTokens, Ints]:
+    """Reference tokens of a study, from its scorer's tokens or, without a scorer, from words.
+
+    `features` and the return value are as in `assemble` and `reference_tokens`.
+    """
+    return reference_tokens(texts, word_edges(texts) if features is None else features.edges)
 
 
 def reference_tokens(texts: TextSet, edges: Ints) -> tuple[ReferenceTokens, Ints]:
@@ -75,109 +140,37 @@ def reference_tokens(texts: TextSet, edges: Ints) -> tuple[ReferenceTokens, Ints
     names = texts.sources
     source_of_text = np.array([names.index(t.source) for t in texts], np.int64)
     part_of = np.searchsorted(np.asarray(edges)[1:], left, side="right")
-    ids = tuple(t.id for t in texts)
-    supported = np.ones(len(left), bool)
-    return ReferenceTokens(
-        split_edges, text, source_of_text[text], left >= answers[text], names, supported, ids
-    ), part_of
-
-
-def reference_of(texts: TextSet, features: Features | None) -> tuple[ReferenceTokens, Ints]:
-    """Reference tokens of a study, from its scorer's tokens or, without a scorer, from words.
-
-    `features` and the return value are as in `assemble` and `reference_tokens`.
-    """
-    return reference_tokens(texts, word_edges(texts) if features is None else features.edges)
-
-
-@dataclass(frozen=True, slots=True)
-class AssemblyOptions:
-    """How the dataset of a fit is built."""
-
-    features: Features | None = None  # hidden states of the scorer
-    support: Bools | None = None  # mask of reference tokens; only these are used
-    unit: RegroupUnit = "byte"  # over which a token's loss is spread evenly
-    # Tasks whose own text is protected: a model that would remove too much of it is excluded. None: all tasks.
-    guarded: Sequence[Task] | None = None
-
-
-def assemble(
-    texts: TextSet,
-    losses: Iterable[TokenLosses],
-    models: Sequence[ModelInfo],
-    scores: Sequence[Score],
-    tasks: Sequence[Task],
-    options: AssemblyOptions | None = None,
-) -> Dataset:
-    """Build the dataset of a fit.
-
-    A reference token is used only if every model has a loss there.
-
-    Parameters
-    ----------
-    texts : the texts of the study
-    losses, models : losses and rows of models.csv, in the same order
-    scores : rows of scores.csv, of other models and tasks too
-    tasks : tasks to forecast
-    options : features, and rules for tokens and models
-    """
-    chosen = options or AssemblyOptions()
-    features, guarded = chosen.features, chosen.guarded
-    _check_answers(texts, tasks)
-    tokens, part_of = reference_of(texts, features)
-    nats = align_models(losses, tokens.edges, texts, unit=chosen.unit)
-    common, kept = _support(nats, tokens, models, tasks if guarded is None else guarded)
-    if not kept.all():
-        nats, models = nats[kept], [m for m, keep in zip(models, kept, strict=True) if keep]
-    supported = common_support(nats) if chosen.support is None else chosen.support & common_support(nats)
-    if not supported.any():
-        raise NotEnoughDataError("no token has a loss from every model; `benchcast status` names models that lack text")
-    nats[:, ~supported] = 0.0
-    tokens = replace(tokens, supported=supported)
-    accuracy, n_items = score_table(models, scores, tasks)
-    if features is not None and not np.array_equal(part_of, np.arange(len(features.edges) - 1)):
-        features = replace(features, rows=part_of)
-    return Dataset(
-        models=tuple(m.model for m in models),
-        metadata=ModelMetadata.of(models, scores),
-        relatives=find_relatives(models, _per_text(nats, tokens)).groups,
-        nats=nats,
-        characters=float(characters_per_token(tokens.edges, texts.utf8)[supported].sum()),
-        tasks=tuple(tasks),
-        accuracy=accuracy,
-        n_items=n_items,
-        reference_tokens=tokens,
-        features=features,
-        support=common,
+    tokens = ReferenceTokens(
+        edges=split_edges,
+        text=text,
+        source=source_of_text[text],
+        answer=left >= answers[text],
+        sources=names,
+        supported=np.ones(len(left), bool),
+        ids=tuple(t.id for t in texts),
     )
+    return tokens, part_of
 
 
-def _per_text(nats: npt.NDArray[np.floating], tokens: ReferenceTokens) -> Floats:
-    """Loss of each model on each text (M × texts)."""
-    starts = np.flatnonzero(np.diff(tokens.text, prepend=-1))
-    return np.asarray(np.add.reduceat(nats, starts, axis=1, dtype=np.float64))
+def word_edges(texts: TextSet) -> Ints:
+    """Edges of the words of all texts, in bytes: the reference tokens of a study without a scorer.
+
+    A text that is known by name only is one word.
+    """
+    if isinstance(texts, NamedTexts):
+        return texts.starts
+    ends = [0]
+    for text, start in zip(texts, texts.starts[:-1], strict=True):
+        at = int(start)
+        for match in WORD.finditer(text.text):
+            at += len(match.group().encode())
+            ends.append(at)
+    return np.array(ends, np.int64)
 
 
-def _check_answers(texts: TextSet, tasks: Sequence[Task]) -> None:
-    """Raise an error if the answers of a task name an unknown text."""
-    for task in tasks:
-        for name in task.answers:
-            if name not in texts.index:
-                raise NotEnoughDataError(
-                    f"task {task.name}: answers name {name!r}, not a text of the study{did_you_mean(name, texts.index)}"
-                )
-
-
-def _support(
-    nats: npt.NDArray[np.float32], tokens: ReferenceTokens, models: Sequence[ModelInfo], guarded: Sequence[Task]
-) -> tuple[Support, Bools]:
-    """The common support, and a mask of the models that are kept."""
-    lacking = {m.model: mask for m, row in zip(models, nats, strict=True) if (mask := np.isnan(row)).any()}
-    common = shared_text(lacking, len(models), tokens, guarded)
-    return common, np.array([m.model not in common.excluded for m in models])
-
-
-def shared_text(lacking: Mapping[str, Bools], count: int, tokens: ReferenceTokens, guarded: Sequence[Task]) -> Support:
+def shared_text(
+    lacking: Mapping[str, Bools], count: int, tokens: ReferenceTokens, *, guarded: Sequence[Task]
+) -> Support:
     """Measure the text that all models share, and choose the models to exclude.
 
     Parameters
@@ -189,8 +182,8 @@ def shared_text(lacking: Mapping[str, Bools], count: int, tokens: ReferenceToken
     """
     widths = np.diff(tokens.edges)
     text_of_task = {t.name: mask if (mask := tokens.of_task(t)).any() else widths > 0 for t in guarded}
-    excluded = costly_models(lacking, count, text_of_task, widths) if lacking else {}
-    return describe_support(lacking, count, tokens.source, tokens.sources, widths, excluded)
+    excluded = costly_models(lacking, count, text_of_task, widths=widths) if lacking else {}
+    return describe_support(lacking, count, excluded, source=tokens.source, sources=tokens.sources, widths=widths)
 
 
 def score_table(models: Sequence[ModelInfo], scores: Sequence[Score], tasks: Sequence[Task]) -> tuple[Floats, Floats]:

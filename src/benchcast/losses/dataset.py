@@ -110,6 +110,11 @@ class ReferenceTokens:
         """Tokens of the named texts."""
         return np.isin(self.text, [i for i, name in enumerate(self.ids) if name in names])
 
+    def sum_by_text(self, values: npt.NDArray[np.generic]) -> Floats:
+        """Sums of the tokens' values (… × N) over each text that has tokens (… × S)."""
+        starts = np.flatnonzero(np.diff(self.text, prepend=-1))
+        return np.asarray(np.add.reduceat(values, starts, axis=-1, dtype=np.float64))
+
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
@@ -197,10 +202,8 @@ class Dataset:
 
 def text_losses(dataset: Dataset) -> Floats:
     """Bits per byte of every model on every text (M × S); 0 on texts without losses of every model."""
-    starts = np.flatnonzero(np.diff(dataset.reference_tokens.text, prepend=-1))
-    nats = np.add.reduceat(dataset.nats, starts, axis=1, dtype=np.float64)
-    size = _bytes(dataset)
-    return np.asarray(nats / np.maximum(size, 1) / np.log(2))
+    nats = dataset.reference_tokens.sum_by_text(dataset.nats)
+    return np.asarray(nats / np.maximum(_bytes(dataset), 1) / np.log(2))
 
 
 def spread_over_tokens(dataset: Dataset, weights: Floats) -> npt.NDArray[np.float32]:
@@ -213,5 +216,4 @@ def spread_over_tokens(dataset: Dataset, weights: Floats) -> npt.NDArray[np.floa
 def _bytes(dataset: Dataset) -> Floats:
     """Bytes of every text's supported tokens."""
     tokens = dataset.reference_tokens
-    starts = np.flatnonzero(np.diff(tokens.text, prepend=-1))
-    return np.add.reduceat(np.diff(tokens.edges) * tokens.supported, starts).astype(np.float64)
+    return tokens.sum_by_text(np.diff(tokens.edges) * tokens.supported)

@@ -79,7 +79,7 @@ def _percent(share: float) -> str:
 
 
 def costly_models(
-    lacking: Mapping[str, Bools], count: int, text_of_task: Mapping[str, Bools], widths: npt.NDArray[np.integer]
+    lacking: Mapping[str, Bools], count: int, text_of_task: Mapping[str, Bools], *, widths: npt.NDArray[np.integer]
 ) -> dict[str, tuple[str, float]]:
     """Choose the models to exclude.
 
@@ -142,10 +142,11 @@ def _mostly_lacking(lacking: Mapping[str, Bools], count: int, tokens: int) -> Bo
 def describe_support(
     lacking: Mapping[str, Bools],
     count: int,
+    excluded: Mapping[str, tuple[str, float]],
+    *,
     source: Ints,
     sources: Sequence[str],
     widths: npt.NDArray[np.integer],
-    excluded: Mapping[str, tuple[str, float]],
 ) -> Support:
     """Measure the text that remains of each source without the excluded models.
 
@@ -155,10 +156,10 @@ def describe_support(
     ----------
     lacking : model → mask of reference tokens without a loss (N)
     count : number of all models
+    excluded : as `costly_models` returns it
     source : index in `sources` of the source of each token (N)
     sources : names of the sources
     widths : bytes of each reference token (N)
-    excluded : as `costly_models` returns it
     """
     mostly_lacking = _mostly_lacking(lacking, count, len(widths))
     total = np.bincount(source, widths, len(sources))
@@ -176,4 +177,4 @@ def describe_support(
         worst = int(np.argmax(shares))
         if shares[worst] >= NOTICED:
             costs[model] = (sources[worst], float(shares[worst]))
-    return Support(left, costs, dict(excluded))
+    return Support(left=left, costs=costs, excluded=dict(excluded))

@@ -180,7 +180,7 @@ def law_curve(fit: TaskFit, capability: Floats) -> dict[str, Any] | None:
 
 
 def model_columns(shown: ReportModels) -> dict[str, list[Any]]:
-    """Metadata of the models, as columns."""
+    """Metadata of the models, one list for each column."""
     return {
         "model": shown.models,
         "family": list(map(str, shown.families)),

@@ -1,4 +1,4 @@
-"""Show which tokens a forecast depends on: the salience of every displayed token.
+"""Show what a forecast depends on: salience of every displayed token, or weights of the columns of a table study.
 
 Reference tokens that end inside a character are displayed together with the next as one unit.
 Axes: N reference tokens, U units.
@@ -67,7 +67,7 @@ def explain(study: StudyLike, task: str, *, tell: Tell = lambda line: None) -> E
         columns = (replace(w, mean_loss=float(x.mean()) if len(x) else math.nan) for w, x in known.items())
         return ColumnWeights(task=task, method=fit.task_fit.method, columns=tuple(columns), shares=shares)
     units = make_units(fit.texts, fit.edges)
-    explained = weigh_units(fit.task, fit.task_fit.method, units, fit.salience, fit.supported)
+    explained = weigh_units(units, fit.salience, fit.supported, task=fit.task, method=fit.task_fit.method)
     families = [str(f) for f in family_names(opened.infos(names))]
     return replace(explained, losses=family_losses(nats, families, units), shares=shares)
 
@@ -220,16 +220,16 @@ class Explanation:
 
 
 def weigh_units(
-    task: str, method: str, units: Units, salience: npt.NDArray[np.float32], supported: Bools
+    units: Units, salience: npt.NDArray[np.float32], supported: Bools, *, task: str, method: str
 ) -> Explanation:
     """Salience of units, relative to the mean over reference tokens.
 
     Parameters
     ----------
-    task, method : names, for display
     units : the displayed tokens
     salience : of each reference token (N)
     supported : mask of the tokens on which every model has a loss (N)
+    task, method : names, for display
 
     Returns
     -------
@@ -264,7 +264,7 @@ def find_text(texts: TextSet, text_id: str) -> int:
 
 @dataclass(frozen=True)
 class Units:
-    """Displayed tokens: runs of reference tokens that end between characters."""
+    """Displayed tokens, each a run of reference tokens that ends between two characters."""
 
     texts: TextSet
     text: Ints  # index of each unit's text (U)

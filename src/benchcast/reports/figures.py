@@ -158,7 +158,7 @@ def family_colour(families: Sequence[str], channel: Any) -> Any:
 
 
 def _point_colours(families: Sequence[str]) -> dict[str, Any]:
-    """Fill and outline of points; points are hollow for families whose colour is used a second time."""
+    """Fill and outline of points, which are hollow for families whose colour is used a second time."""
     opacity = alt.Scale(domain=[0, 1], range=[0.85, 0])
     return {
         "fill": family_colour(families, alt.Fill),

@@ -34,7 +34,11 @@ def explanations(comparison: Comparison, shown: ReportModels, texts: TextSet) ->
     method = comparison.methods[0]
     units = make_units(texts, comparison.dataset.reference_tokens.edges)
     fits = [shown.new_fits[task, method] for task in comparison.tasks]
-    return [weigh_units(f.task, method, units, f.salience, f.supported) for f in fits if f.task_fit.reads_losses]
+    return [
+        weigh_units(units, fit.salience, fit.supported, task=fit.task, method=method)
+        for fit in fits
+        if fit.task_fit.reads_losses
+    ]
 
 
 def heat_data(
@@ -139,7 +143,6 @@ def _base64(values: npt.NDArray[Any]) -> str:
 
 
 def _quoted(explained: Explanation, chosen: Sequence[int], kept: Sequence[int]) -> list[dict[str, Any]]:
-    """The chosen tokens with their context."""
     units, position = explained.units, {text: k for k, text in enumerate(kept)}
     rows = []
     for i in chosen:

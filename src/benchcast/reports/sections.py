@@ -140,7 +140,6 @@ def _details(study: Study, comparison: Comparison, shown: ReportModels) -> dict[
 
 
 def _hash(paths: Sequence[Path]) -> str:
-    """Hash of the files' concatenated contents."""
     content_hash = hashlib.sha256()
     for path in paths:
         content_hash.update(path.read_bytes())

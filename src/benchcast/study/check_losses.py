@@ -59,7 +59,7 @@ def check_losses(study: Study, names: Sequence[str], scored: Collection[str]) ->
                 lacking[name] = mask
     support = Support()
     if tokens is not None:
-        support = shared_text(lacking, sum(m in scored for m in words), tokens, study.tasks)
+        support = shared_text(lacking, sum(m in scored for m in words), tokens, guarded=study.tasks)
     return LossCheck(support, suspicious(sample, words), unreadable)
 
 

@@ -226,7 +226,7 @@ class Study:
         options = AssemblyOptions(
             features=self.features(), support=support, unit=unit, guarded=() if self.keep_all else self.tasks
         )
-        return assemble(self.texts, losses, models, scores, wanted, options)
+        return assemble(self.texts, losses, models, scores=scores, tasks=wanted, options=options)
 
     def infos(self, names: Sequence[str]) -> list[ModelInfo]:
         """Rows of models.csv of the named models, in that order; an empty row for a model that has none."""

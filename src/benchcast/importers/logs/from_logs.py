@@ -1,4 +1,4 @@
-"""Scores on the items of an evaluation log whose losses are not in the study.
+"""Create a study from evaluation logs: items become texts, log-likelihoods of right answers losses, results scores.
 
 A loss contains the answer that it is to forecast: with few items, luck on these items lowers the loss and raises the
 score. With `items = 0.5` in study.toml, half of the items give losses and the other half the scores.
@@ -31,179 +31,7 @@ from benchcast.study.loss_files import LossRows, lay_out
 from benchcast.study.study import Study
 
 CLOSE = 1e-6  # difference between a score in the results and the mean of its items that rounding explains
-
-
-@dataclass(frozen=True, slots=True)
-class _Values:
-    """Values of one metric on the items of one task."""
-
-    all: Floats
-    kept: Floats  # on the items that are scored
-
-
-def rescore_others(share: float, seed: int, runs: Sequence[LoggedRun] = ()) -> Rescore:
-    """A function that replaces scores of lm-eval results by scores on the items outside a random share.
-
-    Parameters
-    ----------
-    share : share of the items whose losses are texts of the study
-    seed : seed of the study, which draws them
-    runs : runs that have been read, so that they are not read again
-    """
-    known = {run.results.file.path: run for run in runs}
-
-    def rescore(file: ScoreFile, document: Mapping[str, Any], entries: list[ScoreEntry]) -> list[ScoreEntry]:
-        items = (known[file.path] if file.path in known else run_of(Results.of(file))).items
-        kept: list[ScoreEntry] = []
-        for entry in entries:
-            if not math.isfinite(entry.score.accuracy):
-                kept.append(entry)
-                continue
-            leaves = members(document, entry.score.task)
-            values = [_values(items.get(task, ()), entry.metric, share=share, seed=seed) for task in leaves]
-            rescored = _rescored(entry, values)
-            kept += [] if rescored is None else [rescored]
-        return kept
-
-    return rescore
-
-
-def _rescored(entry: ScoreEntry, values: Sequence[_Values]) -> ScoreEntry | None:
-    """The score on the other items; None for a metric that is no mean over items.
-
-    A group has the mean over its items or over its tasks; the one that agrees with the results is used.
-    """
-    if any(not len(v.all) for v in values):
-        return None
-    for weights in ([len(v.all) for v in values], [1] * len(values)):
-        if abs(_mean([v.all for v in values], weights) - entry.score.accuracy) < CLOSE:
-            if any(not len(v.kept) for v in values):
-                raise InputError(f"{entry.where}: no items are left to score; choose a smaller share of items")
-            return _scored(entry, [v.kept for v in values], by_size=len(set(weights)) > 1 or len(values) == 1)
-    if entry.metric == "acc" or len(values) == 1:
-        raise InputError(
-            f"{entry.where}: {entry.metric} is {entry.score.accuracy:g} in the results and "
-            f"{_mean([v.all for v in values], [len(v.all) for v in values]):g} over the samples; "
-            "are they of the same run?"
-        )
-    return None
-
-
-def members(document: Mapping[str, Any], task: str) -> list[str]:
-    """Tasks with items of their own that a group consists of; a task that is no group is its only member."""
-    groups = document.get("group_subtasks")
-    inside = groups.get(task) if isinstance(groups, Mapping) else None
-    if not isinstance(inside, list) or not inside:
-        return [task]
-    return [leaf for member in inside if member != task for leaf in members(document, str(member))]
-
-
-def _values(items: Sequence[LoggedItem], metric: str, *, share: float, seed: int) -> _Values:
-    """Values of a metric; none if one of the items lacks it."""
-    known = items if all(metric in item.metrics for item in items) else ()
-    return _Values(
-        all=np.array([item.metrics[metric] for item in known]),
-        kept=np.array([item.metrics[metric] for item in known if not item.drawn(share, seed)]),
-    )
-
-
-def _mean(values: Sequence[Floats], weights: Sequence[int]) -> float:
-    return float(np.average([v.mean() for v in values], weights=weights))
-
-
-def _scored(entry: ScoreEntry, values: Sequence[Floats], *, by_size: bool) -> ScoreEntry:
-    """Mean and standard error over the scored items."""
-    weights = [len(v) for v in values] if by_size else [1] * len(values)
-    share = np.array(weights) / sum(weights)
-    variance = [v.var(ddof=1) / len(v) if len(v) > 1 else math.nan for v in values]
-    error = float(np.sqrt(np.sum(share**2 * variance)))
-    score = replace(entry.score, accuracy=_mean(values, weights), n_items=float(sum(map(len, values))))
-    return replace(entry, score=score, stderr=error)
-
-
 BACKEND = "lm-eval"
-
-
-def items_by_model(runs: Sequence[LoggedRun], known: Sequence[str]) -> dict[str, dict[str, list[LoggedItem]]]:
-    """Items of each model by task, over all of its runs; models have the study's names.
-
-    Parameters
-    ----------
-    runs : runs of any models
-    known : names of the study's models
-    """
-    names, _ = match_models((run.model for run in runs), known, {})
-    by_model: dict[str, dict[str, list[LoggedItem]]] = {}
-    for run in runs:
-        model, path = names[run.model], run.results.file.path
-        of_model = by_model.setdefault(model, {})
-        for task, items in run.items.items():
-            before = of_model.setdefault(task, list(items))
-            differ = [(i.text_id, i.nats) for i in before] != [(i.text_id, i.nats) for i in items]
-            if differ and any(item.has_loss for item in (*before, *items)):
-                raise InputError(f"{path}: {model} has other samples of {task!r} in another run; remove one of them")
-    return by_model
-
-
-def losses_from_logs(paths: Sequence[Path], texts: TextSet, known: Sequence[str]) -> list[TokenLosses]:
-    """Losses of every model in logs of lm-evaluation-harness, on the texts of a study that was made from such logs.
-
-    Parameters
-    ----------
-    paths : folders with results and samples, or sample files with their results beside them
-    texts : texts of the study
-    known : names of the study's models
-    """
-    read = cache(Results.read)  # several sample files may belong to one run
-    runs: list[LoggedRun] = []
-    for path in paths:
-        runs += read_runs(path) if path.is_dir() else [run_of(results_beside(path, read), only=path)]
-    models = items_by_model(runs, known)
-    where = ", ".join(map(str, paths))
-    return [model_losses(where, model, tasks, texts) for model, tasks in models.items()]
-
-
-def model_losses(where: str, model: str, tasks: Mapping[str, Sequence[LoggedItem]], texts: TextSet) -> TokenLosses:
-    """Losses of one model: the answer of each text is one token, its prompt one without a loss.
-
-    Items of tasks that the study has no texts of are left out, and so are items whose losses are not in the study.
-    """
-    items = {i.text_id: i for of_task in tasks.values() for i in of_task if i.has_loss}
-    numbers = {text_id.rpartition("-")[0]: text_id for text_id in items}
-    sources = {task for task, of_task in tasks.items() if any(i.has_loss for i in of_task)}
-    rows = []
-    for text in texts:
-        if text.source not in sources:
-            continue
-        item = items.get(text.id)
-        if item is None:
-            _refuse_item(where, model, text.id, numbers)
-        else:
-            rows.append(item)
-    if not rows:
-        raise InputError(
-            f"{where}: {model} has no losses of the study's texts; logged are {', '.join(sorted(sources)) or 'none'}, "
-            f"the study has {', '.join(texts.sources[:5])}"
-        )
-    bounds, nats = [], []
-    for item in rows:
-        start, end = len(item.prompt.encode()), len((item.prompt + item.answer).encode())
-        bounds.append(np.array([0, start, end] if start else [0, end], np.int64))
-        nats.append(np.array([math.nan, item.nats] if start else [item.nats]))
-    loss_rows = LossRows.of(where, model, [i.text_id for i in rows], bounds=bounds, nats=nats)
-    return lay_out(loss_rows, texts, {"backend": BACKEND})
-
-
-def _refuse_item(where: str, model: str, text_id: str, numbers: Mapping[str, str]) -> None:
-    item = text_id.rpartition("-")[0]
-    if item in numbers:
-        raise InputError(
-            f"{where}: {model} was asked item {item} with another prompt or answer than the study's models; "
-            "were shots, task version or chat template different?"
-        )
-    raise InputError(f"{where}: {model} lacks item {item} of the study; was it run with --limit or on other data?")
-
-
 ADVICE = "one study takes runs of one version with the same shots; move the others to another folder"
 NOT_IN_SAMPLES = "its samples do not hold the metric of the results, so a part of the items has no score; it is no task"
 Items = Mapping[str, Mapping[str, Sequence[LoggedItem]]]  # model → task → items
@@ -341,3 +169,171 @@ def _texts(logged: Items, share: float, seed: int) -> TextSet:
     if not all_texts:
         raise InputError("the logs hold no log-likelihoods of answers (only generations?); a study needs some")
     return TextSet.of(all_texts)
+
+
+def items_by_model(runs: Sequence[LoggedRun], known: Sequence[str]) -> dict[str, dict[str, list[LoggedItem]]]:
+    """Items of each model by task, over all of its runs; models have the study's names.
+
+    Parameters
+    ----------
+    runs : runs of any models
+    known : names of the study's models
+    """
+    names, _ = match_models((run.model for run in runs), known, {})
+    by_model: dict[str, dict[str, list[LoggedItem]]] = {}
+    for run in runs:
+        model, path = names[run.model], run.results.file.path
+        of_model = by_model.setdefault(model, {})
+        for task, items in run.items.items():
+            before = of_model.setdefault(task, list(items))
+            differ = [(i.text_id, i.nats) for i in before] != [(i.text_id, i.nats) for i in items]
+            if differ and any(item.has_loss for item in (*before, *items)):
+                raise InputError(f"{path}: {model} has other samples of {task!r} in another run; remove one of them")
+    return by_model
+
+
+def losses_from_logs(paths: Sequence[Path], texts: TextSet, known: Sequence[str]) -> list[TokenLosses]:
+    """Losses of every model in logs of lm-evaluation-harness, on the texts of a study that was made from such logs.
+
+    Parameters
+    ----------
+    paths : folders with results and samples, or sample files with their results beside them
+    texts : texts of the study
+    known : names of the study's models
+    """
+    read = cache(Results.read)  # several sample files may belong to one run
+    runs: list[LoggedRun] = []
+    for path in paths:
+        runs += read_runs(path) if path.is_dir() else [run_of(results_beside(path, read), only=path)]
+    models = items_by_model(runs, known)
+    where = ", ".join(map(str, paths))
+    return [model_losses(where, model, tasks, texts) for model, tasks in models.items()]
+
+
+def model_losses(where: str, model: str, tasks: Mapping[str, Sequence[LoggedItem]], texts: TextSet) -> TokenLosses:
+    """Losses of one model: the answer of each text is one token, its prompt one without a loss.
+
+    Items of tasks that the study has no texts of are left out, and so are items whose losses are not in the study.
+    """
+    items = {i.text_id: i for of_task in tasks.values() for i in of_task if i.has_loss}
+    numbers = {text_id.rpartition("-")[0]: text_id for text_id in items}
+    sources = {task for task, of_task in tasks.items() if any(i.has_loss for i in of_task)}
+    rows = []
+    for text in texts:
+        if text.source not in sources:
+            continue
+        item = items.get(text.id)
+        if item is None:
+            _refuse_item(where, model, text.id, numbers)
+        else:
+            rows.append(item)
+    if not rows:
+        raise InputError(
+            f"{where}: {model} has no losses of the study's texts; logged are {', '.join(sorted(sources)) or 'none'}, "
+            f"the study has {', '.join(texts.sources[:5])}"
+        )
+    bounds, nats = [], []
+    for item in rows:
+        start, end = len(item.prompt.encode()), len((item.prompt + item.answer).encode())
+        bounds.append(np.array([0, start, end] if start else [0, end], np.int64))
+        nats.append(np.array([math.nan, item.nats] if start else [item.nats]))
+    loss_rows = LossRows.of(where, model, [i.text_id for i in rows], bounds=bounds, nats=nats)
+    return lay_out(loss_rows, texts, {"backend": BACKEND})
+
+
+def _refuse_item(where: str, model: str, text_id: str, numbers: Mapping[str, str]) -> None:
+    item = text_id.rpartition("-")[0]
+    if item in numbers:
+        raise InputError(
+            f"{where}: {model} was asked item {item} with another prompt or answer than the study's models; "
+            "were shots, task version or chat template different?"
+        )
+    raise InputError(f"{where}: {model} lacks item {item} of the study; was it run with --limit or on other data?")
+
+
+def rescore_others(share: float, seed: int, runs: Sequence[LoggedRun] = ()) -> Rescore:
+    """A function that replaces scores of lm-eval results by scores on the items outside a random share.
+
+    Parameters
+    ----------
+    share : share of the items whose losses are texts of the study
+    seed : seed of the study, which draws them
+    runs : runs that have been read, so that they are not read again
+    """
+    known = {run.results.file.path: run for run in runs}
+
+    def rescore(file: ScoreFile, document: Mapping[str, Any], entries: list[ScoreEntry]) -> list[ScoreEntry]:
+        items = (known[file.path] if file.path in known else run_of(Results.of(file))).items
+        kept: list[ScoreEntry] = []
+        for entry in entries:
+            if not math.isfinite(entry.score.accuracy):
+                kept.append(entry)
+                continue
+            leaves = members(document, entry.score.task)
+            values = [_values(items.get(task, ()), entry.metric, share=share, seed=seed) for task in leaves]
+            rescored = _rescored(entry, values)
+            kept += [] if rescored is None else [rescored]
+        return kept
+
+    return rescore
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """Values of one metric on the items of one task."""
+
+    all: Floats
+    kept: Floats  # on the items that are scored
+
+
+def _values(items: Sequence[LoggedItem], metric: str, *, share: float, seed: int) -> _Values:
+    """Values of a metric; none if one of the items lacks it."""
+    known = items if all(metric in item.metrics for item in items) else ()
+    return _Values(
+        all=np.array([item.metrics[metric] for item in known]),
+        kept=np.array([item.metrics[metric] for item in known if not item.drawn(share, seed)]),
+    )
+
+
+def _rescored(entry: ScoreEntry, values: Sequence[_Values]) -> ScoreEntry | None:
+    """The score on the other items; None for a metric that is no mean over items.
+
+    A group has the mean over its items or over its tasks; the one that agrees with the results is used.
+    """
+    if any(not len(v.all) for v in values):
+        return None
+    for weights in ([len(v.all) for v in values], [1] * len(values)):
+        if abs(_mean([v.all for v in values], weights) - entry.score.accuracy) < CLOSE:
+            if any(not len(v.kept) for v in values):
+                raise InputError(f"{entry.where}: no items are left to score; choose a smaller share of items")
+            return _scored(entry, [v.kept for v in values], by_size=len(set(weights)) > 1 or len(values) == 1)
+    if entry.metric == "acc" or len(values) == 1:
+        raise InputError(
+            f"{entry.where}: {entry.metric} is {entry.score.accuracy:g} in the results and "
+            f"{_mean([v.all for v in values], [len(v.all) for v in values]):g} over the samples; "
+            "are they of the same run?"
+        )
+    return None
+
+
+def _scored(entry: ScoreEntry, values: Sequence[Floats], *, by_size: bool) -> ScoreEntry:
+    """Mean and standard error over the scored items."""
+    weights = [len(v) for v in values] if by_size else [1] * len(values)
+    share = np.array(weights) / sum(weights)
+    variance = [v.var(ddof=1) / len(v) if len(v) > 1 else math.nan for v in values]
+    error = float(np.sqrt(np.sum(share**2 * variance)))
+    score = replace(entry.score, accuracy=_mean(values, weights), n_items=float(sum(map(len, values))))
+    return replace(entry, score=score, stderr=error)
+
+
+def _mean(values: Sequence[Floats], weights: Sequence[int]) -> float:
+    return float(np.average([v.mean() for v in values], weights=weights))
+
+
+def members(document: Mapping[str, Any], task: str) -> list[str]:
+    """Tasks with items of their own that a group consists of; a task that is no group is its only member."""
+    groups = document.get("group_subtasks")
+    inside = groups.get(task) if isinstance(groups, Mapping) else None
+    if not isinstance(inside, list) or not inside:
+        return [task]
+    return [leaf for member in inside if member != task for leaf in members(document, str(member))]

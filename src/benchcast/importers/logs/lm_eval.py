@@ -68,7 +68,6 @@ class SampleRow:
 
 
 def _requests(where: str, arguments: Any) -> list[list[Any]]:
-    """Arguments of each request."""
     if isinstance(arguments, Mapping):
         arguments = [list(a.values()) if isinstance(a, Mapping) else a for a in arguments.values()]
     if not isinstance(arguments, list) or not arguments or not all(isinstance(a, list) and a for a in arguments):

@@ -1,4 +1,4 @@
-"""Accuracy of random guessing on subtasks that harnesses report by name."""
+"""Names in score files: those of tasks and models are matched with the study's; which metric is the score; chance."""
 
 from __future__ import annotations
 
@@ -45,21 +45,6 @@ BBH_TASKS: dict[str, float] = {
     "word_sorting": 0.0,
 }
 FOUR_OPTIONS = re.compile(r"(^|[_-])(mmlu|cmmlu|ceval)(?![_-]?pro)", re.IGNORECASE)
-
-
-def chance_of(task: str) -> float:
-    """Chance (0..1) of a subtask, by its name in a score file; an error if it is unknown."""
-    for name, chance in BBH_TASKS.items():
-        if task.endswith(name) and ("bbh" in task or task == name):
-            return round(chance, 4)
-    if FOUR_OPTIONS.search(task):
-        return 0.25
-    raise InputError(
-        f"task {task!r}: its chance (the accuracy of random guessing) is unknown; add the task to study.toml, "
-        "then import again"
-    )
-
-
 # Start of a task's name → the metrics that papers and leaderboards quote for it, most common first.
 QUOTED: dict[str, tuple[str, ...]] = {
     "hellaswag": ("acc_norm",),
@@ -69,6 +54,139 @@ QUOTED: dict[str, tuple[str, ...]] = {
     "truthfulqa": ("mc2",),
 }
 GENERAL = ("acc", "accuracy", "exact_match", "EM", "naive_average", "score", "acc_norm", "pass@1", "")
+# Other names that harnesses use for a task.
+ALIASES: dict[str, tuple[str, ...]] = {
+    "mmlu": ("hendrycksTest", "mmlu_5shot"),
+    "bbh": ("bbh_cot_fewshot", "bbh_fewshot", "leaderboard_bbh", "big_bench_hard"),
+    "ceval": ("ceval-test", "ceval-valid", "ceval-val"),
+    "arc": ("arc_challenge", "arc:challenge", "ARC-c"),
+    "arc_challenge": ("arc", "arc:challenge", "ARC-c"),
+    "truthfulqa": ("truthfulqa:mc", "truthfulqa_mc2"),
+    "csqa": ("commonsense_qa", "commonsenseqa"),
+    "openbookqa": ("openbook_qa",),
+    "socialiqa": ("social_iqa", "siqa"),
+    "arc_easy": ("arc:easy", "ARC-e"),
+    "ifeval": ("leaderboard_ifeval",),
+    "math_lvl_5": ("leaderboard_math_hard", "math_hard"),
+    "gpqa": ("leaderboard_gpqa",),
+    "musr": ("leaderboard_musr",),
+    "mmlu_pro": ("leaderboard_mmlu_pro", "MMLU-PRO"),
+}
+
+
+def match_tasks(in_files: Iterable[str], tasks: Sequence[str], renames: Mapping[str, str]) -> dict[str, str]:
+    """Match tasks of files with tasks of the study.
+
+    A rename is used first; then the exact name, then the name without punctuation and case, then an alias. Each task
+    of the study is matched once: if its exact name occurs, a similar name is another task.
+
+    Parameters
+    ----------
+    in_files : names of tasks in the files
+    tasks : names of the study's tasks
+    renames : name in the files → name in the study
+
+    Returns
+    -------
+    Name in the files → name in the study, for the tasks that the study has.
+    """
+    names = list(dict.fromkeys(in_files))
+    matched = {n: renames[n] for n in names if renames.get(n) in tasks}
+    for task in tasks:
+        if task in matched.values():
+            continue
+        aliases = {plain(a) for a in ALIASES.get(task, ())}
+        for stage in (
+            {task},
+            {n for n in names if plain(n) == plain(task)},
+            {n for n in names if plain(n) in aliases},
+        ):
+            candidates = [n for n in names if n in stage and n not in matched]
+            if len(candidates) > 1:
+                raise InputError(
+                    f"{' and '.join(map(repr, candidates))} could both be task {task!r}; choose one with --rename"
+                )
+            if candidates:
+                matched[candidates[0]] = task
+                break
+    return matched
+
+
+def plain(name: str) -> str:
+    """Letters and digits only, in lower case."""
+    return re.sub(r"[\W_]+", "", name).casefold()
+
+
+def match_models(
+    in_files: Iterable[str], known: Sequence[str], renames: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Match models of files with models of the study.
+
+    `org/name` matches `name` and vice versa, ignoring case, if only one model of the study fits. A path is reduced to
+    its last part, as in `collect`.
+
+    Parameters
+    ----------
+    in_files : names of models in the files
+    known : names of the study's models
+    renames : name in the files → name in the study
+
+    Returns
+    -------
+    Name in the files → name in the study; and for names that the study does not have, similar names of the study.
+    """
+    matched, unmatched = {}, {}
+    for name in dict.fromkeys(in_files):
+        model = renames.get(name, name if name in known else without_path(name))
+        same = [k for k in known if k.rpartition("/")[2].casefold() == model.rpartition("/")[2].casefold()]
+        if model not in known and len(same) == 1 and name not in renames:
+            model = same[0]
+        matched[name] = model
+        if model not in known and known:
+            unmatched[model] = get_close_matches(model.rpartition("/")[2], known, n=3, cutoff=0.6)
+    _refuse_merged(matched)
+    return matched, unmatched
+
+
+def without_path(name: str) -> str:
+    """The last part of a local path, existing here or not; a hub id is unchanged.
+
+    A GGUF file is named by its stem, as in `collect`.
+    """
+    if name.endswith(".gguf"):
+        return Path(name).stem
+    try:
+        is_folder = Path(name).is_dir()
+    except (OSError, ValueError):  # too long for a file name, or with a zero byte
+        is_folder = False
+    is_path = is_folder or name.startswith(("/", ".", "~")) or name.count("/") > 1
+    return name.rstrip("/").rpartition("/")[2] or name if is_path else name
+
+
+def _refuse_merged(matched: Mapping[str, str]) -> None:
+    first: dict[str, str] = {}
+    for name, model in matched.items():
+        if model in first:
+            raise InputError(
+                f"{first[model]!r} and {name!r} are both model {model!r}; give them different names with --rename"
+            )
+        first[model] = name
+
+
+def read_renames(path: Path) -> dict[str, str]:
+    """Read a CSV with the columns from and to: names of models or tasks in score files, and in the study."""
+    rows = read_csv(path)
+    if not rows or set(rows[0]) != {"from", "to"}:
+        raise InputError(f"{path}: renames need the columns from,to and at least one row")
+    renames: dict[str, str] = {}
+    for number, row in enumerate(rows, start=2):
+        old, new = row["from"].strip(), row["to"].strip()
+        if not old or not new or old in renames:
+            raise InputError(
+                f"{path}: line {number}: {'both names are needed' if not (old and new) else f'{old!r} occurs twice'}"
+            )
+        renames[old] = new
+    return renames
 
 
 def choose_metrics(
@@ -128,136 +246,14 @@ def _choose(task: str, names: Sequence[str], requested: str | None) -> str:
     raise InputError(f"{task}: which metric? found {', '.join(names)}; choose one with --metric {task}={names[0]}")
 
 
-# Other names that harnesses use for a task.
-ALIASES: dict[str, tuple[str, ...]] = {
-    "mmlu": ("hendrycksTest", "mmlu_5shot"),
-    "bbh": ("bbh_cot_fewshot", "bbh_fewshot", "leaderboard_bbh", "big_bench_hard"),
-    "ceval": ("ceval-test", "ceval-valid", "ceval-val"),
-    "arc": ("arc_challenge", "arc:challenge", "ARC-c"),
-    "arc_challenge": ("arc", "arc:challenge", "ARC-c"),
-    "truthfulqa": ("truthfulqa:mc", "truthfulqa_mc2"),
-    "csqa": ("commonsense_qa", "commonsenseqa"),
-    "openbookqa": ("openbook_qa",),
-    "socialiqa": ("social_iqa", "siqa"),
-    "arc_easy": ("arc:easy", "ARC-e"),
-    "ifeval": ("leaderboard_ifeval",),
-    "math_lvl_5": ("leaderboard_math_hard", "math_hard"),
-    "gpqa": ("leaderboard_gpqa",),
-    "musr": ("leaderboard_musr",),
-    "mmlu_pro": ("leaderboard_mmlu_pro", "MMLU-PRO"),
-}
-
-
-def plain(name: str) -> str:
-    """Letters and digits only, in lower case."""
-    return re.sub(r"[\W_]+", "", name).casefold()
-
-
-def match_tasks(in_files: Iterable[str], tasks: Sequence[str], renames: Mapping[str, str]) -> dict[str, str]:
-    """Match tasks of files with tasks of the study.
-
-    A rename is used first; then the exact name, then the name without punctuation and case, then an alias. Each task
-    of the study is matched once: if its exact name occurs, a similar name is another task.
-
-    Parameters
-    ----------
-    in_files : names of tasks in the files
-    tasks : names of the study's tasks
-    renames : name in the files → name in the study
-
-    Returns
-    -------
-    Name in the files → name in the study, for the tasks that the study has.
-    """
-    names = list(dict.fromkeys(in_files))
-    matched = {n: renames[n] for n in names if renames.get(n) in tasks}
-    for task in tasks:
-        if task in matched.values():
-            continue
-        aliases = {plain(a) for a in ALIASES.get(task, ())}
-        for stage in (
-            {task},
-            {n for n in names if plain(n) == plain(task)},
-            {n for n in names if plain(n) in aliases},
-        ):
-            candidates = [n for n in names if n in stage and n not in matched]
-            if len(candidates) > 1:
-                raise InputError(
-                    f"{' and '.join(map(repr, candidates))} could both be task {task!r}; choose one with --rename"
-                )
-            if candidates:
-                matched[candidates[0]] = task
-                break
-    return matched
-
-
-def without_path(name: str) -> str:
-    """The last part of a local path, existing here or not; a hub id is unchanged.
-
-    A GGUF file is named by its stem, as in `collect`.
-    """
-    if name.endswith(".gguf"):
-        return Path(name).stem
-    try:
-        is_folder = Path(name).is_dir()
-    except (OSError, ValueError):  # too long for a file name, or with a zero byte
-        is_folder = False
-    is_path = is_folder or name.startswith(("/", ".", "~")) or name.count("/") > 1
-    return name.rstrip("/").rpartition("/")[2] or name if is_path else name
-
-
-def match_models(
-    in_files: Iterable[str], known: Sequence[str], renames: Mapping[str, str]
-) -> tuple[dict[str, str], dict[str, list[str]]]:
-    """Match models of files with models of the study.
-
-    `org/name` matches `name` and vice versa, ignoring case, if only one model of the study fits. A path is reduced to
-    its last part, as in `collect`.
-
-    Parameters
-    ----------
-    in_files : names of models in the files
-    known : names of the study's models
-    renames : name in the files → name in the study
-
-    Returns
-    -------
-    Name in the files → name in the study; and for names that the study does not have, similar names of the study.
-    """
-    matched, unmatched = {}, {}
-    for name in dict.fromkeys(in_files):
-        model = renames.get(name, name if name in known else without_path(name))
-        same = [k for k in known if k.rpartition("/")[2].casefold() == model.rpartition("/")[2].casefold()]
-        if model not in known and len(same) == 1 and name not in renames:
-            model = same[0]
-        matched[name] = model
-        if model not in known and known:
-            unmatched[model] = get_close_matches(model.rpartition("/")[2], known, n=3, cutoff=0.6)
-    _refuse_merged(matched)
-    return matched, unmatched
-
-
-def _refuse_merged(matched: Mapping[str, str]) -> None:
-    first: dict[str, str] = {}
-    for name, model in matched.items():
-        if model in first:
-            raise InputError(
-                f"{first[model]!r} and {name!r} are both model {model!r}; give them different names with --rename"
-            )
-        first[model] = name
-
-
-def read_renames(path: Path) -> dict[str, str]:
-    """Read a CSV with the columns from and to: names of models or tasks in score files, and in the study."""
-    rows = read_csv(path)
-    if not rows or set(rows[0]) != {"from", "to"}:
-        raise InputError(f"{path}: renames need the columns from,to and at least one row")
-    renames: dict[str, str] = {}
-    for number, row in enumerate(rows, start=2):
-        old, new = row["from"].strip(), row["to"].strip()
-        if not old or not new or old in renames:
-            raise InputError(
-                f"{path}: line {number}: {'both names are needed' if not (old and new) else f'{old!r} occurs twice'}"
-            )
-        renames[old] = new
-    return renames
+def chance_of(task: str) -> float:
+    """Chance (0..1) of a subtask, by its name in a score file; an error if it is unknown."""
+    for name, chance in BBH_TASKS.items():
+        if task.endswith(name) and ("bbh" in task or task == name):
+            return round(chance, 4)
+    if FOUR_OPTIONS.search(task):
+        return 0.25
+    raise InputError(
+        f"task {task!r}: its chance (the accuracy of random guessing) is unknown; add the task to study.toml, "
+        "then import again"
+    )
