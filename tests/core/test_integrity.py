@@ -131,7 +131,7 @@ def test_features_written_without_hashes_still_load(study, world):
 def test_features_that_do_not_fit_the_texts_are_one_line(study, world, change):
     folder = study.root / "features" / "synthetic"
     meta = {"scorer": "synthetic", "texts": study.texts.digest}
-    feature_files.fill_folder(folder, *change(world.features, world.edges), meta)
+    feature_files.fill_folder(folder, *change(world.features, world.edges), meta=meta)
     with pytest.raises(StudyError, match="synthetic: damaged"):
         study.features()
 

@@ -63,7 +63,7 @@ class Forecast:
         return {k: nan_to_none(v) for k, v in asdict(self).items()}
 
     @classmethod
-    def missing(cls, task: str, model: str, why: str, level: float = DEFAULT_LEVEL) -> Forecast:
+    def missing(cls, task: str, model: str, why: str, *, level: float = DEFAULT_LEVEL) -> Forecast:
         """A forecast of NaN values with the reason as its remark."""
         nan = math.nan
         return cls(task, model, accuracy=nan, low=nan, high=nan, capability=nan, remark=why, level=level)

@@ -169,7 +169,9 @@ def _select(errors: Floats, families: npt.NDArray[np.str_], usable: Bools) -> tu
     names = np.unique(families)
     if len(names) < FEWEST_FAMILIES or tasks < 2:
         return np.ones(tasks), np.ones(tasks)
-    squares = np.stack([_left_out_squares(errors, families, name, usable) for name in names])  # F × strengths + 1 × T
+    squares = np.stack(
+        [_left_out_squares(errors, families, usable, hidden=families == name) for name in names]
+    )  # F × strengths + 1 × T
     change = squares[:, :-1] - squares[:, -1:]
     count = np.maximum(np.isfinite(change).sum(axis=0), 1)
     middle = np.nansum(change, axis=0) / count
@@ -183,20 +185,19 @@ def _select(errors: Floats, families: npt.NDArray[np.str_], usable: Bools) -> tu
     return np.where(helps, np.array(SHRINKAGES)[best], 1.0), np.where(helps, ratio, 1.0)
 
 
-def _left_out_squares(errors: Floats, families: npt.NDArray[np.str_], family: str, usable: Bools) -> Floats:
-    """Mean squared error of one family, corrected with each shrinkage and last uncorrected (strengths + 1 × T)."""
-    hidden = families == family
+def _left_out_squares(errors: Floats, families: npt.NDArray[np.str_], usable: Bools, *, hidden: Bools) -> Floats:
+    """Mean squared error of the hidden family, with each shrinkage and last uncorrected (strengths + 1 × T)."""
     covariance = _covariance(errors[~hidden], families[~hidden])
     matrices = [_shrunk(covariance, strength) for strength in (*SHRINKAGES, 1.0)]
     out = np.full((len(matrices), errors.shape[1]), np.nan)
     for t in range(errors.shape[1]):
         rows = errors[hidden & np.isfinite(errors[:, t])]
         if len(rows):
-            out[:, t] = [np.mean(_unexplained(matrix, t, rows, usable[t]) ** 2) for matrix in matrices]
+            out[:, t] = [np.mean(_unexplained(matrix, t, rows, usable=usable[t]) ** 2) for matrix in matrices]
     return out
 
 
-def _unexplained(matrix: Floats, t: int, rows: Floats, usable: Bools) -> Floats:
+def _unexplained(matrix: Floats, t: int, rows: Floats, *, usable: Bools) -> Floats:
     """Errors of models on a task, minus what their errors on the others let expect."""
     known = np.isfinite(rows) & usable
     left = rows[:, t].copy()

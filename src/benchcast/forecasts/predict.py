@@ -119,7 +119,7 @@ def forecast_models(
             forecasts = predict_tasks([*used, *members], losses, level)[: len(used)]
         except BenchcastError as error:
             failed[name] = str(error)
-            forecasts = [Forecast.missing(fit.task, name, str(error), level) for fit in fits]
+            forecasts = [Forecast.missing(fit.task, name, str(error), level=level) for fit in fits]
         else:
             models.append(ModelForecasts(used, losses, forecasts))
             if correction is not None:

@@ -116,7 +116,7 @@ def status(study: StudyLike) -> StudyStatus:
     else:
         next_step = _next_step(study, tasks, with_losses, has_features=bool(scorer), comparable=not unfit)
     notes = [study.note] if study.note else []
-    found = [*stale, *checked.lines(), *_problems(study, tasks, scores, with_losses)]
+    found = [*stale, *checked.lines(), *_problems(study, tasks, scores, with_losses=with_losses)]
     return StudyStatus(
         texts=len(texts),
         models_with_losses=len(with_losses),
@@ -235,7 +235,7 @@ def _task_problems(study: Study, task: Task) -> Iterator[str]:
         yield f"task {task.name}: no texts of source {', '.join(absent)}; source-token and label-token need them"
 
 
-def _problems(study: Study, tasks: list[TaskStatus], scores: list[Score], with_losses: set[str]) -> list[str]:
+def _problems(study: Study, tasks: list[TaskStatus], scores: list[Score], *, with_losses: set[str]) -> list[str]:
     problems = []
     stopped = stopped_rename(study)
     if stopped:

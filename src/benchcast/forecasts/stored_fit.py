@@ -176,7 +176,7 @@ class Fit:
                 rows.append(self.predict(study.losses(name), level=level))
             except InputError as error:
                 failed[name] = str(error)
-                rows.append(Forecast.missing(self.task, name, str(error), level))
+                rows.append(Forecast.missing(self.task, name, str(error), level=level))
         return Forecasts(tuple(rows), failed)
 
     def _forecast(self, losses: TokenLosses, metadata: ModelMetadata, level: float) -> Forecast:

@@ -93,7 +93,7 @@ def _check(values: npt.NDArray[Any], edges: npt.NDArray[Any], texts: TextSet) ->
         raise ValueError("edges do not match the texts")
 
 
-def fill_folder(folder: Path, values: npt.NDArray[np.floating], edges: Ints, meta: dict[str, Any]) -> None:
+def fill_folder(folder: Path, values: npt.NDArray[np.floating], edges: Ints, *, meta: dict[str, Any]) -> None:
     """Write a scorer's features, one row per token, into an empty folder; `meta` names scorer and texts."""
     files = {}
     for name, array in zip(ARRAYS, (values, edges), strict=True):
@@ -154,7 +154,7 @@ def read_features(path: Path, texts: TextSet) -> tuple[npt.NDArray[np.floating],
         with np.errstate(over="ignore"):
             features = features.astype(np.float32)
     _check_values(path, features)
-    return features, _edges(path, bounds.astype(np.int64), counts.astype(np.int64), texts)
+    return features, _edges(path, texts, bounds=bounds.astype(np.int64), counts=counts.astype(np.int64))
 
 
 def _read_npz(path: Path, texts: TextSet) -> list[npt.NDArray[Any]]:
@@ -179,7 +179,8 @@ def _check_values(path: Path, features: npt.NDArray[np.floating]) -> None:
         raise InputError(f"{path}: features contain values beyond {MOST_FEATURE:g}; hidden states are far smaller")
 
 
-def _edges(path: Path, bounds: Ints, counts: Ints, texts: TextSet) -> Ints:
+def _edges(path: Path, texts: TextSet, *, bounds: Ints, counts: Ints) -> Ints:
+    """Edges of the tokens on the axis of all bytes, from their bounds in each text."""
     edges = [np.zeros(1, np.int64)]
     at = 0
     for text, count, start, stop in zip(texts, counts, texts.starts[:-1], texts.starts[1:], strict=True):
@@ -256,7 +257,7 @@ def read_header(file: BinaryIO) -> Header:
     shape, fortran, dtype = read(file)
     if dtype.kind not in DTYPE_KINDS or any(n < 0 for n in shape):
         raise ValueError(f"an array of {dtype} and shape {shape}")
-    return Header(shape, fortran, dtype, file.tell())
+    return Header(shape=shape, fortran=fortran, dtype=dtype, offset=file.tell())
 
 
 def map_array(file: BinaryIO) -> npt.NDArray[np.generic]:

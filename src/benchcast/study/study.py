@@ -98,7 +98,7 @@ class Study:
         check_tasks(tasks)
         path.mkdir(parents=True, exist_ok=True)
         write_text(path / "texts.jsonl", tables.texts_jsonl(texts))
-        write_text(path / "study.toml", settings_toml(texts, tasks, seed, items))
+        write_text(path / "study.toml", settings_toml(texts, tasks, seed=seed, items=items))
         return cls.open(path)
 
     @classmethod

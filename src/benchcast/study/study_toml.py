@@ -112,7 +112,7 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def settings_toml(texts: TextSet, tasks: Sequence[Task], seed: int, items: float = 1.0) -> str:
+def settings_toml(texts: TextSet, tasks: Sequence[Task], *, seed: int, items: float = 1.0) -> str:
     """The content of a new study.toml; without tasks it contains commented examples."""
     share = f"items = {items}  # share of the items that are texts; scores are of the others\n" if items < 1 else ""
     head = f"format = {FORMAT}\nseed = {seed}\n{share}\n"
