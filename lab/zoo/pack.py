@@ -54,7 +54,7 @@ def losses_of(about: dict, arrays: dict[str, np.ndarray], checkpoint: int, texts
         "backend_version": f"torch {about['torch']}",
         "dtype": "float32 from bfloat16 weights",
     }
-    return lay_out(LossRows.of(model, model, [t.id for t in texts], bounds, nats), texts, origin)
+    return lay_out(LossRows.of(model, model, [t.id for t in texts], bounds=bounds, nats=nats), texts, origin)
 
 
 def reduced_features(folder: Path, texts: TextSet) -> tuple[np.ndarray, np.ndarray, float]:

@@ -19,9 +19,8 @@ from benchcast.study.study import Study
 def make_study(root, texts, bounds, nats, model="m"):
     """A study of one model, from bounds and nats of each text."""
     study = Study.create(root, TextSet.of(texts))
-    rows = LossRows.of(
-        "test", model, [t.id for t in texts], [np.array(b) for b in bounds], [np.array(x, float) for x in nats]
-    )
+    bounds, nats = [np.array(b) for b in bounds], [np.array(x, float) for x in nats]
+    rows = LossRows.of("test", model, [t.id for t in texts], bounds=bounds, nats=nats)
     study.add_losses([lay_out(rows, study.texts, {})])
     return study
 

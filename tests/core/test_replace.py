@@ -151,13 +151,11 @@ def test_a_reader_gets_files_of_one_version_though_the_folder_is_replaced_betwee
     rounds = []
 
     def read(folder):
-        with folder.open("a") as file:
-            first = file.read()
+        first = (folder / "a").read_bytes()
         if len(rounds) < 3:
             make(tmp_path / "fit", f"new {len(rounds)}")
         rounds.append(first)
-        with folder.open("b") as file:
-            return first, file.read()
+        return first, (folder / "b").read_bytes()
 
     assert from_folder(tmp_path / "fit", read) == (b"new 2", b"new 2")
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,8 +20,9 @@ from benchcast.forecasts.staleness import StudyInputs, changed_inputs
 from benchcast.study.study import Study
 
 ONCE = ("study.toml", "texts.jsonl", "models.csv", "scores.csv")
-FEATURES = ("features.npy", "edges.npy")  # opened by name in their folder, as the files of a fit are
+FEATURES = ("features/synthetic/features.npy", "features/synthetic/edges.npy")
 FIT = ("fit.json", "salience.safetensors")
+BOTH = ("task0", "task1")
 COMMAND = "import sys; from benchcast.cli import main; sys.argv = {}; main()"
 REPORT = "import benchcast.evaluation.compare as c; c.METHOD_NAMES = ('salience', 'all-token'); "
 
@@ -51,10 +53,19 @@ def reads(folder: Path, *words: object, before: str = "") -> Counter[str]:
     return Counter(found)
 
 
-def expect(found: Counter[str], folder: Path, *, fits: int, losses: dict[str, int]) -> None:
-    """All files of the study once, `fits` fits once, and each file of losses its number of times."""
+def loaded(found: Counter[str]) -> dict[str, int]:
+    """How often each file of a fit was read."""
+    return {name: count for name, count in found.items() if name.endswith(FIT)}
+
+
+def files_of(*tasks: str) -> list[str]:
+    return [f"fits/{task}/{name}" for task in tasks for name in FIT]
+
+
+def expect(found: Counter[str], folder: Path, *, fits: Sequence[str], losses: dict[str, int]) -> None:
+    """All files of the study once, the fits of these tasks once, and each file of losses its number of times."""
     assert {name: found[name] for name in (*ONCE, *FEATURES)} == dict.fromkeys((*ONCE, *FEATURES), 1)
-    assert {name: found[name] for name in FIT} == dict.fromkeys(FIT, fits)
+    assert loaded(found) == dict.fromkeys(files_of(*fits), 1)
     names = [f"losses/{path.name}" for path in (folder / "losses").iterdir()]
     assert {name: found[f"footer of {name}"] for name in names} == dict.fromkeys(names, 1)
     assert {name: found[name] for name in names} == {name: losses.get(name, losses["*"]) for name in names}
@@ -70,21 +81,21 @@ def test_a_second_reading_is_counted(folder: Path) -> None:
 
 def test_fit_reads_losses_once_and_once_more_for_their_hash(folder: Path) -> None:
     found = reads(folder, "fit", folder, "--method", "salience")
-    expect(found, folder, fits=0, losses={"*": 2})
+    expect(found, folder, fits=(), losses={"*": 2})
 
 
 @pytest.mark.parametrize(
     ("words", "fits"),
     [
-        ((), 2),
-        (("--task", "task0"), 1),
-        (("--use-scores",), 2),
-        (("--use-scores", "--task", "task1"), 2),
-        (("--register", "made.json"), 2),
-        (("--task", "task1", "--register", "made.json"), 1),
+        ((), BOTH),
+        (("--task", "task0"), ("task0",)),
+        (("--use-scores",), BOTH),
+        (("--use-scores", "--task", "task1"), BOTH),
+        (("--register", "made.json"), BOTH),
+        (("--task", "task1", "--register", "made.json"), ("task1",)),
     ],
 )
-def test_predict_loads_each_fit_once(folder: Path, words: tuple[str, ...], fits: int) -> None:
+def test_predict_loads_each_fit_once(folder: Path, words: tuple[str, ...], fits: tuple[str, ...]) -> None:
     """Losses are read of the one model, and hashed of all that the fits learned from."""
     words = tuple(str(folder.parent / word) if word.endswith(".json") else word for word in words)
     found = reads(folder, "predict", folder, "--model", "family1-4M@4B", *words)
@@ -94,7 +105,7 @@ def test_predict_loads_each_fit_once(folder: Path, words: tuple[str, ...], fits:
 def test_predict_with_new_fits_reads_the_old_ones_once(folder: Path) -> None:
     """The new losses are read for the fits, for the forecast of the one model, and for their hashes."""
     found = reads(folder, "predict", folder, "--model", "family1-4M@4B", "--refit")
-    expect(found, folder, fits=2, losses={"*": 2, "losses/family1-4M@4B.parquet": 3})
+    expect(found, folder, fits=BOTH, losses={"*": 2, "losses/family1-4M@4B.parquet": 3})
 
 
 def test_predict_of_a_mean_loads_the_fits_of_its_members_once(folder: Path) -> None:
@@ -102,16 +113,17 @@ def test_predict_of_a_mean_loads_the_fits_of_its_members_once(folder: Path) -> N
     settings.write_text(settings.read_text() + '\n[tasks.both]\nmembers = ["task0", "task1"]\n')
     bc.fit_tasks(folder, method="all-token", store=True)
     found = reads(folder, "predict", folder, "--model", "family1-4M@4B", "--task", "both")
-    expect(found, folder, fits=3, losses={"*": 1, "losses/family1-4M@4B.parquet": 2})
+    expect(found, folder, fits=("both", *BOTH), losses={"*": 1, "losses/family1-4M@4B.parquet": 2})
 
 
 def test_status_reads_losses_for_its_checks_for_the_dataset_and_for_hashes(folder: Path) -> None:
-    expect(reads(folder, "status", folder), folder, fits=2, losses={"*": 3})
+    expect(reads(folder, "status", folder), folder, fits=BOTH, losses={"*": 3})
 
 
 def test_explain_loads_one_fit(folder: Path) -> None:
     found = reads(folder, "explain", folder, "--task", "task0")
-    assert {name: found[name] for name in (*ONCE, *FEATURES, *FIT)} == dict.fromkeys((*ONCE, *FEATURES, *FIT), 1)
+    assert {name: found[name] for name in (*ONCE, *FEATURES)} == dict.fromkeys((*ONCE, *FEATURES), 1)
+    assert loaded(found) == dict.fromkeys(files_of("task0"), 1)
 
 
 def test_report_loads_each_fit_for_its_figures_and_for_the_note_on_stale_ones(folder: Path) -> None:
@@ -120,7 +132,7 @@ def test_report_loads_each_fit_for_its_figures_and_for_the_note_on_stale_ones(fo
     found = reads(folder, "report", folder, "--split", "size", before=REPORT)
     assert {name: found[name] for name in ONCE} == dict.fromkeys(ONCE, 2)
     assert {name: found[name] for name in FEATURES} == dict.fromkeys(FEATURES, 1)
-    assert {name: found[name] for name in FIT} == dict.fromkeys(FIT, 2 * 2)
+    assert loaded(found) == dict.fromkeys(files_of(*BOTH), 2)
 
 
 # ---- an open study and other processes

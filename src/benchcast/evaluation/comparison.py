@@ -16,7 +16,7 @@ import numpy.typing as npt
 from benchcast.choices import Split, level_text
 from benchcast.errors import library
 from benchcast.losses.dataset import Dataset
-from benchcast.messages import counted, nan_to_none
+from benchcast.messages import counted, nan_to_none, plain
 from benchcast.methods.solvers import ranks
 from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Floats, arrow_table, pandas_frame
@@ -102,19 +102,17 @@ class Comparison:
 
     def as_json(self) -> dict[str, Any]:
         """The contract of `compare --json`."""
-        tasks = {task: {method: self._cell(task, method) for method in self.methods} for task in self.tasks}
-        noise = {task: nan_to_none(v) for task, v in self.noise.items()}
-        return {
+        content = {
             "split": self.split,
-            "methods": list(self.methods),
-            "tasks": tasks,
-            "noise_floor": noise,
+            "methods": self.methods,
+            "tasks": {task: {method: self._cell(task, method) for method in self.methods} for task in self.tasks},
+            "noise_floor": self.noise,
             "left_out": self.left_out,
         }
+        return dict(plain(content))
 
     def _cell(self, task: str, method: str) -> dict[str, Any]:
-        numbers = {k: nan_to_none(v) for k, v in self.measures(task, method).items()}
-        return {**numbers, "remark": self.remark(task, method)}
+        return {**self.measures(task, method), "remark": self.remark(task, method)}
 
     def remark(self, task: str, method: str) -> str:
         """Why measures of a task and method are NaN; empty where none is."""
@@ -136,11 +134,7 @@ class Comparison:
     def to_arrow(self) -> Any:
         """A pyarrow.Table, one row for each task and method: its measures, and a remark where one is null."""
         cells = [(task, method) for task in self.tasks for method in self.methods]
-        rows = [
-            {"task": task, "method": method, **self.measures(task, method), "remark": self.remark(task, method)}
-            for task, method in cells
-        ]
-        return arrow_table(rows, COLUMNS)
+        return arrow_table([{"task": t, "method": m, **self._cell(t, m)} for t, m in cells], COLUMNS)
 
     def to_pandas(self) -> Any:
         """The same as a pandas.DataFrame; needs pandas."""
@@ -149,34 +143,31 @@ class Comparison:
     def plot(self, method: str = "") -> Any:
         """An altair chart: forecasts of the held-out models with intervals against their scores, a panel per task.
 
-        `method` is one of `methods`; by default the first. The chart shows itself in notebooks; `.save("x.png")`.
+        `method` is one of `methods`; by default the first. On the dashed line a forecast is perfect. The chart shows
+        itself in notebooks; `.save("x.png")`.
         """
-        return forecast_chart(self, method or self.methods[0])
+        alt = library("altair", "report")
+        name = method or self.methods[0]
 
+        def panel(task: str) -> Any:
+            held = self.held_out[task, name]
+            columns = zip(held.models, held.families, held.observed, held.forecast, held.low, held.high, strict=True)
+            rows = [
+                {"model": m, "family": str(f), **{k: nan_to_none(float(x)) for k, x in zip(ENDS, numbers, strict=True)}}
+                for m, f, *numbers in columns
+            ]
+            base = alt.Chart(alt.Data(values=rows), title=task, width=200, height=200)
+            across = alt.X("score:Q", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
+            up = alt.Y("forecast:Q", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
+            tint = alt.Color("family:N")
+            tips = [alt.Tooltip("model:N"), *(alt.Tooltip(f"{k}:Q", format=".1%") for k in ENDS)]
+            bars = base.mark_rule(opacity=0.4).encode(x=across, y="low:Q", y2="high:Q", color=tint)
+            dots = base.mark_point(filled=True, opacity=1).encode(x=across, y=up, color=tint, tooltip=tips)
+            ends = alt.Chart(alt.Data(values=[{"score": 0, "forecast": 0}, {"score": 1, "forecast": 1}]))
+            return alt.layer(ends.mark_line(strokeDash=[4, 4], color="#888").encode(x=across, y=up), bars, dots)
 
-def forecast_chart(comparison: Comparison, method: str) -> Any:
-    """Forecast against score of every held-out model by one method; on the dashed line a forecast is perfect."""
-    alt = library("altair", "report")
-
-    def panel(task: str) -> Any:
-        held = comparison.held_out[task, method]
-        columns = zip(held.models, held.families, held.observed, held.forecast, held.low, held.high, strict=True)
-        rows = [
-            {"model": m, "family": str(f), **{k: nan_to_none(float(x)) for k, x in zip(ENDS, numbers, strict=True)}}
-            for m, f, *numbers in columns
-        ]
-        base = alt.Chart(alt.Data(values=rows), title=task, width=200, height=200)
-        across = alt.X("score:Q", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
-        up = alt.Y("forecast:Q", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
-        tint = alt.Color("family:N")
-        tips = [alt.Tooltip("model:N"), *(alt.Tooltip(f"{k}:Q", format=".1%") for k in ENDS)]
-        bars = base.mark_rule(opacity=0.4).encode(x=across, y="low:Q", y2="high:Q", color=tint)
-        dots = base.mark_point(filled=True, opacity=1).encode(x=across, y=up, color=tint, tooltip=tips)
-        ends = alt.Chart(alt.Data(values=[{"score": 0, "forecast": 0}, {"score": 1, "forecast": 1}]))
-        return alt.layer(ends.mark_line(strokeDash=[4, 4], color="#888").encode(x=across, y=up), bars, dots)
-
-    title = f"{method}: forecasts of models held out by {comparison.split}, with {level_text()} intervals"
-    return alt.concat(*map(panel, comparison.tasks), columns=3).properties(title=title)
+        title = f"{name}: forecasts of models held out by {self.split}, with {level_text()} intervals"
+        return alt.concat(*map(panel, self.tasks), columns=3).properties(title=title)
 
 
 def measure(observed: Floats, forecast: Floats, *, low: Floats, high: Floats) -> dict[str, float]:

@@ -197,13 +197,13 @@ def smaller_fits(choice: TextSelection, texts: TextSet) -> list[Fit]:
     """The study's fits restricted to the selected texts."""
     full_fits = choice.full_fits
     dataset, fold, cores = full_fits.dataset, full_fits.folds[0], full_fits.fits[0]
-    full = as_fits(choice.study, dataset, fold, choice.split, cores)
+    full = as_fits(choice.study, dataset, fold, split=choice.split, cores=cores)
     keep = np.isin(dataset.reference_tokens.text, choice.indices)
     return [
         Fit(
             task_fit=cut_fit(dataset, fold, t, fit.task_fit, choice.indices),
             salience=fit.salience[keep],
-            edges=_laid_out(dataset.reference_tokens.edges, keep),
+            edges=_kept_edges(dataset.reference_tokens.edges, keep),
             supported=fit.supported[keep],
             texts=texts,
             about={
@@ -227,18 +227,18 @@ def cut_losses(losses: TokenLosses, texts: TextSet, order: Ints) -> TokenLosses:
     keep = np.repeat(np.isin(np.arange(len(texts)), order), losses.counts)
     about = {k: v for k, v in losses.about.items() if k not in ("texts", "refused")}
     kept = {texts.texts[i].id for i in order}
-    refused = [i for i in _listed(losses.about.get("refused", "[]")) if i in kept]
+    refused = [i for i in _strings_in(losses.about.get("refused", "[]")) if i in kept]
     about |= {"refused": json.dumps(refused, ensure_ascii=False)} if refused else {}
     return replace(
         losses,
         counts=losses.counts[order],
-        edges=_laid_out(losses.edges, keep),
+        edges=_kept_edges(losses.edges, keep),
         nats=losses.nats[keep],
         about=about,
     )
 
 
-def _listed(line: str) -> list[str]:
+def _strings_in(line: str) -> list[str]:
     """The strings in a JSON list; empty if it is not a list."""
     try:
         names = json.loads(line)
@@ -247,6 +247,6 @@ def _listed(line: str) -> list[str]:
     return [x for x in names if isinstance(x, str)] if isinstance(names, list) else []
 
 
-def _laid_out(edges: Ints, keep: Bools) -> Ints:
+def _kept_edges(edges: Ints, keep: Bools) -> Ints:
     """Boundaries of the kept tokens in bytes of the kept texts concatenated."""
     return np.concatenate([[0], np.cumsum(np.diff(edges)[keep])]).astype(np.int64)

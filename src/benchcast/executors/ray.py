@@ -183,13 +183,12 @@ class _Pool:
         if working:
             self._alive = time.monotonic()
         elif time.monotonic() - self._alive > WAIT_SECONDS:
-            raise ClusterError(f"no worker could be started in {WAIT_SECONDS / 60:.0f} minutes; {self._room()}")
-
-    def _room(self) -> str:
-        gpus = max(self._schedule.gpus[w.group] for w in self._workers)
-        nodes = [n["Resources"].get("GPU", 0.0) for n in self._ray.nodes() if n["Alive"]]
-        most_gpus = max(nodes, default=0.0)
-        return f"a worker needs 1 CPU and {gpus:g} GPUs, {len(nodes)} nodes have at most {most_gpus:g} GPUs each"
+            needed = max(self._schedule.gpus[w.group] for w in self._workers)
+            nodes = [n["Resources"].get("GPU", 0.0) for n in self._ray.nodes() if n["Alive"]]
+            raise ClusterError(
+                f"no worker could be started in {WAIT_SECONDS / 60:.0f} minutes; a worker needs 1 CPU and {needed:g} "
+                f"GPUs, {len(nodes)} nodes have at most {max(nodes, default=0.0):g} GPUs each"
+            )
 
     def employ(self, call: Call, shared: Any) -> None:
         """Give every idle worker a job of its group; if none is left, stop the worker and free its memory."""

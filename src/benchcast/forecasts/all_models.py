@@ -56,12 +56,13 @@ def with_unscored(study: Study, dataset: Dataset) -> AllModels:
     lacking = 1 - np.isfinite(rows[:, tokens.supported]).mean(axis=1)
     complete = np.flatnonzero(lacking == 0)
     infos = study.infos([*dataset.models, *(others[i] for i in complete)])
+    nats = np.concatenate([dataset.nats, np.where(tokens.supported, rows[complete], 0)])
     return AllModels(
-        dataset,
-        infos,
-        np.concatenate([dataset.nats, np.where(tokens.supported, rows[complete], 0)]).astype(np.float32, copy=False),
-        ModelMetadata.of(infos, study.scores()),
-        {
+        dataset=dataset,
+        infos=infos,
+        nats=nats.astype(np.float32, copy=False),
+        metadata=ModelMetadata.of(infos, study.scores()),
+        left_out={
             model: f"no loss on {share:.1%} of the tokens that the others have"
             for model, share in zip(others, lacking, strict=True)
             if share

@@ -68,7 +68,7 @@ def fit(
     <Fit of 'code' by label-token on 135 models>
     """
     opened, spec = Study.of(study), MethodSpec(method, settings, device)
-    return _fit_dataset(opened, opened.dataset([task]), spec, split, asked_for=True)[0]
+    return _fit_dataset(opened, opened.dataset([task]), spec, split=split, asked_for=True)[0]
 
 
 def fit_tasks(
@@ -102,7 +102,9 @@ def fit_tasks(
     opened = Study.of(study)
     if store:
         require_writable(opened.root)
-    fits = _fit_dataset(opened, opened.dataset(tasks), spec, split, asked_for=bool(tasks), on_left_out=on_left_out)
+    fits = _fit_dataset(
+        opened, opened.dataset(tasks), spec, split=split, asked_for=bool(tasks), on_left_out=on_left_out
+    )
     if store:
         store_fits(opened, fits)
     return fits
@@ -112,8 +114,8 @@ def _fit_dataset(
     study: Study,
     dataset: Dataset,
     method: MethodSpec,
-    split: Split,
     *,
+    split: Split,
     asked_for: bool,
     on_left_out: Callable[[str], None] = lambda line: None,
 ) -> list[Fit]:
@@ -124,7 +126,7 @@ def _fit_dataset(
         on_left_out(f"{task}: {why}")
     for model in dataset.support.excluded:
         on_left_out(f"model {model} {dataset.support.why(model)} (--keep-all keeps it)")
-    fits = as_fits(study, dataset, fold, name, method.fit(dataset, [fold])[0])
+    fits = as_fits(study, dataset, fold, split=name, cores=method.fit(dataset, [fold])[0])
     same = same_losses(dataset, fold)
     rejected = {fit.task: why for fit in fits if (why := _why_reject(fit, same_losses=same))}
     if rejected and (asked_for or len(rejected) == len(fits)):
@@ -148,11 +150,11 @@ def _why_reject(fit: Fit, *, same_losses: bool) -> str:
 def with_inputs(study: Study, fits: Sequence[Fit]) -> list[Fit]:
     """Fits with hashes of what they were made from, so that they can tell when the study has changed."""
     now = StudyInputs.of(study)
-    hashes = [hash_inputs(study, fit.task_fit, fit.about["split"], now) for fit in fits]
+    hashes = [hash_inputs(study, fit.task_fit, now, split=fit.about["split"]) for fit in fits]
     return [replace(fit, about={**fit.about, "inputs": inputs}) for fit, inputs in zip(fits, hashes, strict=True)]
 
 
-def as_fits(study: Study, dataset: Dataset, fold: Fold, split: str, cores: Sequence[TaskFit]) -> list[Fit]:
+def as_fits(study: Study, dataset: Dataset, fold: Fold, *, split: str, cores: Sequence[TaskFit]) -> list[Fit]:
     """Fits of a fold with all they need to predict: tokens, texts, and where they come from."""
     about = {
         "benchcast": benchcast.__version__,
@@ -213,10 +215,10 @@ def fits_for_report(study: Study, dataset: Dataset, methods: Sequence[str]) -> d
     """
     tasks, fitted = [task.name for task in dataset.tasks], study.fitted_tasks()
     stored = {task: load(study.fit_folder(task)) for task in tasks if task in fitted}
-    return {method: _fits_of_method(study, dataset, method, stored) for method in methods}
+    return {method: _fits_of_method(study, dataset, method, stored=stored) for method in methods}
 
 
-def _fits_of_method(study: Study, dataset: Dataset, method: str, stored: Mapping[str, Fit]) -> dict[str, Fit]:
+def _fits_of_method(study: Study, dataset: Dataset, method: str, *, stored: Mapping[str, Fit]) -> dict[str, Fit]:
     """The stored fits that are what a fit of this method on this dataset would be, and new ones of the other tasks."""
     tokens, kept = dataset.reference_tokens, {}
     to_fit: dict[Split, list[str]] = {}
@@ -235,7 +237,8 @@ def _fits_of_method(study: Study, dataset: Dataset, method: str, stored: Mapping
     for split, tasks in to_fit.items():
         part = dataset.for_tasks(tasks)
         name, fold = training_fold(study.infos(part.models), split)
-        kept |= {fit.task: fit for fit in as_fits(study, part, fold, name, fit_method(method, part, [fold])[0])}
+        fits = as_fits(study, part, fold, split=name, cores=fit_method(method, part, [fold])[0])
+        kept |= {fit.task: fit for fit in fits}
     return kept
 
 
@@ -263,7 +266,7 @@ def refit(study: Study, stored: Sequence[Fit], restrict: TokenLosses | None = No
     for (method, split, settings, keep_all), tasks in alike.items():
         models = study if study.keep_all == keep_all else replace(study, keep_all=keep_all)
         dataset = models.dataset(tasks, support=support)
-        fits = _fit_dataset(models, dataset, MethodSpec(method, settings), split, asked_for=True)
+        fits = _fit_dataset(models, dataset, MethodSpec(method, settings), split=split, asked_for=True)
         again |= {fit.task: fit for fit in fits}
     return [again[old.task] for old in stored]
 

@@ -65,7 +65,8 @@ class Forecast:
     @classmethod
     def missing(cls, task: str, model: str, why: str, level: float = DEFAULT_LEVEL) -> Forecast:
         """A forecast of NaN values with the reason as its remark."""
-        return cls(task, model, math.nan, math.nan, math.nan, math.nan, why, level)
+        nan = math.nan
+        return cls(task, model, accuracy=nan, low=nan, high=nan, capability=nan, remark=why, level=level)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ class Forecasts:
 
 
 def remark_on(
-    fit: TaskFit, predicted: Predictions, metadata: ModelMetadata, model: str, about: Mapping[str, Any]
+    fit: TaskFit, predicted: Predictions, metadata: ModelMetadata, *, model: str, about: Mapping[str, Any]
 ) -> str:
     """The remark on the forecast of one model; empty if there is nothing to say."""
     if fit.law.failure:

@@ -208,7 +208,7 @@ class Forecaster:
         if names is not None and fitted is not None and list(names) != list(fitted):
             raise InvalidArrayError("X: the columns are not those that fit was given, or in another order")
         unknown = ModelMetadata.of([ModelInfo(f"row {i}") for i in range(len(losses))], [])
-        return predict(self.task_fit_, losses.astype(np.float32), unknown, self.level)
+        return predict(self.task_fit_, losses.astype(np.float32), unknown, level=self.level)
 
 
 def _check_losses(X: npt.ArrayLike) -> Floats:

@@ -73,19 +73,21 @@ class Spread:
 
 
 def predict(
-    fit: TaskFit, nats: npt.NDArray[np.floating], metadata: ModelMetadata, level: float = DEFAULT_LEVEL
+    fit: TaskFit, nats: npt.NDArray[np.floating], metadata: ModelMetadata, *, level: float = DEFAULT_LEVEL
 ) -> Predictions:
     """Forecast models from their losses on the reference tokens (M × N) and their metadata, with intervals."""
     capability = fit.capability.of(nats, metadata)
     accuracy = fit.law.accuracy(capability)
-    position = locate(fit, capability, nats, metadata.families)
-    return Predictions(capability, accuracy, *interval(fit, accuracy, position, level), position)
+    position = locate(fit, capability, nats, families=metadata.families)
+    low, high = interval(fit, accuracy, position, level=level)
+    return Predictions(capability=capability, accuracy=accuracy, low=low, high=high, position=position)
 
 
 def locate(
     fit: TaskFit,
     capability: npt.ArrayLike,
     nats: npt.NDArray[np.floating] | None = None,
+    *,
     families: npt.NDArray[np.str_] | None = None,
 ) -> Position:
     """Position of models by their capability, by their loss profile if `nats` (M × N) is given, and by family.
@@ -106,18 +108,18 @@ def locate(
 
 
 def interval(
-    fit: TaskFit, accuracy: npt.ArrayLike, position: Position, level: float = DEFAULT_LEVEL
+    fit: TaskFit, accuracy: npt.ArrayLike, position: Position, *, level: float = DEFAULT_LEVEL
 ) -> tuple[Floats, Floats]:
     """Lower and upper end of the prediction interval of each forecast accuracy; NaN if no errors are known.
 
     `level` is the nominal coverage, between 0 and 1.
     """
     a = np.asarray(accuracy, np.float64)
-    below, above = half_widths(fit, a, position, level)
+    below, above = half_widths(fit, a, position, level=level)
     return from_angle(angle(a) - below), from_angle(angle(a) + above)
 
 
-def half_widths(fit: TaskFit, accuracy: Floats, position: Position, level: float) -> tuple[Floats, Floats]:
+def half_widths(fit: TaskFit, accuracy: Floats, position: Position, *, level: float) -> tuple[Floats, Floats]:
     """Distance of the interval's lower and upper end from the forecast, as angles; infinite at infinite distance."""
     squares = _group_squares(fit.out_of_fold)
     if len(squares) < 2:

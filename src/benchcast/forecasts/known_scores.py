@@ -104,7 +104,7 @@ def correct(correction: ScoreCorrection, forecasts: Sequence[Forecast], scores: 
     errors = angle(scores) - angle([f.accuracy for f in forecasts])
     errors = np.where(np.isfinite(scores) & np.isfinite(errors), errors, np.nan)
     ratios = errors / [_standard_error(f) for f in forecasts]
-    return [_corrected(correction, t, forecast, errors, ratios) for t, forecast in enumerate(forecasts)]
+    return [_corrected(correction, t, forecast, errors=errors, ratios=ratios) for t, forecast in enumerate(forecasts)]
 
 
 def _standard_error(forecast: Forecast) -> float:
@@ -113,7 +113,7 @@ def _standard_error(forecast: Forecast) -> float:
     return float(max(middle - low, high - middle) / ndtri(0.5 + forecast.level / 2)) or np.nan
 
 
-def _corrected(correction: ScoreCorrection, t: int, forecast: Forecast, errors: Floats, ratios: Floats) -> Forecast:
+def _corrected(correction: ScoreCorrection, t: int, forecast: Forecast, *, errors: Floats, ratios: Floats) -> Forecast:
     used = [k for k in range(len(errors)) if correction.usable[t, k] and np.isfinite(errors[k])]
     if not used:
         return _with_remark(forecast, f"{LOSSES_ALONE}no score of this model on another task is known")

@@ -147,7 +147,13 @@ def _aggregate_fit(task: Task, fits: Mapping[str, TaskFit]) -> AggregateFit | No
     of_own, weight = _part(own_errors, rows), weights(task, {f.task.name: f.task.chance for f in members})
     mean = np.array([np.dot(weight, [known[m] for known in errors]) for m in of_own.models])
     joint = replace(of_own, errors=mean)
-    return AggregateFit(task, members, joint, spread_of(of_own).scale, spread_of(joint).scale)
+    return AggregateFit(
+        task=task,
+        members=members,
+        joint=joint,
+        own_error=spread_of(of_own).scale,
+        mean_error=spread_of(joint).scale,
+    )
 
 
 def _part(errors: OutOfFoldErrors, rows: Sequence[int]) -> OutOfFoldErrors:

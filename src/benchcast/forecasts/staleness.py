@@ -47,7 +47,7 @@ class StudyInputs(NamedTuple):
         return cls([m for m in study.models() if m.model in usable], scores, _hash_features(study))
 
 
-def hash_inputs(study: Study, core: TaskFit, split: str, inputs: StudyInputs) -> dict[str, Any]:
+def hash_inputs(study: Study, core: TaskFit, inputs: StudyInputs, *, split: str) -> dict[str, Any]:
     """Hash the inputs of a fit of this task, method and split.
 
     Returns
@@ -58,7 +58,7 @@ def hash_inputs(study: Study, core: TaskFit, split: str, inputs: StudyInputs) ->
     return {
         "task": _hash_task(core.task),
         "features": inputs.features,
-        "models": _hash_models(study, core, split, inputs),
+        "models": _hash_models(study, core, inputs, split=split),
     }
 
 
@@ -75,7 +75,7 @@ def changed_inputs(study: Study, fit: Fit, inputs: StudyInputs | None = None) ->
         changes.append("chance, sources or answers of the task changed")
     if now.features != then["features"]:
         changes.append("features changed")
-    return changes + _changed_models(then["models"], _hash_models(study, core, fit.about["split"], now))
+    return changes + _changed_models(then["models"], _hash_models(study, core, now, split=fit.about["split"]))
 
 
 def stale_line(study: Study, fits: Sequence[Fit]) -> str:
@@ -118,7 +118,7 @@ def _hash_task(task: Task) -> str:
     return _hash([task.chance, *task.sources, *([list(task.answers)] if task.answers else [])])
 
 
-def _hash_models(study: Study, core: TaskFit, split: str, inputs: StudyInputs) -> dict[str, list[str]]:
+def _hash_models(study: Study, core: TaskFit, inputs: StudyInputs, *, split: str) -> dict[str, list[str]]:
     """Hashes of the losses, scores and metadata of each training and validation model of such a fit."""
     infos, scores = inputs.infos, inputs.scores
     seen = training_fold(infos, "family" if split == "everything" else cast(Split, split))[1].seen

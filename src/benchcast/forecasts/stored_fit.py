@@ -191,7 +191,7 @@ class Fit:
                     f"that the fit of {self.task!r} uses; `predict STUDY --restrict` fits again on those that both have"
                 )
             nats[:, ~self.supported] = 0.0
-        p = predict(self.task_fit, nats, metadata, level)
+        p = predict(self.task_fit, nats, metadata, level=level)
         return Forecast(
             task=self.task,
             model=losses.model,
@@ -199,7 +199,7 @@ class Fit:
             low=float(p.low[0]),
             high=float(p.high[0]),
             capability=float(p.capability[0]),
-            remark=remark_on(self.task_fit, p, metadata, losses.model, self.about),
+            remark=remark_on(self.task_fit, p, metadata, model=losses.model, about=self.about),
             level=level,
             question=STRONGER_MODEL if p.position.stronger[0] else UNSEEN_FAMILY,
         )
@@ -343,7 +343,7 @@ def _read_texts(rows: list[dict[str, Any]], about: dict[str, Any]) -> TextSet:
         return NamedTexts.of(Text(text="", **row) for row in rows)
     if "bytes" not in rows[0]:
         return TextSet.of(Text(**row) for row in rows)
-    texts = (Text(row["id"], row["source"], "", row.get("answer_start")) for row in rows)
+    texts = (Text(row["id"], row["source"], text="", answer_start=row.get("answer_start")) for row in rows)
     return TextOutlines(tuple(texts), tuple(row["bytes"] for row in rows), about["texts"])
 
 
@@ -362,8 +362,13 @@ def _read_task(stored: dict[str, Any]) -> Task:
 def _read_errors(name: str, stored: dict[str, Any], arrays: dict[str, npt.NDArray[Any]]) -> OutOfFoldErrors:
     """Out-of-fold errors; fits of version 0.1.0 have no names, accuracies and distances."""
     known = {k: arrays[f"{name}.{k}"] for k in ERROR_ARRAYS if f"{name}.{k}" in arrays}
-    families = np.array(stored["families"], dtype=str)
-    return OutOfFoldErrors(arrays[name], families, stored["kind"], tuple(stored.get("models", ())), **known)
+    return OutOfFoldErrors(
+        errors=arrays[name],
+        families=np.array(stored["families"], dtype=str),
+        kind=stored["kind"],
+        models=tuple(stored.get("models", ())),
+        **known,
+    )
 
 
 def _own_folder(folder: str | Path) -> Path:

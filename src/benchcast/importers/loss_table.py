@@ -120,7 +120,10 @@ def write_tables(folder: Path, tables: PublicStudyTables) -> Study:
     texts = NamedTexts.of(tables.columns)
     ids, bounds = [t.id for t in texts], [np.array([0, 1])] * len(texts)
     study = Study.create(folder, texts, tasks=tables.tasks)
-    rows = [LossRows.of(m, m, ids, bounds, [np.array([v]) for v in values]) for m, values in tables.losses.items()]
+    rows = [
+        LossRows.of(m, m, ids, bounds=bounds, nats=[np.array([v]) for v in values])
+        for m, values in tables.losses.items()
+    ]
     study.add_losses([lay_out(of_model, texts, {"backend": "table"}) for of_model in rows])
     study.add_models(tables.models)
     study.add_scores(tables.scores)

@@ -276,7 +276,7 @@ def mixture_quantile(fit: TaskFit, capability: Floats, share: float) -> Floats:
     """Quantile of accuracy for equally likely capabilities (targets × nodes), with the forecast's error around each."""
     accuracy = fit.law.accuracy(capability)
     normal = float(ndtri((1 + DEFAULT_LEVEL) / 2))
-    below, above = half_widths(fit, accuracy, locate(fit, capability), DEFAULT_LEVEL)
+    below, above = half_widths(fit, accuracy, locate(fit, capability), level=DEFAULT_LEVEL)
     if not np.isfinite(above).all():
         return np.full(len(capability), np.nan)
     centre = angle(accuracy)

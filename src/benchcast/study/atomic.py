@@ -18,9 +18,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import partial
-from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -44,24 +41,20 @@ _in_use: set[str] = set()  # names of temporary files that this process is writi
 
 
 class Stamp(NamedTuple):
-    """Tells a file of a study from the file that replaces it, even within one tick of the clock."""
+    """Tells a file or folder of a study from what replaces it, even within one tick of the clock."""
 
     inode: int
     mtime_ns: int
     size: int
 
-    @classmethod
-    def of(cls, state: os.stat_result) -> Stamp:
-        """The stamp of a file in this state."""
-        return cls(state.st_ino, state.st_mtime_ns, state.st_size)
-
 
 def stamp(path: Path) -> Stamp | None:
-    """The stamp of a file, as a key of what was read from it; None where there is no file."""
+    """The stamp of a file or folder, as a key of what was read from it; None where there is none."""
     try:
-        return Stamp.of(path.stat())
+        state = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
+    return Stamp(state.st_ino, state.st_mtime_ns, state.st_size)
 
 
 def local_folder(path: str | os.PathLike[str]) -> Path:
@@ -345,68 +338,36 @@ def stored_folders(parent: Path) -> list[Path]:
     return sorted({*visible, *map(place_of, leftovers(parent, kind="old"))})
 
 
-@dataclass(frozen=True)
-class OpenFolder:
-    """One version of a folder, held open while another process may replace it."""
-
-    handle: int
-
-    def open(self, name: str) -> BufferedReader:
-        """Open a file of the folder for reading."""
-        return open(name, "rb", opener=partial(os.open, dir_fd=self.handle))
-
-    def stamp(self, name: str) -> Stamp:
-        """The stamp of a file of the folder."""
-        return Stamp.of(os.stat(name, dir_fd=self.handle))
-
-    def is_at(self, path: Path) -> bool:
-        """Whether this is still the version at the path."""
-        try:
-            return os.path.samestat(os.fstat(self.handle), present(path).stat())
-        except FileNotFoundError:
-            return _gone(path)
-
-
-def from_folder(path: Path, read: Callable[[OpenFolder], T]) -> T:
+def from_folder(path: Path, read: Callable[[Path], T]) -> T:
     """Read files of one version of a folder, even while another process replaces it.
 
     Parameters
     ----------
     path : the folder
-    read : receives the open folder; called again if the folder was replaced
+    read : receives the folder that is there; called again if it was replaced meanwhile, whatever it raised
 
     Returns
     -------
     The result of `read`. FileNotFoundError if the folder, or a file in it, does not exist.
     """
     for _ in range(TRIES):
+        folder = present(path)
+        version = stamp(folder)
         try:
-            folder = OpenFolder(os.open(present(path), os.O_RDONLY | os.O_DIRECTORY))
-        except FileNotFoundError:
-            if _gone(path):
+            result = read(folder)
+        except Exception:
+            now = present(path)  # another path while a writer has set the folder aside
+            if _gone(path) if version is None else (now, stamp(now)) == (folder, version):
                 raise
-            continue
-        try:
-            return read(folder)
-        except FileNotFoundError:
-            if folder.is_at(path):
-                raise
-        finally:
-            os.close(folder.handle)
+        else:
+            if stamp(present(path)) == version:
+                return result
     raise StudyError(f"{path}: replaced repeatedly by another process; try again")
 
 
 def read_files(path: Path, names: Sequence[str]) -> list[bytes]:
     """The content of some files of a folder (see `from_folder`)."""
-
-    def read(folder: OpenFolder) -> list[bytes]:
-        contents = []
-        for name in names:
-            with folder.open(name) as file:
-                contents.append(file.read())
-        return contents
-
-    return from_folder(path, read)
+    return from_folder(path, lambda folder: [(folder / name).read_bytes() for name in names])
 
 
 def _gone(path: Path) -> bool:

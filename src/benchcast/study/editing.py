@@ -65,11 +65,11 @@ def remove_models(study: StudyLike, patterns: Sequence[str], *, dry_run: bool = 
         other_models = [m for m in listed if m.model not in names]
         other_scores = [s for s in scores if s.model not in names]
         edited = Edited(
-            tuple(names),
-            len(files),
-            len(listed) - len(other_models),
-            len(scores) - len(other_scores),
-            affected_fits(study, names),
+            models=tuple(names),
+            losses=len(files),
+            rows=len(listed) - len(other_models),
+            scores=len(scores) - len(other_scores),
+            fits=affected_fits(study, names),
         )
         if not dry_run:
             _write_tables(study, other_models, other_scores)
@@ -165,7 +165,7 @@ def _rename(study: Study, old: str, new: str) -> Edited:
     if source.exists() and source != target:
         source.unlink()
         sync(source.parent)
-    return Edited((new,), int(target.exists()), rows, score_rows, ())
+    return Edited(models=(new,), losses=int(target.exists()), rows=rows, scores=score_rows, fits=())
 
 
 def _named(row: Any, old: str, new: str) -> Any:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import benchcast
 from benchcast.errors import InputError, StudyError, one_line
 from benchcast.records import Ints, TextSet
-from benchcast.study.atomic import OpenFolder, Stamp, from_folder, hash_holds, hashed
+from benchcast.study.atomic import Stamp, from_folder, hash_holds, hashed, stamp
 from benchcast.study.loss_files import most_tokens
 from benchcast.study.reading import need_file
 
@@ -38,14 +38,6 @@ MOST_DIMENSIONS = 1 << 17
 SPARE = 1000  # most excess entries that are read, so that the message can state their number
 
 
-class StoredFeatures(NamedTuple):
-    """The files of a folder of features."""
-
-    meta: dict[str, Any]
-    values: npt.NDArray[Any]
-    edges: npt.NDArray[Any]
-
-
 def read_folder(folder: Path, texts: TextSet) -> tuple[npt.NDArray[np.floating], Ints]:
     """Read a scorer's features from a study.
 
@@ -59,7 +51,8 @@ def read_folder(folder: Path, texts: TextSet) -> tuple[npt.NDArray[np.floating],
     The features, memory-mapped, one row per token of the scorer, and the edges of these tokens in bytes.
     """
     try:
-        meta, values, edges = _stored(folder)
+        version = from_folder(folder, lambda present: tuple(stamp(present / name) for name in ("meta.json", *ARRAYS)))
+        meta, values, edges = _read_whole(folder, version)
         if meta["texts"] != texts.digest:
             raise StudyError(
                 f"{folder}: made for texts {meta['texts']}, the study's texts are {texts.digest}; compute them again"
@@ -70,36 +63,23 @@ def read_folder(folder: Path, texts: TextSet) -> tuple[npt.NDArray[np.floating],
     return values, edges.astype(np.int64)
 
 
-def read_meta(folder: Path) -> dict[str, Any]:
-    """What is known of a scorer's features: scorer, texts, shape, type and hashes."""
-    try:
-        return _stored(folder).meta
-    except DAMAGE as error:
-        raise _damaged(folder, error) from error
-
-
-def _stored(folder: Path) -> StoredFeatures:
-    """The files of a folder; read again, and compared with their hashes, where one was replaced or changed."""
-    return _read_stored(folder, from_folder(folder, lambda f: tuple(map(f.stamp, ("meta.json", *ARRAYS)))))
-
-
 @lru_cache(maxsize=2)
-def _read_stored(folder: Path, version: tuple[Stamp, ...]) -> StoredFeatures:
-    return from_folder(folder, _read_all)
+def _read_whole(
+    folder: Path, version: tuple[Stamp | None, ...]
+) -> tuple[dict[str, Any], npt.NDArray[Any], npt.NDArray[Any]]:
+    """The files of this version of a folder, after comparing them with the stored hashes; the features are mapped."""
 
+    def read(present: Path) -> tuple[dict[str, Any], npt.NDArray[Any], npt.NDArray[Any]]:
+        meta, arrays = _meta(present), []
+        for name in ARRAYS:
+            with (present / name).open("rb") as file:
+                # An older folder has no hashes.
+                if "files" in meta and hashlib.file_digest(file, "sha256").hexdigest() != meta["files"][name]:
+                    raise ValueError(f"{name} does not match its hash")
+                arrays.append(map_array(file))
+        return meta, arrays[0], np.array(arrays[1])
 
-def _read_all(folder: OpenFolder) -> StoredFeatures:
-    """Map the arrays of a folder after comparing them with the stored hashes."""
-    meta = _meta(folder)
-    arrays = []
-    for name in ARRAYS:
-        with folder.open(name) as file:
-            # An older folder has no hashes.
-            if "files" in meta and hashlib.file_digest(file, "sha256").hexdigest() != meta["files"][name]:
-                raise ValueError(f"{name} does not match its hash")
-            arrays.append(map_array(file))
-    values, edges = arrays
-    return StoredFeatures(meta, values, np.array(edges))
+    return from_folder(folder, read)
 
 
 def _check(values: npt.NDArray[Any], edges: npt.NDArray[Any], texts: TextSet) -> None:
@@ -124,17 +104,16 @@ def fill_folder(folder: Path, values: npt.NDArray[np.floating], edges: Ints, met
     (folder / "meta.json").write_text(json.dumps(hashed({**origin, **meta}), indent=1), encoding="utf-8")
 
 
-def scorer_of(folder: Path) -> str:
-    """Name of the scorer that made a folder of features."""
+def read_meta(folder: Path) -> dict[str, Any]:
+    """What is known of a scorer's features: scorer, texts, shape, type and hashes."""
     try:
-        return str(from_folder(folder, _meta)["scorer"])
+        return from_folder(folder, _meta)
     except DAMAGE as error:
         raise _damaged(folder, error) from error
 
 
-def _meta(folder: OpenFolder) -> dict[str, Any]:
-    with folder.open("meta.json") as file:
-        meta = json.loads(file.read().decode())
+def _meta(folder: Path) -> dict[str, Any]:
+    meta = json.loads((folder / "meta.json").read_bytes())
     if not (isinstance(meta["scorer"], str) and isinstance(meta["texts"], str) and hash_holds(meta)):
         raise ValueError("meta.json does not match its hash")
     return dict(meta)

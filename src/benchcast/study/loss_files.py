@@ -107,14 +107,14 @@ def _by_model(path: Path, rows: Iterable[dict[str, Any]], texts: TextSet) -> lis
     losses = []
     for model, model_rows in grouped.items():
         ids = [str(r["text_id"]) for r in model_rows]
-        bounds = [_numbers(r["bounds"], np.int64, path, r["text_id"], "bounds") for r in model_rows]
-        nats = [_numbers(r["nats"], np.float64, path, r["text_id"], "nats") for r in model_rows]
-        losses.append(lay_out(LossRows.of(path, model, ids, bounds, nats), texts, {}))
+        bounds, nats = ([_numbers(r, what, path) for r in model_rows] for what in ("bounds", "nats"))
+        losses.append(lay_out(LossRows.of(path, model, ids, bounds=bounds, nats=nats), texts, {}))
     return losses
 
 
-def _numbers(values: Any, dtype: type, path: Path, text_id: str, what: str) -> npt.NDArray[Any]:
-    """A list as an array; null becomes NaN, an explicit NaN or infinity is an error."""
+def _numbers(row: dict[str, Any], what: str, path: Path) -> npt.NDArray[Any]:
+    """The bounds or nats of a row; null becomes NaN, an explicit NaN or infinity is an error."""
+    values, where = row[what], f"{path}: text {row['text_id']!r}"
     try:
         without_null = isinstance(values, list) and None not in values
         array = np.array(values if without_null else [0.0 if v is None else v for v in values])
@@ -123,14 +123,12 @@ def _numbers(values: Any, dtype: type, path: Path, text_id: str, what: str) -> n
         if what == "bounds":
             if not without_null or not np.array_equal(array, np.floor(array)) or (np.abs(array) > 2**53).any():
                 raise ValueError("not whole numbers of bytes")
-            return array.astype(dtype)
+            return array.astype(np.int64)
         if not np.isfinite(array).all():
-            raise InputError(
-                f"{path}: text {text_id!r} has nats that are NaN or infinite; write null where there is no loss"
-            )
-        return array.astype(dtype) if without_null else np.where([v is None for v in values], math.nan, array)
+            raise InputError(f"{where} has nats that are NaN or infinite; write null where there is no loss")
+        return array.astype(np.float64) if without_null else np.where([v is None for v in values], math.nan, array)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"{path}: text {text_id!r}: {what} must be a list of numbers ({error})") from error
+        raise InputError(f"{where}: {what} must be a list of numbers ({error})") from error
 
 
 def read_parquet(path: Path, texts: TextSet) -> TokenLosses:
@@ -154,10 +152,17 @@ def read_parquet(path: Path, texts: TextSet) -> TokenLosses:
     names = {m or default_name for m in table["model"].to_pylist()} if "model" in table.column_names else {default_name}
     if len(names) != 1:
         raise InputError(f"{path}: a Parquet file holds one model, found {len(names)}")
-    ids = [str(i) for i in table["text_id"].to_pylist()]
-    bounds, bound_counts = _flat(path, table["bounds"], ids, "bounds")
-    nats, counts = _flat(path, table["nats"], ids, "nats")
-    rows = LossRows(path, str(names.pop()), ids, bounds, bound_counts, nats, counts)
+    bounds, bound_counts = _flat(path, table, "bounds")
+    nats, counts = _flat(path, table, "nats")
+    rows = LossRows(
+        where=path,
+        model=str(names.pop()),
+        ids=[str(i) for i in table["text_id"].to_pylist()],
+        bounds=bounds,
+        bound_counts=bound_counts,
+        nats=nats,
+        counts=counts,
+    )
     return lay_out(rows, texts, about)
 
 
@@ -172,9 +177,9 @@ def stored_name(path: Path) -> str:
     return name
 
 
-def _flat(path: Path, column: pa.ChunkedArray, ids: Sequence[str], what: str) -> tuple[npt.NDArray[Any], Ints]:
+def _flat(path: Path, table: pa.Table, what: str) -> tuple[npt.NDArray[Any], Ints]:
     """The concatenated values of a list column, and the length of each row; null in nats becomes NaN."""
-    array = column.combine_chunks()
+    array = table[what].combine_chunks()
     if not (pa.types.is_list(array.type) or pa.types.is_large_list(array.type)) or array.null_count:
         raise InputError(f"{path}: column {what} must hold a list of numbers for every text, found {array.type}")
     flat, offsets = array.flatten(), array.offsets.to_numpy()
@@ -189,7 +194,8 @@ def _flat(path: Path, column: pa.ChunkedArray, ids: Sequence[str], what: str) ->
         wrong = np.isnan(values) & ~flat.is_null().to_numpy(zero_copy_only=False)
         if wrong.any():
             row = int(np.searchsorted(offsets - offsets[0], np.argmax(wrong), side="right")) - 1
-            raise InputError(f"{path}: text {ids[row]!r} has {what} that are NaN; write null where there is no loss")
+            text_id = str(table["text_id"][row].as_py())
+            raise InputError(f"{path}: text {text_id!r} has {what} that are NaN; write null where there is no loss")
     return values, np.diff(offsets).astype(np.int64)
 
 
@@ -221,25 +227,24 @@ def parse_wide(path: Path, rows: Sequence[Mapping[str, str]], texts: TextSet, *,
             if text_id not in texts.index:
                 raise InputError(f"{path}: column {text_id!r} is not a text of the study")
             length = int(lengths[texts.index[text_id]])
-            value = _cell(path, row["model"], text_id, row[text_id])
+            value = _cell(row[text_id], f"{path}: model {row['model']!r}, text {text_id!r}")
             nats.append(np.array([value * length * math.log(2) if unit == "bits-per-byte" and not named else value]))
             bounds.append(np.array([0, length]))
-        loss_rows = LossRows.of(f"{path}: model {row['model']!r}", row["model"], columns, bounds, nats)
+        where = f"{path}: model {row['model']!r}"
+        loss_rows = LossRows.of(where, row["model"], columns, bounds=bounds, nats=nats)
         losses.append(lay_out(loss_rows, texts, {"backend": "table" if named else f"wide CSV, {unit}"}))
     return losses
 
 
-def _cell(path: Path, model: str, text_id: str, cell: str) -> float:
+def _cell(cell: str, where: str) -> float:
     if cell.strip() == "":
         return math.nan
     try:
         value = float(cell)
     except ValueError as error:
-        raise InputError(f"{path}: model {model!r}, text {text_id!r}: {cell!r} is not a number") from error
+        raise InputError(f"{where}: {cell!r} is not a number") from error
     if not math.isfinite(value):
-        raise InputError(
-            f"{path}: model {model!r}, text {text_id!r}: {cell}; leave the cell empty where there is no loss"
-        )
+        raise InputError(f"{where}: {cell}; leave the cell empty where there is no loss")
     return value
 
 
@@ -284,13 +289,20 @@ class LossRows:
 
     @classmethod
     def of(
-        cls, where: Path | str, model: str, ids: Sequence[str], bounds: Sequence[Ints], nats: Sequence[Floats]
+        cls, where: Path | str, model: str, ids: Sequence[str], *, bounds: Sequence[Ints], nats: Sequence[Floats]
     ) -> LossRows:
         """Build from lists with one entry for each text."""
         if not ids:
             raise InputError(f"{where}: no texts")
-        bound_counts, counts = (np.array([*map(len, parts)], np.int64) for parts in (bounds, nats))
-        return cls(where, model, ids, np.concatenate(bounds), bound_counts, np.concatenate(nats), counts)
+        return cls(
+            where=where,
+            model=model,
+            ids=ids,
+            bounds=np.concatenate(bounds),
+            bound_counts=np.array([*map(len, bounds)], np.int64),
+            nats=np.concatenate(nats),
+            counts=np.array([*map(len, nats)], np.int64),
+        )
 
     @property
     def first(self) -> Ints:
@@ -337,11 +349,11 @@ def lay_out(rows: LossRows, texts: TextSet, about: dict[str, str]) -> TokenLosse
         nats = np.concatenate([parts[r] if r >= 0 else [np.nan] for r in order])
         counts = np.array([counts[r] if r >= 0 else 1 for r in order], np.int64)
     return TokenLosses(
-        name,
-        counts,
-        np.concatenate([[0], edges]).astype(np.int64),
-        np.maximum(nats, 0.0),
-        {**about, "texts": texts.digest},
+        model=name,
+        counts=counts,
+        edges=np.concatenate([[0], edges]).astype(np.int64),
+        nats=np.maximum(nats, 0.0),
+        about={**about, "texts": texts.digest},
     )
 
 

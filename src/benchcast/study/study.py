@@ -45,8 +45,8 @@ from benchcast.study.tables import check_rows, check_tasks, check_texts, read_mo
 MOST_LOSS_FILES = 1 << 16  # names of models that are kept, of all studies of this process
 
 
-class KnownScores(NamedTuple):
-    """Scores of a study: as stored, with those of aggregates that follow from them, and by model."""
+class ScoreTable(NamedTuple):
+    """scores.csv: its rows, the same with the scores of aggregates that follow from them, and those of each model."""
 
     stored: tuple[Score, ...]
     every: tuple[Score, ...]
@@ -109,7 +109,15 @@ class Study:
         """
         path = local_folder(root)
         settings = read_settings(path / "study.toml")
-        return cls(path, settings.seed, settings.scorer, settings.tasks, settings.items, keep_all, settings.note)
+        return cls(
+            root=path,
+            seed=settings.seed,
+            scorer=settings.scorer,
+            tasks=settings.tasks,
+            items=settings.items,
+            keep_all=keep_all,
+            note=settings.note,
+        )
 
     @classmethod
     def of(cls, study: Study | str | PathLike[str]) -> Study:
@@ -150,7 +158,7 @@ class Study:
         """scores.csv, and the scores of aggregates that follow from it."""
         return list(self._scores().every)
 
-    def _scores(self) -> KnownScores:
+    def _scores(self) -> ScoreTable:
         path = self.root / "scores.csv"
         return _scores(path, stamp(path), self.tasks)
 
@@ -175,7 +183,7 @@ class Study:
     def scorers(self) -> list[str]:
         """Names of the scorers whose features are here."""
         folders = stored_folders(self.root / "features")
-        return [feature_files.scorer_of(p) for p in folders if (present(p) / "meta.json").is_file()]
+        return [feature_files.read_meta(p)["scorer"] for p in folders if (present(p) / "meta.json").is_file()]
 
     def features(self) -> Features | None:
         """Memory-mapped features of the study's scorer; None where there are none."""
@@ -215,7 +223,9 @@ class Study:
                 f"({len(with_losses)} with losses, {len(scored)} with scores; do their names agree?)"
             )
         losses = (self.losses(m.model) for m in models)  # one at a time: a model's tokens may be many
-        options = AssemblyOptions(self.features(), support, unit, () if self.keep_all else self.tasks)
+        options = AssemblyOptions(
+            features=self.features(), support=support, unit=unit, guarded=() if self.keep_all else self.tasks
+        )
         return assemble(self.texts, losses, models, scores=scores, tasks=wanted, options=options)
 
     def infos(self, names: Sequence[str]) -> list[ModelInfo]:
@@ -337,14 +347,14 @@ def _models(path: Path, version: Stamp | None) -> dict[str, ModelInfo]:
 
 
 @lru_cache(maxsize=4)
-def _scores(path: Path, version: Stamp | None, tasks: tuple[Task, ...]) -> KnownScores:
+def _scores(path: Path, version: Stamp | None, tasks: tuple[Task, ...]) -> ScoreTable:
     """This version of scores.csv."""
     stored = [] if version is None else read_scores(path, tasks)
     every = (*stored, *derived_scores(stored, tasks))
     of_model: dict[str, list[Score]] = {}
     for score in every:
         of_model.setdefault(score.model, []).append(score)
-    return KnownScores(tuple(stored), every, {model: tuple(scores) for model, scores in of_model.items()})
+    return ScoreTable(tuple(stored), every, {model: tuple(scores) for model, scores in of_model.items()})
 
 
 @lru_cache(maxsize=MOST_LOSS_FILES)

@@ -58,7 +58,9 @@ def read_settings(settings: Path) -> StudySettings:
     bodies = {name: _checked(settings, name, body) for name, body in table.get("tasks", {}).items()}
     alone = {name: _task(settings, name, body) for name, body in bodies.items() if "members" not in body}
     tasks = tuple(alone.get(name) or _aggregate(settings, name, body, alone) for name, body in bodies.items())
-    return StudySettings(table.get("seed", 0), table.get("scorer", ""), tasks, float(items), note)
+    return StudySettings(
+        seed=table.get("seed", 0), scorer=table.get("scorer", ""), tasks=tasks, items=float(items), note=note
+    )
 
 
 def _checked(path: Path, name: str, body: Any) -> dict[str, Any]:

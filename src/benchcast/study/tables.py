@@ -84,11 +84,11 @@ def _text(line: str, where: str, default_id: str, default_source: str) -> Text:
     if start is not None and (not isinstance(start, int) or isinstance(start, bool)):
         raise InputError(f"{where}: answer_start must be a whole number of bytes, found {start!r}")
     text = Text(
-        str(row.get("id", default_id)),
-        str(row.get("source", default_source)),
-        row.get("text", ""),
-        start,
-        row.get("unit"),
+        id=str(row.get("id", default_id)),
+        source=str(row.get("source", default_source)),
+        text=row.get("text", ""),
+        answer_start=start,
+        unit=row.get("unit"),
     )
     for what in ("text", "id", "source"):
         if not is_unicode(getattr(text, what)):

@@ -56,19 +56,14 @@ class VllmBackend(LoadedBackend):
                 return list(self._engine.generate(prompts, sampling, use_tqdm=False))
             except (RuntimeError, self._died) as error:
                 message = one_line(error)
-            if not self._shrink():  # outside the handler, because the error's frames keep tensors alive
+            # outside the handler, because the error's frames keep tensors alive
+            if self._step // 2 < SMALLEST_STEP:
                 raise DeviceFullError(
                     f"vLLM failed: {message}; out of memory? lower gpu_memory_utilization or max_length"
                 )
-
-    def _shrink(self) -> bool:
-        """Delete the engine and halve the step of the next one; False if the step would be too small."""
-        if self._step // 2 < SMALLEST_STEP:
-            return False
-        self._step //= 2
-        self.__dict__.pop("_engine", None)
-        gc.collect()
-        return True
+            self._step //= 2
+            self.__dict__.pop("_engine", None)  # the next one starts with the new step
+            gc.collect()
 
     @property
     def _died(self) -> type[Exception]:

@@ -237,7 +237,8 @@ def model_losses(where: str, model: str, tasks: Mapping[str, Sequence[LoggedItem
         start, end = len(item.prompt.encode()), len((item.prompt + item.answer).encode())
         bounds.append(np.array([0, start, end] if start else [0, end], np.int64))
         nats.append(np.array([math.nan, item.nats] if start else [item.nats]))
-    return lay_out(LossRows.of(where, model, [i.text_id for i in rows], bounds, nats), texts, {"backend": BACKEND})
+    loss_rows = LossRows.of(where, model, [i.text_id for i in rows], bounds=bounds, nats=nats)
+    return lay_out(loss_rows, texts, {"backend": BACKEND})
 
 
 def _refuse_item(where: str, model: str, text_id: str, numbers: Mapping[str, str]) -> None:
