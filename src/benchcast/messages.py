@@ -14,7 +14,7 @@ from benchcast.errors import InputError
 
 LONGEST_NAME = 1000  # characters
 SHORTEST_START = 3  # characters of a name that suggest the whole name
-# C0 and C1 controls, line and paragraph separators, and bidirectional formatting characters.
+# Characters that control a terminal or reorder its text: C0 and C1, line and paragraph separators, bidirectional marks.
 CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 FAR = 100.0  # an interval end beyond this multiple of the middle is shown as unbounded
 JOINER = "\u200d"  # zero-width joiner, inside emoji sequences
@@ -113,7 +113,7 @@ def need_name(name: str, where: str) -> str:
         raise InputError(f"{where}: a name is needed")
     if not is_unicode(stripped):
         raise InputError(f"{where}: {stripped[:40]!r} contains half a surrogate pair, which is not valid Unicode")
-    if has_controls(stripped):
+    if CONTROLS.search(stripped):
         raise InputError(f"{where}: {stripped!r} contains control characters; remove them from the name")
     if len(stripped) > LONGEST_NAME:
         raise InputError(
@@ -129,11 +129,6 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def has_controls(text: str) -> bool:
-    """Whether a text contains characters that control a terminal or reorder its display."""
-    return CONTROLS.search(text) is not None
 
 
 def visible(text: str) -> str:

@@ -57,6 +57,7 @@ ROLES = {"train": "circle", "validation": "square", "test": "diamond"}
 Rows = Sequence[dict[str, Any]]
 Figure = dict[str, Any]  # a Vega-Lite specification
 WHOLE = "datum.value % 1 ? '' : datum.label"  # no label between whole numbers
+NO_PLUS = "replace(datum.label, '+', '')"  # 1e14 instead of 1e+14
 SHARE = {"format": ".0%", "tickCount": 5, "grid": True}  # axis of accuracies
 ACROSS = "{across}"  # the page replaces it by the axis title
 ALL_TEXTS = "all texts"  # as a way to select texts
@@ -186,8 +187,7 @@ def named(name: str) -> Any:
 
 def error_axis(title: str, field: str = "mse:Q") -> Any:
     """A log axis of squared errors."""
-    axis = alt.Axis(format="~e", tickCount=4, labelExpr="replace(datum.label, '+', '')", grid=False)
-    return alt.Y(field, title=title, scale=alt.Scale(type="log", nice=False, padding=8), axis=axis)
+    return log_axis(alt.Y, field, title, padding=8)
 
 
 def save_figure(result: Extrapolation | TextSelection, path: str | Path) -> Path:
@@ -257,7 +257,7 @@ def _extrapolation_panel(result: Extrapolation, task: TaskExtrapolation) -> Any:
         ]
         for at, part in ((result.way, task.path), (result.target, task.forecast))
     )
-    powers = alt.Axis(tickCount=4, format="~e", labelExpr="replace(datum.label, '+', '')")
+    powers = alt.Axis(tickCount=4, format="~e", labelExpr=NO_PLUS)
     across = alt.X("flops:Q", title="training compute (FLOPs)", scale=alt.Scale(type="log"), axis=powers)
     up = alt.Y("accuracy:Q", title="accuracy", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format=".0%"))
     tint = alt.Color("params:N", title="parameters", scale=alt.Scale(domain=order, range=COLOURS), sort=order)
@@ -370,12 +370,10 @@ def rows_where(rows: Rows, **where: Any) -> Any:
     return alt.Data(values=[r for r in rows if all(r[k] == v for k, v in where.items())])
 
 
-def log_axis(kind: Any, field: str, title: str) -> Any:
+def log_axis(kind: Any, field: str, title: str, *, padding: int = 6) -> Any:
     """A log axis with short labels: 1e-3, 2e14; plain numbers for losses."""
-    axis = alt.Axis(
-        format="~g" if field == "loss:Q" else "~e", tickCount=4, labelExpr="replace(datum.label, '+', '')", grid=False
-    )
-    return kind(field, title=title, scale=alt.Scale(type="log", nice=False, padding=6), axis=axis)
+    axis = alt.Axis(format="~g" if field == "loss:Q" else "~e", tickCount=4, labelExpr=NO_PLUS, grid=False)
+    return kind(field, title=title, scale=alt.Scale(type="log", nice=False, padding=padding), axis=axis)
 
 
 def count_axis(field: str, title: str) -> Any:
