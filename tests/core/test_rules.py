@@ -13,7 +13,7 @@ from benchcast.methods import METHODS
 
 ROOT = Path(benchcast.__file__).parent
 OUTSIDE_METHODS = [p for p in sorted(ROOT.rglob("*.py")) if (ROOT / "methods") not in p.parents and p.parent != ROOT]
-FREE_NUMBERS = ("BLOCK", "SAMPLE")  # sizes of work, which change no forecast
+FREE_NUMBERS = ("BLOCK",)  # sizes of work, which change no forecast
 
 
 def method_names(node: ast.AST) -> list[str]:

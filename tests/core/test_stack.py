@@ -24,7 +24,7 @@ from benchcast.study.atomic import hashed
 from synthetic import Plan, make_world
 
 SETTINGS = StackSettings()
-INSIDE = StrengthRamp(-2.0, -1.0)  # every model is inside the range
+ALL_USUAL = StrengthRamp(-2.0, -1.0)  # every model is of usual strength
 
 
 def everything(models: int) -> Fold:
@@ -51,13 +51,14 @@ def test_validation_models_take_the_place_of_the_strongest(dataset) -> None:
     validation = np.arange(len(dataset.models)) % 4 == 3
     loss = dataset.nats.mean(axis=1)
 
-    def stronger(of: Fold, **mean_loss) -> list[tuple[str, list[bool]]]:
-        sets = hidden_sets(TaskScores.of(dataset, of, 0), SETTINGS, **mean_loss)
+    def stronger(of: Fold, *, hide_strongest: bool) -> list[tuple[str, list[bool]]]:
+        sets = hidden_sets(TaskScores.of(dataset, of, 0), loss, SETTINGS, hide_strongest=hide_strongest)
         return [(hidden.kind, hidden.models.tolist()) for hidden in sets if hidden.kind != "family"]
 
-    assert stronger(Fold(~validation, validation, fold.test), mean_loss=loss) == [("validation", validation.tolist())]
-    assert [kind for kind, _ in stronger(fold, mean_loss=loss)] == ["strongest"] * len(SETTINGS.strongest)
-    assert stronger(fold) == []
+    by_column = Fold(~validation, validation, fold.test)
+    assert stronger(by_column, hide_strongest=True) == [("validation", validation.tolist())]
+    assert [kind for kind, _ in stronger(fold, hide_strongest=True)] == ["strongest"] * len(SETTINGS.strongest)
+    assert stronger(fold, hide_strongest=False) == []
 
 
 def test_it_learns_a_difference_of_losses_which_no_weights_above_zero_can_express() -> None:
@@ -108,8 +109,8 @@ def test_strength_weighted_candidates_serve_strong_models_where_no_single_law_ho
     pool = only_pool(world, Fold(~test, np.zeros_like(test), test))
     x = pool.losses.by_view[LossView.NATS]
     alike, weighted = (
-        next(c for c in pool.candidates if (c.view, c.kind) == ("nats", kind))
-        for kind in ("non-negative", "strength-weighted")
+        next(c for c in pool.candidates if (c.view, c.recipe) == ("nats", recipe))
+        for recipe in ("non-negative", "strength-weighted")
     )
     same_form = [alike.names.index(name.removesuffix(", stronger models")) for name in weighted.names]
     rows = test & strong
@@ -131,15 +132,15 @@ def test_few_models_have_no_strength_weighted_candidates(dataset) -> None:
         pool = only_pool(dataset, Fold(rows, nobody, ~rows))
         names = [name for candidates in pool.candidates for name in candidates.names]
         assert any("stronger models" in name for name in names) is expected
-        assert ("strength-weighted" in {candidates.kind for candidates in pool.candidates}) is expected
+        assert ("strength-weighted" in {candidates.recipe for candidates in pool.candidates}) is expected
 
 
 def test_many_models_have_no_strength_weighted_candidates(dataset) -> None:
     count = len(dataset.models)
     for most, expected in ((count - 1, False), (count, True)):
         pool = only_pool(dataset, everything(count), replace(SETTINGS, most_for_strength_weights=most))
-        kinds = {candidates.kind for candidates in pool.candidates}
-        assert kinds == {"non-negative", "signed"} | ({"strength-weighted"} if expected else set())
+        recipes = {candidates.recipe for candidates in pool.candidates}
+        assert recipes == {"non-negative", "signed"} | ({"strength-weighted"} if expected else set())
 
 
 def test_salience_uses_its_own_candidates_and_hidden_sets_of_a_pool_that_has_more(dataset) -> None:
@@ -159,11 +160,12 @@ def test_a_model_stronger_than_all_is_not_forecast_by_strength_weighted_candidat
 
 def test_the_strongest_model_weighs_most_whatever_the_unit_of_the_losses() -> None:
     loss = np.random.default_rng(1).gamma(2.0, size=30)
-    weight = strength_weights(loss)
+    weight = strength_weights(loss, 1.0)
     assert (np.argsort(-weight) == np.argsort(loss)).all()
-    assert strength_weights(3 + loss / np.log(2)) == pytest.approx(weight)
+    assert strength_weights(3 + loss / np.log(2), 1.0) == pytest.approx(weight)
     assert weight.max() == 1
-    assert strength_weights(np.ones(5)).tolist() == [1.0] * 5
+    assert strength_weights(loss, 2.0) == pytest.approx(np.sqrt(weight))
+    assert strength_weights(np.ones(5), 1.0).tolist() == [1.0] * 5
 
 
 @pytest.fixture(scope="module")
@@ -175,23 +177,23 @@ def log_odds_of(part: BlendPart, nats: np.ndarray, unit: float) -> np.ndarray:
     return part.law.log_odds(WeightedLoss(views=VIEWS, weights=part.weights, unit=unit).of(nats))
 
 
-def test_a_model_inside_the_range_gets_both_averages_and_a_stronger_one_the_first(dataset, fit) -> None:
+def test_a_model_of_usual_strength_gets_both_averages_and_a_stronger_one_that_of_all_rows(dataset, fit) -> None:
     blend, unit = fit.capability, dataset.characters
-    inside = dataset.nats[np.argsort(dataset.nats.mean(axis=1))[-3:]]
-    first, second = (log_odds_of(part, inside, unit) for part in blend.parts)
-    expected = (1 - SETTINGS.families_share) * first + SETTINGS.families_share * second
-    assert -blend.of(inside) == pytest.approx(expected)
+    usual = dataset.nats[np.argsort(dataset.nats.mean(axis=1))[-3:]]
+    all_rows, family_rows = (log_odds_of(part, usual, unit) for part in blend.parts)
+    expected = (1 - SETTINGS.family_rows_share) * all_rows + SETTINGS.family_rows_share * family_rows
+    assert -blend.of(usual) == pytest.approx(expected)
     stronger = dataset.nats[:2] * 1e-3
     assert -blend.of(stronger) == pytest.approx(log_odds_of(blend.parts[0], stronger, unit))
 
 
 def test_capability_is_minus_the_blended_log_odds_and_the_law_leaves_them_as_they_are(dataset, fit) -> None:
     unit = dataset.characters
-    first, second = (log_odds_of(part, dataset.nats, unit) for part in fit.capability.parts)
+    all_rows, family_rows = (log_odds_of(part, dataset.nats, unit) for part in fit.capability.parts)
     fade = fit.capability.ramp.fade(dataset.nats.sum(axis=1, dtype=np.float64) / unit)
     assert 0 < fade.mean() < 1
-    share = SETTINGS.families_share * (1 - fade)
-    log_odds = (1 - share) * first + share * second
+    share = SETTINGS.family_rows_share * (1 - fade)
+    log_odds = (1 - share) * all_rows + share * family_rows
     assert fit.capability.of(dataset.nats, dataset.metadata) == pytest.approx(-log_odds)
     expected = fit.task.chance + (1 - fit.task.chance) * sigmoid(log_odds)
     assert fit.forecast(dataset.nats, dataset.metadata) == pytest.approx(expected)
@@ -200,7 +202,7 @@ def test_capability_is_minus_the_blended_log_odds_and_the_law_leaves_them_as_the
 
 def test_weights_are_the_gradient_of_the_averaged_log_odds_without_curves(dataset, fit) -> None:
     parts = tuple(replace(part, law=replace(part.law, calibration=None)) for part in fit.capability.parts)
-    straight, weights = replace(fit.capability, parts=parts, ramp=INSIDE), fit.capability.inside_range.weights
+    straight, weights = replace(fit.capability, parts=parts, ramp=ALL_USUAL), fit.capability.stand_in.weights
     token, step = int(np.argmax(np.abs(weights[0]))), 1e-2
     nats = dataset.nats[:3].astype(np.float64)
     moved = nats.copy()
@@ -210,7 +212,7 @@ def test_weights_are_the_gradient_of_the_averaged_log_odds_without_curves(datase
     assert change == pytest.approx(views / dataset.characters, rel=1e-3)
 
 
-def test_between_the_strongest_models_the_second_average_fades_evenly() -> None:
+def test_among_the_strongest_models_the_family_rows_average_fades_evenly() -> None:
     ramp = StrengthRamp.of(np.linspace(1.0, 3.0, 101), 0.15)
     assert (ramp.strongest, ramp.usual) == pytest.approx((1.0, 1.3))
     assert ramp.fade(np.array([0.5, 1.0, 1.15, 1.3, 2.0])) == pytest.approx([1.0, 1.0, 0.5, 0.0, 0.0])

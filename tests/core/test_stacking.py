@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchcast.methods.law import sigmoid
-from benchcast.methods.stack.averaging import Average, choose_shares, curve_gain, fit_average, row_weights
+from benchcast.methods.stack.averaging import Average, choose_shares, fit_average, measure_curve_saving, row_weights
 from benchcast.methods.stack.hidden_sets import HiddenRows
 from benchcast.methods.stack.settings import StackSettings
 from benchcast.records import Bools, Floats
@@ -21,20 +21,20 @@ SETTINGS = StackSettings()
 class Hidden:
     """Rows of hidden models, and their log-odds under the candidates."""
 
-    held_out: Floats
+    z: Floats
     rows: HiddenRows
 
     def with_rows(self, **changes) -> Hidden:
         return replace(self, rows=replace(self.rows, **changes))
 
-    def average(self, *, line: float = 0.0, use_stronger_rows: bool = True) -> Average:
-        return fit_average(self.held_out, self.rows, use_stronger_rows=use_stronger_rows, line=line, settings=SETTINGS)
+    def average(self, *, line_fraction: float = 0.0) -> Average:
+        return fit_average(self.z, self.rows, use_stronger_rows=True, line_fraction=line_fraction, settings=SETTINGS)
 
-    def weights(self, shown: Bools | None = None) -> Floats:
-        return row_weights(self.rows, use_stronger_rows=True, shown=shown)
+    def weights(self, among: Bools | None = None, settings: StackSettings = SETTINGS) -> Floats:
+        return row_weights(self.rows, settings, use_stronger_rows=True, among=among)
 
     def shares(self, settings: StackSettings = SETTINGS) -> Floats:
-        return choose_shares(self.held_out, self.rows.q, weights=self.weights()[None], settings=settings)[0]
+        return choose_shares(self.z, self.rows.q, weights=self.weights()[None], settings=settings)[0]
 
 
 def out_of_fold_rows(*, floor: float = 0.0, seed: int = 0, validation: int = 0) -> Hidden:
@@ -63,7 +63,7 @@ def out_of_fold_rows(*, floor: float = 0.0, seed: int = 0, validation: int = 0) 
 @pytest.mark.parametrize("seed", range(5))
 def test_where_a_sigmoid_is_the_truth_nothing_is_bent(seed: int) -> None:
     seen = out_of_fold_rows(seed=seed)
-    averaged = seen.average(line=1.0)
+    averaged = seen.average(line_fraction=1.0)
     assert averaged.calibration.curve is None
     assert averaged.calibration.slope == pytest.approx(1.0, abs=0.15)
 
@@ -71,9 +71,9 @@ def test_where_a_sigmoid_is_the_truth_nothing_is_bent(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_where_weak_models_plateau_above_chance_the_law_gets_a_calibration_curve(seed: int) -> None:
     seen = out_of_fold_rows(floor=0.12, seed=seed)
-    averaged = seen.average(line=1.0)
+    averaged = seen.average(line_fraction=1.0)
     assert averaged.calibration.curve is not None
-    assert averaged.curve_gain > 0.1
+    assert averaged.curve_saving > 0.1
     assert averaged.calibration.curve.slopes[0] < -0.5, "level where models are weak"
 
 
@@ -82,10 +82,8 @@ def test_a_hidden_family_has_no_say_in_its_own_nested_forecasts(validation: int)
     seen = out_of_fold_rows(floor=0.12, validation=validation)
     hidden_family = seen.rows.family == "f3"
     other = seen.with_rows(q=np.where(hidden_family, np.clip(seen.rows.q + 0.03, 0, 1), seen.rows.q))
-    before, after = (x.average(line=1.0).log_odds_without_own_set for x in (seen, other))
-    hidden_family &= (
-        seen.rows.of_families
-    )  # among stronger models, a model is forecast without these models, not without its family
+    before, after = (x.average(line_fraction=1.0).log_odds_without_own_set for x in (seen, other))
+    hidden_family &= seen.rows.of_families  # a stronger row is without the stronger models, not without its family
     np.testing.assert_array_equal(before[hidden_family], after[hidden_family])
     assert not np.array_equal(before[~hidden_family], after[~hidden_family])
 
@@ -94,7 +92,7 @@ def some(seen: Hidden, families: list[str]) -> Hidden:
     rows = seen.rows
     kept = np.isin(rows.family, families)
     return Hidden(
-        seen.held_out[kept],
+        seen.z[kept],
         HiddenRows(
             model=rows.model[kept],
             family=rows.family[kept],
@@ -108,7 +106,7 @@ def some(seen: Hidden, families: list[str]) -> Hidden:
 @pytest.mark.parametrize("floor", [0.0, 0.12])
 def test_two_families_are_enough_for_a_forecast_but_not_for_a_calibration_curve(floor: float) -> None:
     two = some(out_of_fold_rows(floor=floor), ["f0", "f1"])
-    averaged = two.average(line=1.0)
+    averaged = two.average(line_fraction=1.0)
     assert averaged.calibration.curve is None
     assert np.isfinite(averaged.log_odds_without_own_set).all()
 
@@ -118,13 +116,13 @@ def test_of_two_families_each_has_a_say_in_its_nested_forecast_and_of_three_none
     seen = some(out_of_fold_rows(), [f"f{i}" for i in range(count)])
     hidden_family = seen.rows.family == "f0"
     other = seen.with_rows(q=np.where(hidden_family, np.clip(seen.rows.q + 0.03, 0, 1), seen.rows.q))
-    before, after = (x.average(line=1.0).log_odds_without_own_set[hidden_family] for x in (seen, other))
+    before, after = (x.average(line_fraction=1.0).log_odds_without_own_set[hidden_family] for x in (seen, other))
     assert np.array_equal(before, after) != own_say
 
 
 def test_shares_start_with_the_inverse_square_of_the_error() -> None:
     seen = out_of_fold_rows()
-    error = seen.weights() @ (sigmoid(seen.held_out) - seen.rows.q[:, None]) ** 2
+    error = seen.weights() @ (sigmoid(seen.z) - seen.rows.q[:, None]) ** 2
     start = seen.shares(replace(SETTINGS, share_steps=0))
     assert start == pytest.approx(error**-2 / (error**-2).sum())
     assert seen.shares() != pytest.approx(start)
@@ -140,14 +138,14 @@ def test_shares_balance_a_candidate_that_is_too_high_with_one_that_is_too_low() 
 
 def test_a_single_family_is_cut_into_handfuls_and_gets_no_calibration_curve() -> None:
     one = some(out_of_fold_rows(floor=0.12), ["f0"]).with_rows(hidden_set=np.arange(MODELS) % 5)
-    averaged = one.average(line=1.0)
+    averaged = one.average(line_fraction=1.0)
     assert averaged.calibration.curve is None
     assert np.isfinite(averaged.log_odds_without_own_set).all()
 
 
 def test_scores_that_are_all_the_same_are_not_bent() -> None:
     flat = out_of_fold_rows().with_rows(q=np.zeros(FAMILIES * MODELS))
-    averaged = flat.average(line=1.0)
+    averaged = flat.average(line_fraction=1.0)
     assert np.isfinite(averaged.shares).all()
     assert averaged.calibration.curve is None
 
@@ -155,7 +153,7 @@ def test_scores_that_are_all_the_same_are_not_bent() -> None:
 def test_weights_are_one_in_all_where_only_the_hidden_family_has_validation_models() -> None:
     seen = out_of_fold_rows(validation=4)
     only = seen.with_rows(family=np.where(seen.rows.of_families, seen.rows.family, "f3"))
-    assert only.weights(shown=only.rows.family != "f3").sum() == pytest.approx(1.0)
+    assert only.weights(among=only.rows.family != "f3").sum() == pytest.approx(1.0)
 
 
 def test_families_and_stronger_models_weigh_half_each_however_many_sets_are_stronger() -> None:
@@ -163,10 +161,14 @@ def test_families_and_stronger_models_weigh_half_each_however_many_sets_are_stro
     stronger = np.flatnonzero(~seen.rows.of_families)
     hidden_set = seen.rows.hidden_set.copy()
     hidden_set[stronger[::3]] = FAMILIES + 1  # a second set, half as large as the first
-    weight = seen.with_rows(hidden_set=hidden_set).weights()
+    seen = seen.with_rows(hidden_set=hidden_set)
+    weight = seen.weights()
     assert weight[seen.rows.of_families].sum() == pytest.approx(0.5)
     assert weight[hidden_set == FAMILIES].sum() == pytest.approx(0.25)
     assert weight[hidden_set == FAMILIES + 1].sum() == pytest.approx(0.25)
+    weight = seen.weights(settings=replace(SETTINGS, stronger_rows_weight=0.2))
+    assert weight[~seen.rows.of_families].sum() == pytest.approx(0.2)
+    assert weight.sum() == pytest.approx(1.0)
 
 
 def test_a_hidden_model_is_hidden_in_every_set_it_belongs_to() -> None:
@@ -177,9 +179,9 @@ def test_a_hidden_model_is_hidden_in_every_set_it_belongs_to() -> None:
 
 
 def test_without_a_line_only_a_curve_that_pays_changes_the_average() -> None:
-    plain = out_of_fold_rows().average(line=0.0)
+    plain = out_of_fold_rows().average(line_fraction=0.0)
     assert (plain.calibration.slope, plain.calibration.offset, plain.calibration.curve) == (1.0, 0.0, None)
-    assert out_of_fold_rows(floor=0.12).average(line=0.0).calibration.curve is not None
+    assert out_of_fold_rows(floor=0.12).average(line_fraction=0.0).calibration.curve is not None
 
 
 def test_a_line_is_fitted_only_if_asked_for() -> None:
@@ -189,14 +191,16 @@ def test_a_line_is_fitted_only_if_asked_for() -> None:
 
 def test_an_average_that_orders_models_the_wrong_way_is_not_calibrated() -> None:
     seen = out_of_fold_rows(floor=0.12)
-    against = replace(seen, held_out=-3 * seen.held_out)  # a line through it has a slope of about -1/3
-    averaged = against.average(line=1.0)
+    against = replace(seen, z=-3 * seen.z)  # a line through it has a slope of about -1/3
+    averaged = against.average(line_fraction=1.0)
     assert (averaged.calibration.slope, averaged.calibration.offset, averaged.calibration.curve) == (1.0, 0.0, None)
 
 
 def test_what_a_curve_saves_is_measured_with_the_shares_of_all_models() -> None:
     seen = out_of_fold_rows(floor=0.12)
     averaged = seen.average()
-    mixed = seen.held_out @ averaged.shares
-    gain = curve_gain(mixed, seen.rows, weights=seen.weights(), line=0.0, settings=SETTINGS)
-    assert averaged.curve_gain == pytest.approx(gain, rel=1e-9)
+    averaged_log_odds = seen.z @ averaged.shares
+    saving = measure_curve_saving(
+        averaged_log_odds, seen.rows, weights=seen.weights(), line_fraction=0.0, settings=SETTINGS
+    )
+    assert averaged.curve_saving == pytest.approx(saving, rel=1e-9)

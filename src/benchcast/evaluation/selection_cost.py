@@ -114,9 +114,9 @@ def parts_of_texts(dataset: Dataset, fit: TaskFit) -> Floats:
 
 
 def _one_weighted_loss(fit: TaskFit) -> WeightedLoss:
-    """What a fit that reads losses reads of them; for a blend, what stands for it inside the range."""
+    """What a fit that reads losses reads of them; for a blend, its stand-in."""
     capability = fit.capability
-    loss = capability.inside_range if isinstance(capability, BlendedLosses) else capability
+    loss = capability.stand_in if isinstance(capability, BlendedLosses) else capability
     assert isinstance(loss, WeightedLoss)
     return loss
 

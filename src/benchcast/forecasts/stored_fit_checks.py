@@ -162,8 +162,8 @@ def _check_profile(profile: LossProfile, tokens: int) -> None:
 
 def _check_capability(capability: Capability, tokens: int) -> None:
     match capability:
-        case BlendedLosses(inside_range=inside_range):
-            _check_weighted_loss(inside_range, tokens)
+        case BlendedLosses(stand_in=stand_in):
+            _check_weighted_loss(stand_in, tokens)
             _check_blend(capability)
         case WeightedLoss():
             _check_weighted_loss(capability, tokens)
@@ -191,4 +191,4 @@ def _check_blend(blend: BlendedLosses) -> None:
     for k, part in enumerate(parts):
         _check_law(part.law)
         need(not part.law.failure, f"the law of member {k} failed")
-        _check_array(f"member.{k}", part.weights, blend.inside_range.weights.shape, "f")
+        _check_array(f"member.{k}", part.weights, blend.stand_in.weights.shape, "f")

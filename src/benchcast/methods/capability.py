@@ -127,18 +127,23 @@ class WeightedLoss(Capability):
 
 @dataclass(frozen=True, slots=True)
 class StrengthRamp:
-    """How far a model counts as stronger than the known models, by its mean loss."""
+    """How far a model counts as stronger than the known models, by its mean loss (nats per character).
+
+    The known models are those that a fit was learned from. The ramp has two ends, `strongest` and `usual`. A model of
+    usual strength has a mean loss at or above `usual`, also if it is weaker than all known models. Where both ends are
+    the same number, only a model below it counts as stronger.
+    """
 
     strongest: float  # lowest mean loss of a known model; at or below it the fade is 1
-    usual: float  # mean loss at or above which a model is inside the range, 0
+    usual: float  # at or above it the fade is 0
 
     @classmethod
     def of(cls, mean_loss: Floats, quantile: float) -> StrengthRamp:
-        """From the mean losses of the known models, of which those below the quantile are in between."""
+        """From the lowest mean loss of the known models up to a quantile of their mean losses."""
         return cls(float(mean_loss.min()), float(np.quantile(mean_loss, quantile)))
 
     def fade(self, mean_loss: Floats) -> Floats:
-        """0 inside the range of the known models, 1 above the strongest, linear in between."""
+        """0 for a model of usual strength, 1 for one as strong as the strongest or stronger, linear in between."""
         width = self.usual - self.strongest
         fade = (self.usual - mean_loss) / width if width > 0 else (mean_loss < self.strongest) * 1.0
         return np.clip(fade, 0.0, 1.0)
@@ -150,21 +155,21 @@ class BlendPart:
 
     weights: Weights  # views × N
     law: SigmoidLaw
-    share: float  # of the average, for a model inside the range of the known models
-    share_of_stronger: float  # the same, for a model that is stronger than all known models
+    share: float  # of the average, for a model of usual strength
+    share_of_stronger: float  # the same, for a model as strong as the strongest known one or stronger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlendedLosses(Capability):
     """Minus the averaged log-odds of several weighted losses; the shares depend on how strong a model is.
 
-    Forecasts use the parts. `inside_range` is the gradient of the average for a model inside the range, without the
-    parts' calibration curves: the one weighted loss that stands for the blend where a weight per token is needed.
+    Forecasts use the parts. `stand_in` is the one weighted loss that stands for the blend where a weight per token is
+    needed, as in `explain` and `select`: the gradient for a model of usual strength, without the parts' curves.
     """
 
     reads_losses: ClassVar[bool] = True
 
-    inside_range: WeightedLoss
+    stand_in: WeightedLoss
     parts: tuple[BlendPart, ...]
     ramp: StrengthRamp
 
@@ -175,14 +180,14 @@ class BlendedLosses(Capability):
         """Blend parts whose weights are on the same views, with the same unit."""
         gradients = np.stack([-part.law.slope * part.share * part.weights for part in parts])
         weights = gradients.sum(axis=0).astype(np.float32)
-        return cls(inside_range=WeightedLoss(views=views, weights=weights, unit=unit), parts=parts, ramp=ramp)
+        return cls(stand_in=WeightedLoss(views=views, weights=weights, unit=unit), parts=parts, ramp=ramp)
 
     @property
     def reads(self) -> tuple[str, ...]:
-        return self.inside_range.reads
+        return self.stand_in.reads
 
     def of(self, nats: npt.NDArray[np.floating], metadata: ModelMetadata | None = None) -> Floats:
-        views, unit = self.inside_range.views, self.inside_range.unit
+        views, unit = self.stand_in.views, self.stand_in.unit
         everything = np.ones((1, nats.shape[1]), np.float32)
         fade = self.ramp.fade(weighted_loss(nats, (LossView.NATS,), everything) / unit)
         log_odds = sum(
@@ -196,14 +201,14 @@ class BlendedLosses(Capability):
         return -log_odds
 
     def token_weights(self, nats: npt.NDArray[np.floating]) -> Weights:
-        return self.inside_range.token_weights(nats)
+        return self.stand_in.token_weights(nats)
 
     def is_flat(self, slope: float) -> bool:
-        return self.inside_range.is_flat(slope)
+        return self.stand_in.is_flat(slope)
 
     def fields(self) -> tuple[dict[str, Any], Arrays]:
-        """Those of the gradient inside the range, and the parts: "average", and their weights as "member.0", …"""
-        values, arrays = self.inside_range.fields()
+        """Those of the stand-in, and the parts: "average", and their weights as "member.0", …"""
+        values, arrays = self.stand_in.fields()
         members = [
             {"law": part.law.fields(), "share": part.share, "share_of_stronger": part.share_of_stronger}
             for part in self.parts
@@ -223,7 +228,7 @@ class BlendedLosses(Capability):
             for k, row in enumerate(values["average"]["members"])
         )
         return cls(
-            inside_range=WeightedLoss.from_fields(values, arrays),
+            stand_in=WeightedLoss.from_fields(values, arrays),
             parts=tuple(parts),
             ramp=StrengthRamp(**values["average"]["fade"]),
         )

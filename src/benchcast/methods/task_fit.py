@@ -66,9 +66,9 @@ class TaskFit:
     capability: Capability
     law: SigmoidLaw
     out_of_fold: OutOfFoldErrors
-    range: tuple[float, float]  # lowest and highest capability of the training models
+    range: tuple[float, float]  # lowest and highest capability of the models learned from; NaN: unknown
     stronger: OutOfFoldErrors = NO_ERRORS  # of models that were hidden because they are stronger than the others
-    profile: LossProfile | None = None  # of the training models; None if unknown
+    profile: LossProfile | None = None  # of the models learned from; None if unknown
     notes: dict[str, Any] = field(default_factory=dict)  # chosen settings, as JSON values
     history: dict[str, npt.NDArray[Any]] = field(default_factory=dict)  # values per step, for figure 6
 
@@ -79,7 +79,7 @@ class TaskFit:
 
     @property
     def has_range(self) -> bool:
-        """Whether the capabilities of the training models differ by more than rounding error."""
+        """Whether the capabilities of the models learned from differ by more than rounding error."""
         low, high = self.range
         return high - low > SAME * max(abs(low), abs(high))
 

@@ -1,28 +1,42 @@
 """The methods `stack`, the default, and `salience`: averages of weighted losses by their errors on hidden models.
 
-1. Groups (`token_groups`). Tokens are grouped by source, answer and hidden state. x are a model's losses on the groups.
-2. Hidden models (`hidden_sets`). Training families are hidden in turn, and so are models stronger than all others: the
-   validation models where there are any, else the strongest known models.
-3. Candidates (`candidates`). Many combinations of groups are learned from all known models, and again without each
-   hidden set: log-odds = offset − x · mix.
-4. Averages (`averaging`). Shares p of the candidates minimise the weighted squared error of Σ_c p_c log-odds_c on the
-   hidden models.
-5. Calibration (`averaging`). A line and, where it saves error, a monotone curve correct the averaged log-odds.
-6. Blend. `stack` makes two averages. The first is chosen on left-out families and stronger models, with half of the
-   weight on each. The second is chosen on left-out families alone; only this one has candidates with more weight on
-   stronger models, because they did not help beyond the range (lab/LOG.md). With h = `families_share` and the fade f
-   of a model, which is 0 inside the range of the known models and 1 for a model stronger than all of them,
+Words
+-----
+known            training or validation model that has a score on the task
+hidden set       known models that are hidden together while candidates are learned: a whole family, or models stronger
+                 than all others, which are the validation models where there are any, else the strongest known models
+row              a known model together with one hidden set that it is in: a family row or a stronger row
+without own set  of a row's log-odds: learned without the models of the row's hidden set
 
-       log-odds = (1 − h (1 − f)) · first + h (1 − f) · second
+Steps
+-----
+1. Groups (`token_groups`). Tokens are grouped by source, answer and hidden state. A model has one loss for each group.
+2. Hidden sets (`hidden_sets`). They take turns: all families, then sets of stronger models.
+3. Candidates (`candidates`). Many combinations of the groups' losses are learned from all known models, and again
+   without each hidden set.
+4. Averages (`averaging`). Shares of the candidates minimise the weighted squared error of the averaged log-odds on the
+   rows. `stack` makes two averages. The all-rows average is chosen on family rows and stronger rows. The family-rows
+   average is chosen on family rows alone; only this one has strength-weighted candidates, because with them in both
+   averages the forecasts of models stronger than all known ones got worse (gain on the OLMo ladder 2.70 → 2.37).
+5. Calibration (`averaging`). A fraction of a fitted line, and where it saves error a monotone curve, correct the
+   averaged log-odds. The fraction is 0 for the all-rows average, whose log-odds then only get the curve, and
+   n / (n + `prior_models`) for the family-rows average, with n known models.
+6. Blend (`fit_stack`). With h = `family_rows_share` and the fade f of a model,
 
-   so a model beyond the range gets the first average alone.
+       log-odds = (1 − h (1 − f)) · all-rows + h (1 − f) · family-rows
 
-`salience` is the same with other settings: non-negative candidates only, the validation models as the only stronger
-ones, one average of all rows with a full line, and no blend. A lower loss never lowers its forecast.
+   f depends on the model's mean loss along a ramp (`StrengthRamp`). It is 0 for a model of usual strength: at or above
+   the quantile `ramp_quantile` of the known models' mean losses, however weak the model is. It rises linearly to 1 at
+   the lowest mean loss of a known model. A model that is stronger still gets the all-rows average alone. (The `range`
+   of a fit is one of capabilities, and has no part in the blend.)
 
-The errors behind a fit's interval are those of the log-odds of each hidden model without its own set (`averaging`).
+`salience` is the same with other settings: non-negative candidates only, validation models as the only stronger ones,
+one all-rows average with a full line (fraction 1), and no blend. A lower loss never lowers its forecast.
 
-Axes: M models, N tokens, K groups, R rows of hidden models.
+The errors behind a fit's interval are differences of accuracy, one for each row: the forecast that its log-odds without
+own set give, minus the observed accuracy. Elsewhere in the package they are called out-of-fold errors.
+
+Axes: M models, N tokens, K groups, R rows, C candidates.
 """
 
 from __future__ import annotations
@@ -41,15 +55,15 @@ from benchcast.methods.law import SigmoidLaw, at_share, sigmoid
 from benchcast.methods.stack.averaging import (
     Average,
     as_weighted_loss,
+    curve_note,
     fit_average,
-    gain_note,
     named_shares,
     share_notes,
 )
 from benchcast.methods.stack.candidates import (
-    CandidateKind,
     Candidates,
     GroupLosses,
+    Recipe,
     nonnegative,
     signed,
     strength_weighted,
@@ -78,7 +92,7 @@ def salience(dataset: Dataset, folds: Sequence[Fold], *, settings: StackSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """Groups, hidden models and candidates of one task (steps 1 to 3)."""
+    """Groups, hidden sets and candidates of one task (steps 1 to 3)."""
 
     dataset: Dataset
     losses: GroupLosses
@@ -87,25 +101,21 @@ class Pool:
     rows: HiddenRows
     candidates: list[Candidates]
 
-    def without(self, *kinds: CandidateKind) -> Pool:
-        """The pool without some kinds of candidates."""
-        return replace(self, candidates=[c for c in self.candidates if c.kind not in kinds])
+    def without_recipes(self, *recipes: Recipe) -> Pool:
+        """The pool without the candidates of some recipes."""
+        return replace(self, candidates=[c for c in self.candidates if c.recipe not in recipes])
 
     def without_sets(self, kind: HiddenKind) -> Pool:
-        """The pool without the hidden sets of one kind, which are the last ones, and their rows."""
+        """The pool without the hidden sets of one kind and their rows; what remains keeps its order."""
         sets = [hidden for hidden in self.sets if hidden.kind != kind]
         kept = self.rows.kind != kind
-        return replace(
-            self,
-            sets=sets,
-            rows=HiddenRows.of(sets, self.scores),
-            candidates=[replace(c, held_out=c.held_out[kept]) for c in self.candidates],
-        )
+        candidates = [replace(c, log_odds_without_own_set=c.log_odds_without_own_set[kept]) for c in self.candidates]
+        return replace(self, sets=sets, rows=HiddenRows.of(sets, self.scores), candidates=candidates)
 
     @property
-    def held_out(self) -> Floats:
-        """Log-odds of the rows under all candidates (R × C)."""
-        return np.concatenate([c.held_out for c in self.candidates], axis=1)
+    def log_odds_without_own_set(self) -> Floats:
+        """Those of the rows under all candidates (R × C)."""
+        return np.concatenate([c.log_odds_without_own_set for c in self.candidates], axis=1)
 
     def as_weighted_loss(self, average: Average) -> tuple[npt.NDArray[np.float32], SigmoidLaw]:
         """An average of the pool's candidates as weights of tokens (views × N) and a law."""
@@ -121,21 +131,22 @@ class Pool:
         log_odds_without_own_set: Floats,
         notes: dict[str, Any],
     ) -> TaskFit:
-        """The fit, with the errors of the rows' log-odds without their own set (R)."""
+        """The fit, with the errors of the rows (`log_odds_without_own_set`: R)."""
         dataset, scores, rows = self.dataset, self.scores, self.rows
         forecast = np.asarray(at_share(sigmoid(log_odds_without_own_set), scores.task.chance))
         errors = forecast - scores.observed[rows.model]
-        families = [hidden.models for hidden in self.sets if hidden.kind == "family"]
-        stronger = [hidden.models for hidden in self.sets if hidden.kind != "family"]
+        family_masks = [hidden.models for hidden in self.sets if hidden.kind == "family"]
+        stronger_masks = [hidden.models for hidden in self.sets if hidden.kind != "family"]
+        family_errors, stronger_errors = errors[rows.of_families], errors[~rows.of_families]
+        hidden_families = left_out(dataset.groups, scores.known)
         of_known = capability.of(dataset.nats, dataset.metadata)[scores.known]
-        kind = left_out(dataset.groups, scores.known)
         return TaskFit(
             task=scores.task,
             method=method,
             capability=capability,
             law=law,
-            out_of_fold=OutOfFoldErrors.of(dataset, families, errors[rows.of_families], kind=kind),
-            stronger=OutOfFoldErrors.of(dataset, stronger, errors[~rows.of_families], kind="stronger models"),
+            out_of_fold=OutOfFoldErrors.of(dataset, family_masks, family_errors, kind=hidden_families),
+            stronger=OutOfFoldErrors.of(dataset, stronger_masks, stronger_errors, kind="stronger models"),
             range=(float(of_known.min()), float(of_known.max())),
             notes=notes,
         )
@@ -144,7 +155,10 @@ class Pool:
 def candidate_pools(
     dataset: Dataset, folds: Sequence[Fold], *, settings: StackSettings, of_stack: bool
 ) -> Iterator[list[Pool]]:
-    """For each fold, the pool of every task: what `salience` needs, or with `of_stack` what both methods need."""
+    """For each fold, the pool of every task.
+
+    With `of_stack` it holds what `stack` needs, which includes all that `salience` needs; else what `salience` needs.
+    """
     kept = keep_on_device(dataset)
     groups = group_tokens(kept, settings)
     by_view = group_losses(kept, groups)
@@ -152,88 +166,113 @@ def candidate_pools(
         groups=groups,
         sources=dataset.reference_tokens.sources,
         by_view=by_view,
-        mean_loss=by_view[LossView.NATS][:, groups.kinds == "all"][:, 0],
+        mean_loss=by_view[LossView.NATS][:, groups.grouping == "all"][:, 0],
         device=dataset.device,
     )
 
     def pool(fold: Fold, t: int) -> Pool:
         scores = TaskScores.of(dataset, fold, t)
-        sets = hidden_sets(scores, settings, mean_loss=losses.mean_loss if of_stack else None)
-        kinds = [nonnegative]
+        sets = hidden_sets(scores, losses.mean_loss, settings, hide_strongest=of_stack)
+        recipes = [nonnegative]
         if of_stack:
             n = scores.known.sum()
             if settings.fewest_for_strength_weights <= n <= settings.most_for_strength_weights:
-                kinds.append(strength_weighted)
-            kinds.append(signed)
+                recipes.append(strength_weighted)
+            recipes.append(signed)
         return Pool(
             dataset=dataset,
             losses=losses,
             scores=scores,
             sets=sets,
             rows=HiddenRows.of(sets, scores),
-            candidates=[learn(view, losses, scores, sets=sets, settings=settings) for learn in kinds for view in VIEWS],
+            candidates=[
+                learn(view, losses, scores, sets=sets, settings=settings) for learn in recipes for view in VIEWS
+            ],
         )
 
     return ([pool(fold, t) for t in range(len(dataset.tasks))] for fold in folds)
 
 
 def fit_stack(pool: Pool, settings: StackSettings) -> TaskFit:
-    """Steps 4 to 6 of `stack` for one task: two averages and their blend."""
-    scores, rows, plain = pool.scores, pool.rows, pool.without("strength-weighted")
-    n, h = int(scores.known.sum()), settings.families_share
-    # Slope and offset that correct left-out families are wrong for stronger models, so the first average has no line.
-    both = fit_average(plain.held_out, rows, use_stronger_rows=True, line=0.0, settings=settings)
-    line = n / (n + settings.prior_models)
-    families = fit_average(pool.held_out, rows, use_stronger_rows=False, line=line, settings=settings)
-    weights_on_both, law_on_both = plain.as_weighted_loss(both)
-    weights_on_families, law_on_families = pool.as_weighted_loss(families)
-    mean_loss = pool.losses.mean_loss
+    """Steps 4 to 6 of `stack` for one task: two averages and their blend.
+
+    Notes: `shares` are the candidates' shares in the blend for a model of usual strength, `shares_of_stronger` those of
+    the all-rows average; `bend_saves` is the `curve_saving` of the all-rows average alone.
+    """
+    scores, rows, plain = pool.scores, pool.rows, pool.without_recipes("strength-weighted")
+    n, h = int(scores.known.sum()), settings.family_rows_share
+    all_rows = fit_average(
+        plain.log_odds_without_own_set,
+        rows,
+        use_stronger_rows=True,
+        line_fraction=settings.all_rows_line,
+        settings=settings,
+    )
+    family_rows = fit_average(
+        pool.log_odds_without_own_set,
+        rows,
+        use_stronger_rows=False,
+        line_fraction=n / (n + settings.prior_models),
+        settings=settings,
+    )
+    all_rows_weights, all_rows_law = plain.as_weighted_loss(all_rows)
+    family_rows_weights, family_rows_law = pool.as_weighted_loss(family_rows)
     blend = BlendedLosses.of_parts(
         (
-            BlendPart(weights=weights_on_both, law=law_on_both, share=1 - h, share_of_stronger=1.0),
-            BlendPart(weights=weights_on_families, law=law_on_families, share=h, share_of_stronger=0.0),
+            BlendPart(weights=all_rows_weights, law=all_rows_law, share=1 - h, share_of_stronger=1.0),
+            BlendPart(weights=family_rows_weights, law=family_rows_law, share=h, share_of_stronger=0.0),
         ),
-        StrengthRamp.of(mean_loss[scores.known], settings.ramp),
+        StrengthRamp.of(pool.losses.mean_loss[scores.known], settings.ramp_quantile),
         views=VIEWS,
         unit=pool.dataset.characters,
     )
-    families_share = h * (1 - fade_without_own_set(pool, settings))
-    shares_on_both = named_shares(both, plain.candidates)
-    shares_on_families = named_shares(families, pool.candidates)
-    shares = {name: (1 - h) * shares_on_both.get(name, 0.0) + h * share for name, share in shares_on_families.items()}
+    faded_h = h * (1 - fade_without_own_set(pool, settings))  # share of the family-rows average for each row's model
+    all_rows_shares = named_shares(all_rows, plain.candidates)
+    family_rows_shares = named_shares(family_rows, pool.candidates)
+    usual_shares = {name: (1 - h) * all_rows_shares.get(name, 0.0) + h * p for name, p in family_rows_shares.items()}
     return pool.task_fit(
         method="stack",
         capability=blend,
-        law=SigmoidLaw(-1.0, 0.0, scores.task.chance),  # the capability of a blend is minus its log-odds
-        log_odds_without_own_set=(1 - families_share) * both.log_odds_without_own_set
-        + families_share * families.log_odds_without_own_set,
+        law=SigmoidLaw(-1.0, 0.0, scores.task.chance),  # for the sign see `as_weighted_loss`
+        log_odds_without_own_set=(1 - faded_h) * all_rows.log_odds_without_own_set
+        + faded_h * family_rows.log_odds_without_own_set,
         notes={
-            "shares": share_notes(shares, settings),
-            "shares_of_stronger": share_notes(shares_on_both, settings),
-            "bend_saves": gain_note(both),
+            "shares": share_notes(usual_shares, settings),
+            "shares_of_stronger": share_notes(all_rows_shares, settings),
+            "bend_saves": curve_note(all_rows),
         },
     )
 
 
 def fade_without_own_set(pool: Pool, settings: StackSettings) -> Floats:
-    """Fade of each row's model, by its strength relative to the known models outside the row's set (R)."""
+    """Fade of each row's model, along the ramp of the known models outside the row's set (R)."""
     mean_loss, known = pool.losses.mean_loss, pool.scores.known
-    ramps = [StrengthRamp.of(mean_loss[known & ~hidden.models], settings.ramp) for hidden in pool.sets]
+    ramps = [StrengthRamp.of(mean_loss[known & ~hidden.models], settings.ramp_quantile) for hidden in pool.sets]
     return np.concatenate([ramp.fade(mean_loss[hidden.models]) for ramp, hidden in zip(ramps, pool.sets, strict=True)])
 
 
 def fit_salience(pool: Pool, settings: StackSettings) -> TaskFit:
-    """Steps 4 and 5 of `salience` for one task; its own candidates and hidden sets of a pool that has more."""
-    pool = pool.without("strength-weighted", "signed").without_sets("strongest")
-    average = fit_average(pool.held_out, pool.rows, use_stronger_rows=True, line=1.0, settings=settings)
-    weights, law = pool.as_weighted_loss(average)
-    return pool.task_fit(
+    """Steps 4 and 5 of `salience` for one task.
+
+    A comparison of methods learns one pool for `stack` and `salience`, so what only `stack` uses is removed here. From
+    the pool of `salience` itself nothing is removed. `bend_saves` in the notes is the average's `curve_saving`.
+    """
+    own = pool.without_recipes("strength-weighted", "signed").without_sets("strongest")
+    average = fit_average(
+        own.log_odds_without_own_set,
+        own.rows,
+        use_stronger_rows=True,
+        line_fraction=settings.salience_line,
+        settings=settings,
+    )
+    weights, law = own.as_weighted_loss(average)
+    return own.task_fit(
         method="salience",
-        capability=WeightedLoss(views=VIEWS, weights=weights, unit=pool.dataset.characters),
+        capability=WeightedLoss(views=VIEWS, weights=weights, unit=own.dataset.characters),
         law=law,
         log_odds_without_own_set=average.log_odds_without_own_set,
         notes={
-            "shares": share_notes(named_shares(average, pool.candidates), settings),
-            "bend_saves": gain_note(average),
+            "shares": share_notes(named_shares(average, own.candidates), settings),
+            "bend_saves": curve_note(average),
         },
     )

@@ -1,21 +1,23 @@
-"""Average the log-odds of candidates by their errors on hidden models, and calibrate the average on the same models.
+"""Steps 4 and 5: average the log-odds of candidates by their errors on the rows, and calibrate on the same rows.
 
 Everything works on the log-odds scale, where an average of weighted losses is again a weighted loss. In symbols, for
-rows r of hidden models with scores q_r, log-odds z_r of all candidates, and weights w_r:
+rows r with scores q_r, weights w_r, and log-odds z_r of all candidates, each learned without the row's own set:
 
 shares       min_p Σ_r w_r (σ(z_r·p) − q_r)²   over p ≥ 0, Σ p = 1: stacked generalization (Wolpert 1992) with a convex
              combination, as in the super learner (van der Laan, Polley and Hubbard 2007), by exponentiated gradient
              steps (Kivinen and Warmuth 1997)
-calibration  curve(slope · z_r·p + offset): slope and offset by least squares in accuracy, applied in part (averages of
-             penalised fits are slightly too flat), and then a monotone curve
+calibration  curve(slope · z_r·p + offset): slope and offset by least squares in accuracy, of which a fraction is
+             applied (averages of penalised fits are slightly too flat), and then a monotone curve
 
-What enters the interval are errors of log-odds without the row's own set: shares, slope, offset and curve are learned
-again from the rows of all models that are not in this set. Not learned again are
+The averaged log-odds of a row, too, are without its own set: shares, slope, offset and curve are learned again from the
+rows of all models that are not in this set. Not learned again are
 
 - whether the curve is kept, which is decided once from all rows;
 - anything, where fewer than `fewest_sets_to_refit` sets are hidden, or where no row with weight would be left.
 
-Axes: R rows of hidden models, C candidates, S sets of weights.
+How `stack` blends two such averages (step 6) stands in `fit_stack`, in the package's `__init__`.
+
+Axes: R rows, C candidates, S sets of weights: those of all rows, or without one hidden set.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from benchcast.splits import family_balanced
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A line, and a monotone curve or none, that calibrate averaged log-odds on hidden models."""
+    """A line, and a monotone curve or none, that calibrate averaged log-odds."""
 
     slope: float
     offset: float
@@ -59,118 +61,129 @@ class Average:
 
     shares: Floats  # C
     calibration: Calibration  # with a curve only if it saves enough error
-    curve_gain: float  # share of the error that a curve saves, kept or not (see `curve_gain`)
-    log_odds_without_own_set: Floats  # R: of the rows; see the module
+    curve_saving: float  # fraction of the error that a curve saves, kept or not (see `measure_curve_saving`)
+    log_odds_without_own_set: Floats  # R
 
 
 def fit_average(
-    held_out: Floats, rows: HiddenRows, *, use_stronger_rows: bool, line: float, settings: StackSettings
+    z: Floats, rows: HiddenRows, *, use_stronger_rows: bool, line_fraction: float, settings: StackSettings
 ) -> Average:
     """Average and calibrate on all rows, and once more without the models of each hidden set.
 
     Parameters
     ----------
-    held_out : log-odds of the rows under candidates that did not see the row's set (R × C)
-    rows : the hidden models
-    use_stronger_rows : whether rows of stronger models have weight, or those of left-out families alone
-    line : share of the fitted slope and offset that is applied, 0 to 1
+    z : log-odds of the rows under the candidates (R × C)
+    rows : the rows
+    use_stronger_rows : whether stronger rows have weight, or family rows alone
+    line_fraction : of the fitted slope and offset, applied: 0 (no line, and none is fitted) to 1
     """
     sets = np.unique(rows.hidden_set)
-    of_all = row_weights(rows, use_stronger_rows=use_stronger_rows)
-    without_set = [of_all for _ in sets]
+    full = row_weights(rows, settings, use_stronger_rows=use_stronger_rows)
+    without_set = [full for _ in sets]
     if len(sets) >= settings.fewest_sets_to_refit:
         others = [~rows.of_models_in(k) for k in sets]
-        refits = [row_weights(rows, use_stronger_rows=use_stronger_rows, shown=shown) for shown in others]
-        without_set = [w if w.any() else of_all for w in refits]
-    weights = np.stack([of_all, *without_set])
-    shares = choose_shares(held_out, rows.q, weights=weights, settings=settings)
-    mixed = shares @ held_out.T
-    calibration, *refitted = calibrate(mixed, rows.q, weights=weights, line=line)
-    gain = curve_gain(mixed[0], rows, weights=of_all, line=line, settings=settings)
-    families = len(np.unique(rows.family[rows.of_families]))
-    keep_curve = families >= settings.fewest_families_for_curve and gain > settings.least_curve_gain / families
+        refits = [row_weights(rows, settings, use_stronger_rows=use_stronger_rows, among=mask) for mask in others]
+        without_set = [w if w.any() else full for w in refits]
+    weights = np.stack([full, *without_set])
+    shares = choose_shares(z, rows.q, weights=weights, settings=settings)
+    averaged = shares @ z.T
+    calibration, *refitted = calibrate(averaged, rows.q, weights=weights, line_fraction=line_fraction)
+    saving = measure_curve_saving(averaged[0], rows, weights=full, line_fraction=line_fraction, settings=settings)
+    family_count = len(np.unique(rows.family[rows.of_families]))
+    enough = family_count >= settings.fewest_families_for_curve
+    keep_curve = enough and saving > settings.least_curve_saving / family_count
     log_odds = np.full(len(rows.q), np.nan)
-    for k, without, mixed_without in zip(sets, refitted, mixed[1:], strict=True):
+    for k, without, averaged_without in zip(sets, refitted, averaged[1:], strict=True):
         own = rows.hidden_set == k
-        log_odds[own] = without.curved(mixed_without[own]) if keep_curve else without.straight(mixed_without[own])
+        log_odds[own] = without.curved(averaged_without[own]) if keep_curve else without.straight(averaged_without[own])
     return Average(
         shares=shares[0],
         calibration=calibration if keep_curve else replace(calibration, curve=None),
-        curve_gain=gain,
+        curve_saving=saving,
         log_odds_without_own_set=log_odds,
     )
 
 
-def row_weights(rows: HiddenRows, *, use_stronger_rows: bool, shown: Bools | None = None) -> Floats:
-    """Weight of each row (R); the sum is 1.
+def row_weights(
+    rows: HiddenRows, settings: StackSettings, *, use_stronger_rows: bool, among: Bools | None = None
+) -> Floats:
+    """Weight of each row (R); the sum is 1, of which stronger rows have `stronger_rows_weight`, if there are any.
 
-    Left-out families and stronger models have half of the weight each; within each half, all sets of stronger models
-    and all families have equal weight. Rows that are not in `shown` (R; None: all are) have no weight.
+    Among the stronger rows, all sets have equal weight; within a set, and among the family rows, all families. Only
+    rows in `among` (R; None: all) have weight.
     """
-    seen = np.ones(len(rows.q), bool) if shown is None else shown
+    allowed = np.ones(len(rows.q), bool) if among is None else among
     stronger_sets = np.unique(rows.hidden_set[~rows.of_families & use_stronger_rows])
-    halves = [[seen & rows.of_families], [seen & (rows.hidden_set == k) for k in stronger_sets]]
-    filled = [[part for part in half if part.any()] for half in halves]
-    filled = [half for half in filled if half]
+    weight = settings.stronger_rows_weight
+    wanted = [
+        (1 - weight, [allowed & rows.of_families]),
+        (weight, [allowed & (rows.hidden_set == k) for k in stronger_sets]),
+    ]
+    filled = [(weight, [part for part in parts if part.any()]) for weight, parts in wanted]
+    filled = [(weight, parts) for weight, parts in filled if parts]
+    total = sum(weight for weight, _ in filled)
     out = np.zeros(len(rows.q))
-    for half in filled:
-        for part in half:
-            out[part] = family_balanced(rows.family[part]) / len(half) / len(filled)
+    for weight, parts in filled:
+        for part in parts:
+            out[part] = family_balanced(rows.family[part]) / len(parts) * (weight / total)
     return out
 
 
-def choose_shares(held_out: Floats, q: Floats, *, weights: Floats, settings: StackSettings) -> Floats:
+def choose_shares(z: Floats, q: Floats, *, weights: Floats, settings: StackSettings) -> Floats:
     """Shares of the candidates that minimise the error of the averaged log-odds (S × C), for each set of row weights.
 
-    Exponentiated gradient steps start from shares that favour candidates with small errors. Stopping early keeps the
-    shares of candidates with similar errors similar. `weights` is S × R.
+    Exponentiated gradient steps start from shares that favour candidates with small errors, and stop early. `weights`
+    is S × R.
     """
-    error = np.maximum(weights @ (sigmoid(held_out) - q[:, None]) ** 2, settings.least_error)
-    share = (error / error.min(axis=1, keepdims=True)) ** settings.first_shares_power
-    share /= share.sum(axis=1, keepdims=True)
+    error = np.maximum(weights @ (sigmoid(z) - q[:, None]) ** 2, settings.least_error)
+    shares = (error / error.min(axis=1, keepdims=True)) ** settings.starting_shares_power
+    shares /= shares.sum(axis=1, keepdims=True)
     for _ in range(settings.share_steps):
-        s = sigmoid(share @ held_out.T)
-        slope = (weights * (s - q) * s * (1 - s)) @ held_out
-        step = slope - (slope * share).sum(axis=1, keepdims=True)
-        share = share * np.exp(-settings.share_rate * step / (np.abs(step).max(axis=1, keepdims=True) + 1e-300))
-        share /= share.sum(axis=1, keepdims=True)
-    return share
+        s = sigmoid(shares @ z.T)
+        gradient = (weights * (s - q) * s * (1 - s)) @ z
+        step = gradient - (gradient * shares).sum(axis=1, keepdims=True)
+        shares = shares * np.exp(-settings.share_rate * step / (np.abs(step).max(axis=1, keepdims=True) + 1e-300))
+        shares /= shares.sum(axis=1, keepdims=True)
+    return shares
 
 
-def calibrate(mixed: Floats, q: Floats, *, weights: Floats, line: float) -> list[Calibration]:
-    """Line and monotone curve for each set of row weights, from the rows with weight; `mixed` and `weights` are S × R.
+def calibrate(averaged: Floats, q: Floats, *, weights: Floats, line_fraction: float) -> list[Calibration]:
+    """Line and monotone curve for each set of row weights, from the rows with weight; `averaged` and `weights`: S × R.
 
     The curve is needed because scores may plateau above chance and below 1. Without a usable line there is no curve.
     """
-    slope, offset, usable = np.ones(len(mixed)), np.zeros(len(mixed)), np.ones(len(mixed), bool)
-    if line:
-        laws = fit_laws(mixed, np.broadcast_to(q, mixed.shape), np.zeros(len(mixed)), weight=weights)
+    slope, offset, usable = np.ones(len(averaged)), np.zeros(len(averaged)), np.ones(len(averaged), bool)
+    if line_fraction:
+        laws = fit_laws(averaged, np.broadcast_to(q, averaged.shape), np.zeros(len(averaged)), weight=weights)
         usable = laws.converged & (laws.slope > 0) & np.isfinite(laws.slope)
-        slope = np.where(usable, 1 + line * (laws.slope - 1), 1.0)
-        offset = np.where(usable, line * laws.offset, 0.0)
-    curves = fit_monotone_calibrations(slope[:, None] * mixed + offset[:, None], q, weights)
+        slope = np.where(usable, 1 + line_fraction * (laws.slope - 1), 1.0)
+        offset = np.where(usable, line_fraction * laws.offset, 0.0)
+    curves = fit_monotone_calibrations(slope[:, None] * averaged + offset[:, None], q, weights)
     kept = [curve if on else None for curve, on in zip(curves, usable, strict=True)]
     return [Calibration(*parts) for parts in zip(slope.tolist(), offset.tolist(), kept, strict=True)]
 
 
-def curve_gain(mixed: Floats, rows: HiddenRows, *, weights: Floats, line: float, settings: StackSettings) -> float:
-    """Share of the squared error of all rows with weight that a curve saves on sets that it was not learned from.
+def measure_curve_saving(
+    averaged: Floats, rows: HiddenRows, *, weights: Floats, line_fraction: float, settings: StackSettings
+) -> float:
+    """Fraction of the squared error of all rows with weight that a curve saves on sets that it was not learned from.
 
-    The rows are those of left-out families and, if they have weight, of stronger models. NaN without an error, or with
-    a single set. Shares are those of all sets (`mixed`), because shares without a set would change the error by more
-    than a curve does. Only the rows of the set itself are left out, so that its models still count in other sets: a
-    curve learned without any stronger model would not cover their range.
+    The rows are family rows and, if they have weight, stronger rows. NaN without an error, or with a single set. Shares
+    are those of all rows (`averaged`, R), because shares without a set would change the error by more than a curve
+    does. Only the rows of the set itself are taken out, so that its models still count in other sets: a curve learned
+    without any stronger model would not cover their range of log-odds.
     """
     sets = np.unique(rows.hidden_set[weights > 0])
     without_set = np.stack([np.where(rows.hidden_set == k, 0.0, weights) for k in sets])
     if not without_set.any(axis=1).all():
         return np.nan
     without_set /= without_set.sum(axis=1, keepdims=True)
-    straight, curved = (np.zeros(len(mixed)) for _ in range(2))
-    calibrations = calibrate(np.broadcast_to(mixed, without_set.shape), rows.q, weights=without_set, line=line)
+    straight, curved = (np.zeros(len(averaged)) for _ in range(2))
+    everywhere = np.broadcast_to(averaged, without_set.shape)
+    calibrations = calibrate(everywhere, rows.q, weights=without_set, line_fraction=line_fraction)
     for k, without in zip(sets, calibrations, strict=True):
         own = rows.hidden_set == k
-        straight[own], curved[own] = without.straight(mixed[own]), without.curved(mixed[own])
+        straight[own], curved[own] = without.straight(averaged[own]), without.curved(averaged[own])
     plain, with_curve = (float(weights @ (sigmoid(x) - rows.q) ** 2) for x in (straight, curved))
     return 1 - with_curve / plain if plain > settings.least_error else np.nan
 
@@ -180,12 +193,14 @@ def as_weighted_loss(
 ) -> tuple[npt.NDArray[np.float32], SigmoidLaw]:
     """Weights of tokens (views × N) whose weighted loss is Σ_c p_c x·mix_c, and its law.
 
-    Averaged log-odds are Σ_c p_c offset_c minus this loss, so the slope of the law is minus that of the calibration:
-    with a positive weight, a lower loss gives a higher forecast.
+    The signs, once for all files. A better model has lower losses and higher log-odds, and a positive weight shall
+    mean that a lower loss is better. Therefore candidates subtract x · mix (partial least squares adds, so its
+    coefficients change sign), and the slope of a law by its weighted loss is minus that of the calibration. A
+    capability, too, is lower for a better model, so that of a blend is minus its log-odds, with a law of slope −1.
     """
     parts = np.split(average.shares, np.cumsum([len(c.names) for c in candidates])[:-1])
     shared = list(zip(candidates, parts, strict=True))
-    nothing = np.zeros(len(groups.kinds))
+    nothing = np.zeros(len(groups.grouping))
     mixes = [sum((c.mix @ part for c, part in shared if c.view == view), nothing) for view in views]
     calibration = average.calibration
     offset = calibration.offset + calibration.slope * sum(float(c.offset @ part) for c, part in shared)
@@ -204,6 +219,6 @@ def share_notes(shares: Mapping[str, float], settings: StackSettings) -> dict[st
     return {name: round(share, 4) for name, share in shares.items() if share > settings.smallest_noted_share}
 
 
-def gain_note(average: Average) -> float | None:
-    """Share of the error that a curve saves, for the notes of a fit; None if it cannot be said."""
-    return nan_to_none(round(average.curve_gain, 4))
+def curve_note(average: Average) -> float | None:
+    """The average's `curve_saving`, for the note `bend_saves` of a fit; None if it cannot be said."""
+    return nan_to_none(round(average.curve_saving, 4))

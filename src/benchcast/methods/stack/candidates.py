@@ -1,21 +1,22 @@
-"""Candidates of a weighted loss: combinations of token groups, learned with and without each hidden set of models.
+"""Step 3: candidates, which are weighted losses learned from all known models, and again without each hidden set.
 
 A candidate forecasts the log-odds of a score above chance by
 
     log-odds = offset − x · mix
 
-where x is a model's loss on each group: a positive mix means that a lower loss is better. All candidates are linear in
-x, so that an average of their log-odds is again one weighted loss. There are three kinds, each for every view.
+where x is a model's loss on each group. All candidates are linear in x, so that an average of their log-odds is again
+one weighted loss. The reason for the sign is in `averaging.as_weighted_loss`. There are three recipes, each for every
+view:
 
-non-negative       min ½ Σ_m ω_m (σ(offset − x_m·mix) − q_m)² + ½ Σ_k p_k mix_k²   over mix ≥ 0 and the offset;
-                   families have equal weight in ω. The weights p are 0 for an anchor (all tokens, the task's own
-                   texts, or their answers), a penalty for groups of similar tokens, and infinite for all other groups
-strength-weighted  the same with ω_m · exp(−(l_m − min l) / sd l), l the mean loss: no single law holds from the
-                   weakest to the strongest model. They have the weakest penalty only
+non-negative       mix ≥ 0, by the objective of `nonnegative`; families have equal weight in ω. The penalty is 0 for an
+                   anchor (all tokens, the task's own texts, or their answers), that of the settings for groups of
+                   similar tokens, and infinite for all other groups
+strength-weighted  the same with ω times `strength_weights`, because no single law holds from the weakest to the
+                   strongest model. They have the weakest penalty only
 signed             partial least squares with 1, 2, … components (Wold, Sjöström and Eriksson 2001) from the clusters to
                    the clipped log-odds of q
 
-Axes: M models, K groups, C candidates, S hidden sets, R rows of hidden models (see `hidden_sets`).
+Axes: M models, K groups, C candidates, S hidden sets, R rows.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from benchcast.methods.law import clipped_log_odds
 from benchcast.methods.pls import regress
 from benchcast.methods.stack.hidden_sets import HiddenSet, TaskScores
 from benchcast.methods.stack.nonnegative import fit_nonnegative
-from benchcast.methods.stack.settings import Anchor, GroupKind, Mix, StackSettings
+from benchcast.methods.stack.settings import Anchor, Grouping, PenalisedGroups, StackSettings
 from benchcast.methods.stack.token_groups import TokenGroups
 from benchcast.records import Bools, Floats, Task
 from benchcast.splits import family_balanced
 
-CandidateKind = Literal["non-negative", "strength-weighted", "signed"]
+Recipe = Literal["non-negative", "strength-weighted", "signed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,24 +51,24 @@ class GroupLosses:
     mean_loss: Floats  # M: loss per character on all tokens
     device: str  # of the solver
 
-    def anchor(self, kind: Anchor, task: Task) -> Bools:
+    def anchor(self, anchor: Anchor, task: Task) -> Bools:
         """Groups of an anchor: all tokens, or those of the task's own sources and answers (K)."""
         groups = self.groups
         own = np.isin(groups.source, [i for i, name in enumerate(self.sources) if name in task.sources])
         own |= groups.task == task.name
-        return np.asarray((groups.kinds == kind) & (own | (kind == "all")) & (groups.size > 0))
+        return np.asarray((groups.grouping == anchor) & (own | (anchor == "all")) & (groups.size > 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """Candidates of one kind and view."""
+    """Candidates of one recipe and view."""
 
     names: list[str]
     view: str
-    kind: CandidateKind
+    recipe: Recipe
     mix: Floats  # K × C, learned from all known models
     offset: Floats  # C, the same
-    held_out: Floats  # R × C: log-odds of hidden models, learned without the set that they are hidden with
+    log_odds_without_own_set: Floats  # R × C
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +76,13 @@ class Form:
     """What a non-negative candidate may read: a free anchor, and penalised groups of similar tokens."""
 
     anchor: Anchor | None
-    groups: GroupKind | None = None
+    grouping: Grouping | None = None
     penalty: float = 0.0  # relative to the total variance of the groups' losses
 
     @property
     def name(self) -> str:
         """For notes and messages."""
-        groups = self.groups and f"{self.groups}s at {self.penalty:g}"
+        groups = self.grouping and f"{self.grouping}s at {self.penalty:g}"
         return " + ".join(filter(None, (self.anchor, groups)))
 
 
@@ -89,37 +90,37 @@ def nonnegative(
     view: str, losses: GroupLosses, scores: TaskScores, *, sets: Sequence[HiddenSet], settings: StackSettings
 ) -> Candidates:
     """The non-negative candidates of one view."""
-    return _nonnegative(view, losses, scores, sets=sets, forms=_forms(losses, scores, settings.mixes))
+    return _nonnegative(view, losses, scores, sets=sets, forms=_forms(losses, scores, settings.penalised))
 
 
 def strength_weighted(
     view: str, losses: GroupLosses, scores: TaskScores, *, sets: Sequence[HiddenSet], settings: StackSettings
 ) -> Candidates:
     """The non-negative candidates of one view with the weakest penalties, and more weight on stronger models."""
-    forms = _forms(losses, scores, [replace(mix, penalties=mix.penalties[:1]) for mix in settings.mixes])
-    found = _nonnegative(view, losses, scores, sets=sets, forms=forms, mean_loss=losses.mean_loss)
-    return replace(found, kind="strength-weighted", names=[f"{name}, stronger models" for name in found.names])
+    forms = _forms(losses, scores, [replace(p, penalties=p.penalties[:1]) for p in settings.penalised])
+    found = _nonnegative(view, losses, scores, sets=sets, forms=forms, strength_scale=settings.strength_scale)
+    return replace(found, recipe="strength-weighted", names=[f"{name}, stronger models" for name in found.names])
 
 
-def strength_weights(mean_loss: Floats) -> Floats:
-    """Weights of models that fall by a factor e for every standard deviation of the mean loss above the lowest.
+def strength_weights(mean_loss: Floats, scale: float) -> Floats:
+    """exp(−(l − min l) / (scale · sd l)) of the mean losses l of some models.
 
-    >>> strength_weights(np.array([3.0, 1.0, 1.0, 3.0])).round(3)
+    >>> strength_weights(np.array([3.0, 1.0, 1.0, 3.0]), 1.0).round(3)
     array([0.135, 1.   , 1.   , 0.135])
     """
     above = mean_loss - mean_loss.min()
-    spread = mean_loss.std()
+    spread = scale * mean_loss.std()
     return np.asarray(np.exp(-above / spread if spread > 0 else 0 * above))
 
 
-def _forms(losses: GroupLosses, scores: TaskScores, mixes: Iterable[Mix]) -> list[Form]:
+def _forms(losses: GroupLosses, scores: TaskScores, penalised: Iterable[PenalisedGroups]) -> list[Form]:
     """Every form for which the study has tokens."""
     anchors: tuple[Anchor, ...] = ("all", "source", "answer")
     forms = [Form(anchor=anchor) for anchor in anchors]
-    for mix in mixes:
-        if mix.groups in losses.groups.kinds:
-            pairs = product(mix.anchors, mix.penalties)
-            forms += [Form(anchor=anchor, groups=mix.groups, penalty=penalty) for anchor, penalty in pairs]
+    for similar in penalised:
+        if similar.grouping in losses.groups.grouping:
+            pairs = product(similar.anchors, similar.penalties)
+            forms += [Form(anchor=anchor, grouping=similar.grouping, penalty=penalty) for anchor, penalty in pairs]
     return [form for form in forms if form.anchor is None or losses.anchor(form.anchor, scores.task).any()]
 
 
@@ -130,42 +131,43 @@ def _nonnegative(
     *,
     sets: Sequence[HiddenSet],
     forms: Sequence[Form],
-    mean_loss: Floats | None = None,
+    strength_scale: float | None = None,
 ) -> Candidates:
-    """Every form on all known models and without each hidden set, in one solve; `mean_loss` for weights by strength."""
+    """Every form on all known models and without each hidden set, in one solve; no scale: no weights by strength."""
     groups, x = losses.groups, losses.by_view[view]
     centre = x[scores.known].mean(axis=0)
     scale = np.sqrt(np.maximum(groups.size, 1))  # so that tokens are penalised alike
-    z = (x - centre) / scale
+    scaled = (x - centre) / scale
     penalty = np.full((len(forms), len(scale)), np.inf)  # C × K
     for form, row in zip(forms, penalty, strict=True):
-        if form.groups:
-            similar = (groups.kinds == form.groups) & (groups.size > 0)
-            row[similar] = form.penalty * float(z[scores.known][:, similar].var(axis=0).sum())
+        if form.grouping:
+            similar = (groups.grouping == form.grouping) & (groups.size > 0)
+            row[similar] = form.penalty * float(scaled[scores.known][:, similar].var(axis=0).sum())
         if form.anchor:
             row[losses.anchor(form.anchor, scores.task)] = 0.0
     learned_from = [scores.known, *(scores.known & ~hidden.models for hidden in sets)]
-    omega = np.zeros((len(learned_from), len(z)))  # 1 + S × M
+    omega = np.zeros((len(learned_from), len(x)))  # 1 + S × M
     for row, known in zip(omega, learned_from, strict=True):
         row[known] = family_balanced(scores.families[known])
-        if mean_loss is not None:
-            row[known] *= strength_weights(mean_loss[known])
+        if strength_scale is not None:
+            row[known] *= strength_weights(losses.mean_loss[known], strength_scale)
     omega /= omega.sum(axis=1, keepdims=True)
     # (1 + S) · C problems: all forms on all known models, then all forms without the first set, …
     each = np.repeat(omega, len(forms), axis=0)
-    arrays = (z, np.broadcast_to(scores.q, each.shape), each, np.tile(penalty, (len(omega), 1)))
-    on_z, on_q, on_omega, on_penalty = (place(a, losses.device, "float32") for a in arrays)
-    theta, b = map(to_numpy, fit_nonnegative(on_z, on_q, on_omega, penalty=on_penalty))
-    log_odds = (b - z @ theta.T).reshape(len(z), len(omega), len(forms))
-    of_all = slice(len(forms))
-    mix = theta[of_all].T.astype(np.float64) / scale[:, None]
+    arrays = (scaled, np.broadcast_to(scores.q, each.shape), each, np.tile(penalty, (len(omega), 1)))
+    on_x, on_q, on_omega, on_penalty = (place(a, losses.device, "float32") for a in arrays)
+    theta, b = map(to_numpy, fit_nonnegative(on_x, on_q, on_omega, penalty=on_penalty))
+    log_odds = (b - scaled @ theta.T).reshape(len(x), len(omega), len(forms))
+    mix = theta[: len(forms)].T.astype(np.float64) / scale[:, None]
     return Candidates(
         names=[f"{view}: {form.name}" for form in forms],
         view=view,
-        kind="non-negative",
+        recipe="non-negative",
         mix=mix,
-        offset=b[of_all] + centre @ mix,
-        held_out=np.concatenate([log_odds[hidden.models, i] for i, hidden in enumerate(sets, start=1)]),
+        offset=b[: len(forms)] + centre @ mix,
+        log_odds_without_own_set=np.concatenate(
+            [log_odds[hidden.models, i] for i, hidden in enumerate(sets, start=1)],
+        ),
     )
 
 
@@ -186,18 +188,18 @@ def signed(
         picked = np.minimum(np.arange(settings.components), len(weights) - 1)
         return weights[picked], intercepts[picked]
 
-    def held_out(hidden: HiddenSet) -> Floats:
+    def without(hidden: HiddenSet) -> Floats:
         weights, intercepts = learn(scores.known & ~hidden.models)
         return (x[:, columns] @ weights.T + intercepts)[hidden.models]
 
     weights, offset = learn(scores.known)
     mix = np.zeros((x.shape[1], settings.components))
-    mix[columns] = -weights.T  # partial least squares adds what a candidate subtracts
+    mix[columns] = -weights.T
     return Candidates(
         names=[f"{view}: {k + 1} signed direction{'s' * (k > 0)}" for k in range(settings.components)],
         view=view,
-        kind="signed",
+        recipe="signed",
         mix=mix,
         offset=offset,
-        held_out=np.concatenate([held_out(hidden) for hidden in sets]),
+        log_odds_without_own_set=np.concatenate([without(hidden) for hidden in sets]),
     )

@@ -1,10 +1,9 @@
-"""Models hidden in turn: whole training families, and models stronger than all others.
+"""Step 2: the hidden sets, which are whole families and models stronger than all others, and their rows.
 
-A candidate is learned from the known models without one hidden set, and forecasts the models of this set. The rows of
-all these forecasts decide over the shares of the candidates and over the interval. Known models are the training and
-validation models that have a score.
+The words are those of the package's glossary. A known model has one row with its family, and one more with every set
+of stronger models that it belongs to.
 
-Axes: M models, R rows: one for each time that a model is hidden.
+Axes: M models, R rows.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from benchcast.methods.stack.settings import StackSettings
 from benchcast.records import Bools, Floats, Ints, Task
 from benchcast.splits import Fold, inner_folds
 
-# "validation" and "strongest" are the two kinds of stronger models; a problem has at most one of them.
+# "validation" and "strongest" are the two kinds of stronger models; a task has at most one of them.
 HiddenKind = Literal["family", "validation", "strongest"]
 
 
@@ -61,18 +60,20 @@ class HiddenSet:
     models: Bools  # M
 
 
-def hidden_sets(scores: TaskScores, settings: StackSettings, *, mean_loss: Floats | None = None) -> list[HiddenSet]:
+def hidden_sets(
+    scores: TaskScores, mean_loss: Floats, settings: StackSettings, *, hide_strongest: bool
+) -> list[HiddenSet]:
     """The hidden sets of one task: families first, then stronger models.
 
-    The validation models are hidden as the stronger ones. Where there are none and `mean_loss` (M) is given, the known
-    models of the lowest mean loss are hidden instead.
+    The validation models are hidden as the stronger ones. Where there are none and `hide_strongest`, the known models
+    of the lowest mean loss (M) are hidden instead.
     """
     sets = [HiddenSet("family", models) for models in inner_folds(scores.families, scores.known)]
     if scores.validation.any():
-        return [*sets, HiddenSet("validation", scores.validation)]
-    if mean_loss is None:
-        return sets
-    return [*sets, *(HiddenSet("strongest", models) for models in strongest_models(mean_loss, scores.known, settings))]
+        sets.append(HiddenSet("validation", scores.validation))
+    elif hide_strongest:
+        sets += [HiddenSet("strongest", models) for models in strongest_models(mean_loss, scores.known, settings)]
+    return sets
 
 
 def strongest_models(mean_loss: Floats, known: Bools, settings: StackSettings) -> list[Bools]:
@@ -80,28 +81,25 @@ def strongest_models(mean_loss: Floats, known: Bools, settings: StackSettings) -
 
     Scores are not used: a selection by score would also select by the noise of the score.
     """
-    rows = np.flatnonzero(known)
-    by_loss = rows[np.argsort(mean_loss[rows], kind="stable")]
-    sets: list[Bools] = []
-    for share in settings.strongest:
-        count = max(1, round(share * len(by_loss)))
-        if len(by_loss) - count >= settings.fewest_weaker and not (sets and sets[-1].sum() == count):
-            models = np.zeros_like(known)
-            models[by_loss[:count]] = True
-            sets.append(models)
-    return sets
+    models = np.flatnonzero(known)
+    by_loss = models[np.argsort(mean_loss[models], kind="stable")]
+    masks: list[Bools] = []
+    for fraction in settings.strongest:
+        count = max(1, round(fraction * len(by_loss)))
+        if len(by_loss) - count >= settings.fewest_weaker and not (masks and masks[-1].sum() == count):
+            mask = np.zeros_like(known)
+            mask[by_loss[:count]] = True
+            masks.append(mask)
+    return masks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiddenRows:
-    """One row for each time that a model is hidden: with its family, and among stronger models.
-
-    The rows of one set are consecutive and in the order of the models.
-    """
+    """The rows of one task. Those of one set are consecutive and in the order of the models."""
 
     model: Ints  # index of the row's model
     family: npt.NDArray[np.str_]
-    hidden_set: Ints  # index of the set that the model is hidden with
+    hidden_set: Ints  # index of the row's set
     kind: npt.NDArray[np.str_]  # `HiddenKind` of that set
     q: Floats  # accuracy above chance, 0 to 1
 
@@ -120,9 +118,9 @@ class HiddenRows:
 
     @property
     def of_families(self) -> Bools:
-        """Rows of models that are hidden with their family (R)."""
+        """Family rows: those of models that are hidden with their family (R). All others are stronger rows."""
         return self.kind == "family"
 
     def of_models_in(self, hidden_set: int) -> Bools:
-        """All rows of the models of one set, those in other sets included (R)."""
+        """All rows of the models of one set, those with other sets included (R)."""
         return np.isin(self.model, self.model[self.hidden_set == hidden_set])

@@ -114,13 +114,13 @@ def _step(shared: _Shared, given: Given, now: Given, *, squared: bool) -> Given:
     theta, b, ahead, b_ahead = now["theta"], now["b"], now["ahead"], now["b_ahead"]
     half = ahead @ shared.half  # half the log-odds, with the opposite sign
     half -= (0.5 * b_ahead + xp.vecdot(given["omega"], half))[:, None]
-    share = xp.tanh(half)  # 1 − 2 s
-    pull = given["wanted"] - share
+    balance = xp.tanh(half)  # 1 − 2 s
+    pull = given["wanted"] - balance
     pull *= given["pull"]
     if squared:
-        share *= share
-        share *= pull
-        pull -= share  # times 4 s (1 − s)
+        balance *= balance
+        balance *= pull
+        pull -= balance  # times 4 s (1 − s)
     push = pull @ shared.ones
     pull -= given["omega"] * push[:, None]
     new = pull @ shared.x

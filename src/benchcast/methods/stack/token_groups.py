@@ -1,4 +1,4 @@
-"""Groups of tokens, from which `salience` and `stack` form their weights.
+"""Step 1: groups of tokens, from which `salience` and `stack` form their weights.
 
 A weight vector is a combination of groups: all tokens, the tokens of each source, the answers of each source, the texts
 that a task names as its answers, and clusters of tokens with similar hidden states. The combination is learned on small
@@ -22,20 +22,19 @@ from array_api_compat import device as device_of
 from benchcast.devices import Array, place, subspace_iteration, to_numpy
 from benchcast.losses.dataset import VIEWS, Dataset, Features, view
 from benchcast.methods.features import StreamedBlocks
-from benchcast.methods.stack.settings import GroupKind, StackSettings
+from benchcast.methods.stack.settings import Grouping, StackSettings
 from benchcast.records import Bools, Floats, Ints
 
-SAMPLE = 8192  # tokens from which directions and clusters are estimated
-BLOCK = 16384  # tokens summed at a time
+BLOCK = 16384  # tokens summed at a time; changes sums by rounding errors only
 
 Points = npt.NDArray[np.floating]  # n × d
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """Disjoint groups of one kind."""
+    """Disjoint groups of one grouping."""
 
-    kind: GroupKind
+    grouping: Grouping
     group: Ints  # N: number of each token's group, −1 for none
     count: int  # of groups
     by_source: bool = False  # group i holds tokens of source i
@@ -47,7 +46,7 @@ class TokenGroups:
     """The groups of all partitions, one partition after the other."""
 
     partitions: tuple[Partition, ...]
-    kinds: npt.NDArray[np.str_]  # K: `GroupKind`
+    grouping: npt.NDArray[np.str_]  # K: `Grouping`
     source: Ints  # K: the source that a group is confined to, −1 for none
     task: npt.NDArray[np.str_]  # K: the task whose `answers` a group consists of, "" for none
     size: Floats  # K: supported tokens in each group
@@ -59,7 +58,7 @@ class TokenGroups:
         counts = [p.count for p in partitions]
         return cls(
             partitions=partitions,
-            kinds=np.repeat([p.kind for p in partitions], counts),
+            grouping=np.repeat([p.grouping for p in partitions], counts),
             source=np.concatenate([np.arange(p.count) if p.by_source else np.full(p.count, -1) for p in partitions]),
             task=np.repeat([p.task for p in partitions], counts),
             size=np.concatenate(sizes).astype(np.float64),
@@ -67,8 +66,8 @@ class TokenGroups:
 
     @property
     def clusters(self) -> Bools:
-        """Clusters within sources that have tokens (K)."""
-        return np.asarray((self.kinds == "cluster") & (self.size > 0))
+        """The groups of the grouping "cluster" that have tokens (K)."""
+        return np.asarray((self.grouping == "cluster") & (self.size > 0))
 
     def token_weights(self, mix: Floats) -> npt.NDArray[np.float32]:
         """The weight of every token (N) for one combination of groups (K)."""
@@ -85,15 +84,15 @@ def group_tokens(dataset: Dataset, settings: StackSettings) -> TokenGroups:
     tokens, answers = dataset.reference_tokens, dataset.reference_tokens.answer
     n_sources = len(tokens.sources)
     partitions = [
-        Partition(kind="all", group=np.zeros(len(tokens.text), np.int64), count=1),
-        Partition(kind="source", group=tokens.source, count=n_sources, by_source=True),
-        Partition(kind="answer", group=np.where(answers, tokens.source, -1), count=n_sources, by_source=True),
+        Partition(grouping="all", group=np.zeros(len(tokens.text), np.int64), count=1),
+        Partition(grouping="source", group=tokens.source, count=n_sources, by_source=True),
+        Partition(grouping="answer", group=np.where(answers, tokens.source, -1), count=n_sources, by_source=True),
         *_similar_tokens(dataset, settings),
     ]
     for task in dataset.tasks:
         if task.answers:
             named = np.where(tokens.of_texts(task.answers), 0, -1)
-            partitions.append(Partition(kind="answer", group=named, count=1, task=task.name))
+            partitions.append(Partition(grouping="answer", group=named, count=1, task=task.name))
     return TokenGroups.of(tuple(partitions), tokens.supported)
 
 
@@ -105,7 +104,7 @@ def group_losses(dataset: Dataset, groups: TokenGroups) -> dict[str, Floats]:
 def _group_sums(dataset: Dataset, name: str, groups: TokenGroups) -> Floats:
     """Sum of one view of the tokens over every group (M × K)."""
     nats, device = dataset.nats, dataset.device
-    total = np.zeros((len(nats), len(groups.kinds)), np.float64)
+    total = np.zeros((len(nats), len(groups.grouping)), np.float64)
     for start in range(0, nats.shape[1], BLOCK):
         part = slice(start, start + BLOCK)
         one_hot = np.hstack([p.group[part, None] == np.arange(p.count) for p in groups.partitions])
@@ -117,28 +116,29 @@ def _group_sums(dataset: Dataset, name: str, groups: TokenGroups) -> Floats:
 def _similar_tokens(dataset: Dataset, settings: StackSettings) -> list[Partition]:
     """Clusters of tokens with similar hidden states; without features, one group for each text.
 
-    A "cluster" is within the answers, or within the other tokens, of one source, so that a task's tokens are resolved
-    finely. A "kind" is over all texts, so that a task with few texts borrows strength from the others.
+    There are two groupings of clusters. A "cluster" is within one cell, the answers or the other tokens of one source,
+    so that a task's tokens are resolved finely. A "kind" (of token) is over all texts, so that a task with few texts
+    borrows strength from the others.
     """
     tokens = dataset.reference_tokens
     if dataset.features is None:
         texts_per_group = int(np.ceil((int(tokens.text.max()) + 1) / settings.most_text_groups))
         group = tokens.text // texts_per_group
-        return [Partition(kind="cluster", group=group, count=int(group.max()) + 1)]
+        return [Partition(grouping="cluster", group=group, count=int(group.max()) + 1)]
     points = _main_directions(dataset.features, dataset.device, settings)
     cell = 2 * tokens.source + tokens.answer
     most = int(np.clip(settings.source_clusters // len(np.unique(cell)), 1, settings.most_per_cell))
     clusters = _cluster_cells(points, cell, most=most, settings=settings)
     kinds = _cluster_cells(points, np.zeros_like(cell), most=settings.kind_clusters, settings=settings)
     return [
-        Partition(kind="cluster", group=clusters, count=int(clusters.max()) + 1),
-        Partition(kind="kind", group=kinds, count=int(kinds.max()) + 1),
+        Partition(grouping="cluster", group=clusters, count=int(clusters.max()) + 1),
+        Partition(grouping="kind", group=kinds, count=int(kinds.max()) + 1),
     ]
 
 
 def _main_directions(features: Features, device: str, settings: StackSettings) -> npt.NDArray[np.float32]:
     """Principal components of the standardised features, each with unit variance (N × directions)."""
-    sample = place(features.sample(SAMPLE, np.random.default_rng(settings.seed)), device, "float64")
+    sample = place(features.sample(settings.sample, np.random.default_rng(settings.seed)), device, "float64")
     xp = array_namespace(sample)
     mean = xp.mean(sample, axis=0)
     spread = xp.sqrt(xp.mean((sample - mean) ** 2, axis=0))
@@ -180,7 +180,7 @@ def _cluster_cells(points: Points, cell: Ints, *, most: int, settings: StackSett
 def _centres(points: Points, count: int, settings: StackSettings) -> Points:
     """Cluster centres of tokens; one centre if there are few tokens or all are equal."""
     rng = np.random.default_rng(settings.seed)
-    sample = points[np.sort(rng.choice(len(points), min(SAMPLE, len(points)), replace=False))]
+    sample = points[np.sort(rng.choice(len(points), min(settings.sample, len(points)), replace=False))]
     count = min(count, len(np.unique(sample, axis=0)) if points.shape[1] else 1)
     if count < 2:
         return points[:1]
