@@ -5,12 +5,12 @@ BIN := $(VENV)/bin
 DOCS := .venv-docs
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: help demo test test-all fuzz test-browser picture test-backends test-integrations test-package lint format docs pages bench bench-gpu bench-collect quality results clean
+.PHONY: help demo test test-slow test-all fuzz test-browser picture test-backends test-integrations test-package lint format docs pages bench bench-gpu bench-collect quality results clean
 
 help:
 	@echo "make demo    run everything once on the embedded study, without torch and without network"
 	@echo "make test    run the tests that take no processes, clusters, trainers or downloads of their own"
-	@echo "make test-all    run all tests, as CI does"
+	@echo "make test-slow    run the others; make test-all: both, as CI does"
 	@echo "make fuzz    spoil 5,000 files and kill 200 commands, and count what went wrong"
 	@echo "make test-browser    the report in a real chromium, which is installed where it is missing"
 	@echo "make test-backends   vLLM, llama.cpp and lm-eval for real, each in an environment of its own"
@@ -59,8 +59,10 @@ test: $(VENV)/.dev
 	$(PYTEST) -n 2 -m "not slow"
 
 # Three processes: one of them often waits, for a cluster or for a killed process, and two cores stay busy.
-test-all: $(VENV)/.dev
-	$(PYTEST) -n 3
+test-slow: $(VENV)/.dev
+	$(PYTEST) -n 3 -m slow
+
+test-all: test test-slow
 
 fuzz: $(VENV)/.dev
 	PYTHONPATH=tests $(BIN)/python tests/fuzz/fuzz.py --count 5000 --kills 200
