@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,9 @@ class Example:
     def as_text(self, source: str) -> Text:
         """The item as a text of a study."""
         try:
-            return Text(self.id, source, self.prompt + self.answer, len(self.prompt.encode()))
+            return Text(
+                id=self.id, source=source, text=self.prompt + self.answer, answer_start=len(self.prompt.encode())
+            )
         except UnicodeEncodeError as error:
             raise InputError(
                 f"{self.id}: the text contains half a surrogate pair, which is not valid Unicode"
@@ -70,7 +72,8 @@ def mmlu(row: Row) -> Example:
         raise InputError(f"{row.where}: choices must be a list, found {options!r}")
     answer = row["answer"]
     index = LETTERS.find(answer) if isinstance(answer, str) and len(answer) == 1 else answer
-    return _multiple_choice(row, row.text("question"), [str(o) for o in options], index, "\nAnswer:", " ")
+    question, listed = row.text("question"), [str(o) for o in options]
+    return _multiple_choice(row, question, listed, correct=index, ask="\nAnswer:", space=" ")
 
 
 def cmmlu(row: Row) -> Example:
@@ -85,15 +88,16 @@ def ceval(row: Row) -> Example:
 
 def _chinese(row: Row, question: str, answer: str) -> Example:
     options = [row.text(letter) for letter in "ABCD"]
-    return _multiple_choice(row, row.text(question), options, "ABCD".find(row.text(answer) or "?"), "\n答案：", "")
+    correct = "ABCD".find(row.text(answer) or "?")
+    return _multiple_choice(row, row.text(question), options, correct=correct, ask="\n答案：", space="")
 
 
-def _multiple_choice(row: Row, question: str, options: Sequence[str], correct: Any, ask: str, space: str) -> Example:
+def _multiple_choice(row: Row, question: str, options: Sequence[str], *, correct: Any, ask: str, space: str) -> Example:
     if isinstance(correct, bool) or not isinstance(correct, int) or not 0 <= correct < len(options):
         raise InputError(f"{row.where}: the answer is none of the {len(options)} options")
     listed = "\n".join(f"{letter}. {option.strip()}" for letter, option in zip(LETTERS, options, strict=False))
     content = f"{question}\n{listed}" if question else ""
-    return Example(row.id, f"{question}\n{listed}{ask}", space + LETTERS[correct], content)
+    return Example(id=row.id, prompt=f"{question}\n{listed}{ask}", answer=space + LETTERS[correct], content=content)
 
 
 def hellaswag(row: Row) -> Example:
@@ -103,7 +107,8 @@ def hellaswag(row: Row) -> Example:
     if not isinstance(endings, Sequence) or not label.isdigit() or int(label) >= len(endings):
         raise InputError(f"{row.where}: label {label!r} is none of the endings")
     ctx = _tidy(row.text("ctx"))
-    return Example(row.id, f"{row.text('activity_label')}: {ctx}", f" {_tidy(endings[int(label)])}", ctx)
+    prompt, answer = f"{row.text('activity_label')}: {ctx}", f" {_tidy(endings[int(label)])}"
+    return Example(id=row.id, prompt=prompt, answer=answer, content=ctx)
 
 
 def _tidy(text: str) -> str:
@@ -112,24 +117,26 @@ def _tidy(text: str) -> str:
 
 def gsm8k(row: Row) -> Example:
     """Question and worked solution; the answer includes the steps."""
-    question = row.text("question")
-    answer = row.text("answer")
-    return Example(row.id, f"Question: {question}\nAnswer:", f" {answer}" if answer else "", question)
+    question, solution = row.text("question"), row.text("answer")
+    answer = f" {solution}" if solution else ""
+    return Example(id=row.id, prompt=f"Question: {question}\nAnswer:", answer=answer, content=question)
 
 
 def bbh(row: Row) -> Example:
     """Question and target."""
     question, target = row.text("input"), row.text("target")
-    return Example(row.id, f"Q: {question}\nA:", f" {target}" if target else "", question)
+    answer = f" {target}" if target else ""
+    return Example(id=row.id, prompt=f"Q: {question}\nA:", answer=answer, content=question)
 
 
 def bbh_cot(row: Row) -> Example:
     """A worked example of the chain-of-thought prompts; or, as a spare, a BBH item preceded by one."""
     if "worked" in row.fields:
         item = bbh(row)
-        return Example(item.id, f"{row.text('worked')}\n\n{item.prompt}", item.answer, item.content, spare=True)
+        return replace(item, prompt=f"{row.text('worked')}\n\n{item.prompt}", spare=True)
     question, steps = row.text("question"), row.text("steps")
-    return Example(row.id, f"Q: {question}\nA:", f" {steps}" if steps else "", question)
+    answer = f" {steps}" if steps else ""
+    return Example(id=row.id, prompt=f"Q: {question}\nA:", answer=answer, content=question)
 
 
 TEMPLATES: dict[str, Callable[[Row], Example]] = {

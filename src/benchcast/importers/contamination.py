@@ -63,7 +63,7 @@ def with_options_moved(text: Text, *, seed: int = 0) -> Text | None:
         new_prompt = new_prompt[:start] + options[order[position]]["body"] + new_prompt[stop:]
     new_letter = letters[order.index(letters.index(correct))]
     new_text = new_prompt + answer.replace(correct, new_letter)
-    return Text(f"{text.id}{MARK}", text.source, new_text, len(new_prompt.encode()))
+    return Text(id=f"{text.id}{MARK}", source=text.source, text=new_text, answer_start=len(new_prompt.encode()))
 
 
 def make_variants(texts: TextSet, count: int, *, seed: int = 0, paraphrases: Sequence[Text] = ()) -> TextSet:
@@ -92,7 +92,9 @@ def make_variants(texts: TextSet, count: int, *, seed: int = 0, paraphrases: Seq
         variant_id = f"{paraphrase.id}{MARK}"
         if variant_id not in {t.id for t in pairs}:
             original = texts.texts[texts.index[paraphrase.id]]
-            pairs += [original, Text(variant_id, original.source, paraphrase.text, paraphrase.answer_start)]
+            start = paraphrase.answer_start
+            variant = Text(id=variant_id, source=original.source, text=paraphrase.text, answer_start=start)
+            pairs += [original, variant]
     if not pairs:
         raise NotEnoughDataError("no text has lettered options and an answer; give paraphrases with --paraphrases")
     return TextSet.of(pairs)

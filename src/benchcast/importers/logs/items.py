@@ -39,7 +39,7 @@ class LoggedItem:
     def as_text(self) -> Text:
         """The item as a text: the prompt and its right answer; without a prompt it has no answer span."""
         start = len(self.prompt.encode()) if self.prompt else None
-        return Text(self.text_id, self.task, self.prompt + self.answer, start)
+        return Text(id=self.text_id, source=self.task, text=self.prompt + self.answer, answer_start=start)
 
     def drawn(self, share: float, seed: int) -> bool:
         """Whether the item is in a random share of all items; the same for every task that asks the same question."""
