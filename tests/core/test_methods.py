@@ -235,7 +235,7 @@ def test_salience_is_how_much_capability_rises_with_each_tokens_loss(salience_fi
 
 def test_a_mix_of_groups_of_tokens_weighs_losses_as_its_tokens_do(dataset):
     groups = group_tokens(dataset, StackSettings())
-    mix = np.random.default_rng(0).random(len(groups.kinds))
+    mix = np.random.default_rng(0).random(len(groups.grouping))
     weights = groups.token_weights(mix)
     assert (weights > 0).all()
     for name, x in group_losses(dataset, groups).items():
@@ -248,7 +248,7 @@ def test_clusters_are_no_more_than_looks_among_the_answers_or_the_rest_of_a_sour
     values = np.random.default_rng(0).normal(size=(rows, 8)).astype(np.float32)
     alike = replace(dataset.features, values=values[np.arange(dataset.nats.shape[1]) % rows], rows=None)
     groups = group_tokens(replace(dataset, features=alike), StackSettings())
-    clusters = next(p.group for p in groups.partitions if p.kind == "cluster")
+    clusters = next(p.group for p in groups.partitions if p.grouping == "cluster")
     cells = 2 * dataset.reference_tokens.source + dataset.reference_tokens.answer
     counts = [len(np.unique(clusters[cells == cell])) for cell in np.unique(cells)]
     assert max(counts) == rows

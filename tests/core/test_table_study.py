@@ -122,7 +122,7 @@ def test_answers_of_many_columns_are_one_group_of_salience(folder):
     dataset = Study.open(folder).dataset()
     tasks = (replace(dataset.tasks[0], answers=COLUMNS[:3]), dataset.tasks[1])
     groups = group_tokens(replace(dataset, tasks=tasks), StackSettings())
-    answer_groups = (groups.kinds == "answer") & (groups.size > 0)
+    answer_groups = (groups.grouping == "answer") & (groups.size > 0)
     assert groups.task[answer_groups].tolist() == ["sums", "facts"]
     assert groups.size[answer_groups].tolist() == [3, 1]
 
