@@ -6,7 +6,7 @@ from pathlib import Path
 import altair as alt
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from benchcast.reports.figures import colour, finish, write_chart
+from benchcast.reports.drawing import colour, finish, write_chart
 
 NAME = "forecast/"
 

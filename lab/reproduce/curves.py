@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 
 from benchcast.choices import DEFAULT_LEVEL, level_text
-from benchcast.reports.figures import Figure, Rows, colour, count_axis, finish, log_axis, rows_where
+from benchcast.reports.drawing import Figure, Rows, colour, count_axis, finish, log_axis, rows_where
 from lab.reproduce.figures import LAW, panels, y_axis
 
 

@@ -19,7 +19,7 @@ from benchcast.methods.capability import WeightedLoss
 from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Floats, Task
-from benchcast.reports.figures import COLOURS
+from benchcast.reports.drawing import COLOURS
 from benchcast.scaling.extrapolate import HiddenModel, backtest, read_study_models
 from benchcast.scaling.family_law import HOLDOUT_KINDS, ScalePoints, estimate_drift, extrapolate_task, fit_family
 from lab.reproduce.context import StudyContext

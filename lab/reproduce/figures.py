@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from benchcast.reports.figures import COLOURS, ROLES, Figure, Rows, colour, finish, log_axis, rows_where
+from benchcast.reports.drawing import COLOURS, ROLES, Figure, Rows, colour, finish, log_axis, rows_where
 
 PANEL = {"width": 200, "height": 150}
 LAW = "#555555"  # colour of laws and reference lines

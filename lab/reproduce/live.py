@@ -21,7 +21,7 @@ from benchcast.forecasts.intervals import predict
 from benchcast.losses.dataset import Dataset
 from benchcast.methods import METHODS
 from benchcast.records import ModelInfo
-from benchcast.reports.figures import colour, finish
+from benchcast.reports.drawing import colour, finish
 from benchcast.splits import Fold
 from lab.reproduce.context import StudyContext, pick_runs
 from lab.reproduce.figures import panels

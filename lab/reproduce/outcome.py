@@ -11,7 +11,7 @@ from typing import Any
 from benchcast.evaluation.comparison import geometric_mean as geometric_mean
 from benchcast.messages import number
 from benchcast.messages import plain as plain
-from benchcast.reports.figures import write_chart
+from benchcast.reports.drawing import write_chart
 from benchcast.study.atomic import write_text
 from lab.reproduce.png import shrink
 

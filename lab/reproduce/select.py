@@ -10,7 +10,7 @@ import numpy as np
 from benchcast.choices import level_text
 from benchcast.errors import NotEnoughDataError
 from benchcast.evaluation.selection_cost import CHOSEN, WAYS, BudgetResult, FullTextFits, cost, costs, prepare
-from benchcast.reports.figures import budget_figure
+from benchcast.reports.drawing import budget_figure
 from benchcast.splits import make_folds
 from lab.reproduce.context import StudyContext
 from lab.reproduce.outcome import Outcome, Table, cell, geometric_mean

@@ -47,7 +47,7 @@ _NAMES = {
     "reports.explain": ("explain",),
     "reports.report": ("heat_map", "report"),
     "evaluation.select": ("select",),
-    "reports.figures": ("save_figure",),
+    "reports.drawing": ("save_figure",),
     "scaling.extrapolate": ("extrapolate", "Target"),
     "decisions.compare_runs": ("compare_runs",),
     "decisions.compare_scores": ("compare_scores",),

@@ -46,8 +46,8 @@ from benchcast.methods.spec import MethodSpec as MethodSpec
 from benchcast.records import ModelInfo as ModelInfo
 from benchcast.records import Score as Score
 from benchcast.records import Task as Task
+from benchcast.reports.drawing import save_figure as save_figure
 from benchcast.reports.explain import explain as explain
-from benchcast.reports.figures import save_figure as save_figure
 from benchcast.reports.report import heat_map as heat_map
 from benchcast.reports.report import report as report
 from benchcast.scaling.extrapolate import Target as Target

@@ -16,8 +16,8 @@ from benchcast.forecasts.fit import fit
 from benchcast.records import ModelInfo, Text, TextSet
 from benchcast.reports.charts import Chart, effect_of_sources
 from benchcast.reports.data import rounded, show_models
+from benchcast.reports.drawing import named, page_style
 from benchcast.reports.explain import make_units, weigh_units
-from benchcast.reports.figures import named, page_style
 from benchcast.reports.heat import STEPS, choose_texts, heat_data
 from benchcast.reports.page import SCRIPTS, embed, render
 from benchcast.reports.report import report_data, write_report

@@ -10,8 +10,8 @@ import numpy as np
 
 import benchcast as bc
 from benchcast.evaluation.comparison import Comparison, HeldOutForecasts
+from benchcast.reports.drawing import COLOURS, Figure, colour, finish
 from benchcast.reports.explain import make_units
-from benchcast.reports.figures import COLOURS, Figure, colour, finish
 from benchcast.study.study import Study
 from lab.reproduce.laws import law_curves, law_points
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from pathlib import Path
 
-from benchcast.reports.figures import Figure, write_chart
+from benchcast.reports.drawing import Figure, write_chart
 
 # Text, lines and grid of each colour scheme of the site.
 INK = {"light": ("#333333", "#999999", "#e4e4e4"), "dark": ("#dddddd", "#888888", "#3a3d48")}

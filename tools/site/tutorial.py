@@ -9,7 +9,7 @@ import numpy as np
 
 import benchcast as bc
 from benchcast.evaluation.comparison import Comparison
-from benchcast.reports.figures import COLOURS, Figure, finish
+from benchcast.reports.drawing import COLOURS, Figure, finish
 from benchcast.study.study import Study
 
 EASY, HARD = "hellaswag_val", "arc_easy_test"  # a task whose intervals hold, and one whose intervals do not

@@ -123,7 +123,7 @@ def _print_targets(targets: dict[str, list[ScoredForecast]], method: str) -> Non
 def _write(out: Path, study: Study, comparison: Comparison, targets: dict[str, list[ScoredForecast]]) -> None:
     from dataclasses import asdict
 
-    from benchcast.reports.figures import targets_figure, write_chart
+    from benchcast.reports.drawing import targets_figure, write_chart
     from benchcast.reports.report import STEPS, write_report
 
     with progress("report", STEPS) as advance:

@@ -52,7 +52,7 @@ def extrapolate(
     with progress("reading the study") as advance:
         result = run(opened, family, at, tasks=tasks, method=method, tell=advance)
     if plot is not None:
-        from benchcast.reports.figures import save_figure
+        from benchcast.reports.drawing import save_figure
 
         save_figure(result, plot)
     if as_json:

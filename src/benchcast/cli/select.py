@@ -52,7 +52,7 @@ def select(
     with progress("fitting all texts") as advance:
         choice = select(study, budget, tasks=tasks, out=out, check=check, on_step=advance)
     if figure is not None and choice.cost is not None:
-        from benchcast.reports.figures import save_figure
+        from benchcast.reports.drawing import save_figure
 
         save_figure(choice, figure)
     result = {"budget": budget, **choice.to_dict()}

@@ -62,7 +62,7 @@ def bpb(study: Path, models: tuple[str, ...], table: Path | None, plot: Path | N
     """
     from pyarrow.csv import write_csv
 
-    from benchcast.reports.figures import finish, write_chart
+    from benchcast.reports.drawing import finish, write_chart
     from benchcast.study.atomic import write_whole
     from benchcast.study.bits_per_byte import bits_per_byte
 

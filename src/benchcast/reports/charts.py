@@ -20,7 +20,7 @@ from benchcast.methods import METHODS
 from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats, TextSet
 from benchcast.reports.data import ReportModels, rounded
-from benchcast.reports.figures import WHOLE, Figure, alt, error_axis, named, page_style
+from benchcast.reports.drawing import WHOLE, Figure, alt, error_axis, named, page_style
 from benchcast.splits import Fold
 from benchcast.study.study import Study
 

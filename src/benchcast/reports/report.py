@@ -16,8 +16,8 @@ from benchcast.executors.local import Executor, Local
 from benchcast.methods import METHODS
 from benchcast.reports.charts import make_charts
 from benchcast.reports.data import comparison_data, show_models
+from benchcast.reports.drawing import COLOURS, DARK_COLOURS, page_figures
 from benchcast.reports.explain import Explanation, explain, find_text
-from benchcast.reports.figures import COLOURS, DARK_COLOURS, page_figures
 from benchcast.reports.heat import explanations, heat_data, mean_losses
 from benchcast.reports.page import HEAT_SCRIPTS, SCRIPTS, render
 from benchcast.reports.sections import column_data, convergence, member_data, provenance
