@@ -28,7 +28,7 @@ class Hidden:
         return replace(self, rows=replace(self.rows, **changes))
 
     def average(self, *, line_fraction: float = 0.0) -> Average:
-        return fit_average(self.z, self.rows, use_stronger_rows=True, line_fraction=line_fraction, settings=SETTINGS)
+        return fit_average(self.z, self.rows, SETTINGS, use_stronger_rows=True, line_fraction=line_fraction)
 
     def weights(self, among: Bools | None = None, settings: StackSettings = SETTINGS) -> Floats:
         return row_weights(self.rows, settings, use_stronger_rows=True, among=among)

@@ -60,14 +60,7 @@ from benchcast.methods.stack.averaging import (
     named_shares,
     share_notes,
 )
-from benchcast.methods.stack.candidates import (
-    Candidates,
-    GroupLosses,
-    Recipe,
-    nonnegative,
-    signed,
-    strength_weighted,
-)
+from benchcast.methods.stack.candidates import Candidates, GroupLosses, Recipe, nonnegative, signed, strength_weighted
 from benchcast.methods.stack.hidden_sets import HiddenKind, HiddenRows, HiddenSet, TaskScores, hidden_sets
 from benchcast.methods.stack.settings import StackSettings
 from benchcast.methods.stack.token_groups import group_losses, group_tokens
@@ -185,9 +178,7 @@ def candidate_pools(
             scores=scores,
             sets=sets,
             rows=HiddenRows.of(sets, scores),
-            candidates=[
-                learn(view, losses, scores, sets=sets, settings=settings) for learn in recipes for view in VIEWS
-            ],
+            candidates=[learn(v, losses, scores, sets=sets, settings=settings) for learn in recipes for v in VIEWS],
         )
 
     return ([pool(fold, t) for t in range(len(dataset.tasks))] for fold in folds)
@@ -201,20 +192,10 @@ def fit_stack(pool: Pool, settings: StackSettings) -> TaskFit:
     """
     scores, rows, plain = pool.scores, pool.rows, pool.without_recipes("strength-weighted")
     n, h = int(scores.known.sum()), settings.family_rows_share
-    all_rows = fit_average(
-        plain.log_odds_without_own_set,
-        rows,
-        use_stronger_rows=True,
-        line_fraction=settings.all_rows_line,
-        settings=settings,
-    )
-    family_rows = fit_average(
-        pool.log_odds_without_own_set,
-        rows,
-        use_stronger_rows=False,
-        line_fraction=n / (n + settings.prior_models),
-        settings=settings,
-    )
+    z, line = plain.log_odds_without_own_set, settings.all_rows_line
+    all_rows = fit_average(z, rows, settings, use_stronger_rows=True, line_fraction=line)
+    z, line = pool.log_odds_without_own_set, n / (n + settings.prior_models)
+    family_rows = fit_average(z, rows, settings, use_stronger_rows=False, line_fraction=line)
     all_rows_weights, all_rows_law = plain.as_weighted_loss(all_rows)
     family_rows_weights, family_rows_law = pool.as_weighted_loss(family_rows)
     blend = BlendedLosses.of_parts(
@@ -258,13 +239,8 @@ def fit_salience(pool: Pool, settings: StackSettings) -> TaskFit:
     the pool of `salience` itself nothing is removed. `bend_saves` in the notes is the average's `curve_saving`.
     """
     own = pool.without_recipes("strength-weighted", "signed").without_sets("strongest")
-    average = fit_average(
-        own.log_odds_without_own_set,
-        own.rows,
-        use_stronger_rows=True,
-        line_fraction=settings.salience_line,
-        settings=settings,
-    )
+    z, line = own.log_odds_without_own_set, settings.salience_line
+    average = fit_average(z, own.rows, settings, use_stronger_rows=True, line_fraction=line)
     weights, law = own.as_weighted_loss(average)
     return own.task_fit(
         method="salience",

@@ -12,7 +12,7 @@ calibration  curve(slope · z_r·p + offset): slope and offset by least squares 
 The averaged log-odds of a row, too, are without its own set: shares, slope, offset and curve are learned again from the
 rows of all models that are not in this set. Not learned again are
 
-- whether the curve is kept, which is decided once from all rows;
+- whether the curve is kept, which is decided once from all rows with weight;
 - anything, where fewer than `fewest_sets_to_refit` sets are hidden, or where no row with weight would be left.
 
 How `stack` blends two such averages (step 6) stands in `fit_stack`, in the package's `__init__`.
@@ -66,7 +66,7 @@ class Average:
 
 
 def fit_average(
-    z: Floats, rows: HiddenRows, *, use_stronger_rows: bool, line_fraction: float, settings: StackSettings
+    z: Floats, rows: HiddenRows, settings: StackSettings, *, use_stronger_rows: bool, line_fraction: float
 ) -> Average:
     """Average and calibrate on all rows, and once more without the models of each hidden set.
 
@@ -74,6 +74,7 @@ def fit_average(
     ----------
     z : log-odds of the rows under the candidates (R × C)
     rows : the rows
+    settings : the numbers of the method
     use_stronger_rows : whether stronger rows have weight, or family rows alone
     line_fraction : of the fitted slope and offset, applied: 0 (no line, and none is fitted) to 1
     """
@@ -114,10 +115,10 @@ def row_weights(
     """
     allowed = np.ones(len(rows.q), bool) if among is None else among
     stronger_sets = np.unique(rows.hidden_set[~rows.of_families & use_stronger_rows])
-    weight = settings.stronger_rows_weight
+    stronger_weight = settings.stronger_rows_weight
     wanted = [
-        (1 - weight, [allowed & rows.of_families]),
-        (weight, [allowed & (rows.hidden_set == k) for k in stronger_sets]),
+        (1 - stronger_weight, [allowed & rows.of_families]),
+        (stronger_weight, [allowed & (rows.hidden_set == k) for k in stronger_sets]),
     ]
     filled = [(weight, [part for part in parts if part.any()]) for weight, parts in wanted]
     filled = [(weight, parts) for weight, parts in filled if parts]

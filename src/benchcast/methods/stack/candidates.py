@@ -165,9 +165,7 @@ def _nonnegative(
         recipe="non-negative",
         mix=mix,
         offset=b[: len(forms)] + centre @ mix,
-        log_odds_without_own_set=np.concatenate(
-            [log_odds[hidden.models, i] for i, hidden in enumerate(sets, start=1)],
-        ),
+        log_odds_without_own_set=np.concatenate([log_odds[s.models, i] for i, s in enumerate(sets, start=1)]),
     )
 
 
