@@ -263,6 +263,8 @@ def test_a_damaged_or_absent_fit_is_one_clear_line(done, files, world, cli, tmp_
     assert "does not belong to fit.json" in predict(spoiled("short", "salience.safetensors", arrays[:-9]))
     assert "does not belong to fit.json" in predict(spoiled("swapped", "salience.safetensors", other))
     assert "upgrade benchcast" in predict(spoiled("newer", "fit.json", newer))
+    unlike = {key: value for key, value in json.loads(newer).items() if key not in ("reads", "method")}
+    assert "upgrade benchcast" in predict(spoiled("newer and unlike", "fit.json", json.dumps(unlike).encode()))
 
 
 # ---- wide CSV

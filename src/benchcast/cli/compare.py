@@ -1,4 +1,4 @@
-"""`fit` and `compare`: from dataset to fits, and how well they forecast."""
+"""`compare`: every method on held-out models, or with --runs training runs against each other."""
 
 from __future__ import annotations
 
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from benchcast.evaluation.comparison import Comparison
     from benchcast.methods import MethodName
     from benchcast.study.study import Study
+
+MOST = 1e6  # more items, checkpoints or seeds are no advice
+SURE_TEXT = "95%"  # see `decisions.compare_scores.SURE`
 
 DETAILS = {  # measures of one method: heading and format
     "mae": ("mean abs error", ".4f"),
@@ -154,10 +157,6 @@ def _error_rows(comparison: Comparison) -> list[tuple[str, ...]]:
         for m in comparison.methods
     ]
     return [*rows, ("noise floor", *(number(comparison.noise[t]) for t in comparison.tasks))]
-
-
-MOST = 1e6  # more items, checkpoints or seeds are no advice
-SURE_TEXT = "95%"
 
 
 def show_runs(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -89,8 +89,16 @@ def predict(
     if register is not None and use_scores:
         raise click.UsageError("--register writes forecasts from losses alone; leave out --use-scores")
     if study is not None:
-        options = {"tasks": tasks, "level": level, "restrict": restrict, "refit": again, "use_scores": use_scores}
-        forecasts, note = _by_study(study, None if everything else patterns, register, **options)
+        forecasts, note = _by_study(
+            study,
+            None if everything else patterns,
+            register,
+            tasks=tasks,
+            level=level,
+            restrict=restrict,
+            refit=again,
+            use_scores=use_scores,
+        )
     else:
         forecasts, note = _by_files(str(fit_folder), Path(str(losses_file)), level, register=register)
     rows = [row for row in forecasts if row.model not in forecasts.failed]
@@ -106,9 +114,17 @@ def predict(
 
 
 def _by_study(
-    study: Path, patterns: Sequence[str] | None, register: Path | None, **options: Any
+    study: Path,
+    patterns: Sequence[str] | None,
+    register: Path | None,
+    *,
+    tasks: Sequence[str],
+    level: float,
+    restrict: bool,
+    refit: bool,
+    use_scores: bool,
 ) -> tuple[Forecasts, str]:
-    """Forecasts by the fits of a study, with these options of `predict`, and a line on the registered one."""
+    """Forecasts by the fits of a study, and a line on the registered one."""
     from benchcast.forecasts.predict import find_models, forecast_models
     from benchcast.study.study import Study
 
@@ -116,11 +132,13 @@ def _by_study(
     names = find_models(opened, patterns)
     if register is not None and len(names) != 1:
         raise click.UsageError(f"--register takes one model, found {len(names)}: {', '.join(names[:4])}, …")
-    with progress("fitting again" if options["refit"] or options["restrict"] else "forecasting"):
-        answer = forecast_models(opened, names, **options)
+    with progress("fitting again" if refit or restrict else "forecasting"):
+        answer = forecast_models(
+            opened, names, tasks=tasks, level=level, restrict=restrict, refit=refit, use_scores=use_scores
+        )
     warn_if_stale(opened, answer.fits, "--refit fits again")
     fitted = {fit.task for fit in answer.fits}
-    unfitted = [] if options["tasks"] else [task.name for task in opened.tasks if task.name not in fitted]
+    unfitted = [] if tasks else [task.name for task in opened.tasks if task.name not in fitted]
     if unfitted:
         say(f"note: no fit of {', '.join(unfitted)}; `benchcast fit {study}` makes one where scores allow", err=True)
     return answer.forecasts, "" if register is None or not answer.models else _registered(register, answer.models[0])

@@ -27,7 +27,6 @@ def report(study: Path, output: Path | None, split: Split) -> None:
     """
     from benchcast.cli.predict import warn_if_stale
     from benchcast.executors.local import on_this_machine
-    from benchcast.forecasts.fit import stored_fits
     from benchcast.methods import METHODS
     from benchcast.reports.report import STEPS, compare_and_write
     from benchcast.study.atomic import require_writable
@@ -38,9 +37,8 @@ def report(study: Path, output: Path | None, split: Split) -> None:
         require_writable(study)
     target = page_path(output or study / "report.html")
     with progress("comparing", len(METHODS) + STEPS) as advance:
-        comparison = compare_and_write(target, opened, split, on_step=advance, executor=on_this_machine())
+        comparison, stored = compare_and_write(target, opened, split, on_step=advance, executor=on_this_machine())
     say_split(split, comparison)
-    stored = stored_fits(opened) if opened.fitted_tasks() else []
     warn_if_stale(opened, stored, f"the report fitted again; `benchcast fit {study}` updates them")
     say(f"report: {target}")
 

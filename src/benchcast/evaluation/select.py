@@ -174,8 +174,8 @@ def _fill(choice: TextSelection, root: Path) -> None:
     study, order = choice.study, choice.indices
     kept = set(choice.ids)
     tasks = [replace(t, answers=tuple(a for a in t.answers if a in kept)) for t in study.tasks]
-    settings: dict[str, Any] = {"seed": study.seed, "items": study.items}
-    smaller = Study.create(root, some_texts(study.texts, order), tasks=tasks, **settings)
+    texts = some_texts(study.texts, order)
+    smaller = Study.create(root, texts, tasks=tasks, seed=study.seed, items=study.items)
     smaller.add_models(study.models())
     smaller.add_scores(study.stored_scores())
     smaller.add_losses(
@@ -196,8 +196,8 @@ def _fill(choice: TextSelection, root: Path) -> None:
 def smaller_fits(choice: TextSelection, texts: TextSet) -> list[Fit]:
     """The study's fits restricted to the selected texts."""
     full_fits = choice.full_fits
-    dataset, fold, cores = full_fits.dataset, full_fits.folds[0], full_fits.fits[0]
-    full = as_fits(choice.study, dataset, fold, split=choice.split, cores=cores)
+    dataset, fold, task_fits = full_fits.dataset, full_fits.folds[0], full_fits.fits[0]
+    full = as_fits(choice.study, dataset, fold, split=choice.split, task_fits=task_fits)
     keep = np.isin(dataset.reference_tokens.text, choice.indices)
     return [
         Fit(

@@ -126,7 +126,7 @@ def _fit_dataset(
         on_left_out(f"{task}: {why}")
     for model in dataset.support.excluded:
         on_left_out(f"model {model} {dataset.support.why(model)} (--keep-all keeps it)")
-    fits = as_fits(study, dataset, fold, split=name, cores=method.fit(dataset, [fold])[0])
+    fits = as_fits(study, dataset, fold, split=name, task_fits=method.fit(dataset, [fold])[0])
     same = same_losses(dataset, fold)
     rejected = {fit.task: why for fit in fits if (why := _why_reject(fit, same_losses=same))}
     if rejected and (asked_for or len(rejected) == len(fits)):
@@ -139,12 +139,12 @@ def _fit_dataset(
 
 def _why_reject(fit: Fit, *, same_losses: bool) -> str:
     """Reason to reject the fit, or ''. A failed law reports its own reason."""
-    core, count = fit.task_fit, fit.about["n_train"][fit.task]
-    if core.law.failure:
+    task_fit, count = fit.task_fit, fit.about["n_train"][fit.task]
+    if task_fit.law.failure:
         return ""
     if count < FEWEST_MODELS:
-        return f"{count} training models have all that {core.method} reads, a fit needs at least {FEWEST_MODELS}"
-    return equal_inputs(core, same_losses=same_losses)
+        return f"{count} training models have all that {task_fit.method} reads, a fit needs at least {FEWEST_MODELS}"
+    return equal_inputs(task_fit, same_losses=same_losses)
 
 
 def with_inputs(study: Study, fits: Sequence[Fit]) -> list[Fit]:
@@ -154,7 +154,7 @@ def with_inputs(study: Study, fits: Sequence[Fit]) -> list[Fit]:
     return [replace(fit, about={**fit.about, "inputs": inputs}) for fit, inputs in zip(fits, hashes, strict=True)]
 
 
-def as_fits(study: Study, dataset: Dataset, fold: Fold, *, split: str, cores: Sequence[TaskFit]) -> list[Fit]:
+def as_fits(study: Study, dataset: Dataset, fold: Fold, *, split: str, task_fits: Sequence[TaskFit]) -> list[Fit]:
     """Fits of a fold with all they need to predict: tokens, texts, and where they come from."""
     about = {
         "benchcast": benchcast.__version__,
@@ -171,22 +171,22 @@ def as_fits(study: Study, dataset: Dataset, fold: Fold, *, split: str, cores: Se
     seen, tokens = dataset.nats[fold.seen], dataset.reference_tokens
     return [
         Fit(
-            task_fit=core,
-            salience=core.salience(seen),
+            task_fit=task_fit,
+            salience=task_fit.salience(seen),
             edges=tokens.edges,
             supported=tokens.supported,
             texts=study.texts,
-            about=about | _learned(dataset, fold, core),
+            about=about | _learned(dataset, fold, task_fit),
         )
-        for core in cores
+        for task_fit in task_fits
     ]
 
 
-def _learned(dataset: Dataset, fold: Fold, core: TaskFit) -> dict[str, Any]:
+def _learned(dataset: Dataset, fold: Fold, task_fit: TaskFit) -> dict[str, Any]:
     """The models that a fit learned from: those with a score and all that the method reads."""
-    task = core.task.name
+    task = task_fit.task.name
     accuracy = dataset.accuracy[[t.name for t in dataset.tasks].index(task)]
-    usable = np.isfinite(accuracy) & core.capability.known(dataset.metadata)
+    usable = np.isfinite(accuracy) & task_fit.capability.known(dataset.metadata)
     return {
         "mean_accuracy": float(np.nanmean(accuracy[fold.seen])),
         "n_train": {task: int((fold.train & usable).sum())},
@@ -207,15 +207,16 @@ def stored_fits(study: Study, tasks: Sequence[str] = ()) -> list[Fit]:
     return [load(study.fit_folder(name)) for name in names]
 
 
-def fits_for_report(study: Study, dataset: Dataset, methods: Sequence[str]) -> dict[str, dict[str, Fit]]:
+def fits_for_report(
+    study: Study, dataset: Dataset, methods: Sequence[str], *, stored: Sequence[Fit]
+) -> dict[str, dict[str, Fit]]:
     """For each method and task, the fit that forecasts models without a score.
 
     This is the stored fit where it is of this method and up to date. Otherwise it is a new one, on the models that
     the stored fit learned from, or that `benchcast fit` would learn from; nothing is stored.
     """
-    tasks, fitted = [task.name for task in dataset.tasks], study.fitted_tasks()
-    stored = {task: load(study.fit_folder(task)) for task in tasks if task in fitted}
-    return {method: _fits_of_method(study, dataset, method, stored=stored) for method in methods}
+    of_task = {fit.task: fit for fit in stored}
+    return {method: _fits_of_method(study, dataset, method, stored=of_task) for method in methods}
 
 
 def _fits_of_method(study: Study, dataset: Dataset, method: str, *, stored: Mapping[str, Fit]) -> dict[str, Fit]:
@@ -237,7 +238,7 @@ def _fits_of_method(study: Study, dataset: Dataset, method: str, *, stored: Mapp
     for split, tasks in to_fit.items():
         part = dataset.for_tasks(tasks)
         name, fold = training_fold(study.infos(part.models), split)
-        fits = as_fits(study, part, fold, split=name, cores=fit_method(method, part, [fold])[0])
+        fits = as_fits(study, part, fold, split=name, task_fits=fit_method(method, part, [fold])[0])
         kept |= {fit.task: fit for fit in fits}
     return kept
 

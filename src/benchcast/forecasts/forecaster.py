@@ -141,13 +141,13 @@ class Forecaster:
             raise NotEnoughDataError("X: all training models have the same losses; there is nothing to learn from")
         if accuracy.max() <= self.chance:
             raise InvalidArrayError(f"y: no accuracy is above chance ({self.chance:g}); is chance correct?")
-        (core,) = fit_method(self.method, dataset, [fold])[0]
-        if core.law.failure:
-            raise NotEnoughDataError(f"no law can be fitted: {core.law.failure}")
-        if why := equal_inputs(core, same_losses=False):
+        (task_fit,) = fit_method(self.method, dataset, [fold])[0]
+        if task_fit.law.failure:
+            raise NotEnoughDataError(f"no law can be fitted: {task_fit.law.failure}")
+        if why := equal_inputs(task_fit, same_losses=False):
             raise NotEnoughDataError(f"X: {why}")
-        self.task_fit_ = core
-        self.salience_ = core.salience(dataset.nats)
+        self.task_fit_ = task_fit
+        self.salience_ = task_fit.salience(dataset.nats)
         self.n_features_in_ = losses.shape[1]
         self.__dict__.pop("feature_names_in_", None)
         names = _column_names(X)

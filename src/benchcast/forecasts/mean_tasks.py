@@ -90,8 +90,8 @@ def aggregate_fits(study: Study, fits: Sequence[Fit]) -> list[AggregateFit]:
 
 def _aggregates(fits: Sequence[Fit]) -> list[AggregateFit]:
     """Aggregates among the fits whose members are among them, too."""
-    cores = {fit.task: fit.task_fit for fit in fits}
-    aggregates = [_aggregate_fit(core.task, cores) for core in cores.values()]
+    task_fits = {fit.task: fit.task_fit for fit in fits}
+    aggregates = [_aggregate_fit(task_fit.task, task_fits) for task_fit in task_fits.values()]
     return [aggregate for aggregate in aggregates if aggregate is not None]
 
 

@@ -20,18 +20,18 @@ ID = re.compile(r"[\w.-]+/[\w.-]+")
 FILES = ("fit.json", "salience.safetensors", "README.md")
 
 
-def fit_card(core: TaskFit, about: dict[str, Any], *, texts: int, include_texts: bool) -> str:
+def fit_card(task_fit: TaskFit, about: dict[str, Any], *, texts: int, include_texts: bool) -> str:
     """README.md of a shared fit, with the front matter of the Hugging Face hub.
 
     Parameters
     ----------
-    core : the fit
+    task_fit : the fit
     about : provenance of the fit
     texts : number of texts
     include_texts : whether the texts are shared with the fit
     """
-    task = core.task.name
-    families = sorted(set(map(str, core.out_of_fold.families)))
+    task = task_fit.task.name
+    families = sorted(set(map(str, task_fit.out_of_fold.families)))
     lines = [
         "---",
         "library_name: benchcast",
@@ -41,11 +41,11 @@ def fit_card(core: TaskFit, about: dict[str, Any], *, texts: int, include_texts:
         f"- {json.dumps('task:' + task, ensure_ascii=False)}",
         "---",
         f"# Forecasts of {task} from token losses",
-        f"Made by benchcast {about['benchcast']} with the method `{core.method}`: a weight for each token of "
+        f"Made by benchcast {about['benchcast']} with the method `{task_fit.method}`: a weight for each token of "
         f"{texts} texts and a sigmoid law map a language model's losses on these texts to its score on **{task}** "
-        f"(chance {core.task.chance:.3g}).",
+        f"(chance {task_fit.task.chance:.3g}).",
         "## Error",
-        _error(core),
+        _error(task_fit),
         "## Training data",
         f"- training models ({len(about.get('train', ()))}): {_names(about.get('train', ()))}",
         f"- validation models ({len(about.get('validation', ()))}): {_names(about.get('validation', ()))}",
@@ -70,9 +70,9 @@ def fit_card(core: TaskFit, about: dict[str, Any], *, texts: int, include_texts:
     return f"{head}\n\n{body}\n".replace("\n\n- ", "\n- ")
 
 
-def _error(core: TaskFit) -> str:
+def _error(task_fit: TaskFit) -> str:
     """Out-of-fold error and coverage, as sentences."""
-    out_of_fold = core.out_of_fold
+    out_of_fold = task_fit.out_of_fold
     spread, coverage = spread_of(out_of_fold), out_of_fold_coverage(out_of_fold)
     if not np.isfinite(spread.half_width):
         return "Unknown: too few models were held out."

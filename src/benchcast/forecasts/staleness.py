@@ -47,7 +47,7 @@ class StudyInputs(NamedTuple):
         return cls([m for m in study.models() if m.model in usable], scores, _hash_features(study))
 
 
-def hash_inputs(study: Study, core: TaskFit, inputs: StudyInputs, *, split: str) -> dict[str, Any]:
+def hash_inputs(study: Study, task_fit: TaskFit, inputs: StudyInputs, *, split: str) -> dict[str, Any]:
     """Hash the inputs of a fit of this task, method and split.
 
     Returns
@@ -56,9 +56,9 @@ def hash_inputs(study: Study, core: TaskFit, inputs: StudyInputs, *, split: str)
     its losses, scores and metadata.
     """
     return {
-        "task": _hash_task(core.task),
+        "task": _hash_task(task_fit.task),
         "features": inputs.features,
-        "models": _hash_models(study, core, inputs, split=split),
+        "models": _hash_models(study, task_fit, inputs, split=split),
     }
 
 
@@ -70,12 +70,12 @@ def changed_inputs(study: Study, fit: Fit, inputs: StudyInputs | None = None) ->
         return changes
     if not _valid(then) or not isinstance(fit.about.get("split"), str):
         raise StudyError(f"{study.fit_folder(fit.task)}: damaged fit (hashes of its inputs); fit again")
-    core, now = fit.task_fit, inputs or StudyInputs.of(study)
-    if _hash_task(next((t for t in study.tasks if t.name == fit.task), core.task)) != then["task"]:
+    task_fit, now = fit.task_fit, inputs or StudyInputs.of(study)
+    if _hash_task(next((t for t in study.tasks if t.name == fit.task), task_fit.task)) != then["task"]:
         changes.append("chance, sources or answers of the task changed")
     if now.features != then["features"]:
         changes.append("features changed")
-    return changes + _changed_models(then["models"], _hash_models(study, core, now, split=fit.about["split"]))
+    return changes + _changed_models(then["models"], _hash_models(study, task_fit, now, split=fit.about["split"]))
 
 
 def stale_line(study: Study, fits: Sequence[Fit]) -> str:
@@ -118,32 +118,32 @@ def _hash_task(task: Task) -> str:
     return _hash([task.chance, *task.sources, *([list(task.answers)] if task.answers else [])])
 
 
-def _hash_models(study: Study, core: TaskFit, inputs: StudyInputs, *, split: str) -> dict[str, list[str]]:
+def _hash_models(study: Study, task_fit: TaskFit, inputs: StudyInputs, *, split: str) -> dict[str, list[str]]:
     """Hashes of the losses, scores and metadata of each training and validation model of such a fit."""
     infos, scores = inputs.infos, inputs.scores
     seen = training_fold(infos, "family" if split == "everything" else cast(Split, split))[1].seen
-    known = core.capability.known(ModelMetadata.of(infos, scores))
-    tasks = {core.task.name, *core.capability.scores_used}
+    known = task_fit.capability.known(ModelMetadata.of(infos, scores))
+    tasks = {task_fit.task.name, *task_fit.capability.scores_used}
     scores_of: dict[str, list[Score]] = {}
     for s in scores:
         if s.task in tasks:
             scores_of.setdefault(s.model, []).append(s)
     return {
         m.model: [
-            _hash_file(path := study.losses_path(m.model), stamp(path)) if core.reads_losses else "",
+            _hash_file(path := study.losses_path(m.model), stamp(path)) if task_fit.reads_losses else "",
             _hash(sorted([s.task, s.accuracy, str(s.n_items)] for s in scores_of[m.model])),
-            _hash(_used_metadata(m, core, split)),
+            _hash(_used_metadata(m, task_fit, split)),
         ]
         for m, used in zip(infos, seen & known, strict=True)
-        if used and any(s.task == core.task.name for s in scores_of.get(m.model, ()))
+        if used and any(s.task == task_fit.task.name for s in scores_of.get(m.model, ()))
     }
 
 
-def _used_metadata(info: ModelInfo, core: TaskFit, split: str) -> list[str]:
+def _used_metadata(info: ModelInfo, task_fit: TaskFit, split: str) -> list[str]:
     """The values of a model's row that a fit of this method and split uses."""
     row = [info.model, info.family, *([info.base] if info.base else [])]
     by_split = RULES[split].columns if split in RULES else ()
-    return row + [str(getattr(info, column)) for column in (*by_split, *core.capability.columns_used)]
+    return row + [str(getattr(info, column)) for column in (*by_split, *task_fit.capability.columns_used)]
 
 
 def _hash_features(study: Study) -> str:

@@ -22,9 +22,7 @@ import numpy.typing as npt
 from benchcast.choices import DEFAULT_LEVEL, check_level
 from benchcast.errors import InputError, StudyError, one_line
 from benchcast.forecasts import sharing
-from benchcast.forecasts.forecast import STRONGER_MODEL, UNSEEN_FAMILY, remark_on
-from benchcast.forecasts.forecast import Forecast as Forecast
-from benchcast.forecasts.forecast import Forecasts as Forecasts
+from benchcast.forecasts.forecast import STRONGER_MODEL, UNSEEN_FAMILY, Forecast, Forecasts, remark_on
 from benchcast.forecasts.intervals import predict
 from benchcast.forecasts.sharing import FILES, fit_card
 from benchcast.forecasts.stored_fit_checks import check_about, check_task_fit, check_texts, check_tokens
@@ -283,8 +281,8 @@ def load(folder: str | Path) -> Fit:
 
 def _refuse_gone(path: Path, text: dict[str, Any]) -> None:
     """Raise an error for a fit by a method, or from inputs, that older versions had."""
-    signals = [name for name in text["reads"] if name in GONE_INPUTS]
-    if text["method"] == GONE_METHOD:
+    signals = [name for name in text.get("reads") or () if name in GONE_INPUTS]
+    if text.get("method") == GONE_METHOD:
         raise StudyError(f"{path}: made by {GONE_METHOD}, which is gone; fit again with another method")
     if signals:
         raise StudyError(f"{path}: made from {', '.join(signals)} of tokens, which are gone; fit again from losses")
@@ -400,32 +398,36 @@ def _contents(fit: Fit) -> tuple[bytes, dict[str, Any]]:
     """The arrays as safetensors bytes, and all other values as JSON values."""
     from safetensors.numpy import save
 
-    core = fit.task_fit
-    capability, capability_arrays = core.capability.fields()
+    task_fit = fit.task_fit
+    capability, capability_arrays = task_fit.capability.fields()
     arrays = {
         "salience": fit.salience,
         **capability_arrays,
         "edges": fit.edges,
         "supported": fit.supported.astype(np.uint8),
-        **_error_arrays("honest_errors", core.out_of_fold),
-        **(_error_arrays("stronger_errors", core.stronger) if len(core.stronger.errors) else {}),
-        **{f"profile.{k}": getattr(core.profile, k) for k in PROFILE_ARRAYS if core.profile is not None},
-        **{f"history.{name}": np.ascontiguousarray(x) for name, x in core.history.items()},
+        **_error_arrays("honest_errors", task_fit.out_of_fold),
+        **(_error_arrays("stronger_errors", task_fit.stronger) if len(task_fit.stronger.errors) else {}),
+        **{f"profile.{k}": getattr(task_fit.profile, k) for k in PROFILE_ARRAYS if task_fit.profile is not None},
+        **{f"history.{name}": np.ascontiguousarray(x) for name, x in task_fit.history.items()},
     }
     blob = save({name: np.ascontiguousarray(x) for name, x in arrays.items()})
     return blob, {
         "format": FORMAT,
-        "task": {k: v for k, v in asdict(core.task).items() if v or k in ("name", "chance", "sources")},
-        "method": core.method,
+        "task": {k: v for k, v in asdict(task_fit.task).items() if v or k in ("name", "chance", "sources")},
+        "method": task_fit.method,
         "reads": capability["reads"],
         "unit": capability["unit"],
-        "law": core.law.fields(),
+        "law": task_fit.law.fields(),
         **({"average": capability["average"]} if "average" in capability else {}),
-        "range": [nan_to_none(x) for x in core.range],
-        "honest": _out_of_fold(core.out_of_fold),
-        **({"stronger": _out_of_fold(core.stronger)} if len(core.stronger.errors) else {}),
-        **({"profile": {k: getattr(core.profile, k) for k in PROFILE_NUMBERS}} if core.profile is not None else {}),
-        "notes": core.notes,
+        "range": [nan_to_none(x) for x in task_fit.range],
+        "honest": _out_of_fold(task_fit.out_of_fold),
+        **({"stronger": _out_of_fold(task_fit.stronger)} if len(task_fit.stronger.errors) else {}),
+        **(
+            {"profile": {k: getattr(task_fit.profile, k) for k in PROFILE_NUMBERS}}
+            if task_fit.profile is not None
+            else {}
+        ),
+        "notes": task_fit.notes,
         "about": fit.about,
         "texts": _text_rows(fit.texts, include_texts=True),
         "arrays_sha256": hashlib.sha256(blob).hexdigest(),

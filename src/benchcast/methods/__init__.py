@@ -62,8 +62,9 @@ class Method:
 
     def learn(self, dataset: Dataset, folds: Sequence[Fold], settings: Any = None) -> list[list[TaskFit]]:
         """Fits by fold and task; a method without settings ignores them."""
-        given = {"settings": settings} if self.settings else {}
-        return cast("list[list[TaskFit]]", load(self.fit)(dataset, folds, **given))
+        fit = load(self.fit)
+        fits = fit(dataset, folds, settings=settings) if self.settings else fit(dataset, folds)
+        return cast("list[list[TaskFit]]", fits)
 
 
 _ROWS = (

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from benchcast.evaluation.comparison import Comparison
 from benchcast.forecasts.all_models import AllModels, with_unscored
-from benchcast.forecasts.fit import fits_for_report
+from benchcast.forecasts.fit import fits_for_report, stored_fits
 from benchcast.forecasts.forecast import caution_on
 from benchcast.forecasts.intervals import interval, locate
 from benchcast.forecasts.mean_tasks import predict_task
@@ -41,17 +41,19 @@ class ReportModels(AllModels):
     role: list[str]  # train, validation, test, or new
 
 
-def show_models(study: Study, comparison: Comparison) -> ReportModels:
+def show_models(study: Study, comparison: Comparison, stored: Sequence[Fit] | None = None) -> ReportModels:
     """All models of the study that have losses, each with the fold that forecasts it.
 
-    Models without a score are forecast by new fits of all methods. Without such models only the first method is fitted
-    again, for the heat map.
+    Models without a score are forecast by fits of all methods: those in `stored` (None: the fits of the study) that are
+    up to date, and new ones. Without such models only the first method has fits, for the heat map.
     """
     models = with_unscored(study, comparison.dataset)
     fold, role = _roles(comparison.folds, models.scored)
     new = len(models.infos) - models.scored
     methods = comparison.methods[:1] if np.isfinite(models.observed).all() else comparison.methods
-    fits = fits_for_report(study, comparison.dataset, methods)
+    if stored is None:
+        stored = stored_fits(study) if study.fitted_tasks() else []
+    fits = fits_for_report(study, comparison.dataset, methods, stored=stored)
     new_fits = {(task, m): fits[m][task] for m in methods for task in comparison.tasks}
     return ReportModels(**vars(models), fold=np.pad(fold, (0, new)), new_fits=new_fits, role=[*role, *["new"] * new])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ from benchcast.evaluation.compare import Execution, compare
 from benchcast.evaluation.comparison import Comparison
 from benchcast.evaluation.ranking import headline, verdict_on
 from benchcast.executors.local import Executor, Local
+from benchcast.forecasts.fit import stored_fits
+from benchcast.forecasts.stored_fit import Fit
 from benchcast.methods import METHODS
 from benchcast.reports.charts import make_charts
 from benchcast.reports.data import comparison_data, show_models
@@ -62,16 +64,24 @@ def report(
 
 def compare_and_write(
     path: Path, study: Study, split: Split, *, on_step: OnStep, executor: Executor | None = None
-) -> Comparison:
-    """Write the report of a new comparison, and return the comparison."""
+) -> tuple[Comparison, list[Fit]]:
+    """Write the report of a new comparison; the comparison, and the stored fits of the study."""
     require_report()
+    stored = stored_fits(study) if study.fitted_tasks() else []
     execution = Execution(executor=executor or Local(), on_method=lambda m: on_step(f"comparing: {m} is done"))
     comparison = compare(study, split=split, device=execution)
-    write_report(path, study, comparison, on_step=on_step)
-    return comparison
+    write_report(path, study, comparison, stored=stored, on_step=on_step)
+    return comparison, stored
 
 
-def write_report(path: Path, study: Study, comparison: Comparison, *, on_step: OnStep = lambda step: None) -> None:
+def write_report(
+    path: Path,
+    study: Study,
+    comparison: Comparison,
+    *,
+    stored: Sequence[Fit] | None = None,
+    on_step: OnStep = lambda step: None,
+) -> None:
     """Write the report atomically.
 
     Parameters
@@ -79,17 +89,24 @@ def write_report(path: Path, study: Study, comparison: Comparison, *, on_step: O
     path : of the HTML file
     study : the study
     comparison : the result of `compare` on the study
+    stored : the fits of the study, if they are loaded already
     on_step : called with a line at each of `STEPS` steps
     """
-    data = report_data(study, comparison, on_step)
+    data = report_data(study, comparison, on_step, stored=stored)
     on_step("writing the page")
     write_text(path, render("report.html", data, scripts=SCRIPTS, figures=True))
 
 
-def report_data(study: Study, comparison: Comparison, on_step: OnStep = lambda step: None) -> dict[str, Any]:
+def report_data(
+    study: Study,
+    comparison: Comparison,
+    on_step: OnStep = lambda step: None,
+    *,
+    stored: Sequence[Fit] | None = None,
+) -> dict[str, Any]:
     """The content of the page as plain values."""
     on_step("forecasts of all models")
-    shown = show_models(study, comparison)
+    shown = show_models(study, comparison, stored)
     data = comparison_data(comparison, shown)
     on_step("salience of all tokens")
     explained = explanations(comparison, shown, study.texts)

@@ -61,11 +61,10 @@ def local_folder(path: str | os.PathLike[str]) -> Path:
     """The folder of a study at a path; an InputError for a URL such as s3://bucket/study."""
     text = os.fspath(path)
     if match := URL.match(text):
-        url = f"{match['scheme']}://{text[match.end() :]}"
-        raise InputError(
-            f"{url}: a study is a folder on this machine; two sync commands copy it here and back, such as "
-            f"`aws s3 sync {url} study` and `aws s3 sync study {url}`"
-        )
+        url = text if "://" in text else f"{match['scheme']}://{text[match.end() :]}"
+        syncs = f"`aws s3 sync {url} study` and `aws s3 sync study {url}`"
+        such = f", such as {syncs}" if match["scheme"] == "s3" else ""
+        raise InputError(f"{url}: a study is a folder on this machine; two sync commands copy it here and back{such}")
     return Path(text)
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchcast.errors import InputError
-from benchcast.importers.scores.entries import ReaderOptions as ReaderOptions
-from benchcast.importers.scores.entries import ScoreEntry, ScoreFile
+from benchcast.importers.scores.entries import ReaderOptions, ScoreEntry, ScoreFile
 from benchcast.importers.scores.leaderboards import is_v1, is_v1_results, is_v2, read_v1, read_v1_results, read_v2
 from benchcast.importers.scores.lm_eval import is_lighteval, read_lighteval, read_lm_eval
 from benchcast.importers.scores.opencompass import is_summary, read_summary
