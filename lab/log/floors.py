@@ -155,7 +155,7 @@ def main() -> None:
 
     tasks = range(len(dataset.tasks))
     errors = {way: np.array([squared_error(get, t) for t in tasks]) for way, get in forecasts(dataset, folds).items()}
-    best = np.min([errors[name] for name in PEERS[1:]], axis=0)
+    best = np.nanmin([errors[name] for name in PEERS[1:]], axis=0)
     print("way | gain | tasks 25% behind the best peer | root mean squared error of each task, in points")
     for way, error in errors.items():
         gain = math.exp(np.log(errors["all-token"] / error).mean())
