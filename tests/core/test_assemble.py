@@ -15,6 +15,7 @@ from benchcast.errors import NotEnoughDataError
 from benchcast.losses.assemble import AssemblyOptions, assemble, reference_tokens, word_edges
 from benchcast.losses.dataset import Features
 from benchcast.records import ModelInfo, Score, Task, Text, TextSet, TokenLosses
+from worlds import make_dataset
 
 WORLD = st.lists(st.text(max_size=30), min_size=1, max_size=4)
 
@@ -90,14 +91,7 @@ def test_positions_that_one_model_lacks_count_for_none(world):
     dataset = assemble(
         world.texts, losses, world.models, scores=world.scores, tasks=world.tasks, options=AssemblyOptions(features)
     )
-    whole = assemble(
-        world.texts,
-        world.losses,
-        world.models,
-        scores=world.scores,
-        tasks=world.tasks,
-        options=AssemblyOptions(features),
-    )
+    whole = make_dataset(world)
     lost = ~dataset.reference_tokens.supported
     assert 0 < lost.sum() < 20
     touched = world.edges[:-1] < losses[2].edges[5]

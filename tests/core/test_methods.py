@@ -12,8 +12,7 @@ from numpy.testing import assert_allclose
 
 from benchcast.errors import NotEnoughDataError
 from benchcast.forecasts.intervals import predict, spread_of
-from benchcast.losses.assemble import AssemblyOptions, assemble
-from benchcast.losses.dataset import Dataset, Features, view
+from benchcast.losses.dataset import Dataset, view
 from benchcast.methods import METHODS
 from benchcast.methods.law import fit_law
 from benchcast.methods.paper import DescentSettings
@@ -22,7 +21,7 @@ from benchcast.methods.stack import salience
 from benchcast.methods.stack.settings import StackSettings
 from benchcast.methods.stack.token_groups import group_losses, group_tokens
 from benchcast.splits import Fold, make_folds
-from synthetic import Plan, World, make_world
+from synthetic import Plan, make_world
 from worlds import make_dataset, stored_weights
 
 QUICK = DescentSettings(steps=5, rates=(1e-2,))
@@ -30,18 +29,6 @@ QUICK = DescentSettings(steps=5, rates=(1e-2,))
 
 def learn(method: str, dataset: Dataset, folds: list[Fold]) -> list:
     return METHODS[method].learn(dataset, folds, QUICK if method == "paper" else None)
-
-
-def dataset_of(world: World, *, features: bool = True) -> Dataset:
-    given_features = Features(world.features, world.edges, "synthetic") if features else None
-    return assemble(
-        world.texts,
-        world.losses,
-        world.models,
-        scores=world.scores,
-        tasks=world.tasks,
-        options=AssemblyOptions(given_features),
-    )
 
 
 def with_gaps(dataset: Dataset) -> Dataset:
@@ -266,7 +253,7 @@ def test_known_salience_is_recovered(plan, least):
     correlations = []
     for seed in range(3):
         world = make_world(replace(plan, seed=seed))
-        dataset = dataset_of(world)
+        dataset = make_dataset(world)
         assert (dataset.reference_tokens.edges == world.edges).all()
         fits = salience(dataset, make_folds(world.models, "size")[1])[0]
         learned = [fit.salience(dataset.nats) for fit in fits]
@@ -277,7 +264,7 @@ def test_known_salience_is_recovered(plan, least):
 @pytest.fixture(scope="module", params=[LABEL_PLAN, KINDS_PLAN], ids=["label", "kinds"])
 def truth(request):
     world = make_world(replace(request.param, seed=1))
-    dataset = dataset_of(world)
+    dataset = make_dataset(world)
     folds = {split: make_folds(world.models, split)[1] for split in ("size", "family")}
     return dataset, {split: (f, salience(dataset, f)) for split, f in folds.items()}
 
@@ -312,7 +299,7 @@ def test_over_many_small_worlds_intervals_cover_about_nine_in_ten():
         world = make_world(
             Plan(seed=seed, families=6, sizes=4, checkpoints=1, tasks=2, texts_per_source=10, mixture=0.5)
         )
-        dataset = dataset_of(world)
+        dataset = make_dataset(world)
         test = dataset.families == "family5"
         fits = fit_method("salience", dataset, [Fold(~test, np.zeros_like(test), test)])[0]
         for fit, accuracy in zip(fits, dataset.accuracy, strict=True):

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import benchcast as bc
-from benchcast.losses.assemble import AssemblyOptions, assemble
-from benchcast.losses.dataset import VIEWS, Dataset, Features, LossView
+from benchcast.losses.dataset import VIEWS, Dataset, LossView
 from benchcast.methods import METHODS
 from benchcast.methods.capability import BlendedLosses, BlendPart, StrengthRamp, WeightedLoss
 from benchcast.methods.law import sigmoid
@@ -22,6 +21,7 @@ from benchcast.methods.stack.settings import StackSettings
 from benchcast.splits import Fold
 from benchcast.study.atomic import hashed
 from synthetic import Plan, make_world
+from worlds import make_dataset
 
 SETTINGS = StackSettings()
 ALL_USUAL = StrengthRamp(-2.0, -1.0)  # every model is of usual strength
@@ -64,15 +64,7 @@ def test_validation_models_take_the_place_of_the_strongest(dataset) -> None:
 def test_it_learns_a_difference_of_losses_which_no_weights_above_zero_can_express() -> None:
     """A score that rises with the loss on one source and falls with that on another."""
     drawn = make_world(Plan(seed=3, families=8, sizes=5, checkpoints=3, tasks=2, texts_per_source=8))
-    features = Features(drawn.features, drawn.edges, "synthetic")
-    world = assemble(
-        drawn.texts,
-        drawn.losses,
-        drawn.models,
-        scores=drawn.scores,
-        tasks=drawn.tasks,
-        options=AssemblyOptions(features),
-    )
+    world = make_dataset(drawn)
     source = world.reference_tokens.source
     apart = world.nats[:, source == 0].mean(axis=1) - world.nats[:, source == 1].mean(axis=1)
     score = sigmoid(2 * (apart - apart.mean()) / apart.std())
@@ -91,15 +83,7 @@ def test_it_learns_a_difference_of_losses_which_no_weights_above_zero_can_expres
 def test_strength_weighted_candidates_serve_strong_models_where_no_single_law_holds() -> None:
     """Scores of strong models follow the loss on one source, those of weak models the loss on another."""
     drawn = make_world(Plan(seed=5, families=8, sizes=5, checkpoints=3, tasks=1, texts_per_source=8))
-    features = Features(drawn.features, drawn.edges, "synthetic")
-    world = assemble(
-        drawn.texts,
-        drawn.losses,
-        drawn.models,
-        scores=drawn.scores,
-        tasks=drawn.tasks,
-        options=AssemblyOptions(features),
-    )
+    world = make_dataset(drawn)
     source, mean_loss = world.reference_tokens.source, world.nats.mean(axis=1)
     strong = mean_loss < np.quantile(mean_loss, 0.3)
     read = np.where(strong, *(world.nats[:, source == i].mean(axis=1) for i in (0, 1)))

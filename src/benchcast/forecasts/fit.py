@@ -201,10 +201,16 @@ def _named(dataset: Dataset, rows: Bools) -> list[str]:
 
 def stored_fits(study: Study, tasks: Sequence[str] = ()) -> list[Fit]:
     """The fits that are stored in a study, of all tasks or of the named ones; an error without one."""
-    names = [study.task(task).name for task in dict.fromkeys(as_names(tasks))] or study.fitted_tasks()
-    if not names:
+    asked = [study.task(task).name for task in dict.fromkeys(as_names(tasks))]
+    fits = [load(study.fit_folder(name)) for name in asked] if asked else fits_if_any(study)
+    if not fits:
         raise StudyError(f"{study.root}: no fits yet; run `benchcast fit {study.root}`")
-    return [load(study.fit_folder(name)) for name in names]
+    return fits
+
+
+def fits_if_any(study: Study) -> list[Fit]:
+    """All fits that are stored in a study; empty where there are none."""
+    return [load(study.fit_folder(task)) for task in study.fitted_tasks()]
 
 
 def fits_for_report(

@@ -80,6 +80,8 @@ def changed_inputs(study: Study, fit: Fit, inputs: StudyInputs | None = None) ->
 
 def stale_line(study: Study, fits: Sequence[Fit]) -> str:
     """One line that names the outdated fits and the changes in the study; empty if there are none."""
+    if not fits:
+        return ""
     by_change: dict[str, list[str]] = {}
     inputs = StudyInputs.of(study)
     for fit in fits:

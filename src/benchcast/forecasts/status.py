@@ -10,7 +10,7 @@ import numpy as np
 
 from benchcast.errors import BenchcastError, StudyError
 from benchcast.families import find_relatives
-from benchcast.forecasts.fit import stored_fits
+from benchcast.forecasts.fit import fits_if_any
 from benchcast.forecasts.staleness import stale_line
 from benchcast.losses.dataset import Dataset, text_losses
 from benchcast.messages import did_you_mean, few
@@ -176,7 +176,7 @@ def _scorer(study: Study) -> tuple[str, list[str]]:
 def _stale(study: Study) -> list[str]:
     """A line on fits that are outdated or cannot be read; empty if there are none."""
     try:
-        line = stale_line(study, stored_fits(study)) if study.fitted_tasks() else ""
+        line = stale_line(study, fits_if_any(study))
     except StudyError as error:
         return [str(error)]
     return [line] if line else []

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from benchcast.evaluation.comparison import Comparison
 from benchcast.forecasts.all_models import AllModels, with_unscored
-from benchcast.forecasts.fit import fits_for_report, stored_fits
+from benchcast.forecasts.fit import fits_for_report, fits_if_any
 from benchcast.forecasts.forecast import caution_on
 from benchcast.forecasts.intervals import interval, locate
 from benchcast.forecasts.mean_tasks import predict_task
@@ -51,9 +51,8 @@ def show_models(study: Study, comparison: Comparison, stored: Sequence[Fit] | No
     fold, role = _roles(comparison.folds, models.scored)
     new = len(models.infos) - models.scored
     methods = comparison.methods[:1] if np.isfinite(models.observed).all() else comparison.methods
-    if stored is None:
-        stored = stored_fits(study) if study.fitted_tasks() else []
-    fits = fits_for_report(study, comparison.dataset, methods, stored=stored)
+    known = fits_if_any(study) if stored is None else stored
+    fits = fits_for_report(study, comparison.dataset, methods, stored=known)
     new_fits = {(task, m): fits[m][task] for m in methods for task in comparison.tasks}
     return ReportModels(**vars(models), fold=np.pad(fold, (0, new)), new_fits=new_fits, role=[*role, *["new"] * new])
 

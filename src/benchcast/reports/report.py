@@ -13,7 +13,7 @@ from benchcast.evaluation.compare import Execution, compare
 from benchcast.evaluation.comparison import Comparison
 from benchcast.evaluation.ranking import headline, verdict_on
 from benchcast.executors.local import Executor, Local
-from benchcast.forecasts.fit import stored_fits
+from benchcast.forecasts.fit import fits_if_any
 from benchcast.forecasts.stored_fit import Fit
 from benchcast.methods import METHODS
 from benchcast.reports.charts import make_charts
@@ -67,7 +67,7 @@ def compare_and_write(
 ) -> tuple[Comparison, list[Fit]]:
     """Write the report of a new comparison; the comparison, and the stored fits of the study."""
     require_report()
-    stored = stored_fits(study) if study.fitted_tasks() else []
+    stored = fits_if_any(study)
     execution = Execution(executor=executor or Local(), on_method=lambda m: on_step(f"comparing: {m} is done"))
     comparison = compare(study, split=split, device=execution)
     write_report(path, study, comparison, stored=stored, on_step=on_step)
