@@ -52,6 +52,7 @@ class Method:
     fit: str  # "module:function"
     settings: str = ""  # "module:Class" of the settings that a user may give; empty: none
     pool_fit: str = ""  # "module:function" from a pool of candidates, which such methods share, to the fit of a task
+    learns_weights: bool = False  # of texts, tokens or scores, so that further families make its errors smaller
     needs_features: bool = False  # of a scorer
     needs_metadata: bool = False  # or answers: what plain arrays of losses do not hold
     baseline: bool = False
@@ -72,6 +73,7 @@ _ROWS = (
         name="stack",
         about="non-negative and signed weights, averaged by their errors on left-out families and stronger models",
         fit="stack:stack",
+        learns_weights=True,
         pool_fit="stack:fit_stack",
         cost=10,
     ),
@@ -79,6 +81,7 @@ _ROWS = (
         name="salience",
         about="learned token weights, never negative; several forms averaged by their error on left-out families",
         fit="stack:salience",
+        learns_weights=True,
         pool_fit="stack:fit_salience",
         cost=8,
     ),
@@ -86,6 +89,7 @@ _ROWS = (
         name="paper",
         about="Algorithm 2 of Ge et al. 2025: token weights from a scorer's hidden states, by gradient descent",
         fit="paper:paper",
+        learns_weights=True,
         settings="paper:DescentSettings",
         needs_features=True,
         shown_by_step=True,
@@ -96,15 +100,17 @@ _ROWS = (
         name="ridge",
         about="signed token weights from a scorer's hidden states, in closed form",
         fit="ridge:ridge",
+        learns_weights=True,
         needs_features=True,
         quick=True,
         one_pass=True,
     ),
-    Method(name="pls", about="partial least squares from the loss of each text", fit="pls:pls"),
+    Method(name="pls", about="partial least squares from the loss of each text", fit="pls:pls", learns_weights=True),
     Method(
         name="perplexity-correlations",
         about="each text weighted by how its loss orders the models (Thrush et al. 2024)",
         fit="perplexity_correlations:perplexity_correlations",
+        learns_weights=True,
     ),
     Method(
         name="logistic-4",
@@ -122,6 +128,7 @@ _ROWS = (
         name="observational",
         about="scores on the other benchmarks (Ruan et al. 2024); reads no losses",
         fit="observational:observational",
+        learns_weights=True,
         needs_metadata=True,
     ),
     Method(
