@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchcast.cli.output import print_table, progress, say
+from benchcast.cli.output import print_table, say
+from benchcast.cli.progress import progress
 
 if TYPE_CHECKING:
     from lab.reproduce.context import StudyContext

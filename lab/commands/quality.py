@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from benchcast.cli.output import print_json, print_table, progress, say
+from benchcast.cli.output import print_json, print_table, say
+from benchcast.cli.progress import progress
 
 
 @click.command()

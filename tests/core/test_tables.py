@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 import benchcast.cli
-from benchcast.cli.output import print_json, print_table, progress, say
+from benchcast.cli.output import print_json, print_table, say
+from benchcast.cli.progress import progress
 from benchcast.cli.tables import table_lines, wrap_text
 from benchcast.cli.watch import curve
 from benchcast.messages import format_interval

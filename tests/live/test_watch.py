@@ -278,7 +278,7 @@ def test_the_command_prints_lines_and_leaves(study: Study, put: Any, cli: Any, t
     assert ran.code == 0, ran.err
     assert ran.out.startswith("run@5: task0 0.")
     assert ran.out.count("\n") == 1
-    assert "run@6: waiting: model.safetensors has" in ran.err
+    assert "waiting for run@6: model.safetensors has" in ran.err
 
 
 def test_json_lines_can_be_read_by_a_machine(study: Study, put: Any, cli: Any, tmp_path: Path) -> None:
@@ -310,6 +310,27 @@ def test_a_checkpoint_of_this_very_second_is_given_another_look(
 def test_wrong_flags_get_one_line(study: Study, cli: Any, flags: tuple[str, ...], says: str) -> None:
     ran = cli("watch", study.root, *flags, "--once")
     assert (ran.code, ran.err) == (1, f"error: {says}\n")
+
+
+@pytest.mark.parametrize("option", ["--checkpoints", "--losses"])
+def test_once_on_a_folder_that_is_not_there_fails(study: Study, cli: Any, tmp_path: Path, option: str) -> None:
+    missing = tmp_path / "missing"
+    ran = cli("watch", study.root, option, missing, "--once")
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err == f"error: {option} {missing}: no such folder; without --once, watch waits for it\n"
+
+
+def test_without_once_it_says_which_folder_it_waits_for(study: Study, tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    command = [sys.executable, "-u", "-m", "benchcast", "watch", str(study.root), "--checkpoints", str(missing)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        assert process.stderr.readline() == f"waiting for {missing}: no such folder yet\n"
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
 
 
 def test_a_study_without_fits_is_told_at_once(synthetic_folder: Path, cli: Any, tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchcast.cli.arguments import ADDRESS, EXECUTOR, FORCE, GPUS, PATH, STUDY
-from benchcast.cli.output import progress, say, warn, workers
+from benchcast.cli.output import say, warn, workers
+from benchcast.cli.progress import progress
 from benchcast.collection.backends import BACKENDS
 from benchcast.errors import BenchcastError, InputError
 

@@ -10,16 +10,8 @@ import click
 
 from benchcast.choices import level_text
 from benchcast.cli.arguments import ADDRESS, DEVICE, EXECUTOR, JSON, KEEP_ALL, SPLIT, STUDY, TASKS, WithMethods
-from benchcast.cli.output import (
-    print_json,
-    print_table,
-    progress,
-    say,
-    say_wrapped,
-    tell_support,
-    warn_below_chance,
-    workers,
-)
+from benchcast.cli.output import print_json, print_table, say, say_wrapped, tell_support, warn_below_chance, workers
+from benchcast.cli.progress import progress
 from benchcast.messages import few, number
 from benchcast.methods import CAPABILITY_METHOD, METHODS
 

@@ -11,7 +11,8 @@ import click
 from benchcast.choices import level_text
 from benchcast.cli.arguments import STUDY_FOLDER
 from benchcast.cli.compare import print_comparison
-from benchcast.cli.output import ends, print_table, progress, say
+from benchcast.cli.output import ends, print_table, say
+from benchcast.cli.progress import progress
 from benchcast.messages import number
 
 if TYPE_CHECKING:

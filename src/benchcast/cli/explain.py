@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from benchcast.cli.arguments import JSON, PATH, STUDY
-from benchcast.cli.output import print_json, print_table, progress, say
+from benchcast.cli.output import print_json, print_table, say
+from benchcast.cli.progress import progress
 from benchcast.cli.report import page_path
 from benchcast.messages import nan_to_none, number
 

@@ -10,7 +10,8 @@ import click
 
 from benchcast.choices import level_text
 from benchcast.cli.arguments import JSON, PATH, STUDY, TASKS
-from benchcast.cli.output import check_figure, print_json, print_table, progress, say
+from benchcast.cli.output import check_figure, print_json, print_table, say
+from benchcast.cli.progress import progress
 from benchcast.messages import format_interval, number
 from benchcast.methods import CAPABILITY_METHOD
 

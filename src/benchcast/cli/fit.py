@@ -9,7 +9,8 @@ import click
 
 from benchcast.choices import SPLITS
 from benchcast.cli.arguments import DEVICE, KEEP_ALL, STUDY, TASKS
-from benchcast.cli.output import progress, say, tell_support, warn_below_chance
+from benchcast.cli.output import say, tell_support, warn_below_chance
+from benchcast.cli.progress import progress
 from benchcast.methods import DEFAULT_METHOD
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ import click
 
 from benchcast.choices import LOSS_UNITS, SCORE_UNITS
 from benchcast.cli.arguments import FILE, FILES, FORCE, PATH, STUDY, Sections
-from benchcast.cli.output import progress, say, warn
+from benchcast.cli.output import say, warn
+from benchcast.cli.progress import progress
 from benchcast.messages import counted, few
 
 if TYPE_CHECKING:

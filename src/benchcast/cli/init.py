@@ -9,7 +9,8 @@ import click
 
 from benchcast.cli.arguments import JSON, PATH, STUDY
 from benchcast.cli.importing import read_metrics
-from benchcast.cli.output import print_json, print_table, progress, say, warn
+from benchcast.cli.output import print_json, print_table, say, warn
+from benchcast.cli.progress import progress
 
 if TYPE_CHECKING:
     from benchcast.importers.texts import NewStudy

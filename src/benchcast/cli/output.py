@@ -1,4 +1,4 @@
-"""Print messages, JSON and tables to stdout, and progress to stderr."""
+"""Print messages, JSON and tables."""
 
 from __future__ import annotations
 
@@ -95,28 +95,6 @@ def check_figure(option: str, path: Path | None) -> None:
     require_report()
     if path.suffix.lower() not in FIGURES:
         raise InputError(f"{option} {path}: the name must end in .png, .svg or .html")
-
-
-@contextmanager
-def progress(label: str, total: int | None = None) -> Iterator[Any]:
-    """Progress bar on stderr; yields a function that advances it and may change its label."""
-    from rich import progress as parts
-    from rich.console import Console
-
-    words = parts.TextColumn("{task.description}", markup=False)
-    times = (parts.TimeElapsedColumn(), parts.TimeRemainingColumn())
-    columns = (words, parts.BarColumn(), parts.MofNCompleteColumn(), *times)
-    console = Console(stderr=True)
-    if not console.is_terminal:  # versions of rich before 14.3 print an empty line there even if disabled
-        yield lambda what=None, by=1: None
-        return
-    with parts.Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(visible(label), total=total)
-
-        def advance(what: str | None = None, by: int = 1) -> None:
-            bar.update(task, advance=by, description=visible(what or label))
-
-        yield advance
 
 
 @contextmanager

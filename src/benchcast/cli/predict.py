@@ -11,7 +11,8 @@ import click
 
 from benchcast.choices import DEFAULT_LEVEL, level_text
 from benchcast.cli.arguments import JSON, PATH, STUDY_FOLDER, TASKS
-from benchcast.cli.output import ends, print_json, print_table, progress, say, warn
+from benchcast.cli.output import ends, print_json, print_table, say, warn
+from benchcast.cli.progress import progress
 from benchcast.errors import InputError
 from benchcast.messages import number
 

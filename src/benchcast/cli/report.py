@@ -9,7 +9,8 @@ import click
 
 from benchcast.cli.arguments import PATH, SPLIT, STUDY
 from benchcast.cli.compare import say_split
-from benchcast.cli.output import progress, say
+from benchcast.cli.output import say
+from benchcast.cli.progress import progress
 
 if TYPE_CHECKING:
     from benchcast.choices import Split

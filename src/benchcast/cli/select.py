@@ -9,7 +9,8 @@ import click
 
 from benchcast.choices import level_text
 from benchcast.cli.arguments import JSON, PATH, STUDY, STUDY_FOLDER, TASKS
-from benchcast.cli.output import check_figure, print_json, print_table, progress, say
+from benchcast.cli.output import check_figure, print_json, print_table, say
+from benchcast.cli.progress import progress
 from benchcast.errors import InputError
 from benchcast.messages import number
 

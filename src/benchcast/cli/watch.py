@@ -14,6 +14,7 @@ from benchcast.cli.arguments import PATH, STUDY
 from benchcast.cli.collect import BATCH, DEVICE
 from benchcast.cli.output import ends, say, say_json
 from benchcast.cli.predict import warn_if_stale
+from benchcast.cli.progress import paced_lines
 from benchcast.messages import number, visible
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def watch(
         batch_size=batch_size,
     ).named()
     opened = Study.open(study)
-    with _screen(run.name, as_json=as_json) as screen:
+    with _screen(run.name, len(opened.texts), as_json=as_json) as screen:
         events = watch(opened, run, interval=interval, once=once, on_model=screen.scoring, on_wait=screen.idle)
         warn_if_stale(opened, stored_fits(opened), f"`benchcast fit {study}` fits again")
         for event in events:
@@ -89,27 +90,32 @@ def watch(
 
 
 @contextmanager
-def _screen(name: str, *, as_json: bool) -> Iterator[Any]:
+def _screen(name: str, texts: int, *, as_json: bool) -> Iterator[Any]:
     """The output: JSON lines, a live table on a terminal, or plain lines."""
     from rich.console import Console
 
     console = Console(highlight=False)
     if as_json:
-        yield _JsonLines()
+        yield _JsonLines(texts)
     elif console.is_terminal:
         from rich.live import Live
 
         with Live(console=console, auto_refresh=False) as live:
             yield _Table(name, live)
     else:
-        yield _PlainLines()
+        yield _PlainLines(texts)
 
 
 class _PlainLines:
     """Prints one line for each event."""
 
-    def scoring(self, model: str) -> None:
+    def __init__(self, texts: int) -> None:
+        self.texts = texts
+
+    def scoring(self, model: str) -> Any:
+        """A progress callback that prints a line every 30 seconds."""
         say(f"{model}: scoring", err=True)
+        return paced_lines(f"{model}: scoring", self.texts)
 
     def show(self, event: Event) -> None:
         """Print forecasts to stdout and other events to stderr."""
@@ -121,10 +127,16 @@ class _PlainLines:
             took = f" ({event.seconds:.1f} s)" if event.seconds else ""
             say(f"{event.model}: {', '.join(parts)}{took}")
         else:
-            say(f"{event.model}: {event.kind}: {event.why}", err=True)
+            say(_line(event), err=True)
 
     def idle(self) -> None:
         """Print nothing."""
+
+
+def _line(event: Event) -> str:
+    """An event without a forecast in words."""
+    waiting = event.kind == "waiting"
+    return f"waiting for {event.model}: {event.why}" if waiting else f"{event.model}: {event.kind}: {event.why}"
 
 
 class _JsonLines(_PlainLines):
@@ -162,7 +174,7 @@ class _Table:
         if event.kind == "forecast":
             self.points[event.model] = ((event.step or 0, event.model), event)
         else:
-            self.lines = [*self.lines, f"{event.model}: {event.kind}: {event.why}"][-SHOWN_LINES:]
+            self.lines = [*self.lines, _line(event)][-SHOWN_LINES:]
         self._draw("")
 
     def idle(self) -> None:

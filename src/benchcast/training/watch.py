@@ -85,6 +85,12 @@ class WatchedRun:
         name = self.name or Path(folder).resolve().name
         return replace(self, name=name, family=self.family or name)
 
+    def require_folders(self) -> None:
+        """Raise an error for a folder that is not there."""
+        for option, folder in (("--checkpoints", self.checkpoints), ("--losses", self.losses)):
+            if folder is not None and not Path(folder).is_dir():
+                raise InputError(f"{option} {folder}: no such folder; without --once, watch waits for it")
+
 
 @dataclass
 class Watch:
@@ -220,7 +226,8 @@ def watch(
     study : an opened study or its folder; it has fits
     run : the run to follow, or its folder of checkpoints
     interval : seconds between two checks of the folders
-    once : end after the checkpoints that are there now; otherwise the iterator does not end
+    once : end after the checkpoints that are there now, and refuse a folder that is not there; otherwise the iterator
+        does not end
     on_model : called with a model's name before it is scored; may return a progress callback
     on_wait : called before each pause
 
@@ -238,6 +245,8 @@ def watch(
     opened = Study.of(study)
     if asked.checkpoints is not None:
         opened.texts.require_texts("watch --checkpoints")
+    if once:
+        asked.require_folders()
     watched = Watch(opened, asked, on_model)
     _ = watched.fits  # raises for a study without fits before the first checkpoint
     return _follow(watched, interval, on_wait, once=once)
