@@ -23,6 +23,10 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
+# What is stored of the options of an item: −ln of the right answer's share of the probability of all options, from
+# log-likelihoods as they are, and from log-likelihoods per character of the option.
+CHOICE_LOSSES = ("choice", "choice_norm")
+
 
 @dataclass(frozen=True, slots=True)
 class Text:
@@ -183,6 +187,8 @@ class TokenLosses:
     about: dict[str, str] = field(default_factory=dict)  # tokenizer, backend, dtype, digest of the texts, …
     info: ModelInfo | None = None  # the model's row of models.csv, if it has one
     scores: tuple[Score, ...] = ()  # the model's rows of scores.csv
+    choice: Floats | None = None  # choice loss of each text (S), NaN without one; None: of no text
+    choice_norm: Floats | None = None  # the same from log-likelihoods per character
 
     def __repr__(self) -> str:
         return f"<TokenLosses of {self.model!r}: {len(self.nats)} tokens of {len(self.counts)} texts>"
@@ -191,6 +197,15 @@ class TokenLosses:
     def texts_digest(self) -> str:
         """`TextSet.digest` of the scored texts; empty if it was not recorded."""
         return self.about.get("texts", "")
+
+    @property
+    def choices(self) -> dict[str, Floats]:
+        """The choice losses that the model has, by name of `CHOICE_LOSSES`."""
+        return {name: values for name in CHOICE_LOSSES if (values := getattr(self, name)) is not None}
+
+    def with_choices(self, choices: Mapping[str, Floats]) -> TokenLosses:
+        """The same losses of tokens with these choice losses, by name of `CHOICE_LOSSES`, in place of its own."""
+        return replace(self, choice=choices.get("choice"), choice_norm=choices.get("choice_norm"))
 
     def text_bounds(self, starts: Ints) -> list[Ints]:
         """Bounds of the tokens of each text, in bytes from the start of that text.

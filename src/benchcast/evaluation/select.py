@@ -229,13 +229,14 @@ def cut_losses(losses: TokenLosses, texts: TextSet, order: Ints) -> TokenLosses:
     kept = {texts.texts[i].id for i in order}
     refused = [i for i in _strings_in(losses.about.get("refused", "[]")) if i in kept]
     about |= {"refused": json.dumps(refused, ensure_ascii=False)} if refused else {}
-    return replace(
+    cut = replace(
         losses,
         counts=losses.counts[order],
         edges=_kept_edges(losses.edges, keep),
         nats=losses.nats[keep],
         about=about,
     )
+    return cut.with_choices({name: values[order] for name, values in losses.choices.items()})
 
 
 def _strings_in(line: str) -> list[str]:

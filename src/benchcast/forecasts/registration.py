@@ -123,8 +123,9 @@ def document(fits: Sequence[Fit], losses: TokenLosses, forecasts: Sequence[Forec
 
 
 def losses_digest(losses: TokenLosses) -> str:
-    """SHA-256 of a model's token counts, boundaries and nats."""
-    parts = (losses.counts.astype("<i8"), losses.edges.astype("<i8"), losses.nats.astype("<f8"))
+    """SHA-256 of a model's token counts, boundaries, nats and, if it has any, choice losses."""
+    parts = [losses.counts.astype("<i8"), losses.edges.astype("<i8"), losses.nats.astype("<f8")]
+    parts += [values.astype("<f8") for values in losses.choices.values()]
     return hashlib.sha256(b"".join(x.tobytes() for x in parts)).hexdigest()
 
 

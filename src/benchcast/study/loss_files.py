@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 from benchcast.choices import LOSS_UNITS
 from benchcast.errors import InputError, StudyError
 from benchcast.messages import is_unicode
-from benchcast.records import Floats, Ints, NamedTexts, TextSet, TokenLosses
+from benchcast.records import CHOICE_LOSSES, Floats, Ints, NamedTexts, TextSet, TokenLosses
 from benchcast.study.atomic import file_name
 from benchcast.study.parquet import decoded, read_metadata, read_schema, read_table, write_table
 from benchcast.study.reading import need_file, parse_json, read_csv
@@ -108,8 +108,23 @@ def _by_model(path: Path, rows: Iterable[dict[str, Any]], texts: TextSet) -> lis
     for model, model_rows in grouped.items():
         ids = [str(r["text_id"]) for r in model_rows]
         bounds, nats = ([_numbers(r, what, path) for r in model_rows] for what in ("bounds", "nats"))
-        losses.append(lay_out(LossRows.of(path, model, ids, bounds=bounds, nats=nats), texts, {}))
+        choices = {
+            name: np.array([_number(r, name, path) for r in model_rows])
+            for name in CHOICE_LOSSES
+            if any(name in r for r in model_rows)
+        }
+        losses.append(lay_out(LossRows.of(path, model, ids, bounds=bounds, nats=nats, choices=choices), texts, {}))
     return losses
+
+
+def _number(row: dict[str, Any], what: str, path: Path) -> float:
+    """One number of a row; null and an absent key are NaN, an explicit NaN or infinity is an error."""
+    value, where = row.get(what), f"{path}: text {row['text_id']!r}"
+    if value is None:
+        return math.nan
+    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < math.inf:
+        raise InputError(f"{where}: {what} must be a finite number or null, found {str(value)[:40]}")
+    return float(value)
 
 
 def _numbers(row: dict[str, Any], what: str, path: Path) -> npt.NDArray[Any]:
@@ -134,7 +149,10 @@ def _numbers(row: dict[str, Any], what: str, path: Path) -> npt.NDArray[Any]:
 def read_parquet(path: Path, texts: TextSet) -> TokenLosses:
     """Read one model's losses from Parquet, as the study stores them or as written elsewhere with these columns."""
     table = read_table(
-        path, (*COLUMNS, "model"), rows=8 * len(texts) + 100, values=8 * (most_tokens(texts) + len(texts))
+        path,
+        (*COLUMNS, *CHOICE_LOSSES, "model"),
+        rows=8 * len(texts) + 100,
+        values=8 * (most_tokens(texts) + len(texts)),
     )
     missing = set(COLUMNS) - set(table.column_names)
     if missing:
@@ -162,6 +180,7 @@ def read_parquet(path: Path, texts: TextSet) -> TokenLosses:
         bound_counts=bound_counts,
         nats=nats,
         counts=counts,
+        choices={name: _one_per_row(path, table, name) for name in CHOICE_LOSSES if name in table.column_names},
     )
     return lay_out(rows, texts, about)
 
@@ -197,6 +216,20 @@ def _flat(path: Path, table: pa.Table, what: str) -> tuple[npt.NDArray[Any], Int
             text_id = str(table["text_id"][row].as_py())
             raise InputError(f"{path}: text {text_id!r} has {what} that are NaN; write null where there is no loss")
     return values, np.diff(offsets).astype(np.int64)
+
+
+def _one_per_row(path: Path, table: pa.Table, what: str) -> Floats:
+    """The values of a column of numbers; null becomes NaN, an explicit NaN is an error."""
+    column = table[what].combine_chunks()
+    try:
+        values = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InputError(f"{path}: column {what} must hold one number or null for every text ({error})") from error
+    wrong = np.isnan(values) & column.is_valid().to_numpy(zero_copy_only=False)
+    if wrong.any():
+        text_id = str(table["text_id"][int(np.argmax(wrong))].as_py())
+        raise InputError(f"{path}: text {text_id!r} has a {what} that is NaN; write null where there is none")
+    return np.asarray(values, np.float64)
 
 
 def read_wide(path: Path, texts: TextSet, unit: str | None) -> list[TokenLosses]:
@@ -249,7 +282,10 @@ def _cell(cell: str, where: str) -> float:
 
 
 def write_parquet(path: Path, losses: TokenLosses, texts: TextSet, *, half: bool = False) -> None:
-    """Write a loss file of the study: one row for each text, nats as float32, or as float16 with `half`."""
+    """Write a loss file of the study: one row for each text, nats as float32, or as float16 with `half`.
+
+    A choice loss that the model has of no text has no column.
+    """
     bounds = np.concatenate(losses.text_bounds(texts.starts)).astype(np.int32)
     nats = losses.nats.astype(np.float16 if half else np.float32)
     table = pa.table(
@@ -257,6 +293,7 @@ def write_parquet(path: Path, losses: TokenLosses, texts: TextSet, *, half: bool
             "text_id": pa.array([t.id for t in texts]),
             "bounds": _lists(losses.counts + 1, pa.array(bounds)),
             "nats": _lists(losses.counts, pa.array(nats, from_pandas=True)),
+            **{name: pa.array(values, pa.float64(), from_pandas=True) for name, values in losses.choices.items()},
         }
     )
     # Bounds increase in small steps and ids share prefixes: delta encoding saves a third of the space.
@@ -286,10 +323,18 @@ class LossRows:
     bound_counts: Ints  # number of bounds in each row: number of tokens + 1
     nats: Floats
     counts: Ints  # number of tokens in each row
+    choices: Mapping[str, Floats] = field(default_factory=dict)  # name of `CHOICE_LOSSES` → value of each row or NaN
 
     @classmethod
     def of(
-        cls, where: Path | str, model: str, ids: Sequence[str], *, bounds: Sequence[Ints], nats: Sequence[Floats]
+        cls,
+        where: Path | str,
+        model: str,
+        ids: Sequence[str],
+        *,
+        bounds: Sequence[Ints],
+        nats: Sequence[Floats],
+        choices: Mapping[str, Floats] | None = None,
     ) -> LossRows:
         """Build from lists with one entry for each text."""
         if not ids:
@@ -302,6 +347,7 @@ class LossRows:
             bound_counts=np.array([*map(len, bounds)], np.int64),
             nats=np.concatenate(nats),
             counts=np.array([*map(len, nats)], np.int64),
+            choices=choices or {},
         )
 
     @property
@@ -348,13 +394,26 @@ def lay_out(rows: LossRows, texts: TextSet, about: dict[str, str]) -> TokenLosse
         parts = np.split(nats, np.cumsum(counts)[:-1])
         nats = np.concatenate([parts[r] if r >= 0 else [np.nan] for r in order])
         counts = np.array([counts[r] if r >= 0 else 1 for r in order], np.int64)
-    return TokenLosses(
+    losses = TokenLosses(
         model=name,
         counts=counts,
         edges=np.concatenate([[0], edges]).astype(np.int64),
         nats=np.maximum(nats, 0.0),
         about={**about, "texts": texts.digest},
     )
+    choices = {name: _choices_of_texts(rows, order, name) for name in rows.choices}
+    return losses.with_choices({name: values for name, values in choices.items() if np.isfinite(values).any()})
+
+
+def _choices_of_texts(rows: LossRows, order: Ints, name: str) -> Floats:
+    """One choice loss of each text, NaN without one, checked."""
+    values = rows.choices[name]
+    wrong = np.isinf(values) | (values < -1e-6)
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        hint = "; a choice loss is −ln of the share of the right answer" if values[at] < 0 else ""
+        raise InputError(f"{rows.where}: text {rows.ids[at]!r} has an impossible {name} ({values[at]:.4g}){hint}")
+    return np.where(order >= 0, np.maximum(values, 0.0)[order], np.nan)
 
 
 def _row_of_text(rows: LossRows, texts: TextSet) -> Ints:

@@ -23,7 +23,7 @@ from benchcast.losses.assemble import AssemblyOptions, assemble
 from benchcast.losses.dataset import Dataset, Features
 from benchcast.losses.plausible import refuse_impossible
 from benchcast.messages import as_names, counted, did_you_mean
-from benchcast.records import Bools, Ints, ModelInfo, Score, Task, TextSet, TokenLosses
+from benchcast.records import Bools, Floats, Ints, ModelInfo, Score, Task, TextSet, TokenLosses
 from benchcast.study import feature_files, tables
 from benchcast.study.atomic import (
     Stamp,
@@ -37,11 +37,12 @@ from benchcast.study.atomic import (
     write_text,
     write_whole,
 )
-from benchcast.study.loss_files import read_parquet, stored_name, write_parquet
+from benchcast.study.loss_files import is_half, read_parquet, stored_name, write_parquet
 from benchcast.study.mean_scores import derived_scores
 from benchcast.study.study_toml import read_settings, settings_toml, tasks_toml
 from benchcast.study.tables import check_rows, check_tasks, check_texts, read_models, read_scores
 
+SAME_CHOICE = 1e-6  # difference of choice losses that rounding of log-likelihoods explains
 MOST_LOSS_FILES = 1 << 16  # names of models that are kept, of all studies of this process
 
 
@@ -244,8 +245,9 @@ class Study:
     ) -> int:
         """Store losses of models; those already stored with the same content are skipped.
 
-        Returns how many were new. Nothing is written if one differs from stored losses of the same name or, unless
-        allowed, is larger than a softmax can give.
+        Choice losses are added to stored losses that lack them. Returns how many models were written. Nothing is
+        written if a loss differs from the stored one of the same name or, unless allowed, is larger than a softmax can
+        give.
         """
         for x in () if allow_implausible else losses:
             refuse_impossible(x)
@@ -254,18 +256,21 @@ class Study:
             if count > 1:
                 raise InputError(f"model {name!r} occurs twice among the files")
         with locked(self.root):
-            new = [x for x in losses if force or not self._holds(x)]
-            for x in new:
-                write_whole(self.losses_path(x.model), partial(write_parquet, losses=x, texts=self.texts, half=half))
+            new = [(x, half) for x in losses] if force else [y for x in losses if (y := self._to_store(x, half=half))]
+            for x, as_half in new:
+                write = partial(write_parquet, losses=x, texts=self.texts, half=as_half)
+                write_whole(self.losses_path(x.model), write)
             if family:
                 self._merge_models([ModelInfo(x.model, family) for x in losses])
         return len(new)
 
-    def _holds(self, losses: TokenLosses) -> bool:
-        """Whether the same losses are stored; other losses under the same name are an error."""
+    def _to_store(self, losses: TokenLosses, *, half: bool) -> tuple[TokenLosses, bool] | None:
+        """What is to be written, and whether as float16: the losses, or those of the study with choice losses that
+        they lack; None if they lack nothing. Other losses under the same name are an error.
+        """
         path = self.losses_path(losses.model)
         if not path.exists():
-            return False
+            return losses, half
         old = read_parquet(path, self.texts)
         with np.errstate(over="ignore"):  # float16 ends at 65504
             same_nats = any(
@@ -276,7 +281,17 @@ class Study:
                 f"model {losses.model!r} is in the study with other losses; "
                 "use another name, or --force to replace them"
             )
-        return True
+        lacking: dict[str, Floats] = {}
+        for name, values in losses.choices.items():
+            stored = old.choices.get(name, np.full(len(values), np.nan))
+            if (np.abs(stored - values) > SAME_CHOICE).any():
+                raise InputError(
+                    f"model {losses.model!r} is in the study with other choice losses ({name}); "
+                    "use another name, or --force to replace them"
+                )
+            if (np.isnan(stored) & np.isfinite(values)).any():
+                lacking[name] = np.where(np.isnan(stored), values, stored)
+        return (old.with_choices(old.choices | lacking), is_half(path)) if lacking else None
 
     def add_models(self, models: Sequence[ModelInfo]) -> None:
         """Add rows to models.csv; the values of a row replace older ones, its empty values do not."""
