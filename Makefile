@@ -100,9 +100,11 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# Not --quiet: warnings would not be counted then, and --strict would pass.
+# From nothing: a page that is gone from docs/ would stay in site/, and an old page would be checked.
 docs: $(DOCS)/.installed
-	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/python -m mkdocs build --strict
+	rm -rf site
+	$(DOCS)/bin/python -m zensical build --strict --clean
+	$(DOCS)/bin/python -m tools.site.links site
 
 pages: $(VENV)/.dev
 	$(BIN)/python -m lab reference docs

@@ -91,10 +91,13 @@ def test_the_copied_text_of_a_block_has_commands_alone(browser: Any, site: str) 
     ]
 
 
-def test_search_finds_a_page(browser: Any, site: str) -> None:
-    page = browser.new_page()
+@pytest.mark.parametrize("width", [1280, 390])
+def test_search_finds_a_page_and_leads_to_it(browser: Any, site: str, width: int) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900})
     page.goto(f"{site}/index.html")
-    page.locator(".md-search__input").click()
-    page.keyboard.type("salience")
-    page.locator(".md-search-result__item a").first.wait_for(timeout=20_000)
+    page.locator(".md-search__button:visible, [for=__search]:visible").first.click()
+    page.get_by_role("combobox", name="Search").fill("how good it is")
+    page.get_by_role("option").first.wait_for(timeout=20_000)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/results.html*")
     page.close()

@@ -15,11 +15,11 @@ import yaml
 
 from benchcast.cli import cli
 from lab.commands import lab
-from tools.site import hook
+from tools.site import links
 from tools.site.pages import BLOCK, blocks, command_lines
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*(ROOT / name for name in hook.PAGES), *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*(ROOT / name for name in links.PAGES), *sorted((ROOT / "docs").glob("*.md"))]
 LANGUAGES = {"bash", "console", "python", "toml", "yaml", "json", "text"}
 OTHERS = {
     "aws",

@@ -12,7 +12,7 @@ import yaml
 import benchcast
 from benchcast.methods import METHODS
 from benchcast.study.study_toml import KEYS, TASK_KEYS
-from tools.site import hook
+from tools.site import links
 from tools.site.markdown import as_markdown
 from tools.site.readme import renew_readme
 from tools.site.reference import command_line_page
@@ -35,21 +35,33 @@ def test_the_readme_is_short() -> None:
     assert len(README.splitlines()) <= 90
 
 
-@pytest.mark.parametrize("page", hook.PAGES)
+@pytest.mark.parametrize("page", links.PAGES)
 def test_links_outside_the_site_lead_somewhere(page: str) -> None:
-    assert hook.broken_links(ROOT / page) == []
+    assert links.broken_links(ROOT / page) == []
 
 
 def test_a_broken_link_or_anchor_is_noticed(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text('# A page, of mine\n[a](#a-page-of-mine) [b](#b) [c](c.md) [d](https://x.y)\n<img src="e.svg">\n')
-    assert hook.broken_links(page) == ["#b: no such heading", "c.md: no such file", "e.svg: no such file"]
+    assert links.broken_links(page) == ["#b: no such heading", "c.md: no such file", "e.svg: no such file"]
+
+
+def test_a_broken_link_of_the_built_site_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text(
+        '<h1 id="top"></h1><a href="b.html#here">b</a><img src="c.png"><a href="#top">t</a>'
+    )
+    (tmp_path / "b.html").write_text('<a href="a.html#top">a</a><a href="/a.html">root</a><a href="https://x.y">x</a>')
+    assert links.broken_in_site(tmp_path) == [
+        "a.html: b.html#here: no such anchor",
+        "a.html: c.png: no such file",
+        "b.html: /a.html: no such file",
+    ]
 
 
 def test_pages_that_code_and_other_texts_name_exist() -> None:
     folders = ("src", "lab", "tools", "bench", "examples", "tests")
     code = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
-    for path in [*code, *(ROOT / page for page in hook.PAGES), *ROOT.glob("*.md"), ROOT / "Makefile"]:
+    for path in [*code, *(ROOT / page for page in links.PAGES), *ROOT.glob("*.md"), ROOT / "Makefile"]:
         named = re.findall(r"\bdocs/[\w-]+\.(?:md|png)\b", path.read_text(encoding="utf-8"))
         assert [name for name in named if not (ROOT / name).is_file()] == [], path
 
