@@ -231,7 +231,8 @@ def rename(study: Path, old: str, new: str) -> None:
 
 def _parts(edited: Edited) -> str:
     rows = f"{counted(edited.rows, 'row')} of models.csv"
-    return ", ".join((counted(edited.losses, "losses file"), rows, counted(edited.scores, "score")))
+    parts = [counted(edited.losses, "losses file"), rows, counted(edited.scores, "score")]
+    return ", ".join([*parts, counted(edited.outcomes, "outcomes file")] if edited.outcomes else parts)
 
 
 def _name_fits(study: Path, edited: Edited) -> None:

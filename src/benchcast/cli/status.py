@@ -9,7 +9,7 @@ import click
 
 from benchcast.cli.arguments import JSON, PATH, STUDY
 from benchcast.cli.output import print_json, print_table, say, say_wrapped
-from benchcast.messages import number
+from benchcast.messages import counted, number
 
 
 @click.command()
@@ -42,6 +42,9 @@ def status(study: Path, as_json: bool) -> None:
         fitted = ["yes" if t.fitted else "no" for t in state.tasks]
         rows = [(t.name, *cells, fit) for t, cells, fit in zip(state.tasks, numbers, fitted, strict=True)]
         print_table(("task", "chance", "scores", "with losses", "lowest", "highest", "fitted"), rows)
+    if state.models_with_outcomes:
+        items = f"outcomes of single items: {counted(state.models_with_outcomes, 'model')}"
+        say_wrapped(f"{items} (compare --runs takes the noise of items from pairs)")
     for line in (*state.problems, *state.relatives):
         say_wrapped(f"- {line}")
     # Commands stay whole, to be copied: each on a line of its own.

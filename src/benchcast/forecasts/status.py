@@ -19,6 +19,7 @@ from benchcast.records import NamedTexts, Score, Task, Text
 from benchcast.splits import FEWEST_MODELS, WHY_FAMILY, choose_split, make_folds, need_test_models
 from benchcast.study.check_losses import check_losses
 from benchcast.study.editing import stopped_rename
+from benchcast.study.outcomes import models_with_outcomes
 from benchcast.study.study import Study, StudyLike
 from benchcast.study.study_toml import example_tasks, tasks_toml
 
@@ -63,6 +64,7 @@ class StudyStatus:
     problems: tuple[str, ...]
     next_step: str
     relatives: tuple[str, ...] = ()  # one line for each group of related families
+    models_with_outcomes: int = 0  # models whose outcomes of single items are here
 
     def __repr__(self) -> str:
         return (
@@ -126,6 +128,7 @@ def status(study: StudyLike) -> StudyStatus:
         problems=(*notes, *damaged, *found, *blocked, *unfit),
         next_step=next_step,
         relatives=() if dataset is None else tuple(_relatives(study, dataset)),
+        models_with_outcomes=len(models_with_outcomes(study)),
     )
 
 

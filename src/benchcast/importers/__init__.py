@@ -10,14 +10,17 @@ from pathlib import Path
 import numpy as np
 
 from benchcast.choices import LossUnit
-from benchcast.importers.logs.from_logs import losses_from_logs, rescore_others
+from benchcast.importers.logs.from_logs import losses_from_logs, read_logs, rescore_others
+from benchcast.importers.logs.item_outcomes import logged_outcomes, runs_with_samples
 from benchcast.importers.logs.runs import is_log
 from benchcast.importers.scores import ImportedScores, ImportOptions, gather
+from benchcast.importers.scores.names import match_models
 from benchcast.messages import counted
 from benchcast.records import TokenLosses
 from benchcast.study.check_losses import suspicious_losses
 from benchcast.study.feature_files import read_features
 from benchcast.study.loss_files import read_losses
+from benchcast.study.outcomes import add_outcomes, metrics_of_outcomes
 from benchcast.study.study import Study, StudyLike
 from benchcast.study.tables import read_models
 
@@ -71,7 +74,8 @@ def import_losses(
     """
     opened, paths = Study.of(study), _paths(files)
     logs = [path for path in paths if is_log(path)]
-    logged = losses_from_logs(logs, opened.texts, [m.model for m in opened.models()]) if logs else []
+    runs, known = read_logs(logs), [m.model for m in opened.models()]
+    logged = losses_from_logs(", ".join(map(str, logs)), runs, opened.texts, known=known) if runs else []
     read: list[TokenLosses] = []
     for file in paths:
         read += [] if file in logs else read_losses(file, opened.texts, unit=unit)
@@ -85,6 +89,9 @@ def import_losses(
     stored = [*logged, *read]
     added = opened.add_losses(stored, family=family, force=force, allow_implausible=allow_implausible)
     names = tuple(losses.model for losses in stored)
+    in_study, _ = match_models((run.model for run in runs), known, {})
+    metrics = {t.name: t.metric for t in opened.tasks if t.metric} | metrics_of_outcomes(opened)
+    add_outcomes(opened, logged_outcomes(runs, opened.tasks, in_study, metrics=metrics), force=force)
     return ImportedLosses(models=names, added=added, warnings=(*warnings, *suspicious_losses(opened, names)))
 
 
@@ -107,10 +114,16 @@ def import_scores(study: StudyLike, files: Files, options: ImportOptions | None 
     """
     chosen, opened = options or ImportOptions(), Study.of(study)
     known = [m.model for m in opened.models()]
-    rescore = rescore_others(opened.items, opened.seed) if opened.items < 1 else None
-    read = gather(_paths(files), opened.tasks, known, opened.stored_scores(), chosen, rescore=rescore)
+    paths = _paths(files)
+    runs = runs_with_samples(paths)
+    rescore = rescore_others(opened.items, opened.seed, runs) if opened.items < 1 else None
+    read = gather(paths, opened.tasks, known, opened.stored_scores(), chosen, rescore=rescore)
     opened = opened.add_tasks(read.new_tasks)
     added = opened.add_scores(read.scores, force=chosen.force)
+    in_study, _ = match_models((run.model for run in runs), known, chosen.renames)
+    scored = [t for t in opened.tasks if t.name in {s.task for s in read.scores}]
+    outcomes = logged_outcomes(runs, scored, in_study, metrics=read.metrics, renames=chosen.renames)
+    add_outcomes(opened, outcomes, force=chosen.force)
     without = sorted({s.model for s in read.scores} - set(opened.models_with_losses()))
     return replace(read, added=added, without_losses=tuple(without))
 

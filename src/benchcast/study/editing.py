@@ -1,4 +1,4 @@
-"""Remove and rename models of a study: losses, metadata and scores together.
+"""Remove and rename models of a study: losses, metadata, scores and outcomes together.
 
 Both hold the study's lock. Each file is replaced atomically; if the process is killed, running the command again
 completes it. Fits are not changed; the result names those that were trained on the models.
@@ -18,6 +18,7 @@ from benchcast.messages import counted, match_names, need_name
 from benchcast.records import ModelInfo, Score
 from benchcast.study.atomic import locked, sync, write_text, write_whole
 from benchcast.study.loss_files import is_half, read_parquet, write_parquet
+from benchcast.study.outcomes import models_with_outcomes, outcomes_path, rename_outcomes
 from benchcast.study.study import Study, StudyLike
 from benchcast.study.tables import SCORE_COLUMNS, as_csv, models_csv, write_models, write_scores
 
@@ -33,6 +34,7 @@ class Edited:
     rows: int  # number of rows of models.csv
     scores: int  # number of rows of scores.csv
     fits: tuple[str, ...]  # tasks whose fits were trained on these models
+    outcomes: int = 0  # number of files of outcomes
 
     def __repr__(self) -> str:
         parts = {"model": len(self.models), "loss file": self.losses, "row": self.rows, "score": self.scores}
@@ -40,7 +42,7 @@ class Edited:
 
 
 def remove_models(study: StudyLike, patterns: Sequence[str], *, dry_run: bool = False) -> Edited:
-    """Remove the losses, metadata and scores of models from a study.
+    """Remove the losses, metadata, scores and outcomes of models from a study.
 
     Parameters
     ----------
@@ -60,8 +62,10 @@ def remove_models(study: StudyLike, patterns: Sequence[str], *, dry_run: bool = 
     with locked(study.root):
         listed, scores = study.listed_models(), study.stored_scores()
         known = [*study.models_with_losses(), *(m.model for m in listed), *(s.model for s in scores)]
+        known += models_with_outcomes(study)
         names = match_names(list(dict.fromkeys(known)), patterns, where=str(study.root), what="model")
         files = [path for name in names if (path := study.losses_path(name)).exists()]
+        outcomes = [path for name in names if (path := outcomes_path(study, name)).exists()]
         other_models = [m for m in listed if m.model not in names]
         other_scores = [s for s in scores if s.model not in names]
         edited = Edited(
@@ -70,18 +74,19 @@ def remove_models(study: StudyLike, patterns: Sequence[str], *, dry_run: bool = 
             rows=len(listed) - len(other_models),
             scores=len(scores) - len(other_scores),
             fits=affected_fits(study, names),
+            outcomes=len(outcomes),
         )
         if not dry_run:
             _write_tables(study, other_models, other_scores)
-            for path in files:
+            for path in (*files, *outcomes):
                 path.unlink()
-            if files:
-                sync(files[0].parent)
+            for folder in {path.parent for path in (*files, *outcomes)}:
+                sync(folder)
     return edited
 
 
 def rename_model(study: StudyLike, old: str, new: str) -> Edited:
-    """Rename a model in its loss file, its row of models.csv and its scores.
+    """Rename a model in its files of losses and outcomes, its row of models.csv and its scores.
 
     A rename that was interrupted is completed first.
 
@@ -165,7 +170,8 @@ def _rename(study: Study, old: str, new: str) -> Edited:
     if source.exists() and source != target:
         source.unlink()
         sync(source.parent)
-    return Edited(models=(new,), losses=int(target.exists()), rows=rows, scores=score_rows, fits=())
+    outcomes = rename_outcomes(study, old, new)
+    return Edited(models=(new,), losses=int(target.exists()), rows=rows, scores=score_rows, fits=(), outcomes=outcomes)
 
 
 def _named(row: Any, old: str, new: str) -> Any:

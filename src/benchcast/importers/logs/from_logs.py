@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchcast.errors import InputError
+from benchcast.importers.logs.item_outcomes import logged_outcomes, members
 from benchcast.importers.logs.items import LoggedItem
 from benchcast.importers.logs.runs import LoggedRun, Results, read_runs, results_beside, run_of
 from benchcast.importers.loss_table import create_whole
@@ -28,6 +29,7 @@ from benchcast.importers.scores.names import match_models
 from benchcast.messages import need_name
 from benchcast.records import Floats, ModelInfo, Score, Task, TextSet, TokenLosses
 from benchcast.study.loss_files import LossRows, lay_out
+from benchcast.study.outcomes import add_outcomes
 from benchcast.study.study import Study
 
 CLOSE = 1e-6  # difference between a score in the results and the mean of its items that rounding explains
@@ -107,6 +109,7 @@ def create_from_logs(
         if sized:
             study.add_models([ModelInfo(name, params=params) for name, params in sized.items()])
         study.add_scores(scores)
+        add_outcomes(study, logged_outcomes(runs, kept, names, metrics=gathered.metrics, renames=chosen.renames))
 
     study = create_whole(root, fill)
     notes += [f"{name}: {NOT_IN_SAMPLES}" for name in unscored]
@@ -192,21 +195,28 @@ def items_by_model(runs: Sequence[LoggedRun], known: Sequence[str]) -> dict[str,
     return by_model
 
 
-def losses_from_logs(paths: Sequence[Path], texts: TextSet, known: Sequence[str]) -> list[TokenLosses]:
-    """Losses of every model in logs of lm-evaluation-harness, on the texts of a study that was made from such logs.
-
-    Parameters
-    ----------
-    paths : folders with results and samples, or sample files with their results beside them
-    texts : texts of the study
-    known : names of the study's models
-    """
+def read_logs(paths: Sequence[Path]) -> list[LoggedRun]:
+    """The runs in folders with results and samples, or of sample files with their results beside them."""
     read = cache(Results.read)  # several sample files may belong to one run
     runs: list[LoggedRun] = []
     for path in paths:
         runs += read_runs(path) if path.is_dir() else [run_of(results_beside(path, read), only=path)]
+    return runs
+
+
+def losses_from_logs(
+    where: str, runs: Sequence[LoggedRun], texts: TextSet, *, known: Sequence[str]
+) -> list[TokenLosses]:
+    """Losses of every model of some runs, on the texts of a study that was made from such logs.
+
+    Parameters
+    ----------
+    where : origin of the runs, for messages
+    runs : runs of any models
+    texts : texts of the study
+    known : names of the study's models
+    """
     models = items_by_model(runs, known)
-    where = ", ".join(map(str, paths))
     return [model_losses(where, model, tasks, texts) for model, tasks in models.items()]
 
 
@@ -328,12 +338,3 @@ def _scored(entry: ScoreEntry, values: Sequence[Floats], *, by_size: bool) -> Sc
 
 def _mean(values: Sequence[Floats], weights: Sequence[int]) -> float:
     return float(np.average([v.mean() for v in values], weights=weights))
-
-
-def members(document: Mapping[str, Any], task: str) -> list[str]:
-    """Tasks with items of their own that a group consists of; a task that is no group is its only member."""
-    groups = document.get("group_subtasks")
-    inside = groups.get(task) if isinstance(groups, Mapping) else None
-    if not isinstance(inside, list) or not inside:
-        return [task]
-    return [leaf for member in inside if member != task for leaf in members(document, str(member))]

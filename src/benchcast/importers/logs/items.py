@@ -11,6 +11,10 @@ from typing import Any
 
 from benchcast.records import Text
 
+# Keys of documents under which benchmarks store what several of their questions share: DROP and RACE a passage or
+# article, CoQA a story, SQuAD and LogiQA a context, HellaSwag its video.
+PASSAGES = ("passage_id", "passage", "paragraph", "article", "story", "context", "source_id")
+
 
 @dataclass(frozen=True, slots=True)
 class LoggedItem:
@@ -24,6 +28,9 @@ class LoggedItem:
     nats: float = math.nan  # loss of the whole answer; NaN if it was not logged
     options: int = 0  # number of answers to choose from; 0 if the answer is free
     metrics: Mapping[str, float] = field(default_factory=dict)  # metric, as in the results → value for this item
+    doc_hash: str = ""  # of the document, as lm-evaluation-harness computes it
+    prompt_hash: str = ""  # of the first prompt that was sent, as lm-evaluation-harness computes it
+    passage: str = ""  # hash of the passage that the document shares with others; empty if it names none
 
     @property
     def has_loss(self) -> bool:
@@ -51,6 +58,24 @@ def hash_document(document: Any) -> str:
     """Hash of an item's content as it was logged; the order of keys does not matter."""
     content = json.dumps(document, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+def hash_text(text: str) -> str:
+    """SHA-256 of a text, the hash that lm-evaluation-harness logs of prompts."""
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+def hash_logged(document: Any) -> str:
+    """The `doc_hash` that lm-evaluation-harness logs since 0.4.3, for logs that lack it."""
+    return hash_text(json.dumps(document, indent=2, ensure_ascii=False, default=str))
+
+
+def passage_of(document: Any) -> str:
+    """Hash of the passage that a document names, which several items may share; empty if it names none."""
+    for key in PASSAGES if isinstance(document, Mapping) else ():
+        if document.get(key):
+            return hash_document(document[key])
+    return ""
 
 
 def spaces_to_answer(prompt: str, answer: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchcast.errors import InputError
-from benchcast.importers.logs.items import LoggedItem, hash_document, spaces_to_answer
+from benchcast.importers.logs.items import LoggedItem, hash_document, hash_text, passage_of, spaces_to_answer
 from benchcast.importers.scores.lm_eval import split_key
 from benchcast.messages import is_unicode
 from benchcast.study.parquet import read_table
@@ -55,11 +55,15 @@ def _item(where: str, task: str, row: Mapping[str, Any]) -> LoggedItem:
     number, choices = str(doc.get("id", "")), doc.get("choices") or []
     metrics = {k: float(v) for k, v in row["metric"].items() if isinstance(v, (int, float)) and math.isfinite(v)}
     logprobs = response.get("logprobs") or []
+    document = hash_document([doc.get("query"), choices, doc.get("gold_index")])
     item = LoggedItem(
         task=task,
         number=int(number) if number.isdecimal() else number,
-        document=hash_document([doc.get("query"), choices, doc.get("gold_index")]),
+        document=document,
         metrics=metrics,
+        doc_hash=document,
+        prompt_hash=hash_text(_prompt(doc)),
+        passage=passage_of(doc.get("specific")),
     )
     if not logprobs or response.get("text"):
         return item

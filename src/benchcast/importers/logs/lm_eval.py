@@ -12,7 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchcast.errors import InputError
-from benchcast.importers.logs.items import LoggedItem, hash_document, spaces_to_answer
+from benchcast.importers.logs.items import (
+    LoggedItem,
+    hash_document,
+    hash_logged,
+    hash_text,
+    passage_of,
+    spaces_to_answer,
+)
 from benchcast.messages import is_unicode
 
 NOT_METRICS = ("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics")
@@ -55,6 +62,12 @@ class SampleRow:
     def filter_name(self) -> str:
         """Name of the answer filter; rows of one item differ in it."""
         return str(self.row.get("filter", "none"))
+
+    @property
+    def prompt_hash(self) -> str:
+        """Hash of the first prompt that was sent, as logged since 0.4.3."""
+        logged = self.row.get("prompt_hash")
+        return str(logged or hash_text(str(_requests(self.where, self.row["arguments"])[0][0])))
 
     def metrics(self) -> dict[str, float]:
         """Numeric metrics of the item, named as in the results."""
@@ -115,6 +128,9 @@ def _item(task: str, rows: Sequence[SampleRow], right: int | None) -> LoggedItem
         task=task,
         number=row.row["doc_id"],
         document=hash_document(row.row["doc"]),
+        doc_hash=str(row.row.get("doc_hash") or hash_logged(row.row["doc"])),
+        prompt_hash=row.prompt_hash,
+        passage=passage_of(row.row["doc"]),
         options=len(row.pairs) if len(row.pairs) > 1 else 0,
         metrics={} if unnamed else {k: v for r in rows for k, v in r.metrics().items()},
     )
