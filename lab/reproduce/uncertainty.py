@@ -1,11 +1,12 @@
-"""How sure the table of errors is: gains and coverage with bootstrap intervals over families.
+"""How sure the table of errors is: gains and coverage with intervals over families.
 
-Models of one family err alike, so whole families are drawn again, not models.
+Models of one family err alike, so a family is one observation: of the jackknife of gains, of the bootstrap of coverage.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,12 @@ import numpy.typing as npt
 
 from benchcast.choices import DEFAULT_LEVEL, level_text
 from benchcast.errors import NotEnoughDataError
-from benchcast.evaluation.comparison import Comparison, HeldOutForecasts
-from benchcast.evaluation.ranking import family_counts
+from benchcast.evaluation.comparison import GAIN_OVER, Comparison
 from benchcast.records import Floats
 from lab.reproduce.context import StudyContext
 from lab.reproduce.outcome import Outcome, Table, cell
 
-OVER = "all-token"
+DRAWS = 2000
 
 
 def uncertainty(context: StudyContext) -> Outcome:
@@ -31,7 +31,7 @@ def uncertainty(context: StudyContext) -> Outcome:
     except NotEnoughDataError as why:
         remarks.append(f"no split by size: {why}")
     numbers = {
-        c.split: {"gain": gains(c, context.study.seed), "coverage": coverages(c, context.study.seed)}
+        c.split: {"gain": {m: asdict(g) for m, g in c.gains().items()}, "coverage": coverages(c, context.study.seed)}
         for c in comparisons
     }
     tables = [table for c in comparisons for table in _tables(c, numbers[c.split])]
@@ -41,33 +41,15 @@ def uncertainty(context: StudyContext) -> Outcome:
 def family_draws(families: npt.NDArray[np.str_], seed: int) -> Floats:
     """How often every model counts in each bootstrap draw of families (draws × models)."""
     names, index = np.unique(families, return_inverse=True)
-    return family_counts(len(names), seed)[:, index]
+    picked = np.random.default_rng(seed).integers(len(names), size=(DRAWS, len(names)))
+    counts = (picked[:, :, None] == np.arange(len(names))).sum(axis=1).astype(np.float64)
+    return np.asarray(counts[:, index])
 
 
 def bounds_of(values: Floats) -> tuple[float, float]:
     """Ends of the interval of bootstrap values."""
     low, high = np.quantile(values, [(1 - DEFAULT_LEVEL) / 2, (1 + DEFAULT_LEVEL) / 2])
     return float(low), float(high)
-
-
-def gains(comparison: Comparison, seed: int) -> dict[str, list[float]]:
-    """For every method the gain over all-token, geometric mean over tasks, and its interval."""
-    if OVER not in comparison.methods:
-        return {}
-    logs = {m: [_log_errors(comparison.held_out[t, m], seed) for t in comparison.tasks] for m in comparison.methods}
-    out = {}
-    for method in comparison.methods:
-        pairs = zip(logs[OVER], logs[method], strict=True)
-        gain = np.exp(np.mean([base - of_method for base, of_method in pairs], axis=0))
-        out[method] = [float(gain[0]), *bounds_of(gain[1:])]
-    return out
-
-
-def _log_errors(held: HeldOutForecasts, seed: int) -> Floats:
-    """Logarithm of the mean squared error: of all models first, then of every draw of families."""
-    squares = (held.forecast - held.observed) ** 2
-    weights = np.vstack([np.ones(len(squares)), family_draws(held.families, seed)])
-    return np.log(weights @ squares / weights.sum(axis=1))
 
 
 def coverages(comparison: Comparison, seed: int) -> dict[str, dict[str, list[float]]]:
@@ -84,14 +66,22 @@ def coverages(comparison: Comparison, seed: int) -> dict[str, dict[str, list[flo
 
 def _tables(comparison: Comparison, numbers: dict[str, Any]) -> list[Table]:
     title = f"split by {comparison.split}; in brackets {level_text()} intervals over families"
-    gain_rows = [(m, _with_bounds(g, ".1f")) for m, g in numbers["gain"].items()]
+    gain_rows = [
+        (
+            m,
+            _with_bounds([g["value"], g["low"], g["high"]], ".1f"),
+            cell(g["median"], ".1f"),
+            cell(g["summed"], ".1f"),
+        )
+        for m, g in numbers["gain"].items()
+    ]
     first = comparison.methods[0]
     rows = []
     for task in comparison.tasks:
         covered = numbers["coverage"][task][first]
         rows.append((task, _with_bounds(covered[:3], ".2f"), cell(covered[3], ".3f")))
     return [
-        Table(("method", f"gain over {OVER}"), tuple(gain_rows), title),
+        Table(("method", f"gain over {GAIN_OVER}", "median over tasks", "sum of errors"), tuple(gain_rows), title),
         Table((f"task ({first})", f"coverage of {level_text()} intervals", "mean width"), tuple(rows), title),
     ]
 

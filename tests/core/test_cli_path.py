@@ -170,6 +170,10 @@ def test_compare_prints_one_row_a_method_and_marks_the_least_of_a_task(done, cli
     row = next(line for line in ran.out.splitlines() if line.startswith(f"{best} "))
     assert row.split()[2] == f"*{errors[best]:.2e}"
     assert sum(" *" in line for line in ran.out.splitlines()) <= len(comparison["tasks"]), "one mark a task"
+    gains = ran.out.partition("squared error of all-token ÷ that of the method over all tasks")[2].splitlines()
+    gain = comparison["gains"]["label-token"]
+    cells = next(line for line in gains if line.startswith("label-token ")).split()
+    assert [cells[1], *cells[-2:]] == [f"{gain[name]:.2f}" for name in ("value", "median", "summed")]
 
 
 def test_predict_by_study_and_by_files_say_the_same(done, files, world, cli):

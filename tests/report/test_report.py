@@ -69,6 +69,16 @@ def test_numbers_of_the_page_are_those_of_the_comparison(data, comparison):
             )
 
 
+def test_gains_over_all_tasks_are_shown_in_three_ways(data, comparison):
+    gains = comparison.gains()
+    assert set(gains) == {row[0] for row in data["gains"]} > {"all-token"}
+    for method, value, _, median, summed in data["gains"]:
+        assert (float(value), float(median), float(summed)) == pytest.approx(
+            (gains[method].value, gains[method].median, gains[method].summed), abs=0.006
+        )
+    assert "Gain over all tasks" in render("report.html", data, scripts=(), figures=False)
+
+
 def test_the_law_is_drawn_over_all_points(data):
     for task in data["tasks"]:
         law = task["laws"]["salience"]

@@ -100,11 +100,61 @@ def test_intervals_that_fail_are_called_out(comparison):
     )
 
 
+def test_intervals_of_stated_coverage_are_rarely_called_too_narrow(comparison):
+    """Families of ten models whose errors are correlated; 90% of them are inside their interval."""
+    rng = np.random.default_rng(3)
+    for families in (3, 5, 9, 20):
+        said = 0
+        for _ in range(200):
+            shared, own = np.repeat(rng.normal(size=families), 10), rng.normal(size=10 * families)
+            error = 0.1 * (math.sqrt(0.7) * shared + math.sqrt(0.3) * own)
+            said += "too narrow" in trust_in(comparison, error, half=0.1645)
+        assert said / 200 <= 0.03, f"{families} families"
+
+
+def test_intervals_of_half_their_width_are_mostly_called_too_narrow(comparison):
+    rng = np.random.default_rng(4)
+    errors = [0.1 * np.repeat(rng.normal(size=12), 10) + 0.05 * rng.normal(size=120) for _ in range(100)]
+    assert sum("too narrow" in trust_in(comparison, error, half=0.08) for error in errors) >= 90
+
+
+def trust_in(comparison: Comparison, error: np.ndarray, *, half: float) -> str:
+    """What is said of intervals of this half width around forecasts with these errors."""
+    return verdict_on(held_with(comparison, error, half=half), "task0").trust
+
+
+def held_with(comparison: Comparison, error: np.ndarray, *, half: float) -> Comparison:
+    """The comparison with these errors on all tasks, ten models to a family."""
+    models, nothing = tuple(f"m{i}" for i in range(len(error))), np.zeros(len(error))
+    families = np.repeat([f"family{i}" for i in range(len(error) // 10)], 10)
+    held = HeldOutForecasts(
+        models, families, nothing + 0.5, error + 0.5, error + 0.5 - half, error + 0.5 + half, nothing
+    )
+    return replace(comparison, held_out=dict.fromkeys(comparison.held_out, held))
+
+
 def test_errors_at_the_noise_floor_are_said_to_be_as_small_as_scores_allow(comparison):
     changed = with_errors(comparison, "task0", {"salience": spread(comparison, "task0", 0.02)})
     assert "noise" not in verdict_on(changed, "task0").good
     noisy = replace(changed, noise=dict.fromkeys(changed.tasks, 0.02**2))
     assert "close to the noise of the scores" in verdict_on(noisy, "task0").good
+
+
+def test_errors_of_twice_the_noise_are_not_close_to_it(comparison):
+    """Items of different difficulty, the same for all models: 0.62 of the binomial variance is a score's own noise."""
+    rng = np.random.default_rng(6)
+    difficulty, ability = rng.normal(0, 1.9, size=4000), rng.normal(0, 0.7, size=(30, 1))
+    right = 1 / (1 + np.exp(difficulty - ability))
+    score = right.mean(axis=1)
+    own = float((right * (1 - right)).mean())
+    binomial = float((score * (1 - score)).mean())
+    assert own / binomial == pytest.approx(0.62, abs=0.05), "the world is as planned"
+    for size, close in ((1.0, True), (2.2, False)):
+        error = np.tile([1.0, -1.0], 15) * math.sqrt(size * own / 4000)
+        held = held_with(comparison, error, half=0.1)
+        noise = dict.fromkeys(comparison.tasks, binomial / 4000)
+        said = verdict_on(replace(held, noise=noise), "task0").good
+        assert ("close to the noise" in said) == close, f"{size} times the noise of a score"
 
 
 def test_few_models_carry_no_claims(comparison):

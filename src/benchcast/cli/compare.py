@@ -118,8 +118,9 @@ def print_comparison(comparison: Comparison, *, wide: bool = False) -> None:
     n_test = max(len(h.observed) for h in comparison.held_out.values())
     title = f"mean squared error, split by {comparison.split}, {n_test} held-out models"
     print_table(("method", *comparison.tasks), _error_rows(comparison), title=title, wide=wide)
-    say("* least error; noise floor: what the finite number of scored items alone leaves")
+    say("* least error; noise floor: what the finite number of scored items leaves at most")
     say_wrapped(headline(comparison))
+    _print_gains(comparison)
     say()
     first = comparison.methods[0]
     measured = [(task, comparison.measures(task, first)) for task in comparison.tasks]
@@ -129,6 +130,20 @@ def print_comparison(comparison: Comparison, *, wide: bool = False) -> None:
         say(f"left out: {method} {why}")
     for line in _impossible(comparison):
         say_wrapped(line)
+
+
+def _print_gains(comparison: Comparison) -> None:
+    """Gain of every method over all tasks in three ways, where there is more than one task."""
+    from benchcast.evaluation.comparison import GAIN_OVER
+    from benchcast.evaluation.error_ratio import gain_rows
+
+    gains = comparison.gains()
+    if len(comparison.tasks) < 2 or len(gains) < 2:
+        return
+    say()
+    header = ("method", "geometric mean", f"{level_text()} interval", "median", "sum of errors")
+    title = f"squared error of {GAIN_OVER} ÷ that of the method over all tasks; families weigh equally"
+    print_table(header, gain_rows(gains), title=title)
 
 
 def _impossible(comparison: Comparison) -> list[str]:

@@ -223,10 +223,10 @@ def forecast_held_out(
 
 
 def noise_floor(dataset: Dataset, scores: Sequence[Score], folds: Sequence[Fold]) -> dict[str, float]:
-    """Mean squared error that score noise alone leaves, on the held-out models of each task.
+    """Mean squared error that score noise alone leaves at most, on the held-out models of each task.
 
-    From split halves of the items where the even-numbered ones were counted, else from the binomial
-    variance where the number of items is known.
+    From split halves of the items where the even-numbered ones were counted, else from the binomial variance where the
+    number of items is known. All models answer the same items, so part of it is shared and can be forecast.
     """
     tested = {m for fold in folds for m, on in zip(dataset.models, fold.test, strict=True) if on}
     floor = {}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from benchcast.choices import Split, level_text
 from benchcast.errors import library
+from benchcast.evaluation.error_ratio import ErrorRatio, error_ratio
 from benchcast.losses.dataset import Dataset
 from benchcast.messages import counted, nan_to_none, plain
 from benchcast.methods.solvers import ranks
@@ -30,6 +31,7 @@ COLUMNS = {
     "n_test": "int64",
     "remark": "string",
 }
+GAIN_OVER = "all-token"
 ENDS = ("score", "forecast", "low", "high")  # of each point in the figure
 
 
@@ -87,7 +89,7 @@ class Comparison:
     held_out: dict[tuple[str, str], HeldOutForecasts]  # by task and method
     fits: dict[tuple[str, str], list[TaskFit]]  # one per fold; none if they were not kept
     folds: tuple[Fold, ...]
-    noise: dict[str, float]  # expected squared error of a perfect forecast, by task
+    noise: dict[str, float]  # what the expected squared error of a perfect forecast is at most, by task
     dataset: Dataset
     left_out: dict[str, str]  # method, task or model → why it could not be tried
 
@@ -100,12 +102,22 @@ class Comparison:
         """Errors, order and coverage of one method on one task (see `measure`)."""
         return self.held_out[task, method].measures()
 
+    def gains(self, over: str = GAIN_OVER) -> dict[str, ErrorRatio]:
+        """Squared error of the method `over` divided by that of each method, over all tasks.
+
+        Methods that do not forecast every task are left out; so are all where `over` does not.
+        """
+        held = {m: {task: self.held_out[task, m] for task in self.tasks} for m in self.methods}
+        complete = [m for m in held if all(h.complete for h in held[m].values())]
+        return {m: error_ratio(held[over], held[m]) for m in complete} if over in complete else {}
+
     def as_json(self) -> dict[str, Any]:
         """The contract of `compare --json`."""
         content = {
             "split": self.split,
             "methods": self.methods,
             "tasks": {task: {method: self._cell(task, method) for method in self.methods} for task in self.tasks},
+            "gains": {method: asdict(ratio) for method, ratio in self.gains().items()},
             "noise_floor": self.noise,
             "left_out": self.left_out,
         }

@@ -1,55 +1,32 @@
 """Say in words which method is best and how far the forecasts of each task can be trusted.
 
-Methods are ranked by the geometric mean over tasks of their squared error on held-out models. Errors of models of one
-family are correlated, so the uncertainty comes from a paired bootstrap that draws whole families, the same for all
-methods and tasks.
-Axes: M methods, T tasks, F families of held-out models, B bootstrap draws.
+Methods are ranked by the geometric mean over tasks of their squared error on held-out models, in which families weigh
+equally (see `error_ratio`). One is called better only where the median over tasks and the sum of errors say the same.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtr, stdtrit
 
 from benchcast.choices import DEFAULT_LEVEL, level_text
 from benchcast.evaluation.comparison import Comparison, HeldOutForecasts
+from benchcast.evaluation.error_ratio import FEWEST_FAMILIES, ErrorRatio, error_ratio
 from benchcast.forecasts.intervals import distance
 from benchcast.methods import METHODS
-from benchcast.records import Bools, Floats
+from benchcast.records import Bools
 
-DRAWS = 2000
-FEWEST_FAMILIES = 5  # with fewer, all families may favour one method by chance
-LEAST_ERROR = 1e-12  # lower bound of squared errors, because zero has no logarithm
 FEW = 5  # with fewer held-out models nothing is claimed
-SCORE_NOISE = 1.5  # errors within this factor of the scores' noise cannot be much smaller
+SCORE_NOISE = 1.5  # errors within this factor of the noise of one score cannot be much smaller
+# of the noise floor, the part that is the score's own: all models answer the same items, so the rest can be forecast.
+# In simulated items of different difficulty it is 0.62 of the binomial variance and 0.79 of that of split halves.
+OWN_NOISE = 0.7
+STANDARD_ERRORS = 2.0  # below the level, at which coverage is called too low
 MOST_NAMES = 4  # of methods in a sentence
-
-
-@dataclass(frozen=True, slots=True)
-class Ratio:
-    """Squared error of one method divided by that of another, geometric mean over tasks, with an interval."""
-
-    value: float
-    low: float
-    high: float
-    families: int  # of held-out models
-
-    @property
-    def clear(self) -> bool:
-        """Whether there are enough families for an interval, and it excludes 1."""
-        return self.families >= FEWEST_FAMILIES and not self.low <= 1 <= self.high
-
-    def text(self) -> str:
-        """The ratio with its interval, or with the reason why there is none."""
-        if self.families < FEWEST_FAMILIES:
-            few = f"{self.families} held-out famil{'y is' if self.families == 1 else 'ies are'} too few for an interval"
-            return f"{self.value:.2f} ({few})"
-        return f"{self.value:.2f} ({level_text()} interval over families {self.low:.2f} – {self.high:.2f})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +36,7 @@ class MethodRanking:
     methods: tuple[str, ...]
     tasks: int
     families: int  # of held-out models
-    ratios: dict[str, Ratio]  # error of the first method ÷ error of each other method
+    ratios: dict[str, ErrorRatio]  # error of the first method ÷ error of each other method
 
     @property
     def rivals(self) -> tuple[str, ...]:
@@ -96,43 +73,52 @@ def headline(comparison: Comparison) -> str:
     best = [first, *ranked.rivals]
     if len(best) > MOST_NAMES:
         best = [*best[: MOST_NAMES - 1], f"{len(best) - MOST_NAMES + 1} others"]
-    few = ranked.families < FEWEST_FAMILIES
-    why = f": {ranked.families} held-out famil{'y is' if ranked.families == 1 else 'ies are'} too few to tell" * few
     between = f"{', '.join(best[:-1])} and {best[-1]}"
-    return f"No clear winner between {between}{why} ({_lead(ranked, ranked.rivals[0])})."
+    return f"No clear winner between {between}{_why_open(ranked)} ({_lead(ranked, ranked.rivals[0])})."
+
+
+def _why_open(ranked: MethodRanking) -> str:
+    """Why no method is named where the interval alone does not say so."""
+    if ranked.families < FEWEST_FAMILIES:
+        return f": {ranked.families} held-out famil{'y is' if ranked.families == 1 else 'ies are'} too few to tell"
+    if not ranked.ratios[ranked.rivals[0]].agree:
+        return ": mean, median and sum over the tasks disagree"
+    return ""
 
 
 def _lead(ranked: MethodRanking, other: str) -> str:
     """The lead of the first method over another, in words."""
     ratio = ranked.ratios[other]
-    parts = [f"squared error {ratio.value:.2f} times that of {other}"]
-    parts += [f"geometric mean over {ranked.tasks} tasks"] * (ranked.tasks > 1)
+    lead = f"squared error {ratio.value:.2f} times that of {other}"
+    if ranked.tasks > 1:
+        means = f"by the geometric mean over {ranked.tasks} tasks, {ratio.median:.2f} by the median"
+        lead += f" {means}, {ratio.summed:.2f} by the sum"
     sure = f"; {level_text()} interval over families {ratio.low:.2f} – {ratio.high:.2f}"
-    return ", ".join(parts) + sure * (ranked.families >= FEWEST_FAMILIES)
+    return lead + sure * (ranked.families >= FEWEST_FAMILIES)
 
 
-def rank(comparison: Comparison, *, seed: int = 0) -> MethodRanking:
+def rank(comparison: Comparison) -> MethodRanking:
     """Rank the methods of a comparison by squared error on held-out models.
 
     Parameters
     ----------
     comparison : the result of `compare`
-    seed : of the bootstrap
 
     Returns
     -------
     the methods that forecast every task, with the ratio of the first one's error to each other's
     """
-    families = np.unique(np.concatenate([held.families for held in comparison.held_out.values()]))
-    methods = [m for m in comparison.methods if all(comparison.held_out[t, m].complete for t in comparison.tasks)]
-    counts = np.vstack([np.ones(len(families)), family_counts(len(families), seed)])
-    logs = {m: _log_errors(comparison, comparison.tasks, m, families=families, counts=counts) for m in methods}
-    methods.sort(key=lambda m: float(logs[m][0]))
-    ratios = {m: _ratio(logs[methods[0]] - logs[m], len(families)) for m in methods[1:]}
-    return MethodRanking(methods=tuple(methods), tasks=len(comparison.tasks), families=len(families), ratios=ratios)
+    complete = [m for m in comparison.methods if all(comparison.held_out[t, m].complete for t in comparison.tasks)]
+    held = {m: {t: comparison.held_out[t, m] for t in comparison.tasks} for m in complete}
+    errors = {m: error_ratio(held[m], held[complete[0]]).value for m in complete}
+    methods = sorted(complete, key=lambda m: errors[m])
+    ratios = {m: error_ratio(held[methods[0]], held[m]) for m in methods[1:]}
+    families = {str(f) for by_task in held.values() for h in by_task.values() for f in h.families}
+    fewest = min((ratio.families for ratio in ratios.values()), default=len(families))
+    return MethodRanking(methods=tuple(methods), tasks=len(comparison.tasks), families=fewest, ratios=ratios)
 
 
-def task_ratio(comparison: Comparison, task: str, *, one: str, other: str) -> Ratio:
+def task_ratio(comparison: Comparison, task: str, *, one: str, other: str) -> ErrorRatio:
     """Squared error of one method divided by that of another on one task.
 
     Parameters
@@ -145,39 +131,7 @@ def task_ratio(comparison: Comparison, task: str, *, one: str, other: str) -> Ra
     -------
     the ratio with an interval over families
     """
-    families = np.unique(comparison.held_out[task, one].families)
-    counts = np.vstack([np.ones(len(families)), family_counts(len(families), 0)])
-    logs = [_log_errors(comparison, [task], m, families=families, counts=counts) for m in (one, other)]
-    return _ratio(logs[0] - logs[1], len(families))
-
-
-@cache
-def family_counts(families: int, seed: int) -> Floats:
-    """Number of times each family is drawn in each bootstrap sample (B × F)."""
-    picked = np.random.default_rng(seed).integers(families, size=(DRAWS, families))
-    return (picked[:, :, None] == np.arange(families)).sum(axis=1).astype(np.float64)
-
-
-def _log_errors(
-    comparison: Comparison, tasks: Sequence[str], method: str, *, families: npt.NDArray[np.str_], counts: Floats
-) -> Floats:
-    """Log squared error, mean over tasks, for each row of family counts; NaN if no model of a task is drawn."""
-    logs = []
-    for task in tasks:
-        held = comparison.held_out[task, method]
-        index = np.searchsorted(families, held.families)
-        squares = np.bincount(index, weights=(held.forecast - held.observed) ** 2, minlength=len(families))
-        models = np.bincount(index, minlength=len(families))
-        drawn = counts @ models
-        mse = np.divide(counts @ squares, drawn, where=drawn > 0, out=np.full(len(counts), np.nan))
-        logs.append(np.log(np.maximum(mse, LEAST_ERROR)))
-    return np.asarray(np.mean(logs, axis=0))
-
-
-def _ratio(logs: Floats, families: int) -> Ratio:
-    """The ratio and its interval from logs: the first entry is of all families, the others of bootstrap samples."""
-    low, high = np.nanquantile(logs[1:], [(1 - DEFAULT_LEVEL) / 2, (1 + DEFAULT_LEVEL) / 2])
-    return Ratio(value=float(np.exp(logs[0])), low=float(np.exp(low)), high=float(np.exp(high)), families=families)
+    return error_ratio({task: comparison.held_out[task, one]}, {task: comparison.held_out[task, other]})
 
 
 def verdict_on(comparison: Comparison, task: str, method: str | None = None) -> Verdict:
@@ -200,13 +154,13 @@ def verdict_on(comparison: Comparison, task: str, method: str | None = None) -> 
         return Verdict(task, f"{name} gives no forecast of this task")
     good = f"Mean absolute error {points(measures['mae'])} over {n} unseen model{'s' * (n != 1)}"
     noise = comparison.noise[task]
-    if math.isfinite(noise) and measures["mse"] <= SCORE_NOISE * noise:
+    if math.isfinite(noise) and measures["mse"] <= SCORE_NOISE * OWN_NOISE * noise:
         good += ", close to the noise of the scores"
     against = _against(comparison, task, name)
     held = comparison.held_out[task, name]
     if len(held.observed) < FEW:
         return Verdict(task, good, against, trust=f"fewer than {FEW} unseen models, too few to rely on these numbers")
-    cautions = (_coverage(measures), _worst_family(held), _beyond(comparison, task, name))
+    cautions = (_coverage(held), _worst_family(held), _beyond(comparison, task, name))
     return Verdict(task, good, against, trust="; ".join(c for c in cautions if c))
 
 
@@ -228,13 +182,31 @@ def _against(comparison: Comparison, task: str, method: str) -> str:
     return clause
 
 
-def _coverage(measures: dict[str, float]) -> str:
-    """The coverage of the intervals, with a warning if it is two standard errors below the level."""
-    if not math.isfinite(measures["coverage"]):
+def _coverage(held: HeldOutForecasts) -> str:
+    """The coverage of the intervals, with a warning if it is clearly below the level."""
+    if not np.isfinite(held.low).all():
         return "no intervals: too few families to estimate the error on a new one"
-    covered = f"the {level_text()} intervals contain {measures['coverage']:.0%} of the scores"
-    lowest = DEFAULT_LEVEL - 2 * math.sqrt(DEFAULT_LEVEL * (1 - DEFAULT_LEVEL) / measures["n_test"])
-    return f"the intervals are too narrow: {covered}" if measures["coverage"] < lowest else covered
+    inside = (held.observed >= held.low) & (held.observed <= held.high)
+    covered = f"the {level_text()} intervals contain {inside.mean():.0%} of the scores"
+    return f"the intervals are too narrow: {covered}" if too_narrow(inside, held.families) else covered
+
+
+def too_narrow(inside: Bools, families: npt.NDArray[np.str_]) -> bool:
+    """Whether coverage is clearly below the level: two standard errors, over models and over families.
+
+    Intervals of one family fail together, so the second error counts families, with Student's t. A few families may
+    agree by chance, so the first, binomial one must be passed as well.
+    """
+    _, index = np.unique(families, return_inverse=True)
+    models, count = np.bincount(index), len(inside)
+    if len(models) < 2:
+        return False
+    share = float(inside.mean())
+    binomial = math.sqrt(DEFAULT_LEVEL * (1 - DEFAULT_LEVEL) / count)
+    apart = np.bincount(index, weights=inside) - models * share
+    clustered = math.sqrt(len(models) / (len(models) - 1) * float((apart**2).sum())) / count
+    reach = float(stdtrit(len(models) - 1, ndtr(STANDARD_ERRORS)))
+    return share < DEFAULT_LEVEL - max(STANDARD_ERRORS * binomial, reach * clustered)
 
 
 def _worst_family(held: HeldOutForecasts) -> str:

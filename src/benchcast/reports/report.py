@@ -10,7 +10,8 @@ import benchcast
 from benchcast.choices import DEFAULT_LEVEL, Split, level_text
 from benchcast.errors import library, require_report
 from benchcast.evaluation.compare import Execution, compare
-from benchcast.evaluation.comparison import Comparison
+from benchcast.evaluation.comparison import GAIN_OVER, Comparison
+from benchcast.evaluation.error_ratio import gain_rows
 from benchcast.evaluation.ranking import headline, verdict_on
 from benchcast.executors.local import Executor, Local
 from benchcast.forecasts.fit import fits_if_any
@@ -122,6 +123,8 @@ def report_data(
         "families": families,
         "colours": {"light": COLOURS, "dark": DARK_COLOURS},
         "headline": headline(comparison),
+        "gains": gain_rows(comparison.gains()) if len(comparison.tasks) > 1 else [],
+        "gain_over": GAIN_OVER,
         "about": {m: METHODS[m].about for m in comparison.methods},
         "counts": _counts(study, comparison),
         "folds": len(comparison.folds),
