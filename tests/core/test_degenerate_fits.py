@@ -11,7 +11,7 @@ import pytest
 
 import benchcast as bc
 from benchcast.errors import NotEnoughDataError
-from benchcast.forecasts.intervals import distance, interval, locate
+from benchcast.forecasts.intervals import distance, locate, score_distribution
 from benchcast.records import ModelInfo, Score, Task
 from benchcast.study.study import Study
 from benchcast.study.tables import SCORE_COLUMNS, as_csv
@@ -88,7 +88,10 @@ def test_a_capability_outside_a_range_of_one_point_is_an_extrapolation(study, wo
     at = fit.predict(world.losses[0]).capability
     point = replace(fit, task_fit=replace(fit.task_fit, range=(at, at)), about={**fit.about, "train": []})
     assert distance(point.task_fit, [at, at * 0.99]).tolist() == [0.0, np.inf]
-    assert [float(x[0]) for x in interval(point.task_fit, [0.9], locate(point.task_fit, [at * 0.99]))] == [0.0, 1.0]
+    assert [
+        float(x[0])
+        for x in score_distribution(point.task_fit, [0.9], locate(point.task_fit, [at * 0.99])).interval(0.9)
+    ] == [0.0, 1.0]
     other = point.predict(replace(world.losses[0], nats=world.losses[0].nats * 0.99))
     assert other.remark.startswith("extrapolation: all training models have the same capability")
     assert (other.low, other.high) == (0.0, 1.0)

@@ -15,7 +15,7 @@ from benchcast import records
 from benchcast.choices import DEFAULT_LEVEL, level_text
 from benchcast.errors import InputError, MissingExtraError
 from benchcast.forecasts.fit import fit_tasks, store_fits
-from benchcast.forecasts.intervals import Position, half_widths
+from benchcast.forecasts.intervals import Position, angle, score_distribution
 from benchcast.forecasts.predict import predict
 from benchcast.methods.task_fit import OutOfFoldErrors
 
@@ -84,7 +84,8 @@ def test_a_lower_level_gives_narrower_intervals_by_students_t(fit, world):
     groups = len(np.unique(fit.task_fit.out_of_fold.families))
     accuracy = np.array([0.5])
     position = Position(accuracy, accuracy > 1, accuracy > 1)
-    wide, narrow = (half_widths(fit.task_fit, accuracy, position, level=level)[0] for level in (0.9, 0.5))
+    distribution = score_distribution(fit.task_fit, accuracy, position)
+    wide, narrow = (angle(distribution.interval(level)[1]) - angle(accuracy) for level in (0.9, 0.5))
     assert narrow / wide == pytest.approx(student.ppf(0.75, groups - 1) / student.ppf(0.95, groups - 1))
     default, lower = fit.predict(world.losses[2]), fit.predict(world.losses[2], level=0.5)
     assert default.low < lower.low < lower.accuracy < lower.high < default.high

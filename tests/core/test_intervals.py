@@ -17,11 +17,12 @@ from benchcast.forecasts.intervals import (
     Position,
     Predictions,
     angle,
+    between,
     distance,
     from_angle,
-    interval,
     locate,
     out_of_fold_coverage,
+    score_distribution,
     spread_of,
 )
 from benchcast.losses.dataset import LossView
@@ -54,6 +55,11 @@ def fit_with(out_of_fold: OutOfFoldErrors, stronger: OutOfFoldErrors = NO_ERRORS
         range=(1.0, 3.0),
         stronger=stronger,
     )
+
+
+def interval(fit: TaskFit, accuracy: list[float], position: Position) -> tuple[np.ndarray, np.ndarray]:
+    """The 90% intervals of forecasts."""
+    return score_distribution(fit, accuracy, position).interval(0.9)
 
 
 def ends(fit: TaskFit, accuracy: float = 0.5, *, far: float = 1.0, stronger: bool = False) -> tuple[float, float]:
@@ -152,7 +158,9 @@ def test_each_of_several_models_gets_the_caution_of_its_own_position():
     fit = fit_with(errors([0.03, -0.05, 0.04], ["a", "a", "a"]))
     capability = np.array([2.0, 0.5, 5.0, 2.0])
     position = Position(np.ones(4), np.array([False, True, False, True]), np.array([False, False, False, True]))
-    predicted = Predictions(capability, capability / 10, capability / 20, capability / 5, position)
+    accuracy = capability / 10
+    distribution = score_distribution(fit, accuracy, position)
+    predicted = Predictions(capability, accuracy, *distribution.interval(0.9), position, distribution)
     assert [caution_on(fit, predicted, i) for i in range(4)] == [
         "",
         "extrapolation: stronger than every training model, by 25% of their range",
@@ -230,3 +238,36 @@ def test_one_family_says_little_about_a_model_of_another():
     assert locate(joined, [2.0] * 3, families=np.array(["a", "b", "c"])).other_family.tolist() == [False, False, True]
     two = fit_with(THREE)
     assert not np.any(locate(two, [2.0], families=np.array(["elsewhere"])).other_family)
+
+
+def test_interval_and_probability_are_of_one_distribution():
+    """At the ends of a 90% interval the probability of at least that score is 95% and 5%, also near chance."""
+    for fit, accuracy, position in (
+        (fit_with(THREE), 0.4, Position(np.ones(1), np.zeros(1, bool), np.zeros(1, bool))),
+        (fit_with(THREE, chance=0.25), 0.25, Position(np.full(1, 4.0), np.ones(1, bool), np.zeros(1, bool))),
+    ):
+        scores = score_distribution(fit, [accuracy], position)
+        for level in (0.9, 0.5):
+            low, high = scores.interval(level)
+            assert scores.probability_above(low) == pytest.approx(0.5 + level / 2)
+            assert scores.probability_above(high) == pytest.approx(0.5 - level / 2)
+        assert scores.probability_above(accuracy) == pytest.approx(0.5)
+        falling = [float(scores.probability_above(score)[0]) for score in np.linspace(0, 1, 101)]
+        assert (np.diff(falling) <= 0).all()
+        assert scores.probability_above(0.0) == 1.0
+        assert scores.probability_above(1.01) == 0.0
+
+
+def test_without_errors_no_probability_is_known():
+    fit = fit_with(errors([], []))
+    assert np.isnan(score_distribution(fit, [0.5], locate(fit, [2.0])).probability_above(0.6)).all()
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.3, 0.6), (-0.05, 0.6), (0.3, 1.1)])
+def test_a_distribution_between_given_ends_has_them_as_its_interval(low, high):
+    """An end below 0 is that of a distribution which is cut off there, so the scale is not that of the end at 0."""
+    scores = between(np.array([0.45]), np.array([low]), np.array([high]), level=0.8, freedom=4)
+    assert np.concatenate(scores.interval(0.8)) == pytest.approx(np.clip([low, high], 0, 1))
+    assert np.concatenate(scores.moved(0.1, 2.0).interval(0.8)).tolist() != pytest.approx([low, high])
+    if low < 0:
+        assert scores.below > angle(0.45) / 1.6

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchcast.forecasts.intervals import interval, locate
+from benchcast.forecasts.intervals import ScoreDistribution, locate, score_distribution
 from benchcast.losses.dataset import LossView
 from benchcast.methods.capability import WeightedLoss
 from benchcast.methods.law import SigmoidLaw
@@ -97,16 +97,22 @@ def test_the_interval_widens_with_distance_and_with_drift():
     assert widths[0] < widths[1]
 
 
+def scores_at(fit: TaskFit, capability: np.ndarray) -> ScoreDistribution:
+    """The distribution of the score at each of several capabilities."""
+    return score_distribution(fit, fit.law.accuracy(capability), locate(fit, capability))
+
+
 def test_with_certain_capability_the_interval_is_the_forecasts_own():
     fit = a_fit()
-    ends = [float(mixture_quantile(fit, np.full((1, 50), 2.2), p)[0]) for p in (0.05, 0.95)]
-    assert ends == pytest.approx([float(end) for end in interval(fit, 0.625, locate(fit, 2.2))], abs=1e-3)
+    ends = [float(mixture_quantile(scores_at(fit, np.full((1, 50), 2.2)), p)[0]) for p in (0.05, 0.95)]
+    own = score_distribution(fit, 0.625, locate(fit, 2.2)).interval(0.9)
+    assert ends == pytest.approx([float(end) for end in own], abs=1e-9)
 
 
 def test_both_steps_widen_the_interval():
     certain, doubtful = np.full((1, 201), 2.2), 2.2 * np.exp(0.2 * np.linspace(-2, 2, 201))[None]
     width = [
-        mixture_quantile(f, c, 0.95)[0] - mixture_quantile(f, c, 0.05)[0]
+        mixture_quantile(scores_at(f, c), 0.95)[0] - mixture_quantile(scores_at(f, c), 0.05)[0]
         for f, c in ((a_fit(), certain), (a_fit(), doubtful), (a_fit(error=0.06), doubtful))
     ]
     assert width[0] < width[1] < width[2]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,7 +70,7 @@ def _print(result: Extrapolation) -> None:
     title = f"{result.family} at {size} params, {data} tokens: {target.flops[0]:.3g} FLOPs, {ratio:.3g} × its largest"
     rows = []
     for task in result.tasks:
-        at = {k: float(v[0]) for k, v in asdict(task.forecast).items()}
+        at = task.forecast.at_target(0)
         reach = format_interval(at["capability_low"], at["capability_high"], ".3f", around=at["capability"])
         sure = format_interval(at["low"], at["high"], ".3f")
         rows.append((task.task, number(at["accuracy"], ".3f"), sure, number(at["capability"], ".3f"), reach))

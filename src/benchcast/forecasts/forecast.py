@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
 from benchcast.choices import DEFAULT_LEVEL, level_text
-from benchcast.forecasts.intervals import Predictions, distance, nearness_to_chance
+from benchcast.forecasts.intervals import Predictions, ScoreDistribution, distance, nearness_to_chance
 from benchcast.messages import counted, nan_to_none, number
 from benchcast.methods.task_fit import TaskFit
 from benchcast.records import ModelMetadata, arrow_table, pandas_frame
@@ -40,6 +40,8 @@ class Forecast:
     >>> forecast = fit.predict("my-7b.jsonl")
     >>> forecast.to_dict()["task"], forecast.level
     ('code', 0.9)
+    >>> forecast.probability_above(forecast.low) > 0.9
+    True
     """
 
     task: str
@@ -51,6 +53,7 @@ class Forecast:
     remark: str = ""  # reason why the forecast is missing or unreliable
     level: float = DEFAULT_LEVEL  # nominal coverage of the interval, 0..1
     question: str = UNSEEN_FAMILY  # what the interval is about: a model of an unseen family, or a stronger model
+    distribution: ScoreDistribution | None = field(default=None, compare=False)  # of this one score; None: unknown
 
     def __repr__(self) -> str:
         if math.isnan(self.accuracy):
@@ -59,8 +62,17 @@ class Forecast:
         return f"<Forecast of {self.model!r} on {self.task}: {self.accuracy:.3f}, {ends}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as plain values; a missing number is None, and `remark` gives the reason."""
-        return {k: nan_to_none(v) for k, v in asdict(self).items()}
+        """The fields as plain values, but for the distribution; a missing number is None, `remark` gives the reason."""
+        names = (f.name for f in fields(self) if f.name != "distribution")
+        return {name: nan_to_none(getattr(self, name)) for name in names}
+
+    def probability_above(self, score: float) -> float:
+        """Probability that the observed score is at least `score` (0..1); NaN where there is no interval.
+
+        The interval and this probability are of one distribution, that of the score which is observed on about as many
+        items as the scores of the study.
+        """
+        return math.nan if self.distribution is None else float(self.distribution.probability_above(score)[0])
 
     @classmethod
     def missing(cls, task: str, model: str, why: str, *, level: float = DEFAULT_LEVEL) -> Forecast:

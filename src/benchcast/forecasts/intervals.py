@@ -20,11 +20,11 @@ Coverage is tested on synthetic studies (`lab/log/coverage.py`, lab/LOG.md).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtrit
+from scipy.special import stdtr, stdtrit
 
 from benchcast.choices import DEFAULT_LEVEL
 from benchcast.families import families_of
@@ -52,6 +52,75 @@ class Position:
     other_family: Bools  # of another family than all training models, which are of a single one
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreDistribution:
+    """Predictive distributions of the scores that will be observed of M models on one task.
+
+    Each is a Student's t around the forecast, as an angle, with a scale for each side, cut off at scores of
+    0 and 1. Every interval and every probability of a forecast is one of these distributions'. A distribution is NaN
+    where no errors are known.
+
+    >>> scale = np.array([0.1])
+    >>> scores = ScoreDistribution(centre=angle([0.5]), below=scale, above=scale, freedom=np.array([5.0]))
+    >>> [end.round(3).tolist() for end in scores.interval(0.9)], scores.probability_above(0.5).tolist()
+    ([[0.304], [0.696]], [0.5])
+    """
+
+    centre: Floats  # the forecasts, as angles
+    below: Floats  # scale towards lower scores; infinite at infinite distance
+    above: Floats  # scale towards higher scores
+    freedom: Floats  # degrees of freedom
+    rise: Floats | float = 0.0  # by which the side above the forecast is moved up, for a model that may leave chance
+
+    def interval(self, level: float) -> tuple[Floats, Floats]:
+        """Lower and upper end of the central interval that holds the observed score with probability `level`."""
+        reach = stdtrit(self.freedom, 0.5 + level / 2)
+        return from_angle(self.centre - reach * self.below), from_angle(self.centre + reach * self.above + self.rise)
+
+    def probability_above(self, score: npt.ArrayLike) -> Floats:
+        """Probability that the observed score of each model is at least `score` (0..1)."""
+        wanted = np.asarray(score, np.float64)
+        short = angle(wanted) - self.centre
+        beyond = np.where(short > 0, np.maximum(short - self.rise, 0.0), short)
+        scale = np.where(short > 0, self.above, self.below)
+        steps = np.divide(beyond, scale, out=np.zeros_like(beyond * scale), where=beyond != 0)
+        probability = np.where(np.isnan(scale), np.nan, stdtr(self.freedom, -steps))
+        return np.where(wanted <= 0, 1.0, np.where(wanted > 1, 0.0, probability))
+
+    def moved(self, shift: float, factor: float) -> ScoreDistribution:
+        """The distributions with their centres moved by an angle, and as many times as wide as `factor` says."""
+        return ScoreDistribution(
+            centre=self.centre + shift,
+            below=self.below * factor,
+            above=self.above * factor,
+            freedom=self.freedom,
+            rise=self.rise * factor,
+        )
+
+    def where(self, mask: Bools, other: ScoreDistribution) -> ScoreDistribution:
+        """These distributions for the models of the mask (M), and others for the rest."""
+        return ScoreDistribution(
+            **{f.name: np.where(mask, getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
+        )
+
+
+def between(accuracy: Floats, low: Floats, high: Floats, *, level: float, freedom: float) -> ScoreDistribution:
+    """The distributions around these forecasts whose intervals of this level have these ends.
+
+    An end below 0 or above 1 is that of a distribution that is cut off there.
+    """
+    centre, reach = angle(accuracy), float(stdtrit(freedom, 0.5 + level / 2))
+    cut = np.clip([low, high], 0.0, 1.0)
+    beyond = np.array([low, high]) - cut
+    bottom, top = angle(cut) + np.copysign(angle(np.abs(beyond)), beyond)
+    return ScoreDistribution(
+        centre=centre,
+        below=(centre - bottom) / reach,
+        above=(top - centre) / reach,
+        freedom=np.full_like(centre, freedom),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Predictions:
     """Forecasts of models by one fit, with the ends of their prediction intervals."""
@@ -61,6 +130,7 @@ class Predictions:
     low: Floats
     high: Floats
     position: Position
+    distribution: ScoreDistribution  # of the scores that will be observed; the interval is from it
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +149,11 @@ def predict(
     capability = fit.capability.of(nats, metadata)
     accuracy = fit.law.accuracy(capability)
     position = locate(fit, capability, nats, families=metadata.families)
-    low, high = interval(fit, accuracy, position, level=level)
-    return Predictions(capability=capability, accuracy=accuracy, low=low, high=high, position=position)
+    distribution = score_distribution(fit, accuracy, position)
+    low, high = distribution.interval(level)
+    return Predictions(
+        capability=capability, accuracy=accuracy, low=low, high=high, position=position, distribution=distribution
+    )
 
 
 def locate(
@@ -107,34 +180,32 @@ def locate(
     return Position(np.maximum(squared, fit.profile.distance(nats)), stronger | fit.profile.stronger(nats), other)
 
 
-def interval(
-    fit: TaskFit, accuracy: npt.ArrayLike, position: Position, *, level: float = DEFAULT_LEVEL
-) -> tuple[Floats, Floats]:
-    """Lower and upper end of the prediction interval of each forecast accuracy; NaN if no errors are known.
+def score_distribution(fit: TaskFit, accuracy: npt.ArrayLike, position: Position) -> ScoreDistribution:
+    """Distribution of the score that will be observed, around each forecast accuracy (of any shape).
 
-    `level` is the nominal coverage, between 0 and 1.
+    It is NaN if no errors are known.
     """
     a = np.asarray(accuracy, np.float64)
-    below, above = half_widths(fit, a, position, level=level)
-    return from_angle(angle(a) - below), from_angle(angle(a) + above)
-
-
-def half_widths(fit: TaskFit, accuracy: Floats, position: Position, *, level: float) -> tuple[Floats, Floats]:
-    """Distance of the interval's lower and upper end from the forecast, as angles; infinite at infinite distance."""
     squares = _group_squares(fit.out_of_fold)
-    if len(squares) < 2:
-        return np.full_like(accuracy, np.nan), np.full_like(accuracy, np.nan)
+    groups = len(squares)
+    if groups < 2:
+        nothing = np.full_like(a, np.nan)
+        return ScoreDistribution(centre=angle(a), below=nothing, above=nothing, freedom=nothing)
     of_families = float(squares.mean())
     sets = _mean_squares(_scaled_errors(fit.stronger), fit.stronger.hidden_set)
     of_stronger = max(of_families, float(np.concatenate([squares, sets]).mean()))
-    reach = _students_reach(len(squares), level)
     square = np.where(position.stronger, of_stronger, of_families)
     scale = np.sqrt(np.where(position.other_family, OF_OTHER_FAMILIES**2 * square + USUAL_FAMILY_ERROR**2, square))
     infinite = np.isinf(position.distance)
     far = np.sqrt(np.where(infinite, 1.0, position.distance))
-    below = np.where(infinite, np.inf, reach * scale * far)
-    rise = np.where(position.stronger, RISE_FROM_CHANCE * nearness_to_chance(fit, accuracy) * (far - 1), 0.0)
-    return below, below + rise
+    scale = np.where(infinite, np.inf, _learning(groups) * scale * far)
+    return ScoreDistribution(
+        centre=angle(a),
+        below=scale,
+        above=scale,
+        freedom=np.full_like(a, groups - 1),
+        rise=np.where(position.stronger, RISE_FROM_CHANCE * nearness_to_chance(fit, a) * (far - 1), 0.0),
+    )
 
 
 def spread_of(out_of_fold: OutOfFoldErrors, level: float = DEFAULT_LEVEL) -> Spread:
@@ -173,9 +244,19 @@ def from_angle(angles: npt.ArrayLike) -> Floats:
     return np.sin(np.clip(np.asarray(angles, np.float64), 0.0, np.pi / 2)) ** 2
 
 
+def independent_groups(out_of_fold: OutOfFoldErrors) -> int:
+    """Number of independent groups of errors: families, or the models of a single family."""
+    return len(_group_squares(out_of_fold))
+
+
 def _students_reach(groups: int, level: float = DEFAULT_LEVEL) -> float:
     """Half width of an interval in units of the scale, from the number of independent groups of errors."""
-    return float(stdtrit(groups - 1, 0.5 + level / 2)) * float(np.sqrt(1 - 1 / groups))
+    return float(stdtrit(groups - 1, 0.5 + level / 2)) * _learning(groups)
+
+
+def _learning(groups: int) -> float:
+    """Error of a fit on all groups over that of a fit with one group fewer, which errors decrease to as 1 / √F."""
+    return float(np.sqrt(1 - 1 / groups))
 
 
 def _observed(errors: OutOfFoldErrors) -> Floats:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from benchcast.forecasts.forecast import Forecast
-from benchcast.forecasts.intervals import angle, from_angle
+from benchcast.forecasts.intervals import ScoreDistribution, angle, between, from_angle
 from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats
 from benchcast.splits import family_balanced
@@ -121,15 +121,23 @@ def _corrected(correction: ScoreCorrection, t: int, forecast: Forecast, *, error
         return _with_remark(forecast, f"{LOSSES_ALONE}no sure gain from scores on other tasks on left-out families")
     shift, factor = correction.expected(t, errors)
     wider = correction.widening(t, ratios)
-    centre = float(angle(forecast.accuracy))
-    reach = factor * wider * (angle([forecast.accuracy, forecast.low, forecast.high]) - centre)
-    accuracy, low, high = from_angle(centre + shift + reach)
-    moved = replace(forecast, accuracy=float(accuracy), low=float(low), high=float(high))
+    accuracy = float(from_angle(angle(forecast.accuracy) + shift))
+    distribution = _distribution(forecast).moved(shift, factor * wider)
+    low, high = (float(end[0]) for end in distribution.interval(forecast.level))
+    moved = replace(forecast, accuracy=accuracy, low=low, high=high, distribution=distribution)
     remark = f"from losses and scores on {', '.join(correction.tasks[k] for k in used)}"
     if wider > WIDER:
         worst = correction.tasks[max(used, key=lambda k: np.nan_to_num(abs(ratios[k])))]
         remark += f"; these scores are far from their forecasts, most of all on {worst}, so the interval is wider"
     return _with_remark(moved, remark)
+
+
+def _distribution(forecast: Forecast) -> ScoreDistribution:
+    """The forecast's distribution, or a normal one that has its interval."""
+    if forecast.distribution is not None:
+        return forecast.distribution
+    ends = (np.array([x]) for x in (forecast.accuracy, forecast.low, forecast.high))
+    return between(*ends, level=forecast.level, freedom=np.inf)
 
 
 def _with_remark(forecast: Forecast, remark: str) -> Forecast:

@@ -15,7 +15,14 @@ import numpy.typing as npt
 
 from benchcast.choices import DEFAULT_LEVEL
 from benchcast.forecasts.forecast import Forecast
-from benchcast.forecasts.intervals import Predictions, predict, spread_of
+from benchcast.forecasts.intervals import (
+    Predictions,
+    ScoreDistribution,
+    between,
+    independent_groups,
+    predict,
+    spread_of,
+)
 from benchcast.forecasts.stored_fit import Fit, load
 from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Floats, ModelMetadata, Task, TokenLosses
@@ -45,10 +52,10 @@ class AggregateFit:
 
     def combine(
         self, members: Sequence[Forecast] | Sequence[Predictions], level: float
-    ) -> tuple[Floats, Floats, Floats]:
-        """Mean of the members' forecasts of each model, in the members' order, and both ends of its interval.
+    ) -> tuple[Floats, ScoreDistribution]:
+        """Mean of the members' forecasts of each model, in the members' order, and the distribution of its score.
 
-        The interval has the width of the members' joint errors. It is wider for a model whose forecasts by the members
+        Its interval has the width of the members' joint errors. It is wider for a model whose forecasts by the members
         have wider intervals than the models that they were held out with, such as a model unlike any other. All are
         NaN where a member has no forecast.
         """
@@ -58,7 +65,8 @@ class AggregateFit:
         half_widths = (high - low) / 2
         wider = np.divide(half_widths, usual[:, None], out=np.ones_like(half_widths), where=usual[:, None] != 0)
         half = spread_of(self.joint, level).half_width * wider.mean(axis=0)
-        return mean, np.maximum(mean - half, 0.0), np.minimum(mean + half, 1.0)
+        groups = independent_groups(self.joint)
+        return mean, between(mean, mean - half, mean + half, level=level, freedom=groups - 1)
 
     def describe(self) -> str:
         """One line with both errors, in points."""
@@ -125,14 +133,12 @@ def predict_task(
     if aggregate is None or not aggregate.by_members:
         return by_own_fit
     members = [predict(fit, nats, metadata) for fit in aggregate.members]
-    accuracy, low, high = aggregate.combine(members, DEFAULT_LEVEL)
+    accuracy, distribution = aggregate.combine(members, DEFAULT_LEVEL)
     used = np.isfinite(accuracy)
-    return replace(
-        by_own_fit,
-        accuracy=np.where(used, accuracy, by_own_fit.accuracy),
-        low=np.where(used, low, by_own_fit.low),
-        high=np.where(used, high, by_own_fit.high),
-    )
+    distribution = distribution.where(used, by_own_fit.distribution)
+    low, high = distribution.interval(DEFAULT_LEVEL)
+    accuracy = np.where(used, accuracy, by_own_fit.accuracy)
+    return replace(by_own_fit, accuracy=accuracy, low=low, high=high, distribution=distribution)
 
 
 def _aggregate_fit(task: Task, fits: Mapping[str, TaskFit]) -> AggregateFit | None:
@@ -174,9 +180,18 @@ def with_aggregates(aggregates: Sequence[AggregateFit], forecasts: Mapping[str, 
     combined = dict(forecasts)
     for aggregate in (a for a in aggregates if a.by_members):
         own, members = forecasts[aggregate.task.name], [forecasts[m] for m in aggregate.task.members]
-        accuracy, low, high = (float(x[0]) for x in aggregate.combine(members, own.level))
-        if math.isfinite(accuracy):
+        mean, distribution = aggregate.combine(members, own.level)
+        if math.isfinite(mean[0]):
             remarks = [f.remark for f in members if f.remark]
             remark = f"{len(remarks)} of {len(members)} members: {remarks[0]}" if remarks else ""
-            combined[own.task] = replace(own, accuracy=accuracy, low=low, high=high, capability=math.nan, remark=remark)
+            low, high = (float(end[0]) for end in distribution.interval(own.level))
+            combined[own.task] = replace(
+                own,
+                accuracy=float(mean[0]),
+                low=low,
+                high=high,
+                capability=math.nan,
+                remark=remark,
+                distribution=distribution,
+            )
     return combined

@@ -27,7 +27,7 @@ from benchcast.forecasts.forecast import Forecast, ScoredForecast
 from benchcast.forecasts.predict import ModelForecasts, forecast_models
 from benchcast.forecasts.stored_fit import Fit, read_model
 from benchcast.importers.scores import ImportOptions, gather
-from benchcast.messages import as_names, did_you_mean, nan_to_none, number, plain
+from benchcast.messages import as_names, did_you_mean, number, plain
 from benchcast.records import Score, Task, TokenLosses
 from benchcast.study.atomic import HASH, content_digest, hashed, local_folder, write_new
 from benchcast.study.reading import need_file
@@ -98,7 +98,7 @@ def register(
 def document(fits: Sequence[Fit], losses: TokenLosses, forecasts: Sequence[Forecast]) -> dict[str, Any]:
     """The forecasts of one model by these fits from these losses, with today's date and a hash, as plain values."""
     rows = [
-        {k: nan_to_none(v) for k, v in asdict(forecast).items() if k not in ("model", "level")}
+        {k: v for k, v in forecast.to_dict().items() if k not in ("model", "level")}
         | {
             "chance": fit.task_fit.task.chance,
             "constant": fit.about.get("mean_accuracy"),

@@ -200,6 +200,7 @@ class Fit:
             remark=remark_on(self.task_fit, p, metadata, model=losses.model, about=self.about),
             level=level,
             question=STRONGER_MODEL if p.position.stronger[0] else UNSEEN_FAMILY,
+            distribution=p.distribution,
         )
 
     def save(self, folder: str | Path) -> Path:

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from benchcast.choices import DEFAULT_LEVEL
 from benchcast.evaluation.comparison import Comparison
 from benchcast.forecasts.all_models import AllModels, with_unscored
 from benchcast.forecasts.fit import fits_for_report, fits_if_any
 from benchcast.forecasts.forecast import caution_on
-from benchcast.forecasts.intervals import interval, locate
+from benchcast.forecasts.intervals import locate, score_distribution
 from benchcast.forecasts.mean_tasks import predict_task
 from benchcast.forecasts.stored_fit import Fit
 from benchcast.methods.capability import BlendedLosses, WeightedLoss
@@ -170,7 +171,7 @@ def law_curve(fit: TaskFit, capability: Floats) -> dict[str, Any] | None:
     log = low > 0 and isinstance(fit.capability, WeightedLoss)
     x = np.geomspace(low, high, CURVE) if log else np.linspace(low, high, CURVE)
     accuracy = fit.law.accuracy(x)
-    bottom, top = interval(fit, accuracy, locate(fit, x))
+    bottom, top = score_distribution(fit, accuracy, locate(fit, x)).interval(DEFAULT_LEVEL)
     return {
         "log": log,
         "capability": rounded(x),

@@ -127,7 +127,7 @@ class Extrapolation:
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as `benchcast extrapolate --json` prints them; unknown numbers are None."""
         tasks = {
-            t.task: {k: v[0] for k, v in asdict(t.forecast).items()}
+            t.task: t.forecast.at_target(0)
             | {"law": {"form": t.form, "floor": t.floor, "exponents": t.exponents, "drift": asdict(t.drift)}}
             for t in self.tasks
         }

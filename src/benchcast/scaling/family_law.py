@@ -10,13 +10,13 @@ Axes: P points (models of one family) or targets, J inputs, K nodes of the distr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
-from scipy.special import ndtr, ndtri, stdtrit
+from scipy.special import stdtrit
 
 from benchcast.choices import DEFAULT_LEVEL
-from benchcast.forecasts.intervals import angle, from_angle, half_widths, locate
+from benchcast.forecasts.intervals import ScoreDistribution, from_angle, locate, score_distribution
 from benchcast.methods.power_law import PowerLaw, fit_power_law
 from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats
@@ -27,6 +27,7 @@ FEWEST_VALUES = 3  # distinct values that a law needs of each input
 HOLDOUT_KINDS = ("largest", "latest")
 NEAR = 0.05  # log distance below which a hidden point is not used for the drift
 NODES = 201  # equally likely values of the distribution of capability
+BISECTIONS = 40  # of the range of scores, for a quantile
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +236,15 @@ class ExtrapolatedForecast:
     capability: Floats
     capability_low: Floats
     capability_high: Floats
+    nodes: ScoreDistribution  # of the score at each of the equally likely capabilities (P × K)
+
+    def at_target(self, i: int) -> dict[str, float]:
+        """The forecast at target number `i`, as plain numbers."""
+        return {f.name: float(getattr(self, f.name)[i]) for f in fields(self) if f.name != "nodes"}
+
+    def probability_above(self, score: float) -> Floats:
+        """Probability that the observed score at each target is at least `score` (0..1)."""
+        return np.asarray(self.nodes.probability_above(score).mean(axis=1))
 
 
 def extrapolate_task(fit: TaskFit, law: FamilyLaw, drift: Drift, *, target: ScalePoints) -> ExtrapolatedForecast:
@@ -258,9 +268,9 @@ def extrapolate_task(fit: TaskFit, law: FamilyLaw, drift: Drift, *, target: Scal
     middle = law.log_loss(target)
     deviation, freedom = law.uncertainty(target, drift)
     quantiles = (np.arange(NODES) + 0.5) / NODES
-    nodes = stdtrit(freedom[:, None], quantiles)
-    capability = np.exp(middle[:, None] + deviation[:, None] * nodes)
-    low, high = (mixture_quantile(fit, capability, p) for p in ((1 - DEFAULT_LEVEL) / 2, (1 + DEFAULT_LEVEL) / 2))
+    capability = np.exp(middle[:, None] + deviation[:, None] * stdtrit(freedom[:, None], quantiles))
+    nodes = score_distribution(fit, fit.law.accuracy(capability), locate(fit, capability))
+    low, high = (mixture_quantile(nodes, p) for p in ((1 - DEFAULT_LEVEL) / 2, (1 + DEFAULT_LEVEL) / 2))
     reach = deviation * stdtrit(freedom, (1 + DEFAULT_LEVEL) / 2)
     return ExtrapolatedForecast(
         accuracy=fit.law.accuracy(np.exp(middle)),
@@ -269,21 +279,16 @@ def extrapolate_task(fit: TaskFit, law: FamilyLaw, drift: Drift, *, target: Scal
         capability=np.exp(middle),
         capability_low=np.exp(middle - reach),
         capability_high=np.exp(middle + reach),
+        nodes=nodes,
     )
 
 
-def mixture_quantile(fit: TaskFit, capability: Floats, share: float) -> Floats:
-    """Quantile of accuracy for equally likely capabilities (targets × nodes), with the forecast's error around each."""
-    accuracy = fit.law.accuracy(capability)
-    normal = float(ndtri((1 + DEFAULT_LEVEL) / 2))
-    below, above = half_widths(fit, accuracy, locate(fit, capability), level=DEFAULT_LEVEL)
-    if not np.isfinite(above).all():
-        return np.full(len(capability), np.nan)
-    centre = angle(accuracy)
-    low, high = np.full(len(capability), -np.pi / 2), np.full(len(capability), np.pi)
-    for _ in range(40):
-        middle = ((low + high) / 2)[:, None]
-        scale = np.maximum(np.where(middle < centre, below, above) / normal, 1e-9)
-        is_low = ndtr((middle - centre) / scale).mean(axis=1) < share
-        low, high = np.where(is_low, middle[:, 0], low), np.where(is_low, high, middle[:, 0])
-    return from_angle((low + high) / 2)
+def mixture_quantile(nodes: ScoreDistribution, share: float) -> Floats:
+    """Quantile of the score at each target, for equally likely capabilities (targets × nodes)."""
+    unknown = np.asarray(~np.isfinite(nodes.above).all(axis=1))
+    low, high = np.zeros(len(unknown)), np.full(len(unknown), np.pi / 2)  # as angles
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        is_low = nodes.probability_above(from_angle(middle)[:, None]).mean(axis=1) > 1 - share
+        low, high = np.where(is_low, middle, low), np.where(is_low, high, middle)
+    return np.where(unknown, np.nan, from_angle((low + high) / 2))
