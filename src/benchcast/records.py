@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from importlib.util import find_spec
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from benchcast.display import html_table
 from benchcast.errors import InputError, MissingExtraError
-from benchcast.messages import nan_to_none
+from benchcast.messages import counted, nan_to_none
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -289,6 +291,39 @@ class Score:
     stderr: float = float("nan")  # standard error of the accuracy, as reported by the harness
 
 
+Row = TypeVar("Row", bound=ModelInfo | Score)
+
+
+class Rows(list[Row], Generic[Row]):
+    """A list of rows of models.csv or scores.csv that is also a table.
+
+    >>> import benchcast as bc
+    >>> models = bc.Study.open("study").models()
+    >>> models[0].model, models.to_arrow().column_names[:3]
+    ('ash-1M@2B', ['model', 'family', 'params'])
+    """
+
+    def __init__(self, kind: type[Row], rows: Iterable[Row]) -> None:
+        super().__init__(rows)
+        self.kind = kind
+
+    def to_arrow(self) -> Any:
+        """A pyarrow.Table with the columns of the file; unknown values are null."""
+        types = {f.name: "double" if f.type == "float" else "string" for f in fields(self.kind)}
+        return arrow_table([{name: getattr(row, name) for name in types} for row in self], types)
+
+    def to_pandas(self) -> Any:
+        """The same as a pandas.DataFrame; needs pandas."""
+        return pandas_frame(self.to_arrow())
+
+    def _repr_html_(self) -> str:
+        names = [f.name for f in fields(self.kind)]
+        filled = [name for name in names if any(getattr(row, name) not in ("", None) for row in self)]
+        kept = [name for name in filled if not all(getattr(r, name) != getattr(r, name) for r in self)]
+        title = counted(len(self), self.kind.__name__)
+        return html_table(title, kept, [[getattr(row, name) for name in kept] for row in self])
+
+
 def family_names(models: Sequence[ModelInfo]) -> npt.NDArray[np.str_]:
     """The family of each model; a model without a family forms its own."""
     return np.array([m.family_name for m in models], dtype=str)
@@ -344,6 +379,11 @@ class ModelMetadata:
         if benchmark not in self.benchmarks:
             return np.full(len(self.flops), np.nan)
         return self.scores[:, self.benchmarks.index(benchmark)]
+
+    def known_score(self, benchmark: str) -> float:
+        """Accuracy of the first model on a benchmark; `math.nan` where unknown, so that forecasts compare as equal."""
+        score = float(self.score(benchmark)[0])
+        return score if math.isfinite(score) else math.nan
 
 
 def arrow_table(rows: Sequence[Mapping[str, Any]], types: Mapping[str, str]) -> Any:

@@ -19,7 +19,7 @@ from benchcast.forecasts.intervals import Position, angle, score_distribution
 from benchcast.forecasts.predict import predict
 from benchcast.methods.task_fit import OutOfFoldErrors
 
-COLUMNS = ["model", "task", "accuracy", "low", "high", "question", "remark"]
+COLUMNS = ["model", "task", "accuracy", "low", "high", "level", "observed", "capability", "question", "remark"]
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,16 @@ import pytest
 import benchcast
 
 ROOT = Path(benchcast.__file__).parent
-WORDS = ("errors", "messages", "choices", "records", "splits", "families", "devices")  # each imports those before it
+WORDS = (
+    "errors",
+    "messages",
+    "display",
+    "choices",
+    "records",
+    "splits",
+    "families",
+    "devices",
+)  # each imports those before it
 MAY_IMPORT = {
     "executors": "",
     "losses": "",

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.choices import Split, level_text
+from benchcast.display import html_table, text_table
 from benchcast.errors import library
 from benchcast.evaluation.error_ratio import ErrorRatio, error_ratio
 from benchcast.losses.dataset import Dataset
@@ -32,6 +33,8 @@ COLUMNS = {
     "remark": "string",
 }
 GAIN_OVER = "all-token"
+SHOWN = {"mae": "mean error", "pairs": "pairs in order", "coverage": "coverage", "n_test": "held-out models"}
+HEADER = ("task", "method", *SHOWN.values())
 ENDS = ("score", "forecast", "low", "high")  # of each point in the figure
 
 
@@ -97,6 +100,19 @@ class Comparison:
         held = {m for h in self.held_out.values() for m in h.models}
         methods, tasks = counted(len(self.methods), "method"), counted(len(self.tasks), "task")
         return f"<Comparison of {methods} on {tasks}, {counted(len(held), 'model')} held out by {self.split}>"
+
+    def __str__(self) -> str:
+        return "\n".join([repr(self)[1:-1], text_table(HEADER, self._table()), *self._reasons()])
+
+    def _repr_html_(self) -> str:
+        return html_table(repr(self)[1:-1], HEADER, self._table(), notes=self._reasons())
+
+    def _table(self) -> list[list[Any]]:
+        cells = [(t, m, self.measures(t, m)) for t in self.tasks for m in self.methods]
+        return [[t, m, *(measured[k] for k in SHOWN)] for t, m, measured in cells]
+
+    def _reasons(self) -> list[str]:
+        return [f"not tried: {name}: {why}" for name, why in self.left_out.items()]
 
     def measures(self, task: str, method: str) -> dict[str, float]:
         """Errors, order and coverage of one method on one task (see `measure`)."""

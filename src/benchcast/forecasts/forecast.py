@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import numpy as np
 
 from benchcast.choices import DEFAULT_LEVEL, level_text
+from benchcast.display import html_table, text_table
+from benchcast.errors import library
 from benchcast.forecasts.intervals import Predictions, ScoreDistribution, distance, nearness_to_chance
-from benchcast.messages import counted, nan_to_none, number
+from benchcast.messages import counted, nan_to_none, number, visible
 from benchcast.methods.task_fit import TaskFit
 from benchcast.records import ModelMetadata, arrow_table, pandas_frame
 
@@ -21,6 +24,9 @@ COLUMNS = {
     "accuracy": "double",
     "low": "double",
     "high": "double",
+    "level": "double",
+    "observed": "double",
+    "capability": "double",
     "question": "string",
     "remark": "string",
 }
@@ -53,6 +59,7 @@ class Forecast:
     remark: str = ""  # reason why the forecast is missing or unreliable
     level: float = DEFAULT_LEVEL  # nominal coverage of the interval, 0..1
     question: str = UNSEEN_FAMILY  # what the interval is about: a model of an unseen family, or a stronger model
+    observed: float = math.nan  # the model's score on the task, 0..1, where it is known
     distribution: ScoreDistribution | None = field(default=None, compare=False)  # of this one score; None: unknown
 
     def __repr__(self) -> str:
@@ -75,10 +82,14 @@ class Forecast:
         return math.nan if self.distribution is None else float(self.distribution.probability_above(score)[0])
 
     @classmethod
-    def missing(cls, task: str, model: str, why: str, *, level: float = DEFAULT_LEVEL) -> Forecast:
+    def missing(
+        cls, task: str, model: str, why: str, *, level: float = DEFAULT_LEVEL, observed: float = math.nan
+    ) -> Forecast:
         """A forecast of NaN values with the reason as its remark."""
         nan = math.nan
-        return cls(task, model, accuracy=nan, low=nan, high=nan, capability=nan, remark=why, level=level)
+        return cls(
+            task, model, accuracy=nan, low=nan, high=nan, capability=nan, remark=why, level=level, observed=observed
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +115,14 @@ class ScoredForecast:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Forecasts:
-    """Forecasts of several models: a sequence of `Forecast`, one row for each model and task.
+    """Forecasts of several models: a sequence of `Forecast`, one row for each model and task; `print` shows them.
 
     >>> import benchcast as bc
     >>> forecasts = bc.fit("study", "code", method="label-token").predict("study", models=["oak-*"])
     >>> forecasts
     <Forecasts of 4 models on code>
+    >>> str(forecasts).splitlines()[1].split()
+    ['model', 'task', 'forecast', 'low', 'high', 'score']
     >>> [row.model for row in forecasts][:2], forecasts.to_arrow().num_rows
     (['oak-16M@8B', 'oak-1M@2B'], 4)
     """
@@ -128,10 +141,77 @@ class Forecasts:
 
     def __repr__(self) -> str:
         models, tasks = (list(dict.fromkeys(getattr(row, k) for row in self.rows)) for k in ("model", "task"))
-        return f"<Forecasts of {counted(len(models), 'model')} on {', '.join(tasks) or 'no task'}>"
+        return f"<Forecasts of {counted(len(models), 'model')} on {visible(', '.join(tasks)) or 'no task'}>"
+
+    def __str__(self) -> str:
+        header, rows = self._table()
+        return "\n".join([self._title(), text_table(header, rows), *self._remarks()]) if rows else repr(self)
+
+    def _repr_html_(self) -> str:
+        header, rows = self._table()
+        return html_table(self._title(), header, rows, notes=self._remarks())
+
+    def _title(self) -> str:
+        levels = [f", {level_text(level)} interval" for level in dict.fromkeys(row.level for row in self.rows)]
+        return repr(self)[1:-1] + "".join(levels)
+
+    def _table(self) -> tuple[list[str], list[list[Any]]]:
+        """Columns and rows to show; scores only where one is known."""
+        columns = {"model": "model", "task": "task", "accuracy": "forecast", "low": "low", "high": "high"}
+        if any(math.isfinite(row.observed) for row in self.rows):
+            columns["observed"] = "score"
+        return [*columns.values()], [[getattr(row, k) for k in columns] for row in self.rows]
+
+    def _remarks(self) -> list[str]:
+        """Each remark once, with the number of forecasts that have it."""
+        counts = Counter(row.remark for row in self.rows if row.remark)
+        return [f"{counted(count, 'forecast')}: {visible(remark)}" for remark, count in counts.items()]
+
+    def plot(self) -> Any:
+        """An altair chart: each forecast with its interval and, where it is known, the score; a panel per task.
+
+        It shows itself in notebooks; `.save("x.png")`. Needs `benchcast[report]`.
+        """
+        alt = library("altair", "report")
+        names = ("accuracy", "low", "high", "observed")
+        scale, share = alt.Scale(domain=[0, 1]), alt.Axis(format="%")
+        kinds = alt.Scale(domain=["forecast", "score"], range=["#4c78a8", "#e45756"])
+
+        def panel(task: str) -> Any:
+            rows = [
+                {"model": row.model, **{k: nan_to_none(getattr(row, k)) for k in names}}
+                for row in self.rows
+                if row.task == task
+            ]
+            base = alt.Chart(alt.Data(values=rows), title=task, width=320)
+            tips = [alt.Tooltip("model:N"), *(alt.Tooltip(f"{k}:Q", format=".1%") for k in names)]
+            up = alt.Y("model:N", title=None, sort=None, axis=alt.Axis(labelLimit=300))
+            bars = base.mark_rule(strokeWidth=3, opacity=0.4, color="#4c78a8").encode(
+                x=alt.X("low:Q", title="accuracy", axis=share, scale=scale), x2="high:Q", y=up
+            )
+            points = [
+                base.transform_calculate(kind=f"'{kind}'")
+                .transform_filter(f"isValid(datum.{field})")
+                .mark_point(filled=True, size=50, opacity=1)
+                .encode(
+                    x=alt.X(f"{field}:Q", scale=scale),
+                    y=up,
+                    tooltip=tips,
+                    color=alt.Color("kind:N", title=None, scale=kinds),
+                )
+                for kind, field in (("forecast", "accuracy"), ("score", "observed"))
+            ]
+            return alt.layer(bars, *points)
+
+        tasks = dict.fromkeys(row.task for row in self.rows)
+        return alt.concat(*map(panel, tasks), columns=2).properties(title=self._title())
 
     def to_arrow(self) -> Any:
-        """A pyarrow.Table: model, task, accuracy, low, high, question, remark; missing values are null."""
+        """A pyarrow.Table with a row for each forecast; missing values are null.
+
+        `accuracy`, `low`, `high`, `level` of the interval and `observed` (the known score) are from 0 to 1;
+        `capability` is the weighted loss; `question` and `remark` say how sure the interval is.
+        """
         return arrow_table([{k: getattr(row, k) for k in COLUMNS} for row in self.rows], COLUMNS)
 
     def to_pandas(self) -> Any:

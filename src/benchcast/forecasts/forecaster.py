@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from benchcast.choices import DEFAULT_LEVEL, check_level
 from benchcast.devices import check_device
+from benchcast.display import cell, html_table
 from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.forecasts.intervals import Predictions, predict
 from benchcast.losses.assemble import assemble
@@ -50,6 +51,7 @@ class Forecaster:
     ----------
     salience_ : N floats, the weight of each column
     n_features_in_ : number of columns
+    n_models_in_ : number of models
     feature_names_in_ : names of the columns, where `fit` was given a DataFrame
     task_fit_ : the fitted weights and law
 
@@ -98,6 +100,18 @@ class Forecaster:
         usual = {name: p.default for name, p in signature(type(self)).parameters.items()}
         given = [f"{name}={value!r}" for name, value in self.get_params().items() if value != usual[name]]
         return f"{type(self).__name__}({', '.join(given)})"
+
+    def _repr_html_(self) -> str:
+        known: dict[str, Any] = self.get_params()
+        if self.__sklearn_is_fitted__():
+            known |= {
+                "training models": self.n_models_in_,
+                "columns": self.n_features_in_,
+                "families left out in turn": len(set(self.task_fit_.out_of_fold.families)),
+                "mean error on them": float(np.abs(self.task_fit_.out_of_fold.errors).mean()),
+            }
+        notes = [] if self.__sklearn_is_fitted__() else ["not fitted"]
+        return html_table(repr(self), ["", ""], [[name, cell(value)] for name, value in known.items()], notes=notes)
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags
@@ -148,7 +162,7 @@ class Forecaster:
             raise NotEnoughDataError(f"X: {why}")
         self.task_fit_ = task_fit
         self.salience_ = task_fit.salience(dataset.nats)
-        self.n_features_in_ = losses.shape[1]
+        self.n_models_in_, self.n_features_in_ = losses.shape
         self.__dict__.pop("feature_names_in_", None)
         names = _column_names(X)
         if names is not None:

@@ -16,7 +16,7 @@ from benchcast.forecasts.known_scores import ScoreCorrection, correct
 from benchcast.forecasts.mean_tasks import member_fits, predict_tasks
 from benchcast.forecasts.stored_fit import Fit, load
 from benchcast.messages import as_names, match_names
-from benchcast.records import ModelMetadata, TokenLosses
+from benchcast.records import ModelInfo, ModelMetadata, TokenLosses
 from benchcast.study.study import Study, StudyLike
 
 
@@ -119,7 +119,11 @@ def forecast_models(
             forecasts = predict_tasks([*used, *members], losses, level)[: len(used)]
         except BenchcastError as error:
             failed[name] = str(error)
-            forecasts = [Forecast.missing(fit.task, name, str(error), level=level) for fit in fits]
+            metadata = ModelMetadata.of([ModelInfo(name)], [s for s in study.scores() if s.model == name])
+            forecasts = [
+                Forecast.missing(f.task, name, str(error), level=level, observed=metadata.known_score(f.task))
+                for f in fits
+            ]
         else:
             models.append(ModelForecasts(used, losses, forecasts))
             if correction is not None:

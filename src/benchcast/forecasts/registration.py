@@ -98,7 +98,7 @@ def register(
 def document(fits: Sequence[Fit], losses: TokenLosses, forecasts: Sequence[Forecast]) -> dict[str, Any]:
     """The forecasts of one model by these fits from these losses, with today's date and a hash, as plain values."""
     rows = [
-        {k: v for k, v in forecast.to_dict().items() if k not in ("model", "level")}
+        {k: v for k, v in forecast.to_dict().items() if k not in ("model", "level", "observed")}
         | {
             "chance": fit.task_fit.task.chance,
             "constant": fit.about.get("mean_accuracy"),

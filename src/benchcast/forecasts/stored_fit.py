@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import starmap
+from os import PathLike
 from pathlib import Path
 from typing import Any, overload
 
@@ -20,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.choices import DEFAULT_LEVEL, check_level
+from benchcast.display import cell, html_table
 from benchcast.errors import InputError, StudyError, one_line
 from benchcast.forecasts import sharing
 from benchcast.forecasts.forecast import STRONGER_MODEL, UNSEEN_FAMILY, Forecast, Forecasts, remark_on
@@ -33,7 +35,7 @@ from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.profile import LossProfile
 from benchcast.methods.task_fit import NO_ERRORS, OutOfFoldErrors, TaskFit
 from benchcast.records import Bools, Ints, ModelMetadata, NamedTexts, Task, Text, TextOutlines, TextSet, TokenLosses
-from benchcast.study.atomic import hash_holds, hashed, read_files, write_folder
+from benchcast.study.atomic import hash_holds, hashed, local_folder, read_files, write_folder
 from benchcast.study.loss_files import read_losses
 from benchcast.study.study import Study, StudyLike
 
@@ -73,6 +75,19 @@ class Fit:
     def __repr__(self) -> str:
         count = self.about.get("n_train", {}).get(self.task)
         return f"<Fit of {self.task!r} by {self.task_fit.method}{'' if count is None else f' on {count} models'}>"
+
+    def _repr_html_(self) -> str:
+        law, errors = self.task_fit.law, self.task_fit.out_of_fold
+        known = {
+            "training models": self.about.get("n_train", {}).get(self.task, ""),
+            "families left out in turn": len(set(errors.families)),
+            "mean error on them": float(np.abs(errors.errors).mean()) if len(errors.errors) else math.nan,
+            "chance": self.task_fit.task.chance,
+            "law": law.failure or "accuracy as a sigmoid of capability",
+            "texts": len(self.texts),
+            "tokens in use": f"{int(self.supported.sum())} of {len(self.supported)}",
+        }
+        return html_table(repr(self)[1:-1], ["", ""], [[name, cell(value)] for name, value in known.items()])
 
     @property
     def task(self) -> str:
@@ -161,8 +176,10 @@ class Fit:
         check_level(level)
         if isinstance(losses, TokenLosses):
             return self._forecast(losses, ModelMetadata.of_losses(losses) if metadata is None else metadata, level)
-        if not isinstance(losses, Study) and Path(losses).is_file():
-            return self.predict(read_model(Path(losses), self.texts), metadata=metadata, level=level)
+        if not isinstance(losses, Study):
+            path = self._path(losses)
+            if path.is_file():
+                return self.predict(read_model(path, self.texts), metadata=metadata, level=level)
         study = Study.of(losses)
         if self.task_fit.reads_losses:
             self.require_texts(study.texts.digest, whose=f"study {study.root}")
@@ -176,6 +193,21 @@ class Fit:
                 failed[name] = str(error)
                 rows.append(Forecast.missing(self.task, name, str(error), level=level))
         return Forecasts(tuple(rows), failed)
+
+    def _path(self, losses: Any) -> Path:
+        """The path of a study or file of losses; an error for the name of a model and for other objects."""
+        if not isinstance(losses, str | PathLike):
+            raise InputError(
+                f"predict: found {type(losses).__name__}; needed are the losses of one model (`study.losses(NAME)`), "
+                "a file of them, or a study"
+            )
+        path = local_folder(losses)
+        if not path.exists():
+            raise InputError(
+                f"predict: {str(losses)!r} is neither a study nor a file of losses. A model of a study needs the "
+                f"study, too: fit.predict(STUDY, models=[{str(losses)!r}])"
+            )
+        return path
 
     def _forecast(self, losses: TokenLosses, metadata: ModelMetadata, level: float) -> Forecast:
         nats = np.zeros((1, len(self.supported)), np.float32)
@@ -201,6 +233,7 @@ class Fit:
             level=level,
             question=STRONGER_MODEL if p.position.stronger[0] else UNSEEN_FAMILY,
             distribution=p.distribution,
+            observed=metadata.known_score(self.task),
         )
 
     def save(self, folder: str | Path) -> Path:

@@ -18,12 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.choices import RegroupUnit
-from benchcast.errors import InputError, NotEnoughDataError, StudyError
+from benchcast.display import html_table
+from benchcast.errors import BenchcastError, InputError, NotEnoughDataError, StudyError
 from benchcast.losses.assemble import AssemblyOptions, assemble
 from benchcast.losses.dataset import Dataset, Features
 from benchcast.losses.plausible import refuse_impossible
 from benchcast.messages import as_names, counted, did_you_mean
-from benchcast.records import Bools, Floats, Ints, ModelInfo, Score, Task, TextSet, TokenLosses
+from benchcast.records import Bools, Floats, Ints, ModelInfo, Rows, Score, Task, TextSet, TokenLosses
 from benchcast.study import feature_files, tables
 from benchcast.study.atomic import (
     Stamp,
@@ -78,6 +79,25 @@ class Study:
 
     def __repr__(self) -> str:
         return f"<Study {str(self.root)!r}: {counted(len(self.tasks), 'task')}>"
+
+    def _repr_html_(self) -> str:
+        try:
+            return self._as_html()
+        except BenchcastError as error:  # a damaged file: a notebook shows the line, without a traceback
+            return html_table(f"Study {self.root}", [], [], notes=[str(error)])
+
+    def _as_html(self) -> str:
+        with_losses, scores = set(self.models_with_losses()), self.scores()
+        scored = {t.name: {s.model for s in scores if s.task == t.name} for t in self.tasks}
+        rows = [(t.name, t.chance, len(scored[t.name]), len(scored[t.name] & with_losses)) for t in self.tasks]
+        counts = (
+            counted(len(self.models()), "model"),
+            f"{len(with_losses)} with losses",
+            counted(len(self.texts), "text"),
+            counted(len(self.fitted_tasks()), "stored fit"),
+        )
+        header = ("task", "chance", "models with a score", "with a score and losses")
+        return html_table(f"Study {self.root}", header, rows, notes=[", ".join(counts)])
 
     @classmethod
     def create(
@@ -140,11 +160,11 @@ class Study:
             )
         return self.tasks[names.index(name)]
 
-    def models(self) -> list[ModelInfo]:
-        """models.csv, then models that have losses and no row of their own."""
+    def models(self) -> Rows[ModelInfo]:
+        """models.csv, then models that have losses and no row of their own: a list with `.to_pandas()`."""
         listed = self.listed_models()
         known = {m.model for m in listed}
-        return listed + [ModelInfo(m) for m in self.models_with_losses() if m not in known]
+        return Rows(ModelInfo, [*listed, *(ModelInfo(m) for m in self.models_with_losses() if m not in known)])
 
     def listed_models(self) -> list[ModelInfo]:
         """models.csv."""
@@ -155,9 +175,9 @@ class Study:
         """scores.csv."""
         return list(self._scores().stored)
 
-    def scores(self) -> list[Score]:
-        """scores.csv, and the scores of aggregates that follow from it."""
-        return list(self._scores().every)
+    def scores(self) -> Rows[Score]:
+        """scores.csv, and the scores of aggregates that follow from it: a list with `.to_pandas()`."""
+        return Rows(Score, self._scores().every)
 
     def _scores(self) -> ScoreTable:
         path = self.root / "scores.csv"
