@@ -27,7 +27,7 @@ COMMANDS = {
         ["import", "scores", "scores.csv"],
         ["status"],
         ["fit"],
-        ["compare", "--split", "family"],
+        ["compare", "--split", "family", "--all-methods"],
         ["report", "-o", "report.html"],
     ),
 }

@@ -58,7 +58,7 @@ class StudyContext:
         split = split or self.split
         if split not in self._compared:
             execution = Execution(on_method=lambda m: self.on_step(f"{split}: {m}"))
-            self._compared[split] = compare(self.study, split=split, device=execution)
+            self._compared[split] = compare(self.study, split=split, methods="all", device=execution)
         return self._compared[split]
 
     def task(self, name: str | None) -> int | None:

@@ -78,7 +78,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of the hostile study."""
     folder = tmp_path_factory.mktemp("hostile")
     study = write_study(hostile_world(), folder / "study")
-    write_report(folder / "report.html", study, compare(study))
+    write_report(folder / "report.html", study, compare(study, methods="all"))
     return folder / "report.html"
 
 
@@ -112,7 +112,7 @@ def ugly(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The report of the ugly study."""
     folder = tmp_path_factory.mktemp("ugly")
     study = write_study(ugly_world(), folder / "study")
-    write_report(folder / "report.html", study, compare(study))
+    write_report(folder / "report.html", study, compare(study, methods="all"))
     return folder / "report.html"
 
 

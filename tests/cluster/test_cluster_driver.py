@@ -37,7 +37,7 @@ def test_a_driver_that_is_killed_goes_on_where_it_was(
 
 
 def test_compare_gives_the_same_bytes(nodes: Nodes, cli: Callable[..., Any], small_folder: Path) -> None:
-    command = ["compare", small_folder, "--split", "family", "--json"]
+    command = ["compare", small_folder, "--split", "family", "--all-methods", "--json"]
     alone, shared = cli(*command), nodes.benchcast(*command)
     assert (shared.returncode, shared.stderr) == (0, "")
     assert shared.stdout == alone.out

@@ -71,7 +71,7 @@ def test_a_comparison_on_equal_losses_has_no_forecasts_and_says_why(all_equal, c
         assert np.ptp(comparison.held_out[task, "constant"].forecast) == 0
     ran = cli("compare", all_equal.root, "--method", "stack", "--method", "constant", "--split", "size")
     assert ran.code == 0
-    line = "stack on task0, task1: no forecast of 5 of 5 held-out models: all training models have the same losses"
+    line = "not compared: stack: no forecast of 5 of 5 held-out models: all training models have the same losses"
     assert line in " ".join(ran.out.split())
     assert "constant on" not in ran.out
 

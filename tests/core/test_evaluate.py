@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 
 import numpy as np
@@ -97,21 +98,60 @@ def test_compare_json_keeps_its_contract(study, cli):
         assert task["all-token"]["n_test"] == 5
 
 
-def test_compare_tries_every_method_by_default_and_leaves_out_what_lacks_features(study, cli):
-    everything = strict(cli("compare", study.root, "--json", "--task", "task0").out)
+MAIN = ["stack", "salience", "pls", "logistic-4", "label-token", "all-token", "constant"]
+
+
+def test_compare_tries_the_main_methods_by_default(study, cli):
+    printed = cli("compare", study.root, "--task", "task0").out
+    assert strict(cli("compare", study.root, "--json", "--task", "task0").out)["methods"] == MAIN
+    assert [line.split()[0] for line in printed.splitlines()[2:9]] == MAIN
+    assert "not compared" not in printed
+    assert compare(study, ["task0"], split="size", methods=()).methods == tuple(MAIN)
+
+
+def test_all_methods_are_compared_on_demand_and_one_line_says_what_lacks_features(study, cli):
+    everything = strict(cli("compare", study.root, "--json", "--task", "task0", "--all-methods").out)
     assert everything["methods"] == list(METHODS)
     assert everything["left_out"] == {}
-    import shutil
-
     shutil.rmtree(study.root / "features")
-    bare = strict(cli("compare", study.root, "--json", "--task", "task0").out)
-    assert set(bare["left_out"]) == {"paper", "ridge"}
-    assert bare["methods"] == [m for m in everything["methods"] if m not in bare["left_out"]]
+    ran = cli("compare", study.root, "--task", "task0", "--all-methods")
+    said = [line for line in ran.out.splitlines() if "needs features" in line]
+    assert said == ["not compared: paper, ridge: needs features of a scorer"]
+    rows = [line.split()[0] for line in ran.out.splitlines() if line]
+    assert "paper" not in rows
+    bare = compare(study, ["task0"], methods="all")
+    assert bare.methods == tuple(m for m in METHODS if m not in ("paper", "ridge"))
+    assert set(bare.left_out) == {"paper", "ridge"}
+
+
+def test_all_methods_and_a_method_do_not_go_together(study, cli):
+    ran = cli("compare", study.root, "--all-methods", "--method", "pls")
+    assert (ran.code, ran.err.splitlines()[0][:61]) == (
+        1,
+        "error: --all-methods does not go with --method or --runs; see",
+    )
+
+
+def test_measures_of_fewer_than_five_held_out_models_are_not_printed(study, world, cli):
+    """Of two models R² was −154; their forecasts are printed instead."""
+    largest = sorted(m.model for m in world.models if m.params == 64e6)
+    kept = [s for s in study.scores() if s.task != "task0" or s.model not in largest[2:]]
+    (study.root / "scores.csv").unlink()
+    study.add_scores(kept)
+    ran = cli("compare", study.root, "--split", "size")
+    table, rest = ran.out.split("task0: 2 held-out models, too few to measure methods; forecasts by stack")
+    assert "task0" not in table
+    assert "task1" in table
+    assert [line.split()[0] for line in rest.splitlines()[2:4]] == largest[:2]
+    cells = strict(cli("compare", study.root, "--split", "size", "--json").out)["tasks"]["task0"]
+    for cell in cells.values():
+        assert {k: v for k, v in cell.items() if v is not None} == {
+            "n_test": 2,
+            "remark": "no measures: 2 held-out models, 5 are needed",
+        }
 
 
 def test_a_method_that_was_asked_for_and_lacks_features_is_one_clear_line(study, cli):
-    import shutil
-
     shutil.rmtree(study.root / "features")
     for json_flag in ([], ["--json"]):
         ran = cli("compare", study.root, "--method", "paper", *json_flag)

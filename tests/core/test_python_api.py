@@ -333,7 +333,7 @@ def test_a_run_is_watched_in_one_call(fitted, cli, tmp_path):
 
 
 def test_a_report_is_written_in_one_call(fitted, tmp_path, monkeypatch):
-    monkeypatch.setattr("benchcast.evaluation.compare.METHODS", {m: METHODS[m] for m in ("all-token", "constant")})
+    monkeypatch.setattr("benchcast.evaluation.compare.MAIN_METHODS", ("all-token", "constant"))
     page = bc.report(fitted.root, tmp_path / "page.html", split="size")
     assert page == tmp_path / "page.html"
     written = page.read_text(encoding="utf-8")

@@ -167,3 +167,36 @@ def test_errors_that_are_proportional_in_every_family_are_clear(measured):
     ratio = rank(compared).ratios["b"]
     assert ratio.value == pytest.approx(0.25)
     assert ratio.clear
+
+
+def test_the_sentence_is_about_the_method_that_fit_uses(measured):
+    compared = comparison(measured, {"pls": [[0.02] * 6], "stack": [[0.01] * 6], "constant": [[0.08] * 6]})
+    assert headline(compared).startswith(
+        "stack, which `benchcast fit` uses, forecasts best here: squared error 0.25 times that of pls"
+    )
+
+
+def test_a_method_that_is_clearly_better_is_named_with_how_to_take_it(measured):
+    compared = comparison(measured, {"stack": [[0.02] * 6], "pls": [[0.01] * 6], "constant": [[0.08] * 6]})
+    said = headline(compared)
+    assert said.startswith(
+        "pls is clearly better here than stack, which `benchcast fit` uses: squared error 0.25 times that of stack"
+    )
+    assert said.endswith("; take it with `benchcast fit STUDY --method pls`.")
+
+
+@pytest.mark.parametrize("stack", [0.0199, 0.0201])
+def test_without_a_clear_difference_the_method_of_fit_stays(measured, stack):
+    even = np.array([1, 1.3, 0.7, 1.2, 0.8, 1.0])
+    compared = comparison(measured, {"stack": [(stack * even).tolist()], "pls": [(0.02 * even[::-1]).tolist()]})
+    said = headline(compared)
+    assert said.startswith("`benchcast fit` uses stack, and no other method is clearly better here (")
+    assert ("(pls: squared error" in said) == (stack > 0.02)
+
+
+def test_few_families_are_too_few_to_leave_the_method_of_fit(measured):
+    compared = comparison(measured, {"stack": [[0.03] * 4], "pls": [[0.01] * 4]})
+    assert headline(compared) == (
+        "`benchcast fit` uses stack, and no other method is clearly better here: 4 held-out families are too few to "
+        "tell (pls: squared error 0.11 times that of stack)."
+    )

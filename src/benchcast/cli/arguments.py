@@ -77,7 +77,7 @@ class WithMethods(click.Command):
         from benchcast.methods import METHODS
 
         with formatter.section("Methods"):
-            formatter.write_dl([(method.name, method.about) for method in METHODS.values()])
+            formatter.write_dl([(method.name + " *" * method.main, method.about) for method in METHODS.values()])
 
 
 SPLIT = click.option(

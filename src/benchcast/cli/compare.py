@@ -1,7 +1,8 @@
-"""`compare`: every method on held-out models, or with --runs training runs against each other."""
+"""`compare`: methods on held-out models, or with --runs training runs against each other."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,9 +11,18 @@ import click
 
 from benchcast.choices import level_text
 from benchcast.cli.arguments import ADDRESS, DEVICE, EXECUTOR, JSON, KEEP_ALL, SPLIT, STUDY, TASKS, WithMethods
-from benchcast.cli.output import print_json, print_table, say, say_wrapped, tell_support, warn_below_chance, workers
+from benchcast.cli.output import (
+    ends,
+    print_json,
+    print_table,
+    say,
+    say_wrapped,
+    tell_support,
+    warn_below_chance,
+    workers,
+)
 from benchcast.cli.progress import progress
-from benchcast.messages import few, number
+from benchcast.messages import counted, number
 from benchcast.methods import CAPABILITY_METHOD, METHODS
 
 if TYPE_CHECKING:
@@ -41,6 +51,7 @@ DETAILS = {  # measures of one method: heading and format
 @TASKS
 @SPLIT
 @click.option("--method", "methods", multiple=True, help="Only this method; may be given again.")
+@click.option("--all-methods", is_flag=True, help="Every method. Default: those marked with * below.")
 @click.option(
     "--runs", metavar="A,B,…", help="Compare training runs instead: families, or models without their @tokens."
 )
@@ -56,6 +67,7 @@ def compare(
     tasks: tuple[str, ...],
     split: Split,
     methods: tuple[MethodName, ...],
+    all_methods: bool,
     runs: str | None,
     keep_all: bool,
     device: str,
@@ -65,11 +77,12 @@ def compare(
     wide: bool,
     as_json: bool,
 ) -> None:
-    """Forecast held-out models with every method and say how well each does; or order training runs.
+    """Forecast held-out models with the main methods and say how well each does; or order training runs.
 
     \b
     benchcast compare study
     benchcast compare study --split family --task mmlu --jobs 4
+    benchcast compare study --all-methods
     benchcast compare study --runs oak-a,oak-b          by forecast at equal compute, and by their scores
     benchcast compare study --split family --executor ray
     """
@@ -77,13 +90,15 @@ def compare(
 
     if jobs is not None and (runs is not None or device or executor != "local"):
         raise click.UsageError("--jobs does not go with --runs, --device or --executor ray")
+    if all_methods and (methods or runs is not None):
+        raise click.UsageError("--all-methods does not go with --method or --runs")
     if runs is not None:
         if split != "auto" or len(methods) > 1 or executor != "local":
             raise click.UsageError("--runs goes with one --method at most, no --split and no --executor ray")
         opened = Study.open(study, keep_all=keep_all)
         show_runs(opened, runs, tasks, methods[0] if methods else CAPABILITY_METHOD, device=device, as_json=as_json)
         return
-    from benchcast.evaluation.compare import Execution
+    from benchcast.evaluation.compare import Execution, chosen_methods
     from benchcast.evaluation.compare import compare as run
     from benchcast.executors.local import on_this_machine
 
@@ -91,9 +106,10 @@ def compare(
         raise click.UsageError("--device is for this process; leave it out, or --executor ray")
     opened = Study.open(study, keep_all=keep_all)
     here = on_this_machine(1 if device else jobs)
-    with workers(executor, address) as cluster, progress("comparing", len(methods) or len(METHODS)) as advance:
+    names = chosen_methods("all" if all_methods else methods)
+    with workers(executor, address) as cluster, progress("comparing", len(names)) as advance:
         execution = Execution(device, cluster or here, lambda m: advance(f"comparing: {m} is done"), keep_fits=False)
-        comparison = run(opened, tasks, split=split, methods=methods, device=execution)
+        comparison = run(opened, tasks, split=split, methods=names, device=execution)
     say_split(split, comparison)
     if as_json:
         print_json(comparison.as_json())
@@ -112,24 +128,31 @@ def say_split(asked: Split, comparison: Comparison) -> None:
 
 
 def print_comparison(comparison: Comparison, *, wide: bool = False) -> None:
-    """Error of every method on every task, which method is best, and what the first one's intervals are worth."""
+    """Error of every method on every task, whether to take another than `fit` does, and what its intervals are worth.
+
+    Tasks with too few held-out models to measure a method get the forecasts of these models instead.
+    """
     from benchcast.evaluation.ranking import headline
 
-    n_test = max(len(h.observed) for h in comparison.held_out.values())
-    title = f"mean squared error, split by {comparison.split}, {n_test} held-out models"
-    print_table(("method", *comparison.tasks), _error_rows(comparison), title=title, wide=wide)
-    say("* least error; noise floor: what the finite number of scored items leaves at most")
-    say_wrapped(headline(comparison))
-    _print_gains(comparison)
-    say()
-    first = comparison.methods[0]
-    measured = [(task, comparison.measures(task, first)) for task in comparison.tasks]
-    rows = [(task, *(number(m[k], form) for k, (_, form) in DETAILS.items())) for task, m in measured]
-    print_table((first, *(name for name, _ in DETAILS.values())), rows, wide=wide)
-    for method, why in comparison.left_out.items():
-        say(f"left out: {method} {why}")
-    for line in _impossible(comparison):
-        say_wrapped(line)
+    tasks = [task for task in comparison.tasks if comparison.measurable(task)]
+    if tasks:
+        n_test = max(len(comparison.held_out[task, comparison.used].observed) for task in tasks)
+        title = f"mean squared error, split by {comparison.split}, {n_test} held-out models"
+        print_table(("method", *tasks), _error_rows(comparison, tasks), title=title, wide=wide)
+        say("* least error; noise floor: what the number of scored items leaves at most")
+        measured = replace(comparison, tasks=tuple(tasks))
+        say_wrapped(headline(measured))
+        _print_gains(measured)
+        say()
+        _print_details(comparison, tasks, wide=wide)
+    for task in comparison.tasks:
+        if task not in tasks:
+            _print_few(comparison, task)
+    if comparison.not_compared():
+        say_wrapped(f"not compared: {comparison.not_compared()}")
+    for name, why in comparison.left_out.items():
+        if name not in METHODS:
+            say(f"left out: {name} {why}")
 
 
 def _print_gains(comparison: Comparison) -> None:
@@ -146,24 +169,41 @@ def _print_gains(comparison: Comparison) -> None:
     print_table(header, gain_rows(gains), title=title)
 
 
-def _impossible(comparison: Comparison) -> list[str]:
-    """For each method that could not forecast all held-out models of a task, a line that says why."""
-    tasks: dict[tuple[str, str], list[str]] = {}
-    for method in comparison.methods:
-        for task in comparison.tasks:
-            if not isfinite(comparison.measures(task, method)["mse"]):
-                tasks.setdefault((method, comparison.remark(task, method)), []).append(task)
-    return [f"{method} on {few(names)}: {remark}" for (method, remark), names in tasks.items()]
-
-
-def _error_rows(comparison: Comparison) -> list[tuple[str, ...]]:
-    errors = {(t, m): comparison.measures(t, m)["mse"] for t in comparison.tasks for m in comparison.methods}
-    known = {t: [errors[t, m] for m in comparison.methods if errors[t, m] == errors[t, m]] for t in comparison.tasks}
+def _error_rows(comparison: Comparison, tasks: list[str]) -> list[tuple[str, ...]]:
+    """Rows of the methods that forecast at least one task, and of the noise floor."""
+    errors = {(t, m): comparison.measures(t, m)["mse"] for t in tasks for m in comparison.methods}
+    known = {t: [errors[t, m] for m in comparison.methods if isfinite(errors[t, m])] for t in tasks}
     rows = [
-        (m, *("*" * (errors[t, m] in known[t] and errors[t, m] == min(known[t])) + number(errors[t, m]) for t in known))
+        (m, *("*" * (isfinite(errors[t, m]) and errors[t, m] == min(known[t])) + number(errors[t, m]) for t in tasks))
         for m in comparison.methods
+        if any(isfinite(errors[t, m]) for t in tasks)
     ]
-    return [*rows, ("noise floor", *(number(comparison.noise[t]) for t in comparison.tasks))]
+    return [*rows, ("noise floor", *(number(comparison.noise[t]) for t in tasks))]
+
+
+def _print_details(comparison: Comparison, tasks: list[str], *, wide: bool) -> None:
+    """Measures of the method that `fit` uses."""
+    measured = [(task, comparison.measures(task, comparison.used)) for task in tasks]
+    rows = [(task, *(number(m[k], form) for k, (_, form) in DETAILS.items())) for task, m in measured]
+    print_table((comparison.used, *(name for name, _ in DETAILS.values())), rows, wide=wide)
+
+
+def _print_few(comparison: Comparison, task: str) -> None:
+    """Forecasts of a few held-out models, which are too few for a measure."""
+    held = comparison.held_out[task, comparison.used]
+    if not held.models:
+        say(f"{task}: no held-out model has a score")
+        return
+    rows = [
+        (model, number(forecast, ".3f"), ends(low, high), number(observed, ".3f"))
+        for model, forecast, low, high, observed in zip(
+            held.models, held.forecast, held.low, held.high, held.observed, strict=True
+        )
+    ]
+    title = (
+        f"{task}: {counted(len(rows), 'held-out model')}, too few to measure methods; forecasts by {comparison.used}"
+    )
+    print_table(("model", "forecast", f"{level_text()} interval", "score"), rows, title=title)
 
 
 def show_runs(

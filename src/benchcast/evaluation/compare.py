@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal, cast
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from benchcast.executors.local import Executor, Job, Local
 from benchcast.forecasts.mean_tasks import predict_task
 from benchcast.losses.dataset import Dataset
 from benchcast.messages import as_names
-from benchcast.methods import METHODS, MethodName
+from benchcast.methods import MAIN_METHODS, METHODS, MethodName
 from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.paper import DescentSettings
 from benchcast.methods.spec import check_methods, equal_inputs, fit_group, grouped, same_losses, without_weak_tasks
@@ -52,7 +53,7 @@ def compare(
     tasks: Sequence[str] = (),
     *,
     split: Split = "auto",
-    methods: Sequence[MethodName] = (),
+    methods: Sequence[MethodName] | Literal["all"] = (),
     device: str | Execution = "",
     settings: DescentSettings | None = None,
 ) -> Comparison:
@@ -64,7 +65,7 @@ def compare(
     tasks : tasks of study.toml; none given: all
     split : which models are held out: those that models.csv marks ("column"), the largest sizes ("size"), or each
         family in turn ("family"); "auto" is the first of the three that is possible and leaves enough models to train
-    methods : names of methods; none given: all
+    methods : names of methods; none given: the main ones; "all": every one
     device : where methods that learn token weights are computed: a torch device such as "cuda"; "" is numpy. An
         `Execution` adds an executor, which fits methods and folds side by side with the same result, progress, and
         whether fits are kept
@@ -81,7 +82,7 @@ def compare(
     >>> result.measures("code", "label-token")["mae"] < result.measures("code", "constant")["mae"]
     True
     """
-    wanted = tuple(as_names(methods) or METHODS)
+    wanted = chosen_methods(methods)
     check_methods(wanted, settings)
     execution = device if isinstance(device, Execution) else Execution(device)
     opened = Study.of(study)
@@ -112,6 +113,12 @@ def compare(
         dataset=dataset,
         left_out=left_out,
     )
+
+
+def chosen_methods(methods: Sequence[MethodName] | Literal["all"]) -> tuple[MethodName, ...]:
+    """The methods to compare: all of them, the named ones, or by default the main ones."""
+    every = tuple(method.name for method in METHODS.values())
+    return every if methods == "all" else tuple(cast("list[MethodName]", as_names(methods))) or MAIN_METHODS
 
 
 def try_methods(shared: FoldFits, methods: Sequence[str], execution: Execution) -> dict[str, Tried | str]:

@@ -18,7 +18,8 @@ from benchcast.display import html_table, text_table
 from benchcast.errors import library
 from benchcast.evaluation.error_ratio import ErrorRatio, error_ratio
 from benchcast.losses.dataset import Dataset
-from benchcast.messages import counted, nan_to_none, plain
+from benchcast.messages import counted, few, nan_to_none, plain
+from benchcast.methods import DEFAULT_METHOD, METHODS
 from benchcast.methods.solvers import ranks
 from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Floats, arrow_table, pandas_frame
@@ -35,6 +36,7 @@ COLUMNS = {
 GAIN_OVER = "all-token"
 SHOWN = {"mae": "mean error", "pairs": "pairs in order", "coverage": "coverage", "n_test": "held-out models"}
 HEADER = ("task", "method", *SHOWN.values())
+FEWEST_HELD_OUT = 5  # with fewer models a measure says more about them than about the method
 ENDS = ("score", "forecast", "low", "high")  # of each point in the figure
 
 
@@ -108,11 +110,17 @@ class Comparison:
         return html_table(repr(self)[1:-1], HEADER, self._table(), notes=self._reasons())
 
     def _table(self) -> list[list[Any]]:
-        cells = [(t, m, self.measures(t, m)) for t in self.tasks for m in self.methods]
+        cells = [(t, m, self._cell(t, m)) for t in self.tasks for m in self.methods]
         return [[t, m, *(measured[k] for k in SHOWN)] for t, m, measured in cells]
 
     def _reasons(self) -> list[str]:
-        return [f"not tried: {name}: {why}" for name, why in self.left_out.items()]
+        others = [f"left out: {name} {why}" for name, why in self.left_out.items() if name not in METHODS]
+        return [f"not compared: {line}" for line in [self.not_compared()] if line] + others
+
+    @property
+    def used(self) -> str:
+        """The method that `fit` uses if nothing else is asked for, if it was compared; else the first."""
+        return DEFAULT_METHOD if DEFAULT_METHOD in self.methods else self.methods[0]
 
     def measures(self, task: str, method: str) -> dict[str, float]:
         """Errors, order and coverage of one method on one task (see `measure`)."""
@@ -127,6 +135,10 @@ class Comparison:
         complete = [m for m in held if all(h.complete for h in held[m].values())]
         return {m: error_ratio(held[over], held[m]) for m in complete} if over in complete else {}
 
+    def measurable(self, task: str) -> bool:
+        """Whether enough models of a task were held out to measure a method by them."""
+        return len(self.held_out[task, self.methods[0]].models) >= FEWEST_HELD_OUT
+
     def as_json(self) -> dict[str, Any]:
         """The contract of `compare --json`."""
         content = {
@@ -140,7 +152,10 @@ class Comparison:
         return dict(plain(content))
 
     def _cell(self, task: str, method: str) -> dict[str, Any]:
-        return {**self.measures(task, method), "remark": self.remark(task, method)}
+        measures = self.measures(task, method)
+        if not self.measurable(task):
+            measures |= dict.fromkeys(MEASURES[:-1], math.nan)
+        return {**measures, "remark": self.remark(task, method)}
 
     def remark(self, task: str, method: str) -> str:
         """Why measures of a task and method are NaN; empty where none is."""
@@ -150,6 +165,8 @@ class Comparison:
         unknown = int((~np.isfinite(held.forecast)).sum())
         if unknown:
             return f"no forecast of {unknown} of {len(held.models)} held-out models: {held.reason}"
+        if not self.measurable(task):
+            return f"no measures: {counted(len(held.models), 'held-out model')}, {FEWEST_HELD_OUT} are needed"
         reasons = []
         if len(held.observed) < 2 or np.ptp(held.observed) == 0:
             reasons.append("no order: held-out scores are all the same")
@@ -158,6 +175,26 @@ class Comparison:
         if not np.isfinite(held.low).all():
             reasons.append("no interval: forecasts of fewer than two unseen models could be tested")
         return "; ".join(reasons)
+
+    def not_compared(self) -> str:
+        """One line on the methods that could not run or lack a forecast, by reason; empty if all have all."""
+        lacking: dict[str, list[str]] = {}
+        for method, why in self.left_out.items():
+            if method in METHODS:
+                lacking.setdefault(why, []).append(method)
+        for method in self.methods:
+            for why, tasks in self._without_forecast(method).items():
+                on = "" if len(tasks) == len(self.tasks) else f" on {few(tasks)}"
+                lacking.setdefault(why, []).append(method + on)
+        return "; ".join(f"{', '.join(names)}: {why}" for why, names in lacking.items())
+
+    def _without_forecast(self, method: str) -> dict[str, list[str]]:
+        """Tasks that a method does not forecast for every held-out model, by the reason."""
+        tasks: dict[str, list[str]] = {}
+        for task in self.tasks:
+            if not self.held_out[task, method].complete:
+                tasks.setdefault(self.remark(task, method), []).append(task)
+        return tasks
 
     def to_arrow(self) -> Any:
         """A pyarrow.Table, one row for each task and method: its measures, and a remark where one is null."""

@@ -14,13 +14,12 @@ import numpy.typing as npt
 from scipy.special import ndtr, stdtrit
 
 from benchcast.choices import DEFAULT_LEVEL, level_text
-from benchcast.evaluation.comparison import Comparison, HeldOutForecasts
+from benchcast.evaluation.comparison import FEWEST_HELD_OUT, Comparison, HeldOutForecasts
 from benchcast.evaluation.error_ratio import FEWEST_FAMILIES, ErrorRatio, error_ratio
 from benchcast.forecasts.intervals import distance
-from benchcast.methods import METHODS
+from benchcast.methods import DEFAULT_METHOD, METHODS
 from benchcast.records import Bools
 
-FEW = 5  # with fewer held-out models nothing is claimed
 SCORE_NOISE = 1.5  # errors within this factor of the noise of one score cannot be much smaller
 # of the noise floor, the part that is the score's own: all models answer the same items, so the rest can be forecast.
 # In simulated items of different difficulty it is 0.62 of the binomial variance and 0.79 of that of split halves.
@@ -60,10 +59,16 @@ class Verdict:
 
 
 def headline(comparison: Comparison) -> str:
-    """One sentence that names the best method over all tasks and its lead, or the methods without a clear winner."""
+    """One sentence on which method to use.
+
+    It compares the method that `fit` uses with the others. Where that one was not compared, it names the best method
+    over all tasks and its lead, or the methods without a clear winner.
+    """
     ranked = rank(comparison)
     if not ranked.methods:
         return "No method forecasts every task here."
+    if DEFAULT_METHOD in ranked.methods and len(ranked.methods) > 1:
+        return _beside_default(ranked)
     first, *others = ranked.methods
     if not others:
         return f"{first} is the only method that forecasts every task here."
@@ -74,14 +79,31 @@ def headline(comparison: Comparison) -> str:
     if len(best) > MOST_NAMES:
         best = [*best[: MOST_NAMES - 1], f"{len(best) - MOST_NAMES + 1} others"]
     between = f"{', '.join(best[:-1])} and {best[-1]}"
-    return f"No clear winner between {between}{_why_open(ranked)} ({_lead(ranked, ranked.rivals[0])})."
+    return (
+        f"No clear winner between {between}{_why_open(ranked, ranked.rivals[0])} ({_lead(ranked, ranked.rivals[0])})."
+    )
 
 
-def _why_open(ranked: MethodRanking) -> str:
-    """Why no method is named where the interval alone does not say so."""
+def _beside_default(ranked: MethodRanking) -> str:
+    """Whether another method is clearly better than the one that `fit` uses, and how to take it."""
+    first, used = ranked.methods[0], DEFAULT_METHOD
+    if first == used and not ranked.rivals:
+        return f"{used}, which `benchcast fit` uses, forecasts best here: {_lead(ranked, ranked.methods[1])}."
+    if first != used and used not in ranked.rivals:
+        better = f"{first} is clearly better here than {used}, which `benchcast fit` uses: {_lead(ranked, used)}"
+        return f"{better}; take it with `benchcast fit STUDY --method {first}`."
+    other = ranked.rivals[0] if first == used else used
+    lead = f"{first}: " * (first != used) + _lead(ranked, other)
+    return (
+        f"`benchcast fit` uses {used}, and no other method is clearly better here{_why_open(ranked, other)} ({lead})."
+    )
+
+
+def _why_open(ranked: MethodRanking, other: str) -> str:
+    """Why the first method is not called better than another where the interval alone does not say so."""
     if ranked.families < FEWEST_FAMILIES:
         return f": {ranked.families} held-out famil{'y is' if ranked.families == 1 else 'ies are'} too few to tell"
-    if not ranked.ratios[ranked.rivals[0]].agree:
+    if not ranked.ratios[other].agree:
         return ": mean, median and sum over the tasks disagree"
     return ""
 
@@ -158,8 +180,10 @@ def verdict_on(comparison: Comparison, task: str, method: str | None = None) -> 
         good += ", close to the noise of the scores"
     against = _against(comparison, task, name)
     held = comparison.held_out[task, name]
-    if len(held.observed) < FEW:
-        return Verdict(task, good, against, trust=f"fewer than {FEW} unseen models, too few to rely on these numbers")
+    if len(held.observed) < FEWEST_HELD_OUT:
+        return Verdict(
+            task, good, against, trust=f"fewer than {FEWEST_HELD_OUT} unseen models, too few to rely on these numbers"
+        )
     cautions = (_coverage(held), _worst_family(held), _beyond(comparison, task, name))
     return Verdict(task, good, against, trust="; ".join(c for c in cautions if c))
 

@@ -56,6 +56,7 @@ class Method:
     needs_features: bool = False  # of a scorer
     needs_metadata: bool = False  # or answers: what plain arrays of losses do not hold
     baseline: bool = False
+    main: bool = False  # compared by default; `--all-methods` adds the others
     quick: bool = False  # enough to be fitted again on many sets of texts
     shown_by_step: bool = False  # its fits have a history, for figure 6
     one_pass: bool = False  # all folds share their passes over the features
@@ -76,6 +77,7 @@ _ROWS = (
         learns_weights=True,
         pool_fit="stack:fit_stack",
         cost=10,
+        main=True,
     ),
     Method(
         name="salience",
@@ -84,6 +86,7 @@ _ROWS = (
         learns_weights=True,
         pool_fit="stack:fit_salience",
         cost=8,
+        main=True,
     ),
     Method(
         name="paper",
@@ -105,7 +108,13 @@ _ROWS = (
         quick=True,
         one_pass=True,
     ),
-    Method(name="pls", about="partial least squares from the loss of each text", fit="pls:pls", learns_weights=True),
+    Method(
+        name="pls",
+        about="partial least squares from the loss of each text",
+        fit="pls:pls",
+        main=True,
+        learns_weights=True,
+    ),
     Method(
         name="perplexity-correlations",
         about="each text weighted by how its loss orders the models (Thrush et al. 2024)",
@@ -116,6 +125,7 @@ _ROWS = (
         name="logistic-4",
         about="mean loss of all tokens, the task's texts or their answers; sigmoid with free floor and ceiling",
         fit="logistic4:logistic4",
+        main=True,
     ),
     Method(
         name="two-step",
@@ -143,9 +153,17 @@ _ROWS = (
         fit="baselines:label_token",
         needs_metadata=True,
         baseline=True,
+        main=True,
     ),
     Method(name="source-token", about="mean loss on the task's own texts", fit="baselines:source_token", baseline=True),
-    Method(name="all-token", about="mean loss on all texts", fit="baselines:all_token", baseline=True, quick=True),
+    Method(
+        name="all-token",
+        about="mean loss on all texts",
+        fit="baselines:all_token",
+        baseline=True,
+        main=True,
+        quick=True,
+    ),
     Method(
         name="compute",
         about="training FLOPs; reads no losses",
@@ -153,6 +171,13 @@ _ROWS = (
         needs_metadata=True,
         baseline=True,
     ),
-    Method(name="constant", about="the mean score of the training models", fit="baselines:constant", baseline=True),
+    Method(
+        name="constant",
+        about="the mean score of the training models",
+        fit="baselines:constant",
+        baseline=True,
+        main=True,
+    ),
 )
 METHODS: dict[str, Method] = {method.name: method for method in _ROWS}
+MAIN_METHODS: tuple[MethodName, ...] = tuple(method.name for method in _ROWS if method.main)

@@ -38,10 +38,10 @@ def compare_once() -> Iterator[None]:
     """Commands that compare all methods on the same study by the same split share one comparison."""
     shared: dict[tuple[Path, str | None], Comparison] = {}
 
-    def once(study: Study, *, split: str | None, device: Execution) -> Comparison:
+    def once(study: Study, *, split: str | None, methods: str, device: Execution) -> Comparison:
         key = (study.root, split)
         if key not in shared:
-            shared[key] = compare(study, split=split, device=device)
+            shared[key] = compare(study, split=split, methods=methods, device=device)
         return shared[key]
 
     with pytest.MonkeyPatch.context() as patch:
