@@ -14,7 +14,7 @@ import pytest
 
 from benchcast.importers.scores.entries import ReaderOptions
 from benchcast.importers.scores.formats import read_score_file
-from benchcast.records import Score
+from benchcast.records import ModelInfo, Score
 from benchcast.study.study import Study
 
 Run = Callable[..., tuple[int, str, str]]
@@ -420,14 +420,44 @@ def test_a_local_path_is_named_as_collect_names_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs" / "step-9").mkdir(parents=True)
-    names = ("runs/step-9", "/disk/out/step-8", "org/step-7")
+    names = ("runs/step-9", "/disk/out/step-8", "org/my-7b")
     rows = "".join(f"{n},mmlu,0.{i}\n" for i, n in enumerate(names, start=5))
     code, out, _ = run(write("long.csv", "model,task,accuracy\n" + rows))
     assert code == 0
-    assert {m for m, _ in scores_by_key(study)} == {"step-9", "step-8", "org/step-7"}
-    assert "/disk/out/step-8 is step-8" in out
-    both = write("both.csv", "model,task,accuracy\n/a/x/step-1,mmlu,0.5\n/a/y/step-1,mmlu,0.6\n")
-    assert "are both model 'step-1'; give them different names with --rename" in run(both)[2]
+    assert {m for m, _ in scores_by_key(study)} == {"runs@9", "out@8", "org/my-7b"}
+    assert "/disk/out/step-8 is out@8" in out
+
+
+def test_models_of_one_name_get_another_folder_and_renames_that_merge_two_are_refused(
+    run: Run, study: Study, write: Write
+) -> None:
+    both = write("both.csv", "model,task,accuracy\n/a/x/my-7b,mmlu,0.5\n/a/y/my-7b,mmlu,0.6\n")
+    assert (
+        "are both model 'z'; give them different names with --rename"
+        in run(both, "--rename", "x/my-7b=z", "--rename", "/a/x/my-7b=z", "--rename", "/a/y/my-7b=z")[2]
+    )
+    assert run(both)[0] == 0
+    assert {m for m, _ in scores_by_key(study)} == {"x/my-7b", "y/my-7b"}
+
+
+def test_a_model_that_an_older_version_stored_by_its_last_part_still_matches(
+    run: Run, study: Study, write: Write
+) -> None:
+    study.add_models([ModelInfo("checkpoint-60"), ModelInfo("out/run-c/step-5")])
+    path = write("long.csv", "model,task,accuracy\n/x/run-a/checkpoint-60,mmlu,0.5\nout/run-c/step-5,mmlu,0.6\n")
+    assert "/x/run-a/checkpoint-60 is checkpoint-60" in run(path)[1]
+    assert {m for m, _ in scores_by_key(study)} == {"checkpoint-60", "out/run-c/step-5"}
+    two = "model,task,accuracy\n/x/run-a/checkpoint-60,gsm8k,0.5\n/x/run-b/checkpoint-60,gsm8k,0.6\n"
+    assert run(write("two.csv", two))[0] == 0
+    assert {m for m, t in scores_by_key(study) if t == "gsm8k"} == {"run-a@60", "run-b@60"}, "of which run is unknown"
+
+
+def test_pairs_with_a_star_rename_models(run: Run, study: Study, write: Write) -> None:
+    path = write("long.csv", "model,task,accuracy\nold/checkpoint-1,mmlu,0.5\nold/checkpoint-2,mmlu,0.6\n")
+    assert run(path, "--rename", "old@*=new@*", "--rename", "old@2=last")[0] == 0
+    assert {m for m, _ in scores_by_key(study)} == {"new@1", "last"}
+    for bad in ("old@*=new", "=x", "old=", "no-such-file"):
+        assert "--rename" in run(path, "--rename", bad)[2]
 
 
 def test_tasks_are_renamed_by_the_same_file(run: Run, study: Study, write: Write) -> None:

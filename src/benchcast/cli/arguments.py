@@ -31,6 +31,13 @@ FILE = click.argument("file", type=PATH)
 TASKS = click.option("--task", "tasks", multiple=True, help="A task of study.toml; may be given again. Default: all.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 FORCE = click.option("--force", is_flag=True, help="Replace what is in the study.")
+RENAME = click.option(
+    "--rename",
+    "renames",
+    multiple=True,
+    metavar="OLD=NEW",
+    help="Other names: OLD=NEW, with one * on each side if you like, or a CSV from,to; may be given again.",
+)
 EXECUTOR = click.option(
     "--executor",
     type=click.Choice(EXECUTORS),

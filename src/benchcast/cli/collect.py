@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from benchcast.cli.arguments import ADDRESS, EXECUTOR, FORCE, GPUS, PATH, STUDY
+from benchcast.cli.arguments import ADDRESS, EXECUTOR, FORCE, GPUS, PATH, RENAME, STUDY
 from benchcast.cli.output import say, warn, workers
 from benchcast.cli.progress import progress
 from benchcast.collection.backends import BACKENDS
@@ -46,7 +46,8 @@ BATCH = click.option(
 @click.option("--model", "backend", help=f"{', '.join([*BACKENDS][:-1])} or {[*BACKENDS][-1]}.")
 @click.option("--model_args", default="", help="Settings of the model: pretrained=…,dtype=…,revision=…")
 @click.option("--models", "models_file", type=PATH, help="A TOML or YAML list of models instead.")
-@click.option("--name", default="", help="The model's name in the study. Default: its hub id or file name.")
+@click.option("--name", default="", help="The model's name in the study. Default: hub id, file name or run@step.")
+@RENAME
 @click.option("--family", default="", help="The model's family.")
 @BATCH
 @DEVICE
@@ -62,6 +63,7 @@ def collect(
     model_args: str,
     models_file: Path | None,
     name: str,
+    renames: tuple[str, ...],
     family: str,
     batch_size: int,
     device: str,
@@ -81,13 +83,14 @@ def collect(
     benchcast collect study --models models.toml --executor ray --address auto
     """
     from benchcast.collection.jobs import CollectOptions
-    from benchcast.collection.model_list import ModelEntry, read_models_list
+    from benchcast.collection.model_list import ModelEntry, read_models_list, with_distinct_names
+    from benchcast.importers.scores.names import read_renames
     from benchcast.study.study import Study
 
     if (models_file is None) == (backend is None):
         raise click.UsageError("give --model with --model_args, or --models FILE")
     if models_file is not None:
-        entries = read_models_list(models_file)
+        entries = with_distinct_names(read_models_list(models_file))
     else:
         entries = [ModelEntry.of(str(backend), model_args, name=name, family=family)]
     if reference and executor != "local":
@@ -95,7 +98,7 @@ def collect(
     opened = Study.open(study)
     opened.texts.require_texts("collect")
     entries = [e.with_defaults(device=device, batch_size=batch_size, gpus=gpus) for e in entries]
-    options = CollectOptions(force=force, skip_refused=skip_refused)
+    options = CollectOptions(force=force, skip_refused=skip_refused, renames=read_renames(renames))
     failed: list[str] = []
     with workers(executor, address) as pool:
         # this process loads one model after the other, a cluster several at once

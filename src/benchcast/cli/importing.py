@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchcast.choices import LOSS_UNITS, SCORE_UNITS
-from benchcast.cli.arguments import FILE, FILES, FORCE, PATH, STUDY, Sections
+from benchcast.cli.arguments import FILE, FILES, FORCE, RENAME, STUDY, Sections
 from benchcast.cli.output import say, warn
 from benchcast.cli.progress import progress
 from benchcast.messages import counted, few
@@ -34,10 +34,17 @@ def import_group() -> None:
 @FILES
 @click.option("--family", default="", help="Family of these models.")
 @click.option("--unit", type=click.Choice(LOSS_UNITS), help="What a wide CSV holds.")
+@RENAME
 @click.option("--allow-implausible", is_flag=True, help="Store losses that no softmax can give.")
 @FORCE
 def losses(
-    study: Path, files: tuple[Path, ...], family: str, unit: LossUnit | None, allow_implausible: bool, force: bool
+    study: Path,
+    files: tuple[Path, ...],
+    family: str,
+    unit: LossUnit | None,
+    renames: tuple[str, ...],
+    allow_implausible: bool,
+    force: bool,
 ) -> None:
     """Token losses in nats: JSONL or Parquet, one file per model, or a wide CSV of models × texts.
 
@@ -51,8 +58,10 @@ def losses(
     benchcast import losses study runs/*.jsonl --family ash
     benchcast import losses study bits.csv --unit bits-per-byte
     benchcast import losses study results/my-model
+    benchcast import losses study results --rename 'run-a@*=warmup@*'
     """
     from benchcast.importers import import_losses
+    from benchcast.importers.scores.names import read_renames
 
     with progress("reading", len(files)) as advance:
         result = import_losses(
@@ -62,6 +71,7 @@ def losses(
             unit=unit,
             allow_implausible=allow_implausible,
             force=force,
+            renames=read_renames(renames),
             on_file=lambda file: advance(f"reading {file.name}"),
         )
     say(f"{study}: {counted(result.added, 'model')} added, {len(result.models) - result.added} were there already")
@@ -77,7 +87,7 @@ def losses(
     type=click.Choice(SCORE_UNITS),
     help="What a table holds, where its kind does not say or says otherwise.",
 )
-@click.option("--rename", type=PATH, help="CSV from,to: names in the files, names in the study.")
+@RENAME
 @click.option(
     "--add-tasks", multiple=True, metavar="PATTERN", help="Add tasks of these names to the study, such as 'mmlu_*'."
 )
@@ -89,7 +99,7 @@ def scores(
     files: tuple[Path, ...],
     metrics: tuple[str, ...],
     unit: str | None,
-    rename: Path | None,
+    renames: tuple[str, ...],
     add_tasks: tuple[str, ...],
     allow_mixed: bool,
     allow_limit: bool,
@@ -110,7 +120,7 @@ def scores(
 
     options = ImportOptions(
         metrics=read_metrics(metrics),
-        renames=read_renames(rename) if rename else {},
+        renames=read_renames(renames),
         unit=unit,
         add_tasks=add_tasks,
         allow_mixed=allow_mixed,
@@ -156,15 +166,17 @@ def read_metrics(given: tuple[str, ...]) -> dict[str, str]:
 @import_group.command("models")
 @STUDY
 @FILE
-def models(study: Path, file: Path) -> None:
+@RENAME
+def models(study: Path, file: Path, renames: tuple[str, ...]) -> None:
     """What is known of the models: CSV with model and optionally family, params, tokens, flops, split and others.
 
     \b
     benchcast import models study models.csv
     """
     from benchcast.importers import import_models
+    from benchcast.importers.scores.names import read_renames
 
-    say(f"{study}: {import_models(study, file)} models described")
+    say(f"{study}: {import_models(study, file, renames=read_renames(renames))} models described")
 
 
 @import_group.command("features")

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from benchcast.cli.arguments import JSON, PATH, STUDY
+from benchcast.cli.arguments import JSON, PATH, RENAME, STUDY
 from benchcast.cli.importing import read_metrics
 from benchcast.cli.output import print_json, print_table, say, warn
 from benchcast.cli.progress import progress
+from benchcast.errors import InputError
 
 if TYPE_CHECKING:
+    from benchcast.importers.scores import ImportOptions
     from benchcast.importers.texts import NewStudy
+
+LOGS = ("--from-lm-eval", "--from-lighteval")
+MEANT_FOR = {  # option → the sources of a study that it says something about
+    "--items": LOGS,
+    "--metric": LOGS,
+    "--allow-limit": LOGS,
+    "--rename": ("--table", *LOGS),
+    "--unit": ("--table",),
+    "--preset": ("--texts", "--table", *LOGS),
+}
 
 
 @click.command()
@@ -53,6 +66,7 @@ if TYPE_CHECKING:
 @click.option(
     "--metric", "metrics", multiple=True, metavar="TASK=METRIC", help="Which metric of the logs is the score."
 )
+@RENAME
 @click.option("--allow-limit", is_flag=True, help="Accept logs of runs with --limit.")
 @click.option("--preset", default="", help="Tasks with chance and metric: core, olmes or open-llm-leaderboard.")
 @click.option(
@@ -78,6 +92,7 @@ def init(
     details: Path | None,
     items: float | None,
     metrics: tuple[str, ...],
+    renames: tuple[str, ...],
     allow_limit: bool,
     preset: str,
     units: tuple[str, ...],
@@ -96,31 +111,46 @@ def init(
     benchcast init study --texts texts.jsonl --preset core
     benchcast init study --from olmo-ladder
     """
-    from benchcast.errors import InputError
+    from benchcast.importers.scores import ImportOptions
+    from benchcast.importers.scores.names import read_renames
 
-    if sum(x is not None for x in (texts_file, mix, table, logs, details, public_study)) != 1:
+    sources = {
+        "--texts": texts_file, "--mix": mix, "--table": table,
+        "--from-lm-eval": logs, "--from-lighteval": details, "--from": public_study,
+    }  # fmt: skip
+    given = [option for option, value in sources.items() if value is not None]
+    if len(given) != 1:
         raise InputError(
             "init: give one of --texts FILE, --mix BENCHMARK=COUNT,…, --table FILE.csv, --from-lm-eval DIR, "
             "--from-lighteval DIR and --from NAME"
         )
-    if units and table is None:
-        raise InputError("init: --unit is for --table FILE.csv")
-    logs = logs or details  # which of the two wrote a file is seen from its content
-    if logs is None and (items is not None or metrics or allow_limit):
-        raise InputError("init: --items, --metric and --allow-limit are for --from-lm-eval and --from-lighteval")
-    if preset and texts_file is None and logs is None and table is None:
-        raise InputError("init: --preset is for --texts, --table, --from-lm-eval and --from-lighteval")
-    if logs is not None:
+    others = {
+        "--items": items is not None, "--metric": metrics, "--allow-limit": allow_limit, "--rename": renames,
+        "--unit": units, "--preset": preset,
+    }  # fmt: skip
+    _refuse_misplaced(given[0], [option for option, value in others.items() if value])
+    new_names = read_renames(renames)
+    if logs or details:  # which of the two wrote a file is seen from its content
+        options = ImportOptions(metrics=read_metrics(metrics), renames=new_names, allow_limit=allow_limit)
         share = 1.0 if items is None else items
-        _init_logs(study, logs, share, metrics=metrics, allow_limit=allow_limit, seed=seed, preset=preset)
+        _init_logs(study, Path(logs or details or ""), share, options=options, seed=seed, preset=preset)
     elif public_study is not None:
         copy_study(public_study, study)
     elif table is not None:
-        _init_table(study, table, units, seed=seed, preset=preset)
+        _init_table(study, table, units, seed=seed, preset=preset, renames=new_names)
     elif texts_file is not None:
         _init_texts(study, texts_file, column, seed=seed, normal=normalize is not None, preset=preset)
     elif mix is not None:
         _init_mix(study, mix, data, seed=seed, normal=normalize is not None)
+
+
+def _refuse_misplaced(source: str, options: Sequence[str]) -> None:
+    """Raise an error for the first option that says nothing about a study from this source."""
+    for option in options:
+        if source not in MEANT_FOR[option]:
+            *first, last = MEANT_FOR[option]
+            allowed = f"{', '.join(first)} and {last}" if first else last
+            raise InputError(f"init: {option} is for {allowed}, not for {source}")
 
 
 def _say_new(created: NewStudy, line: str) -> None:
@@ -142,11 +172,13 @@ def _init_texts(study: Path, texts_file: Path, column: str, *, seed: int, normal
         say(f"next: add your tasks to {created.study.root / 'study.toml'}, then `benchcast status {study}`")
 
 
-def _init_table(study: Path, table: Path, units: tuple[str, ...], *, seed: int, preset: str) -> None:
+def _init_table(
+    study: Path, table: Path, units: tuple[str, ...], *, seed: int, preset: str, renames: Mapping[str, str]
+) -> None:
     from benchcast.importers.loss_table import create_table_study
     from benchcast.study.check_losses import suspicious_losses
 
-    created = create_table_study(study, table, units=units, seed=seed, preset=preset)
+    created = create_table_study(study, table, units=units, seed=seed, preset=preset, renames=renames)
     names = created.models_with_losses()
     say(f"{study}: {len(names)} models, {len(created.texts)} losses each ({', '.join(created.texts.sources)})")
     warn(*suspicious_losses(created, names))
@@ -168,13 +200,9 @@ def _init_mix(study: Path, mix: str, data: Path | None, *, seed: int, normal: bo
     say(f"next: benchcast collect {study} --model hf --model_args pretrained=PATH_OR_HUB_ID")
 
 
-def _init_logs(
-    study: Path, folder: Path, items: float, *, metrics: tuple[str, ...], allow_limit: bool, seed: int, preset: str
-) -> None:
+def _init_logs(study: Path, folder: Path, items: float, *, options: ImportOptions, seed: int, preset: str) -> None:
     from benchcast.importers.logs.from_logs import create_from_logs
-    from benchcast.importers.scores import ImportOptions
 
-    options = ImportOptions(metrics=read_metrics(metrics), allow_limit=allow_limit)
     created = create_from_logs(study, folder, items=items, seed=seed, options=options, preset=preset)
     texts = created.study.texts
     say(f"{study}: {len(created.study.models_with_losses())} models, {len(texts)} items ({', '.join(texts.sources)})")

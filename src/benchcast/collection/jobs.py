@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
@@ -26,6 +26,7 @@ from benchcast.errors import BenchcastError, InputError
 from benchcast.executors.local import Job
 from benchcast.records import ModelInfo
 from benchcast.study.atomic import file_name
+from benchcast.study.model_names import former_name, renamed
 from benchcast.study.parquet import read_metadata
 from benchcast.study.study import Study
 from benchcast.study.tables import blank
@@ -53,6 +54,7 @@ class CollectOptions:
     force: bool = False  # replace losses that are already stored
     skip_refused: bool = False  # skip texts that the tokenizer cannot cover, instead of raising an error
     reference: Backend | None = None  # a second backend whose losses on a few texts are compared
+    renames: Mapping[str, str] = field(default_factory=dict)  # usual name of a model → another; one * on each side
 
 
 DEFAULT = CollectOptions()
@@ -119,7 +121,17 @@ class Collection:
 
     def __post_init__(self) -> None:
         self.backend: Backend = self.model.open() if isinstance(self.model, ModelSpec) else self.model
-        self.name = (self.name or self.backend.model).strip()
+        self.name = self.name.strip() or self._usual_name()
+
+    def _usual_name(self) -> str:
+        """The backend's name for the model, renamed; an earlier version's name if the study has the same losses."""
+        name = renamed(self.backend.model, self.options.renames) or self.backend.model.strip()
+        if not self.study.losses_path(name).exists():
+            settings = [value.partition("=")[2] for value in self.backend.asked.split(",")]
+            for former in dict.fromkeys(former_name(value) for value in settings if value):
+                if self.study.losses_path(former).exists() and not self._other_settings(former):
+                    return former
+        return name
 
     @property
     def folder(self) -> Path:
@@ -171,14 +183,19 @@ class Collection:
 
     def _require_same_settings(self) -> None:
         """Raise InputError if the stored losses came from another backend or other settings."""
-        stored = read_metadata(self.study.losses_path(self.name))
-        was = (stored.get("backend", "elsewhere"), stored.get("asked", ""))
-        now = (self.backend.name, self.backend.asked)
-        if was != now:
+        was = self._other_settings(self.name)
+        if was:
+            now = f"{self.backend.name} {self.backend.asked}".strip()
             raise InputError(
-                f"model {self.name!r} has losses from {' '.join(was).strip()}, not from {' '.join(now).strip()}; "
+                f"model {self.name!r} has losses from {was}, not from {now}; "
                 "give another --name, or --force to replace them"
             )
+
+    def _other_settings(self, name: str) -> str:
+        """Backend and settings of the stored losses of a model; empty where they are those of this one."""
+        stored = read_metadata(self.study.losses_path(name))
+        was = (stored.get("backend", "elsewhere"), stored.get("asked", ""))
+        return "" if was == (self.backend.name, self.backend.asked) else " ".join(was).strip()
 
     @property
     def jobs(self) -> list[Job]:

@@ -9,6 +9,8 @@ model_args = { pretrained = "EleutherAI/pythia-70m", revision = "step1000" }   #
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from benchcast.errors import InputError, library
 from benchcast.executors.local import Executor
 from benchcast.messages import refuse_unknown
 from benchcast.records import ModelInfo
+from benchcast.study.model_names import name_of, names_of
 from benchcast.study.reading import need_file
 from benchcast.study.tables import MODEL_COLUMNS, MODEL_NUMBERS, parse_model
 
@@ -61,6 +64,20 @@ class ModelEntry:
         if gpus is None:
             gpus = (float(parallel) if parallel.isdigit() else 1.0) if executor.has_gpus else 0.0
         return ModelSpec(self.backend, tuple(values.items()), device=self.device, batch_size=self.batch_size, gpus=gpus)
+
+
+def with_distinct_names(entries: Sequence[ModelEntry]) -> list[ModelEntry]:
+    """The entries; where two without a name would get the same one, each gets a further folder of its path."""
+    sources = [e.settings.values().get("pretrained", "") for e in entries]
+    unnamed = [source for e, source in zip(entries, sources, strict=True) if source and not e.name]
+    usual = Counter(name_of(source) for source in dict.fromkeys(unnamed))
+    distinct = names_of(source for source in unnamed if usual[name_of(source)] > 1)
+    named = []
+    for entry, source in zip(entries, sources, strict=True):
+        revision = entry.settings.values().get("revision", "")
+        name = distinct.get(source, "") + (f"@{revision}" if revision else "")
+        named.append(replace(entry, name=name) if source in distinct and not entry.name else entry)
+    return named
 
 
 def read_models_list(path: Path) -> list[ModelEntry]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from benchcast.choices import LossUnit
+from benchcast.errors import InputError
 from benchcast.importers.logs.from_logs import losses_from_logs, read_logs, rescore_others
 from benchcast.importers.logs.item_outcomes import logged_outcomes, runs_with_samples
 from benchcast.importers.logs.runs import is_log
@@ -20,6 +22,7 @@ from benchcast.records import TokenLosses
 from benchcast.study.check_losses import suspicious_losses
 from benchcast.study.feature_files import read_features
 from benchcast.study.loss_files import read_losses
+from benchcast.study.model_names import NO_RENAMES, check_renames, renamed
 from benchcast.study.outcomes import add_outcomes, metrics_of_outcomes
 from benchcast.study.study import Study, StudyLike
 from benchcast.study.tables import read_models
@@ -49,6 +52,7 @@ def import_losses(
     unit: LossUnit | None = None,
     allow_implausible: bool = False,
     force: bool = False,
+    renames: Mapping[str, str] = NO_RENAMES,
     on_file: Callable[[Path], None] = lambda path: None,
 ) -> ImportedLosses:
     """Read token losses from files and store them in a study.
@@ -62,6 +66,7 @@ def import_losses(
     unit : what a wide CSV holds, "nats" or "bits-per-byte"; token losses are in nats
     allow_implausible : store losses that no softmax can give, instead of raising InputError
     force : replace losses that the study has
+    renames : name of a model in the files → name in the study; patterns with one `*` on each side, too
     on_file : called with the path of each file after it is read
 
     Returns
@@ -73,12 +78,15 @@ def import_losses(
     <ImportedLosses of 1 model, 1 added, 0 warnings>
     """
     opened, paths = Study.of(study), _paths(files)
+    check_renames(renames)
     logs = [path for path in paths if is_log(path)]
-    runs, known = read_logs(logs), [m.model for m in opened.models()]
-    logged = losses_from_logs(", ".join(map(str, logs)), runs, opened.texts, known=known) if runs else []
+    runs = read_logs(logs)
+    in_study, _ = match_models((run.model for run in runs), [m.model for m in opened.models()], renames)
+    logged = losses_from_logs(", ".join(map(str, logs)), runs, opened.texts, names=in_study)
     read: list[TokenLosses] = []
     for file in paths:
-        read += [] if file in logs else read_losses(file, opened.texts, unit=unit)
+        of_file = [] if file in logs else read_losses(file, opened.texts, unit=unit)
+        read += [replace(losses, model=renamed(losses.model, renames) or losses.model) for losses in of_file]
         on_file(file)
     warnings = []
     for losses in read:
@@ -89,7 +97,6 @@ def import_losses(
     stored = [*logged, *read]
     added = opened.add_losses(stored, family=family, force=force, allow_implausible=allow_implausible)
     names = tuple(losses.model for losses in stored)
-    in_study, _ = match_models((run.model for run in runs), known, {})
     metrics = {t.name: t.metric for t in opened.tasks if t.metric} | metrics_of_outcomes(opened)
     add_outcomes(opened, logged_outcomes(runs, opened.tasks, in_study, metrics=metrics), force=force)
     return ImportedLosses(models=names, added=added, warnings=(*warnings, *suspicious_losses(opened, names)))
@@ -117,10 +124,11 @@ def import_scores(study: StudyLike, files: Files, options: ImportOptions | None 
     paths = _paths(files)
     runs = runs_with_samples(paths)
     rescore = rescore_others(opened.items, opened.seed, runs) if opened.items < 1 else None
-    read = gather(paths, opened.tasks, known, opened.stored_scores(), chosen, rescore=rescore)
+    in_study, _ = match_models((run.model for run in runs), known, chosen.renames)
+    choices = replace(chosen, renames={**chosen.renames, **in_study})
+    read = gather(paths, opened.tasks, known, opened.stored_scores(), choices, rescore=rescore)
     opened = opened.add_tasks(read.new_tasks)
     added = opened.add_scores(read.scores, force=chosen.force)
-    in_study, _ = match_models((run.model for run in runs), known, chosen.renames)
     scored = [t for t in opened.tasks if t.name in {s.task for s in read.scores}]
     outcomes = logged_outcomes(runs, scored, in_study, metrics=read.metrics, renames=chosen.renames)
     add_outcomes(opened, outcomes, force=chosen.force)
@@ -128,13 +136,14 @@ def import_scores(study: StudyLike, files: Files, options: ImportOptions | None 
     return replace(read, added=added, without_losses=tuple(without))
 
 
-def import_models(study: StudyLike, file: str | PathLike[str]) -> int:
+def import_models(study: StudyLike, file: str | PathLike[str], *, renames: Mapping[str, str] = NO_RENAMES) -> int:
     """Read model metadata from a CSV file and store it in a study.
 
     Parameters
     ----------
     study : an opened study or its folder
     file : CSV with the column `model` and any other of models.csv: family, params, tokens (training tokens), flops, …
+    renames : name of a model in the file → name in the study; patterns with one `*` on each side, too
 
     Returns
     -------
@@ -144,7 +153,11 @@ def import_models(study: StudyLike, file: str | PathLike[str]) -> int:
     >>> bc.import_models("study", "models.csv")
     1
     """
-    models = read_models(Path(file))
+    check_renames(renames)
+    models = [replace(m, model=renamed(m.model, renames) or m.model) for m in read_models(Path(file))]
+    repeated = [model for model, count in Counter(m.model for m in models).items() if count > 1]
+    if repeated:
+        raise InputError(f"{file}: {repeated[0]!r} is the name of two models; give them different names")
     Study.of(study).add_models(models)
     return len(models)
 

@@ -21,12 +21,19 @@ from benchcast.messages import few, need_name
 from benchcast.records import ModelInfo, NamedTexts, Score, Task, Text
 from benchcast.study.atomic import local_folder, write_folder
 from benchcast.study.loss_files import LossRows, lay_out, parse_wide
+from benchcast.study.model_names import NO_RENAMES, check_renames, renamed
 from benchcast.study.reading import read_csv
 from benchcast.study.study import Study
 
 
 def create_table_study(
-    root: str | Path, file: str | Path, *, units: Sequence[str] = (), seed: int = 0, preset: str = ""
+    root: str | Path,
+    file: str | Path,
+    *,
+    units: Sequence[str] = (),
+    seed: int = 0,
+    preset: str = "",
+    renames: Mapping[str, str] = NO_RENAMES,
 ) -> Study:
     """Create a study from a CSV whose first column is `model` and whose other columns are losses.
 
@@ -37,6 +44,7 @@ def create_table_study(
     units : `UNIT` for all columns, or `PATTERN=UNIT` for matching columns; the last match is used
     seed : random seed of the study
     preset : name of a suite whose tasks the study gets: "core", "olmes" or "open-llm-leaderboard"; empty: no tasks
+    renames : name of a model in the table → name in the study; patterns with one `*` on each side, too
 
     Returns
     -------
@@ -48,7 +56,8 @@ def create_table_study(
     <Study 'new': 0 tasks>
     """
     path = Path(file)
-    rows = read_csv(path)
+    check_renames(renames)
+    rows = [{**row, "model": renamed(row.get("model", ""), renames) or row.get("model", "")} for row in read_csv(path)]
     texts = _columns(path, rows, units)
     losses = parse_wide(path, rows, texts, unit=None)
     tasks = preset_tasks(preset, texts) if preset else []

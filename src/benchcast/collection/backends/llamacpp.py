@@ -14,6 +14,7 @@ from typing import Any
 
 from benchcast.collection.backends.base import ModelSettings, Nats, Vocabulary, from_logits, read_each
 from benchcast.collection.backends.loaded import PREFIX
+from benchcast.collection.backends.sources import model_name
 from benchcast.collection.backends.vocabulary import VocabularySource
 from benchcast.collection.tokenizers import Tokenizer
 from benchcast.errors import InputError, library
@@ -49,7 +50,7 @@ class LlamaCppBackend:
         has_tokenizer = bool(settings.text("tokenizer"))
         self._source = VocabularySource.of(settings, str(self._path)) if has_tokenizer else None
         self._bos = settings.flag("add_bos_token")
-        self.model = self._path.stem
+        self.model = model_name(str(self._path))
         if not self._path.is_file():
             raise InputError(f"{settings.where}: {self._path}: no such file; llamacpp needs pretrained=FILE.gguf")
 

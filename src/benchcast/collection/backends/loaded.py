@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from benchcast.collection.backends.base import ModelSettings, Vocabulary, is_number
-from benchcast.collection.backends.sources import locate_source, source_name
+from benchcast.collection.backends.sources import locate_source, model_name
 from benchcast.collection.backends.vocabulary import VocabularySource
 from benchcast.records import ModelInfo
 
@@ -37,7 +37,7 @@ class LoadedBackend:
         self._trust = bool(settings.flag("trust_remote_code", False))
         self._tokens = VocabularySource.of(settings, self._source)
         source = settings.text("gguf_file") or self._source
-        self.model = source_name(source) + (f"@{self._revision}" if self._revision else "")
+        self.model = model_name(source) + (f"@{self._revision}" if self._revision else "")
 
     @cached_property
     def vocabulary(self) -> Vocabulary:

@@ -20,7 +20,7 @@ from benchcast.collection.backends.base import (
     shown,
 )
 from benchcast.collection.backends.http import Client
-from benchcast.collection.backends.sources import source_name
+from benchcast.collection.backends.sources import model_name
 from benchcast.collection.backends.vocabulary import VocabularySource
 from benchcast.errors import InputError
 
@@ -50,7 +50,7 @@ class ServerBackend:
         self._dtype = settings.text("dtype", "unknown")
         self._unverified = bool(settings.flag("verify_echo", True))
         self._tokens = VocabularySource.of(settings, self._served)
-        self.model = source_name(self._served or settings.text("tokenizer"))
+        self.model = model_name(self._served or settings.text("tokenizer"))
         self.batch_size = batch_size or 4 * self._client.concurrent
         self.batch_tokens = 1 << 30
 

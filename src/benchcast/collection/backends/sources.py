@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 
 from benchcast.errors import InputError, MissingExtraError, one_line
 from benchcast.messages import did_you_mean
+from benchcast.study.model_names import checkpoint_label, name_of
 
 # Exceptions that libraries raise on bad files of a model.
 BROKEN = (OSError, ValueError, KeyError, RuntimeError, EOFError, SafetensorError, UnpicklingError)
@@ -33,6 +34,19 @@ def source_name(source: str) -> str:
     if path.suffix == ".gguf":
         return path.stem
     return path.resolve().name if path.exists() else source
+
+
+def model_name(source: str) -> str:
+    """The name of the model at a path, GGUF file or hub id, as in `name_of`.
+
+    A path that starts at the current directory, such as `.` or `checkpoint-60`, is completed first: it gets the name
+    that its full path has.
+    """
+    path = Path(source).expanduser()
+    inside = [part for part in path.parts if part not in ("..", path.anchor)]
+    if path.exists() and (not inside or (len(inside) == 1 and checkpoint_label(inside[0]))):
+        return name_of(str(path.resolve()))
+    return name_of(source)
 
 
 def locate_source(source: str) -> str:

@@ -29,6 +29,7 @@ from benchcast.importers.scores.names import match_models
 from benchcast.messages import need_name
 from benchcast.records import Floats, ModelInfo, Score, Task, TextSet, TokenLosses
 from benchcast.study.loss_files import LossRows, lay_out
+from benchcast.study.model_names import check_renames
 from benchcast.study.outcomes import add_outcomes
 from benchcast.study.study import Study
 
@@ -88,18 +89,20 @@ def create_from_logs(
         raise InputError(f"items = {items:g}; it is a share of the items, above 0 and at most 1")
     chosen, path = options or ImportOptions(), Path(folder)
     runs = read_runs(path)
-    logged = items_by_model(runs, ())
+    check_renames(chosen.renames)
+    names, _ = match_models((run.model for run in runs), (), chosen.renames)
+    logged = items_by_model(runs, names)
     tasks, notes = _tasks(runs, allow_limit=chosen.allow_limit, preset=preset)
     rescore = rescore_others(items, seed, runs) if items < 1 else None
     files = [run.results.file for run in runs]
-    gathered = gather(files, tasks, [], [], replace(chosen, allow_mixed=True), rescore=rescore)
+    renames = {**chosen.renames, **names}
+    gathered = gather(files, tasks, [], [], replace(chosen, renames=renames, allow_mixed=True), rescore=rescore)
     refuse_mixed(gathered.scores, [], ADVICE)
     scores = [_counted(score, runs) for score in gathered.scores]
     scored = {s.task for s in scores}
     unscored = [t.name for t in tasks if t.name not in scored and not t.members]
     texts = _texts(logged, items, seed)
     losses = [model_losses(str(path), model, by_task, texts) for model, by_task in logged.items()]
-    names = {run.model: gathered.renamed.get(run.model, run.model) for run in runs}
     sized = {names[run.model]: run.params for run in runs if np.isfinite(run.params)}
 
     def fill(place: Path) -> None:
@@ -174,15 +177,14 @@ def _texts(logged: Items, share: float, seed: int) -> TextSet:
     return TextSet.of(all_texts)
 
 
-def items_by_model(runs: Sequence[LoggedRun], known: Sequence[str]) -> dict[str, dict[str, list[LoggedItem]]]:
-    """Items of each model by task, over all of its runs; models have the study's names.
+def items_by_model(runs: Sequence[LoggedRun], names: Mapping[str, str]) -> dict[str, dict[str, list[LoggedItem]]]:
+    """Items of each model by task, over all of its runs.
 
     Parameters
     ----------
     runs : runs of any models
-    known : names of the study's models
+    names : name of a model in the results → in the study
     """
-    names, _ = match_models((run.model for run in runs), known, {})
     by_model: dict[str, dict[str, list[LoggedItem]]] = {}
     for run in runs:
         model, path = names[run.model], run.results.file.path
@@ -205,7 +207,7 @@ def read_logs(paths: Sequence[Path]) -> list[LoggedRun]:
 
 
 def losses_from_logs(
-    where: str, runs: Sequence[LoggedRun], texts: TextSet, *, known: Sequence[str]
+    where: str, runs: Sequence[LoggedRun], texts: TextSet, *, names: Mapping[str, str]
 ) -> list[TokenLosses]:
     """Losses of every model of some runs, on the texts of a study that was made from such logs.
 
@@ -214,9 +216,9 @@ def losses_from_logs(
     where : origin of the runs, for messages
     runs : runs of any models
     texts : texts of the study
-    known : names of the study's models
+    names : name of a model in the results → in the study
     """
-    models = items_by_model(runs, known)
+    models = items_by_model(runs, names)
     return [model_losses(where, model, tasks, texts) for model, tasks in models.items()]
 
 

@@ -26,7 +26,7 @@ class ImportOptions:
     """
 
     metrics: Mapping[str, str] = field(default_factory=dict)  # task of the study → metric
-    renames: Mapping[str, str] = field(default_factory=dict)  # name in files → name in the study
+    renames: Mapping[str, str] = field(default_factory=dict)  # name in files → in the study; one * on each side
     unit: str | None = None  # of tables, "fraction" or "percent"; None: what the format says
     add_tasks: tuple[str, ...] = ()  # patterns of tasks in files to add to the study
     allow_mixed: bool = False  # accept different harnesses, versions or shots for one task

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import numpy as np
 from benchcast.errors import InputError
 from benchcast.importers.scores.entries import ScoreEntry
 from benchcast.messages import did_you_mean
+from benchcast.study.model_names import candidate_names, check_renames, former_name, names_of, renamed
 from benchcast.study.reading import read_csv
 
 # One over the number of options, averaged over questions with different numbers; 0 for free answers.
@@ -91,7 +93,8 @@ def match_tasks(in_files: Iterable[str], tasks: Sequence[str], renames: Mapping[
     Name in the files → name in the study, for the tasks that the study has.
     """
     names = list(dict.fromkeys(in_files))
-    matched = {n: renames[n] for n in names if renames.get(n) in tasks}
+    new_names = {n: renamed(n, renames) for n in names}
+    matched = {n: new for n, new in new_names.items() if new is not None and new in tasks}
     for task in tasks:
         if task in matched.values():
             continue
@@ -122,45 +125,46 @@ def match_models(
 ) -> tuple[dict[str, str], dict[str, list[str]]]:
     """Match models of files with models of the study.
 
-    `org/name` matches `name` and vice versa, ignoring case, if only one model of the study fits. A path is reduced to
-    its last part, as in `collect`.
+    A name is that of `names_of`, so a checkpoint keeps its run. `org/name` matches `name` and vice versa, ignoring
+    case, if only one model of the study fits; so does the name that earlier versions gave to a path.
 
     Parameters
     ----------
     in_files : names of models in the files
     known : names of the study's models
-    renames : name in the files → name in the study
+    renames : name in the files, or the study's for it, → name in the study; patterns may have one `*` on each side
 
     Returns
     -------
     Name in the files → name in the study; and for names that the study does not have, similar names of the study.
     """
+    sources, stored = list(dict.fromkeys(in_files)), set(known)
+    usual = names_of(sources)
+    former = Counter(former_name(source) for source in sources)
     matched, unmatched = {}, {}
-    for name in dict.fromkeys(in_files):
-        model = renames.get(name, name if name in known else without_path(name))
-        same = [k for k in known if k.rpartition("/")[2].casefold() == model.rpartition("/")[2].casefold()]
-        if model not in known and len(same) == 1 and name not in renames:
-            model = same[0]
-        matched[name] = model
-        if model not in known and known:
+    for source in sources:
+        model = renamed(source, renames, usual=usual[source])
+        if model is None:
+            model = _stored_as(source, stored) or usual[source]
+            same = [k for k in known if _last_part(k) == _last_part(model)]
+            if model not in stored and len(same) == 1:
+                model = same[0]
+            elif model not in stored and former_name(source) in stored and former[former_name(source)] == 1:
+                model = former_name(source)
+        matched[source] = model
+        if model not in stored and known:
             unmatched[model] = get_close_matches(model.rpartition("/")[2], known, n=3, cutoff=0.6)
     _refuse_merged(matched)
     return matched, unmatched
 
 
-def without_path(name: str) -> str:
-    """The last part of a local path, existing here or not; a hub id is unchanged.
+def _stored_as(source: str, stored: Container[str]) -> str | None:
+    """The name under which the study has this source: as written, or with the most folders of its path."""
+    return next((name for name in (source, *reversed(candidate_names(source))) if name in stored), None)
 
-    A GGUF file is named by its stem, as in `collect`.
-    """
-    if name.endswith(".gguf"):
-        return Path(name).stem
-    try:
-        is_folder = Path(name).is_dir()
-    except (OSError, ValueError):  # too long for a file name, or with a zero byte
-        is_folder = False
-    is_path = is_folder or name.startswith(("/", ".", "~")) or name.count("/") > 1
-    return name.rstrip("/").rpartition("/")[2] or name if is_path else name
+
+def _last_part(name: str) -> str:
+    return name.rpartition("/")[2].casefold()
 
 
 def _refuse_merged(matched: Mapping[str, str]) -> None:
@@ -173,20 +177,36 @@ def _refuse_merged(matched: Mapping[str, str]) -> None:
         first[model] = name
 
 
-def read_renames(path: Path) -> dict[str, str]:
-    """Read a CSV with the columns from and to: names of models or tasks in score files, and in the study."""
+def read_renames(given: Sequence[str]) -> dict[str, str]:
+    """Renames from options: pairs OLD=NEW, and CSV files with the columns from and to; checked."""
+    renames: dict[str, str] = {}
+    for option in given:
+        old, sign, new = option.rpartition("=")
+        pairs = [(f"--rename {option}", old, new)]
+        if Path(option).is_file() or not sign:
+            pairs = _renames_of(Path(option))
+        for where, before, after in pairs:
+            old, new = before.strip(), after.strip()
+            if not old or not new or renames.get(old, new) != new:
+                why = "both names are needed" if not (old and new) else f"{old!r} occurs twice"
+                raise InputError(f"{where}: {why}")
+            renames[old] = new
+    check_renames(renames)
+    return renames
+
+
+def _renames_of(path: Path) -> list[tuple[str, str, str]]:
+    """Where each rename of a CSV stands, the old and the new name."""
+    if not path.is_file():
+        raise InputError(f"--rename {path}: neither a pair OLD=NEW nor a file")
     rows = read_csv(path)
     if not rows or set(rows[0]) != {"from", "to"}:
         raise InputError(f"{path}: renames need the columns from,to and at least one row")
-    renames: dict[str, str] = {}
-    for number, row in enumerate(rows, start=2):
-        old, new = row["from"].strip(), row["to"].strip()
-        if not old or not new or old in renames:
-            raise InputError(
-                f"{path}: line {number}: {'both names are needed' if not (old and new) else f'{old!r} occurs twice'}"
-            )
-        renames[old] = new
-    return renames
+    pairs = [(f"{path}: line {number}", row["from"], row["to"]) for number, row in enumerate(rows, start=2)]
+    repeated = next((pair for i, pair in enumerate(pairs) if pair[1] in {old for _, old, _ in pairs[:i]}), None)
+    if repeated:
+        raise InputError(f"{repeated[0]}: {repeated[1]!r} occurs twice")
+    return pairs
 
 
 def choose_metrics(

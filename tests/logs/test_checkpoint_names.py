@@ -1,0 +1,110 @@
+"""Checkpoints of two runs are told apart wherever the logs are read, and are renamed by pairs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from log_files import METRIC, NEW
+
+import benchcast as bc
+
+STEPS = {"reed-a": "run-a/checkpoint-60", "reed-b": "run-a/checkpoint-120", "rush-a": "run-b/checkpoint-60"}
+NAMES = ["run-a@120", "run-a@60", "run-b@60"]
+
+
+def as_model(results: Path, name: str) -> None:
+    """Let a results file be of another model."""
+    document = json.loads(results.read_text(encoding="utf-8"))
+    document["model_name"] = name
+    document["config"]["model_args"] = f"pretrained={name},dtype=float32"
+    results.write_text(json.dumps(document), encoding="utf-8")
+
+
+def relabelled(folder: Path, names: dict[str, str]) -> Path:
+    """Logs of real models under other names."""
+    for model, name in names.items():
+        copy = Path(shutil.copytree(NEW / f"models__{model}", folder / f"models__{model}"))
+        as_model(next(copy.glob("results_*.json")), name)
+    return folder
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    return relabelled(tmp_path / "logs", STEPS)
+
+
+def test_two_runs_stay_two_where_their_folders_exist_and_elsewhere(cli, runs, tmp_path, monkeypatch):
+    assert cli("init", tmp_path / "elsewhere", "--from-lm-eval", runs, *METRIC).code == 0
+    for name in STEPS.values():
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert cli("init", tmp_path / "beside", "--from-lm-eval", runs, *METRIC).code == 0
+    for study in ("elsewhere", "beside"):
+        opened = bc.Study.open(tmp_path / study)
+        assert opened.models_with_losses() == NAMES
+        assert sorted({s.model for s in opened.scores()}) == NAMES
+
+
+def test_one_run_alone_keeps_its_name(cli, tmp_path):
+    logs = relabelled(tmp_path / "logs", {"reed-a": "/data/run-a/checkpoint-60"})
+    assert cli("init", tmp_path / "s", "--from-lm-eval", logs, *METRIC).code == 0
+    assert bc.Study.open(tmp_path / "s").models_with_losses() == ["run-a@60"]
+
+
+def test_checkpoints_of_one_path_but_for_an_outer_folder_keep_that_folder(cli, tmp_path):
+    names = {"reed-a": "warm/run/checkpoint-60", "reed-b": "cold/run/checkpoint-60"}
+    logs = relabelled(tmp_path / "logs", names)
+    assert cli("init", tmp_path / "s", "--from-lm-eval", logs, *METRIC).code == 0
+    study = bc.Study.open(tmp_path / "s")
+    assert study.models_with_losses() == ["cold/run@60", "warm/run@60"]
+    assert cli("import", "losses", tmp_path / "s", logs / "models__reed-a").out.endswith("1 were there already\n")
+    assert cli("import", "scores", tmp_path / "s", logs, *METRIC).code == 0
+    assert len(bc.Study.open(tmp_path / "s").scores()) == 6
+
+
+def test_init_and_import_losses_rename_losses_and_scores(cli, runs, tmp_path):
+    rename = ("--rename", "run-a@*=warm@*", "--rename", "run-b/checkpoint-60=cold")
+    ran = cli("init", tmp_path / "s", "--from-lm-eval", runs, *METRIC, *rename)
+    assert ran.code == 0, ran.err
+    study = bc.Study.open(tmp_path / "s")
+    assert study.models_with_losses() == ["cold", "warm@120", "warm@60"]
+    assert sorted({s.model for s in study.scores()}) == ["cold", "warm@120", "warm@60"]
+    bc.remove_models(study, ["cold"])
+    ran = cli("import", "losses", tmp_path / "s", runs / "models__rush-a", "--rename", "run-b@60=colder")
+    assert ran.code == 0, ran.err
+    assert "colder" in bc.Study.open(tmp_path / "s").models_with_losses()
+
+
+def test_renames_reach_losses_and_scores_in_python(runs, tmp_path):
+    options = bc.ImportOptions({"pond_write": "exact_match,strict-match"}, renames={"run-*@60": "early-*"})
+    created = bc.create_from_logs(tmp_path / "s", runs, options=options)
+    assert created.study.models_with_losses() == ["early-a", "early-b", "run-a@120"]
+    assert {s.model for s in created.scores.scores} == {"early-a", "early-b", "run-a@120"}
+
+
+def test_two_models_under_one_new_name_are_refused(cli, runs, tmp_path):
+    ran = cli(
+        "init", tmp_path / "s", "--from-lm-eval", runs, *METRIC, "--rename", "run-a@60=x", "--rename", "run-b@60=x"
+    )
+    assert ran.code == 1
+    assert "are both model 'x'; give them different names with --rename" in ran.err
+
+
+def test_names_of_an_older_version_still_match_its_losses(cli, runs, tmp_path):
+    assert cli("init", tmp_path / "s", "--from-lm-eval", runs / "models__reed-a", *METRIC).code == 0
+    bc.rename_model(tmp_path / "s", "run-a@60", "checkpoint-60")
+    ran = cli("import", "losses", tmp_path / "s", runs / "models__reed-a")
+    assert ran.out.endswith("0 models added, 1 were there already\n")
+
+
+def test_other_imports_rename_too(cli, runs, tmp_path):
+    assert cli("init", tmp_path / "s", "--from-lm-eval", runs, *METRIC).code == 0
+    (tmp_path / "models.csv").write_text("model,family\nx-60,a\nx-120,a\n", encoding="utf-8")
+    assert cli("import", "models", tmp_path / "s", tmp_path / "models.csv", "--rename", "x-*=run-a@*").code == 0
+    families = {m.model: m.family for m in bc.Study.open(tmp_path / "s").models()}
+    assert (families["run-a@60"], families["run-a@120"]) == ("a", "a")
+    ran = cli("import", "models", tmp_path / "s", tmp_path / "models.csv", "--rename", "x-60=y", "--rename", "x-120=y")
+    assert "'y' is the name of two models" in ran.err
