@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn
 from numpy.testing import assert_allclose
 from scipy.sparse import csr_array
 from sklearn.base import clone, is_regressor
 from sklearn.exceptions import NotFittedError as SklearnNotFitted
+from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.feature_selection import VarianceThreshold
-from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_val_score, cross_validate
 from sklearn.pipeline import Pipeline
+from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.validation import check_is_fitted
 
 import benchcast as bc
@@ -123,8 +129,9 @@ def test_clones_have_the_settings_and_nothing_learned(fitted):
     check_is_fitted(fitted)
     with pytest.raises(SklearnNotFitted):
         check_is_fitted(copy)
-    with pytest.raises(NotFittedError, match="not fitted yet"):
-        copy.predict([[1.0]])
+    for kind in (NotFittedError, SklearnNotFitted):
+        with pytest.raises(kind, match="not fitted yet"):
+            copy.predict([[1.0]])
 
 
 def test_scikit_learn_takes_it_for_a_regressor():
@@ -162,8 +169,131 @@ def test_data_frames_keep_their_column_names(arrays):
     )
     assert list(forecaster.feature_names_in_) == list(frame.columns)
     assert forecaster.predict(frame) == pytest.approx(forecaster.predict(arrays.losses))
-    with pytest.raises(ValueError, match="in another order"):
-        forecaster.predict(frame[frame.columns[::-1]])
+
+
+def test_columns_of_a_frame_are_found_by_name_in_any_order(arrays):
+    frame = pd.DataFrame(arrays.losses, columns=[f"text{i}" for i in range(12)])
+    forecaster = Forecaster(method="pls").fit(frame, arrays.accuracy)
+    mixed = frame[np.random.default_rng(2).permutation(frame.columns)]
+    assert (forecaster.predict(mixed) == forecaster.predict(frame)).all()
+    for wrong, says in (
+        (frame.drop(columns="text3"), "X: no column 'text3'; fit was given text0, text1, text2, text3 and 8 more"),
+        (frame.assign(lr=0.1), "X: unknown column 'lr'; fit was given"),
+        (frame[[*frame.columns, "text0"]], "X: a column occurs twice"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            forecaster.predict(wrong)
+
+
+def test_accuracies_may_be_one_column(arrays):
+    flat, column = (
+        Forecaster(method="all-token").fit(arrays.losses, y) for y in (arrays.accuracy, arrays.accuracy[:, None])
+    )
+    assert (flat.predict(arrays.losses) == column.predict(arrays.losses)).all()
+    assert column.score(arrays.losses, pd.DataFrame(arrays.accuracy)) == flat.score(arrays.losses, arrays.accuracy)
+
+
+def test_groups_are_families(arrays):
+    by_name = {
+        name: Forecaster(method="all-token").fit(arrays.losses, arrays.accuracy, **{name: arrays.families})
+        for name in ("families", "groups")
+    }
+    assert set(by_name["groups"].task_fit_.out_of_fold.families) == set("abcdef")
+    assert_allclose(*(f.predict_interval(arrays.losses) for f in by_name.values()))
+    with pytest.raises(ValueError, match="families and groups are two names of one thing"):
+        Forecaster().fit(arrays.losses, arrays.accuracy, arrays.families, groups=arrays.families)
+
+
+def test_metadata_routing_passes_the_groups_of_a_splitter_or_a_name_of_the_users(arrays):
+    with sklearn.config_context(enable_metadata_routing=True):
+        for forecaster, name in (
+            (Forecaster(method="all-token").set_fit_request(groups=True), "groups"),
+            (Forecaster(method="all-token").set_fit_request(families="series"), "series"),
+        ):
+            cv = GroupKFold(3) if name == "groups" else KFold(3, shuffle=True, random_state=0)
+            result = cross_validate(
+                forecaster,
+                arrays.losses,
+                arrays.accuracy,
+                cv=cv,
+                params={name: arrays.families},
+                return_estimator=True,
+                error_score="raise",
+            )
+            assert all(set(f.task_fit_.out_of_fold.families) <= set("abcdef") for f in result["estimator"])
+        with pytest.raises(UnsetMetadataPassedError, match=r"\[groups\] are passed but are not explicitly set"):
+            cross_validate(
+                Forecaster(), arrays.losses, arrays.accuracy, cv=GroupKFold(3), params={"groups": arrays.families}
+            )
+
+
+class OnAnyTarget(Forecaster):
+    """A `Forecaster` of targets outside 0 to 1, on which scikit-learn's checks insist: they are scaled."""
+
+    def __init__(self, *, method: str = "pls", chance: float = 0.0, level: float = 0.9, device: str = "") -> None:
+        super().__init__(method=method, chance=chance, level=level, device=device)
+
+    def fit(self, X, y, families=None, *, groups=None):
+        return super().fit(X, scaled(y), families, groups=groups)
+
+    def score(self, X, y):
+        return super().score(X, scaled(y))
+
+
+def scaled(y):
+    if np.iscomplexobj(np.asarray(y)):
+        return y
+    try:
+        numbers = np.asarray(y, float)
+    except (TypeError, ValueError):
+        return y
+    known = y is not None and np.isfinite(numbers).all()
+    return 0.1 + 0.8 * (numbers - numbers.min()) / (np.ptp(numbers) or 1) if known else y
+
+
+COLUMN = {"check_supervised_y_2d": "a column of accuracies is unambiguous, so it is taken without a warning"}
+NOT_ACCURACIES = "fits targets that are no accuracies from 0 to 1, which a Forecaster refuses; it passes on accuracies"
+OUTSIDE = (
+    *("check_fit_score_takes_y", "check_estimators_overwrite_params", "check_dont_overwrite_parameters"),
+    *("check_estimators_fit_returns_self", "check_readonly_memmap_input", "check_n_features_in_after_fitting"),
+    *("check_estimators_dtypes", "check_dtype_object", "check_f_contiguous_array_estimator"),
+    *("check_regressors_train", "check_regressor_data_not_an_array", "check_regressors_no_decision_function"),
+    *("check_regressors_int", "check_methods_sample_order_invariance", "check_methods_subset_invariance"),
+    *("check_dict_unchanged", "check_fit_idempotent", "check_fit_check_is_fitted", "check_n_features_in"),
+    "check_fit2d_predict1d",
+)
+
+
+@pytest.mark.parametrize(
+    ("forecaster", "exceptions"),
+    [(OnAnyTarget(), COLUMN), (Forecaster(method="all-token"), COLUMN | dict.fromkeys(OUTSIDE, NOT_ACCURACIES))],
+    ids=["accuracies", "any targets"],
+)
+@pytest.mark.filterwarnings("ignore:Estimator .* does not inherit from")
+def test_it_passes_scikit_learns_own_checks_but_for_those_listed_here(forecaster, exceptions):
+    results = check_estimator(forecaster, expected_failed_checks=exceptions, on_skip=None, on_fail="raise")
+    failed = {r["check_name"] for r in results if r["status"] == "xfail"}
+    assert failed == exceptions.keys(), "an exception that is none any more"
+    assert sum(r["status"] == "passed" for r in results) >= 25
+
+
+def test_it_needs_no_scikit_learn(arrays):
+    code = """
+import sys; sys.modules["sklearn"] = sys.modules["sklearn.exceptions"] = None
+import numpy as np, benchcast as bc
+losses = np.linspace(3, 1, 12)[:, None] * [1.0, 0.5]
+forecaster = bc.Forecaster(method="all-token").set_fit_request(groups=True)
+try:
+    forecaster.predict(losses)
+except bc.BenchcastError as error:
+    print(error)
+print(forecaster.fit(losses, np.linspace(0.1, 0.8, 12), groups=list("abcdef" * 2)).predict(losses).shape)
+"""
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert run.stdout.splitlines() == [
+        "this Forecaster is not fitted yet; call fit(losses, accuracy) first",
+        "(12,)",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -172,14 +302,14 @@ def test_data_frames_keep_their_column_names(arrays):
         (lambda X, y, f: (X[0], y, f), "X: expected a 2D array"),
         (lambda X, y, f: (X[:0], y[:0], None), "X: no losses"),
         (lambda X, y, f: (np.where(X[3, 2] == X, np.nan, X), y, f), "X: NaN or infinity in row 3, column 2"),
-        (lambda X, y, f: (X - 3, y, f), "X: negative losses; do not centre"),
+        (lambda X, y, f: (X - 3, y, f), "X: Negative values in data; losses are not negative, so do not centre"),
         (lambda X, y, f: ([["a"] * 12] * 30, y, f), "X: not an array of numbers"),
-        (lambda X, y, f: (X + 1j, y, f), "X: complex data not supported"),
+        (lambda X, y, f: (X + 1j, y, f), "X: Complex data not supported"),
         (lambda X, y, f: (csr_array(X), y, f), "X: sparse input is not supported"),
         (lambda X, y, f: (X, None, f), "requires y to be passed"),
         (lambda X, y, f: (X, 100 * y, f), "y: accuracies must lie from 0 to 1; divide percentages by 100"),
         (lambda X, y, f: (X, np.where(y == y[3], np.nan, y), f), "y: NaN or infinity in row 3; leave out models"),
-        (lambda X, y, f: (X, y[:, None], f), "y: expected a 1D array"),
+        (lambda X, y, f: (X, np.c_[y, y], f), "y: expected a 1D array"),
         (lambda X, y, f: (X, y[:-1], f), "y: 29 accuracies for 30 models"),
         (lambda X, y, f: (X, y, f[:-1]), "families: 29 names for 30 models"),
     ],
@@ -210,7 +340,7 @@ def test_too_little_to_learn_from_is_an_error_and_no_nan(arrays, fitted):
         Forecaster().fit(arrays.losses, np.full(30, 0.5))
     with pytest.raises(ValueError, match="two different accuracies"):
         fitted.score(arrays.losses[:1], arrays.accuracy[:1])
-    with pytest.raises(ValueError, match="X has 3 columns, fit was given 12"):
+    with pytest.raises(ValueError, match="X has 3 features, but Forecaster is expecting 12"):
         fitted.predict(arrays.losses[:, :3])
 
 
@@ -218,7 +348,7 @@ def test_too_little_to_learn_from_is_an_error_and_no_nan(arrays, fitted):
 @pytest.mark.parametrize("method", ["stack", "salience", "pls"])
 def test_models_with_the_same_losses_are_refused(method, loss):
     """With losses of 1 they gave a constant, with a narrow interval also for a model of half the loss."""
-    with pytest.raises(NotEnoughDataError, match="X: all training models have the same losses; there is nothing to"):
+    with pytest.raises(NotEnoughDataError, match="X of 12 samples: all training models have the same losses; there"):
         Forecaster(method=method).fit(np.full((12, 5), loss), np.linspace(0.3, 0.85, 12))
 
 

@@ -5,6 +5,7 @@ Axes: M models, N columns of losses.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from inspect import signature
 from typing import Any, Self
@@ -19,8 +20,10 @@ from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.forecasts.intervals import Predictions, predict
 from benchcast.losses.assemble import assemble
 from benchcast.losses.dataset import Dataset
+from benchcast.messages import counted, few
 from benchcast.methods import DEFAULT_METHOD, METHODS, MethodName
 from benchcast.methods.spec import check_methods, equal_inputs, fit_method, same_losses, without_weak_tasks
+from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Floats, ModelInfo, ModelMetadata, NamedTexts, Score, Task, Text, TokenLosses
 from benchcast.splits import Fold
 
@@ -31,14 +34,30 @@ class InvalidArrayError(InputError, ValueError):
     """An array or setting that a `Forecaster` cannot use; also a ValueError, as scikit-learn's tools expect."""
 
 
+class NotNumbersError(InvalidArrayError, TypeError):
+    """An array that holds something else than numbers; also a TypeError, as numpy raises for it."""
+
+
+class TooFewModelsError(NotEnoughDataError, ValueError):
+    """Arrays with too few models, or too little difference between them; also a ValueError."""
+
+
 class NotFittedError(InvalidArrayError, AttributeError):
     """A `Forecaster` that is asked for forecasts before it was fitted."""
+
+    @classmethod
+    def like_sklearn(cls) -> NotFittedError:
+        """The error, also of scikit-learn's class of that name where scikit-learn is in use."""
+        sklearn = sys.modules.get("sklearn.exceptions")
+        kind = cls if sklearn is None else type(cls.__name__, (cls, sklearn.NotFittedError), {"__doc__": cls.__doc__})
+        return kind("this Forecaster is not fitted yet; call fit(losses, accuracy) first")
 
 
 class Forecaster:
     """Forecast benchmark accuracy from losses in plain arrays, with prediction intervals.
 
-    It follows scikit-learn's estimator contract, so it works in pipelines, searches and cross-validation.
+    It follows scikit-learn's estimator contract, so it works in pipelines, searches and cross-validation. With metadata
+    routing, `Forecaster().set_fit_request(groups=True)` takes the groups of a splitter as families.
 
     Parameters
     ----------
@@ -123,43 +142,65 @@ class Forecaster:
             input_tags=InputTags(positive_only=True),
         )
 
+    def set_fit_request(self, *, families: bool | str | None = None, groups: bool | str | None = None) -> Self:
+        """Which metadata scikit-learn's routing passes to `fit`: True, False, or the name it has there."""
+        self._fit_request = {"families": families, "groups": groups}
+        return self
+
+    def __sklearn_clone__(self) -> Self:
+        copy = type(self)(**self.get_params())
+        if hasattr(self, "_fit_request"):
+            copy.set_fit_request(**self._fit_request)
+        return copy
+
+    def get_metadata_routing(self) -> Any:
+        """The request of `set_fit_request`, as scikit-learn's routing reads it."""
+        from sklearn.utils.metadata_routing import MetadataRequest
+
+        request = MetadataRequest(owner=self)
+        for name, alias in getattr(self, "_fit_request", dict.fromkeys(("families", "groups"))).items():
+            request.fit.add_request(param=name, alias=alias)
+        return request
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "task_fit_")
 
     # ---- learning and forecasting
 
-    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, families: npt.ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike,
+        families: npt.ArrayLike | None = None,
+        *,
+        groups: npt.ArrayLike | None = None,
+    ) -> Self:
         """Learn weights of the columns and the law from loss to accuracy.
 
         Parameters
         ----------
         X : M × N losses, in nats or any other unit that is 0 for a perfect model; the same unit in each column
-        y : M accuracies from 0 to 1
+        y : M accuracies from 0 to 1, or one column of them
         families : M names; models of one family are left out together when forms are chosen and errors measured.
             None, for all or for one model: it is a family of its own. If all are of one family, a model to forecast
             counts as one of another, and its interval is wide
+        groups : another name of `families`, which scikit-learn's splitters and metadata routing use
 
         Returns
         -------
         the forecaster itself
         """
         losses, accuracy = _check_losses(X), _check_accuracy(y)
-        groups = _check_families(families, len(losses))
+        if families is not None and groups is not None:
+            raise InvalidArrayError("families and groups are two names of one thing; give one of them")
+        family_names = _check_families(groups if families is None else families, len(losses))
         if len(losses) != len(accuracy):
             raise InvalidArrayError(f"y: {len(accuracy)} accuracies for {len(losses)} models; needed is one for each")
         self._check_settings()
-        dataset = self._dataset(losses, accuracy, groups)
-        fold = Fold.of_all(len(losses))
-        dataset, _ = without_weak_tasks(dataset, [fold], asked_for=True)
-        if same_losses(dataset, fold):
-            raise NotEnoughDataError("X: all training models have the same losses; there is nothing to learn from")
-        if accuracy.max() <= self.chance:
-            raise InvalidArrayError(f"y: no accuracy is above chance ({self.chance:g}); is chance correct?")
-        (task_fit,) = fit_method(self.method, dataset, [fold])[0]
-        if task_fit.law.failure:
-            raise NotEnoughDataError(f"no law can be fitted: {task_fit.law.failure}")
-        if why := equal_inputs(task_fit, same_losses=False):
-            raise NotEnoughDataError(f"X: {why}")
+        try:
+            task_fit, dataset = self._fit(losses, accuracy, family_names)
+        except NotEnoughDataError as error:
+            raise TooFewModelsError(f"X of {counted(len(losses), 'sample')}: {error}") from error
         self.task_fit_ = task_fit
         self.salience_ = task_fit.salience(dataset.nats)
         self.n_models_in_, self.n_features_in_ = losses.shape
@@ -169,6 +210,20 @@ class Forecaster:
             self.feature_names_in_ = names
         return self
 
+    def _fit(self, losses: Floats, accuracy: Floats, families: list[str]) -> tuple[TaskFit, Dataset]:
+        fold = Fold.of_all(len(losses))
+        dataset, _ = without_weak_tasks(self._dataset(losses, accuracy, families), [fold], asked_for=True)
+        if same_losses(dataset, fold):
+            raise NotEnoughDataError("all training models have the same losses; there is nothing to learn from")
+        if accuracy.max() <= self.chance:
+            raise InvalidArrayError(f"y: no accuracy is above chance ({self.chance:g}); is chance correct?")
+        (task_fit,) = fit_method(self.method, dataset, [fold])[0]
+        if task_fit.law.failure:
+            raise NotEnoughDataError(f"no law can be fitted: {task_fit.law.failure}")
+        if why := equal_inputs(task_fit, same_losses=False):
+            raise NotEnoughDataError(why)
+        return task_fit, dataset
+
     def predict(self, X: npt.ArrayLike) -> Floats:
         """Forecast the accuracy, from 0 to 1, of models whose losses are the rows of X (as in `fit`)."""
         return self._predict(X).accuracy
@@ -177,7 +232,7 @@ class Forecaster:
         """Low and high end of the prediction interval of each model, from 0 to 1 (see `level`)."""
         predicted = self._predict(X)
         if not np.isfinite(predicted.low).all():
-            raise NotEnoughDataError("no interval: too few models could be left out to measure errors of forecasts")
+            raise TooFewModelsError("no interval: too few models could be left out to measure errors of forecasts")
         return predicted.low, predicted.high
 
     def score(self, X: npt.ArrayLike, y: npt.ArrayLike) -> float:
@@ -214,36 +269,54 @@ class Forecaster:
 
     def _predict(self, X: npt.ArrayLike) -> Predictions:
         if not self.__sklearn_is_fitted__():
-            raise NotFittedError("this Forecaster is not fitted yet; call fit(losses, accuracy) first")
-        losses = _check_losses(X)
+            raise NotFittedError.like_sklearn()
+        losses = _check_losses(self._in_order(X))
         if losses.shape[1] != self.n_features_in_:
-            raise InvalidArrayError(f"X has {losses.shape[1]} columns, fit was given {self.n_features_in_}")
-        names, fitted = _column_names(X), getattr(self, "feature_names_in_", None)
-        if names is not None and fitted is not None and list(names) != list(fitted):
-            raise InvalidArrayError("X: the columns are not those that fit was given, or in another order")
+            raise InvalidArrayError(
+                f"X has {losses.shape[1]} features, but Forecaster is expecting {self.n_features_in_} features as input"
+            )
         unknown = ModelMetadata.of([ModelInfo(f"row {i}") for i in range(len(losses))], [])
         return predict(self.task_fit_, losses.astype(np.float32), unknown, level=self.level)
+
+    def _in_order(self, X: Any) -> Any:
+        """The columns of a DataFrame in the order of `fit`, by their names; other input unchanged."""
+        names, fitted = _column_names(X), getattr(self, "feature_names_in_", None)
+        if names is None or fitted is None or list(names) == list(fitted):
+            return X
+        for what, those, others in (("no column", fitted, names), ("unknown column", names, fitted)):
+            if wrong := [name for name in those if name not in set(others)]:
+                raise InvalidArrayError(f"X: {what} {few([repr(name) for name in wrong])}; fit was given {few(fitted)}")
+        if len(names) != len(fitted):
+            raise InvalidArrayError("X: a column occurs twice")
+        return X[list(fitted)]
 
 
 def _check_losses(X: npt.ArrayLike) -> Floats:
     """Losses as a float array of models × columns, all finite and not negative."""
     if hasattr(X, "toarray"):
         raise InvalidArrayError("X: sparse input is not supported; pass X.toarray()")
-    if np.iscomplexobj(X):
-        raise InvalidArrayError("X: complex data not supported; losses are real numbers")
     try:
-        losses = np.array(X, np.float64, order="C")  # the same layout, hence the same rounding, for a DataFrame
+        given = np.asarray(X)
+        if np.iscomplexobj(given):
+            raise InvalidArrayError("X: Complex data not supported; losses are real numbers")
+        losses = np.array(given, np.float64, order="C")  # the same layout, hence the same rounding, for a DataFrame
+    except InvalidArrayError:
+        raise
     except (TypeError, ValueError) as error:
-        raise InvalidArrayError(f"X: not an array of numbers ({error})") from error
+        raise NotNumbersError(f"X: not an array of numbers ({error})") from error
     if losses.ndim != 2:
-        raise InvalidArrayError(f"X: expected a 2D array, models × columns of losses; found {losses.ndim} dimensions")
+        raise InvalidArrayError(
+            f"X: expected a 2D array, models × columns of losses; found {losses.ndim} dimensions. Reshape your data: "
+            "X.reshape(1, -1) if it is one model"
+        )
     if not losses.size:
-        raise InvalidArrayError(f"X: no losses (shape {losses.shape}); needed is at least one model and one column")
+        what = "sample" if not len(losses) else "feature"
+        raise InvalidArrayError(f"X: no losses: 0 {what}(s) (shape={losses.shape}) while a minimum of 1 is required.")
     if not np.isfinite(losses).all():
         row, column = np.argwhere(~np.isfinite(losses))[0]
         raise InvalidArrayError(f"X: NaN or infinity in row {row}, column {column}; drop or impute missing losses")
     if (losses < 0).any():
-        raise InvalidArrayError("X: negative losses; do not centre the columns before a Forecaster")
+        raise InvalidArrayError("X: Negative values in data; losses are not negative, so do not centre the columns")
     return losses
 
 
@@ -253,7 +326,9 @@ def _check_accuracy(y: npt.ArrayLike) -> Floats:
     try:
         accuracy = np.asarray(y, np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidArrayError(f"y: not an array of numbers ({error})") from error
+        raise NotNumbersError(f"y: not an array of numbers ({error}). Unknown label type: object") from error
+    if accuracy.ndim == 2 and accuracy.shape[1] == 1:
+        accuracy = accuracy[:, 0]
     if accuracy.ndim != 1:
         raise InvalidArrayError(f"y: expected a 1D array of accuracies; found {accuracy.ndim} dimensions")
     if not np.isfinite(accuracy).all():
