@@ -42,8 +42,8 @@ class PairedDifference:
 def paired_difference(first: Floats, second: Floats, clusters: Strings, weights: Floats) -> PairedDifference:
     """The difference of two scores that are weighted means over the same items.
 
-    The variance is that of a ratio of sums over clusters. As if one more pair of clusters had been seen, one for each
-    run, it never is zero (Agresti and Min, Statistics in Medicine 24, 2005).
+    The variance is that of a ratio of sums over clusters. It never is zero: two items are added, half of each won by
+    either run, as in the interval of Agresti and Min (Statistics in Medicine 24, 2005).
 
     Parameters
     ----------
@@ -55,8 +55,7 @@ def paired_difference(first: Floats, second: Floats, clusters: Strings, weights:
     value = float(weights @ difference)
     names, index = np.unique(clusters, return_inverse=True)
     pulls = np.bincount(index, weights * (difference - value), minlength=len(names))
-    shares = np.bincount(index, weights, minlength=len(names))
-    return PairedDifference(value, names, pulls, float((shares**2).mean()))
+    return PairedDifference(value, names, pulls, float((weights**2).mean()))
 
 
 def mean_difference(parts: Sequence[PairedDifference]) -> PairedDifference:
