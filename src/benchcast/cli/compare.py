@@ -133,11 +133,8 @@ def compare(
         options = ItemOptions(tasks=tasks, models=models, metrics=read_metrics(metrics))
         show_items(places, options, shown, allow_different_prompts=allow_different_prompts)
         return
-    if models or metrics or allow_different_prompts or figure is not None or markdown:
-        raise click.UsageError("--model, --metric, --allow-different-prompts, --figure and --markdown go with --items")
-    if len(places) != 1:
-        raise click.UsageError("one STUDY is needed" if places else "Missing argument 'STUDY'.")
-    study = places[0]
+    for_items = models or metrics or allow_different_prompts or figure is not None or markdown
+    study = _only_study(places, for_items=bool(for_items))
     if jobs is not None and (runs is not None or device or executor != "local"):
         raise click.UsageError("--jobs does not go with --runs, --device or --executor ray")
     if all_methods and (methods or runs is not None):
@@ -167,6 +164,15 @@ def compare(
         print_comparison(comparison, wide=wide)
     tell_support(comparison.dataset.support)
     warn_below_chance(opened, comparison.tasks)
+
+
+def _only_study(places: tuple[Path, ...], *, for_items: bool) -> Path:
+    """The study to compare on; a UsageError for none, several, or options that are for --items."""
+    if for_items:
+        raise click.UsageError("--model, --metric, --allow-different-prompts, --figure and --markdown go with --items")
+    if len(places) != 1:
+        raise click.UsageError("one STUDY is needed" if places else "Missing argument 'STUDY'.")
+    return places[0]
 
 
 def say_split(asked: Split, comparison: Comparison) -> None:

@@ -54,7 +54,7 @@ def paired_difference(first: Floats, second: Floats, clusters: Strings, weights:
     difference = second - first
     value = float(weights @ difference)
     names, index = np.unique(clusters, return_inverse=True)
-    pulls = np.bincount(index, weights * (difference - value), minlength=len(names))
+    pulls = np.bincount(index, weights * (difference - value), minlength=len(names)).astype(np.float64)
     return PairedDifference(value, names, pulls, float((weights**2).mean()))
 
 
