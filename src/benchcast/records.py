@@ -28,6 +28,7 @@ Bools = npt.NDArray[np.bool_]
 # What is stored of the options of an item: −ln of the right answer's share of the probability of all options, from
 # log-likelihoods as they are, and from log-likelihoods per character of the option.
 CHOICE_LOSSES = ("choice", "choice_norm")
+CHOICE_COLUMN = "column"  # where choice losses of a table's columns are, beside those of `CHOICE_LOSSES`
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,46 +40,13 @@ class Text:
     text: str
     answer_start: int | None = None  # in bytes; the answer runs from here to the end
     unit: str | None = None  # label of the loss unit; set only for a text that is known by name only
-    options: tuple[str, ...] = ()  # wrong continuations: each replaces the answer
-
-    @property
-    def prompt(self) -> str:
-        """The text before its answer; all of it where there is no answer."""
-        return self.text.encode()[: self.answer_start].decode()
-
-    @property
-    def answer(self) -> str:
-        """The answer; empty where there is none."""
-        return "" if self.answer_start is None else self.text.encode()[self.answer_start :].decode()
 
     def as_row(self) -> dict[str, Any]:
         """Return the text as a row of texts.jsonl."""
         if self.unit is not None:
             return {"id": self.id, "source": self.source, "unit": self.unit}
         row: dict[str, Any] = {"id": self.id, "source": self.source, "text": self.text}
-        if self.answer_start is not None:
-            row["answer_start"] = self.answer_start
-        return {**row, "options": list(self.options)} if self.options else row
-
-    def check_options(self) -> None:
-        """Raise an error unless each option is a wrong continuation that can replace the answer."""
-        where = f"texts: {self.id!r}"
-        if self.answer_start is None:
-            raise InputError(f"{where} has options and no answer_start; options replace the answer")
-        try:
-            answer = self.answer
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"{where} has options, and answer_start {self.answer_start} is inside a character; "
-                "let the answer start at a whole character"
-            ) from error
-        if not answer.strip():
-            raise InputError(f"{where} has options and an empty answer; options replace the answer")
-        for option in self.options:
-            if not option.strip():
-                raise InputError(f"{where} has an empty option; each needs a character that is no white space")
-            if option == answer:
-                raise InputError(f"{where}: option {option!r} is the answer itself; options are the wrong ones")
+        return row if self.answer_start is None else {**row, "answer_start": self.answer_start}
 
 
 @dataclass(frozen=True)
@@ -102,8 +70,6 @@ class TextSet:
                     f"texts: {text.id!r} has answer_start {text.answer_start}, "
                     f"the text has {length} bytes (answer_start counts UTF-8 bytes)"
                 )
-            if text.options:
-                text.check_options()
         return text_set
 
     def __repr__(self) -> str:
@@ -139,12 +105,6 @@ class TextSet:
     def annotated_digest(self) -> str:
         """Hash of the inputs of a fit: `digest`, and the source and answer start of each text."""
         return _hash_rows([self.digest, *([t.id, t.source, t.answer_start] for t in self.texts)])
-
-    @cached_property
-    def options_digest(self) -> str:
-        """Hash of the options, and of where they begin; empty if no text has options."""
-        rows = [[t.id, t.answer_start, *t.options] for t in self.texts if t.options]
-        return _hash_rows(rows) if rows else ""
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -246,6 +206,13 @@ class TokenLosses:
         """The choice losses that the model has, by name of `CHOICE_LOSSES`."""
         return {name: values for name in CHOICE_LOSSES if (values := getattr(self, name)) is not None}
 
+    def choice_inputs(self) -> dict[str, Floats]:
+        """What a fit may read as choice losses (S): `choices`, and the whole loss of each text, for tables."""
+        starts = np.cumsum(self.counts) - self.counts
+        whole = np.zeros(len(self.counts))
+        whole[self.counts > 0] = np.add.reduceat(self.nats, starts[self.counts > 0]) if self.counts.any() else 0.0
+        return {**self.choices, CHOICE_COLUMN: whole}
+
     def with_choices(self, choices: Mapping[str, Floats]) -> TokenLosses:
         """The same losses of tokens with these choice losses, by name of `CHOICE_LOSSES`, in place of its own."""
         return replace(self, choice=choices.get("choice"), choice_norm=choices.get("choice_norm"))
@@ -278,6 +245,7 @@ class Task:
     members: tuple[str, ...] = ()  # of an aggregate: the tasks that it is the mean of
     centred: bool = False  # whether chance is taken out of the members before their mean
     metric: str = ""  # metric of score files that is the score; empty: the one that is usually reported
+    choices: tuple[str, ...] = ()  # columns of a table that hold choice losses of the task
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,10 +348,14 @@ class ModelMetadata:
     training_tokens: Floats
     scores: Floats  # M × benchmarks, accuracy
     benchmarks: tuple[str, ...]
+    # Choice losses (M × S, NaN without one) by name of `CHOICE_LOSSES` or `CHOICE_COLUMN`; None: not looked at.
+    choices: Mapping[str, Floats] | None = None
 
     @classmethod
-    def of(cls, models: Sequence[ModelInfo], scores: Sequence[Score]) -> ModelMetadata:
-        """Build from rows of models.csv and scores.csv, with all benchmarks of the scores."""
+    def of(
+        cls, models: Sequence[ModelInfo], scores: Sequence[Score], choices: Mapping[str, Floats] | None = None
+    ) -> ModelMetadata:
+        """Build from rows of models.csv and scores.csv, with all benchmarks of the scores, and from choice losses."""
         benchmarks = tuple(dict.fromkeys(s.task for s in scores))
         table, row_of = np.full((len(models), len(benchmarks)), np.nan), {m.model: i for i, m in enumerate(models)}
         for score in scores:
@@ -396,13 +368,15 @@ class ModelMetadata:
             training_tokens=np.array([m.tokens for m in models], np.float64),
             scores=table,
             benchmarks=benchmarks,
+            choices=choices,
         )
 
     @classmethod
     def of_losses(cls, losses: TokenLosses) -> ModelMetadata:
         """Metadata of one model, as stored with its losses."""
         info = losses.info if losses.info is not None and losses.info.model == losses.model else ModelInfo(losses.model)
-        return cls.of([info], [s for s in losses.scores if s.model == losses.model])
+        scores = [s for s in losses.scores if s.model == losses.model]
+        return cls.of([info], scores, {name: values[None] for name, values in losses.choice_inputs().items()})
 
     def take(self, rows: Bools | Ints) -> ModelMetadata:
         """Metadata of some of the models."""
@@ -413,6 +387,15 @@ class ModelMetadata:
             params=self.params[rows],
             training_tokens=self.training_tokens[rows],
             scores=self.scores[rows],
+            choices=None if self.choices is None else {name: values[rows] for name, values in self.choices.items()},
+        )
+
+    def for_texts(self, numbers: Ints) -> ModelMetadata:
+        """The same with the choice losses of some of the texts."""
+        return (
+            replace(self, choices={name: values[:, numbers] for name, values in self.choices.items()})
+            if self.choices
+            else self
         )
 
     def score(self, benchmark: str) -> Floats:

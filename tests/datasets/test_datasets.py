@@ -21,7 +21,7 @@ from benchcast.methods import METHODS
 from benchcast.records import ModelInfo
 from benchcast.study.study import Study
 
-PUBLIC = ("olmo-ladder", "dclm", "public-llms")
+PUBLIC = ("olmo-ladder", "olmo-ladder-choice", "dclm", "public-llms", "llm-line")
 
 
 @pytest.fixture(scope="module")
@@ -237,3 +237,35 @@ def test_a_recipe_belongs_to_the_family_of_its_data(recipe, family):
 )
 def test_parameters_are_read_from_a_name_that_states_them(model, params):
     assert params_of(model) == pytest.approx(params) if params else np.isnan(params_of(model))
+
+
+def test_the_ladder_with_choice_losses_is_the_ladder_and_a_column_for_each_task(opened, raw):
+    plain, chosen = opened["olmo-ladder"], opened["olmo-ladder-choice"]
+    assert list(map(str, plain.models())) == list(map(str, chosen.models()))
+    assert list(map(str, plain.scores())) == list(map(str, chosen.scores()))
+    assert [t.id for t in chosen.texts][:31] == [t.id for t in plain.texts]
+    assert [t.choices for t in chosen.tasks] == [(f"choice.{t.name}",) for t in plain.tasks]
+    run = "OLMo-ladder/src/scripts/paper/data/ladder-runs"
+    (row,) = table(raw / run / "peteish7_eval_anneal.csv")
+    losses = chosen.losses("peteish7@anneal").nats
+    np.testing.assert_array_equal(losses[:31], plain.losses("peteish7@anneal").nats)
+    at = [t.id for t in chosen.texts].index("choice.hellaswag_val")
+    assert losses[at] == pytest.approx(-float(row["eval/downstream_soft_log/hellaswag_val_rc_5shot_soft_log"]))
+    dataset = chosen.dataset()
+    assert (int(dataset.reference_tokens.supported.sum()), int(dataset.choices.texts.sum())) == (31, 13)
+
+
+def test_llm_line_is_the_derived_table(opened, derived):
+    study, folder = opened["llm-line"], derived / "llm_line"
+    rows = {row["model"]: row for row in table(folder / "losses.csv")}
+    assert sorted(rows) == study.models_with_losses()
+    for name, row in rows.items():
+        np.testing.assert_allclose(study.losses(name).nats, [float(row[t.id]) for t in study.texts], rtol=1e-6)
+    assert {m.model: m.family for m in study.models()} == {
+        row["model"]: row["family"] for row in table(folder / "models.csv")
+    }
+    expected = {(row["model"], row["task"]): float(row["accuracy"]) for row in table(folder / "scores.csv")}
+    assert {(s.model, s.task): s.accuracy for s in study.scores()} == pytest.approx(expected)
+    for task, row in zip(study.tasks, table(folder / "tasks.csv"), strict=True):
+        assert (task.name, task.answers) == (row["task"], (row["answer"],))
+        assert task.chance == pytest.approx(float(row["chance"]), abs=0.005)

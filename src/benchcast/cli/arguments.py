@@ -99,6 +99,11 @@ KEEP_ALL = click.option(
     is_flag=True,
     help="Keep models that lack more than 10% of a task's own text; it is then lost for all.",
 )
+NO_CHOICES = click.option(
+    "--no-choices",
+    is_flag=True,
+    help="Read no choice losses (how probable right options are), so that models without them can be forecast.",
+)
 DEVICE = click.option(
     "--device",
     default="",

@@ -102,6 +102,12 @@ def _print(explained: Explanation, document: dict[str, Any]) -> None:
         ]
         say()
         print_table((title, "tokens", "mean salience", "prompts", "answers", "share of all"), table)
+    if explained.choice_share:
+        say()
+        say(
+            f"besides tokens it reads how probable the right option of each item is (choice losses): "
+            f"{explained.choice_share:.0%} of the differences between models"
+        )
     _print_shares(explained.shares)
 
 
@@ -123,7 +129,7 @@ def _explain_columns(weights: ColumnWeights, *, as_json: bool) -> None:
         return
     table = [
         (
-            w.column + (" (answers)" if w.answers else ""),
+            w.column + (" (answers)" if w.answers else " (choice losses)" if w.choices else ""),
             w.unit,
             number(w.mean_loss, ".3f"),
             number(w.salience, ".2f"),
@@ -133,7 +139,7 @@ def _explain_columns(weights: ColumnWeights, *, as_json: bool) -> None:
     ]
     header = ("column", "unit", "mean loss", "× mean salience", "share of all")
     print_table(header, table, title=f"{weights.task} by {weights.method}", left=(0, 1))
-    lacking = sum(isnan(w.salience) for w in weights)
+    lacking = sum(isnan(w.salience) and not w.choices for w in weights)
     if lacking:
         say(f"columns that are not used, because some model has no loss there: {lacking}")
     _print_shares(weights.shares)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from benchcast.choices import SPLITS
-from benchcast.cli.arguments import DEVICE, KEEP_ALL, STUDY, TASKS
+from benchcast.cli.arguments import DEVICE, KEEP_ALL, NO_CHOICES, STUDY, TASKS
 from benchcast.cli.output import say, tell_support, warn_below_chance
 from benchcast.cli.progress import progress
 from benchcast.methods import DEFAULT_METHOD
@@ -30,8 +30,17 @@ if TYPE_CHECKING:
     help="Keep this split's test models unseen. An empty split column, and family, hold out none.",
 )
 @KEEP_ALL
+@NO_CHOICES
 @DEVICE
-def fit(study: Path, tasks: tuple[str, ...], method: MethodName, split: Split, keep_all: bool, device: str) -> None:
+def fit(
+    study: Path,
+    tasks: tuple[str, ...],
+    method: MethodName,
+    split: Split,
+    keep_all: bool,
+    no_choices: bool,
+    device: str,
+) -> None:
     """Learn salience and law, and store them in the study.
 
     \b
@@ -44,7 +53,7 @@ def fit(study: Path, tasks: tuple[str, ...], method: MethodName, split: Split, k
     from benchcast.methods.spec import MethodSpec
     from benchcast.study.study import Study
 
-    opened = Study.open(study, keep_all=keep_all)
+    opened = Study.open(study, keep_all=keep_all, read_choices=not no_choices)
     if opened.note:
         say(f"note: {opened.note}", err=True)
     weak: list[str] = []

@@ -18,7 +18,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import benchcast
-from benchcast.datasets import dclm, olmo_ladder, public_llms
+from benchcast.datasets import dclm, llm_line, olmo_ladder, public_llms
 from benchcast.datasets.download import cache_folder, data_folder, fetch_files, public_files
 from benchcast.errors import InputError
 from benchcast.importers import loss_table
@@ -85,6 +85,17 @@ DATASETS = {
             targets=olmo_ladder.TARGETS,
         ),
         PublicStudy(
+            name="olmo-ladder-choice",
+            about="the OLMo 2 model ladder with a choice loss for each task",
+            models=321,
+            losses=44,
+            tasks=13,
+            source="github.com/allenai/OLMo-ladder",
+            licence="Apache-2.0",
+            read=olmo_ladder.read_with_choices,
+            targets=olmo_ladder.TARGETS,
+        ),
+        PublicStudy(
             name="dclm",
             about="DataComp-LM model database, 412M to 6.9B, 170 data recipes",
             models=236,
@@ -104,6 +115,16 @@ DATASETS = {
             licence="MIT",
             read=public_llms.read,
         ),
+        PublicStudy(
+            name="llm-line",
+            about="checkpoints of seven architectures and training sets, bits per byte, scores below chance",
+            models=112,
+            losses=14,
+            tasks=9,
+            source="github.com/brendel-group/llm-line",
+            licence="MIT",
+            read=llm_line.read,
+        ),
     )
 }
 
@@ -122,6 +143,11 @@ def fetch_olmo_ladder(data_home: str | Path | None = None) -> Study:
     return fetch("olmo-ladder", data_home)
 
 
+def fetch_olmo_ladder_choice(data_home: str | Path | None = None) -> Study:
+    """The OLMo 2 model ladder with choice losses: 321 checkpoints, 31 + 13 columns, 13 tasks (see `fetch`)."""
+    return fetch("olmo-ladder-choice", data_home)
+
+
 def fetch_dclm(data_home: str | Path | None = None) -> Study:
     """The DataComp-LM model database: 236 models, 57 losses, 16 tasks (see `fetch`)."""
     return fetch("dclm", data_home)
@@ -130,6 +156,11 @@ def fetch_dclm(data_home: str | Path | None = None) -> Study:
 def fetch_public_llms(data_home: str | Path | None = None) -> Study:
     """89 public LLMs: bits per byte on 263 texts, 9 tasks (see `fetch`)."""
     return fetch("public-llms", data_home)
+
+
+def fetch_llm_line(data_home: str | Path | None = None) -> Study:
+    """112 checkpoints of seven architectures × training sets: 14 losses, 9 tasks (see `fetch`)."""
+    return fetch("llm-line", data_home)
 
 
 def find(name: str) -> PublicStudy:

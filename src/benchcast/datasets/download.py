@@ -49,11 +49,12 @@ class PublicFile:
 
 @cache
 def public_files(name: str) -> tuple[PublicFile, ...]:
-    """The files that a public study is read from."""
-    text = (files("benchcast.datasets") / "files.json").read_text(encoding="utf-8")
+    """The files that a public study is read from; in files.json one study may name another with the same files."""
+    by_study = json.loads((files("benchcast.datasets") / "files.json").read_text(encoding="utf-8"))
+    sources = by_study[name]
     return tuple(
         PublicFile(repository=source["repository"], commit=source["commit"], path=path, size=size, sha256=sha256)
-        for source in json.loads(text)[name]
+        for source in (by_study[sources] if isinstance(sources, str) else sources)
         for path, (size, sha256) in source["files"].items()
     )
 

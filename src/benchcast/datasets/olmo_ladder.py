@@ -60,6 +60,10 @@ LOSSES = {f"bpb.{name}": f"eval/downstream_bpb/{name}_rc_5shot_bpb" for name in 
 SCORES = {task: f"eval/downstream/{task}_rc_5shot_{'acc' if task == 'boolq_val' else 'len_norm'}" for task in CHANCE}
 
 
+# −ln of the probability of the right option, of log-likelihoods per character; the file has it with the other sign.
+CHOICES = {f"choice.{task}": f"eval/downstream_soft_log/{task}_rc_5shot_soft_log" for task in CHANCE}
+
+
 class Checkpoint(NamedTuple):
     """One row of a run's file."""
 
@@ -70,16 +74,34 @@ class Checkpoint(NamedTuple):
 
 def read(raw: Path) -> PublicStudyTables:
     """Read the tables of the ladder from the repository's files in the folder `raw`."""
+    return _read(raw, {})
+
+
+def read_with_choices(raw: Path) -> PublicStudyTables:
+    """The same with one more column for each task, which holds its choice losses."""
+    return _read(raw, CHOICES)
+
+
+def _read(raw: Path, choices: dict[str, str]) -> PublicStudyTables:
     checkpoints = list(_checkpoints(raw / FOLDER))
-    units = {"bpb": "bits-per-byte", "ce": "nats"}
+    units = {"bpb": "bits-per-byte", "ce": "nats", "choice": "nats"}
     return PublicStudyTables(
-        columns=[column(name, name.split(".")[0], units[name.split(".")[0]]) for name in LOSSES],
-        losses={c.model: [float(c.row[cell]) for cell in LOSSES.values()] for c in checkpoints},
+        columns=[column(name, name.split(".")[0], units[name.split(".")[0]]) for name in (*LOSSES, *choices)],
+        losses={
+            c.model: [
+                *(float(c.row[cell]) for cell in LOSSES.values()),
+                *(-number(c.row[cell]) for cell in choices.values()),
+            ]
+            for c in checkpoints
+        },
         models=[_info(c) for c in checkpoints],
         scores=[
             Score(c.model, task, float(c.row[cell]), shots="5") for c in checkpoints for task, cell in SCORES.items()
         ],
-        tasks=[Task(task, chance, answers=(f"bpb.{task}",)) for task, chance in CHANCE.items()],
+        tasks=[
+            Task(task, chance, answers=(f"bpb.{task}",), choices=(f"choice.{task}",) if choices else ())
+            for task, chance in CHANCE.items()
+        ],
     )
 
 

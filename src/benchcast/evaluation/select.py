@@ -139,7 +139,7 @@ def choose(study: Study, budget: int, tasks: Sequence[str] = ()) -> TextSelectio
     """Select texts from all training models of a fit; arguments as in `select`."""
     if budget < 1:
         raise InputError(f"--budget {budget}: at least one text is needed")
-    dataset = study.dataset(tasks)
+    dataset = study.dataset(tasks).without_choices()  # texts are chosen by the losses of their tokens
     asked = tuple(t.name for t in dataset.tasks)
     name, fold = training_fold(study.infos(dataset.models), "column")
     dataset, _ = without_weak_tasks(dataset, [fold], asked_for=bool(tasks))
@@ -225,12 +225,10 @@ def some_texts(texts: TextSet, order: Ints) -> TextSet:
 def cut_losses(losses: TokenLosses, texts: TextSet, order: Ints) -> TokenLosses:
     """A model's losses on the texts with the given indices."""
     keep = np.repeat(np.isin(np.arange(len(texts)), order), losses.counts)
-    about = {k: v for k, v in losses.about.items() if k not in ("texts", "options", "refused")}
+    about = {k: v for k, v in losses.about.items() if k not in ("texts", "refused")}
     kept = {texts.texts[i].id for i in order}
     refused = [i for i in _strings_in(losses.about.get("refused", "[]")) if i in kept]
     about |= {"refused": json.dumps(refused, ensure_ascii=False)} if refused else {}
-    if texts.options_digest and losses.about.get("options") == texts.options_digest:
-        about["options"] = some_texts(texts, order).options_digest
     cut = replace(
         losses,
         counts=losses.counts[order],

@@ -23,7 +23,7 @@ from benchcast.evaluation.comparison import HeldOutForecasts, geometric_mean
 from benchcast.losses.dataset import Dataset, view
 from benchcast.messages import plain
 from benchcast.methods import CAPABILITY_METHOD, METHODS
-from benchcast.methods.capability import BlendedLosses, WeightedLoss
+from benchcast.methods.capability import WeightedLoss, one_weighted_loss
 from benchcast.methods.distances import Distances
 from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.task_fit import TaskFit
@@ -106,18 +106,17 @@ def parts_of_texts(dataset: Dataset, fit: TaskFit) -> Floats:
     starts = np.flatnonzero(np.diff(dataset.reference_tokens.text, prepend=-1))
     number = dataset.reference_tokens.text[starts]
     total = np.zeros((len(dataset.models), number[-1] + 1))
-    loss = _one_weighted_loss(fit)
+    loss = _weighted_loss_of(fit)
     for name, weights in zip(loss.views, loss.weights, strict=True):
         values = view(dataset.nats, name)
         total[:, number] += np.add.reduceat(values * weights, starts, axis=1, dtype=np.float64)
     return total / loss.unit
 
 
-def _one_weighted_loss(fit: TaskFit) -> WeightedLoss:
-    """What a fit that reads losses reads of them; for a blend, its stand-in."""
-    capability = fit.capability
-    loss = capability.stand_in if isinstance(capability, BlendedLosses) else capability
-    assert isinstance(loss, WeightedLoss)
+def _weighted_loss_of(fit: TaskFit) -> WeightedLoss:
+    """What a fit that reads losses reads of them."""
+    loss = one_weighted_loss(fit.capability)
+    assert loss is not None
     return loss
 
 
@@ -182,7 +181,7 @@ def cut_fit(dataset: Dataset, fold: Fold, t: int, fit: TaskFit, chosen: Ints) ->
     keep = np.isin(dataset.reference_tokens.text, chosen)
     if not fit.reads_losses or keep.all():
         return fit
-    whole, observed = _one_weighted_loss(fit), dataset.accuracy[t]
+    whole, observed = _weighted_loss_of(fit), dataset.accuracy[t]
     part = replace(whole, weights=np.ascontiguousarray(whole.weights[:, keep]))
     capability = part.of(dataset.nats[:, keep])
     known = fold.seen & np.isfinite(observed)

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from benchcast.losses.choice_losses import choice_arrays, noting
 from benchcast.losses.dataset import Dataset
 from benchcast.losses.regroup import align_models
-from benchcast.records import Floats, ModelInfo, ModelMetadata
+from benchcast.records import CHOICE_COLUMN, Floats, ModelInfo, ModelMetadata
 from benchcast.study.study import Study
 
 
@@ -52,16 +53,24 @@ def with_unscored(study: Study, dataset: Dataset) -> AllModels:
     """The dataset's models, then all others with losses, on its tokens."""
     tokens, known = dataset.reference_tokens, set(dataset.models)
     others = [m for m in study.models_with_losses() if m not in known]
-    rows = align_models((study.losses(m) for m in others), tokens.edges, study.texts) if others else dataset.nats[:0]
+    inputs: list[dict[str, Floats]] = []
+    losses = noting((study.losses(m) for m in others), inputs)
+    rows = align_models(losses, tokens.edges, study.texts) if others else dataset.nats[:0]
     lacking = 1 - np.isfinite(rows[:, tokens.supported]).mean(axis=1)
     complete = np.flatnonzero(lacking == 0)
     infos = study.infos([*dataset.models, *(others[i] for i in complete)])
+    of_columns = dataset.choices.name == CHOICE_COLUMN
+    added = choice_arrays([inputs[i] for i in complete], of_columns=of_columns)
+    choices = {
+        name: np.concatenate([values, added.get(name, np.full((len(complete), values.shape[1]), np.nan))])
+        for name, values in (dataset.metadata.choices or {}).items()
+    }
     nats = np.concatenate([dataset.nats, np.where(tokens.supported, rows[complete], 0)])
     return AllModels(
         dataset=dataset,
         infos=infos,
         nats=nats.astype(np.float32, copy=False),
-        metadata=ModelMetadata.of(infos, study.scores()),
+        metadata=ModelMetadata.of(infos, study.scores(), choices),
         left_out={
             model: f"no loss on {share:.1%} of the tokens that the others have"
             for model, share in zip(others, lacking, strict=True)

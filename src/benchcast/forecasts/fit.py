@@ -18,10 +18,11 @@ from benchcast.forecasts.intervals import spread_of
 from benchcast.forecasts.staleness import StudyInputs, changed_inputs, hash_inputs
 from benchcast.forecasts.stored_fit import Fit, load
 from benchcast.losses.assemble import reference_of
+from benchcast.losses.choice_losses import texts_with
 from benchcast.losses.dataset import Dataset
 from benchcast.losses.regroup import align_models
 from benchcast.messages import as_names
-from benchcast.methods import DEFAULT_METHOD, MethodName
+from benchcast.methods import DEFAULT_METHOD, METHODS, MethodName
 from benchcast.methods.paper import DescentSettings
 from benchcast.methods.spec import (
     MethodSpec,
@@ -126,6 +127,9 @@ def _fit_dataset(
         on_left_out(f"{task}: {why}")
     for model in dataset.support.excluded:
         on_left_out(f"model {model} {dataset.support.why(model)} (--keep-all keeps it)")
+    if METHODS[method.name].reads_choices:
+        for line in dataset.choices.lines():
+            on_left_out(line)
     fits = as_fits(study, dataset, fold, split=name, task_fits=method.fit(dataset, [fold])[0])
     same = same_losses(dataset, fold)
     rejected = {fit.task: why for fit in fits if (why := _why_reject(fit, same_losses=same))}
@@ -167,6 +171,7 @@ def as_fits(study: Study, dataset: Dataset, fold: Fold, *, split: str, task_fits
         "seed": study.seed,
         "keep_all": study.keep_all,
         **dataset.support.as_json(),
+        **({} if study.read_choices else {"read_choices": False}),
     }
     seen, tokens = dataset.nats[fold.seen], dataset.reference_tokens
     return [
@@ -256,23 +261,24 @@ def _split_of(fit: Fit) -> Split:
 
 def refit(study: Study, stored: Sequence[Fit], restrict: TokenLosses | None = None) -> list[Fit]:
     """The same fits again, with the split, method and settings they had; `restrict` holds losses of a model: the fits
-    then rest only on tokens where this model has a loss, too.
+    then rest only on tokens where this model has a loss, too, and on texts of which it has a choice loss.
 
     Fits of one method, split and settings share their passes over the losses.
     """
-    alike: dict[tuple[MethodName, Split, DescentSettings | None, bool], list[str]] = {}
+    alike: dict[tuple[MethodName, Split, DescentSettings | None, bool, bool], list[str]] = {}
     for old in stored:
         method = cast(MethodName, old.task_fit.method)
-        key = (method, _split_of(old), stored_settings(old.task_fit), bool(old.about.get("keep_all", False)))
-        alike.setdefault(key, []).append(old.task)
-    support = None
+        opened = (bool(old.about.get("keep_all", False)), bool(old.about.get("read_choices", True)))
+        alike.setdefault((method, _split_of(old), stored_settings(old.task_fit), *opened), []).append(old.task)
+    support = choice_texts = None
     if restrict is not None:
         tokens, _ = reference_of(study.texts, study.features())
         support = np.isfinite(align_models([restrict], tokens.edges, study.texts)[0])
+        choice_texts = texts_with(restrict, of_columns=bool(study.choice_columns))
     again: dict[str, Fit] = {}
-    for (method, split, settings, keep_all), tasks in alike.items():
-        models = study if study.keep_all == keep_all else replace(study, keep_all=keep_all)
-        dataset = models.dataset(tasks, support=support)
+    for (method, split, settings, keep_all, read_choices), tasks in alike.items():
+        models = replace(study, keep_all=keep_all, read_choices=read_choices)
+        dataset = models.dataset(tasks, support=support, choice_texts=choice_texts)
         fits = _fit_dataset(models, dataset, MethodSpec(method, settings), split=split, asked_for=True)
         again |= {fit.task: fit for fit in fits}
     return [again[old.task] for old in stored]

@@ -117,7 +117,8 @@ def _changed_models(then: dict[str, list[str]], now: dict[str, list[str]]) -> li
 
 
 def _hash_task(task: Task) -> str:
-    return _hash([task.chance, *task.sources, *([list(task.answers)] if task.answers else [])])
+    choices = [list(task.answers), list(task.choices)] if task.choices else []
+    return _hash([task.chance, *task.sources, *(choices or ([list(task.answers)] if task.answers else []))])
 
 
 def _hash_models(study: Study, task_fit: TaskFit, inputs: StudyInputs, *, split: str) -> dict[str, list[str]]:

@@ -10,7 +10,7 @@ import json
 import math
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import starmap
 from os import PathLike
@@ -221,6 +221,14 @@ class Fit:
                     f"that the fit of {self.task!r} uses; `predict STUDY --restrict` fits again on those that both have"
                 )
             nats[:, ~self.supported] = 0.0
+            if metadata.choices is None:
+                metadata = replace(metadata, choices=ModelMetadata.of_losses(losses).choices)
+            capability = self.task_fit.capability
+            if not capability.known(metadata)[0]:
+                raise InputError(
+                    f"model {losses.model!r} has {capability.missing(metadata)} (fit of {self.task!r}); import them "
+                    "with its losses, or fit without them: `predict STUDY --restrict`, or `fit STUDY --no-choices`"
+                )
         p = predict(self.task_fit, nats, metadata, level=level)
         return Forecast(
             task=self.task,
@@ -358,7 +366,7 @@ def _fit_of(text: dict[str, Any], blob: bytes) -> Fit:
         notes=text["notes"],
         history={name.removeprefix("history."): x for name, x in arrays.items() if name.startswith("history.")},
     )
-    check_task_fit(task_fit, len(edges) - 1)
+    check_task_fit(task_fit, len(edges) - 1, len(texts))
     return Fit(
         task_fit=task_fit,
         salience=salience,
@@ -374,7 +382,7 @@ def _read_texts(rows: list[dict[str, Any]], about: dict[str, Any]) -> TextSet:
     if "unit" in rows[0]:
         return NamedTexts.of(Text(text="", **row) for row in rows)
     if "bytes" not in rows[0]:
-        return TextSet.of(Text(**{**row, "options": tuple(row.get("options", ()))}) for row in rows)
+        return TextSet.of(Text(**row) for row in rows)
     texts = (Text(row["id"], row["source"], text="", answer_start=row.get("answer_start")) for row in rows)
     return TextOutlines(tuple(texts), tuple(row["bytes"] for row in rows), about["texts"])
 
@@ -387,6 +395,7 @@ def _read_task(stored: dict[str, Any]) -> Task:
         sources=tuple(stored["sources"]),
         answers=tuple(stored.get("answers", ())),
         members=tuple(stored.get("members", ())),
+        choices=tuple(stored.get("choices", ())),
         **{k: stored[k] for k in ("centred", "metric") if k in stored},
     )
 
@@ -452,7 +461,7 @@ def _contents(fit: Fit) -> tuple[bytes, dict[str, Any]]:
         "reads": capability["reads"],
         "unit": capability["unit"],
         "law": task_fit.law.fields(),
-        **({"average": capability["average"]} if "average" in capability else {}),
+        **{key: capability[key] for key in ("choices", "average") if key in capability},
         "range": [nan_to_none(x) for x in task_fit.range],
         "honest": _out_of_fold(task_fit.out_of_fold),
         **({"stronger": _out_of_fold(task_fit.stronger)} if len(task_fit.stronger.errors) else {}),
@@ -485,8 +494,9 @@ def _text_rows(texts: TextSet, *, include_texts: bool) -> list[dict[str, Any]]:
     if isinstance(texts, NamedTexts) or (include_texts and not isinstance(texts, TextOutlines)):
         return [t.as_row() for t in texts]
     lengths = np.diff(texts.starts).tolist()
-    outlines = [{k: v for k, v in t.as_row().items() if k not in ("text", "options")} for t in texts]
-    return [row | {"bytes": n} for row, n in zip(outlines, lengths, strict=True)]
+    return [
+        {k: v for k, v in t.as_row().items() if k != "text"} | {"bytes": n} for t, n in zip(texts, lengths, strict=True)
+    ]
 
 
 def read_model(file: Path, texts: TextSet) -> TokenLosses:

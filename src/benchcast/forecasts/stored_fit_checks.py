@@ -18,7 +18,7 @@ from benchcast.methods.capability import BlendedLosses, Capability, ScalingLadde
 from benchcast.methods.law import KNOTS, MonotoneCalibration, SigmoidLaw
 from benchcast.methods.profile import LossProfile
 from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
-from benchcast.records import Ints, Task, TextOutlines, TextSet
+from benchcast.records import CHOICE_COLUMN, CHOICE_LOSSES, Ints, Task, TextOutlines, TextSet
 
 LARGEST_PROFILE = 1e50  # squares of products of such values are still numbers
 LADDER = 5  # columns of the weights of a ladder
@@ -48,8 +48,8 @@ def is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def check_task_fit(fit: TaskFit, tokens: int) -> None:
-    """Raise a ValueError unless this is a valid fit on so many reference tokens."""
+def check_task_fit(fit: TaskFit, tokens: int, texts: int) -> None:
+    """Raise a ValueError unless this is a valid fit on so many reference tokens and texts."""
     _check_task(fit.task)
     _check_law(fit.law)
     check_choice("method", fit.method, METHODS)
@@ -60,7 +60,7 @@ def check_task_fit(fit: TaskFit, tokens: int) -> None:
     _check_errors("stronger_errors", fit.stronger)
     if fit.profile is not None:
         _check_profile(fit.profile, tokens)
-    _check_capability(fit.capability, tokens)
+    _check_capability(fit.capability, tokens, texts)
 
 
 def check_tokens(edges: Ints, texts: TextSet, *, salience: npt.NDArray[Any], supported: npt.NDArray[Any]) -> None:
@@ -93,7 +93,6 @@ def check_texts(texts: TextSet, about: dict[str, Any]) -> None:
             all(isinstance(x, str) for x in (t.id, t.source, t.text)), f"text {t.id!r}: id, source or text is no string"
         )
         need(t.answer_start is None or type(t.answer_start) is int, f"text {t.id!r}: answer_start {t.answer_start!r}")
-        need(all(isinstance(x, str) for x in t.options), f"text {t.id!r}: an option is no string")
     if isinstance(texts, TextOutlines):
         need(len(texts.index) == len(texts), "two texts have the same id")
         need(all(type(n) is int and n >= 0 for n in texts.lengths), "lengths of texts are not whole numbers of bytes")
@@ -161,13 +160,13 @@ def _check_profile(profile: LossProfile, tokens: int) -> None:
     need(all(map(is_number, numbers)) and profile.typical > 0, f"profile: {numbers} are not all usable numbers")
 
 
-def _check_capability(capability: Capability, tokens: int) -> None:
+def _check_capability(capability: Capability, tokens: int, texts: int) -> None:
     match capability:
         case BlendedLosses(stand_in=stand_in):
-            _check_weighted_loss(stand_in, tokens)
+            _check_weighted_loss(stand_in, tokens, texts)
             _check_blend(capability)
         case WeightedLoss():
-            _check_weighted_loss(capability, tokens)
+            _check_weighted_loss(capability, tokens, texts)
         case ScalingLadder(families=families, laws=laws):
             need(families[0] == "", "the first ladder is not that of all families")
             _check_array("weights", laws, (len(families), LADDER), "f")
@@ -176,9 +175,13 @@ def _check_capability(capability: Capability, tokens: int) -> None:
             _check_array("weights", weights, (len(capability.reads), min(1, len(capability.reads))), "f")
 
 
-def _check_weighted_loss(loss: WeightedLoss, tokens: int) -> None:
+def _check_weighted_loss(loss: WeightedLoss, tokens: int, texts: int) -> None:
     need(is_number(loss.unit) and loss.unit > 0, f"unit {loss.unit!r} is not a positive number")
     _check_array("weights", loss.weights, (len(loss.views), tokens), "f")
+    if loss.choices is not None:
+        need(loss.choices.name in (*CHOICE_LOSSES, CHOICE_COLUMN), f"choices are {loss.choices.name!r}")
+        need(loss.choices.weights.ndim == 2, f"choices have shape {loss.choices.weights.shape}")
+        _check_array("choices", loss.choices.weights, (len(loss.views), texts), "f")
 
 
 def _check_blend(blend: BlendedLosses) -> None:
@@ -193,3 +196,5 @@ def _check_blend(blend: BlendedLosses) -> None:
         _check_law(part.law)
         need(not part.law.failure, f"the law of member {k} failed")
         _check_array(f"member.{k}", part.weights, blend.stand_in.weights.shape, "f")
+        if part.choices is not None and blend.stand_in.choices is not None:
+            _check_array(f"member.{k}.choices", part.choices.weights, blend.stand_in.choices.weights.shape, "f")

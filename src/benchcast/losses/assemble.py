@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from benchcast.choices import RegroupUnit
-from benchcast.errors import NotEnoughDataError
+from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.families import find_relatives
+from benchcast.losses.choice_losses import choice_arrays, choice_support, noting
 from benchcast.losses.dataset import Dataset, Features, ReferenceTokens
 from benchcast.losses.regroup import align_models, characters_per_token, common_support
 from benchcast.losses.support import Support, costly_models, describe_support
@@ -44,6 +45,8 @@ class AssemblyOptions:
     unit: RegroupUnit = "byte"  # over which a token's loss is spread evenly
     # Tasks whose own text is protected: a model that would remove too much of it is excluded. None: all tasks.
     guarded: Sequence[Task] | None = None
+    choices: Sequence[str] = ()  # columns of a table that hold choice losses of any task
+    choice_texts: Bools | None = None  # mask of texts; only their choice losses are used
 
 
 def assemble(
@@ -70,14 +73,22 @@ def assemble(
     chosen = options or AssemblyOptions()
     features = chosen.features
     _check_answers(texts, tasks)
+    columns = choice_columns(texts, chosen.choices, tasks)
     tokens, part_of = reference_of(texts, features)
-    nats = align_models(losses, tokens.edges, texts, unit=chosen.unit)
-    lacking = {m.model: mask for m, row in zip(models, nats, strict=True) if (mask := np.isnan(row)).any()}
+    inputs: list[dict[str, Floats]] = []
+    nats = align_models(noting(losses, inputs), tokens.edges, texts, unit=chosen.unit)
+    other = ~np.isin(tokens.text, columns)  # tokens that are no choice losses
+    lacking = {m.model: mask for m, row in zip(models, nats, strict=True) if (mask := np.isnan(row) & other).any()}
     common = shared_text(lacking, len(models), tokens, guarded=tasks if chosen.guarded is None else chosen.guarded)
     kept = np.array([m.model not in common.excluded for m in models])
     if not kept.all():
         nats, models = nats[kept], [m for m, keep in zip(models, kept, strict=True) if keep]
-    supported = common_support(nats) if chosen.support is None else chosen.support & common_support(nats)
+        inputs = [row for row, keep in zip(inputs, kept, strict=True) if keep]
+    choices = choice_arrays(inputs, of_columns=len(columns) > 0)
+    names = tuple(m.model for m in models)
+    supported = common_support(nats) & other
+    if chosen.support is not None:
+        supported &= chosen.support
     if not supported.any():
         raise NotEnoughDataError("no token has a loss from every model; `benchcast status` names models that lack text")
     nats[:, ~supported] = 0.0
@@ -86,8 +97,8 @@ def assemble(
     if features is not None and not np.array_equal(part_of, np.arange(len(features.edges) - 1)):
         features = replace(features, rows=part_of)
     return Dataset(
-        models=tuple(m.model for m in models),
-        metadata=ModelMetadata.of(models, scores),
+        models=names,
+        metadata=ModelMetadata.of(models, scores, choices),
         relatives=find_relatives(models, tokens.sum_by_text(nats)).groups,
         nats=nats,
         characters=float(characters_per_token(tokens.edges, texts.utf8)[supported].sum()),
@@ -97,6 +108,7 @@ def assemble(
         reference_tokens=tokens,
         features=features,
         support=common,
+        choices=choice_support(choices, names, columns=columns, allowed=chosen.choice_texts),
     )
 
 
@@ -107,6 +119,25 @@ def _check_answers(texts: TextSet, tasks: Sequence[Task]) -> None:
                 raise NotEnoughDataError(
                     f"task {task.name}: answers name {name!r}, not a text of the study{did_you_mean(name, texts.index)}"
                 )
+
+
+def choice_columns(texts: TextSet, choices: Sequence[str], tasks: Sequence[Task]) -> Ints:
+    """Indices of the columns of a table that hold choice losses, checked; they are losses of no task."""
+    if not choices:
+        return np.zeros(0, np.int64)
+    if not isinstance(texts, NamedTexts):
+        raise InputError(
+            "study.toml: `choices` name columns of a table; choice losses of texts are imported with their losses"
+        )
+    for task in tasks:
+        for name in task.choices:
+            if name not in texts.index:
+                similar = did_you_mean(name, texts.index)
+                raise NotEnoughDataError(f"task {task.name}: choices name {name!r}, not a column of the study{similar}")
+        both = sorted(set(task.answers) & set(choices))
+        if both:
+            raise InputError(f"task {task.name}: answers name {both[0]!r}, which is among the choices of a task")
+    return np.array([texts.index[name] for name in dict.fromkeys(choices) if name in texts.index], np.int64)
 
 
 def reference_of(texts: TextSet, features: Features | None) -> tuple[ReferenceTokens, Ints]:

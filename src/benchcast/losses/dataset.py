@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from benchcast.devices import Array, to_numpy
+from benchcast.losses.choice_losses import ChoiceSupport
 from benchcast.losses.support import Support
 from benchcast.records import Bools, Floats, Ints, ModelMetadata, Task
 
@@ -29,7 +31,7 @@ class LossView(StrEnum):
 VIEWS = tuple(LossView)
 
 
-def view(nats: npt.NDArray[np.float32], name: str) -> npt.NDArray[np.float32]:
+def view(nats: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
     """Losses unchanged ("nats") or saturating at 1 ("saturated").
 
     A saturated loss measures whether a token is predicted rather than how large the error is: 3 nats and 9 nats
@@ -131,6 +133,7 @@ class Dataset:
     features: Features | None = None
     relatives: npt.NDArray[np.str_] | None = None  # group of each model; None: its family
     support: Support = field(default_factory=Support)  # share of text that all models have; excluded models
+    choices: ChoiceSupport = field(default_factory=ChoiceSupport)  # texts with choice losses (in `metadata`)
     device: str = ""  # torch device for the large arrays; empty for numpy
 
     def __repr__(self) -> str:
@@ -176,13 +179,20 @@ class Dataset:
             ids=tuple(tokens.ids[i] for i in np.unique(tokens.text[keep])) if tokens.ids else (),
         )
         share = width[keep & tokens.supported].sum() / max(1, width[tokens.supported].sum())
+        texts = np.unique(tokens.text[keep])
         return replace(
             self,
+            metadata=self.metadata.for_texts(texts),
+            choices=self.choices.for_texts(texts),
             nats=self.nats[:, keep],
             characters=self.characters * float(share),
             reference_tokens=part,
             features=None if self.features is None else self.features.of_tokens(keep),
         )
+
+    def without_choices(self) -> Dataset:
+        """The same losses of tokens, with no choice losses to read."""
+        return replace(self, choices=ChoiceSupport())
 
     def for_tasks(self, names: Sequence[str]) -> Dataset:
         """The dataset of some of the tasks."""

@@ -9,7 +9,7 @@ Axes: M models, N words or texts.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,9 +66,10 @@ class WordSample:
     text: Ints  # index in `picked` of the text of each word
 
     @classmethod
-    def of(cls, texts: TextSet) -> WordSample:
-        """At most `SAMPLED_TEXTS` texts, evenly spaced."""
-        picked = np.unique(np.linspace(0, len(texts) - 1, min(SAMPLED_TEXTS, len(texts))).astype(np.int64))
+    def of(cls, texts: TextSet, *, without: Collection[str] = ()) -> WordSample:
+        """At most `SAMPLED_TEXTS` texts, evenly spaced; `without` these ids, of columns that hold choice losses."""
+        allowed = np.array([i for i, t in enumerate(texts) if t.id not in without] or range(len(texts)), np.int64)
+        picked = allowed[np.unique(np.linspace(0, len(allowed) - 1, min(SAMPLED_TEXTS, len(allowed))).astype(np.int64))]
         part = type(texts)(tuple(texts.texts[i] for i in picked))
         edges = word_edges(part)
         return cls(picked, edges, np.searchsorted(part.starts[1:], edges[:-1], side="right"))

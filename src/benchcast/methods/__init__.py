@@ -55,6 +55,7 @@ class Method:
     learns_weights: bool = False  # of texts, tokens or scores, so that further families make its errors smaller
     needs_features: bool = False  # of a scorer
     needs_metadata: bool = False  # or answers: what plain arrays of losses do not hold
+    reads_choices: bool = False  # choice losses, where models have them
     baseline: bool = False
     main: bool = False  # compared by default; `--all-methods` adds the others
     quick: bool = False  # enough to be fitted again on many sets of texts
@@ -76,6 +77,7 @@ _ROWS = (
         fit="stack:stack",
         learns_weights=True,
         pool_fit="stack:fit_stack",
+        reads_choices=True,
         cost=10,
         main=True,
     ),
@@ -85,6 +87,7 @@ _ROWS = (
         fit="stack:salience",
         learns_weights=True,
         pool_fit="stack:fit_salience",
+        reads_choices=True,
         cost=8,
         main=True,
     ),

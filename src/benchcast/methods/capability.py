@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.losses.dataset import LossView, view
+from benchcast.messages import counted
 from benchcast.methods.law import SigmoidLaw
-from benchcast.records import Bools, Floats, ModelMetadata
+from benchcast.records import CHOICE_COLUMN, Bools, Floats, ModelMetadata
 
 NO_CAPABILITY = "no capability"
 SAME = 1e-6  # capabilities with a smaller relative difference count as equal
@@ -86,22 +87,96 @@ class Capability(ABC):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceWeights:
+    """Weights of choice losses, which belong to texts and are added to a weighted loss of tokens."""
+
+    name: str  # which choice losses: a key of `ModelMetadata.choices`
+    weights: Weights  # views × S
+
+    def of(self, metadata: ModelMetadata | None, views: Sequence[str]) -> Floats | float:
+        """Weighted sum of each model's choice losses (M); NaN where one is unknown."""
+        used = self.used
+        if not used.any():
+            return 0.0
+        values = self._values(metadata)
+        if values is None:
+            return np.nan
+        read = values[:, used]
+        return np.asarray(
+            sum(view(read, name) @ row[used].astype(np.float64) for name, row in zip(views, self.weights, strict=True))
+        )
+
+    @property
+    def used(self) -> Bools:
+        """Mask of the texts whose choice losses have weight (S)."""
+        return np.asarray((self.weights != 0).any(axis=0))
+
+    def known(self, metadata: ModelMetadata) -> Bools:
+        """Mask of the models that have all choice losses with weight (M); all where nobody looked at them."""
+        values, count = self._values(metadata), len(metadata.flops)
+        if metadata.choices is None or not self.used.any():
+            return np.ones(count, bool)
+        if values is None:
+            return np.zeros(count, bool)
+        return np.asarray(np.isfinite(values[:, self.used]).all(axis=1))
+
+    def missing(self, metadata: ModelMetadata) -> str:
+        """How much one model lacks."""
+        values = self._values(metadata)
+        share = 1.0 if values is None else 1 - float(np.isfinite(values[0, self.used]).mean())
+        of_texts = "column" if self.name == CHOICE_COLUMN else "text"
+        return (
+            f"no choice loss on {share:.0%} of the {counted(int(self.used.sum()), of_texts)} that the fit reads one of"
+        )
+
+    def _values(self, metadata: ModelMetadata | None) -> Floats | None:
+        values = None if metadata is None or metadata.choices is None else metadata.choices.get(self.name)
+        return values if values is not None and values.shape[1] == self.weights.shape[1] else None
+
+    def slopes(self, metadata: ModelMetadata, views: Sequence[str]) -> Floats:
+        """The derivative of capability by each text's choice loss (S), averaged over the models that have it."""
+        values = self._values(metadata)
+        total = np.zeros(self.weights.shape[1])
+        if values is None:
+            return total
+        for name, row in zip(views, self.weights, strict=True):
+            slope = np.ones_like(values) if name == LossView.NATS else (1 + values) ** -2.0
+            known = np.isfinite(slope)
+            total += row * np.where(known, slope, 0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+        return total
+
+    def times(self, factor: float) -> Weights:
+        """The weights times a factor."""
+        return (factor * self.weights).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WeightedLoss(Capability):
-    """Weighted sum of token losses, divided by a unit."""
+    """Weighted sum of token losses, divided by a unit, and of choice losses."""
 
     reads_losses: ClassVar[bool] = True
 
     views: tuple[LossView, ...]
     weights: Weights  # views × N
     unit: float  # N_c, the number of characters; 1 if the weights include it
+    choices: ChoiceWeights | None = None
 
     @property
     def reads(self) -> tuple[str, ...]:
         return tuple(map(str, self.views))
 
     def of(self, nats: npt.NDArray[np.floating], metadata: ModelMetadata | None = None) -> Floats:
-        """Capability of each model (M); metadata is not read."""
-        return weighted_loss(nats, self.views, self.weights) / self.unit
+        """Capability of each model (M); of metadata, choice losses alone are read."""
+        tokens = weighted_loss(nats, self.views, self.weights) / self.unit
+        return tokens if self.choices is None else tokens + self.choices.of(metadata, self.views)
+
+    def known(self, metadata: ModelMetadata) -> Bools:
+        return np.ones(len(metadata.flops), bool) if self.choices is None else self.choices.known(metadata)
+
+    def missing(self, metadata: ModelMetadata) -> str:
+        if self.choices is None or self.choices.known(metadata)[0]:
+            return NO_CAPABILITY
+        return self.choices.missing(metadata)
 
     def token_weights(self, nats: npt.NDArray[np.floating]) -> Weights:
         """The weights; those of saturated losses times the slope of the saturation, 1 / (1 + loss)²."""
@@ -114,15 +189,20 @@ class WeightedLoss(Capability):
         return total.astype(np.float32)
 
     def is_flat(self, slope: float) -> bool:
-        return _is_flat(slope, self.weights, self.unit)
+        flat = self.choices is None or _is_flat(slope, self.choices.weights)
+        return flat and _is_flat(slope, self.weights, self.unit)
 
     def fields(self) -> tuple[dict[str, Any], Arrays]:
-        return {"reads": list(self.reads), "unit": self.unit}, {"weights": self.weights}
+        values, arrays = {"reads": list(self.reads), "unit": self.unit}, {"weights": self.weights}
+        if self.choices is None:
+            return values, arrays
+        return values | {"choices": self.choices.name}, arrays | {"choices": self.choices.weights}
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any], arrays: Arrays) -> WeightedLoss:
         views = tuple(map(LossView, values["reads"]))
-        return cls(views=views, weights=arrays["weights"], unit=values["unit"])
+        choices = ChoiceWeights(name=values["choices"], weights=arrays["choices"]) if "choices" in values else None
+        return cls(views=views, weights=arrays["weights"], unit=values["unit"], choices=choices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +234,7 @@ class BlendPart:
     """One of several weighted losses whose log-odds are averaged."""
 
     weights: Weights  # views × N
+    choices: ChoiceWeights | None = None
     law: SigmoidLaw
     share: float  # of the average, for a model of usual strength
     share_of_stronger: float  # the same, for a model as strong as the strongest known one or stronger
@@ -180,7 +261,11 @@ class BlendedLosses(Capability):
         """Blend parts whose weights are on the same views, with the same unit."""
         gradients = np.stack([-part.law.slope * part.share * part.weights for part in parts])
         weights = gradients.sum(axis=0).astype(np.float32)
-        return cls(stand_in=WeightedLoss(views=views, weights=weights, unit=unit), parts=parts, ramp=ramp)
+        of_choices = [part.choices.times(-part.law.slope * part.share) for part in parts if part.choices is not None]
+        first = parts[0].choices
+        choices = first and ChoiceWeights(name=first.name, weights=np.sum(of_choices, axis=0, dtype=np.float32))
+        stand_in = WeightedLoss(views=views, weights=weights, unit=unit, choices=choices)
+        return cls(stand_in=stand_in, parts=parts, ramp=ramp)
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -193,12 +278,21 @@ class BlendedLosses(Capability):
         log_odds = sum(
             (
                 (part.share + fade * (part.share_of_stronger - part.share))
-                * part.law.log_odds(weighted_loss(nats, views, part.weights) / unit)
+                * part.law.log_odds(
+                    weighted_loss(nats, views, part.weights) / unit
+                    + (0.0 if part.choices is None else part.choices.of(metadata, views))
+                )
                 for part in self.parts
             ),
             np.zeros(len(nats)),
         )
         return -log_odds
+
+    def known(self, metadata: ModelMetadata) -> Bools:
+        return self.stand_in.known(metadata)
+
+    def missing(self, metadata: ModelMetadata) -> str:
+        return self.stand_in.missing(metadata)
 
     def token_weights(self, nats: npt.NDArray[np.floating]) -> Weights:
         return self.stand_in.token_weights(nats)
@@ -214,13 +308,18 @@ class BlendedLosses(Capability):
             for part in self.parts
         ]
         average = {"fade": asdict(self.ramp), "members": members}
-        return values | {"average": average}, arrays | {f"member.{k}": p.weights for k, p in enumerate(self.parts)}
+        arrays |= {f"member.{k}": p.weights for k, p in enumerate(self.parts)}
+        arrays |= {f"member.{k}.choices": p.choices.weights for k, p in enumerate(self.parts) if p.choices is not None}
+        return values | {"average": average}, arrays
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any], arrays: Arrays) -> BlendedLosses:
         parts = (
             BlendPart(
                 weights=arrays[f"member.{k}"],
+                choices=ChoiceWeights(name=values["choices"], weights=arrays[f"member.{k}.choices"])
+                if "choices" in values
+                else None,
                 law=SigmoidLaw.from_fields(row["law"]),
                 share=row["share"],
                 share_of_stronger=row["share_of_stronger"],
@@ -232,6 +331,12 @@ class BlendedLosses(Capability):
             parts=tuple(parts),
             ramp=StrengthRamp(**values["average"]["fade"]),
         )
+
+
+def one_weighted_loss(capability: Capability) -> WeightedLoss | None:
+    """The weighted loss that a capability is; of a blend its stand-in; None where no losses are read."""
+    loss = capability.stand_in if isinstance(capability, BlendedLosses) else capability
+    return loss if isinstance(loss, WeightedLoss) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,8 +21,10 @@ from benchcast.forecasts.fit import stored_fits
 from benchcast.forecasts.mean_tasks import aggregate_fits
 from benchcast.forecasts.staleness import stale_line
 from benchcast.forecasts.stored_fit import Fit
+from benchcast.losses.choice_losses import choice_arrays, noting
 from benchcast.messages import TOKEN_KINDS, character_starts, did_you_mean, few, kind_of, nan_to_none, plain
-from benchcast.records import Bools, Floats, Ints, NamedTexts, TextSet, family_names
+from benchcast.methods.capability import one_weighted_loss
+from benchcast.records import Bools, Floats, Ints, ModelMetadata, NamedTexts, TextSet, family_names
 from benchcast.study.study import Study, StudyLike
 
 CONTEXT = 26  # characters on either side of a quoted token
@@ -61,15 +63,40 @@ def explain(study: StudyLike, task: str, *, tell: Tell = lambda line: None) -> E
             tell(f"{task}: `predict` uses the mean of the forecasts of {members}; this shows its own fit")
     shares = largest_shares(fit.task_fit.notes.get("shares", {}), MOST_SHARES)
     names = opened.models_with_losses()
-    nats = fit.align(opened.losses(m) for m in names)
+    inputs: list[dict[str, Floats]] = []
+    nats = fit.align(noting((opened.losses(m) for m in names), inputs))
+    choices = choice_arrays(inputs, of_columns=isinstance(fit.texts, NamedTexts))
+    metadata = ModelMetadata.of(opened.infos(names), (), choices)
     if isinstance(fit.texts, NamedTexts):
-        known = {w: nats[np.isfinite(nats[:, w.index]), w.index] for w in weigh_columns(fit)}
+        known = {w: nats[np.isfinite(nats[:, w.index]), w.index] for w in weigh_columns(fit, metadata)}
         columns = (replace(w, mean_loss=float(x.mean()) if len(x) else math.nan) for w, x in known.items())
         return ColumnWeights(task=task, method=fit.task_fit.method, columns=tuple(columns), shares=shares)
     units = make_units(fit.texts, fit.edges)
     explained = weigh_units(units, fit.salience, fit.supported, task=fit.task, method=fit.task_fit.method)
     families = [str(f) for f in family_names(opened.infos(names))]
-    return replace(explained, losses=family_losses(nats, families, units), shares=shares)
+    return replace(
+        explained,
+        losses=family_losses(nats, families, units),
+        shares=shares,
+        choice_share=choice_share(fit, nats, metadata),
+    )
+
+
+def choice_share(fit: Fit, nats: npt.NDArray[np.float32], metadata: ModelMetadata) -> float:
+    """How much of the spread of capability among models is that of its part from choice losses, 0 to 1.
+
+    Both parts, from tokens and from choice losses, are spread alone; models that lack a loss do not count.
+    """
+    loss = one_weighted_loss(fit.task_fit.capability)
+    if loss is None or loss.choices is None:
+        return 0.0
+    choices = np.broadcast_to(loss.choices.of(metadata, loss.views), len(nats))
+    known = np.isfinite(nats[:, fit.supported]).all(axis=1) & np.isfinite(choices)
+    if known.sum() < 2:
+        return 0.0
+    tokens = replace(loss, choices=None).of(np.where(fit.supported, nats, 0)[known])
+    parts = float(np.std(choices[known])), float(np.std(tokens))
+    return parts[0] / sum(parts) if sum(parts) > 0 else 0.0
 
 
 def fit_to_explain(study: Study, task: str, on_message: Tell = lambda line: None) -> Fit:
@@ -106,6 +133,7 @@ class Explanation:
     salience: Floats  # of each unit, divided by the mean; NaN if a model has no loss (U)
     losses: dict[str, Floats] = field(default_factory=dict)  # mean loss of each family's models on each unit, nats
     shares: dict[str, float] = field(default_factory=dict)  # of the candidates that the method averages, the largest
+    choice_share: float = 0.0  # of the differences between models, that of choice losses beside tokens
 
     def __repr__(self) -> str:
         return (
@@ -176,6 +204,7 @@ class Explanation:
             "method": self.method,
             "unit": "times the mean salience of all tokens",
             "shares": self.shares,
+            **({"choice_share": self.choice_share} if self.choice_share else {}),
             "text": {"id": self.units.texts.texts[index].id, "tokens": tokens},
             "most": [self.quote(i) for i in self.most(listed)],
             "least": [self.quote(i) for i in self.least(listed)],
@@ -380,14 +409,23 @@ class ColumnWeight:
     column: str
     unit: str
     answers: bool  # whether the column is the loss of the task's correct answers
-    salience: float  # relative to the mean; NaN if a training model has no loss there
+    choices: bool  # whether the column holds choice losses, of this task or another
+    salience: float  # relative to the mean; NaN if the fit does not read it
     share: float  # of the absolute salience of all columns
     mean_loss: float = math.nan  # over the models of the study that have one, in the column's unit
 
 
-def weigh_columns(fit: Fit) -> list[ColumnWeight]:
-    """One entry for each column of a fit on a table of losses, by absolute salience, unused columns last."""
-    salience, used = fit.salience.astype(np.float64), fit.supported
+def weigh_columns(fit: Fit, metadata: ModelMetadata | None = None) -> list[ColumnWeight]:
+    """One entry for each column of a fit on a table of losses, by absolute salience, unused columns last.
+
+    Choice losses have weights of their own; their slopes are averaged over the models of `metadata`.
+    """
+    salience, used = fit.salience.astype(np.float64), fit.supported.copy()
+    loss, of_choices = one_weighted_loss(fit.task_fit.capability), np.zeros(len(used), bool)
+    if metadata is not None and loss is not None and loss.choices is not None:
+        of_choices = loss.choices.used
+        salience = np.where(of_choices, loss.choices.slopes(metadata, loss.views) * loss.unit, salience)
+        used |= of_choices
     size = np.where(used, np.abs(salience), 0.0)
     mean, total = (float(size[used].mean()) if used.any() else 0.0) or 1.0, float(size.sum()) or 1.0
     return [
@@ -396,6 +434,7 @@ def weigh_columns(fit: Fit) -> list[ColumnWeight]:
             column=fit.texts.texts[i].id,
             unit=fit.texts.texts[i].unit or "",
             answers=fit.texts.texts[i].id in fit.task_fit.task.answers,
+            choices=bool(of_choices[i]) or fit.texts.texts[i].id in fit.task_fit.task.choices,
             salience=float(salience[i]) / mean if used[i] else math.nan,
             share=float(size[i]) / total if used[i] else math.nan,
         )

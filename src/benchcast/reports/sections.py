@@ -64,7 +64,7 @@ def column_data(comparison: Comparison, shown: ReportModels, texts: TextSet) -> 
                 "task": fit.task,
                 "columns": [
                     {"name": w.column, "answers": w.answers, "share": rounded([math.copysign(w.share, w.salience)])[0]}
-                    for w in weigh_columns(fit)[:MOST_COLUMNS]
+                    for w in weigh_columns(fit, shown.metadata)[:MOST_COLUMNS]
                     if w.share > LEAST_SHARE
                 ],
             }

@@ -318,7 +318,8 @@ def read_study_models(
     the models, those with scores first
     """
     check_methods([method])
-    dataset = replace(study.dataset(tasks), device=check_device(device))
+    # Choice losses do not follow a power law: they stay near ln of the number of options up to some size.
+    dataset = replace(study.dataset(tasks).without_choices(), device=check_device(device))
     dataset, _ = without_weak_tasks(dataset, [Fold.of_all(len(dataset.models))], asked_for=bool(tasks))
     return StudyModels(**vars(with_unscored(study, dataset)), method=method)
 

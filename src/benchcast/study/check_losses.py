@@ -14,7 +14,6 @@ from benchcast.losses.plausible import WordLosses, WordSample, reference_models,
 from benchcast.losses.regroup import align_models
 from benchcast.losses.support import Support
 from benchcast.records import Bools
-from benchcast.study.parquet import read_metadata
 from benchcast.study.study import Study
 
 
@@ -41,7 +40,7 @@ def check_losses(study: Study, names: Sequence[str], scored: Collection[str]) ->
     names : models to check
     scored : models with scores; the common support is that of these models
     """
-    sample = WordSample.of(study.texts)
+    sample = WordSample.of(study.texts, without=study.choice_columns)
     words: dict[str, WordLosses] = {}
     lacking: dict[str, Bools] = {}
     unreadable: dict[str, str] = {}
@@ -56,6 +55,7 @@ def check_losses(study: Study, names: Sequence[str], scored: Collection[str]) ->
         if name in scored and np.isnan(losses.nats).any():
             tokens = _reference(study) if tokens is None else tokens
             mask = np.isnan(align_models([losses], tokens.edges, study.texts)[0])
+            mask &= ~tokens.of_texts(study.choice_columns)
             if mask.any():
                 lacking[name] = mask
     support = Support()
@@ -74,7 +74,7 @@ def _reference(study: Study) -> ReferenceTokens:
 
 def suspicious_losses(study: Study, models: Sequence[str]) -> list[str]:
     """One line for each of the named models whose losses are implausible as nats, compared with other models."""
-    sample = WordSample.of(study.texts)
+    sample = WordSample.of(study.texts, without=study.choice_columns)
     others = reference_models([m for m in study.models_with_losses() if m not in models])
     words = {}
     for name in [*others, *models]:
@@ -88,12 +88,3 @@ def suspicious_losses(study: Study, models: Sequence[str]) -> list[str]:
 def describe(mistakes: dict[str, str]) -> list[str]:
     """One line for each model with its likely mistake."""
     return [f"losses of model {m} look wrong: {mistake}" for m, mistake in mistakes.items()]
-
-
-def scored_without_options(study: Study) -> list[str]:
-    """Names of the models that were collected before the texts had their present options."""
-    digest = study.texts.options_digest
-    if not digest:
-        return []
-    stored = {name: read_metadata(study.losses_path(name)) for name in study.models_with_losses()}
-    return [name for name, about in stored.items() if "asked" in about and about.get("options") != digest]

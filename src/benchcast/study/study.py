@@ -75,6 +75,7 @@ class Study:
     tasks: tuple[Task, ...]
     items: float = 1.0  # share of the items of evaluation logs that are texts; scores are of the others
     keep_all: bool = False  # learn from every model, even if it removes much of a task's own text
+    read_choices: bool = True  # whether fits read choice losses, where models have them
     note: str = ""  # one line on a key of study.toml that is ignored
 
     def __repr__(self) -> str:
@@ -123,10 +124,11 @@ class Study:
         return cls.open(path)
 
     @classmethod
-    def open(cls, root: str | Path, *, keep_all: bool = False) -> Study:
+    def open(cls, root: str | Path, *, keep_all: bool = False, read_choices: bool = True) -> Study:
         """Read study.toml and check that this version understands it.
 
         With `keep_all`, fits and comparisons learn from every model; the text that one lacks is lost for all models.
+        Without `read_choices`, they read no choice losses, so that models without them can be forecast.
         """
         path = local_folder(root)
         settings = read_settings(path / "study.toml")
@@ -137,6 +139,7 @@ class Study:
             tasks=settings.tasks,
             items=settings.items,
             keep_all=keep_all,
+            read_choices=read_choices,
             note=settings.note,
         )
 
@@ -159,6 +162,11 @@ class Study:
                 f"unknown task {name!r}; study.toml has {', '.join(names) or 'none'}{did_you_mean(name, names)}"
             )
         return self.tasks[names.index(name)]
+
+    @property
+    def choice_columns(self) -> tuple[str, ...]:
+        """Columns of a table that hold choice losses of its tasks; they are no losses."""
+        return tuple(dict.fromkeys(column for task in self.tasks for column in task.choices))
 
     def models(self) -> Rows[ModelInfo]:
         """models.csv, then models that have losses and no row of their own: a list with `.to_pandas()`."""
@@ -225,9 +233,16 @@ class Study:
         return self.root / "features" / file_name(scorer)
 
     def dataset(
-        self, tasks: Sequence[str] = (), *, support: Bools | None = None, unit: RegroupUnit = "byte"
+        self,
+        tasks: Sequence[str] = (),
+        *,
+        support: Bools | None = None,
+        choice_texts: Bools | None = None,
+        unit: RegroupUnit = "byte",
     ) -> Dataset:
         """Losses and scores of every model that has both, for the named tasks or all of them.
+
+        `support` (N) and `choice_texts` (S) restrict the tokens and the texts whose losses and choice losses are used.
 
         Its `support` says which models were excluded because they lack too much text, and what the others share.
         """
@@ -245,9 +260,15 @@ class Study:
             )
         losses = (self.losses(m.model) for m in models)  # one at a time: a model's tokens may be many
         options = AssemblyOptions(
-            features=self.features(), support=support, unit=unit, guarded=() if self.keep_all else self.tasks
+            features=self.features(),
+            support=support,
+            unit=unit,
+            guarded=() if self.keep_all else self.tasks,
+            choices=self.choice_columns,
+            choice_texts=choice_texts,
         )
-        return assemble(self.texts, losses, models, scores=scores, tasks=wanted, options=options)
+        dataset = assemble(self.texts, losses, models, scores=scores, tasks=wanted, options=options)
+        return dataset if self.read_choices else dataset.without_choices()
 
     def infos(self, names: Sequence[str]) -> list[ModelInfo]:
         """Rows of models.csv of the named models, in that order; an empty row for a model that has none."""

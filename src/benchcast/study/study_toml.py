@@ -17,7 +17,7 @@ FORMAT = 1
 LARGEST_SEED = 2**63
 KEYS = ("format", "seed", "scorer", "items", "tasks")
 GONE = "signals"  # a key of older versions that is ignored
-TASK_KEYS = ("chance", "sources", "answers", "metric", "members", "centred")
+TASK_KEYS = ("chance", "sources", "answers", "choices", "metric", "members", "centred")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +80,16 @@ def _checked(path: Path, name: str, body: Any) -> dict[str, Any]:
 
 def _task(path: Path, name: str, body: dict[str, Any]) -> Task:
     chance, answers = body.get("chance", 0.0), body.get("answers", [])
-    sources = body.get("sources", [] if answers else [name])
+    sources = body.get("sources", [] if answers or "choices" in body else [name])
     if not isinstance(chance, (int, float)) or isinstance(chance, bool) or not 0 <= chance < 1:
         raise StudyError(f"{path}: [tasks.{name}] chance = {chance!r}; it must be a number from 0 to below 1")
-    for key, names in (("sources", sources), ("answers", answers)):
+    choices = body.get("choices", [])
+    for key, names in (("sources", sources), ("answers", answers), ("choices", choices)):
         if not isinstance(names, list) or not all(isinstance(s, str) for s in names):
             raise StudyError(f"{path}: [tasks.{name}] {key} must be a list of names")
-    return Task(name, float(chance), tuple(sources), tuple(answers), metric=body.get("metric", ""))
+    return Task(
+        name, float(chance), tuple(sources), tuple(answers), metric=body.get("metric", ""), choices=tuple(choices)
+    )
 
 
 def _aggregate(path: Path, name: str, body: dict[str, Any], alone: dict[str, Task]) -> Task:
@@ -103,6 +106,7 @@ def _aggregate(path: Path, name: str, body: dict[str, Any], alone: dict[str, Tas
         "chance": 0.0 if centred else sum(t.chance for t in member_tasks) / len(member_tasks),
         "sources": [*dict.fromkeys(s for t in member_tasks for s in t.sources)],
         "answers": [*dict.fromkeys(a for t in member_tasks for a in t.answers)],
+        "choices": [*dict.fromkeys(c for t in member_tasks for c in t.choices)],
     }
     return replace(_task(path, name, defaults | body), members=tuple(members), centred=centred)
 
@@ -137,6 +141,7 @@ def tasks_toml(tasks: Sequence[Task]) -> str:
     return "\n".join(
         f"[tasks.{_quoted(task.name)}]\nchance = {task.chance}\nsources = {_listed(task.sources)}\n"
         + (f"answers = {_listed(task.answers)}\n" if task.answers else "")
+        + (f"choices = {_listed(task.choices)}\n" if task.choices else "")
         + (f"metric = {_quoted(task.metric)}\n" if task.metric else "")
         + (f"members = {_listed(task.members)}\n" if task.members else "")
         + ("centred = true\n" if task.centred else "")

@@ -11,6 +11,8 @@ without own set  of a row's log-odds: learned without the models of the row's hi
 Steps
 -----
 1. Groups (`token_groups`). Tokens are grouped by source, answer and hidden state. A model has one loss for each group.
+   Where models have choice losses, those of a task's own texts are one more group. Only non-negative candidates read
+   it: as a penalised group or in signed candidates it gained nothing (lab/LOG.md).
 2. Hidden sets (`hidden_sets`). They take turns: all families, then sets of stronger models.
 3. Candidates (`candidates`). Many combinations of the groups' losses are learned from all known models, and again
    without each hidden set.
@@ -49,7 +51,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.losses.dataset import VIEWS, Dataset, LossView
-from benchcast.methods.capability import BlendedLosses, BlendPart, Capability, StrengthRamp, WeightedLoss
+from benchcast.methods.capability import BlendedLosses, BlendPart, Capability, ChoiceWeights, StrengthRamp, WeightedLoss
 from benchcast.methods.features import keep_on_device
 from benchcast.methods.law import SigmoidLaw, at_share, sigmoid
 from benchcast.methods.stack.averaging import (
@@ -57,6 +59,7 @@ from benchcast.methods.stack.averaging import (
     as_weighted_loss,
     curve_note,
     fit_average,
+    mixes,
     named_shares,
     share_notes,
 )
@@ -66,7 +69,7 @@ from benchcast.methods.stack.settings import StackSettings
 from benchcast.methods.stack.token_groups import group_losses, group_tokens
 from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Floats
-from benchcast.splits import Fold, left_out
+from benchcast.splits import FEWEST_MODELS, Fold, left_out
 
 
 def stack(dataset: Dataset, folds: Sequence[Fold], *, settings: StackSettings | None = None) -> list[list[TaskFit]]:
@@ -115,6 +118,12 @@ class Pool:
         chance = self.scores.task.chance
         return as_weighted_loss(average, self.candidates, self.losses.groups, views=VIEWS, chance=chance)
 
+    def choice_weights(self, average: Average) -> ChoiceWeights | None:
+        """Weights of choice losses in an average of the pool's candidates; None where none are read."""
+        groups = self.losses.groups
+        weights = np.stack([groups.choice_weights(mix) for mix in mixes(average, self.candidates, views=VIEWS)])
+        return ChoiceWeights(name=self.dataset.choices.name, weights=weights) if weights.size else None
+
     def task_fit(
         self,
         *,
@@ -155,7 +164,7 @@ def candidate_pools(
     kept = keep_on_device(dataset)
     groups = group_tokens(kept, settings)
     by_view = group_losses(kept, groups)
-    losses = GroupLosses(
+    every = GroupLosses(
         groups=groups,
         sources=dataset.reference_tokens.sources,
         by_view=by_view,
@@ -163,8 +172,14 @@ def candidate_pools(
         device=dataset.device,
     )
 
+    with_choices = ~np.isin(np.array(dataset.models, dtype=object), dataset.choices.left_out)
+
     def pool(fold: Fold, t: int) -> Pool:
-        scores = TaskScores.of(dataset, fold, t)
+        losses, scores = every, TaskScores.of(dataset, fold, t, among=with_choices)
+        accuracies = scores.observed[scores.known]
+        own = every.anchor("choice", scores.task).any()
+        if not own or len(accuracies) < FEWEST_MODELS or np.ptp(accuracies) == 0:
+            losses, scores = every.without_choices(), TaskScores.of(dataset, fold, t)
         sets = hidden_sets(scores, losses.mean_loss, settings, hide_strongest=of_stack)
         recipes = [nonnegative]
         if of_stack:
@@ -200,8 +215,20 @@ def fit_stack(pool: Pool, settings: StackSettings) -> TaskFit:
     family_rows_weights, family_rows_law = pool.as_weighted_loss(family_rows)
     blend = BlendedLosses.of_parts(
         (
-            BlendPart(weights=all_rows_weights, law=all_rows_law, share=1 - h, share_of_stronger=1.0),
-            BlendPart(weights=family_rows_weights, law=family_rows_law, share=h, share_of_stronger=0.0),
+            BlendPart(
+                weights=all_rows_weights,
+                choices=plain.choice_weights(all_rows),
+                law=all_rows_law,
+                share=1 - h,
+                share_of_stronger=1.0,
+            ),
+            BlendPart(
+                weights=family_rows_weights,
+                choices=pool.choice_weights(family_rows),
+                law=family_rows_law,
+                share=h,
+                share_of_stronger=0.0,
+            ),
         ),
         StrengthRamp.of(pool.losses.mean_loss[scores.known], settings.ramp_quantile),
         views=VIEWS,
@@ -244,7 +271,9 @@ def fit_salience(pool: Pool, settings: StackSettings) -> TaskFit:
     weights, law = own.as_weighted_loss(average)
     return own.task_fit(
         method="salience",
-        capability=WeightedLoss(views=VIEWS, weights=weights, unit=own.dataset.characters),
+        capability=WeightedLoss(
+            views=VIEWS, weights=weights, unit=own.dataset.characters, choices=own.choice_weights(average)
+        ),
         law=law,
         log_odds_without_own_set=average.log_odds_without_own_set,
         notes={

@@ -192,21 +192,31 @@ def measure_curve_saving(
 def as_weighted_loss(
     average: Average, candidates: Sequence[Candidates], groups: TokenGroups, *, views: Sequence[str], chance: float
 ) -> tuple[npt.NDArray[np.float32], SigmoidLaw]:
-    """Weights of tokens (views × N) whose weighted loss is Σ_c p_c x·mix_c, and its law.
+    """Weights of tokens (views × N) whose weighted loss is Σ_c p_c x·mix_c, and its law; see `mixes` for choice losses.
 
     The signs, once for all files. A better model has lower losses and higher log-odds, and a positive weight shall
     mean that a lower loss is better. Therefore candidates subtract x · mix (partial least squares adds, so its
     coefficients change sign), and the slope of a law by its weighted loss is minus that of the calibration. A
     capability, too, is lower for a better model, so that of a blend is minus its log-odds, with a law of slope −1.
     """
-    parts = np.split(average.shares, np.cumsum([len(c.names) for c in candidates])[:-1])
-    shared = list(zip(candidates, parts, strict=True))
-    nothing = np.zeros(len(groups.grouping))
-    mixes = [sum((c.mix @ part for c, part in shared if c.view == view), nothing) for view in views]
     calibration = average.calibration
-    offset = calibration.offset + calibration.slope * sum(float(c.offset @ part) for c, part in shared)
+    offset = sum(float(c.offset @ part) for c, part in _shared(average, candidates))
+    offset = calibration.offset + calibration.slope * offset
     law = SigmoidLaw(-calibration.slope, offset, chance, calibration=calibration.curve)
-    return np.stack([groups.token_weights(mix) for mix in mixes]), law
+    return np.stack([groups.token_weights(mix) for mix in mixes(average, candidates, views=views)]), law
+
+
+def mixes(average: Average, candidates: Sequence[Candidates], *, views: Sequence[str]) -> list[Floats]:
+    """The averaged combination of groups (K) for each view."""
+    nothing = np.zeros(len(candidates[0].mix))
+    shared = _shared(average, candidates)
+    return [sum((c.mix @ part for c, part in shared if c.view == view), nothing) for view in views]
+
+
+def _shared(average: Average, candidates: Sequence[Candidates]) -> list[tuple[Candidates, Floats]]:
+    """Candidates with their shares in the average."""
+    parts = np.split(average.shares, np.cumsum([len(c.names) for c in candidates])[:-1])
+    return list(zip(candidates, parts, strict=True))
 
 
 def named_shares(average: Average, candidates: Sequence[Candidates]) -> dict[str, float]:

@@ -9,8 +9,8 @@ one weighted loss. The reason for the sign is in `averaging.as_weighted_loss`. T
 view:
 
 non-negative       mix ≥ 0, by the objective of `nonnegative`; families have equal weight in ω. The penalty is 0 for an
-                   anchor (all tokens, the task's own texts, or their answers), that of the settings for groups of
-                   similar tokens, and infinite for all other groups
+                   anchor (all tokens, the task's own texts, their answers, or their choice losses), that of the
+                   settings for groups of similar tokens, and infinite for all other groups
 strength-weighted  the same with ω times `strength_weights`, because no single law holds from the weakest to the
                    strongest model. They have the weakest penalty only
 signed             partial least squares with 1, 2, … components (Wold, Sjöström and Eriksson 2001) from the clusters to
@@ -51,8 +51,13 @@ class GroupLosses:
     mean_loss: Floats  # M: loss per character on all tokens
     device: str  # of the solver
 
+    def without_choices(self) -> GroupLosses:
+        """Those of the groups of tokens alone."""
+        groups = self.groups.without_choices()
+        return replace(self, groups=groups, by_view={k: x[:, : len(groups.size)] for k, x in self.by_view.items()})
+
     def anchor(self, anchor: Anchor, task: Task) -> Bools:
-        """Groups of an anchor: all tokens, or those of the task's own sources and answers (K)."""
+        """Groups of an anchor: all tokens, or those of the task's own sources, answers and choice losses (K)."""
         groups = self.groups
         own = np.isin(groups.source, [i for i, name in enumerate(self.sources) if name in task.sources])
         own |= groups.task == task.name
@@ -115,7 +120,7 @@ def strength_weights(mean_loss: Floats, scale: float) -> Floats:
 
 def _forms(losses: GroupLosses, scores: TaskScores, penalised: Iterable[PenalisedGroups]) -> list[Form]:
     """Every form for which the study has tokens."""
-    anchors: tuple[Anchor, ...] = ("all", "source", "answer")
+    anchors: tuple[Anchor, ...] = ("all", "source", "answer", "choice")
     forms = [Form(anchor=anchor) for anchor in anchors]
     for similar in penalised:
         if similar.grouping in losses.groups.grouping:

@@ -37,10 +37,12 @@ class TaskScores:
     families: npt.NDArray[np.str_]  # M: group of related models that each belongs to
 
     @classmethod
-    def of(cls, dataset: Dataset, fold: Fold, t: int) -> TaskScores:
-        """Scores on task number `t`."""
+    def of(cls, dataset: Dataset, fold: Fold, t: int, *, among: Bools | None = None) -> TaskScores:
+        """Scores on task number `t`, only of the models in a mask (M; None: all)."""
         task, observed = dataset.tasks[t], dataset.accuracy[t]
         known = fold.seen & np.isfinite(observed)
+        if among is not None:
+            known &= among
         above_chance = share_above_chance(np.where(known, observed, task.chance), task.chance)
         return cls(
             task=task,

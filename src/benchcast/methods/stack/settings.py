@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Grouping = Literal["all", "source", "answer", "cluster", "kind"]  # ways to group tokens, see `token_groups`
-Anchor = Literal["all", "source", "answer"]  # groupings whose weights are not penalised
+Grouping = Literal["all", "source", "answer", "cluster", "kind", "choice"]  # ways to group tokens, see `token_groups`
+Anchor = Literal["all", "source", "answer", "choice"]  # groupings whose weights are not penalised
 
 
 @dataclass(frozen=True, slots=True)

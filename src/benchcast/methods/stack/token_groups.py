@@ -2,12 +2,13 @@
 
 A weight vector is a combination of groups: all tokens, the tokens of each source, the answers of each source, the texts
 that a task names as its answers, and clusters of tokens with similar hidden states. The combination is learned on small
-matrices, models × groups, one for each view of the losses.
+matrices, models × groups, one for each view of the losses. Where models have choice losses, the texts of each task are
+a group, too: a model's value is the mean of its choice losses.
 
 Tokens are clustered in the largest principal components of the standardised hidden states, which a randomised subspace
 iteration finds (Halko, Martinsson and Tropp 2011), by k-means from k-means++ centres (Arthur and Vassilvitskii 2007).
 
-Axes: M models, N tokens, K groups, D features, n points, d dimensions, k clusters.
+Axes: M models, N tokens, S texts, K groups, D features, n points, d dimensions, k clusters.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from benchcast.devices import Array, place, subspace_iteration, to_numpy
 from benchcast.losses.dataset import VIEWS, Dataset, Features, view
 from benchcast.methods.features import StreamedBlocks
 from benchcast.methods.stack.settings import Grouping, StackSettings
-from benchcast.records import Bools, Floats, Ints
+from benchcast.records import CHOICE_COLUMN, Bools, Floats, Ints
 
 BLOCK = 16384  # tokens summed at a time; changes sums by rounding errors only
 
@@ -35,10 +36,15 @@ class Partition:
     """Disjoint groups of one grouping."""
 
     grouping: Grouping
-    group: Ints  # N: number of each token's group, −1 for none
+    group: Ints  # N: number of each token's group, −1 for none; of choice losses S: of each text's group
     count: int  # of groups
     by_source: bool = False  # group i holds tokens of source i
-    task: str = ""  # the task that names the texts of the group as its answers, if there is one
+    task: str = ""  # the task that names the texts of the group as its answers or choices, if there is one
+
+    @property
+    def of_choices(self) -> bool:
+        """Whether the groups are of texts with choice losses."""
+        return self.grouping == "choice"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +60,12 @@ class TokenGroups:
     @classmethod
     def of(cls, partitions: tuple[Partition, ...], supported: Bools) -> TokenGroups:
         """Number the groups of some partitions; `supported` (N) marks the tokens that count."""
-        sizes = [np.bincount(p.group[(p.group >= 0) & supported], minlength=p.count) for p in partitions]
+        sizes = [
+            np.ones(p.count)  # a mean of choice losses is one value, whatever the number of texts
+            if p.of_choices
+            else np.bincount(p.group[(p.group >= 0) & supported], minlength=p.count)
+            for p in partitions
+        ]
         counts = [p.count for p in partitions]
         return cls(
             partitions=partitions,
@@ -71,12 +82,35 @@ class TokenGroups:
 
     def token_weights(self, mix: Floats) -> npt.NDArray[np.float32]:
         """The weight of every token (N) for one combination of groups (K)."""
-        total = np.zeros(len(self.partitions[0].group))
+        return self._spread(mix, of_choices=False, mean=False)
+
+    def choice_weights(self, mix: Floats) -> npt.NDArray[np.float32]:
+        """The weight of every text's choice loss (S) for one combination of groups (K); empty without such groups."""
+        return self._spread(mix, of_choices=True, mean=True)
+
+    def _spread(self, mix: Floats, *, of_choices: bool, mean: bool) -> npt.NDArray[np.float32]:
+        """The sum over partitions of the weight of each member's group; for means, over the members of the group."""
+        total: Floats = np.zeros(0)
         at = 0
         for p in self.partitions:
-            total += np.append(mix[at : at + p.count], 0.0)[p.group]
+            if p.of_choices == of_choices:
+                of_group = mix[at : at + p.count]
+                if mean:
+                    of_group = of_group / np.bincount(p.group[p.group >= 0], minlength=p.count)
+                total = np.append(of_group, 0.0)[p.group] + (total if len(total) else 0.0)
             at += p.count
         return total.astype(np.float32)
+
+    def without_choices(self) -> TokenGroups:
+        """The groups of tokens alone."""
+        kept = np.repeat([not p.of_choices for p in self.partitions], [p.count for p in self.partitions])
+        return TokenGroups(
+            partitions=tuple(p for p in self.partitions if not p.of_choices),
+            grouping=self.grouping[kept],
+            source=self.source[kept],
+            task=self.task[kept],
+            size=self.size[kept],
+        )
 
 
 def group_tokens(dataset: Dataset, settings: StackSettings) -> TokenGroups:
@@ -93,12 +127,43 @@ def group_tokens(dataset: Dataset, settings: StackSettings) -> TokenGroups:
         if task.answers:
             named = np.where(tokens.of_texts(task.answers), 0, -1)
             partitions.append(Partition(grouping="answer", group=named, count=1, task=task.name))
-    return TokenGroups.of(tuple(partitions), tokens.supported)
+    return TokenGroups.of((*partitions, *_choice_partitions(dataset)), tokens.supported)
+
+
+def _choice_partitions(dataset: Dataset) -> list[Partition]:
+    """For each task one group of texts: those of its sources, answers or columns of choices that have choice losses."""
+    tokens, used = dataset.reference_tokens, dataset.choices.texts
+    if not dataset.choices.used:
+        return []
+    of_columns = dataset.choices.name == CHOICE_COLUMN
+    partitions = []
+    for task in dataset.tasks:
+        own = np.zeros(len(used), bool)
+        own[tokens.text[tokens.of_texts(task.choices) if of_columns else tokens.of_task(task)]] = True
+        if (own & used).any():
+            group = np.where(own & used, 0, -1)
+            partitions.append(Partition(grouping="choice", group=group, count=1, task=task.name))
+    return partitions
 
 
 def group_losses(dataset: Dataset, groups: TokenGroups) -> dict[str, Floats]:
-    """For each view, the loss per character of every model on each group (M × K)."""
-    return {name: _group_sums(dataset, name, groups) / dataset.characters for name in VIEWS}
+    """For each view, every model's loss per character on each group of tokens, or mean choice loss (M × K)."""
+    plain = groups.without_choices()
+    choices = [p for p in groups.partitions if p.of_choices]
+    by_view = {name: _group_sums(dataset, name, plain) / dataset.characters for name in VIEWS}
+    return {name: np.hstack([x, *(_mean_choices(dataset, name, p) for p in choices)]) for name, x in by_view.items()}
+
+
+def _mean_choices(dataset: Dataset, name: str, partition: Partition) -> Floats:
+    """Mean of one view of the choice losses over every group (M × groups).
+
+    A model that lacks one has 0: it is not learned from, and its forecast does not come from here.
+    """
+    values = (dataset.metadata.choices or {})[dataset.choices.name]
+    members = partition.group[:, None] == np.arange(partition.count)
+    used = members.any(axis=1)
+    means = view(values[:, used], name) @ (members[used] / members[used].sum(axis=0))
+    return np.where(np.isnan(means), 0.0, means)
 
 
 def _group_sums(dataset: Dataset, name: str, groups: TokenGroups) -> Floats:
