@@ -51,6 +51,7 @@ _NAMES = {
     "scaling.extrapolate": ("extrapolate", "Target"),
     "decisions.compare_runs": ("compare_runs",),
     "decisions.compare_scores": ("compare_scores",),
+    "decisions.compare_items": ("compare_items",),
     "training.watch": ("watch", "WatchedRun"),
     "forecasts.registration": ("register", "verify"),
     # parts of the method

@@ -10,6 +10,7 @@ from benchcast.collection.hidden_states import FeatureOptions as FeatureOptions
 from benchcast.collection.hidden_states import make_features as make_features
 from benchcast.collection.jobs import CollectOptions as CollectOptions
 from benchcast.collection.jobs import ModelSpec as ModelSpec
+from benchcast.decisions.compare_items import compare_items as compare_items
 from benchcast.decisions.compare_runs import compare_runs as compare_runs
 from benchcast.decisions.compare_scores import compare_scores as compare_scores
 from benchcast.errors import BenchcastError as BenchcastError

@@ -40,13 +40,46 @@ class Text:
     text: str
     answer_start: int | None = None  # in bytes; the answer runs from here to the end
     unit: str | None = None  # label of the loss unit; set only for a text that is known by name only
+    options: tuple[str, ...] = ()  # wrong continuations: each replaces the answer
+
+    @property
+    def prompt(self) -> str:
+        """The text before its answer; all of it where there is no answer."""
+        return self.text.encode()[: self.answer_start].decode()
+
+    @property
+    def answer(self) -> str:
+        """The answer; empty where there is none."""
+        return "" if self.answer_start is None else self.text.encode()[self.answer_start :].decode()
 
     def as_row(self) -> dict[str, Any]:
         """Return the text as a row of texts.jsonl."""
         if self.unit is not None:
             return {"id": self.id, "source": self.source, "unit": self.unit}
         row: dict[str, Any] = {"id": self.id, "source": self.source, "text": self.text}
-        return row if self.answer_start is None else {**row, "answer_start": self.answer_start}
+        if self.answer_start is not None:
+            row["answer_start"] = self.answer_start
+        return {**row, "options": list(self.options)} if self.options else row
+
+    def check_options(self) -> None:
+        """Raise an error unless each option is a wrong continuation that can replace the answer."""
+        where = f"texts: {self.id!r}"
+        if self.answer_start is None:
+            raise InputError(f"{where} has options and no answer_start; options replace the answer")
+        try:
+            answer = self.answer
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{where} has options, and answer_start {self.answer_start} is inside a character; "
+                "let the answer start at a whole character"
+            ) from error
+        if not answer.strip():
+            raise InputError(f"{where} has options and an empty answer; options replace the answer")
+        for option in self.options:
+            if not option.strip():
+                raise InputError(f"{where} has an empty option; each needs a character that is no white space")
+            if option == answer:
+                raise InputError(f"{where}: option {option!r} is the answer itself; options are the wrong ones")
 
 
 @dataclass(frozen=True)
@@ -70,6 +103,8 @@ class TextSet:
                     f"texts: {text.id!r} has answer_start {text.answer_start}, "
                     f"the text has {length} bytes (answer_start counts UTF-8 bytes)"
                 )
+            if text.options:
+                text.check_options()
         return text_set
 
     def __repr__(self) -> str:
@@ -105,6 +140,12 @@ class TextSet:
     def annotated_digest(self) -> str:
         """Hash of the inputs of a fit: `digest`, and the source and answer start of each text."""
         return _hash_rows([self.digest, *([t.id, t.source, t.answer_start] for t in self.texts)])
+
+    @cached_property
+    def options_digest(self) -> str:
+        """Hash of the options, and of where they begin; empty if no text has options."""
+        rows = [[t.id, t.answer_start, *t.options] for t in self.texts if t.options]
+        return _hash_rows(rows) if rows else ""
 
     @property
     def sources(self) -> tuple[str, ...]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from benchcast.datasets import load_zoo
-from benchcast.records import TextSet
+from benchcast.records import Text, TextSet
 from benchcast.study.study import Study
 
 ZOO = Path(__file__).parents[1] / "zoo" / "shipped"
@@ -23,8 +24,15 @@ def until(ready: Callable[[], bool]) -> None:
 
 
 def make(root: Path, texts: int) -> Study:
-    """A study of the first embedded texts: 60 are one portion of work for each model, all 650 are two."""
-    return Study.create(root, TextSet.of(load_zoo().texts.texts[:texts]))
+    """A study of the first embedded texts, of which some have options: 60 are one portion of work, all 650 are two."""
+    chosen = load_zoo().texts.texts[:texts]
+    return Study.create(root, TextSet.of(with_options(t) if i % 3 == 0 else t for i, t in enumerate(chosen)))
+
+
+def with_options(text: Text) -> Text:
+    """The text with its answer backwards and twice as options; unchanged without an answer."""
+    options = {text.answer[::-1], 2 * text.answer} - {text.answer}
+    return replace(text, options=tuple(sorted(options))) if text.answer.strip() else text
 
 
 def collect(root: Path, *models: str) -> list[object]:

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from ray_nodes import Nodes
 from studies import MODELS, ZOO, Tree, collect, make
@@ -26,7 +27,13 @@ def test_collect_and_features_give_the_same_bytes(
         ran = nodes.benchcast(*command)
         assert (ran.returncode, ran.stderr) == (0, "")
     assert tree(roots[1]) == tree(roots[0])
-    assert sorted(Study.open(roots[1]).models_with_losses()) == sorted(MODELS)
+    study = Study.open(roots[1])
+    assert sorted(study.models_with_losses()) == sorted(MODELS)
+    with_options = [bool(text.options) for text in study.texts]
+    for name in MODELS:
+        choice = study.losses(name).choice
+        assert choice is not None
+        assert np.isfinite(choice).tolist() == with_options
 
 
 def test_a_model_that_cannot_be_loaded_is_named_and_the_others_are_stored(nodes: Nodes, tmp_path: Path) -> None:

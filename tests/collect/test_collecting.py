@@ -55,12 +55,12 @@ def test_windows_score_every_token_once_with_bos_and_enough_context(
 
 @given(lengths=st.lists(st.integers(1, 30), max_size=30), size=st.integers(1, 5), tokens=st.integers(1, 60))
 def test_batches_hold_every_window_once_within_their_limits(lengths: list[int], size: int, tokens: int) -> None:
-    windows = [w for i, n in enumerate(lengths) for w in plan(i, [0] * n, (), context=100)]
-    batched = list(batches(windows, size=size, tokens=tokens))
-    assert sorted(w.text for b in batched for w in b) == list(range(len(lengths)))
+    groups = [(w,) for i, n in enumerate(lengths) for w in plan(i, [0] * n, (), context=100)]
+    batched = list(batches(groups, size=size, tokens=tokens))
+    assert sorted(w.text for b in batched for (w,) in b) == list(range(len(lengths)))
     for batch in batched:
         assert len(batch) <= size
-        assert len(batch) == 1 or len(batch) * max(len(w.ids) for w in batch) <= tokens
+        assert len(batch) == 1 or len(batch) * max(len(w.ids) for (w,) in batch) <= tokens
 
 
 def test_losses_are_stored_with_what_they_were_made_with(tmp_path: Path) -> None:

@@ -86,6 +86,19 @@ def test_losses_of_the_process_are_those_of_its_model(study: Study, url: str, mo
     assert study.losses("sglang").about["backend_version"] == "0.5.9"
 
 
+def test_a_server_scores_each_option(tmp_path: Path, url: str) -> None:
+    text = Text("t", "s", "Two and two are four", 15, options=(" five", " many more than that"))
+    study = Study.create(tmp_path / "s", TextSet.of([text]))
+    collect(study, HfBackend(ModelSettings({"pretrained": str(MODEL)}), device="cpu"), name="hf")
+    collect(study, open_backend("sglang", settings(url)), name="sglang")
+    hf, sglang = study.losses("hf"), study.losses("sglang")
+    assert hf.choice is not None
+    assert hf.choice_norm is not None
+    assert np.isfinite(hf.choice).all()
+    np.testing.assert_allclose(sglang.choice, hf.choice, atol=2e-4)
+    np.testing.assert_allclose(sglang.choice_norm, hf.choice_norm, atol=2e-4)
+
+
 @pytest.mark.parametrize(
     ("trap", "said"),
     [

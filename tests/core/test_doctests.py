@@ -25,7 +25,7 @@ MODULES = [
     for path in sorted(SOURCE.rglob("*.py"))
     if ">>> " in path.read_text(encoding="utf-8")
 ]
-NAMES_A_FILE = re.compile(r'"(study|new|checkpoint)"')  # of `doctest_files.py`
+NAMES_A_FILE = re.compile(r'"(study|new|checkpoint|results)[/"]')  # of `doctest_files.py`
 
 
 @pytest.fixture(scope="module")

@@ -134,3 +134,15 @@ def test_metadata_of_one_model_is_not_used_for_another(study, world):
     fit = bc.fit(study, "task0", method="compute")
     renamed = replace(study.losses(world.models[0].model), model="another")
     assert fit.predict(renamed).remark == "no training FLOPs known"
+
+
+def test_a_fit_keeps_the_options_of_its_texts_and_shares_them_only_with_the_texts(fit, tmp_path):
+    first, *others = fit.texts
+    first = replace(first, answer_start=0, options=(" a secret", " another"))
+    fit = replace(fit, texts=TextSet.of([first, *others]))
+    fit.save(tmp_path / "own")
+    assert bc.load(tmp_path / "own").texts == fit.texts
+    fit.save_pretrained(tmp_path / "shared")
+    assert not any("a secret" in path.read_text() for path in (tmp_path / "shared").glob("*.*[nd]"))
+    fit.save_pretrained(tmp_path / "whole", include_texts=True)
+    assert bc.load(tmp_path / "whole").texts == fit.texts

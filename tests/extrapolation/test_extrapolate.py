@@ -20,6 +20,7 @@ from benchcast.records import Task
 from benchcast.scaling.family_law import (
     FORMS,
     Drift,
+    HoldoutErrors,
     ScalePoints,
     distances,
     estimate_drift,
@@ -158,6 +159,22 @@ def test_a_law_that_misses_drifts_and_a_true_one_does_not():
     bent = chinchilla(GRID) - 0.6 * (GRID.params > 3e7)
     assert estimate_drift(true).size < 0.03
     assert estimate_drift([fit_family(GRID, bent)] * 3).size > 0.2
+
+
+def test_a_true_drift_is_seldom_estimated_as_zero_and_its_size_is_right():
+    """Five families of four hidden models, most of them near: an error is the law's own plus drift times distance."""
+    rng, law, found = np.random.default_rng(2), fit_family(GRID, chinchilla(GRID)), []
+    for _ in range(300):
+        laws = []
+        for _ in range(5):
+            far = np.exp(rng.uniform(np.log(0.06), np.log(1.4), 4))
+            error = 0.02 * rng.normal(size=4) + 0.03 * far * rng.normal()
+            distance = np.column_stack([far, np.zeros(4)])
+            holdout = {"largest": HoldoutErrors(error=error, spread=np.full(4, 0.02), distance=distance)}
+            laws.append(replace(law, holdout=holdout))
+        found.append(estimate_drift(laws).size)
+    assert np.mean(np.array(found) == 0) < 0.05
+    assert np.sqrt(np.mean(np.square(found))) == pytest.approx(0.03, abs=0.01)
 
 
 def test_intervals_hold_in_synthetic_studies():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -77,6 +78,22 @@ def test_a_known_variance_is_found():
     squares = (1e-4 + 1e-2 * levers) * rng.normal(size=4000) ** 2
     assert _variance(squares, levers, np.ones(4000)) == pytest.approx([1e-4, 1e-2], abs=8e-4)
     assert (_variance(squares[::-1], levers, np.ones(4000)) >= 0).all()
+
+
+@pytest.mark.parametrize(("more", "shrink"), [({}, True), ({"learns_weights": False}, False)])
+def test_differences_of_two_forecasts_have_the_stated_distribution(more, shrink):
+    """Families err independently; with weights that are learned, the final fit errs less than those of the estimate."""
+    rng, inside = np.random.default_rng(8), []
+    for families in (4, 6):
+        for _ in range(4000):
+            errors = rng.normal(size=families)
+            pairs = np.array([a - b for a, b in combinations(errors, 2)])
+            base = np.array([np.mean(pairs**2)])
+            uncertainty = DifferenceUncertainty(base=base, rise=np.zeros(1), families=families, **more)
+            variance = uncertainty.of_runs(np.zeros((1, 2)))
+            runs = rng.normal(size=(1, 2)) * np.sqrt(1 - 1 / families if shrink else 1)
+            inside.append(0.05 <= probability_above(runs, variance, uncertainty.freedom)[0, 0, 1] <= 0.95)
+    assert np.mean(inside) == pytest.approx(0.9, abs=0.012)
 
 
 def test_runs_meet_at_the_most_compute_that_all_have_reached():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -114,3 +115,8 @@ def test_the_command_still_answers_to_its_former_name_which_help_does_not_list(t
     assert "contamination" in listed
     assert "twins" not in listed
     assert "twins" not in cli.list_commands(click.Context(cli))
+
+
+def test_pairs_have_no_options_which_the_comparison_does_not_read() -> None:
+    pairs = make_variants(TextSet.of([replace(QUESTION, options=(" A", " B", " D"))]), 1)
+    assert [t.options for t in pairs] == [(), ()]

@@ -71,6 +71,26 @@ def test_answers_end_the_text_and_start_at_their_space(benchmarks: Path) -> None
             assert not prompt[-1].isspace()
 
 
+def test_items_with_options_keep_the_wrong_ones(benchmarks: Path) -> None:
+    mixture = build_mixture({**PAPER_MIX, "ceval": 20}, benchmarks)
+    for text in mixture.texts:
+        if text.source in ("mmlu", "cmmlu", "ceval"):
+            space = " " if text.source == "mmlu" else ""
+            assert sorted((text.answer, *text.options)) == [space + letter for letter in "ABCD"]
+        elif text.source == "hellaswag":
+            assert len(text.options) in (0, 3)
+            assert all(option[0] == " " and option[1:].strip() for option in text.options)
+        else:
+            assert text.options == ()
+    assert sum(bool(t.options) for t in mixture.texts if t.source == "hellaswag") > 90
+
+
+def test_an_item_with_the_right_ending_twice_has_no_options() -> None:
+    fields = {"activity_label": "a", "ctx": "b", "endings": ["x", "y", "x ", "z"], "label": 0}
+    assert TEMPLATES["hellaswag"](Row("here", "x", fields)).options == ()
+    assert TEMPLATES["hellaswag"](Row("here", "x", {**fields, "label": 1})).options == (" x", " x", " z")
+
+
 def test_mmlu_letter_is_the_right_choice() -> None:
     row = Row("here", "x", {"question": "Two?", "choices": ["1", "2", "3", "4"], "answer": 1})
     text = TEMPLATES["mmlu"](row)

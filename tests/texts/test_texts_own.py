@@ -148,3 +148,32 @@ def test_normalised_texts_are_nfc_and_their_answers_hold_the_same_characters(bod
     before = body.encode()[:start].decode(errors="ignore")
     prompt = normalised.text.encode()[: normalised.answer_start].decode(errors="ignore")
     assert unicodedata.normalize("NFD", before).startswith(unicodedata.normalize("NFD", prompt))
+
+
+def test_parquet_and_normal_form_keep_options(tmp_path: Path) -> None:
+    rows = {
+        "text": ["Is it cafe\u0301?", "1 + 1 = 2", "x"],
+        "answer_start": [6, 8, None],
+        "options": [["cafes", "cafe\u0301s"], ["3", "11"], None],
+    }
+    pq.write_table(pa.table(rows), tmp_path / "t.parquet")
+    texts = read_own(tmp_path / "t.parquet")
+    assert [t.options for t in texts] == [("cafes", "cafe\u0301s"), ("3", "11"), ()]
+    assert not_normal(texts) == ["t-1"]
+    first, second, _ = normalize(texts)
+    assert (first.prompt, first.answer, first.options) == ("Is it ", "caf\u00e9?", ("cafes", "caf\u00e9s"))
+    assert second == texts.texts[1]
+
+
+def test_an_option_whose_first_mark_joins_the_prompt_takes_its_letter_along() -> None:
+    text = Text("a", "s", "cafe\u0301", answer_start=4, options=(" b", "r"))
+    (normal,) = normalize(TextSet.of([text]))
+    assert (normal.prompt, normal.answer, normal.options) == ("caf", "\u00e9", ("e b", "er"))
+
+
+def test_options_without_the_space_of_the_answer_are_a_warning(tmp_path, cli):
+    row = {"text": "Paris is in France", "answer_start": 11, "options": [" Spain", "Italy"]}
+    (tmp_path / "t.jsonl").write_text(json.dumps(row))
+    ran = cli("init", tmp_path / "s", "--texts", tmp_path / "t.jsonl")
+    assert ran.code == 0
+    assert "1 text has options that start otherwise than the answer (t-1): one with a space" in ran.err

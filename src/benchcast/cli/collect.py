@@ -15,6 +15,7 @@ from benchcast.cli.output import say, warn, workers
 from benchcast.cli.progress import progress
 from benchcast.collection.backends import BACKENDS
 from benchcast.errors import BenchcastError, InputError
+from benchcast.messages import counted
 
 if TYPE_CHECKING:
     from benchcast.choices import ExecutorName
@@ -179,7 +180,11 @@ def describe(name: str, done: CollectResult | None) -> str:
     agreement = f"; {done.agreement}" if done.agreement else ""
     refused = f"; {len(done.refused)} refused and skipped: {', '.join(done.refused)}" if done.refused else ""
     remarks = "".join(f"; {remark}" for remark in done.remarks)
-    return f"{name}: {done.texts} texts, {done.tokens} tokens{resumed}{rate}{agreement}{refused}{remarks}"
+    items = counted(done.options, "text")
+    scored = f"{done.texts} texts, {done.tokens} tokens" + (f" with the options of {items}" if done.options else "")
+    if done.only_options:
+        scored = f"losses are stored already; options of {items} added, {done.tokens} tokens"
+    return f"{name}: {scored}{resumed}{rate}{agreement}{refused}{remarks}"
 
 
 @click.command()

@@ -17,11 +17,14 @@ from benchcast.cli.arguments import (
     JSON,
     KEEP_ALL,
     NO_CHOICES,
+    PATH,
     SPLIT,
-    STUDY,
+    STUDY_FOLDER,
     TASKS,
     WithMethods,
 )
+from benchcast.cli.compare_items import ItemOptions, ItemOutput, show_items
+from benchcast.cli.importing import read_metrics
 from benchcast.cli.output import (
     ends,
     print_json,
@@ -58,7 +61,7 @@ DETAILS = {  # measures of one method: heading and format
 
 
 @click.command(cls=WithMethods)
-@STUDY
+@click.argument("places", nargs=-1, type=STUDY_FOLDER, metavar="STUDY | --items LOGS LOGS…")
 @TASKS
 @SPLIT
 @click.option("--method", "methods", multiple=True, help="Only this method; may be given again.")
@@ -66,6 +69,14 @@ DETAILS = {  # measures of one method: heading and format
 @click.option(
     "--runs", metavar="A,B,…", help="Compare training runs instead: families, or models without their @tokens."
 )
+@click.option(
+    "--items", is_flag=True, help="Compare models on the same items, from folders of lm-eval or lighteval; no study."
+)
+@click.option("--model", "models", multiple=True, help="With --items: a model of a folder with several, or a pattern.")
+@click.option("--metric", "metrics", multiple=True, metavar="TASK=METRIC", help="With --items: metric of a task.")
+@click.option("--allow-different-prompts", is_flag=True, help="With --items: also where the prompts differ.")
+@click.option("--figure", type=PATH, help="With --items: write a figure, .png, .svg or .html.")
+@click.option("--markdown", is_flag=True, help="With --items: print Markdown, for a comment in CI.")
 @KEEP_ALL
 @NO_CHOICES
 @DEVICE
@@ -75,12 +86,18 @@ DETAILS = {  # measures of one method: heading and format
 @click.option("--wide", is_flag=True, help="All tasks in one table, however wide.")
 @JSON
 def compare(
-    study: Path,
+    places: tuple[Path, ...],
     tasks: tuple[str, ...],
     split: Split,
     methods: tuple[MethodName, ...],
     all_methods: bool,
     runs: str | None,
+    items: bool,
+    models: tuple[str, ...],
+    metrics: tuple[str, ...],
+    allow_different_prompts: bool,
+    figure: Path | None,
+    markdown: bool,
     keep_all: bool,
     no_choices: bool,
     device: str,
@@ -90,17 +107,38 @@ def compare(
     wide: bool,
     as_json: bool,
 ) -> None:
-    """Forecast held-out models with the main methods and say how well each does; or order training runs.
+    """Forecast held-out models with the main methods and say how well each does; or compare training runs, or models.
 
     \b
     benchcast compare study
     benchcast compare study --split family --task mmlu --jobs 4
     benchcast compare study --all-methods
     benchcast compare study --runs oak-a,oak-b          by forecast at equal compute, and by their scores
+    benchcast compare --items logs/base logs/new        on the same items, from evaluation logs
     benchcast compare study --split family --executor ray
     """
     from benchcast.study.study import Study
 
+    of_study = (
+        split != "auto"
+        or methods
+        or all_methods
+        or runs is not None
+        or keep_all
+        or no_choices
+        or device
+        or executor != "local"
+        or jobs
+    )
+    if items:
+        if of_study:
+            raise click.UsageError("--items goes with --task, --metric, --model, --figure, --json and --markdown")
+        shown = ItemOutput(as_json=as_json, markdown=markdown, figure=figure, wide=wide)
+        options = ItemOptions(tasks=tasks, models=models, metrics=read_metrics(metrics))
+        show_items(places, options, shown, allow_different_prompts=allow_different_prompts)
+        return
+    for_items = models or metrics or allow_different_prompts or figure is not None or markdown
+    study = _only_study(places, for_items=bool(for_items))
     if jobs is not None and (runs is not None or device or executor != "local"):
         raise click.UsageError("--jobs does not go with --runs, --device or --executor ray")
     if all_methods and (methods or runs is not None):
@@ -130,6 +168,15 @@ def compare(
         print_comparison(comparison, wide=wide)
     tell_support(comparison.dataset.support)
     warn_below_chance(opened, comparison.tasks)
+
+
+def _only_study(places: tuple[Path, ...], *, for_items: bool) -> Path:
+    """The study to compare on; a UsageError for none, several, or options that are for --items."""
+    if for_items:
+        raise click.UsageError("--model, --metric, --allow-different-prompts, --figure and --markdown go with --items")
+    if len(places) != 1:
+        raise click.UsageError("one STUDY is needed" if places else "Missing argument 'STUDY'.")
+    return places[0]
 
 
 def say_split(asked: Split, comparison: Comparison) -> None:

@@ -35,7 +35,7 @@ MEANT_FOR = {  # option → the sources of a study that it says something about
     "--texts",
     "texts_file",
     type=PATH,
-    help="JSONL with text, and optionally id, source, answer_start (in bytes); a folder of files; a Parquet file.",
+    help="JSONL with text, and optionally id, source, answer_start (in bytes), options; a folder of files; Parquet.",
 )
 @click.option("--column", default="text", show_default=True, help="Which column of a Parquet file holds the texts.")
 @click.option("--mix", help="Benchmarks and how many examples of each, such as mmlu=100,bbh=50.")

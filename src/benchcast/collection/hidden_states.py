@@ -14,11 +14,11 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.collection.backends.base import Backend, in_halves
+from benchcast.collection.backends.base import Backend, PerToken, in_halves
 from benchcast.collection.backends.loaded import without_metadata
 from benchcast.collection.jobs import ModelSpec, Report, Work, opened, portion_jobs
-from benchcast.collection.shards import PerToken, ShardStore, exclusive
-from benchcast.collection.windows import BackendInfo, EncodedTexts, PortionResult, Window, encode_texts, walk
+from benchcast.collection.shards import ShardStore, exclusive
+from benchcast.collection.windows import BackendInfo, EncodedTexts, Group, PortionResult, encode_texts, walk
 from benchcast.devices import subspace_iteration
 from benchcast.errors import InputError
 from benchcast.executors.local import Executor, Local
@@ -134,9 +134,10 @@ def state_portion(dtype: str, work: Work) -> Iterator[tuple[str, PortionResult]]
     scorer: Scorer = opened(model)
     backend_line = BackendInfo.of(scorer).line
 
-    def answer(batch: Sequence[Window]) -> list[PerToken]:
-        hidden_states = in_halves(scorer.hidden, [w.ids for w in batch])
-        for window, rows in zip(batch, hidden_states, strict=True):
+    def answer(batch: Sequence[Group]) -> list[PerToken]:
+        windows = [window for group in batch for window in group]
+        hidden_states = in_halves(scorer.hidden, [w.ids for w in windows])
+        for window, rows in zip(windows, hidden_states, strict=True):
             if len(rows) != len(window.ids) or not np.isfinite(rows).all():
                 raise InputError(f"scorer {scorer.model!r}: hidden states are missing or not finite; try dtype=float32")
         return [narrow(rows, dtype) for rows in hidden_states]

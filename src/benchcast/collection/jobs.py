@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,17 @@ import numpy as np
 
 import benchcast
 from benchcast.collection.backends import open_backend, open_scorer
-from benchcast.collection.backends.base import Backend, ModelSettings
+from benchcast.collection.backends.base import Backend, ModelSettings, PerToken
 from benchcast.collection.backends.loaded import NO_METADATA, metadata_of, without_metadata
+from benchcast.collection.results import add_options, model_losses
 from benchcast.collection.shards import ShardStore, exclusive, tidy
 from benchcast.collection.windows import BackendInfo, EncodedTexts, Portion, PortionResult, ask, encode_texts, score
 from benchcast.errors import BenchcastError, InputError
 from benchcast.executors.local import Job
-from benchcast.records import ModelInfo
+from benchcast.messages import counted, few
+from benchcast.records import ModelInfo, TokenLosses
 from benchcast.study.atomic import file_name
+from benchcast.study.loss_files import is_half
 from benchcast.study.model_names import former_name, renamed
 from benchcast.study.parquet import read_metadata
 from benchcast.study.study import Study
@@ -96,7 +99,9 @@ class CollectResult:
     seconds: float
     refused: tuple[str, ...] = ()  # ids of texts without losses, because the tokenizer cannot cover them
     agreement: Agreement | None = None
-    remarks: tuple[str, ...] = ()  # one line for each conflict with models.csv
+    remarks: tuple[str, ...] = ()  # one line for each conflict with models.csv, and for refused options
+    options: int = 0  # texts whose options have been scored
+    only_options: bool = False  # whether the losses of the texts were stored before
 
 
 Report = Callable[[int, int], None]  # called with the number of texts and of tokens just finished
@@ -116,6 +121,7 @@ class Collection:
     agreement: Agreement | None = field(init=False)  # with the reference; None without one
     began: float = field(init=False)  # seconds of the monotonic clock
     backend_line: str = field(init=False, default="")  # description of the backend in this run's results
+    only_options: bool = field(init=False, default=False)  # whether the losses of the texts are stored already
     failure: BenchcastError | None = field(init=False, default=None)
     stored: bool = field(init=False, default=False)
 
@@ -141,12 +147,12 @@ class Collection:
     @cached_property
     def encoded(self) -> EncodedTexts:
         """Ids and bounds of all texts."""
-        texts = encode_texts(self.backend.vocabulary.tokenizer, self.study.texts)
+        texts = encode_texts(self.backend.vocabulary.tokenizer, self.study.texts, options=True)
         none_left = len(texts.refused) == len(texts.ids)
         if none_left or not self.options.skip_refused:
             advice = "none is left to score" if none_left else "--skip-refused stores the model without them"
             texts.require_all(f"model {self.name!r}", advice)
-        return texts
+        return replace(texts, only_options=self.only_options)
 
     @property
     def refused(self) -> tuple[str, ...]:
@@ -156,23 +162,31 @@ class Collection:
     @property
     def settings(self) -> dict[str, str]:
         """Settings that shards must share to be reused; known before the model is loaded."""
+        options = self.study.texts.options_digest
         return {
             **self.backend.vocabulary.about(),
             "benchcast": benchcast.__version__,
             "asked": f"{self.backend.name} {self.backend.asked}",
             "texts": self.study.texts.digest,
             "ids": self.encoded.digest,
+            **({"options": options, "scored": "options" if self.only_options else "texts"} if options else {}),
         }
 
     def begin(self, stack: ExitStack) -> bool:
-        """Lock the model until `stack` closes, and open its shards; False if its losses are stored already."""
+        """Lock the model until `stack` closes, and open its shards; False if everything is stored already.
+
+        If only the choice losses of the present options are missing, only the options are scored.
+        """
         stack.enter_context(exclusive(self.folder, repr(self.name)))
-        if self.study.losses_path(self.name).exists() and not self.options.force:
+        path = self.study.losses_path(self.name)
+        if path.exists() and not self.options.force:
             self._require_same_settings()
             add_metadata(self.study, self.name, given=self.metadata)
-            tidy(self.folder)
-            return False
-        self.shards = ShardStore(self.folder, self.settings, self.encoded.counts, force=self.options.force)
+            if self.study.texts.options_digest in ("", read_metadata(path).get("options")):
+                tidy(self.folder)
+                return False
+            self.only_options = True
+        self.shards = ShardStore(self.folder, self.settings, self.encoded.row_counts, force=self.options.force)
         stack.callback(self.shards.flush)
         if not isinstance(self.model, ModelSpec):
             self.shards.keep_only(BackendInfo.of(self.backend).line)  # loads the model, before the clock starts
@@ -220,12 +234,17 @@ class Collection:
         """Once all texts are finished, store the losses and delete the shards."""
         if self.stored or self.failure or len(self.shards.done) + len(self.refused) < len(self.study.texts):
             return
-        info = BackendInfo.parse(self.shards.backend_line)
+        info, rows = BackendInfo.parse(self.shards.backend_line), dict(self.shards.results())
+        try:
+            losses, half = self._losses(info, rows)
+        except InputError as error:
+            self.failure = error
+            self.shards.clear()  # they may come from other weights
+            return
         # models.csv first: after a kill between the two, the same command repeats this line without effect
         remarks = add_metadata(self.study, self.name, given=self.metadata, measured=metadata_of(info.about))
-        where = f"collected from {self.backend.name}"
-        losses = self.encoded.losses(self.name, dict(self.shards.results()), self._about(info), where=where)
-        self.study.add_losses([losses], force=self.options.force)
+        added = self.only_options  # to losses that are stored, whatever they are
+        self.study.add_losses([losses], force=self.options.force or added, half=half, allow_implausible=added)
         self.shards.clear()
         self.stored = True
         result = CollectResult(
@@ -236,13 +255,28 @@ class Collection:
             seconds=time.monotonic() - self.began,
             refused=self.refused,
             agreement=self.agreement,
-            remarks=remarks,
+            remarks=(*remarks, *self._refused_options()),
+            options=len(self.encoded.options.answers),
+            only_options=self.only_options,
         )
         on_done(self.name, result)
 
+    def _losses(self, info: BackendInfo, rows: dict[int, PerToken]) -> tuple[TokenLosses, bool]:
+        """The losses to store, and whether as float16; stored losses of texts stay as they are."""
+        if self.only_options:
+            path = self.study.losses_path(self.name)
+            return add_options(self.encoded, self.study.losses(self.name), rows), is_half(path)
+        where = f"collected from {self.backend.name}"
+        return model_losses(self.encoded, self.name, rows, about=self._about(info), where=where), False
+
+    def _refused_options(self) -> tuple[str, ...]:
+        """A line on the texts whose options were refused and skipped."""
+        names = [self.study.texts.texts[i].id for i in self.encoded.options.refused]
+        return (f"options of {counted(len(names), 'text')} refused and skipped: {few(names)}",) if names else ()
+
     def _about(self, info: BackendInfo) -> dict[str, str]:
         """Provenance that is stored with the losses."""
-        longest = int(self.encoded.counts.max(initial=0)) + len(self.backend.vocabulary.prefix)
+        longest = self.encoded.longest + len(self.backend.vocabulary.prefix)
         return {
             **self.backend.vocabulary.about(),
             "benchcast": benchcast.__version__,
@@ -280,8 +314,8 @@ def compare(backend: Backend, reference: Backend, encoded: EncodedTexts, *, name
     if not fitting:
         raise InputError(f"no text has {FEWEST} to {room} tokens, which a comparison of backends needs")
     picked = sorted(fitting, key=lambda i: (len(encoded.ids[i]), i))[:TEXTS]
-    portion = encoded.portion(name, picked)
-    windows = portion.windows(prefix, context)
+    portion = Portion(name, {i: encoded.texts.texts[i].id for i in picked}, {i: tuple(encoded.ids[i]) for i in picked})
+    windows = portion.groups(prefix, context)
     losses, reference_losses = (np.concatenate(ask(b, portion, windows)) for b in (backend, reference))
     differences = np.abs(losses - reference_losses)
     differences = differences[np.isfinite(differences)]

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from benchcast.collection.backends.base import PerToken
 from benchcast.errors import InputError
 from benchcast.records import Ints
 from benchcast.study.atomic import file_lock, write_text, write_whole
 from benchcast.study.feature_files import MOST_DIMENSIONS, Npz
 
-PerToken = npt.NDArray[Any]
 MARK = "settings.json"
 SHARD_SECONDS = 5.0  # interval between shards; a kill loses about this much work
 SHARD_BYTES = 256 << 20  # limit of the results held in memory
@@ -34,7 +33,7 @@ class ShardStore:
     ----------
     folder : where the shards are written
     settings : everything the results depend on that is known before the model is loaded
-    counts : number of tokens of each text
+    counts : number of rows of each text
     force : discard earlier results, except those of an interrupted forced run
     """
 

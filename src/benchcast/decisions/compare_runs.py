@@ -20,7 +20,7 @@ from scipy.special import stdtr
 from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.forecasts.intervals import spread_of
 from benchcast.messages import as_names, counted, did_you_mean, plain
-from benchcast.methods import CAPABILITY_METHOD, MethodName
+from benchcast.methods import CAPABILITY_METHOD, METHODS, MethodName
 from benchcast.methods.law import share_above_chance
 from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats, Ints
@@ -300,6 +300,7 @@ class DifferenceUncertainty:
     base: Floats
     rise: Floats
     families: int
+    learns_weights: bool = True  # by the method of the forecasts
 
     @property
     def freedom(self) -> int:
@@ -307,9 +308,13 @@ class DifferenceUncertainty:
         return max(self.families - 1, 1)
 
     def of_runs(self, leverage: Floats) -> Floats:
-        """Variance that each run contributes to a difference ((T + 1) × R)."""
+        """Variance that each run contributes to a difference ((T + 1) × R).
+
+        The errors it is estimated from are of fits with one family fewer. Weights that are learned from one more family
+        err less, about by 1 / families; a plain mean of losses does not.
+        """
         per_run = (self.base[:, None] + self.rise[:, None] * leverage) / 2
-        return per_run * (1 + 1 / max(self.families, 1))
+        return per_run * (1 - 1 / self.families) if self.learns_weights and self.families > 1 else per_run
 
 
 def difference_uncertainty(
@@ -322,6 +327,7 @@ def difference_uncertainty(
     """
     errors = errors_by_model(models, fits)
     families = [str(f) for f in np.unique(models.families[: models.scored][seen[: models.scored]])]
+    learns = METHODS[models.method].learns_weights
     squares: list[Floats] = []
     levers: list[Floats] = []
     weights: list[float] = []
@@ -344,10 +350,10 @@ def difference_uncertainty(
     if len(squares) >= FEWEST_PAIRS:
         parts = [_variance(*x, np.array(weights)) for x in zip(np.array(squares).T, np.array(levers).T, strict=True)]
         base, rise = np.array(parts).T
-        return DifferenceUncertainty(base=base, rise=rise, families=len(families))
+        return DifferenceUncertainty(base=base, rise=rise, families=len(families), learns_weights=learns)
     independent = 2 * np.array([spread_of(fit.out_of_fold).scale for fit in fits]) ** 2
     base = np.append(independent, independent.mean())
-    return DifferenceUncertainty(base=base, rise=np.zeros(len(base)), families=len(families))
+    return DifferenceUncertainty(base=base, rise=np.zeros(len(base)), families=len(families), learns_weights=learns)
 
 
 def errors_by_model(models: StudyModels, fits: Sequence[TaskFit]) -> Floats:

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from benchcast.decisions.compare_runs import MEAN, TrainingRun, comparison_points, find_runs, run_names
+from benchcast.decisions.outcome_pairs import ItemPairs, read_pairs
 from benchcast.errors import NotEnoughDataError
 from benchcast.messages import as_names, counted, plain
 from benchcast.records import Bools, Floats, Ints, ModelInfo, Score, family_names
@@ -49,6 +50,7 @@ class ScoreDifference:
     items_needed: float  # number of items that would settle it, all else being equal; infinite if no number does
     checkpoints_needed: float  # the same for averaged checkpoints of each run
     seeds_needed: float  # the same for averaged repetitions of each run
+    unpaired: float = math.nan  # standard deviation of the items if they were not paired; NaN if they are not
 
     @property
     def settled(self) -> bool:
@@ -100,7 +102,9 @@ def compare_scores(study: StudyLike, names: Sequence[str], *, tasks: Sequence[st
         raise NotEnoughDataError(f"{', '.join(names)}: no task has scores of all of them")
     if len(shared) < len(wanted):
         known, runs, rows = _scored_runs(opened, names, shared)
-    differences, notes = score_differences(known, runs, rows)
+    compared = {int(i): known.models[i].model for of_run in rows for i in of_run}
+    pairs = read_pairs(opened, compared, known.tasks[:-1], known.scores)
+    differences, notes = score_differences(known, runs, rows, pairs=pairs)
     models = {run.name: tuple(known.models[i].model for i in r) for run, r in zip(runs, rows, strict=True)}
     return ScoreComparison(differences=differences, models=models, notes=notes)
 
@@ -209,7 +213,7 @@ def compared_models(known: ScoredModels, runs: Sequence[TrainingRun]) -> list[In
 
 
 def score_differences(
-    known: ScoredModels, runs: Sequence[TrainingRun], rows: Sequence[Ints]
+    known: ScoredModels, runs: Sequence[TrainingRun], rows: Sequence[Ints], *, pairs: ItemPairs | None = None
 ) -> tuple[tuple[ScoreDifference, ...], tuple[str, ...]]:
     """Differences of all pairs of runs, and notes on noise that is not counted."""
     everywhere = checkpoint_variance(known, np.arange(len(known.models)))
@@ -218,12 +222,12 @@ def score_differences(
     seeds = seed_variance(known, np.ones(len(known.models), bool), everywhere)
     tasks = range(len(known.tasks) if len(known.tasks) > 2 else 1)  # one task is its own mean
     differences = [
-        difference(known, t, [(runs[k].name, rows[k]) for k in pair], checkpoints=checkpoints, seeds=seeds)
+        difference(known, t, [(runs[k].name, rows[k]) for k in pair], checkpoints=checkpoints, seeds=seeds, pairs=pairs)
         for pair in combinations(range(len(runs)), 2)
         for t in tasks
     ]
-    notes = []
-    if not np.isfinite(known.item_variance[:, np.concatenate(rows)]).all():
+    notes = [_pairing_note(differences)] if any(math.isfinite(d.unpaired) for d in differences) else []
+    if not all(math.isfinite(d.items) for d in differences):
         notes.append("noise of items is not counted: scores.csv has no n_items or stderr for some scores")
     if not np.isfinite(checkpoints.freedom):
         notes.append(
@@ -286,7 +290,13 @@ def _same_but_seed(known: ScoredModels, used: Bools) -> list[Ints]:
 
 
 def difference(
-    known: ScoredModels, t: int, runs: Sequence[tuple[str, Ints]], *, checkpoints: Variance, seeds: Variance
+    known: ScoredModels,
+    t: int,
+    runs: Sequence[tuple[str, Ints]],
+    *,
+    checkpoints: Variance,
+    seeds: Variance,
+    pairs: ItemPairs | None = None,
 ) -> ScoreDifference:
     """The difference of two runs on one task.
 
@@ -296,10 +306,13 @@ def difference(
     t : index of the task
     runs : name and compared models of both runs
     checkpoints, seeds : noise of one score
+    pairs : outcomes of single items; None without any
     """
     scores = [float(known.scores[t, rows].mean()) for _, rows in runs]
+    independent = sum(float(known.item_variance[t, rows].mean()) for _, rows in runs)
+    paired = pairs.variance(t, runs[0][1], runs[1][1], unpaired=known.item_variance) if pairs else math.nan
     parts = {
-        "items": sum(float(known.item_variance[t, rows].mean()) for _, rows in runs),
+        "items": paired if math.isfinite(paired) else independent,
         "checkpoints": sum(float(checkpoints.value[t]) / len(rows) for _, rows in runs),
         "seeds": sum(float(seeds.value[t]) / len(rows) for _, rows in runs),
     }
@@ -326,7 +339,17 @@ def difference(
         items_needed=needed["items"],
         checkpoints_needed=needed["checkpoints"],
         seeds_needed=needed["seeds"],
+        unpaired=math.sqrt(independent) if math.isfinite(paired) else math.nan,
     )
+
+
+def _pairing_note(differences: Sequence[ScoreDifference]) -> str:
+    """How much narrower the noise of items is because it is taken item by item."""
+    ratios = [d.items / d.unpaired for d in differences if math.isfinite(d.unpaired) and d.unpaired > 0]
+    if not ratios:
+        return "noise of items is taken from differences item by item"
+    geometric = math.exp(float(np.mean(np.log(np.maximum(ratios, LEAST)))))
+    return f"noise of items is taken item by item: {geometric:.2f} times the noise of unpaired items (geometric mean)"
 
 
 def probability_above(gap: float, variances: dict[str, float], freedom: dict[str, float]) -> float:

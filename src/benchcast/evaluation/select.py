@@ -225,10 +225,12 @@ def some_texts(texts: TextSet, order: Ints) -> TextSet:
 def cut_losses(losses: TokenLosses, texts: TextSet, order: Ints) -> TokenLosses:
     """A model's losses on the texts with the given indices."""
     keep = np.repeat(np.isin(np.arange(len(texts)), order), losses.counts)
-    about = {k: v for k, v in losses.about.items() if k not in ("texts", "refused")}
+    about = {k: v for k, v in losses.about.items() if k not in ("texts", "options", "refused")}
     kept = {texts.texts[i].id for i in order}
     refused = [i for i in _strings_in(losses.about.get("refused", "[]")) if i in kept]
     about |= {"refused": json.dumps(refused, ensure_ascii=False)} if refused else {}
+    if texts.options_digest and losses.about.get("options") == texts.options_digest:
+        about["options"] = some_texts(texts, order).options_digest
     cut = replace(
         losses,
         counts=losses.counts[order],

@@ -13,11 +13,11 @@ from benchcast.families import find_relatives
 from benchcast.forecasts.fit import fits_if_any
 from benchcast.forecasts.staleness import stale_line
 from benchcast.losses.dataset import Dataset, text_losses
-from benchcast.messages import did_you_mean, few
+from benchcast.messages import counted, did_you_mean, few
 from benchcast.methods.spec import without_weak_tasks
 from benchcast.records import NamedTexts, Score, Task, Text
 from benchcast.splits import FEWEST_MODELS, WHY_FAMILY, choose_split, make_folds, need_test_models
-from benchcast.study.check_losses import check_losses
+from benchcast.study.check_losses import check_losses, scored_without_options
 from benchcast.study.editing import stopped_rename
 from benchcast.study.outcomes import models_with_outcomes
 from benchcast.study.study import Study, StudyLike
@@ -119,7 +119,8 @@ def status(study: StudyLike) -> StudyStatus:
         next_step = _next_step(study, tasks, with_losses, has_features=bool(scorer), comparable=not unfit)
     notes = [study.note] if study.note else []
     of_choices = [] if dataset is None else dataset.choices.lines()
-    found = [*stale, *checked.lines(), *of_choices, *_problems(study, tasks, scores, with_losses=with_losses)]
+    found = [*stale, *checked.lines(), *of_choices, *_without_options(study)]
+    found += _problems(study, tasks, scores, with_losses=with_losses)
     return StudyStatus(
         texts=len(texts),
         models_with_losses=len(with_losses),
@@ -200,6 +201,18 @@ def below_chance(scores: Sequence[Score], tasks: Sequence[Task]) -> list[str]:
                 f"is chance correct in study.toml? a fit has {amount} scores above chance to learn from"
             )
     return lines
+
+
+def _without_options(study: Study) -> list[str]:
+    """A line on the models that were scored before the texts had their options."""
+    names = scored_without_options(study)
+    if not names:
+        return []
+    were = f"{counted(len(names), 'model')} {'was' if len(names) == 1 else 'were'}"
+    return [
+        f"{were} scored without the options of the texts: {few(names)}; run the same `benchcast collect` again, "
+        "which adds them and leaves the losses as they are"
+    ]
 
 
 def _too_few_to_compare(study: Study, dataset: Dataset) -> list[str]:

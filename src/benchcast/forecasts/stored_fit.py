@@ -382,7 +382,7 @@ def _read_texts(rows: list[dict[str, Any]], about: dict[str, Any]) -> TextSet:
     if "unit" in rows[0]:
         return NamedTexts.of(Text(text="", **row) for row in rows)
     if "bytes" not in rows[0]:
-        return TextSet.of(Text(**row) for row in rows)
+        return TextSet.of(Text(**{**row, "options": tuple(row.get("options", ()))}) for row in rows)
     texts = (Text(row["id"], row["source"], text="", answer_start=row.get("answer_start")) for row in rows)
     return TextOutlines(tuple(texts), tuple(row["bytes"] for row in rows), about["texts"])
 
@@ -494,9 +494,8 @@ def _text_rows(texts: TextSet, *, include_texts: bool) -> list[dict[str, Any]]:
     if isinstance(texts, NamedTexts) or (include_texts and not isinstance(texts, TextOutlines)):
         return [t.as_row() for t in texts]
     lengths = np.diff(texts.starts).tolist()
-    return [
-        {k: v for k, v in t.as_row().items() if k != "text"} | {"bytes": n} for t, n in zip(texts, lengths, strict=True)
-    ]
+    outlines = [{k: v for k, v in t.as_row().items() if k not in ("text", "options")} for t in texts]
+    return [row | {"bytes": n} for row, n in zip(outlines, lengths, strict=True)]
 
 
 def read_model(file: Path, texts: TextSet) -> TokenLosses:

@@ -93,6 +93,7 @@ def check_texts(texts: TextSet, about: dict[str, Any]) -> None:
             all(isinstance(x, str) for x in (t.id, t.source, t.text)), f"text {t.id!r}: id, source or text is no string"
         )
         need(t.answer_start is None or type(t.answer_start) is int, f"text {t.id!r}: answer_start {t.answer_start!r}")
+        need(all(isinstance(x, str) for x in t.options), f"text {t.id!r}: an option is no string")
     if isinstance(texts, TextOutlines):
         need(len(texts.index) == len(texts), "two texts have the same id")
         need(all(type(n) is int and n >= 0 for n in texts.lengths), "lengths of texts are not whole numbers of bytes")

@@ -30,17 +30,19 @@ class Example:
     answer: str
     content: str  # the part that distinguishes it from other items; empty if the item is empty
     spare: bool = False  # drawn only if there are too few other items
+    options: tuple[str, ...] = ()  # the wrong answers, written like the right one
 
     def as_text(self, source: str) -> Text:
         """The item as a text of a study."""
         try:
-            return Text(
-                id=self.id, source=source, text=self.prompt + self.answer, answer_start=len(self.prompt.encode())
-            )
+            start = len(self.prompt.encode())
+            "".join((self.answer, *self.options)).encode()
         except UnicodeEncodeError as error:
             raise InputError(
                 f"{self.id}: the text contains half a surrogate pair, which is not valid Unicode"
             ) from error
+        text = self.prompt + self.answer
+        return Text(id=self.id, source=source, text=text, answer_start=start, options=self.options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,18 +99,26 @@ def _multiple_choice(row: Row, question: str, options: Sequence[str], *, correct
         raise InputError(f"{row.where}: the answer is none of the {len(options)} options")
     listed = "\n".join(f"{letter}. {option.strip()}" for letter, option in zip(LETTERS, options, strict=False))
     content = f"{question}\n{listed}" if question else ""
-    return Example(id=row.id, prompt=f"{question}\n{listed}{ask}", answer=space + LETTERS[correct], content=content)
+    answers = [space + letter for letter in LETTERS[: len(options)]]
+    right = answers.pop(correct)
+    prompt = f"{question}\n{listed}{ask}"
+    return Example(id=row.id, prompt=prompt, answer=right, content=content, options=tuple(answers))
 
 
 def hellaswag(row: Row) -> Example:
     """Context and correct ending; no options are shown, as harnesses compare whole endings."""
     endings = row["endings"]
     label = str(row["label"])
-    if not isinstance(endings, Sequence) or not label.isdigit() or int(label) >= len(endings):
+    if not isinstance(endings, Sequence) or not all(isinstance(ending, str) for ending in endings):
+        raise InputError(f"{row.where}: endings must be a list of texts, found {endings!r:.60}")
+    if not label.isdigit() or int(label) >= len(endings):
         raise InputError(f"{row.where}: label {label!r} is none of the endings")
     ctx = _tidy(row.text("ctx"))
-    prompt, answer = f"{row.text('activity_label')}: {ctx}", f" {_tidy(endings[int(label)])}"
-    return Example(id=row.id, prompt=prompt, answer=answer, content=ctx)
+    answers = [f" {_tidy(ending)}" for ending in endings]
+    right = answers.pop(int(label))
+    # An item with an empty ending, or with the right one twice, has no choice among its endings.
+    options = tuple(answers) if all(map(str.strip, answers)) and right not in answers else ()
+    return Example(id=row.id, prompt=f"{row.text('activity_label')}: {ctx}", answer=right, content=ctx, options=options)
 
 
 def _tidy(text: str) -> str:

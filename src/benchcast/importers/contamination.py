@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
@@ -97,7 +97,7 @@ def make_variants(texts: TextSet, count: int, *, seed: int = 0, paraphrases: Seq
             pairs += [original, variant]
     if not pairs:
         raise NotEnoughDataError("no text has lettered options and an answer; give paraphrases with --paraphrases")
-    return TextSet.of(pairs)
+    return TextSet.of(replace(text, options=()) for text in pairs)  # only whole texts are compared
 
 
 def create_contamination_study(

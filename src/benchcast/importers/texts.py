@@ -17,11 +17,11 @@ from typing import Any
 from benchcast.errors import InputError
 from benchcast.importers.mixture import SampledExamples, build_mixture, count_repeats, parse_mix
 from benchcast.importers.presets import preset_tasks
-from benchcast.messages import did_you_mean
+from benchcast.messages import counted, did_you_mean, few
 from benchcast.records import Text, TextSet
 from benchcast.study.reading import need_file, read_utf8
 from benchcast.study.study import Study
-from benchcast.study.tables import read_texts
+from benchcast.study.tables import parse_options, read_texts
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -50,7 +50,8 @@ def create_study(
     Parameters
     ----------
     root : folder to create
-    texts : JSONL with text, and optionally id, source and answer_start (in bytes); a folder of files; a Parquet file
+    texts : JSONL with text, and optionally id, source, answer_start (in bytes) and options; a folder of files; a
+        Parquet file
     column : the column of a Parquet file that holds the texts
     seed : seed of everything random in the study
     normalize : store the texts in the Unicode normal form NFC
@@ -69,6 +70,7 @@ def create_study(
     empty, repeats = len(stored) - len(filled), count_repeats(filled)
     if empty or repeats:
         warnings += (f"{empty} empty texts, {repeats} texts that repeat another; kept as they are",)
+    warnings += _odd_spaces(stored)
     tasks = preset_tasks(preset, stored) if preset else []
     study = Study.create(Path(root), stored, tasks=tasks, seed=seed)
     return NewStudy(study=study, notes=notes, warnings=warnings)
@@ -118,6 +120,18 @@ def _skipped(name: str, drawn: SampledExamples) -> list[str]:
     return lines
 
 
+def _odd_spaces(texts: Iterable[Text]) -> tuple[str, ...]:
+    """A line on texts whose answer starts with white space and an option does not, or the other way round."""
+    odd = [t.id for t in texts if any(o[0].isspace() != t.answer[0].isspace() for o in t.options)]
+    if not odd:
+        return ()
+    has = f"{counted(len(odd), 'text')} {'has' if len(odd) == 1 else 'have'}"
+    return (
+        f"{has} options that start otherwise than the answer ({few(odd)}): one with a space, one without; "
+        "an option replaces the answer byte for byte, so give both the same",
+    )
+
+
 def _normal_form(texts: TextSet, *, normalize: bool) -> tuple[TextSet, tuple[str, ...], tuple[str, ...]]:
     """The texts to store, with notes and warnings on those that are not in NFC."""
     wrong = not_normal(texts)
@@ -135,25 +149,28 @@ def _normal_form(texts: TextSet, *, normalize: bool) -> tuple[TextSet, tuple[str
 
 def not_normal(texts: Iterable[Text]) -> list[str]:
     """Ids of the texts that are not in NFC."""
-    return [t.id for t in texts if not unicodedata.is_normalized("NFC", t.text)]
+    normal = partial(unicodedata.is_normalized, "NFC")
+    return [t.id for t in texts if not (normal(t.text) and all(normal(t.prompt + option) for option in t.options))]
 
 
 def to_normal_form(texts: TextSet) -> TextSet:
-    """The same texts in NFC, with `answer_start` moved to the same character."""
+    """The same texts and options in NFC, with `answer_start` moved to the same character."""
     return TextSet.of(_normal(t) for t in texts)
 
 
 def _normal(text: Text) -> Text:
     nfc = partial(unicodedata.normalize, "NFC")
-    normalized = nfc(text.text)
-    if text.answer_start is None or normalized == text.text:
-        return replace(text, text=normalized)
+    if text.answer_start is None or not not_normal([text]):
+        return replace(text, text=nfc(text.text))
     prompt = text.text.encode()[: text.answer_start].decode(errors="ignore")
+    ends = [text.text[len(prompt) :], *text.options]
     cut = len(prompt)
     # A combining mark at the start of the answer joins the previous letter: then the answer starts with that letter.
-    while nfc(text.text[:cut]) + nfc(text.text[cut:]) != normalized:
+    while any(nfc(prompt[:cut]) + nfc(prompt[cut:] + end) != nfc(prompt + end) for end in ends):
         cut -= 1
-    return replace(text, text=normalized, answer_start=len(nfc(text.text[:cut]).encode()))
+    answer, *options = (nfc(prompt[cut:] + end) for end in ends)
+    start = len(nfc(prompt[:cut]).encode())
+    return replace(text, text=nfc(prompt[:cut]) + answer, answer_start=start, options=tuple(options))
 
 
 def read_own(path: Path, *, column: str = "text") -> TextSet:
@@ -179,7 +196,7 @@ def read_folder(folder: Path) -> TextSet:
 
 
 def read_column(path: Path, column: str) -> TextSet:
-    """Read each row of a Parquet file as a text, with its id, source and answer_start if there are such columns."""
+    """Read each row of a Parquet file as a text, with id, source, answer_start and options where it has them."""
     from benchcast.study.parquet import read_schema, read_table
 
     need_file(path)
@@ -187,7 +204,7 @@ def read_column(path: Path, column: str) -> TextSet:
     if column not in names:
         hint = f"found {', '.join(names)}; choose one with --column"
         raise InputError(f"{path}: no column {column!r}{did_you_mean(column, names)} ({hint})")
-    optional = [n for n in ("id", "source", "answer_start") if n in names and n != column]
+    optional = [n for n in ("id", "source", "answer_start", "options") if n in names and n != column]
     rows: list[dict[str, Any]] = read_table(path, [column, *optional]).to_pylist()
     if not rows:
         raise InputError(f"{path}: no rows; a study needs at least one text")
@@ -207,4 +224,5 @@ def _row(path: Path, number: int, row: dict[str, Any], column: str) -> Text:
         source=path.stem if source is None else str(source),
         text=text,
         answer_start=start,
+        options=parse_options(where, row.get("options")),
     )

@@ -14,6 +14,7 @@ from benchcast.losses.plausible import WordLosses, WordSample, reference_models,
 from benchcast.losses.regroup import align_models
 from benchcast.losses.support import Support
 from benchcast.records import Bools
+from benchcast.study.parquet import read_metadata
 from benchcast.study.study import Study
 
 
@@ -88,3 +89,12 @@ def suspicious_losses(study: Study, models: Sequence[str]) -> list[str]:
 def describe(mistakes: dict[str, str]) -> list[str]:
     """One line for each model with its likely mistake."""
     return [f"losses of model {m} look wrong: {mistake}" for m, mistake in mistakes.items()]
+
+
+def scored_without_options(study: Study) -> list[str]:
+    """Names of the models that were collected before the texts had their present options."""
+    digest = study.texts.options_digest
+    if not digest:
+        return []
+    stored = {name: read_metadata(study.losses_path(name)) for name in study.models_with_losses()}
+    return [name for name, about in stored.items() if "asked" in about and about.get("options") != digest]

@@ -25,7 +25,7 @@ MOST_NATS = 1e9  # for one token; a larger value cannot be a loss
 COLUMNS = ("text_id", "bounds", "nats")
 ABOUT = (
     *("model", "tokenizer", "bos", "backend", "backend_version", "dtype", "texts"),
-    *("check", "context", "asked", "refused", "benchcast"),
+    *("check", "context", "asked", "refused", "options", "benchcast"),
 )
 
 

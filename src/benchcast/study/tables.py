@@ -78,7 +78,7 @@ def _text(line: str, where: str, default_id: str, default_source: str) -> Text:
     named = isinstance(row, dict) and isinstance(row.get("unit"), str) and "text" not in row
     if not named and (not isinstance(row, dict) or not isinstance(row.get("text"), str)):
         raise InputError(f"{where}: a row needs a string 'text'")
-    keys = ("id", "source", "unit") if named else ("id", "source", "text", "answer_start")
+    keys = ("id", "source", "unit") if named else ("id", "source", "text", "answer_start", "options")
     refuse_unknown(row, keys, f"{where}: unknown key")
     start = row.get("answer_start")
     if start is not None and (not isinstance(start, int) or isinstance(start, bool)):
@@ -89,11 +89,22 @@ def _text(line: str, where: str, default_id: str, default_source: str) -> Text:
         text=row.get("text", ""),
         answer_start=start,
         unit=row.get("unit"),
+        options=parse_options(where, row.get("options")),
     )
-    for what in ("text", "id", "source"):
-        if not is_unicode(getattr(text, what)):
+    parts = [("text", text.text), ("id", text.id), ("source", text.source), *(("option", o) for o in text.options)]
+    for what, part in parts:
+        if not is_unicode(part):
             raise InputError(f"{where}: the {what} contains half a surrogate pair, which is not valid Unicode")
     return text
+
+
+def parse_options(where: str, value: Any) -> tuple[str, ...]:
+    """The options of a row; null and an absent key are none."""
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(option, str) for option in value):
+        raise InputError(f"{where}: options must be a list of strings, the wrong continuations; found {value!r:.60}")
+    return tuple(value)
 
 
 def texts_jsonl(texts: TextSet) -> str:

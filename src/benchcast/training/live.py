@@ -18,7 +18,8 @@ import numpy as np
 
 from benchcast.collection.backends.base import Nats, Vocabulary
 from benchcast.collection.backends.vocabulary import vocabulary_of
-from benchcast.collection.windows import EncodedTexts, Portion, Window, ask, encode_texts, walk
+from benchcast.collection.results import model_losses
+from benchcast.collection.windows import EncodedTexts, Group, Portion, ask, encode_texts, walk
 from benchcast.errors import BenchcastError, InputError, one_line
 from benchcast.forecasts import sharing
 from benchcast.forecasts.fit import stored_fits
@@ -162,23 +163,23 @@ class Reader:
             )
             portion = self.encoded.portion(name, range(len(self.encoded.ids)))
             nats = ranks.merged(ranks.together(lambda: _nats(backend, portion, ranks)), backend.device)
-        by_text = dict(enumerate(np.split(nats, np.cumsum(self.encoded.counts)[:-1])))
+        by_text = dict(enumerate(np.split(nats, np.cumsum(self.encoded.row_counts)[:-1])))
         about = self.vocabulary.about() | backend.about()
-        return self.encoded.losses(name, by_text, about, where="the model in training")
+        return model_losses(self.encoded, name, by_text, about=about, where="the model in training")
 
 
 def _nats(backend: MemoryBackend, portion: Portion, ranks: Ranks) -> Nats:
-    """Nats of all tokens, texts end to end, scored as `collect` does; NaN in batches of other ranks."""
+    """Rows of all texts, end to end, scored as `collect` does; NaN in batches of other ranks."""
     assigned = set(ranks.assigned(range(len(portion.batches(backend)))))
     numbers = itertools.count()
 
-    def answer(batch: list[Window]) -> list[Nats]:
+    def answer(batch: list[Group]) -> list[Nats]:
         if next(numbers) in assigned:
             return ask(backend, portion, batch)
-        return [np.full(len(window.ids), np.nan, np.float32) for window in batch]
+        return [np.full(len(window.ids), np.nan, np.float32) for group in batch for window in group]
 
     rows = {index: nats for part in walk(backend, portion, answer) for index, nats in part.rows.items()}
-    return np.concatenate([np.zeros(0, np.float32), *(rows[i] for i, token_ids in portion.ids.items() if token_ids)])
+    return np.concatenate([np.zeros(0, np.float32), *(rows[i] for i in portion.ids if portion.row_count(i))])
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeGuard, TypeVar
+from typing import Any, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,10 @@ from benchcast.errors import InputError
 from benchcast.messages import refuse_unknown
 
 Nats = npt.NDArray[np.float32]
-Row = TypeVar("Row")  # result of one sequence: nats or hidden states
+PerToken = npt.NDArray[Any]  # nats or hidden states, one row for each token
+Ids = Sequence[int]
+Sent = TypeVar("Sent")  # one sequence, or a group of them
+Row = TypeVar("Row")  # its result: nats or hidden states
 SECRETS = ("api_key", "token", "key", "password", "auth_token", "hf_token")
 DECISIVE = (  # settings that change losses
     *("pretrained", "model", "path", "revision", "gguf_file", "tokenizer", "dtype"),
@@ -73,6 +76,45 @@ class Backend(Protocol):
         ...
 
 
+@runtime_checkable
+class SharesPrefixes(Protocol):
+    """A backend that computes what several sequences begin with once."""
+
+    @property
+    def shared_context(self) -> int:
+        """Longest group, in tokens as `packed_length` counts them, that is scored together; 0 if the model cannot."""
+        ...
+
+    def score_groups(self, groups: Sequence[Sequence[Ids]]) -> list[list[Nats]]:
+        """As `Backend.score`, for groups of sequences that begin alike."""
+        ...
+
+
+def shared_length(group: Sequence[Ids]) -> int:
+    """Number of tokens with which all sequences of a group begin.
+
+    >>> shared_length([[1, 2, 3], [1, 2, 4, 5]])
+    2
+    """
+    rows = [tuple(ids) for ids in group]
+    first, last = min(rows), max(rows)
+    return next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+
+
+def packed_length(group: Sequence[Ids]) -> int:
+    """Tokens that a model reads to score a group: the common start once, then each rest without its last token.
+
+    The last token of a sequence predicts nothing. A sequence alone is read whole.
+
+    >>> packed_length([[1, 2, 3], [1, 2, 4, 5]])
+    3
+    """
+    if len(group) == 1:
+        return len(group[0])
+    start = shared_length(group)
+    return start + sum(max(0, len(ids) - start - 1) for ids in group)
+
+
 class SequenceError(InputError):
     """An error in one sequence of a batch; `index` is its position in the batch."""
 
@@ -85,8 +127,8 @@ class DeviceFullError(InputError):
     """The batch does not fit into the device's memory."""
 
 
-def in_halves(score: Callable[[Sequence[Sequence[int]]], list[Row]], sequences: Sequence[Sequence[int]]) -> list[Row]:
-    """Score the sequences; a batch that does not fit into memory is halved, down to single sequences."""
+def in_halves(score: Callable[[Sequence[Sent]], list[Row]], sequences: Sequence[Sent]) -> list[Row]:
+    """Score sequences or groups of them; a batch that does not fit into memory is halved, down to a single one."""
     try:
         return score(sequences)
     except DeviceFullError:

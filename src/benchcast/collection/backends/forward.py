@@ -1,14 +1,17 @@
 """Compute nats and hidden states of a causal language model in memory, on CPU or CUDA.
 
 Sequences are padded on the right, which causal attention does not read, so a loss does not depend on the other
-sequences of the batch. The output head runs on blocks of rows, and on a CPU also on blocks of the vocabulary: full
-logits of a batch over 262k words would need gigabytes. Log-softmax is computed in float32 for every model dtype.
+sequences of the batch. Sequences that begin alike can be packed into one row: their common start, then the rest of
+each, which attends to the start and to itself. The output head runs on blocks of rows, and on a CPU also on blocks of
+the vocabulary: full logits of a batch over 262k words would need gigabytes. Log-softmax is computed in float32 for
+every model dtype.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -16,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.collection.backends.base import DeviceFullError, Nats
+from benchcast.collection.backends.base import DeviceFullError, Ids, Nats, shared_length
 from benchcast.errors import InputError
 from benchcast.records import Bools, Ints
 
@@ -25,6 +28,10 @@ ROWS, WORDS = 512, 4096  # size of a block of logits on a CPU
 NO_LIMIT = 4096  # context of a model whose configuration states none
 WIDE = 1 << 18  # assumed vocabulary size where the configuration states none
 PROBE = ((1, 2, 3, 4, 5), (5, 4, 3))  # arbitrary ids
+PROBE_GROUP = tuple((*range(1, 13), *rest) for rest in ((3, 1, 4), (1, 5, 9, 2), (6, 5), (3, 5, 8)))
+SAME = {"float32": 1e-4}  # nats by which packed sequences may differ from those scored alone
+SAME_COARSE = 0.1  # the same in types of 16 bits
+LOCAL = ("sliding_window", "attention_chunk_size", "window_size")  # tokens that a local attention reaches back
 
 
 class Forward:
@@ -75,6 +82,57 @@ class Forward:
         parts = np.split(flat, np.cumsum([len(s) - 1 for s in sequences])[:-1])
         return [np.concatenate([[np.nan], part]).astype(np.float32) for part in parts]
 
+    def score_groups(self, groups: Sequence[Sequence[Ids]]) -> list[list[Nats]]:
+        """As `score`, for groups of sequences that begin alike; the common start of each group is computed once."""
+        packed = [PackedGroup.of(group) for group in groups]
+        ids, inside = padded([p.ids for p in packed])
+        positions, branches = padded([p.positions for p in packed])[0], padded([p.branches for p in packed])[0]
+        branches[~inside] = -1
+        width = ids.shape[1]
+        parents = np.concatenate([p.parents + row * width for row, p in enumerate(packed)])
+        targets = np.concatenate([p.targets for p in packed])
+        with self._no_gradients():
+            at, aims = self._to_device(parents), self._to_device(targets)
+            mask = self._tree_mask(self._to_device(branches))
+            rows = self._states(self._to_device(ids), mask, self._to_device(positions)).flatten(0, 1)[at]
+            flat = self._nats(rows, aims).cpu().numpy()
+        parts = np.split(flat, np.cumsum([len(p.targets) for p in packed])[:-1])
+        return [p.unpacked(part) for p, part in zip(packed, parts, strict=True)]
+
+    @cached_property
+    def shared_context(self) -> int:
+        """Longest row of packed sequences, in tokens; 0 if the model does not score them as it scores each alone.
+
+        A local attention is not masked in packed rows, so they are no longer than it reaches.
+        """
+        if self.context < max(map(len, PROBE_GROUP)):
+            return 0
+        group = [[token % self.width for token in ids] for ids in PROBE_GROUP]
+        try:
+            (packed,) = self.score_groups([group])
+        except (RuntimeError, TypeError, ValueError, IndexError, AttributeError, KeyError, NotImplementedError):
+            return 0  # the model takes no mask or no positions of its own
+        apart = max(np.nanmax(np.abs(a - b)) for a, b in zip(packed, self.score(group), strict=True))
+        dtype = str(next(self._model.parameters()).dtype).removeprefix("torch.")
+        if not apart <= SAME.get(dtype, SAME_COARSE):
+            return 0
+        return min([self.context, *(reach for reach in map(self._configured, LOCAL) if reach)])
+
+    def _tree_mask(self, branches: Any) -> Any:
+        """The attention mask of packed rows (B × 1 × T × T): 0, or the type's lowest number where nothing is seen.
+
+        `branches` (B × T) has 0 for the common start, then the number of the sequence, and −1 for padding.
+        """
+        import torch
+
+        width = branches.shape[1]
+        earlier = torch.ones(width, width, dtype=torch.bool, device=branches.device).tril()
+        seen = earlier & ((branches[:, None, :] == 0) | (branches[:, None, :] == branches[:, :, None]))
+        dtype = next(p.dtype for p in self._model.parameters() if p.is_floating_point())
+        return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill(~seen, torch.finfo(dtype).min)[
+            :, None
+        ]
+
     def hidden(self, sequences: Sequence[Sequence[int]]) -> list[npt.NDArray[np.float32]]:
         """Last hidden state at every id (tokens × dimensions)."""
         with self._no_gradients():
@@ -120,15 +178,17 @@ class Forward:
             else tensor.to(self.device)
         )
 
-    def _states(self, ids: Any) -> Any:
+    def _states(self, ids: Any, mask: Any = None, positions: Any = None) -> Any:
         """The input of `_nats`: hidden states, or logits if the head alone does not give them."""
         if self.plain_head:
-            return self._base(input_ids=ids, use_cache=False).last_hidden_state
-        return self._logits(ids)
+            return self._base(input_ids=ids, use_cache=False, **_attention(mask, positions)).last_hidden_state
+        return self._logits(ids, mask, positions)
 
-    def _logits(self, ids: Any) -> Any:
+    def _logits(self, ids: Any, mask: Any = None, positions: Any = None) -> Any:
         if self._ours:
-            return self._model(input_ids=ids, use_cache=False).logits
+            return self._model(input_ids=ids, use_cache=False, **_attention(mask, positions)).logits
+        if mask is not None:
+            raise TypeError(f"{type(self._model).__name__} takes no mask")
         output = self._model(ids)
         output = output[0] if isinstance(output, tuple) else getattr(output, "logits", output)
         shape = tuple(getattr(output, "shape", ()))
@@ -197,6 +257,52 @@ class Forward:
                 yield
         except torch.OutOfMemoryError as error:
             raise DeviceFullError(f"the device is out of memory; {advice}") from error
+
+
+def _attention(mask: Any, positions: Any) -> dict[str, Any]:
+    return {} if mask is None else {"attention_mask": mask, "position_ids": positions}
+
+
+@dataclass(frozen=True, slots=True)
+class PackedGroup:
+    """Sequences that begin alike in one row: the common start, then the rest of each without its last token."""
+
+    ids: list[int]
+    positions: list[int]
+    branches: list[int]  # 0 for the common start, then 1, 2, … for each sequence
+    targets: Ints  # ids that are predicted: of the start, then of the rest of each sequence
+    parents: Ints  # place in the row of the token before each target
+    start: int  # tokens in the common start
+    rests: list[int]  # number of targets of each sequence after the start
+
+    @classmethod
+    def of(cls, group: Sequence[Ids]) -> PackedGroup:
+        """Pack a group; a first token, which nothing predicts, is no target."""
+        start = shared_length(group)
+        ids, positions, branches = [*group[0][:start]], [*range(start)], [0] * start
+        targets, parents, rests = ids[1:], [*range(start - 1)], list[int]()
+        for number, sequence in enumerate(group, start=1):
+            rest = [*sequence[start:]]
+            at = [start - 1, *range(len(ids), len(ids) + len(rest) - 1)][: len(rest)]
+            first = 0 if start else 1
+            targets, parents, rests = targets + rest[first:], parents + at[first:], [*rests, len(rest[first:])]
+            ids += rest[:-1]
+            positions += range(start, start + len(rest[:-1]))
+            branches += [number] * len(rest[:-1])
+        return cls(
+            ids=ids,
+            positions=positions,
+            branches=branches,
+            targets=np.array(targets, np.int64),
+            parents=np.array(parents, np.int64),
+            start=start,
+            rests=rests,
+        )
+
+    def unpacked(self, nats: npt.NDArray[np.floating]) -> list[Nats]:
+        """The nats of each sequence from those of the targets; the first token has NaN."""
+        common, *rests = np.split(nats, np.cumsum([max(0, self.start - 1), *self.rests])[:-1])
+        return [np.concatenate([[np.nan], common, rest]).astype(np.float32) for rest in rests]
 
 
 def padded(sequences: Sequence[Sequence[int]]) -> tuple[Ints, Bools]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from benchcast.collection.backends.base import ModelSettings, Nats
+from benchcast.collection.backends.base import Ids, ModelSettings, Nats
 from benchcast.collection.backends.forward import Forward
 from benchcast.collection.backends.loaded import LoadedBackend, stated
 from benchcast.collection.backends.sources import gguf_parts, loading
@@ -63,6 +63,14 @@ class HfBackend(LoadedBackend):
 
     def score(self, sequences: Sequence[Sequence[int]]) -> list[Nats]:
         return self._forward.score(sequences)
+
+    @property
+    def shared_context(self) -> int:
+        """Longest row of sequences whose common start is computed once; 0 if the model cannot."""
+        return min(self._forward.shared_context, self.context)
+
+    def score_groups(self, groups: Sequence[Sequence[Ids]]) -> list[list[Nats]]:
+        return self._forward.score_groups(groups)
 
     def hidden(self, sequences: Sequence[Sequence[int]]) -> list[npt.NDArray[np.float32]]:
         return self._forward.hidden(sequences)

@@ -50,8 +50,13 @@ class LoggedItem:
 
     def drawn(self, share: float, seed: int) -> bool:
         """Whether the item is in a random share of all items; the same for every task that asks the same question."""
-        digest = hashlib.sha256(f"{seed} {self.document}".encode()).digest()
-        return int.from_bytes(digest[:8]) < share * 2**64
+        return is_drawn(self.document, share, seed)
+
+
+def is_drawn(document: str, share: float, seed: int) -> bool:
+    """Whether the item with this hash of its document is in a random share of all items."""
+    digest = hashlib.sha256(f"{seed} {document}".encode()).digest()
+    return int.from_bytes(digest[:8]) < share * 2**64
 
 
 def hash_document(document: Any) -> str:

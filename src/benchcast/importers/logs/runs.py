@@ -62,8 +62,8 @@ class LoggedRun:
     items: Mapping[str, Sequence[LoggedItem]]  # task → its items
 
 
-def read_runs(folder: Path) -> list[LoggedRun]:
-    """All runs below a folder, by path.
+def read_runs(folder: Path, on_file: Callable[[Path], None] = lambda path: None) -> list[LoggedRun]:
+    """All runs below a folder, by path; `on_file` is called with the path of each file of samples after it is read.
 
     A folder without results, results without samples, and samples without results are errors.
     """
@@ -73,7 +73,7 @@ def read_runs(folder: Path) -> list[LoggedRun]:
     if not results:
         raise InputError(f"{folder}: no results_*.json of lm-evaluation-harness below this folder")
     shared: dict[str, str] = {}
-    runs = [_shared(read_run(path), shared) for path in results]
+    runs = [_shared(run_of(Results.read(path), on_file=on_file), shared) for path in results]
     used = {sample for run in runs for sample in run.results.samples.values()}
     lost = sorted(p for p in folder.rglob(f"{SAMPLES}*.jsonl") if p not in used)
     if lost:
@@ -95,7 +95,9 @@ def read_run(path: Path) -> LoggedRun:
     return run_of(Results.read(path))
 
 
-def run_of(results: Results, only: Path | None = None) -> LoggedRun:
+def run_of(
+    results: Results, only: Path | None = None, on_file: Callable[[Path], None] = lambda path: None
+) -> LoggedRun:
     """The run of these results; `only` restricts it to one sample file."""
     path, document = results.file.path, results.document
     file_of_task = {task: file for task, file in results.samples.items() if only is None or file == only}
@@ -104,7 +106,10 @@ def run_of(results: Results, only: Path | None = None) -> LoggedRun:
         raise InputError(f"{path}: no samples beside it; run {how}")
     config = document.get("config")
     params = number(config.get("model_num_parameters")) if isinstance(config, Mapping) else math.nan
-    items = {task: read_samples(file, task) for task, file in file_of_task.items()}
+    items = {}
+    for task, file in file_of_task.items():
+        items[task] = read_samples(file, task)
+        on_file(file)
     return LoggedRun(
         model=model_name(path, document), params=params if params > 0 else math.nan, results=results, items=items
     )
