@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import reprlib
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from difflib import get_close_matches
@@ -17,6 +18,8 @@ SHORTEST_START = 3  # characters of a name that suggest the whole name
 # Characters that control a terminal or reorder its text: C0 and C1, line and paragraph separators, bidirectional marks.
 CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 FAR = 100.0  # an interval end beyond this multiple of the middle is shown as unbounded
+SHORT_REPR = reprlib.Repr()
+SHORT_REPR.maxstring = SHORT_REPR.maxother = 80  # characters
 JOINER = "\u200d"  # zero-width joiner, inside emoji sequences
 LINE, TAB = "⏎", "⇥"  # shown for line breaks and tabs
 WORD, PIECE, NUMBER = "start of a word", "inside a word", "number"
@@ -70,13 +73,26 @@ def did_you_mean(word: str, words: Iterable[str]) -> str:
     return f"; did you mean {match[0]!r}?" if match else ""
 
 
+def brief(value: Any) -> str:
+    """The repr of a value that somebody else wrote, cut where it is long.
+
+    >>> brief("mmlu"), brief([[]] * 99)
+    ("'mmlu'", '[[], [], [], [], [], [], ...]')
+    """
+    try:
+        return SHORT_REPR.repr(value)
+    except ValueError:  # Python does not print integers of more than 4300 digits
+        return "a number with thousands of digits"
+
+
 def refuse_unknown(
     names: Iterable[str], known: Collection[str], what: str, *, of: type[Exception] = InputError
 ) -> None:
     """Raise `of` for the first name that is not known; `what` starts the message: "FILE: unknown key"."""
     for name in names:
         if name not in known:
-            raise of(f"{what} {name!r}{did_you_mean(str(name), known)} (known: {', '.join(known)})")
+            near = did_you_mean(str(name), known) if len(str(name)) < LONGEST_NAME else ""
+            raise of(f"{what} {brief(name)}{near} (known: {', '.join(known)})")
 
 
 def as_names(names: str | Iterable[str]) -> list[str]:

@@ -389,6 +389,12 @@ SETTINGS: list[Row] = [
     ("format = 1\nseed = " + "9" * 5000, "study.toml", "not valid TOML"),
     ("format = 1\nseed = " + "9" * 4000, "study.toml", "seed must be from 0 to below 2^63"),
     ("format = 1\nx = " + "[" * 100_000, "study.toml", "not valid TOML"),
+    # 10 MB each: the second one took hours, and the third printed a traceback
+    ("format = 1\nx = " + "[" * 10_000_000, "study.toml", "not valid TOML"),
+    ("format = 1\n" + "a." * 5_000_000 + "a = 1\n", "study.toml", "a name with more than 20 dots"),
+    ("format = 1\nseed = 0x" + "f" * 10_000_000, "study.toml", "found a number with thousands of digits"),
+    ("format = 1\nseed = [" + "[]," * 100_000 + "]\n", "study.toml", "seed must be a int, found [[], "),
+    ('format = 1\n"' + "x" * 100_000 + '" = 1\n', "study.toml", "unknown key 'xxx", "...xxx"),
 ]
 
 

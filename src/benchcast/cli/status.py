@@ -63,11 +63,10 @@ def bpb(study: Path, models: tuple[str, ...], table: Path | None, plot: Path | N
     benchcast bpb study
     benchcast bpb study --csv bpb.csv --plot bpb.png
     """
-    from pyarrow.csv import write_csv
-
     from benchcast.reports.drawing import finish, write_chart
-    from benchcast.study.atomic import write_whole
+    from benchcast.study.atomic import write_text
     from benchcast.study.bits_per_byte import bits_per_byte
+    from benchcast.study.csv_cells import csv_text
 
     bits = bits_per_byte(study, models)
     names = dict.fromkeys(r.model for r in bits.rows)
@@ -79,7 +78,8 @@ def bpb(study: Path, models: tuple[str, ...], table: Path | None, plot: Path | N
     shown = {head: cells for head, cells in columns.items() if set(cells) != {number(float("nan"))}}
     print_table(["model", *shown], zip(names, *shown.values(), strict=True), title="bits per byte")
     if table is not None:
-        write_whole(table, lambda path: write_csv(bits.to_arrow(), path))
+        values = bits.to_arrow()
+        write_text(table, csv_text(values.column_names, zip(*values.to_pydict().values(), strict=True)))
         say(f"values: {table}")
     if plot is not None:
         write_chart(finish(bits.plot()), plot)

@@ -8,7 +8,6 @@ model_args = { pretrained = "EleutherAI/pythia-70m", revision = "step1000" }   #
 
 from __future__ import annotations
 
-import tomllib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +23,7 @@ from benchcast.executors.local import Executor
 from benchcast.messages import refuse_unknown
 from benchcast.records import ModelInfo
 from benchcast.study.model_names import name_of, names_of
-from benchcast.study.reading import need_file
+from benchcast.study.reading import need_file, parse_toml
 from benchcast.study.tables import MODEL_COLUMNS, MODEL_NUMBERS, parse_model
 
 METADATA = MODEL_COLUMNS[1:]
@@ -114,7 +113,7 @@ def _parsed(path: Path) -> Any:
     """Content of a file; the suffix decides between YAML and TOML."""
     if path.suffix.lower() not in (".yaml", ".yml"):
         try:
-            return tomllib.loads(path.read_text(encoding="utf-8"))
+            return parse_toml(path.read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
             raise InputError(f"{path}: not valid TOML ({error})") from error
     yaml = library("yaml", "yaml")

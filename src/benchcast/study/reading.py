@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from benchcast.errors import InputError
+from benchcast.study.csv_cells import unescaped
 
 SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}  # of cells, in files of other tools
+MOST_DOTS = 20  # parts of one name; the time to read a name grows with the square of its parts
+STRINGS = re.compile(
+    r"\"\"\"(?:[^\"\\]|\\.|\"{1,2}(?!\"))*+\"\"\"|'''.*?'''|\"(?:[^\"\\\n]|\\.)*+\"|'[^'\n]*+'|#[^\n]*+", re.DOTALL
+)  # and comments: what they hold is no name
+DOTTED = re.compile(rf"(?:\.[^.,=\[\]{{}}\n]*+){{{MOST_DOTS}}}")
 
 
 def need_file(path: Path) -> None:
@@ -41,7 +49,7 @@ def parse_csv(lines: Iterable[str], path: Path) -> list[dict[str, str]]:
     """Rows of the lines of a CSV file that is open or has been read; `path` is for messages."""
     try:
         reader = csv.DictReader(lines, strict=True)
-        header = [h.strip() for h in reader.fieldnames or []]
+        header = [unescaped(h.strip()) for h in reader.fieldnames or []]
         for separator, name in SEPARATORS.items() if len(header) == 1 else ():
             if separator in header[0]:
                 raise InputError(f"{path}: cells are separated by {name}; needed are commas, and decimal points")
@@ -55,7 +63,7 @@ def parse_csv(lines: Iterable[str], path: Path) -> list[dict[str, str]]:
     for number, row in enumerate(rows, start=2):
         if None in row or None in row.values():
             raise InputError(f"{path}: line {number} has a different number of cells than the header")
-    return rows
+    return [{key: unescaped(cell) for key, cell in row.items()} for row in rows]
 
 
 def parse_json(line: str | bytes, where: str) -> Any:
@@ -64,3 +72,10 @@ def parse_json(line: str | bytes, where: str) -> Any:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not JSON ({error})") from error
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """The table of a TOML text; a ValueError or RecursionError if it is not TOML."""
+    if DOTTED.search(STRINGS.sub("", text)):
+        raise ValueError(f"a name with more than {MOST_DOTS} dots")
+    return tomllib.loads(text)

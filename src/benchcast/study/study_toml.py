@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from benchcast.errors import StudyError, one_line
-from benchcast.messages import refuse_unknown
+from benchcast.messages import brief, refuse_unknown
 from benchcast.records import NamedTexts, Task, TextSet
+from benchcast.study.reading import parse_toml
 
 FORMAT = 1
 LARGEST_SEED = 2**63
@@ -36,25 +36,24 @@ def read_settings(settings: Path) -> StudySettings:
     if not settings.is_file():
         raise StudyError(f"{settings.parent}: no study here (no study.toml); make one with `benchcast init`")
     try:
-        table = tomllib.loads(settings.read_text(encoding="utf-8"))
+        table = parse_toml(settings.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # a number with thousands of digits is a ValueError too
         raise StudyError(f"{settings}: not valid TOML ({one_line(error)})") from error
     if table.get("format") != FORMAT:
         newer = isinstance(table.get("format"), int) and table["format"] > FORMAT
         hint = "made by a newer benchcast; upgrade" if newer else "is `format = 1` missing?"
-        raise StudyError(f"{settings}: format {table.get('format')!r}, this version reads {FORMAT}: {hint}")
+        raise StudyError(f"{settings}: format {brief(table.get('format'))}, this version reads {FORMAT}: {hint}")
     note = f"{settings}: `{GONE}` is ignored: fits read losses only; the line can go" if GONE in table else ""
     table.pop(GONE, None)
     refuse_unknown(table, KEYS, f"{settings}: unknown key", of=StudyError)
     for key, kind in (("seed", int), ("scorer", str), ("tasks", dict)):
         if key in table and not isinstance(table[key], kind):
-            raise StudyError(f"{settings}: {key} must be a {kind.__name__}, found {table[key]!r}")
+            raise StudyError(f"{settings}: {key} must be a {kind.__name__}, found {brief(table[key])}")
     if not 0 <= table.get("seed", 0) < LARGEST_SEED:
-        seed = str(table["seed"])
-        raise StudyError(f"{settings}: seed must be from 0 to below 2^63, found {seed[:40]}{'…' * (len(seed) > 40)}")
+        raise StudyError(f"{settings}: seed must be from 0 to below 2^63, found {brief(table['seed'])}")
     items = table.get("items", 1.0)
     if not isinstance(items, (int, float)) or isinstance(items, bool) or not 0 < items <= 1:
-        raise StudyError(f"{settings}: items = {items!r}; it must be a number above 0 and at most 1")
+        raise StudyError(f"{settings}: items = {brief(items)}; it must be a number above 0 and at most 1")
     bodies = {name: _checked(settings, name, body) for name, body in table.get("tasks", {}).items()}
     alone = {name: _task(settings, name, body) for name, body in bodies.items() if "members" not in body}
     tasks = tuple(alone.get(name) or _aggregate(settings, name, body, alone) for name, body in bodies.items())
@@ -72,7 +71,7 @@ def _checked(path: Path, name: str, body: Any) -> dict[str, Any]:
     refuse_unknown(body, TASK_KEYS, f"{path}: unknown key in [tasks.{name}]:", of=StudyError)
     for key, kind in (("metric", str), ("centred", bool)):
         if not isinstance(body.get(key, kind()), kind):
-            raise StudyError(f"{path}: [tasks.{name}] {key} = {body[key]!r}; it must be a {kind.__name__}")
+            raise StudyError(f"{path}: [tasks.{name}] {key} = {brief(body[key])}; it must be a {kind.__name__}")
     if "centred" in body and "members" not in body:
         raise StudyError(f"{path}: [tasks.{name}] centred is for a task with members")
     return body
@@ -82,7 +81,7 @@ def _task(path: Path, name: str, body: dict[str, Any]) -> Task:
     chance, answers = body.get("chance", 0.0), body.get("answers", [])
     sources = body.get("sources", [] if answers or "choices" in body else [name])
     if not isinstance(chance, (int, float)) or isinstance(chance, bool) or not 0 <= chance < 1:
-        raise StudyError(f"{path}: [tasks.{name}] chance = {chance!r}; it must be a number from 0 to below 1")
+        raise StudyError(f"{path}: [tasks.{name}] chance = {brief(chance)}; it must be a number from 0 to below 1")
     choices = body.get("choices", [])
     for key, names in (("sources", sources), ("answers", answers), ("choices", choices)):
         if not isinstance(names, list) or not all(isinstance(s, str) for s in names):

@@ -6,8 +6,6 @@ Names that are already stored are read without a check.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -19,6 +17,7 @@ from benchcast.errors import InputError
 from benchcast.messages import did_you_mean, is_unicode, need_name, refuse_unknown
 from benchcast.records import ModelInfo, NamedTexts, Score, Task, Text, TextSet
 from benchcast.study.atomic import TEMPORARY, write_text
+from benchcast.study.csv_cells import csv_text
 from benchcast.study.reading import need_file, parse_json, read_csv
 
 MODEL_COLUMNS = tuple(f.name for f in fields(ModelInfo))
@@ -284,29 +283,8 @@ def models_csv(models: Sequence[ModelInfo]) -> str:
 
 
 def as_csv(columns: Sequence[str], records: Iterable[Any]) -> str:
-    """Records as CSV text; NaN is an empty cell, and all values read back unchanged.
-
-    Use it for the tables of a study: a name that starts with = is not escaped. CSV files of the report, which are
-    for spreadsheets, put an apostrophe before it.
-    """
-    rows = ([_cell(getattr(record, column)) for column in columns] for record in records)
-    return "".join(map(_csv_line, (columns, *rows)))
-
-
-def _csv_line(cells: Sequence[Any]) -> str:
-    """One row. The writer's CRLF makes it quote a carriage return in a name; the row itself ends with LF."""
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\r\n").writerow(cells)
-    return out.getvalue().removesuffix("\r\n") + "\n"
-
-
-def _cell(value: Any) -> Any:
-    """The content of a cell; NaN leaves it empty, and a whole number has no decimal point."""
-    if not isinstance(value, float):
-        return value
-    if math.isnan(value):
-        return ""
-    return int(value) if value.is_integer() and abs(value) < 1e15 else value
+    """Records as CSV text; NaN is an empty cell, and all values read back unchanged by `read_csv`."""
+    return csv_text(columns, ([getattr(record, column) for column in columns] for record in records))
 
 
 def merge_scores(old: Score, new: Score, *, force: bool) -> Score:

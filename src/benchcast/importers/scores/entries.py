@@ -14,6 +14,7 @@ from typing import Any
 from benchcast.choices import SCORE_UNITS
 from benchcast.errors import InputError
 from benchcast.records import Score, Task
+from benchcast.study.csv_cells import unescaped
 from benchcast.study.reading import need_file, parse_csv, parse_json, read_utf8
 
 FRACTION, PERCENT = 1.0, 100.0  # value of a perfect score
@@ -40,7 +41,8 @@ class ScoreFile:
             return cls(path, parse_json(read_utf8(path), str(path)))
         if kind == ".csv":
             text = read_utf8(path)
-            return cls(path, [h.strip() for h in next(csv.reader(io.StringIO(text, newline="")), [])], text=text)
+            header = next(csv.reader(io.StringIO(text, newline="")), [])
+            return cls(path, [unescaped(h.strip()) for h in header], text=text)
         if kind == ".parquet":
             from benchcast.study.parquet import read_table
 

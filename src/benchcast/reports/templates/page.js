@@ -107,7 +107,7 @@ function cell(value) {
   if (value === null || value === undefined) return "";
   if (typeof value === "number") return String(value);
   let text = String(value);
-  if (/^[=+\-@\t\r\n＝＋－＠]/.test(text)) text = `'${text}`; // a spreadsheet would run it as a formula
+  if (/^'*[=+\-@\t\r\n＝＋－＠]/.test(text)) text = `'${text}`; // a spreadsheet would run it; see study/csv_cells.py
   return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 const csv = ({ header, rows }) => [header, ...rows].map((row) => row.map(cell).join(",")).join("\n") + "\n";
