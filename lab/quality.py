@@ -1,18 +1,23 @@
 """How good each method is on the studies at hand: the table that `make quality` prints.
 
-    python -m lab quality                      the zoo and every public study whose files are here
-    python -m lab quality my-study other       and studies of your own
+    python -m lab quality                      the zoo, every public study whose files are here, and `$BENCHCAST_TABLES`
+    python -m lab quality zoo my-study         those of them that are named, and studies of your own
 
 Every number is about held-out models. Gain is the squared error of all-token over that of the method, geometric mean
-over tasks. Regret is the squared error of the method over that of the best single method that reads losses only,
-geometric mean over tasks; `worst` is the largest ratio of a task to the best method on that task, and `behind` the
-share of tasks where it is above 1.25. The interval score (Winkler) is the width of the 90% interval plus 20 times the
+over tasks and all models alike; `by family`, `median` and `sum` are the same with families weighing equally, as
+geometric mean, median over tasks and ratio of summed errors. Regret is the squared error of the method over that of the
+best single method that reads losses only, geometric mean over tasks; `worst` is the largest ratio of a task to the best
+method on that task, and `behind` the share of tasks where it is above 1.25. The single methods are as they were before
+floors were learned: errors of `salience` on known studies are those of `salience_before_floors.json`. `lowest` is the
+coverage of the task with the least. The interval score (Winkler) is the width of the 90% interval plus 20 times the
 distance of a score outside it, in points. The bracket behind coverage is a 90% bootstrap interval over families.
 `observational` and `stack, with scores` read the scores of held-out models on the other tasks.
 """
 
 from __future__ import annotations
 
+import json
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -24,7 +29,8 @@ from benchcast import datasets
 from benchcast.choices import DEFAULT_LEVEL, Split
 from benchcast.errors import BenchcastError
 from benchcast.evaluation.compare import Execution, compare
-from benchcast.evaluation.comparison import Comparison, HeldOutForecasts, geometric_mean
+from benchcast.evaluation.comparison import GAIN_OVER, Comparison, HeldOutForecasts, geometric_mean
+from benchcast.evaluation.error_ratio import error_ratio
 from benchcast.executors.local import on_this_machine
 from benchcast.forecasts.forecast import Forecast
 from benchcast.forecasts.known_scores import ScoreCorrection, correct
@@ -36,6 +42,7 @@ from benchcast.splits import RULES
 from benchcast.study.study import Study
 from lab.reproduce.context import StudyContext
 from lab.reproduce.outcome import Outcome, Table
+from lab.table_folders import study_of_tables, table_folders
 
 SINGLE: tuple[MethodName, ...] = ("salience", "pls", "logistic-4", "ridge", "label-token", "source-token", "all-token")
 METHODS: tuple[MethodName, ...] = ("stack", *SINGLE, "observational")
@@ -48,6 +55,8 @@ SPLITS: dict[str, tuple[Split, ...]] = {
     "dclm": ("column", "family"),
     "public-llms": ("family",),
 }
+TABLE_SPLITS: tuple[Split, ...] = ("column", "family")  # of tables that only a folder has
+BEFORE = Path(__file__).with_name("salience_before_floors.json")
 DRAWS = 1000
 
 Forecasts = dict[str, HeldOutForecasts]  # by task
@@ -60,28 +69,48 @@ class Quality:
     study: str
     split: str
     method: str
-    gain: float
+    gain: float  # models weigh equally; families do in the next three
+    gain_by_family: float  # geometric mean over tasks
+    gain_median: float  # over tasks
+    gain_summed: float  # ratio of the errors summed over tasks
     regret: float
     worst: float
     behind: float
     coverage: float
+    lowest_coverage: float  # of a task
     covered: tuple[float, float]  # bootstrap interval of the coverage
     width: float  # points
     interval_score: float  # points
     seconds: float
 
 
-def studies_at_hand(folders: Sequence[Path]) -> Iterator[tuple[str, Split, Study]]:
-    """Name, split and study of everything to be measured; public studies whose files are missing are passed over."""
+def studies_at_hand(names: Sequence[Path]) -> Iterator[tuple[str, Split, Study]]:
+    """Name, split and study of everything to be measured; public studies whose files are missing are passed over.
+
+    Parameters
+    ----------
+    names : studies to measure: names of known ones, and folders; empty: all known ones
+    """
+    wanted, known = {str(name) for name in names}, set()
     for name, splits in SPLITS.items():
-        if name == "zoo" or datasets.find(name).cached:
+        known.add(name)
+        if (not wanted or name in wanted) and (name == "zoo" or datasets.find(name).cached):
             study = datasets.load_zoo() if name == "zoo" else datasets.fetch(name)
             for split in splits:
                 yield name, split, study
-    for folder in folders:
-        study = Study.open(folder)
-        for split in RULES:
-            yield folder.name, split, study
+    for tables in table_folders():
+        name = tables.name.replace("_", "-")
+        if name not in known and (not wanted or name in wanted):
+            known.add(name)
+            with tempfile.TemporaryDirectory() as folder:
+                study = study_of_tables(tables, Path(folder) / name)
+                for split in TABLE_SPLITS:
+                    yield name, split, study
+    for own in names:
+        if str(own) not in known:
+            study = Study.open(own)
+            for split in RULES:
+                yield own.name, split, study
 
 
 def measure_study(name: str, split: Split, study: Study) -> list[Quality]:
@@ -145,23 +174,39 @@ def _errors(forecasts: Forecasts) -> Floats:
 
 def _row(name: str, split: str, method: str, held_out: dict[str, Forecasts], seconds: float) -> Quality:
     errors = _errors(held_out[method])
-    singles = [_errors(held_out[m]) for m in SINGLE if m in held_out]
+    singles = _single_errors(f"{name}, {split}", held_out)
     best = singles[int(np.argmin([geometric_mean(list(e)) for e in singles]))]
     inside, families, width, score = _intervals(held_out[method])
+    gains = error_ratio(held_out[GAIN_OVER], held_out[method]) if GAIN_OVER in held_out else None
+    nan = float("nan")
     return Quality(
         study=name,
         split=split,
         method=method,
-        gain=geometric_mean(list(_errors(held_out["all-token"]) / errors)) if "all-token" in held_out else float("nan"),
+        gain=geometric_mean(list(_errors(held_out[GAIN_OVER]) / errors)) if gains else nan,
+        gain_by_family=gains.value if gains else nan,
+        gain_median=gains.median if gains else nan,
+        gain_summed=gains.summed if gains else nan,
         regret=geometric_mean(list(errors / best)),
         worst=float(np.max(errors / np.min(singles, axis=0))),
         behind=float(np.mean(errors > BEHIND * np.min(singles, axis=0))),
         coverage=float(inside.mean()),
+        lowest_coverage=min(h.measures()["coverage"] for h in held_out[method].values()),
         covered=_bootstrap(inside, families),
         width=100 * float(width.mean()),
         interval_score=100 * float(score.mean()),
         seconds=seconds,
     )
+
+
+def _single_errors(setting: str, held_out: dict[str, Forecasts]) -> list[Floats]:
+    """Errors by task of each single method, of `salience` as it was before floors were learned."""
+    singles = {m: _errors(held_out[m]) for m in SINGLE if m in held_out}
+    before = json.loads(BEFORE.read_text(encoding="utf-8")).get(setting, {})
+    tasks = list(next(iter(held_out.values())))
+    if "salience" in singles and set(before) == set(tasks):
+        singles["salience"] = np.array([before[task] for task in tasks])
+    return list(singles.values())
 
 
 def _intervals(forecasts: Forecasts) -> tuple[Floats, np.ndarray, Floats, Floats]:
@@ -184,7 +229,23 @@ def _bootstrap(inside: Floats, families: np.ndarray) -> tuple[float, float]:
     return float(np.quantile(coverage, 0.05)), float(np.quantile(coverage, 0.95))
 
 
-HEADER = ("study", "held out", "method", "gain", "regret", "worst", "behind", "coverage", "width", "score", "s")
+HEADER = (
+    "study",
+    "held out",
+    "method",
+    "gain",
+    "by family",
+    "median",
+    "sum",
+    "regret",
+    "worst",
+    "behind",
+    "coverage",
+    "lowest",
+    "width",
+    "score",
+    "s",
+)
 
 
 def cells(row: Quality) -> tuple[str, ...]:
@@ -196,10 +257,14 @@ def cells(row: Quality) -> tuple[str, ...]:
         row.split,
         row.method,
         number(row.gain, ".2f"),
+        number(row.gain_by_family, ".2f"),
+        number(row.gain_median, ".2f"),
+        number(row.gain_summed, ".2f"),
         number(row.regret, ".2f"),
         number(row.worst, ".1f"),
         number(row.behind, ".0%"),
         coverage,
+        number(row.lowest_coverage, ".2f"),
         number(row.width, ".1f"),
         number(row.interval_score, ".1f"),
         number(row.seconds, ".0f"),
@@ -211,11 +276,15 @@ class Summary:
     """One method over all studies and splits."""
 
     method: str
-    gain: float  # geometric mean
+    gain: float  # geometric mean, as the next three
+    gain_by_family: float
+    gain_median: float
+    gain_summed: float
     regret: float  # geometric mean
     largest: float  # regret
-    behind: float  # share of all tasks
+    behind: float  # mean over studies and splits
     coverage: float  # mean over studies and splits
+    lowest_coverage: float  # of a task
     interval_score: float  # geometric mean
 
 
@@ -230,10 +299,14 @@ def summary(rows: Sequence[Quality]) -> list[Summary]:
             row = Summary(
                 method,
                 gain=geometric_mean([r.gain for r in of_method]),
+                gain_by_family=geometric_mean([r.gain_by_family for r in of_method]),
+                gain_median=geometric_mean([r.gain_median for r in of_method]),
+                gain_summed=geometric_mean([r.gain_summed for r in of_method]),
                 regret=geometric_mean(regrets),
                 largest=max(regrets),
                 behind=float(np.mean([r.behind for r in of_method])),
                 coverage=float(np.mean([r.coverage for r in of_method])),
+                lowest_coverage=float(np.min([r.lowest_coverage for r in of_method])),
                 interval_score=geometric_mean([r.interval_score for r in of_method]),
             )
             out.append(row)
@@ -261,15 +334,32 @@ def tables(rows: Sequence[Quality]) -> tuple[Table, Table]:
         (
             s.method,
             number(s.gain, ".2f"),
+            number(s.gain_by_family, ".2f"),
+            number(s.gain_median, ".2f"),
+            number(s.gain_summed, ".2f"),
             number(s.regret, ".2f"),
             number(s.largest, ".2f"),
             number(s.behind, ".0%"),
             number(s.coverage, ".3f"),
+            number(s.lowest_coverage, ".2f"),
             number(s.interval_score, ".1f"),
         )
         for s in summary(rows)
     )
-    over_all = Table(("method", "gain", "regret", "largest", "behind", "coverage", "score"), means)
+    header = (
+        "method",
+        "gain",
+        "by family",
+        "median",
+        "sum",
+        "regret",
+        "largest",
+        "behind",
+        "coverage",
+        "lowest",
+        "score",
+    )
+    over_all = Table(header, means)
     return Table(HEADER, tuple(cells(row) for row in rows)), replace(over_all, title="over all studies and splits")
 
 

@@ -16,11 +16,13 @@ from benchcast.cli.progress import progress
 @click.option("--decisions", is_flag=True, help="Also measure decisions between recipes and runs; takes minutes.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def quality(studies: tuple[Path, ...], decisions: bool, as_json: bool) -> None:
-    """Measure the methods on the zoo, on the public studies whose files are here, and on studies of your own.
+    """Measure the methods on the zoo, on the public studies whose files are here, and on tables of $BENCHCAST_TABLES.
+
+    With STUDIES: on those of them that are named, and on folders of your own.
 
     \b
     python -m lab quality
-    python -m lab quality my-study --json
+    python -m lab quality zoo my-study --json
     """
     from benchcast.messages import nan_to_none
     from lab.quality import measure_study, studies_at_hand, tables, target_lines

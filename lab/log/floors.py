@@ -2,8 +2,7 @@
 
     python -m lab.log.floors TABLES [--split family]
 
-TABLES is a folder with losses.csv (models × columns), models.csv (model, family, params, tokens, flops, split),
-scores.csv (model, task, accuracy) and tasks.csv (task, chance, answer: the column measured on the right answers).
+TABLES is a folder as in `lab/table_folders.py`.
 Each floor is a multiple of nominal chance, and one fit of `stack` for every fold and task. "picked": the floor of the
 least squared error on left-out training families (mean over families), nominal unless another is 10% better.
 "guarded": picked only where the mean of the lowest fifth of scores lies three standard errors of one score (500 items)
@@ -14,7 +13,6 @@ log-odds of the nominal fit best, with a slope and an offset.
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import tempfile
 from collections.abc import Callable
@@ -24,47 +22,18 @@ from pathlib import Path
 import numpy as np
 from scipy.special import logit
 
-from benchcast.importers.loss_table import PublicStudyTables, column, write_tables
 from benchcast.losses.dataset import Dataset
 from benchcast.methods import METHODS
 from benchcast.methods.law import fit_law
 from benchcast.methods.task_fit import TaskFit
-from benchcast.records import ModelInfo, Score, Task
+from benchcast.records import ModelInfo
 from benchcast.splits import Fold, family_balanced, make_folds
+from lab.table_folders import study_of_tables
 
 FLOORS = (1.0, 0.85, 0.7, 0.5, 0.25, 0.0)  # multiples of nominal chance
 PEERS = ("all-token", "label-token", "pls", "logistic-4", "salience")
 LEAST_SAVING = 0.1
 Forecast = Callable[[int, int], np.ndarray]  # of all models, for a fold and a task
-
-
-def rows(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8") as lines:
-        return list(csv.DictReader(lines))
-
-
-def read(folder: Path, root: Path) -> Dataset:
-    losses = rows(folder / "losses.csv")
-    names = [name for name in losses[0] if name != "model"]
-    tables = PublicStudyTables(
-        columns=[column(name, name, "bits-per-byte") for name in names],
-        losses={row["model"]: [float(row[name] or "nan") for name in names] for row in losses},
-        models=[
-            ModelInfo(
-                model=row["model"],
-                family=row.get("family", ""),
-                params=float(row.get("params") or "nan"),
-                split=row.get("split", ""),
-            )
-            for row in rows(folder / "models.csv")
-        ],
-        scores=[Score(row["model"], row["task"], float(row["accuracy"])) for row in rows(folder / "scores.csv")],
-        tasks=[
-            Task(row["task"], float(row["chance"]), answers=(row["answer"],) if row.get("answer") else ())
-            for row in rows(folder / "tasks.csv")
-        ],
-    )
-    return write_tables(root, tables).dataset()
 
 
 def fit_floors(dataset: Dataset, folds: list[Fold]) -> dict[float, list[list[TaskFit]]]:
@@ -142,7 +111,7 @@ def main() -> None:
     parser.add_argument("--split", default="family")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as root:
-        dataset = read(given.tables, Path(root))
+        dataset = study_of_tables(given.tables, Path(root) / "study").dataset()
     infos = [
         ModelInfo(m, f, p) for m, f, p in zip(dataset.models, dataset.families, dataset.metadata.params, strict=True)
     ]

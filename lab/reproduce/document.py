@@ -57,11 +57,14 @@ PARTS: tuple[tuple[str, str, Work], ...] = (
     ("select", "How many texts it takes", select),
 )
 QUALITY = (
-    "Held-out models only. *Gain*: squared error of all-token loss over that of the method. *Regret*: squared error "
-    "over that of the best single method that reads losses only (`stack` and the averages are not among them). Both "
-    "are geometric means over tasks. *Worst*: the largest ratio of a task to the best single method on this task; "
-    "*behind*: share of tasks where it is above 1.25. *Coverage* of 90% intervals, with a 90% bootstrap interval over "
-    "families. *Width* and interval *score* (Winkler) in points; *s*: seconds on two cores. `stack, with scores` and "
+    "Held-out models only. *Gain*: squared error of all-token loss over that of the method, geometric mean over tasks; "
+    "*by family*, *median* and *sum*: with families weighing equally, the geometric mean, the median over tasks, and "
+    "the ratio of summed errors. Where these three disagree about which of two methods errs less, none is better. "
+    "*Regret*: squared error over that of the best single method that reads losses only (`stack` and the averages are "
+    "not among them; `salience` is as it was before floors were learned), geometric mean over tasks. *Worst*: the "
+    "largest ratio of a task to the best single method on this task; *behind*: share of tasks where it is above 1.25. "
+    "*Coverage* of 90% intervals, with a 90% bootstrap interval over families; *lowest*: of the task with the least. "
+    "*Width* and interval *score* (Winkler) in points; *s*: seconds on two cores. `stack, with scores` and "
     "`observational` also read the scores of the held-out models on the other tasks."
 )
 BULKY = ("points", "errors", "fits", "tokens")  # left out of the numbers kept beside the page

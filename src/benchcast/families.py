@@ -83,6 +83,26 @@ def find_relatives(models: Sequence[ModelInfo], losses: Floats) -> Relatives:
     return Relatives(np.array([JOINED.join(names[k]) for k in label]), relations)
 
 
+def copies_of(models: Sequence[ModelInfo], losses: Floats) -> list[Pair]:
+    """Pairs of models that are copies of each other: of different runs, with hardly different losses on each text.
+
+    Parameters
+    ----------
+    models, losses : as in `find_relatives`
+
+    Returns
+    -------
+    indices of each pair; checkpoints of one run, which have one name before the @, are no copies
+    """
+    logs = np.log(losses[:, (losses > 0).all(axis=0)])
+    if not logs.shape[1]:
+        return []
+    profile = _profiles(logs, np.unique(family_names(models), return_inverse=True)[1])
+    runs = [m.model.partition("@")[0] for m in models]
+    reach = IDENTICAL if profile is None else NEAR_COPY * _size(profile)
+    return [(a, b) for a, b in _copies(logs, reach) if runs[a] != runs[b]]
+
+
 def families_of(group: str) -> list[str]:
     """The families in the name of a group."""
     return group.split(JOINED)

@@ -17,6 +17,11 @@ ROWS = {
     ("zoo", "size"): "embedded study: larger models of known families",
     ("zoo", "family"): "embedded study: a family never seen",
 }
+GAINS = ("gain_by_family", "gain_median", "gain_summed")
+THREE = (
+    "Families of held-out models weigh equally. In brackets: median over tasks, and ratio of the summed errors. Bold: "
+    "the best method, where all three agree which it is."
+)
 BLOCK = re.compile(r"(?<=<!-- quality -->\n).*?(?=<!-- /quality -->)", re.DOTALL)
 
 
@@ -27,7 +32,10 @@ def renew_readme(readme: str, quality: Path) -> str:
 
 
 def quality_table(rows: list[dict[str, Any]]) -> str:
-    """Gain of the main methods and coverage of the default one, in Markdown; the largest gain of a row is bold."""
+    """Gain of the main methods and coverage of the default one, in Markdown.
+
+    The best method of a row is bold, if geometric mean, median and sum agree which it is.
+    """
     row_of = {(r["study"], r["split"], r["method"]): r for r in rows}
     lines = [
         "| held-out models | " + " | ".join(METHODS) + " | 90% intervals of stack contain |",
@@ -36,12 +44,32 @@ def quality_table(rows: list[dict[str, Any]]) -> str:
     for (study, split), title in ROWS.items():
         if (study, split, METHODS[0]) not in row_of:
             continue
-        gains = [row_of.get((study, split, method), {}).get("gain") for method in METHODS]
-        best = max(g for g in gains if g is not None)
-        cells = ["–" if g is None else f"**{g:.1f}**" if g == best else f"{g:.1f}" for g in gains]
+        gains = [gains_of(row_of.get((study, split, method), {})) for method in METHODS]
+        best = winner(gains)
+        cells = [cell_of(g, detailed=i == 0, bold=i == best) for i, g in enumerate(gains)]
         coverage = row_of[study, split, METHODS[0]]["coverage"]
         lines.append(f"| {title} | {' | '.join(cells)} | {coverage:.0%} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + (f"\n{THREE}\n" if any(GAINS[0] in row for row in rows) else "")
+
+
+def gains_of(row: dict[str, Any]) -> list[float]:
+    """The gain of a row in three ways, or in the one that older files have; empty without a row."""
+    return [row[key] for key in GAINS if key in row] or [row[key] for key in ("gain",) if key in row]
+
+
+def winner(gains: list[list[float]]) -> int | None:
+    """The place of the method with the largest gain in all ways; None if they disagree."""
+    known = [i for i, g in enumerate(gains) if g]
+    best = {max(known, key=lambda i: gains[i][way]) for way in range(len(gains[known[0]]))}
+    return best.pop() if len(best) == 1 else None
+
+
+def cell_of(gains: list[float], *, detailed: bool, bold: bool) -> str:
+    """A gain, with the two others in brackets where they are wanted."""
+    if not gains:
+        return "–"
+    first = f"**{gains[0]:.1f}**" if bold else f"{gains[0]:.1f}"
+    return f"{first} ({gains[1]:.1f}, {gains[2]:.1f})" if detailed and len(gains) > 1 else first
 
 
 def targets(remarks: list[str]) -> str:

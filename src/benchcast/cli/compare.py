@@ -208,6 +208,8 @@ def print_comparison(comparison: Comparison, *, wide: bool = False) -> None:
     for task in comparison.tasks:
         if task not in tasks:
             _print_few(comparison, task)
+    if comparison.copies:
+        say_wrapped(comparison.copies_line())
     if comparison.not_compared():
         say_wrapped(f"not compared: {comparison.not_compared()}")
     for name, why in comparison.left_out.items():

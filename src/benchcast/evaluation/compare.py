@@ -6,7 +6,7 @@ Errors of all folds are pooled. Undefined measures are NaN (null in JSON), never
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
@@ -17,6 +17,7 @@ from benchcast.devices import check_device
 from benchcast.errors import NotEnoughDataError
 from benchcast.evaluation.comparison import Comparison, HeldOutForecasts
 from benchcast.executors.local import Executor, Job, Local
+from benchcast.families import copies_of
 from benchcast.forecasts.mean_tasks import predict_task
 from benchcast.losses.dataset import Dataset
 from benchcast.messages import as_names
@@ -25,7 +26,7 @@ from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.paper import DescentSettings
 from benchcast.methods.spec import check_methods, equal_inputs, fit_group, grouped, same_losses, without_weak_tasks
 from benchcast.methods.task_fit import TaskFit
-from benchcast.records import Score
+from benchcast.records import Bools, ModelInfo, Score
 from benchcast.splits import Fold, make_folds, need_test_models
 from benchcast.study.study import Study, StudyLike
 
@@ -93,7 +94,10 @@ def compare(
     left_out = weak | {f"model {m}": dataset.support.why(m) for m in dataset.support.excluded}
     if dataset.features is None:
         left_out |= {m: "needs features of a scorer" for m in wanted if METHODS[m].needs_features}
-    work = FoldFits(dataset=dataset, folds=tuple(folds), settings=settings, keep_fits=execution.keep_fits)
+    copies = held_out_copies(dataset, opened.infos(dataset.models), folds)
+    others = np.any([fold.test for fold in folds], axis=0) & ~np.isin(dataset.models, [*copies])
+    apart = copies if others.any() else {}  # where all are copies, they are all there is to count
+    work = FoldFits(dataset=dataset, folds=tuple(folds), copies=apart, settings=settings, keep_fits=execution.keep_fits)
     answers = try_methods(work, [m for m in wanted if m not in left_out], execution)
     left_out |= {m: why.removeprefix(f"method {m!r} ") for m, why in answers.items() if isinstance(why, str)}
     tried = {m: answer for m, answer in answers.items() if not isinstance(answer, str)}
@@ -101,6 +105,7 @@ def compare(
         raise NotEnoughDataError("; ".join(f"method {m!r} {why}" for m, why in left_out.items()))
     names = tuple(t.name for t in dataset.tasks)
     held = {(task, m): tried[m].held_out[t] for m in tried for t, task in enumerate(names)}
+    copied = {(task, m): tried[m].copied[t] for m in tried for t, task in enumerate(names)} if apart else {}
     fits = {(task, m): [row[t] for row in tried[m].fits] for m in tried for t, task in enumerate(names)}
     return Comparison(
         split=name,
@@ -112,7 +117,21 @@ def compare(
         noise=noise_floor(dataset, opened.scores(), folds),
         dataset=dataset,
         left_out=left_out,
+        copies=copies,
+        copied=copied,
     )
+
+
+def held_out_copies(dataset: Dataset, models: Sequence[ModelInfo], folds: Sequence[Fold]) -> dict[str, str]:
+    """Held-out models that are copies of a model seen by their fold, with that model."""
+    pairs = copies_of(models, dataset.reference_tokens.sum_by_text(dataset.nats))
+    copies: dict[str, str] = {}
+    for fold in folds:
+        for pair in pairs:
+            for held, known in (pair, pair[::-1]):
+                if fold.test[held] and fold.seen[known]:
+                    copies.setdefault(dataset.models[held], dataset.models[known])
+    return copies
 
 
 def chosen_methods(methods: Sequence[MethodName] | Literal["all"]) -> tuple[MethodName, ...]:
@@ -156,6 +175,7 @@ class FoldFits:
 
     dataset: Dataset
     folds: tuple[Fold, ...]
+    copies: Mapping[str, str] = field(default_factory=dict)  # held-out models that are counted apart
     settings: DescentSettings | None = None
     keep_fits: bool = True
 
@@ -165,6 +185,7 @@ class Tried:
     """Forecasts and fits of one method on some folds."""
 
     held_out: list[HeldOutForecasts]  # by task
+    copied: list[HeldOutForecasts]  # by task, of held-out copies of training models; empty without such
     fits: list[list[TaskFit]]  # by fold and task; empty if they are not kept
 
 
@@ -180,6 +201,7 @@ def fit_part(shared: FoldFits, given: tuple[tuple[str, ...], Sequence[int]]) -> 
     except NotEnoughDataError as error:
         return dict.fromkeys(methods, str(error))
     same = [same_losses(dataset, fold) for fold in folds]
+    copied = np.isin(dataset.models, [*shared.copies])
     results: dict[str, Tried | str] = {}
     for method in methods:
         rows = fits.pop(method)
@@ -187,8 +209,10 @@ def fit_part(shared: FoldFits, given: tuple[tuple[str, ...], Sequence[int]]) -> 
             for t, fit in enumerate(row):
                 if why := equal_inputs(fit, same_losses=alike):
                     row[t] = replace(fit, law=SigmoidLaw.failed(fit.task.chance, why))
-        held = [forecast_held_out(dataset, folds, rows, t=t) for t in range(len(dataset.tasks))]
-        results[method] = Tried(held, rows if shared.keep_fits else [])
+        tasks = range(len(dataset.tasks))
+        held = [forecast_held_out(dataset, folds, rows, t=t, among=~copied) for t in tasks]
+        apart = [forecast_held_out(dataset, folds, rows, t=t, among=copied) for t in tasks] if shared.copies else []
+        results[method] = Tried(held, apart, rows if shared.keep_fits else [])
     return results
 
 
@@ -199,17 +223,24 @@ def _joined(parts: Sequence[Tried | str]) -> Tried | str:
         if isinstance(part, str):
             return part
         tried.append(part)
-    held_out = [HeldOutForecasts.joined(of_task) for of_task in zip(*(p.held_out for p in tried), strict=True)]
-    return Tried(held_out, [row for p in tried for row in p.fits])
+    held_out, copied = (
+        [HeldOutForecasts.joined(of_task) for of_task in zip(*(getattr(p, name) for p in tried), strict=True)]
+        for name in ("held_out", "copied")
+    )
+    return Tried(held_out, copied, [row for p in tried for row in p.fits])
 
 
 def forecast_held_out(
-    dataset: Dataset, folds: Sequence[Fold], fits: Sequence[Sequence[TaskFit]], *, t: int
+    dataset: Dataset, folds: Sequence[Fold], fits: Sequence[Sequence[TaskFit]], *, t: int, among: Bools | None = None
 ) -> HeldOutForecasts:
-    """Forecasts of the held-out models on task number `t`, with intervals; `fits` has those of all tasks by fold."""
-    parts = []
+    """Forecasts of the held-out models on task number `t`, with intervals; `fits` has those of all tasks by fold.
+
+    With `among`, a mask of models, only of those.
+    """
+    parts, wanted = [], np.isfinite(dataset.accuracy[t])
+    wanted = wanted if among is None else wanted & among
     for fold, row in zip(folds, fits, strict=True):
-        rows = np.flatnonzero(fold.test & np.isfinite(dataset.accuracy[t]))
+        rows = np.flatnonzero(fold.test & wanted)
         metadata, models = dataset.metadata.take(rows), tuple(dataset.models[i] for i in rows)
         p = predict_task(dataset.tasks[t], {f.task.name: f for f in row}, dataset.nats[rows], metadata)
         unknown = ~np.isfinite(p.accuracy)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from benchcast.display import html_table, text_table
 from benchcast.errors import library
 from benchcast.evaluation.error_ratio import ErrorRatio, error_ratio
 from benchcast.losses.dataset import Dataset
-from benchcast.messages import counted, few, nan_to_none, plain
+from benchcast.messages import counted, few, nan_to_none, number, plain
 from benchcast.methods import DEFAULT_METHOD, METHODS
 from benchcast.methods.solvers import ranks
 from benchcast.methods.task_fit import TaskFit
@@ -97,6 +97,10 @@ class Comparison:
     noise: dict[str, float]  # what the expected squared error of a perfect forecast is at most, by task
     dataset: Dataset
     left_out: dict[str, str]  # method, task or model → why it could not be tried
+    copies: dict[str, str] = field(default_factory=dict)  # held-out models that copy a training model, with that model
+    copied: dict[tuple[str, str], HeldOutForecasts] = field(
+        default_factory=dict
+    )  # of these, where others were held out, too
 
     def __repr__(self) -> str:
         held = {m for h in self.held_out.values() for m in h.models}
@@ -115,7 +119,8 @@ class Comparison:
 
     def _reasons(self) -> list[str]:
         others = [f"left out: {name} {why}" for name, why in self.left_out.items() if name not in METHODS]
-        return [f"not compared: {line}" for line in [self.not_compared()] if line] + others
+        line = self.copies_line()
+        return [line] * bool(line) + [f"not compared: {line}" for line in [self.not_compared()] if line] + others
 
     @property
     def used(self) -> str:
@@ -135,6 +140,26 @@ class Comparison:
         complete = [m for m in held if all(h.complete for h in held[m].values())]
         return {m: error_ratio(held[over], held[m]) for m in complete} if over in complete else {}
 
+    def copies_line(self) -> str:
+        """Which held-out models copy a training model and how easily they are forecast; empty if none does."""
+        if not self.copies:
+            return ""
+        named = few([f"{model} (of {known})" for model, known in self.copies.items()])
+        if not self.copied:
+            return f"all held-out models are copies of training models: {named}; such errors say nothing of new models"
+        errors = [
+            np.concatenate(
+                [np.abs(held[task, self.used].forecast - held[task, self.used].observed) for task in self.tasks]
+            )
+            for held in (self.copied, self.held_out)
+        ]
+        of_copies, of_others = (number(float(e.mean()) if len(e) else math.nan, ".4f") for e in errors)
+        are = "held-out model is a copy" if len(self.copies) == 1 else "held-out models are copies"
+        return (
+            f"{len(self.copies)} {are} of a training model and counted apart: {named}; mean abs error of {self.used} "
+            f"on copies {of_copies}, on the others {of_others}"
+        )
+
     def measurable(self, task: str) -> bool:
         """Whether enough models of a task were held out to measure a method by them."""
         return len(self.held_out[task, self.methods[0]].models) >= FEWEST_HELD_OUT
@@ -148,6 +173,7 @@ class Comparison:
             "gains": {method: asdict(ratio) for method, ratio in self.gains().items()},
             "noise_floor": self.noise,
             "left_out": self.left_out,
+            "copies": self.copies,
         }
         return dict(plain(content))
 

@@ -253,9 +253,12 @@ def _worst_family(held: HeldOutForecasts) -> str:
 def _beyond(comparison: Comparison, task: str, method: str) -> str:
     """Number of unseen models whose capability is outside the range of the training models, in words."""
     outside, total = 0, 0
-    t = comparison.tasks.index(task)
+    t, models = comparison.tasks.index(task), comparison.dataset.models
+    known = np.isfinite(comparison.dataset.accuracy[t]) & ~np.isin(
+        models, [*comparison.copies] if comparison.copied else []
+    )
     for fold, fit in zip(comparison.folds, comparison.fits[task, method], strict=True):
-        rows: Bools = fold.test & np.isfinite(comparison.dataset.accuracy[t])
+        rows: Bools = fold.test & known
         if fit.capability.reads:
             capability = fit.capability.of(comparison.dataset.nats[rows], comparison.dataset.metadata.take(rows))
             outside += int((distance(fit, capability) > 0).sum())

@@ -149,6 +149,7 @@ def _counts(study: Study, comparison: Comparison) -> str:
         f"{len(comparison.dataset.models)} models of {len(set(comparison.dataset.families))} families, "
         f"{len(study.texts)} texts, {len(comparison.tasks)} task{'s' * (len(comparison.tasks) > 1)}; "
         f"{held} models held out (split by {comparison.split})"
+        + (f"; {comparison.copies_line()}" if comparison.copies else "")
     )
 
 
