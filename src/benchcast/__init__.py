@@ -52,6 +52,7 @@ _NAMES = {
     "decisions.compare_runs": ("compare_runs",),
     "decisions.compare_scores": ("compare_scores",),
     "decisions.compare_items": ("compare_items",),
+    "decisions.gate": ("gate",),
     "training.watch": ("watch", "WatchedRun"),
     "forecasts.registration": ("register", "verify"),
     # parts of the method

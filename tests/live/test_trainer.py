@@ -40,6 +40,14 @@ def test_training_with_forecasts_gives_bit_identical_weights(fitted: Study, toke
     assert losses[0] == losses[1], "the Trainer's own lines are all there, and the same"
 
 
+def test_the_probability_of_a_needed_score_is_logged(fitted: Study, tokenizer: Any, tmp_path: Path) -> None:
+    trainer = train(tmp_path, tokenizer, TransformersForecast(fitted.root, every=6, need={"task0": 0.4}))
+    expected = forecast(trainer.model, tokenizer, fitted)["task0"].probability_above(0.4)
+    assert forecasts(trainer)[-1]["forecast/task0_p"] == pytest.approx(expected, abs=1e-5)
+    with pytest.raises(InputError, match="40% is"):
+        TransformersForecast(fitted.root, need={"task0": 40})
+
+
 def test_the_last_forecast_is_of_the_trained_model(fitted: Study, tokenizer: Any, tmp_path: Path) -> None:
     trainer = train(tmp_path, tokenizer, TransformersForecast(fitted.root, every=4))
     logged = forecasts(trainer)

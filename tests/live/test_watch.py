@@ -74,6 +74,26 @@ def watching(study: Study, tmp_path: Path, **given: Any) -> Watch:
     return Watch(study, WatchedRun(name="run", family="mine", settings=ModelSettings({}), device="cpu", **settings))
 
 
+def test_the_probability_of_a_needed_score_is_in_the_lines(cli, study: Study, tmp_path: Path) -> None:
+    model = study.models_with_losses()[0]
+    losses = tmp_path / "losses"
+    losses.mkdir()
+    rows = [
+        {"text_id": text.id, "bounds": [0, len(text.text.encode())], "nats": [float(len(text.text))]}
+        for text in study.texts
+    ]
+    (losses / "mine-1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = ("watch", study.root, "--losses", losses, "--once", "--need", "task0=0.4")
+    event = json.loads(cli(*command, "--json").out.splitlines()[-1])
+    found = event["forecasts"]["task0"]
+    assert found["needed"] == 0.4
+    assert 0 <= found["probability"] <= 1
+    assert "probability" not in event["forecasts"]["task1"]
+    assert "; 0.4 or more: " in cli(*command).out
+    assert cli(*command[:-1], "task0=40").code == 1
+    assert model in study.models_with_losses()
+
+
 def test_checkpoints_come_in_the_order_of_their_steps(tmp_path: Path) -> None:
     for name in ("checkpoint-1000", "checkpoint-90", "step_200", "epoch=1-step=300", "7", "runs", "tmp-checkpoint-5"):
         (tmp_path / name).mkdir()

@@ -16,6 +16,7 @@ from benchcast.cli.demo import demo
 from benchcast.cli.explain import explain
 from benchcast.cli.extrapolate import extrapolate
 from benchcast.cli.fit import fit
+from benchcast.cli.gate import gate
 from benchcast.cli.importing import import_group, remove, rename
 from benchcast.cli.init import datasets, init
 from benchcast.cli.output import say
@@ -46,7 +47,7 @@ cli.add_sections(
         "Start": (demo, datasets, init, status, bpb),
         "Bring in losses, scores and features": (import_group, collect, features, remove, rename),
         "Fit and compare": (fit, compare, explain, report),
-        "Forecast": (predict, extrapolate, watch, verify),
+        "Forecast": (predict, extrapolate, gate, watch, verify),
         "Texts": (select, contamination),
     }
 )

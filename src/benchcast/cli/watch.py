@@ -39,6 +39,13 @@ SHOWN_LINES = 6
 @click.option(
     "--interval", type=click.FloatRange(min=0.1), default=30.0, show_default=True, help="Seconds between checks."
 )
+@click.option(
+    "--need",
+    "needs",
+    multiple=True,
+    metavar="TASK=SCORE",
+    help="Also forecast how probable this score is; may be given again. Nothing is stopped by it.",
+)
 @click.option("--once", is_flag=True, help="Forecast the existing checkpoints and exit.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def watch(
@@ -52,6 +59,7 @@ def watch(
     batch_size: int,
     device: str,
     interval: float,
+    needs: tuple[str, ...],
     once: bool,
     as_json: bool,
 ) -> None:
@@ -63,9 +71,11 @@ def watch(
     benchcast watch study --checkpoints runs/my-7b
     benchcast watch study --checkpoints runs/my-7b --once --json
     benchcast watch study --losses runs/my-7b/losses
+    benchcast watch study --checkpoints runs/my-7b --need mmlu=0.62
     """
     from benchcast.collection.backends.base import ModelSettings
     from benchcast.forecasts.fit import stored_fits
+    from benchcast.forecasts.needs import parse_needs
     from benchcast.study.study import Study
     from benchcast.training.watch import WatchedRun, watch
 
@@ -80,6 +90,7 @@ def watch(
         settings=settings,
         device=device,
         batch_size=batch_size,
+        needs=parse_needs(needs),
     ).named()
     opened = Study.open(study)
     with _screen(run.name, len(opened.texts), as_json=as_json) as screen:
@@ -120,8 +131,9 @@ class _PlainLines:
     def show(self, event: Event) -> None:
         """Print forecasts to stdout and other events to stderr."""
         if event.kind == "forecast":
+            sure = reached(event)
             parts = [
-                f"{f.task} {number(f.accuracy, '.3f')} ({number(f.low, '.3f')}–{number(f.high, '.3f')})"
+                f"{f.task} {number(f.accuracy, '.3f')} ({number(f.low, '.3f')}–{number(f.high, '.3f')}{sure[f.task]})"
                 for f in event.forecasts
             ]
             took = f" ({event.seconds:.1f} s)" if event.seconds else ""
@@ -131,6 +143,15 @@ class _PlainLines:
 
     def idle(self) -> None:
         """Print nothing."""
+
+
+def reached(event: Event) -> dict[str, str]:
+    """For each task the needed score and its probability, as text; empty where none is needed."""
+    from benchcast.forecasts.needs import probabilities
+
+    found = probabilities(event.forecasts, event.needs)
+    texts = {task: f"; {event.needs[task]:g} or more: {number(p, '.0%')}" for task, p in found.items()}
+    return {f.task: texts.get(f.task, "") for f in event.forecasts}
 
 
 def _line(event: Event) -> str:
@@ -203,8 +224,10 @@ def draw_table(name: str, events: list[Event], *, room: int) -> Any:
     for i, last in enumerate(events[-1].forecasts if events else ()):
         values = [e.forecasts[i].accuracy for e in events]
         numbers = (number(last.accuracy, ".3f"), ends(last.low, last.high), number(last.capability, ".4f"))
-        rows.append((last.task, *numbers, curve(values)))
-    header = ("task", "forecast", f"{level_text()} interval", "capability", "so far")
+        need = [reached(events[-1])[last.task].removeprefix("; ")] if events[-1].needs else []
+        rows.append((last.task, *numbers, *need, curve(values)))
+    needed = ["need"] if events and events[-1].needs else []
+    header = ("task", "forecast", f"{level_text()} interval", "capability", *needed, "so far")
     lines = table_lines(header, rows, left=(0, len(header) - 1), room=room)
     return Group(*(Text(line, style="bold") for line in wrap_text(visible(title), room)), *lines)
 

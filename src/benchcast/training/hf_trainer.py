@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Mapping
 from contextlib import nullcontext
 from types import FrameType
 from typing import Any
@@ -28,10 +29,19 @@ class TransformersForecast(TrainerCallback):  # type: ignore[misc]
     every : steps between forecasts, with one more at the last step; 0: at each evaluation
     tokenizer : the model's tokenizer; default: the Trainer's
     reading : how the texts are scored
+    need : task → score (0..1) that the model needs; the probability that it has it is logged as `forecast/<task>_p`
     """
 
-    def __init__(self, fits: Fits, *, every: int = 0, tokenizer: Any = None, reading: Reading = DEFAULT) -> None:
-        self._attempts, self._tokenizer = Attempts(fits, reading, every=every), tokenizer
+    def __init__(
+        self,
+        fits: Fits,
+        *,
+        every: int = 0,
+        tokenizer: Any = None,
+        reading: Reading = DEFAULT,
+        need: Mapping[str, float] | None = None,
+    ) -> None:
+        self._attempts, self._tokenizer = Attempts(fits, reading, every=every, need=need), tokenizer
 
     def on_step_end(self, args: Any, state: Any, control: Any, **event: Any) -> None:
         """Forecast every `every` steps and at the last step."""

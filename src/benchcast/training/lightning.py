@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any
 
@@ -37,13 +38,21 @@ class LightningForecast(_base()):  # type: ignore[misc]
     model : attribute path of the language model in the module (`model`, `net.lm`, …); default: `model` if the module
         has it, else the module itself
     reading : how the texts are scored
+    need : task → score (0..1) that the model needs; the probability that it has it is logged as `forecast/<task>_p`
     """
 
     def __init__(
-        self, fits: Fits, *, every: int = 0, tokenizer: Any = None, model: str = "", reading: Reading = DEFAULT
+        self,
+        fits: Fits,
+        *,
+        every: int = 0,
+        tokenizer: Any = None,
+        model: str = "",
+        reading: Reading = DEFAULT,
+        need: Mapping[str, float] | None = None,
     ) -> None:
         super().__init__()
-        self._attempts, self._tokenizer, self._model = Attempts(fits, reading, every=every), tokenizer, model
+        self._attempts, self._tokenizer, self._model = Attempts(fits, reading, every=every, need=need), tokenizer, model
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Raise InputError before training starts if the strategy shards the whole module (FSDPStrategy).

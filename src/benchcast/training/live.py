@@ -25,6 +25,7 @@ from benchcast.forecasts import sharing
 from benchcast.forecasts.fit import stored_fits
 from benchcast.forecasts.forecast import Forecast
 from benchcast.forecasts.mean_tasks import predict_tasks
+from benchcast.forecasts.needs import check_needs, probabilities
 from benchcast.forecasts.staleness import stale_line
 from benchcast.forecasts.stored_fit import NO_BOS, Fit
 from benchcast.records import ModelInfo, TextSet, TokenLosses
@@ -222,10 +223,14 @@ def _generators(device: Any) -> Any:
 class Attempts:
     """Makes the forecasts of one training run."""
 
-    def __init__(self, fits: Fits, reading: Reading = DEFAULT, *, every: int = 0) -> None:
+    def __init__(
+        self, fits: Fits, reading: Reading = DEFAULT, *, every: int = 0, need: Mapping[str, float] | None = None
+    ) -> None:
         if every < 0:
             raise InputError(f"every={every}; a number of steps is needed, or 0 for each evaluation")
         self._fits, self._reading, self.every = read_fits(fits), reading, every
+        self._need = dict(need or {})
+        check_needs(self._need, [fit.task for fit in self._fits])
         self._last = -1  # step of the last forecast
         self._ready: tuple[Any, Reader] | None = None
         self._warned = False
@@ -242,7 +247,7 @@ class Attempts:
         forecasts = reader.forecast(model, info)
         if ranks.rank == 0:
             self._tell(forecasts, info.model)
-        return {**scalars(forecasts), "forecast/seconds": time.monotonic() - began}
+        return {**scalars(forecasts, self._need), "forecast/seconds": time.monotonic() - began}
 
     def _reader(self, tokenizer: Any) -> Reader:
         """The reader of a tokenizer; texts are tokenized once for each tokenizer."""
@@ -275,12 +280,13 @@ class Attempts:
             self._warned = True
 
 
-def scalars(forecasts: dict[str, Forecast]) -> dict[str, float]:
-    """Names and values for a logger, without NaN."""
+def scalars(forecasts: dict[str, Forecast], need: Mapping[str, float]) -> dict[str, float]:
+    """Names and values for a logger, without NaN; `need` has the tasks whose scores must reach a value."""
     values: dict[str, float] = {}
     for task, forecast in forecasts.items():
         values[f"forecast/{task}"] = forecast.accuracy
         values[f"forecast/{task}_low"] = forecast.low
         values[f"forecast/{task}_high"] = forecast.high
         values[f"capability/{task}"] = forecast.capability
+    values |= {f"forecast/{task}_p": p for task, p in probabilities(forecasts.values(), need).items()}
     return {name: value for name, value in values.items() if math.isfinite(value)}

@@ -7,7 +7,7 @@ that is still being written; one that cannot be read is reported once and skippe
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,6 +22,7 @@ from benchcast.errors import BenchcastError, InputError, StudyError
 from benchcast.forecasts.fit import stored_fits
 from benchcast.forecasts.forecast import Forecast
 from benchcast.forecasts.mean_tasks import predict_tasks
+from benchcast.forecasts.needs import check_needs, probabilities
 from benchcast.forecasts.stored_fit import NO_BOS, Fit
 from benchcast.messages import nan_to_none
 from benchcast.records import ModelInfo
@@ -41,6 +42,7 @@ class Event:
     forecasts: tuple[Forecast, ...] = ()
     seconds: float = 0.0  # time that scoring took
     new: bool = False  # scored now, not read from the study
+    needs: Mapping[str, float] = field(default_factory=dict)  # task → score that the run needs
 
     def __repr__(self) -> str:
         said = f"{len(self.forecasts)} tasks" if self.kind == "forecast" else self.why
@@ -56,6 +58,8 @@ class Event:
             f.task: {**{name: nan_to_none(getattr(f, name)) for name in fields}, "remark": f.remark}
             for f in self.forecasts
         }
+        for task, probability in probabilities(self.forecasts, self.needs).items():
+            forecasts[task] |= {"needed": self.needs[task], "probability": nan_to_none(probability)}
         return {**row, "new": self.new, "seconds": round(self.seconds, 3), "forecasts": forecasts}
 
 
@@ -76,6 +80,7 @@ class WatchedRun:
     settings: ModelSettings | str = ""  # of the model, without `pretrained`: "dtype=…,add_bos_token=…"
     device: str = ""  # empty: cuda if available
     batch_size: int = 0  # sequences per call; 0: chosen automatically
+    needs: Mapping[str, float] = field(default_factory=dict)  # task → score (0..1) whose probability is forecast, too
 
     def named(self) -> WatchedRun:
         """The run with its name and family filled in; InputError if it has no folder."""
@@ -202,7 +207,7 @@ class Watch:
     def _forecast(self, model: str, step: int | None, *, new: bool, seconds: float = 0.0) -> Event:
         forecasts = tuple(predict_tasks(self.fits, self.study.losses(model)))
         self._finished.add(model)
-        return Event("forecast", model, step, forecasts=forecasts, seconds=seconds, new=new)
+        return Event("forecast", model, step, forecasts=forecasts, seconds=seconds, new=new, needs=self.run.needs)
 
     def _wait(self, model: str, step: int | None, why: str) -> Iterator[Event]:
         if self._messages.get(model) != why:
@@ -248,7 +253,7 @@ def watch(
     if once:
         asked.require_folders()
     watched = Watch(opened, asked, on_model)
-    _ = watched.fits  # raises for a study without fits before the first checkpoint
+    check_needs(asked.needs, [fit.task for fit in watched.fits])  # a study without fits is an error here, too
     return _follow(watched, interval, on_wait, once=once)
 
 
