@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from benchcast.choices import level_text
-from benchcast.forecasts.intervals import angle, from_angle
 from benchcast.losses.dataset import LossView
 from benchcast.methods.capability import WeightedLoss
+from benchcast.methods.interval_width import angle, from_angle
 from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Floats, Task

@@ -15,8 +15,9 @@ from benchcast import records
 from benchcast.choices import DEFAULT_LEVEL, level_text
 from benchcast.errors import InputError, MissingExtraError
 from benchcast.forecasts.fit import fit_tasks, store_fits
-from benchcast.forecasts.intervals import Position, angle, score_distribution
+from benchcast.forecasts.intervals import Position, score_distribution
 from benchcast.forecasts.predict import predict
+from benchcast.methods.interval_width import angle
 from benchcast.methods.task_fit import OutOfFoldErrors
 
 COLUMNS = ["model", "task", "accuracy", "low", "high", "level", "observed", "capability", "question", "remark"]

@@ -87,13 +87,13 @@ def test_with_one_family_its_models_stand_in():
     one = errors([0.1, -0.1], ["a", "a"])
     reach = 0.1 * 6.313752 * np.sqrt(0.5)  # t with one degree of freedom
     assert ends(fit_with(one)) == pytest.approx((reach, reach), rel=1e-6)
-    assert spread_of(one).families == 1
+    assert spread_of(fit_with(one)).families == 1
 
 
 @pytest.mark.parametrize("out_of_fold", [errors([], []), errors([0.1], ["a"])])
 def test_what_cannot_be_said_is_nan(out_of_fold):
     fit = fit_with(out_of_fold)
-    assert np.isnan(spread_of(out_of_fold).half_width)
+    assert np.isnan(spread_of(fit).half_width)
     assert np.isnan(interval(fit, [0.5], locate(fit, [2.0]))).all()
 
 
@@ -201,20 +201,20 @@ def test_capabilities_are_apart_by_more_than_rounding(span, apart):
 
 def test_coverage_counts_errors_inside_the_interval_of_the_other_families():
     """Of b and c alone an interval reaches 0.44, of a and c and of a and b much further than any error."""
-    assert out_of_fold_coverage(errors([0.7, 0.1, 0.1], ["a", "b", "c"])) == pytest.approx(2 / 3)
+    assert out_of_fold_coverage(fit_with(errors([0.7, 0.1, 0.1], ["a", "b", "c"]))) == pytest.approx(2 / 3)
 
 
 def test_coverage_of_two_families_is_not_known():
-    assert np.isnan(out_of_fold_coverage(errors([0.1, 0.2, 0.3], ["a", "b", "b"])))
+    assert np.isnan(out_of_fold_coverage(fit_with(errors([0.1, 0.2, 0.3], ["a", "b", "b"]))))
 
 
 def test_the_spread_is_in_accuracy():
-    spread = spread_of(THREE)
+    spread = spread_of(fit_with(THREE))
     squares = THREE.errors**2
     assert spread.scale == pytest.approx(np.sqrt(((squares[0] + squares[1]) / 2 + squares[2] + squares[3]) / 3))
     assert spread.half_width == pytest.approx(HALF, rel=0.02), "at 0.5 an angle is as large as the accuracy"
     assert spread.families == 3
-    assert np.isfinite(spread_of(errors([0.1, 0.2], ["a", "b"])).half_width), "two families are enough"
+    assert np.isfinite(spread_of(fit_with(errors([0.1, 0.2], ["a", "b"]))).half_width), "two families are enough"
 
 
 def test_errors_of_version_0_1_0_have_no_accuracies_and_count_as_around_one_half():
@@ -223,21 +223,26 @@ def test_errors_of_version_0_1_0_have_no_accuracies_and_count_as_around_one_half
 
 
 def test_without_errors_there_is_no_spread_and_no_family():
-    spread = spread_of(NO_ERRORS)
+    spread = spread_of(fit_with(NO_ERRORS))
     assert np.isnan([spread.scale, spread.half_width]).all()
     assert spread.families == 0
 
 
+def of_families(*names: str) -> ModelMetadata:
+    """Metadata of models, one of each family."""
+    return ModelMetadata.of([ModelInfo(f"model of {name}", name) for name in names], [])
+
+
 def test_one_family_says_little_about_a_model_of_another():
     fit = fit_with(errors([0.03, -0.05, 0.04, 0.0], ["a"] * 4))
-    same, other = (locate(fit, [2.0], families=np.array([name])) for name in ("a", "b"))
+    same, other = (locate(fit, [2.0], metadata=of_families(name)) for name in ("a", "b"))
     narrow, wide = (angle(interval(fit, [0.5], position)[1])[0] - angle(0.5) for position in (same, other))
     reach = narrow / np.sqrt(0.00125)  # the mean square of the errors
     assert wide == pytest.approx(reach * np.sqrt(OF_OTHER_FAMILIES**2 * 0.00125 + USUAL_FAMILY_ERROR**2))
     joined = fit_with(errors([0.03, -0.05], ["a + b"] * 2))
-    assert locate(joined, [2.0] * 3, families=np.array(["a", "b", "c"])).other_family.tolist() == [False, False, True]
+    assert locate(joined, [2.0] * 3, metadata=of_families("a", "b", "c")).other_family.tolist() == [False, False, True]
     two = fit_with(THREE)
-    assert not np.any(locate(two, [2.0], families=np.array(["elsewhere"])).other_family)
+    assert not np.any(locate(two, [2.0], metadata=of_families("elsewhere")).other_family)
 
 
 def test_interval_and_probability_are_of_one_distribution():

@@ -10,10 +10,10 @@ import pytest
 
 import benchcast as bc
 from benchcast.forecasts.forecast import Forecast
-from benchcast.forecasts.intervals import angle, from_angle
 from benchcast.forecasts.known_scores import FEWEST_FAMILIES, LOSSES_ALONE, ScoreCorrection, correct
 from benchcast.losses.dataset import LossView
 from benchcast.methods.capability import WeightedLoss
+from benchcast.methods.interval_width import angle, from_angle
 from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Score, Task

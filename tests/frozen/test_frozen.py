@@ -29,9 +29,12 @@ def test_numbers_are_those_committed(found: dict[str, dict[str, list[float | Non
 
 
 def test_fits_made_again_forecast_what_the_stored_ones_do(found: dict[str, dict[str, list[float | None]]]) -> None:
+    """All but the intervals, which have the width of their time."""
     stored, again = found["stored fits"], found["fits made again"]
     assert stored.keys() == again.keys()
     for name, values in stored.items():
+        if name.endswith((" low", " high")):
+            continue
         np.testing.assert_allclose(np.array(again[name], float), np.array(values, float), rtol=1e-3, err_msg=name)
 
 
@@ -55,7 +58,8 @@ def test_old_fits_of_the_old_study_are_up_to_date(tmp_path: Path, cli) -> None:
     ran = cli("status", tmp_path / "study", "--json")
     assert ran.code == 0
     found = json.loads(ran.out)
-    assert found["problems"] == []
+    (line,) = found["problems"]
+    assert line.startswith("task0, task1: fitted by an older version, whose intervals are kept (`benchcast fit ")
     assert [task["fitted"] for task in found["tasks"]] == [True, True]
 
 

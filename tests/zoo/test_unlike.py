@@ -49,7 +49,7 @@ def test_a_real_lm_among_models_that_had_read_the_texts_gets_a_wide_interval_and
     bc.import_losses(study, [SMOLLM2], family="smollm2")
     (fit,) = bc.fit_tasks(study, ["events"], store=True)
     (forecast,) = bc.predict(study, ["smollm2-135m"], restrict=True)
-    usual = 2 * spread_of(fit.task_fit.out_of_fold).half_width
+    usual = 2 * spread_of(fit.task_fit).half_width
     assert forecast.accuracy < 0.4
     assert forecast.high - forecast.low > 3 * usual
     assert forecast.remark.startswith("unlike any training model: ")

@@ -71,7 +71,8 @@ def predict(
     """Forecast models' scores, with prediction intervals.
 
     An interval is for a model of an unseen family, or for a model stronger than all training models; its width is
-    learned from forecasts of such models.
+    learned from forecasts of such models. It contains the score that will be observed, on about as many items as the
+    scores of the study, noise included.
 
     \b
     benchcast predict study --model my-7b
@@ -146,11 +147,10 @@ def _by_study(
 
 
 def warn_if_stale(study: Study, fits: Sequence[Fit], remedy: str) -> None:
-    """One line on stderr if the study has changed since its fits were made."""
-    from benchcast.forecasts.staleness import stale_line
+    """One line on stderr if the study has changed since its fits were made, and one if an older version made them."""
+    from benchcast.forecasts.staleness import older_line, stale_line
 
-    line = stale_line(study, fits)
-    if line:
+    for line in filter(None, (stale_line(study, fits), older_line(fits))):
         warn(f"{line} ({remedy})")
 
 

@@ -18,7 +18,7 @@ from scipy.optimize import nnls
 from scipy.special import stdtr
 
 from benchcast.errors import InputError, NotEnoughDataError
-from benchcast.forecasts.intervals import spread_of
+from benchcast.forecasts.intervals import root_mean_square
 from benchcast.messages import as_names, counted, did_you_mean, plain
 from benchcast.methods import CAPABILITY_METHOD, METHODS, MethodName
 from benchcast.methods.law import share_above_chance
@@ -351,7 +351,7 @@ def difference_uncertainty(
         parts = [_variance(*x, np.array(weights)) for x in zip(np.array(squares).T, np.array(levers).T, strict=True)]
         base, rise = np.array(parts).T
         return DifferenceUncertainty(base=base, rise=rise, families=len(families), learns_weights=learns)
-    independent = 2 * np.array([spread_of(fit.out_of_fold).scale for fit in fits]) ** 2
+    independent = 2 * np.array([root_mean_square(fit.out_of_fold) for fit in fits]) ** 2
     base = np.append(independent, independent.mean())
     return DifferenceUncertainty(base=base, rise=np.zeros(len(base)), families=len(families), learns_weights=learns)
 

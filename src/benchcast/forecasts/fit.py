@@ -293,7 +293,7 @@ def store_fits(study: Study, fits: Sequence[Fit]) -> None:
 
 def describe(fit: Fit) -> str:
     """One line on a fit for people."""
-    law, spread = fit.task_fit.law, spread_of(fit.task_fit.out_of_fold)
+    law, spread = fit.task_fit.law, spread_of(fit.task_fit)
     if law.failure:
         return f"{fit.task}: no law ({law.failure})"
     known = f"{fit.task}: {fit.task_fit.method}, {fit.about['n_train'][fit.task]} training models"

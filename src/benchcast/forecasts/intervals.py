@@ -3,18 +3,23 @@
 The first case is a model of an unseen family. Errors within a family are correlated, so F families give F independent
 observations, whatever their number of checkpoints. The scale is therefore the root of the mean over families of their
 mean squared error, and the interval is Student's t with F − 1 degrees of freedom. Each error comes from a fit with one
-family fewer than the final fit, and errors decrease about as 1 / √F, so the scale is multiplied by √(1 − 1/F). With a
-single training family, the errors of other families are unknown. For a model of another family, the errors of the
-training family's models are doubled and a usual error of families is added.
+family fewer than the final fit, and errors of methods that learn weights decrease about as 1 / √F, so their scale is
+multiplied by √(1 − 1/F). Within a task, the width follows the slope of the law, the disagreement of the candidates and
+the distance of the losses from those of the training models, as far as left-out families say that errors do
+(`methods.interval_width`). With a single training family, the errors of other families are unknown. For a model of
+another family, the errors of the training family's models are doubled and a usual error of families is added.
 
 The second case is a model stronger than every training model. The hidden sets of stronger models count as further
 families, and the scale is never smaller than that of families. Near chance the upper end is higher, because training
 models at chance do not show when scores begin to rise.
 
-In both cases errors grow with the distance of the losses from those of the training models (see `profile`): errors of
-hidden models are divided by their distance, and the interval is multiplied by that of the model. The interval also
-grows with the distance from the range of capability. Errors are differences of arcsin √accuracy, whose noise does
-not depend on the accuracy, so that intervals stay within 0 and 1 and are asymmetric near the ends.
+There the width follows the distance alone: errors of hidden models are divided by their distance, and the interval is
+multiplied by that of the model. So it is in both cases for methods without candidates, and for fits made before the
+width followed anything else. The interval also grows with the distance from the range of capability. Errors are
+differences of arcsin √accuracy, whose noise does not depend on the accuracy, so that intervals stay within 0 and 1 and
+are asymmetric near the ends.
+
+What is covered is the score that will be observed on about as many items as the scores of the study, with their noise.
 Coverage is tested on synthetic studies (`lab/log/coverage.py`, lab/LOG.md).
 """
 
@@ -28,9 +33,19 @@ from scipy.special import stdtr, stdtrit
 
 from benchcast.choices import DEFAULT_LEVEL
 from benchcast.families import families_of
+from benchcast.methods import METHODS
 from benchcast.methods.capability import SAME
+from benchcast.methods.interval_width import (
+    AS_BEFORE,
+    angle,
+    errors_as_angles,
+    forecast_of,
+    from_angle,
+    relative_width,
+    width_of_rows,
+)
 from benchcast.methods.law import share_above_chance
-from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
+from benchcast.methods.task_fit import IntervalWidth, OutOfFoldErrors, TaskFit
 from benchcast.records import Bools, Floats, ModelMetadata
 
 NEAR_CHANCE = 0.1  # as a share of the range from chance to 1
@@ -50,6 +65,7 @@ class Position:
     distance: Floats  # squared, in units of left-out families; at least 1
     stronger: Bools  # stronger than every training model
     other_family: Bools  # of another family than all training models, which are of a single one
+    disagreement: Floats | None = None  # variance of the candidates' log-odds; None: unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +164,7 @@ def predict(
     """Forecast models from their losses on the reference tokens (M × N) and their metadata, with intervals."""
     capability = fit.capability.of(nats, metadata)
     accuracy = fit.law.accuracy(capability)
-    position = locate(fit, capability, nats, families=metadata.families)
+    position = locate(fit, capability, nats, metadata)
     distribution = score_distribution(fit, accuracy, position)
     low, high = distribution.interval(level)
     return Predictions(
@@ -160,12 +176,11 @@ def locate(
     fit: TaskFit,
     capability: npt.ArrayLike,
     nats: npt.NDArray[np.floating] | None = None,
-    *,
-    families: npt.NDArray[np.str_] | None = None,
+    metadata: ModelMetadata | None = None,
 ) -> Position:
-    """Position of models by their capability, by their loss profile if `nats` (M × N) is given, and by family.
+    """Position of models by their capability, by their losses if `nats` (M × N) is given, and by family.
 
-    Without `families`, models count as members of the family where all training models are of one.
+    Without `metadata`, models count as members of the family where all training models are of one.
     """
     c = np.asarray(capability, np.float64)
     low, high = fit.range
@@ -173,11 +188,16 @@ def locate(
     squared, stronger = (1 + distance(fit, c)) ** 2, np.asarray(beyond & (distance(fit, c) > 0))
     trained = np.unique(fit.out_of_fold.families)
     other = np.zeros(c.shape, bool)
-    if families is not None and len(trained) == 1:
-        other = ~np.isin(families, (trained[0], *families_of(str(trained[0]))))
+    if metadata is not None and len(trained) == 1:
+        other = ~np.isin(metadata.families, (trained[0], *families_of(str(trained[0]))))
     if fit.profile is None or nats is None:
         return Position(squared, stronger, other)
-    return Position(np.maximum(squared, fit.profile.distance(nats)), stronger | fit.profile.stronger(nats), other)
+    return Position(
+        distance=np.maximum(squared, fit.profile.distance(nats)),
+        stronger=stronger | fit.profile.stronger(nats),
+        other_family=other,
+        disagreement=fit.disagreement_about(nats, metadata),
+    )
 
 
 def score_distribution(fit: TaskFit, accuracy: npt.ArrayLike, position: Position) -> ScoreDistribution:
@@ -186,19 +206,21 @@ def score_distribution(fit: TaskFit, accuracy: npt.ArrayLike, position: Position
     It is NaN if no errors are known.
     """
     a = np.asarray(accuracy, np.float64)
-    squares = _group_squares(fit.out_of_fold)
+    width = fit.width or AS_BEFORE
+    squares, plain = (group_squares(relative_errors(fit, w), fit.out_of_fold.families) for w in (width, AS_BEFORE))
     groups = len(squares)
     if groups < 2:
         nothing = np.full_like(a, np.nan)
         return ScoreDistribution(centre=angle(a), below=nothing, above=nothing, freedom=nothing)
-    of_families = float(squares.mean())
-    sets = _mean_squares(_scaled_errors(fit.stronger), fit.stronger.hidden_set)
-    of_stronger = max(of_families, float(np.concatenate([squares, sets]).mean()))
-    square = np.where(position.stronger, of_stronger, of_families)
+    of_stronger = max(float(plain.mean()), float(np.concatenate([plain, _hidden_set_squares(fit)]).mean()))
+    square = np.where(position.stronger, of_stronger, float(squares.mean()))
     scale = np.sqrt(np.where(position.other_family, OF_OTHER_FAMILIES**2 * square + USUAL_FAMILY_ERROR**2, square))
     infinite = np.isinf(position.distance)
-    far = np.sqrt(np.where(infinite, 1.0, position.distance))
-    scale = np.where(infinite, np.inf, _learning(groups) * scale * far)
+    known = np.where(infinite, 1.0, position.distance)
+    far = np.sqrt(known)
+    wide = relative_width(fit, width, a, distance=known, disagreement=position.disagreement)
+    relative = np.where(position.stronger, far, wide)
+    scale = np.where(infinite, np.inf, fewer_families(fit, groups) * scale * relative)
     return ScoreDistribution(
         centre=angle(a),
         below=scale,
@@ -208,74 +230,72 @@ def score_distribution(fit: TaskFit, accuracy: npt.ArrayLike, position: Position
     )
 
 
-def spread_of(out_of_fold: OutOfFoldErrors, level: float = DEFAULT_LEVEL) -> Spread:
-    """Estimate the spread from out-of-fold errors; the half width is that of intervals of this level."""
-    names, index = np.unique(out_of_fold.families, return_inverse=True)
-    if not len(names):
+def spread_of(fit: TaskFit, level: float = DEFAULT_LEVEL) -> Spread:
+    """Estimate the spread from out-of-fold errors; the half width is that of intervals of this level.
+
+    It is the mean over the held-out models, as if each were at the distance of a usual unseen family.
+    """
+    errors = fit.out_of_fold
+    count = len(np.unique(errors.families))
+    if not count:
         return Spread(np.nan, 0, np.nan)
-    scale = float(np.sqrt((np.bincount(index, weights=out_of_fold.errors**2) / np.bincount(index)).mean()))
-    squares = _group_squares(out_of_fold)
-    if len(squares) < 2:
-        return Spread(scale, len(names), np.nan)
-    half = np.sqrt(squares.mean()) * _students_reach(len(squares), level)
-    forecast = angle(_observed(out_of_fold) + out_of_fold.errors)
-    return Spread(scale, len(names), float(np.mean(from_angle(forecast + half) - from_angle(forecast - half))) / 2)
+    ones = np.ones(len(errors.errors))
+    disagreement = errors.disagreement if len(errors.disagreement) else None
+    usual = Position(ones, ones < 0, ones < 0, disagreement)
+    low, high = score_distribution(fit, forecast_of(errors), usual).interval(level)
+    return Spread(root_mean_square(errors), count, float(np.mean(high - low)) / 2)
 
 
-def out_of_fold_coverage(out_of_fold: OutOfFoldErrors) -> float:
+def root_mean_square(errors: OutOfFoldErrors) -> float:
+    """Root of the mean over families of their mean squared error."""
+    return float(np.sqrt(_mean_squares(errors.errors, errors.families).mean())) if len(errors.errors) else np.nan
+
+
+def out_of_fold_coverage(fit: TaskFit) -> float:
     """Share of out-of-fold errors inside the interval from the other families' errors; NaN below three families."""
-    errors, families = _scaled_errors(out_of_fold), out_of_fold.families
+    families = fit.out_of_fold.families
+    errors = relative_errors(fit, fit.width or AS_BEFORE)
     inside: list[bool] = []
     for family in np.unique(families):
         held_out = families == family
         others = _mean_squares(errors[~held_out], families[~held_out])
         if len(others) >= 2:
-            inside += [*(np.abs(errors[held_out]) <= np.sqrt(others.mean()) * _students_reach(len(others)))]
+            reach = float(stdtrit(len(others) - 1, 0.5 + DEFAULT_LEVEL / 2)) * fewer_families(fit, len(others))
+            inside += [*(np.abs(errors[held_out]) <= np.sqrt(others.mean()) * reach)]
     return float(np.mean(inside)) if inside else float("nan")
 
 
-def angle(accuracy: npt.ArrayLike) -> Floats:
-    """arcsin √accuracy: from 0 to π/2."""
-    return np.arcsin(np.sqrt(np.clip(np.asarray(accuracy, np.float64), 0.0, 1.0)))
+def unit_scale(fit: TaskFit) -> float:
+    """Scale of the distribution for a model of an unseen family where the relative width is 1; NaN without errors."""
+    squares = group_squares(relative_errors(fit, fit.width or AS_BEFORE), fit.out_of_fold.families)
+    return fewer_families(fit, len(squares)) * float(np.sqrt(squares.mean())) if len(squares) > 1 else np.nan
 
 
-def from_angle(angles: npt.ArrayLike) -> Floats:
-    """The accuracy that belongs to an angle; 0 or 1 beyond the ends."""
-    return np.sin(np.clip(np.asarray(angles, np.float64), 0.0, np.pi / 2)) ** 2
+def fewer_families(fit: TaskFit, groups: int) -> float:
+    """Error of a fit on all groups over that of a fit with one group fewer.
+
+    Fits of older versions have it for all methods.
+    """
+    learns = fit.width is None or METHODS[fit.method].learns_weights
+    return float(np.sqrt(1 - 1 / groups)) if learns else 1.0
 
 
-def independent_groups(out_of_fold: OutOfFoldErrors) -> int:
-    """Number of independent groups of errors: families, or the models of a single family."""
-    return len(_group_squares(out_of_fold))
+def relative_errors(fit: TaskFit, width: IntervalWidth) -> Floats:
+    """Out-of-fold errors as angles, over the relative width of each (R)."""
+    return np.asarray(errors_as_angles(fit.out_of_fold) / width_of_rows(fit, width))
 
 
-def _students_reach(groups: int, level: float = DEFAULT_LEVEL) -> float:
-    """Half width of an interval in units of the scale, from the number of independent groups of errors."""
-    return float(stdtrit(groups - 1, 0.5 + level / 2)) * _learning(groups)
-
-
-def _learning(groups: int) -> float:
-    """Error of a fit on all groups over that of a fit with one group fewer, which errors decrease to as 1 / √F."""
-    return float(np.sqrt(1 - 1 / groups))
-
-
-def _observed(errors: OutOfFoldErrors) -> Floats:
-    """Accuracy of each held-out model; where it is unknown, one that puts forecast and accuracy around 0.5."""
-    return errors.observed if len(errors.observed) else 0.5 - errors.errors / 2
-
-
-def _scaled_errors(errors: OutOfFoldErrors) -> Floats:
-    """Errors as angles, at the distance of an unseen family of the usual kind."""
-    observed = _observed(errors)
-    far = np.sqrt(np.maximum(errors.distance, 1)) if len(errors.distance) else 1.0
-    return np.asarray((angle(observed + errors.errors) - angle(observed)) / far)
-
-
-def _group_squares(errors: OutOfFoldErrors) -> Floats:
+def group_squares(errors: Floats, families: npt.NDArray[np.str_]) -> Floats:
     """Mean squared error of each family; with a single family, models take the place of families."""
-    scaled = _scaled_errors(errors)
-    squares = _mean_squares(scaled, errors.families)
-    return squares if len(squares) != 1 else scaled**2
+    squares = _mean_squares(errors, families)
+    return squares if len(squares) != 1 else errors**2
+
+
+def _hidden_set_squares(fit: TaskFit) -> Floats:
+    """Mean squared error of each hidden set of stronger models, at the distance of a usual unseen family."""
+    errors = fit.stronger
+    far = np.sqrt(np.maximum(errors.distance, 1)) if len(errors.distance) else 1.0
+    return _mean_squares(errors_as_angles(errors) / far, errors.hidden_set)
 
 
 def _mean_squares(errors: Floats, groups: npt.NDArray[np.generic]) -> Floats:
@@ -298,5 +318,5 @@ def distance(fit: TaskFit, capability: npt.ArrayLike) -> Floats:
 
 def nearness_to_chance(fit: TaskFit, accuracy: npt.ArrayLike) -> Floats:
     """1 for a forecast at chance, decreasing linearly to 0 at `NEAR_CHANCE` above it."""
-    above = share_above_chance(np.asarray(accuracy, np.float64), fit.task.chance)
+    above = share_above_chance(np.asarray(accuracy, np.float64), fit.law.chance)
     return np.clip(1 - above / NEAR_CHANCE, 0.0, 1.0)

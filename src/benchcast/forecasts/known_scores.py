@@ -19,7 +19,8 @@ import numpy.typing as npt
 from scipy.special import ndtri
 
 from benchcast.forecasts.forecast import Forecast
-from benchcast.forecasts.intervals import ScoreDistribution, angle, between, from_angle
+from benchcast.forecasts.intervals import ScoreDistribution, between
+from benchcast.methods.interval_width import angle, from_angle
 from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats
 from benchcast.splits import family_balanced

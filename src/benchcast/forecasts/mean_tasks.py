@@ -18,18 +18,18 @@ from benchcast.forecasts.forecast import Forecast
 from benchcast.forecasts.intervals import (
     Predictions,
     ScoreDistribution,
-    between,
-    independent_groups,
+    fewer_families,
+    group_squares,
     predict,
-    spread_of,
+    root_mean_square,
+    unit_scale,
 )
 from benchcast.forecasts.stored_fit import Fit, load
+from benchcast.methods.interval_width import AS_BEFORE, angle, errors_as_angles, width_of_rows
 from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Floats, ModelMetadata, Task, TokenLosses
 from benchcast.study.mean_scores import aggregate_accuracies, weights
 from benchcast.study.study import Study
-
-ENDS = ("accuracy", "low", "high")  # of a forecast
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -39,6 +39,7 @@ class AggregateFit:
     task: Task
     members: tuple[TaskFit, ...]
     joint: OutOfFoldErrors  # of the mean of the members' forecasts
+    wide: Floats  # relative width of the members' intervals for the same models, mean of members
     own_error: float  # root mean square on families that were held out
     mean_error: float
 
@@ -50,23 +51,22 @@ class AggregateFit:
         """Whether the mean of the members' forecasts is used."""
         return self.mean_error < self.own_error
 
-    def combine(
-        self, members: Sequence[Forecast] | Sequence[Predictions], level: float
-    ) -> tuple[Floats, ScoreDistribution]:
+    def combine(self, members: Sequence[Forecast] | Sequence[Predictions]) -> tuple[Floats, ScoreDistribution]:
         """Mean of the members' forecasts of each model, in the members' order, and the distribution of its score.
 
         Its interval has the width of the members' joint errors. It is wider for a model whose forecasts by the members
         have wider intervals than the models that they were held out with, such as a model unlike any other. All are
         NaN where a member has no forecast.
         """
-        accuracy, low, high = (np.array([np.atleast_1d(getattr(m, k)) for m in members]) for k in ENDS)
+        accuracy = np.array([np.atleast_1d(m.accuracy) for m in members])
         mean = aggregate_accuracies(self.task, accuracy, {f.task.name: f.task.chance for f in self.members})
-        usual = np.array([spread_of(fit.out_of_fold, level).half_width for fit in self.members])
-        half_widths = (high - low) / 2
-        wider = np.divide(half_widths, usual[:, None], out=np.ones_like(half_widths), where=usual[:, None] != 0)
-        half = spread_of(self.joint, level).half_width * wider.mean(axis=0)
-        groups = independent_groups(self.joint)
-        return mean, between(mean, mean - half, mean + half, level=level, freedom=groups - 1)
+        scales = np.array([m.distribution.below if m.distribution else [np.nan] for m in members])
+        units = np.array([[unit_scale(fit)] for fit in self.members])
+        wide = np.divide(scales, units, out=np.ones_like(scales), where=units != 0)
+        squares = group_squares(errors_as_angles(self.joint) / self.wide, self.joint.families)
+        joint = fewer_families(self.members[0], len(squares)) * np.sqrt(squares.mean()) * wide.mean(axis=0)
+        freedom = np.full_like(mean, len(squares) - 1 if len(squares) > 1 else np.nan)
+        return mean, ScoreDistribution(centre=angle(mean), below=joint, above=joint, freedom=freedom)
 
     def describe(self) -> str:
         """One line with both errors, in points."""
@@ -133,7 +133,7 @@ def predict_task(
     if aggregate is None or not aggregate.by_members:
         return by_own_fit
     members = [predict(fit, nats, metadata) for fit in aggregate.members]
-    accuracy, distribution = aggregate.combine(members, DEFAULT_LEVEL)
+    accuracy, distribution = aggregate.combine(members)
     used = np.isfinite(accuracy)
     distribution = distribution.where(used, by_own_fit.distribution)
     low, high = distribution.interval(DEFAULT_LEVEL)
@@ -157,16 +157,23 @@ def _aggregate_fit(task: Task, fits: Mapping[str, TaskFit]) -> AggregateFit | No
         task=task,
         members=members,
         joint=joint,
-        own_error=spread_of(of_own).scale,
-        mean_error=spread_of(joint).scale,
+        wide=np.mean([_width_of_models(fit, of_own.models) for fit in members], axis=0),
+        own_error=root_mean_square(of_own),
+        mean_error=root_mean_square(joint),
     )
+
+
+def _width_of_models(fit: TaskFit, models: Sequence[str]) -> Floats:
+    """Relative width of the intervals of held-out models."""
+    of_rows = dict(zip(fit.out_of_fold.models, width_of_rows(fit, fit.width or AS_BEFORE), strict=True))
+    return np.array([of_rows[m] for m in models])
 
 
 def _part(errors: OutOfFoldErrors, rows: Sequence[int]) -> OutOfFoldErrors:
     """Errors of some of the models."""
     arrays = {
         name: value[list(rows)]
-        for name in ("errors", "families", "hidden_set", "observed", "distance")
+        for name in ("errors", "families", "hidden_set", "observed", "distance", "disagreement")
         if len(value := getattr(errors, name)) == len(errors.errors)
     }
     return replace(errors, models=tuple(errors.models[i] for i in rows), **arrays)
@@ -180,7 +187,7 @@ def with_aggregates(aggregates: Sequence[AggregateFit], forecasts: Mapping[str, 
     combined = dict(forecasts)
     for aggregate in (a for a in aggregates if a.by_members):
         own, members = forecasts[aggregate.task.name], [forecasts[m] for m in aggregate.task.members]
-        mean, distribution = aggregate.combine(members, own.level)
+        mean, distribution = aggregate.combine(members)
         if math.isfinite(mean[0]):
             remarks = [f.remark for f in members if f.remark]
             remark = f"{len(remarks)} of {len(members)} members: {remarks[0]}" if remarks else ""

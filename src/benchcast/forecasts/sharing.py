@@ -73,7 +73,7 @@ def fit_card(task_fit: TaskFit, about: dict[str, Any], *, texts: int, include_te
 def _error(task_fit: TaskFit) -> str:
     """Out-of-fold error and coverage, as sentences."""
     out_of_fold = task_fit.out_of_fold
-    spread, coverage = spread_of(out_of_fold), out_of_fold_coverage(out_of_fold)
+    spread, coverage = spread_of(task_fit), out_of_fold_coverage(task_fit)
     if not np.isfinite(spread.half_width):
         return "Unknown: too few models were held out."
     sentence = (

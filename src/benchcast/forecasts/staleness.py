@@ -92,6 +92,12 @@ def stale_line(study: Study, fits: Sequence[Fit]) -> str:
     return f"the study has changed since these fits were made: {' | '.join(outdated)}" if outdated else ""
 
 
+def older_line(fits: Sequence[Fit]) -> str:
+    """One line that names the fits of older versions, whose intervals stay as they were; empty if there are none."""
+    older = [fit.task for fit in fits if fit.task_fit.width is None]
+    return f"{few(older, MOST_NAMES)}: fitted by an older version, whose intervals are kept" if older else ""
+
+
 def _valid(then: Any) -> bool:
     """Whether stored hashes have the form that `hash_inputs` returns."""
     return (

@@ -11,7 +11,7 @@ import numpy as np
 from benchcast.errors import BenchcastError, StudyError
 from benchcast.families import find_relatives
 from benchcast.forecasts.fit import fits_if_any
-from benchcast.forecasts.staleness import stale_line
+from benchcast.forecasts.staleness import older_line, stale_line
 from benchcast.losses.dataset import Dataset, text_losses
 from benchcast.messages import counted, did_you_mean, few
 from benchcast.methods.spec import without_weak_tasks
@@ -119,7 +119,7 @@ def status(study: StudyLike) -> StudyStatus:
         next_step = _next_step(study, tasks, with_losses, has_features=bool(scorer), comparable=not unfit)
     notes = [study.note] if study.note else []
     of_choices = [] if dataset is None else dataset.choices.lines()
-    found = [*stale, *checked.lines(), *of_choices, *_without_options(study)]
+    found = [*stale, *_older(study), *checked.lines(), *of_choices, *_without_options(study)]
     found += _problems(study, tasks, scores, with_losses=with_losses)
     return StudyStatus(
         texts=len(texts),
@@ -185,6 +185,15 @@ def _stale(study: Study) -> list[str]:
     except StudyError as error:
         return [str(error)]
     return [line] if line else []
+
+
+def _older(study: Study) -> list[str]:
+    """A line on fits of older versions; empty if there are none."""
+    try:
+        line = older_line(fits_if_any(study))
+    except StudyError:  # which another line says
+        return []
+    return [f"{line} (`benchcast fit {study.root}` makes new ones)"] if line else []
 
 
 def below_chance(scores: Sequence[Score], tasks: Sequence[Task]) -> list[str]:

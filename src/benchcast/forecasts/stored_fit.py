@@ -31,9 +31,11 @@ from benchcast.forecasts.stored_fit_checks import check_about, check_task_fit, c
 from benchcast.losses.regroup import align_models
 from benchcast.messages import match_names, nan_to_none
 from benchcast.methods.capability import read_capability
+from benchcast.methods.disagreement import ARRAYS as DISAGREEMENT_ARRAYS
+from benchcast.methods.disagreement import Disagreement
 from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.profile import LossProfile
-from benchcast.methods.task_fit import NO_ERRORS, OutOfFoldErrors, TaskFit
+from benchcast.methods.task_fit import NO_ERRORS, IntervalWidth, OutOfFoldErrors, TaskFit
 from benchcast.records import Bools, Ints, ModelMetadata, NamedTexts, Task, Text, TextOutlines, TextSet, TokenLosses
 from benchcast.study.atomic import hash_holds, hashed, local_folder, read_files, write_folder
 from benchcast.study.loss_files import read_losses
@@ -42,7 +44,7 @@ from benchcast.study.study import Study, StudyLike
 FORMAT = 1
 GONE_METHOD, GONE_INPUTS = "proxy-metrics", ("rank", "entropy", "hit", "margin")  # of older versions
 PROFILE_ARRAYS, PROFILE_NUMBERS = ("group", "mean", "whiten"), ("typical", "usual", "strongest")
-ERROR_ARRAYS = ("hidden_set", "observed", "distance")  # stored where they are known
+ERROR_ARRAYS = ("hidden_set", "observed", "distance", "disagreement")  # stored where they are known
 NO_BOS = (
     "the tokenizer adds no BOS before a text, and the fits use losses of first tokens; "
     "if the model is trained with a BOS, set it"
@@ -363,6 +365,10 @@ def _fit_of(text: dict[str, Any], blob: bytes) -> Fit:
         range=(low, high),
         stronger=_read_errors("stronger_errors", text["stronger"], arrays) if "stronger" in text else NO_ERRORS,
         profile=profile,
+        disagreement=Disagreement(**{k: arrays[f"disagreement.{k}"] for k in DISAGREEMENT_ARRAYS})
+        if "disagreement.weights" in arrays
+        else None,
+        width=IntervalWidth(**text["interval"]) if "interval" in text else None,
         notes=text["notes"],
         history={name.removeprefix("history."): x for name, x in arrays.items() if name.startswith("history.")},
     )
@@ -451,6 +457,11 @@ def _contents(fit: Fit) -> tuple[bytes, dict[str, Any]]:
         **_error_arrays("honest_errors", task_fit.out_of_fold),
         **(_error_arrays("stronger_errors", task_fit.stronger) if len(task_fit.stronger.errors) else {}),
         **{f"profile.{k}": getattr(task_fit.profile, k) for k in PROFILE_ARRAYS if task_fit.profile is not None},
+        **{
+            f"disagreement.{k}": getattr(task_fit.disagreement, k)
+            for k in DISAGREEMENT_ARRAYS
+            if task_fit.disagreement is not None
+        },
         **{f"history.{name}": np.ascontiguousarray(x) for name, x in task_fit.history.items()},
     }
     blob = save({name: np.ascontiguousarray(x) for name, x in arrays.items()})
@@ -470,6 +481,7 @@ def _contents(fit: Fit) -> tuple[bytes, dict[str, Any]]:
             if task_fit.profile is not None
             else {}
         ),
+        **({"interval": asdict(task_fit.width)} if task_fit.width is not None else {}),
         "notes": task_fit.notes,
         "about": fit.about,
         "texts": _text_rows(fit.texts, include_texts=True),

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from benchcast.choices import REGROUP_UNITS, check_choice
 from benchcast.methods import METHODS
 from benchcast.methods.capability import BlendedLosses, Capability, ScalingLadder, WeightedLoss
+from benchcast.methods.disagreement import Disagreement
 from benchcast.methods.law import KNOTS, MonotoneCalibration, SigmoidLaw
 from benchcast.methods.profile import LossProfile
 from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
@@ -61,6 +62,7 @@ def check_task_fit(fit: TaskFit, tokens: int, texts: int) -> None:
     if fit.profile is not None:
         _check_profile(fit.profile, tokens)
     _check_capability(fit.capability, tokens, texts)
+    _check_interval(fit, tokens)
 
 
 def check_tokens(edges: Ints, texts: TextSet, *, salience: npt.NDArray[Any], supported: npt.NDArray[Any]) -> None:
@@ -142,11 +144,12 @@ def _check_errors(name: str, out_of_fold: OutOfFoldErrors) -> None:
     need((np.abs(out_of_fold.errors) <= 1).all(), f"{name} are outside −1..1")
     need(len(out_of_fold.models) in (0, count), f"{len(out_of_fold.models)} names for {count} errors")
     need(all(isinstance(m, str) for m in out_of_fold.models), f"{name}: models are not names")
-    for key, kinds in (("hidden_set", "iu"), ("observed", "f"), ("distance", "f")):
+    for key, kinds in (("hidden_set", "iu"), ("observed", "f"), ("distance", "f"), ("disagreement", "f")):
         values = getattr(out_of_fold, key)
         _check_array(f"{name}.{key}", values, (count if len(values) else 0,), kinds)
     need(((out_of_fold.observed >= 0) & (out_of_fold.observed <= 1)).all(), f"{name}: accuracies are outside 0..1")
     need((out_of_fold.distance >= 0).all(), f"{name}: a distance is negative")
+    need((out_of_fold.disagreement >= 0).all(), f"{name}: a disagreement is negative")
 
 
 def _check_profile(profile: LossProfile, tokens: int) -> None:
@@ -159,6 +162,29 @@ def _check_profile(profile: LossProfile, tokens: int) -> None:
     need(size < LARGEST_PROFILE, f"profile: a value of {size:g}")
     numbers = (profile.typical, profile.usual, profile.strongest)
     need(all(map(is_number, numbers)) and profile.typical > 0, f"profile: {numbers} are not all usable numbers")
+
+
+def _check_interval(fit: TaskFit, tokens: int) -> None:
+    if fit.width is not None:
+        shares = (fit.width.steepness, fit.width.disagreement, fit.width.distance)
+        need(all(map(is_number, shares)) and min(shares) >= 0, f"interval: {shares} are not numbers from 0")
+        need(sum(shares[:2]) < 1 and shares[2] <= 1, f"interval: {shares} are not shares and a power")
+        known = fit.disagreement is not None and len(fit.out_of_fold.disagreement) == len(fit.out_of_fold.errors)
+        need(known or not fit.width.disagreement, "interval: the disagreement is not stored")
+    if fit.disagreement is not None:
+        _check_disagreement(fit.disagreement, fit.capability, tokens)
+
+
+def _check_disagreement(disagreement: Disagreement, capability: Capability, tokens: int) -> None:
+    need(isinstance(capability, WeightedLoss | BlendedLosses), "disagreement: of no weighted loss")
+    assert isinstance(capability, WeightedLoss | BlendedLosses)
+    loss = capability if isinstance(capability, WeightedLoss) else capability.stand_in
+    count, views = len(disagreement.scale), len(loss.views)
+    texts = 0 if loss.choices is None else loss.choices.weights.shape[1]
+    _check_array("disagreement.weights", disagreement.weights, (count, views, tokens), "f")
+    _check_array("disagreement.choices", disagreement.choices, (count, views, texts), "f")
+    _check_array("disagreement.scale", disagreement.scale, (count,), "f")
+    _check_array("disagreement.offset", disagreement.offset, (count,), "f")
 
 
 def _check_capability(capability: Capability, tokens: int, texts: int) -> None:

@@ -14,6 +14,7 @@ from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.losses.dataset import Dataset
 from benchcast.methods import DEFAULT_METHOD, METHODS, MethodName, load
 from benchcast.methods.distances import with_profiles
+from benchcast.methods.interval_width import with_width
 from benchcast.methods.paper import DescentSettings
 from benchcast.methods.stack import candidate_pools
 from benchcast.methods.stack.settings import StackSettings
@@ -66,7 +67,12 @@ def fit_method(
 ) -> list[list[TaskFit]]:
     """Fits of a method by fold and task; a method without settings ignores them."""
     check_choice("method", name, METHODS)
-    return with_profiles(dataset, folds, METHODS[name].learn(dataset, folds, settings))
+    return _for_intervals(dataset, folds, METHODS[name].learn(dataset, folds, settings))
+
+
+def _for_intervals(dataset: Dataset, folds: Sequence[Fold], fits: list[list[TaskFit]]) -> list[list[TaskFit]]:
+    """The fits with all that their intervals need: distances, and what the width depends on."""
+    return [[with_width(fit) for fit in row] for row in with_profiles(dataset, folds, fits)]
 
 
 def grouped(names: Sequence[str]) -> list[tuple[str, ...]]:
@@ -91,7 +97,7 @@ def fit_group(
         for row in candidate_pools(dataset, folds, settings=of_pool, of_stack=True)
     ]
     by_method = {name: [[fits[name] for fits in row] for row in rows] for name in names}
-    return {name: with_profiles(dataset, folds, fits) for name, fits in by_method.items()}
+    return {name: _for_intervals(dataset, folds, fits) for name, fits in by_method.items()}
 
 
 def stored_settings(fit: TaskFit) -> DescentSettings | None:

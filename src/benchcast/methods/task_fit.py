@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from benchcast.losses.dataset import Dataset
-from benchcast.methods.capability import SAME, Capability
+from benchcast.methods.capability import SAME, BlendedLosses, Capability, WeightedLoss
+from benchcast.methods.disagreement import Disagreement
 from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.profile import LossProfile
 from benchcast.records import Bools, Floats, Ints, ModelMetadata, Task
@@ -35,6 +36,9 @@ class OutOfFoldErrors:
     hidden_set: Ints = field(default_factory=_no_ints)  # number of the set that each was hidden with; empty: unknown
     observed: Floats = field(default_factory=_no_floats)  # accuracy; empty: unknown
     distance: Floats = field(default_factory=_no_floats)  # squared, from the models learned from (see `profile`)
+    disagreement: Floats = field(
+        default_factory=_no_floats
+    )  # variance of the candidates' log-odds; empty: no candidates
 
     @classmethod
     def of(cls, dataset: Dataset, rows: Sequence[Bools], errors: Floats, *, kind: str) -> OutOfFoldErrors:
@@ -58,6 +62,15 @@ NO_ERRORS = OutOfFoldErrors.none("stronger models")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IntervalWidth:
+    """What the variance of an error depends on besides the task (see `interval_width`)."""
+
+    steepness: float  # b, the share that goes with the slope of the law
+    disagreement: float  # c, the share that goes with what the candidates disagree about
+    distance: float  # p, the power of the distance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFit:
     """A fitted forecast of one task: a capability, a law (equations 1 and 2) and errors on held-out models."""
 
@@ -69,6 +82,8 @@ class TaskFit:
     range: tuple[float, float]  # lowest and highest capability of the models learned from; NaN: unknown
     stronger: OutOfFoldErrors = NO_ERRORS  # of models that were hidden because they are stronger than the others
     profile: LossProfile | None = None  # of the models learned from; None if unknown
+    disagreement: Disagreement | None = None  # of the candidates of an average; None without candidates
+    width: IntervalWidth | None = None  # of intervals; None in fits of older versions
     notes: dict[str, Any] = field(default_factory=dict)  # chosen settings, as JSON values
     history: dict[str, npt.NDArray[Any]] = field(default_factory=dict)  # values per step, for figure 6
 
@@ -91,6 +106,15 @@ class TaskFit:
     def forecast(self, nats: npt.NDArray[np.floating], metadata: ModelMetadata) -> Floats:
         """Forecast accuracy (0..1) of each model; arguments as for `Capability.of`."""
         return self.law.accuracy(self.capability.of(nats, metadata))
+
+    def disagreement_about(
+        self, nats: npt.NDArray[np.floating], metadata: ModelMetadata | None = None
+    ) -> Floats | None:
+        """Variance of the candidates' log-odds for each model, arguments as for `Capability.of`; None if unknown."""
+        if self.disagreement is None or not isinstance(self.capability, WeightedLoss | BlendedLosses):
+            return None
+        loss = self.capability if isinstance(self.capability, WeightedLoss) else self.capability.stand_in
+        return self.disagreement.of(nats, metadata, loss)
 
     def salience(self, nats: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
         """Weight of each token (N), averaged over the models of `nats`; 0 without losses."""

@@ -16,7 +16,8 @@ import numpy as np
 from scipy.special import stdtrit
 
 from benchcast.choices import DEFAULT_LEVEL
-from benchcast.forecasts.intervals import ScoreDistribution, from_angle, locate, score_distribution
+from benchcast.forecasts.intervals import ScoreDistribution, locate, score_distribution
+from benchcast.methods.interval_width import from_angle
 from benchcast.methods.power_law import PowerLaw, fit_power_law
 from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats

@@ -52,6 +52,7 @@ import numpy.typing as npt
 
 from benchcast.losses.dataset import VIEWS, Dataset, LossView
 from benchcast.methods.capability import BlendedLosses, BlendPart, Capability, ChoiceWeights, StrengthRamp, WeightedLoss
+from benchcast.methods.disagreement import Disagreement, main_directions
 from benchcast.methods.features import keep_on_device
 from benchcast.methods.law import SigmoidLaw, at_share, sigmoid
 from benchcast.methods.stack.averaging import (
@@ -62,6 +63,7 @@ from benchcast.methods.stack.averaging import (
     mixes,
     named_shares,
     share_notes,
+    shared,
 )
 from benchcast.methods.stack.candidates import Candidates, GroupLosses, Recipe, nonnegative, signed, strength_weighted
 from benchcast.methods.stack.hidden_sets import HiddenKind, HiddenRows, HiddenSet, TaskScores, hidden_sets
@@ -69,7 +71,7 @@ from benchcast.methods.stack.settings import StackSettings
 from benchcast.methods.stack.token_groups import group_losses, group_tokens
 from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Floats
-from benchcast.splits import FEWEST_MODELS, Fold, left_out
+from benchcast.splits import FEWEST_MODELS, Fold, family_balanced, left_out
 
 
 def stack(dataset: Dataset, folds: Sequence[Fold], *, settings: StackSettings | None = None) -> list[list[TaskFit]]:
@@ -121,7 +123,7 @@ class Pool:
     def choice_weights(self, average: Average) -> ChoiceWeights | None:
         """Weights of choice losses in an average of the pool's candidates; None where none are read."""
         groups = self.losses.groups
-        weights = np.stack([groups.choice_weights(mix) for mix in mixes(average, self.candidates, views=VIEWS)])
+        weights = np.stack([groups.choice_weights(mix) for mix in mixes(average.shares, self.candidates, views=VIEWS)])
         return ChoiceWeights(name=self.dataset.choices.name, weights=weights) if weights.size else None
 
     def task_fit(
@@ -131,9 +133,13 @@ class Pool:
         capability: Capability,
         law: SigmoidLaw,
         log_odds_without_own_set: Floats,
+        shares: Floats,
         notes: dict[str, Any],
     ) -> TaskFit:
-        """The fit, with the errors of the rows (`log_odds_without_own_set`: R)."""
+        """The fit, with the errors of the rows (`log_odds_without_own_set`: R), and what the candidates disagree about.
+
+        `shares` (C) are those of the candidates for a model of usual strength.
+        """
         dataset, scores, rows = self.dataset, self.scores, self.rows
         forecast = np.asarray(at_share(sigmoid(log_odds_without_own_set), scores.task.chance))
         errors = forecast - scores.observed[rows.model]
@@ -142,16 +148,33 @@ class Pool:
         family_errors, stronger_errors = errors[rows.of_families], errors[~rows.of_families]
         hidden_families = left_out(dataset.groups, scores.known)
         of_known = capability.of(dataset.nats, dataset.metadata)[scores.known]
+        disagreement, of_rows = self.disagreement(shares)
         return TaskFit(
             task=scores.task,
             method=method,
             capability=capability,
             law=law,
-            out_of_fold=OutOfFoldErrors.of(dataset, family_masks, family_errors, kind=hidden_families),
+            out_of_fold=replace(
+                OutOfFoldErrors.of(dataset, family_masks, family_errors, kind=hidden_families), disagreement=of_rows
+            ),
             stronger=OutOfFoldErrors.of(dataset, stronger_masks, stronger_errors, kind="stronger models"),
             range=(float(of_known.min()), float(of_known.max())),
+            disagreement=disagreement,
             notes=notes,
         )
+
+    def disagreement(self, shares: Floats) -> tuple[Disagreement, Floats]:
+        """The variance of the candidates' log-odds for any model, and that of the family rows without their own set."""
+        of_families, groups = self.rows.of_families, self.losses.groups
+        log_odds = self.log_odds_without_own_set[of_families]
+        directions = main_directions(log_odds, shares, family_balanced(self.rows.family[of_families]))
+        parts = [mixes(row, self.candidates, views=VIEWS) for row in directions]
+        found = Disagreement.of_directions(
+            tokens=np.stack([[groups.token_weights(-mix) for mix in part] for part in parts]),
+            choices=np.stack([[groups.choice_weights(-mix) for mix in part] for part in parts]),
+            offset=np.array([sum(c.offset @ part for c, part in shared(row, self.candidates)) for row in directions]),
+        )
+        return found, ((log_odds @ directions.T) ** 2).sum(axis=1)
 
 
 def candidate_pools(
@@ -244,6 +267,7 @@ def fit_stack(pool: Pool, settings: StackSettings) -> TaskFit:
         law=SigmoidLaw(-1.0, 0.0, scores.task.chance),  # for the sign see `as_weighted_loss`
         log_odds_without_own_set=(1 - faded_h) * all_rows.log_odds_without_own_set
         + faded_h * family_rows.log_odds_without_own_set,
+        shares=np.array(list(usual_shares.values())),
         notes={
             "shares": share_notes(usual_shares, settings),
             "shares_of_stronger": share_notes(all_rows_shares, settings),
@@ -276,6 +300,7 @@ def fit_salience(pool: Pool, settings: StackSettings) -> TaskFit:
         ),
         law=law,
         log_odds_without_own_set=average.log_odds_without_own_set,
+        shares=average.shares,
         notes={
             "shares": share_notes(named_shares(average, own.candidates), settings),
             "bend_saves": curve_note(average),

@@ -200,22 +200,22 @@ def as_weighted_loss(
     capability, too, is lower for a better model, so that of a blend is minus its log-odds, with a law of slope −1.
     """
     calibration = average.calibration
-    offset = sum(float(c.offset @ part) for c, part in _shared(average, candidates))
+    offset = sum(float(c.offset @ part) for c, part in shared(average.shares, candidates))
     offset = calibration.offset + calibration.slope * offset
     law = SigmoidLaw(-calibration.slope, offset, chance, calibration=calibration.curve)
-    return np.stack([groups.token_weights(mix) for mix in mixes(average, candidates, views=views)]), law
+    return np.stack([groups.token_weights(mix) for mix in mixes(average.shares, candidates, views=views)]), law
 
 
-def mixes(average: Average, candidates: Sequence[Candidates], *, views: Sequence[str]) -> list[Floats]:
-    """The averaged combination of groups (K) for each view."""
+def mixes(shares: Floats, candidates: Sequence[Candidates], *, views: Sequence[str]) -> list[Floats]:
+    """The combination of groups (K) for each view, with these shares (C) of the candidates or other factors."""
     nothing = np.zeros(len(candidates[0].mix))
-    shared = _shared(average, candidates)
-    return [sum((c.mix @ part for c, part in shared if c.view == view), nothing) for view in views]
+    parts = shared(shares, candidates)
+    return [sum((c.mix @ part for c, part in parts if c.view == view), nothing) for view in views]
 
 
-def _shared(average: Average, candidates: Sequence[Candidates]) -> list[tuple[Candidates, Floats]]:
-    """Candidates with their shares in the average."""
-    parts = np.split(average.shares, np.cumsum([len(c.names) for c in candidates])[:-1])
+def shared(shares: Floats, candidates: Sequence[Candidates]) -> list[tuple[Candidates, Floats]]:
+    """Candidates with their shares (C)."""
+    parts = np.split(shares, np.cumsum([len(c.names) for c in candidates])[:-1])
     return list(zip(candidates, parts, strict=True))
 
 
