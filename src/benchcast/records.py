@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -289,6 +290,20 @@ class Task:
     choices: tuple[str, ...] = ()  # columns of a table that hold choice losses of the task
 
 
+UNITS = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+NUMBER = re.compile(r"(\d+(?:\.\d+)?)([kKMBT]?)(?![A-Za-z])")
+
+
+def natural_key(name: str) -> tuple[tuple[float, str], ...]:
+    """Sort key of a name whose numbers count as numbers, also with a unit.
+
+    >>> sorted(["run@10.8M", "run@2.2M", "run@900k"], key=natural_key)
+    ['run@900k', 'run@2.2M', 'run@10.8M']
+    """
+    words, numbers = NUMBER.split(name)[::3], [float(m[1]) * UNITS[m[2]] for m in NUMBER.finditer(name)]
+    return tuple(zip([-1.0, *numbers], words, strict=True))
+
+
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
     """One row of models.csv; unknown values are NaN or empty.
@@ -316,6 +331,12 @@ class ModelInfo:
     def compute(self) -> float:
         """Training FLOPs, estimated as 6 × params × tokens if they are not given."""
         return self.flops if np.isfinite(self.flops) else 6 * self.params * self.tokens
+
+    @property
+    def training_order(self) -> tuple[Any, ...]:
+        """Sort key: family, size, training tokens, and the name with its numbers as numbers (2.2M before 10.8M)."""
+        known = [x if np.isfinite(x) else 0.0 for x in (self.params, self.tokens)]
+        return (self.family_name, *known, natural_key(self.model))
 
 
 @dataclass(frozen=True, slots=True)

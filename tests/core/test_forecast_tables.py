@@ -20,7 +20,19 @@ from benchcast.forecasts.predict import predict
 from benchcast.methods.interval_width import angle
 from benchcast.methods.task_fit import OutOfFoldErrors
 
-COLUMNS = ["model", "task", "accuracy", "low", "high", "level", "observed", "capability", "question", "remark"]
+COLUMNS = [
+    "model",
+    "task",
+    "accuracy",
+    "low",
+    "high",
+    "level",
+    "observed",
+    "capability",
+    "question",
+    "relation",
+    "remark",
+]
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import shutil
@@ -27,6 +28,10 @@ def models_of(out: str) -> list[str]:
     return list(dict.fromkeys(f["model"] for f in json.loads(out)))
 
 
+def rows_of(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+
+
 def test_every_model_that_is_named_is_forecast(fitted, cli, world):
     one, two = world.models[4].model, world.models[1].model
     ran = cli("predict", fitted, "--model", one, "--model", two, "--json")
@@ -39,7 +44,7 @@ def test_every_model_that_is_named_is_forecast(fitted, cli, world):
 
 
 def test_patterns_and_all(fitted, cli, world):
-    names = sorted(m.model for m in world.models)
+    names = [m.model for m in sorted(world.models, key=lambda m: (m.family, m.params, m.tokens))]
     family_models = [n for n in names if n.startswith("family1-")]
     assert models_of(cli("predict", fitted, "--model", "family1-*", "--json").out) == family_models
     assert models_of(cli("predict", fitted, "--model", family_models[1], "--model", "family1-*", "--json").out) == [
@@ -116,12 +121,55 @@ def test_a_task_without_a_fit_is_named(fitted, cli, world, tmp_path):
     assert "no fit of" not in cli("predict", copy, "--model", world.models[0].model, "--task", "task0").err
 
 
-def test_the_table_says_which_question_an_interval_answers(fitted, cli, world, tmp_path):
-    """Only `--json` did; a model inside the range looked the same as one whose range had not been checked."""
+def test_the_table_says_how_a_model_is_related_to_the_training_models(fitted, cli, world, tmp_path):
+    """A model that the fit was trained on was called "unseen family"."""
     folder = shutil.copytree(fitted, tmp_path / "study")
-    strong = replace(world.losses[0], model="strong", nats=world.losses[0].nats * 0.2)
-    Study.open(folder).add_losses([strong])
-    inside, stronger = (cli("predict", folder, "--model", m).out for m in (world.models[0].model, "strong"))
-    assert re.search(r"interval for +capability\n.* – [\d.]+ +unseen family ", inside)
-    assert re.search(r" – [\d.]+ +stronger model ", stronger)
-    assert "unseen family" not in stronger
+    study, other = Study.open(folder), world.losses[0]
+    study.add_losses([replace(other, model="sister", nats=other.nats * 1.01)], family="family0")
+    study.add_losses([replace(other, model="stranger", nats=other.nats * 1.01)], family="new")
+    for model, relation in (
+        (world.models[0].model, "seen in training"),
+        ("sister", "known family"),
+        ("stranger", "unseen family"),
+    ):
+        printed = cli("predict", folder, "--model", model).out
+        assert re.search(rf"interval for +capability\n.* – [\d.]+ +{relation} ", printed)
+        said = json.loads(cli("predict", folder, "--model", model, "--json").out)
+        assert {row["relation"] for row in said} == {relation}
+    assert {row["question"] for row in json.loads(cli("predict", folder, "--model", "sister", "--json").out)} == {
+        "unseen family"
+    }
+
+
+def test_all_models_are_one_table_in_the_order_of_training_with_remarks_once(fitted, cli, world, tmp_path):
+    """225 models were 3,374 lines."""
+    ran = cli("predict", fitted, "--all", "--csv", tmp_path / "all.csv")
+    lines = ran.out.splitlines()
+    names = [m.model for m in sorted(world.models, key=lambda m: (m.family, m.params, m.tokens))]
+    assert lines[1].split() == ["model", "task0", "task1", "interval", "for"]
+    assert [line.split()[0] for line in lines[2 : 2 + len(names)]] == names
+    assert lines[2].endswith("seen in training")
+    assert lines[2 + len(names)].startswith("± 90% interval")
+    assert len(lines) < len(names) + 10
+    rows = rows_of(tmp_path / "all.csv")
+    assert len(rows) == 2 * len(names)
+    said = json.loads(cli("predict", fitted, "--all", "--json").out)
+    assert [(r["model"], r["task"], float(r["low"])) for r in rows] == [(r["model"], r["task"], r["low"]) for r in said]
+
+
+def test_a_remark_of_many_forecasts_is_printed_once(fitted, cli, world, tmp_path):
+    folder = shutil.copytree(fitted, tmp_path / "study")
+    strong = [replace(x, model=f"strong{i}", nats=x.nats * 0.2) for i, x in enumerate(world.losses[:3])]
+    Study.open(folder).add_losses(strong, family="new")
+    printed = " ".join(cli("predict", folder, "--model", "strong*").out.split())
+    assert printed.count("extrapolation: ") == 1
+    assert "6 forecasts of strong0, strong1 and 1 more: extrapolation: stronger than every training model" in printed
+
+
+def test_a_name_that_a_spreadsheet_would_run_is_harmless_in_the_csv(fitted, cli, world, tmp_path):
+    folder = shutil.copytree(fitted, tmp_path / "study")
+    Study.open(folder).add_losses([replace(world.losses[0], model="=1+1")])
+    cli("predict", folder, "--model", "=1+1", "--csv", tmp_path / "one.csv")
+    rows = rows_of(tmp_path / "one.csv")
+    assert {row["model"] for row in rows} == {"'=1+1"}
+    assert 0 <= float(rows[0]["low"]) <= 1

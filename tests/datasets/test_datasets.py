@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import benchcast as bc
-from benchcast.cli.demo import target_forecasts
+from benchcast.cli.demo import last_models, target_forecasts
 from benchcast.datasets import DATASETS, dclm, download, fetch, public_llms
 from benchcast.datasets.dclm import recipe_family
 from benchcast.datasets.public_llms import params_of
@@ -186,24 +187,42 @@ def test_the_demo_suggests_the_study_whose_name_was_begun(cli, tmp_path):
     assert ran.err.endswith("did you mean 'olmo-ladder'?\n")
 
 
-def test_the_demo_of_the_embedded_study_forecasts_a_model_that_was_held_out():
+def test_the_demo_of_the_embedded_study_forecasts_models_that_were_held_out():
     comparison = bc.compare(bc.datasets.load_zoo(), methods=["label-token"])
     targets = target_forecasts(DATASETS["zoo"].targets, comparison)
-    assert list(targets) == ["ash-50M@36.0M"]
-    assert tuple(t.task for t in targets["ash-50M@36.0M"]) == comparison.tasks
-    assert all(t.low < t.forecast < t.high for t in targets["ash-50M@36.0M"])
+    assert list(targets) == ["ash-50M@36.0M", "elm-50M@36.0M", "oak-b-50M@36.0M"]
+    for of_model in targets.values():
+        assert tuple(t.task for t in of_model) == comparison.tasks
+        assert all(t.low < t.forecast < t.high for t in of_model)
 
 
-def test_the_demo_reports_the_two_targets_of_the_ladder_separately(raw, cli, tmp_path, monkeypatch):
-    few = {m: METHODS[m] for m in ("label-token", "all-token")}  # the others only take time
-    monkeypatch.setattr("benchcast.evaluation.compare.METHODS", few)
+def test_a_study_without_named_targets_shows_the_last_held_out_model_of_a_few_families():
+    study = bc.datasets.load_zoo()
+    comparison = bc.compare(study, ["code"], methods=["constant"], split="size")
+    assert last_models(study, comparison) == ["larch-50M@36.0M", "oak-a-50M@36.0M", "oak-b-50M@36.0M"]
+
+
+def test_the_demo_prints_forecasts_beside_scores_one_sentence_and_the_paths(raw, cli, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "benchcast.evaluation.compare.MAIN_METHODS", ("label-token", "all-token")
+    )  # the others take time
     monkeypatch.setattr(fit, "fit_tasks", partial(fit.fit_tasks, method="label-token"))
     ran = cli("demo", "olmo-ladder", "--out", tmp_path / "demo")
     assert ran.code == 0, ran.err
-    assert "peteish7@anneal, held out" in ran.out
-    assert "peteish13@596057, held out" in ran.out
-    assert ran.out.count("mean absolute error") == 2
-    assert "rbridge" not in (tmp_path / "demo" / "report.html").read_text(encoding="utf-8"), "only what was compared"
+    table, sentence, paths = ran.out.split("\n\n")[1:]
+    assert max(map(len, table.splitlines())) <= 80
+    heads = table.splitlines()[1].split()
+    assert heads == ["model", "and", "task", "forecast", "90%", "interval", "score", "error,", "points"]
+    assert table.count("peteish7@anneal") == table.count("peteish13@596057") == 1
+    assert len(table.splitlines()) == 2 + 2 * (1 + DATASETS["olmo-ladder"].tasks)
+    assert re.fullmatch(
+        r"Over all \d+ held-out models on 13 tasks, forecasts miss by [\d.]+ points on average, and \d+% of the scores "
+        r"lie inside the 90% intervals.",
+        " ".join(sentence.split()),
+    )
+    assert [line.split()[0] for line in paths.splitlines()] == ["report:", "figure:", "study:", "next:"]
+    assert {m for m in METHODS if m in ran.out.split()} == {"label-token"}, "no method but the one used"
+    assert "all-token" in (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
     assert (tmp_path / "demo" / "forecasts.png").read_bytes().startswith(b"\x89PNG")
     fitted = Study.open(tmp_path / "demo" / "study").fitted_tasks()
     assert len(fitted) == DATASETS["olmo-ladder"].tasks

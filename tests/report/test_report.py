@@ -32,7 +32,7 @@ def opened(synthetic_folder) -> Study:
 
 @pytest.fixture(scope="module")
 def comparison(opened):
-    return compare(opened)
+    return compare(opened, methods="all")
 
 
 @pytest.fixture(scope="module")
@@ -303,7 +303,7 @@ def test_explain_writes_a_page_of_its_own(study, cli, tmp_path):
 
 def test_a_study_without_features_or_compute_still_has_a_report(study, tmp_path):
     shutil.rmtree(study.root / "features")
-    comparison = compare(study)
+    comparison = compare(study, methods="all")
     page = report_data(study, comparison)
     assert page["steps"] is None
     assert page["provenance"]["left_out"]["paper"] == "needs features of a scorer"

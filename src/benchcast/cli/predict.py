@@ -11,10 +11,10 @@ import click
 
 from benchcast.choices import DEFAULT_LEVEL, level_text
 from benchcast.cli.arguments import JSON, PATH, STUDY_FOLDER, TASKS
-from benchcast.cli.output import ends, print_json, print_table, say, warn
+from benchcast.cli.output import ends, print_json, print_table, say, say_wrapped, warn
 from benchcast.cli.progress import progress
 from benchcast.errors import InputError
-from benchcast.messages import number
+from benchcast.messages import counted, few, number
 
 if TYPE_CHECKING:
     from benchcast.forecasts.forecast import Forecast, Forecasts
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Share of scores of unseen models that an interval should contain.",
 )
+@click.option("--csv", "csv_file", type=PATH, help="Also write all forecasts with their intervals to this CSV file.")
 @TASKS
 @JSON
 def predict(
@@ -65,6 +66,7 @@ def predict(
     use_scores: bool,
     register: Path | None,
     level: float,
+    csv_file: Path | None,
     tasks: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -77,7 +79,7 @@ def predict(
     \b
     benchcast predict study --model my-7b
     benchcast predict study --model my-7b --model 'other-*'
-    benchcast predict study --all --level 0.8
+    benchcast predict study --all --csv forecasts.csv                  models × tasks, in the order of training
     benchcast predict study --model my-7b --use-scores                 its scores on other tasks count, too
     benchcast predict --fit study/fits/mmlu --losses my-7b.jsonl
     benchcast predict study --model my-7b --register my-7b.json        benchcast verify scores it later
@@ -104,13 +106,15 @@ def predict(
     else:
         forecasts, note = _by_files(str(fit_folder), Path(str(losses_file)), level, register=register)
     rows = [row for row in forecasts if row.model not in forecasts.failed]
+    if csv_file is not None:
+        _write_csv(csv_file, rows)
     if as_json:
         if rows:
             print_json([row.to_dict() for row in rows])
     else:
         _print(rows)
-        if note:
-            say(note)
+        for line in filter(None, (note, "" if csv_file is None else f"written: {csv_file}")):
+            say(line)
     if forecasts.failed:
         raise InputError("; ".join(forecasts.failed.values()))
 
@@ -146,6 +150,14 @@ def _by_study(
     return answer.forecasts, "" if register is None or not answer.models else _registered(register, answer.models[0])
 
 
+def _write_csv(path: Path, rows: Sequence[Forecast]) -> None:
+    from benchcast.forecasts.forecast import COLUMNS
+    from benchcast.study.atomic import write_text
+    from benchcast.study.tables import as_csv
+
+    write_text(path, as_csv([*COLUMNS], rows))
+
+
 def warn_if_stale(study: Study, fits: Sequence[Fit], remedy: str) -> None:
     """One line on stderr if the study has changed since its fits were made, and one if an older version made them."""
     from benchcast.forecasts.staleness import older_line, stale_line
@@ -177,20 +189,64 @@ def _registered(path: Path, made: ModelForecasts) -> str:
 
 
 def _print(rows: Sequence[Forecast]) -> None:
-    for i, model in enumerate(dict.fromkeys(row.model for row in rows)):
-        if i:
-            say()
-        header = ("task", "forecast", f"{level_text(rows[0].level)} interval", "interval for", "capability", "")
-        cells = [
-            (
-                row.task,
-                number(row.accuracy, ".3f"),
-                ends(row.low, row.high),
-                "–" if math.isnan(row.low) else row.question,
-                number(row.capability, ".4f"),
-                row.remark,
-            )
-            for row in rows
-            if row.model == model
-        ]
-        print_table(header, cells, title=model)
+    """A table: tasks of one model, or models × tasks."""
+    if len({row.model for row in rows}) > 1:
+        _print_matrix(rows)
+    elif rows:
+        _print_model(rows)
+
+
+def _print_model(rows: Sequence[Forecast]) -> None:
+    """The forecasts of one model, a row for each task."""
+    header = ("task", "forecast", f"{level_text(rows[0].level)} interval", "interval for", "capability", "")
+    cells = [
+        (
+            row.task,
+            number(row.accuracy, ".3f"),
+            ends(row.low, row.high),
+            "–" if math.isnan(row.low) else row.relation,
+            number(row.capability, ".4f"),
+            _remark(row),
+        )
+        for row in rows
+    ]
+    print_table(header, cells, title=rows[0].model)
+
+
+def _print_matrix(rows: Sequence[Forecast]) -> None:
+    """The forecasts of several models: a row for each model, a column for each task; each remark once."""
+    tasks = list(dict.fromkeys(row.task for row in rows))
+    by_model: dict[str, dict[str, Forecast]] = {}
+    for row in rows:
+        by_model.setdefault(row.model, {})[row.task] = row
+    relation = {model: next(iter(of_model.values())).relation for model, of_model in by_model.items()}
+    cells = [
+        (model, *(number(of_model[t].accuracy, ".3f") for t in tasks), relation[model])
+        for model, of_model in by_model.items()
+    ]
+    level = level_text(rows[0].level)
+    halves = [sorted((row.high - row.low) / 2 for row in rows if row.task == t and row.high == row.high) for t in tasks]
+    usual = (f"± {level} interval", *(number(h[len(h) // 2], ".3f") if h else "–" for h in halves), "")
+    header = ("model", *tasks, "interval for")
+    print_table(header, [*cells, usual], title="forecasts, in the order of training", left=(0, len(header) - 1))
+    for line in _remarks(rows):
+        say_wrapped(line)
+
+
+def _remark(row: Forecast) -> str:
+    """The remark without what the column "interval for" says."""
+    return "; ".join(part for part in row.remark.split("; ") if not part.startswith("seen:"))
+
+
+def _remarks(rows: Sequence[Forecast]) -> list[str]:
+    """Each remark once, by what it says before its numbers, with the number of forecasts that have it."""
+    of_kind: dict[str, list[Forecast]] = {}
+    for row in rows:
+        if _remark(row):
+            of_kind.setdefault(_remark(row).partition(":")[0], []).append(row)
+    lines = []
+    for some in of_kind.values():
+        said, models = {_remark(row) for row in some}, list(dict.fromkeys(row.model for row in some))
+        example = _remark(some[0]) + f" ({some[0].model} on {some[0].task})" * (len(said) > 1)
+        lines.append(f"{counted(len(some), 'forecast')} of {few(models, 2)}: {example}")
+    return lines

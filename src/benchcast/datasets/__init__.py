@@ -71,7 +71,7 @@ DATASETS = {
             tasks=6,
             source="embedded",
             licence="Apache-2.0",
-            targets=("ash-50M@36.0M",),
+            targets=("ash-50M@36.0M", "elm-50M@36.0M", "oak-b-50M@36.0M"),
         ),
         PublicStudy(
             name="olmo-ladder",

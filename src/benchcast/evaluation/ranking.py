@@ -188,6 +188,22 @@ def verdict_on(comparison: Comparison, task: str, method: str | None = None) -> 
     return Verdict(task, good, against, trust="; ".join(c for c in cautions if c))
 
 
+def trust(comparison: Comparison) -> str:
+    """One sentence on the error and the coverage of the method that `fit` uses, over all held-out models and tasks."""
+    held = [comparison.held_out[task, comparison.used] for task in comparison.tasks]
+    error = np.concatenate([h.forecast - h.observed for h in held])
+    inside = np.concatenate([(h.low <= h.observed) & (h.observed <= h.high) for h in held])
+    known, has_interval = np.isfinite(error), np.concatenate([np.isfinite(h.low) for h in held])
+    models = {model for h in held for model in h.models}
+    if not known.any():
+        return f"{comparison.used} gives no forecast of a held-out model."
+    missed = f"forecasts miss by {points(float(np.abs(error[known]).mean()))} on average"
+    covered = f"{inside[has_interval].mean():.0%} of the scores lie inside the {level_text()} intervals"
+    said = f"{missed}, and {covered}" if has_interval.any() else f"{missed}; there are too few families for intervals"
+    tasks = f" on {len(comparison.tasks)} tasks" if len(comparison.tasks) > 1 else ""
+    return f"Over all {len(models)} held-out models{tasks}, {said}."
+
+
 def _against(comparison: Comparison, task: str, method: str) -> str:
     """The error relative to the best baseline, with its uncertainty, and a method that is clearly better."""
     errors = {m: comparison.measures(task, m)["mse"] for m in comparison.methods if m != method}

@@ -13,6 +13,7 @@ import numpy as np
 from benchcast.choices import DEFAULT_LEVEL, level_text
 from benchcast.display import html_table, text_table
 from benchcast.errors import library
+from benchcast.families import families_of
 from benchcast.forecasts.intervals import Predictions, ScoreDistribution, distance, nearness_to_chance
 from benchcast.messages import counted, nan_to_none, number, visible
 from benchcast.methods.task_fit import TaskFit
@@ -28,9 +29,11 @@ COLUMNS = {
     "observed": "double",
     "capability": "double",
     "question": "string",
+    "relation": "string",
     "remark": "string",
 }
 UNSEEN_FAMILY, STRONGER_MODEL = "unseen family", "stronger model"
+SEEN, KNOWN_FAMILY = "seen in training", "known family"
 NO_INTERVAL = "no interval: forecasts of fewer than two unseen models could be tested"
 UNLIKE = 2.0  # distance relative to a usual left-out family from which on a remark is added
 
@@ -58,7 +61,8 @@ class Forecast:
     capability: float  # weighted loss per character, or minus the averaged log-odds (`stack`); lower is better
     remark: str = ""  # reason why the forecast is missing or unreliable
     level: float = DEFAULT_LEVEL  # nominal coverage of the interval, 0..1
-    question: str = UNSEEN_FAMILY  # what the interval is about: a model of an unseen family, or a stronger model
+    question: str = UNSEEN_FAMILY  # what the interval is about: a model of an unseen family, a stronger or a seen model
+    relation: str = UNSEEN_FAMILY  # of the model to the training models: seen in training, known or unseen family
     observed: float = math.nan  # the model's score on the task, 0..1, where it is known
     distribution: ScoreDistribution | None = field(default=None, compare=False)  # of this one score; None: unknown
 
@@ -210,7 +214,7 @@ class Forecasts:
         """A pyarrow.Table with a row for each forecast; missing values are null.
 
         `accuracy`, `low`, `high`, `level` of the interval and `observed` (the known score) are from 0 to 1;
-        `capability` is the weighted loss; `question` and `remark` say how sure the interval is.
+        `capability` is the weighted loss; `question`, `relation` and `remark` say how sure it is.
         """
         return arrow_table([{k: getattr(row, k) for k in COLUMNS} for row in self.rows], COLUMNS)
 
@@ -227,13 +231,21 @@ def remark_on(
         return f"no law: {fit.law.failure}"
     if not np.isfinite(predicted.capability[0]):
         return fit.capability.missing(metadata)
-    if model in about.get("train", ()) or model in about.get("validation", ()):
+    if relation_of(fit, metadata, model=model, about=about) == SEEN:
         why = "seen: the fit was trained on this model's score"
     else:
         why = caution_on(fit, predicted)
         if not why and nearness_to_chance(fit, predicted.accuracy)[0] > 0:
             why = "near chance: losses hardly show whether such a model is about to improve"
     return "; ".join(filter(None, (why, "" if np.isfinite(predicted.low[0]) else NO_INTERVAL)))
+
+
+def relation_of(fit: TaskFit, metadata: ModelMetadata, *, model: str, about: Mapping[str, Any]) -> str:
+    """Whether the fit was trained on a model's score, or on models of its family."""
+    if model in about.get("train", ()) or model in about.get("validation", ()):
+        return SEEN
+    known = {family for group in np.unique(fit.out_of_fold.families) for family in families_of(str(group))}
+    return KNOWN_FAMILY if str(metadata.families[0]) in known else UNSEEN_FAMILY
 
 
 def caution_on(fit: TaskFit, predicted: Predictions, i: int = 0) -> str:

@@ -85,8 +85,9 @@ def predict(
 
 
 def find_models(study: Study, patterns: Sequence[str] | None) -> list[str]:
-    """Models with losses that the patterns name; None: all."""
-    names = study.models_with_losses()
+    """Models with losses that the patterns name, in the order of training; None: all."""
+    infos = study.infos(study.models_with_losses())
+    names = [info.model for info in sorted(infos, key=lambda info: info.training_order)]
     return names if patterns is None else match_names(names, patterns, where=str(study.root), what="losses of model")
 
 

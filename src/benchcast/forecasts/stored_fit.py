@@ -24,7 +24,15 @@ from benchcast.choices import DEFAULT_LEVEL, check_level
 from benchcast.display import cell, html_table
 from benchcast.errors import InputError, StudyError, one_line
 from benchcast.forecasts import sharing
-from benchcast.forecasts.forecast import STRONGER_MODEL, UNSEEN_FAMILY, Forecast, Forecasts, remark_on
+from benchcast.forecasts.forecast import (
+    SEEN,
+    STRONGER_MODEL,
+    UNSEEN_FAMILY,
+    Forecast,
+    Forecasts,
+    relation_of,
+    remark_on,
+)
 from benchcast.forecasts.intervals import predict
 from benchcast.forecasts.sharing import FILES, fit_card
 from benchcast.forecasts.stored_fit_checks import check_about, check_task_fit, check_texts, check_tokens
@@ -232,6 +240,7 @@ class Fit:
                     "with its losses, or fit without them: `predict STUDY --restrict`, or `fit STUDY --no-choices`"
                 )
         p = predict(self.task_fit, nats, metadata, level=level)
+        relation = relation_of(self.task_fit, metadata, model=losses.model, about=self.about)
         return Forecast(
             task=self.task,
             model=losses.model,
@@ -241,7 +250,8 @@ class Fit:
             capability=float(p.capability[0]),
             remark=remark_on(self.task_fit, p, metadata, model=losses.model, about=self.about),
             level=level,
-            question=STRONGER_MODEL if p.position.stronger[0] else UNSEEN_FAMILY,
+            question=STRONGER_MODEL if p.position.stronger[0] else SEEN if relation == SEEN else UNSEEN_FAMILY,
+            relation=relation,
             distribution=p.distribution,
             observed=metadata.known_score(self.task),
         )
