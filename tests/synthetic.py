@@ -54,6 +54,7 @@ class Plan:
     odd_family: bool = False  # one family scores off the common law
     mixture: float = 0.35  # how far families' mixtures pull their abilities apart
     clusters: int = 0  # families but the last come in this many clusters of relatives; 0: all are independent
+    floor: float | None = None  # what models score that know nothing; None: nominal chance
     kinship: float = 0.9  # share of the variance of a mixture that relatives have in common
 
 
@@ -173,7 +174,8 @@ def _scores(
         z = (capability - np.quantile(capability, 0.4)) / capability.std()
         if plan.odd_family:
             z = z + 1.0 * np.array([m.family == "family1" for m in models])
-        right = task.chance + (1 - task.chance) / (1 + np.exp(2.0 * z))
+        floor = task.chance if plan.floor is None else plan.floor
+        right = floor + (1 - floor) / (1 + np.exp(2.0 * z))
         drawn = rng.binomial(plan.n_items, right) / plan.n_items
         scores += [Score(m.model, task.name, float(a), plan.n_items) for m, a in zip(models, drawn, strict=True)]
     return tuple(scores)

@@ -14,9 +14,11 @@ from benchcast.losses.dataset import VIEWS, Dataset, LossView
 from benchcast.methods import METHODS
 from benchcast.methods.capability import BlendedLosses, BlendPart, StrengthRamp, WeightedLoss
 from benchcast.methods.law import sigmoid
-from benchcast.methods.stack import Pool, candidate_pools, fit_salience
+from benchcast.methods.stack import candidate_pools, fit_salience
+from benchcast.methods.stack.blend import fit_blend
 from benchcast.methods.stack.candidates import strength_weights
 from benchcast.methods.stack.hidden_sets import TaskScores, hidden_sets, strongest_models
+from benchcast.methods.stack.pool import Pool
 from benchcast.methods.stack.settings import StackSettings
 from benchcast.splits import Fold
 from benchcast.study.atomic import hashed
@@ -51,14 +53,13 @@ def test_validation_models_take_the_place_of_the_strongest(dataset) -> None:
     validation = np.arange(len(dataset.models)) % 4 == 3
     loss = dataset.nats.mean(axis=1)
 
-    def stronger(of: Fold, *, hide_strongest: bool) -> list[tuple[str, list[bool]]]:
-        sets = hidden_sets(TaskScores.of(dataset, of, 0), loss, SETTINGS, hide_strongest=hide_strongest)
+    def stronger(of: Fold) -> list[tuple[str, list[bool]]]:
+        sets = hidden_sets(TaskScores.of(dataset, of, 0), loss, SETTINGS)
         return [(hidden.kind, hidden.models.tolist()) for hidden in sets if hidden.kind != "family"]
 
     by_column = Fold(~validation, validation, fold.test)
-    assert stronger(by_column, hide_strongest=True) == [("validation", validation.tolist())]
-    assert [kind for kind, _ in stronger(fold, hide_strongest=True)] == ["strongest"] * len(SETTINGS.strongest)
-    assert stronger(fold, hide_strongest=False) == []
+    assert stronger(by_column) == [("validation", validation.tolist())]
+    assert [kind for kind, _ in stronger(fold)] == ["strongest"] * len(SETTINGS.strongest)
 
 
 def test_it_learns_a_difference_of_losses_which_no_weights_above_zero_can_express() -> None:
@@ -92,16 +93,16 @@ def test_strength_weighted_candidates_serve_strong_models_where_no_single_law_ho
     test = np.isin(world.families, np.unique(world.families)[:2])
     pool = only_pool(world, Fold(~test, np.zeros_like(test), test))
     x = pool.losses.by_view[LossView.NATS]
-    alike, weighted = (
-        next(c for c in pool.candidates if (c.view, c.recipe) == ("nats", recipe))
-        for recipe in ("non-negative", "strength-weighted")
-    )
-    same_form = [alike.names.index(name.removesuffix(", stronger models")) for name in weighted.names]
     rows = test & strong
-    first, second = (
-        ((sigmoid(c.offset - x[rows] @ c.mix) - score[rows, None]) ** 2).mean(axis=0) for c in (alike, weighted)
-    )
-    assert np.exp(np.mean(np.log(second / first[same_form]))) < 0.85
+    errors = {
+        name: ((sigmoid(c.offset[k] - x[rows] @ c.mix[:, k]) - score[rows]) ** 2).mean()
+        for c in pool.candidates
+        if c.view == "nats"
+        for k, name in enumerate(c.names)
+    }
+    weighted = {name: error for name, error in errors.items() if name.endswith(", stronger models")}
+    ratios = [error / errors[name.removesuffix(", stronger models")] for name, error in weighted.items()]
+    assert np.exp(np.mean(np.log(ratios))) < 0.85
 
 
 def only_pool(dataset: Dataset, fold: Fold, settings: StackSettings = SETTINGS) -> Pool:
@@ -124,7 +125,7 @@ def test_many_models_have_no_strength_weighted_candidates(dataset) -> None:
     for most, expected in ((count - 1, False), (count, True)):
         pool = only_pool(dataset, everything(count), replace(SETTINGS, most_for_strength_weights=most))
         recipes = {candidates.recipe for candidates in pool.candidates}
-        assert recipes == {"non-negative", "signed"} | ({"strength-weighted"} if expected else set())
+        assert recipes == {"anchor", "non-negative", "signed"} | ({"strength-weighted"} if expected else set())
 
 
 def test_salience_uses_its_own_candidates_and_hidden_sets_of_a_pool_that_has_more(dataset) -> None:
@@ -161,25 +162,36 @@ def log_odds_of(part: BlendPart, nats: np.ndarray, unit: float) -> np.ndarray:
     return part.law.log_odds(WeightedLoss(views=VIEWS, weights=part.weights, unit=unit).of(nats))
 
 
-def test_a_model_of_usual_strength_gets_both_averages_and_a_stronger_one_that_of_all_rows(dataset, fit) -> None:
+def test_a_model_of_usual_strength_gets_all_averages_and_a_stronger_one_none_of_family_rows(dataset, fit) -> None:
     blend, unit = fit.capability, dataset.characters
     usual = dataset.nats[np.argsort(dataset.nats.mean(axis=1))[-3:]]
-    all_rows, family_rows = (log_odds_of(part, usual, unit) for part in blend.parts)
-    expected = (1 - SETTINGS.family_rows_share) * all_rows + SETTINGS.family_rows_share * family_rows
+    all_rows, family_rows, anchors = (log_odds_of(part, usual, unit) for part in blend.parts)
+    h, simple = SETTINGS.family_rows_share, blend.parts[2].share
+    expected = (1 - simple) * ((1 - h) * all_rows + h * family_rows) + simple * anchors
     assert -blend.of(usual) == pytest.approx(expected)
     stronger = dataset.nats[:2] * 1e-3
-    assert -blend.of(stronger) == pytest.approx(log_odds_of(blend.parts[0], stronger, unit))
+    all_rows, _, anchors = (log_odds_of(part, stronger, unit) for part in blend.parts)
+    assert -blend.of(stronger) == pytest.approx((1 - simple) * all_rows + simple * anchors)
+
+
+def test_the_fewer_families_the_larger_the_share_of_anchors(dataset) -> None:
+    def share(families: list[str]) -> float:
+        few = replace(dataset, relatives=np.resize(families, len(dataset.models)))
+        return fit_blend(only_pool(few, everything(len(few.models))), SETTINGS).members[2].share
+
+    assert share(["a", "b"]) == pytest.approx(0.5)
+    assert share(["a", "b", "c", "d"]) == pytest.approx(0.2)
 
 
 def test_capability_is_minus_the_blended_log_odds_and_the_law_leaves_them_as_they_are(dataset, fit) -> None:
-    unit = dataset.characters
-    all_rows, family_rows = (log_odds_of(part, dataset.nats, unit) for part in fit.capability.parts)
+    unit, simple = dataset.characters, fit.capability.parts[2].share
+    all_rows, family_rows, anchors = (log_odds_of(part, dataset.nats, unit) for part in fit.capability.parts)
     fade = fit.capability.ramp.fade(dataset.nats.sum(axis=1, dtype=np.float64) / unit)
     assert 0 < fade.mean() < 1
     share = SETTINGS.family_rows_share * (1 - fade)
-    log_odds = (1 - share) * all_rows + share * family_rows
+    log_odds = (1 - simple) * ((1 - share) * all_rows + share * family_rows) + simple * anchors
     assert fit.capability.of(dataset.nats, dataset.metadata) == pytest.approx(-log_odds)
-    expected = fit.task.chance + (1 - fit.task.chance) * sigmoid(log_odds)
+    expected = fit.law.chance + (1 - fit.law.chance) * sigmoid(log_odds)
     assert fit.forecast(dataset.nats, dataset.metadata) == pytest.approx(expected)
     assert sum(fit.notes["shares"].values()) == pytest.approx(1.0, abs=0.2)
 

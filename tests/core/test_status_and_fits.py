@@ -152,20 +152,6 @@ def test_a_model_without_a_score_of_the_task_was_not_learned_from(study, world):
     assert "seen" in other.predict(world.losses[0]).remark
 
 
-def test_scores_no_better_than_guessing_are_pointed_out(study, cli):
-    settings = study.root / "study.toml"
-    settings.write_text(
-        settings.read_text(encoding="utf-8").replace("chance = 0.25", "chance = 0.99"), encoding="utf-8"
-    )
-    said = "task task0: all 20 scores are at or below chance (0.99)"
-    assert said in cli("status", study.root).out
-    for command in (["fit"], ["compare", "--split", "family"], ["compare", "--split", "family", "--json"]):
-        ran = cli(command[0], study.root, "--method", "all-token", *command[1:])
-        assert ran.code == 0
-        assert f"warning: {said}" in ran.err
-        assert ran.err.count("\n") == 1
-
-
 def test_a_model_without_flops_has_no_compute_forecast(study, world):
     fit = bc.fit(study, "task0", method="compute")
     forecast = fit.predict(world.losses[0])

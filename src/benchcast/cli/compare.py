@@ -31,8 +31,8 @@ from benchcast.cli.output import (
     print_table,
     say,
     say_wrapped,
+    tell_below_chance,
     tell_support,
-    warn_below_chance,
     workers,
 )
 from benchcast.cli.progress import progress
@@ -167,7 +167,7 @@ def compare(
     else:
         print_comparison(comparison, wide=wide)
     tell_support(comparison.dataset.support)
-    warn_below_chance(opened, comparison.tasks)
+    tell_below_chance(opened, comparison.floors())
 
 
 def _only_study(places: tuple[Path, ...], *, for_items: bool) -> Path:

@@ -9,7 +9,7 @@ import click
 
 from benchcast.choices import SPLITS
 from benchcast.cli.arguments import DEVICE, KEEP_ALL, NO_CHOICES, STUDY, TASKS
-from benchcast.cli.output import say, tell_support, warn_below_chance
+from benchcast.cli.output import say, tell_below_chance, tell_support
 from benchcast.cli.progress import progress
 from benchcast.methods import DEFAULT_METHOD
 
@@ -67,5 +67,5 @@ def fit(
     for line in weak:
         say(f"left out: {line}")
     tell_support(Support.of(fits[0].about))
-    warn_below_chance(opened, [fitted.task for fitted in fits])
+    tell_below_chance(opened, {fitted.task: [fitted.task_fit.law.chance] for fitted in fits})
     say(f"next: benchcast predict {study} --model NAME")

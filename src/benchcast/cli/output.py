@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -115,8 +115,9 @@ def tell_support(support: Support) -> None:
         say(f"note: {line}", err=True)
 
 
-def warn_below_chance(study: Study, tasks: Sequence[str]) -> None:
-    """Warn of tasks whose scores are no better than guessing."""
-    from benchcast.forecasts.status import below_chance
+def tell_below_chance(study: Study, floors: Mapping[str, Sequence[float]]) -> None:
+    """Say which tasks have scores below chance; `floors` has those that were learned for each task, a fold each."""
+    from benchcast.forecasts.below_chance import below_chance
 
-    warn(*below_chance(study.scores(), [study.task(name) for name in tasks]))
+    for line in below_chance(study.scores(), [study.task(name) for name in floors], floors):
+        say(f"note: {line}", err=True)

@@ -248,7 +248,7 @@ def rank(
 ) -> RunRanking:
     """Order and probabilities at one comparison point."""
     forecast, observed = forecast_at(models, fits, capability, point=point)
-    variance = uncertainty.of_runs(leverage(forecast[:-1], models.dataset.chance))
+    variance = uncertainty.of_runs(leverage(forecast[:-1], _floors(fits)))
     likely = [likely_order(f, v, uncertainty.freedom) for f, v in zip(forecast, variance, strict=True)]
     return RunRanking(
         params=point.params,
@@ -283,10 +283,15 @@ def with_mean(values: Floats) -> Floats:
     return np.concatenate([values, values.mean(axis=0, keepdims=True)])
 
 
-def leverage(forecast: Floats, chance: Floats) -> Floats:
+def leverage(forecast: Floats, floors: Floats) -> Floats:
     """Slope of the sigmoid relative to its midpoint, for each task and their mean ((T + 1) × R)."""
-    share = np.clip(share_above_chance(forecast, chance[:, None]), 0, 1)
+    share = np.clip(share_above_chance(forecast, floors[:, None]), 0, 1)
     return with_mean(4 * share * (1 - share))
+
+
+def _floors(fits: Sequence[TaskFit]) -> Floats:
+    """The floor of each task's law (T)."""
+    return np.array([fit.law.chance for fit in fits])
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +350,7 @@ def difference_uncertainty(
         for point, difference in measured:
             forecast = forecast_at(models, fits, capability, point=point)[0][:-1]
             squares.append(difference**2)
-            levers.append(leverage(forecast, models.dataset.chance).mean(axis=1))
+            levers.append(leverage(forecast, _floors(fits)).mean(axis=1))
             weights.append(1 / len(measured))
     if len(squares) >= FEWEST_PAIRS:
         parts = [_variance(*x, np.array(weights)) for x in zip(np.array(squares).T, np.array(levers).T, strict=True)]

@@ -255,6 +255,7 @@ def forecast_held_out(
                 high=p.high,
                 capability=p.capability,
                 reason=reason,
+                floors=(row[t].law.chance,),
             )
         )
     return HeldOutForecasts.joined(parts)

@@ -52,6 +52,7 @@ class HeldOutForecasts:
     high: Floats
     capability: Floats
     reason: str = ""  # why the first model without a forecast has none
+    floors: tuple[float, ...] = ()  # lower end of the law of each fold
 
     def __repr__(self) -> str:
         return f"<HeldOutForecasts of {counted(len(self.models), 'model')}>"
@@ -73,6 +74,7 @@ class HeldOutForecasts:
             models=tuple(m for p in parts for m in p.models),
             **{name: np.concatenate([getattr(p, name) for p in parts]) for name in names},
             reason=next((p.reason for p in parts if p.reason), ""),
+            floors=tuple(floor for p in parts for floor in p.floors),
         )
 
 
@@ -159,6 +161,10 @@ class Comparison:
             f"{len(self.copies)} {are} of a training model and counted apart: {named}; mean abs error of {self.used} "
             f"on copies {of_copies}, on the others {of_others}"
         )
+
+    def floors(self) -> dict[str, tuple[float, ...]]:
+        """Floors of each task by fold, as the method learned them that `fit` would use; chance with other methods."""
+        return {task: self.held_out[task, self.used].floors for task in self.tasks}
 
     def measurable(self, task: str) -> bool:
         """Whether enough models of a task were held out to measure a method by them."""

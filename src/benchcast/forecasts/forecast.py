@@ -235,7 +235,10 @@ def remark_on(
         why = "seen: the fit was trained on this model's score"
     else:
         why = caution_on(fit, predicted)
-        if not why and nearness_to_chance(fit, predicted.accuracy)[0] > 0:
+        if predicted.accuracy[0] < fit.task.chance:
+            below = f"below chance {fit.task.chance:.3g}; the floor of the fit is {fit.law.chance:.2g}"
+            why = "; ".join(filter(None, (why, below)))
+        elif not why and nearness_to_chance(fit, predicted.accuracy)[0] > 0:
             why = "near chance: losses hardly show whether such a model is about to improve"
     return "; ".join(filter(None, (why, "" if np.isfinite(predicted.low[0]) else NO_INTERVAL)))
 

@@ -10,8 +10,10 @@ import numpy as np
 
 from benchcast.errors import BenchcastError, StudyError
 from benchcast.families import find_relatives
+from benchcast.forecasts.below_chance import below_chance
 from benchcast.forecasts.fit import fits_if_any
 from benchcast.forecasts.staleness import older_line, stale_line
+from benchcast.forecasts.stored_fit import Fit
 from benchcast.losses.dataset import Dataset, text_losses
 from benchcast.messages import counted, did_you_mean, few
 from benchcast.methods.spec import without_weak_tasks
@@ -23,7 +25,6 @@ from benchcast.study.outcomes import models_with_outcomes
 from benchcast.study.study import Study, StudyLike
 from benchcast.study.study_toml import example_tasks, tasks_toml
 
-NEARLY_ALL = 0.8  # share of a task's scores at or below chance that makes its chance doubtful
 SAMPLE = 30  # characters of a source's first text that are shown
 
 
@@ -100,7 +101,7 @@ def status(study: StudyLike) -> StudyStatus:
     tasks = _task_statuses(study, scores, with_losses)
     scorer, damaged = _scorer(study)
     checked = check_losses(study, sorted(with_losses), {s.model for s in scores})
-    stale = _stale(study)
+    stored, stale = _stored_fits(study)
     dataset: Dataset | None = None
     blocked, unfit = [], []
     try:
@@ -119,7 +120,10 @@ def status(study: StudyLike) -> StudyStatus:
         next_step = _next_step(study, tasks, with_losses, has_features=bool(scorer), comparable=not unfit)
     notes = [study.note] if study.note else []
     of_choices = [] if dataset is None else dataset.choices.lines()
-    found = [*stale, *_older(study), *checked.lines(), *of_choices, *_without_options(study)]
+    older = older_line(stored)
+    found = [*stale, *([f"{older} (`benchcast fit {study.root}` makes new ones)"] if older else [])]
+    found += [*checked.lines(), *of_choices, *_without_options(study)]
+    found += below_chance(scores, study.tasks, {fit.task: [fit.task_fit.law.chance] for fit in stored})
     found += _problems(study, tasks, scores, with_losses=with_losses)
     return StudyStatus(
         texts=len(texts),
@@ -178,38 +182,14 @@ def _scorer(study: Study) -> tuple[str, list[str]]:
     return (features.scorer if features else ""), []
 
 
-def _stale(study: Study) -> list[str]:
-    """A line on fits that are outdated or cannot be read; empty if there are none."""
+def _stored_fits(study: Study) -> tuple[list[Fit], list[str]]:
+    """The fits of the study, and a line on those that are outdated or cannot be read."""
     try:
-        line = stale_line(study, fits_if_any(study))
+        fits = fits_if_any(study)
     except StudyError as error:
-        return [str(error)]
-    return [line] if line else []
-
-
-def _older(study: Study) -> list[str]:
-    """A line on fits of older versions; empty if there are none."""
-    try:
-        line = older_line(fits_if_any(study))
-    except StudyError:  # which another line says
-        return []
-    return [f"{line} (`benchcast fit {study.root}` makes new ones)"] if line else []
-
-
-def below_chance(scores: Sequence[Score], tasks: Sequence[Task]) -> list[str]:
-    """One line for each task with nearly all scores at or below chance: its chance is probably wrong."""
-    lines = []
-    for task in tasks:
-        accuracies = [s.accuracy for s in scores if s.task == task.name]
-        below = sum(a <= task.chance for a in accuracies)
-        if accuracies and task.chance > 0 and below >= NEARLY_ALL * len(accuracies):
-            count = f"all {len(accuracies)}" if below == len(accuracies) else f"{below} of {len(accuracies)}"
-            amount = "no" if below == len(accuracies) else "few"
-            lines.append(
-                f"task {task.name}: {count} scores are at or below chance ({task.chance:g}); "
-                f"is chance correct in study.toml? a fit has {amount} scores above chance to learn from"
-            )
-    return lines
+        return [], [str(error)]
+    line = stale_line(study, fits)
+    return fits, [line] if line else []
 
 
 def _without_options(study: Study) -> list[str]:
@@ -267,7 +247,6 @@ def _problems(study: Study, tasks: list[TaskStatus], scores: list[Score], *, wit
     if stopped:
         problems.append(f"a rename was interrupted; run it again: benchcast rename {study.root} {' '.join(stopped)}")
     problems += [line for task in study.tasks for line in _task_problems(study, task)]
-    problems += below_chance(scores, study.tasks)
     no_scores = sorted(with_losses - {s.model for s in scores})
     no_losses = sorted({s.model for s in scores} - with_losses)
     if no_scores and tasks:

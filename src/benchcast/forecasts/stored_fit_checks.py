@@ -22,6 +22,7 @@ from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import CHOICE_COLUMN, CHOICE_LOSSES, Ints, Task, TextOutlines, TextSet
 
 LARGEST_PROFILE = 1e50  # squares of products of such values are still numbers
+LOWEST_FLOOR = -2.0  # twice the lowest centred score: of no right answer where chance is 0.5
 LADDER = 5  # columns of the weights of a ladder
 ABOUT: dict[str, type | tuple[type, ...]] = {
     "benchcast": str,
@@ -121,7 +122,10 @@ def _check_law(law: SigmoidLaw) -> None:
     need(isinstance(law.failure, str), "law: failure is not text")
     numbers = (law.chance, law.ceiling) if law.failure else (law.chance, law.ceiling, law.slope, law.offset)
     need(all(map(is_number, numbers)), f"law: {numbers} are not all finite numbers")
-    need(0 <= law.chance <= law.ceiling <= 1, f"law: chance {law.chance} and ceiling {law.ceiling} are not in 0..1")
+    need(
+        LOWEST_FLOOR <= law.chance <= law.ceiling <= 1,
+        f"law: chance {law.chance} and ceiling {law.ceiling} are not in {LOWEST_FLOOR:g}..1",
+    )
     if law.calibration is not None:
         _check_calibration(law.calibration)
 

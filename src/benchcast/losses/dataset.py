@@ -132,6 +132,7 @@ class Dataset:
     reference_tokens: ReferenceTokens
     features: Features | None = None
     relatives: npt.NDArray[np.str_] | None = None  # group of each model; None: its family
+    unclipped: Floats | None = None  # T × M: accuracy, but below 0 where a centred mean is; None: accuracy
     support: Support = field(default_factory=Support)  # share of text that all models have; excluded models
     choices: ChoiceSupport = field(default_factory=ChoiceSupport)  # texts with choice losses (in `metadata`)
     device: str = ""  # torch device for the large arrays; empty for numpy
@@ -158,6 +159,7 @@ class Dataset:
             relatives=None if self.relatives is None else self.relatives[rows],
             nats=self.nats[rows],
             accuracy=self.accuracy[:, rows],
+            unclipped=None if self.unclipped is None else self.unclipped[:, rows],
             n_items=self.n_items[:, rows],
         )
 
@@ -201,6 +203,7 @@ class Dataset:
             self,
             tasks=tuple(self.tasks[i] for i in keep),
             accuracy=self.accuracy[keep],
+            unclipped=None if self.unclipped is None else self.unclipped[keep],
             n_items=self.n_items[keep],
         )
 

@@ -91,7 +91,7 @@ class SigmoidLaw:
 
     slope: float  # α
     offset: float  # −α β
-    chance: float  # γ: accuracy of random guessing; 0 for open-ended tasks
+    chance: float  # γ: accuracy of random guessing, or the floor that a method learned; 0 for open-ended tasks
     failure: str = ""  # why the fit failed; empty if it succeeded
     ceiling: float = 1.0  # upper asymptote of accuracy; other than 1 only where a method fits it
     calibration: MonotoneCalibration | None = None  # None for a plain sigmoid
@@ -112,8 +112,11 @@ class SigmoidLaw:
         return self.calibration(log_odds) if self.calibration else log_odds
 
     def accuracy(self, capability: npt.ArrayLike) -> Floats:
-        """Forecast accuracy (0..1) at each capability; NaN if the fit failed."""
-        return np.asarray(at_share(sigmoid(self.log_odds(capability)), self.chance, self.ceiling))
+        """Forecast accuracy (0..1) at each capability; NaN if the fit failed.
+
+        It is 0 where the floor of a centred mean of tasks is lower.
+        """
+        return np.maximum(at_share(sigmoid(self.log_odds(capability)), self.chance, self.ceiling), 0.0)
 
     def fields(self) -> dict[str, Any]:
         """The values of fit.json, in which the calibration is "bend"."""

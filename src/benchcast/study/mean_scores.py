@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from benchcast.losses.dataset import Dataset
 from benchcast.records import Floats, Score, Task
 
 
@@ -47,8 +49,35 @@ def aggregate_accuracy(task: Task, accuracies: Sequence[float], chance: Mapping[
 
 def aggregate_accuracies(task: Task, accuracies: Floats, chance: Mapping[str, float]) -> Floats:
     """The same for many models, from the accuracies of members × models."""
+    return np.clip(unclipped_accuracies(task, accuracies, chance), 0.0, 1.0)
+
+
+def unclipped_accuracies(task: Task, accuracies: Floats, chance: Mapping[str, float]) -> Floats:
+    """The same, below 0 where the members of a centred mean are below chance on average."""
     centre = np.array([chance[m] if task.centred else 0.0 for m in task.members])
-    return np.clip(np.dot(weights(task, chance), accuracies - centre[:, None]), 0.0, 1.0)
+    return np.asarray(np.dot(weights(task, chance), accuracies - centre[:, None]))
+
+
+def with_unclipped_means(dataset: Dataset, tasks: Sequence[Task]) -> Dataset:
+    """The dataset with the centred means that lie below 0, for methods that learn a floor.
+
+    Parameters
+    ----------
+    dataset : the dataset
+    tasks : all tasks of the study, members among them
+    """
+    chance = {t.name: t.chance for t in tasks}
+    unclipped = dataset.accuracy.copy()
+    for t, task in enumerate(dataset.tasks):
+        if task.centred and task.members:
+            of_members = np.stack([dataset.metadata.score(name) for name in task.members])
+            mean = unclipped_accuracies(task, of_members, chance)
+            unclipped[t] = np.where((mean < 0) & (dataset.accuracy[t] == 0), mean, dataset.accuracy[t])
+    return (
+        dataset
+        if np.array_equal(unclipped, dataset.accuracy, equal_nan=True)
+        else replace(dataset, unclipped=unclipped)
+    )
 
 
 def _mean(task: Task, scores: Sequence[Score], chance: Mapping[str, float]) -> Score:

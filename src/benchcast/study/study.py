@@ -39,7 +39,7 @@ from benchcast.study.atomic import (
     write_whole,
 )
 from benchcast.study.loss_files import is_half, read_parquet, stored_name, write_parquet
-from benchcast.study.mean_scores import derived_scores
+from benchcast.study.mean_scores import derived_scores, with_unclipped_means
 from benchcast.study.study_toml import read_settings, settings_toml, tasks_toml
 from benchcast.study.tables import check_rows, check_tasks, check_texts, read_models, read_scores
 
@@ -268,6 +268,7 @@ class Study:
             choice_texts=choice_texts,
         )
         dataset = assemble(self.texts, losses, models, scores=scores, tasks=wanted, options=options)
+        dataset = with_unclipped_means(dataset, self.tasks)
         return dataset if self.read_choices else dataset.without_choices()
 
     def infos(self, names: Sequence[str]) -> list[ModelInfo]:

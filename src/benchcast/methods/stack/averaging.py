@@ -190,7 +190,7 @@ def measure_curve_saving(
 
 
 def as_weighted_loss(
-    average: Average, candidates: Sequence[Candidates], groups: TokenGroups, *, views: Sequence[str], chance: float
+    average: Average, candidates: Sequence[Candidates], groups: TokenGroups, *, views: Sequence[str], floor: float
 ) -> tuple[npt.NDArray[np.float32], SigmoidLaw]:
     """Weights of tokens (views × N) whose weighted loss is Σ_c p_c x·mix_c, and its law; see `mixes` for choice losses.
 
@@ -202,7 +202,7 @@ def as_weighted_loss(
     calibration = average.calibration
     offset = sum(float(c.offset @ part) for c, part in shared(average.shares, candidates))
     offset = calibration.offset + calibration.slope * offset
-    law = SigmoidLaw(-calibration.slope, offset, chance, calibration=calibration.curve)
+    law = SigmoidLaw(-calibration.slope, offset, floor, calibration=calibration.curve)
     return np.stack([groups.token_weights(mix) for mix in mixes(average.shares, candidates, views=views)]), law
 
 

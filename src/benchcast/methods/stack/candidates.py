@@ -1,17 +1,18 @@
 """Step 3: candidates, which are weighted losses learned from all known models, and again without each hidden set.
 
-A candidate forecasts the log-odds of a score above chance by
+A candidate forecasts the log-odds of a score above the floor by
 
     log-odds = offset − x · mix
 
 where x is a model's loss on each group. All candidates are linear in x, so that an average of their log-odds is again
-one weighted loss. The reason for the sign is in `averaging.as_weighted_loss`. There are three recipes, each for every
+one weighted loss. The reason for the sign is in `averaging.as_weighted_loss`. There are four recipes, each for every
 view:
 
-non-negative       mix ≥ 0, by the objective of `nonnegative`; families have equal weight in ω. The penalty is 0 for an
-                   anchor (all tokens, the task's own texts, their answers, or their choice losses), that of the
-                   settings for groups of similar tokens, and infinite for all other groups
-strength-weighted  the same with ω times `strength_weights`, because no single law holds from the weakest to the
+anchor             mix ≥ 0, by the objective of `nonnegative`, on an anchor alone: all tokens, the task's own texts,
+                   their answers, or their choice losses; families have equal weight in ω
+non-negative       the same with groups of similar tokens, with or without an anchor. The penalty is 0 for the anchor,
+                   that of the settings for the groups, and infinite for all other groups
+strength-weighted  both with ω times `strength_weights`, because no single law holds from the weakest to the
                    strongest model. They have the weakest penalty only
 signed             partial least squares with 1, 2, … components (Wold, Sjöström and Eriksson 2001) from the clusters to
                    the clipped log-odds of q
@@ -38,7 +39,7 @@ from benchcast.methods.stack.token_groups import TokenGroups
 from benchcast.records import Bools, Floats, Task
 from benchcast.splits import family_balanced
 
-Recipe = Literal["non-negative", "strength-weighted", "signed"]
+Recipe = Literal["anchor", "non-negative", "strength-weighted", "signed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,18 +92,26 @@ class Form:
         return " + ".join(filter(None, (self.anchor, groups)))
 
 
+def anchors(
+    view: str, losses: GroupLosses, scores: TaskScores, *, sets: Sequence[HiddenSet], settings: StackSettings
+) -> Candidates:
+    """The anchors of one view, each alone."""
+    return replace(_nonnegative(view, losses, scores, sets=sets, forms=_anchors(losses, scores)), recipe="anchor")
+
+
 def nonnegative(
     view: str, losses: GroupLosses, scores: TaskScores, *, sets: Sequence[HiddenSet], settings: StackSettings
 ) -> Candidates:
-    """The non-negative candidates of one view."""
-    return _nonnegative(view, losses, scores, sets=sets, forms=_forms(losses, scores, settings.penalised))
+    """The non-negative candidates of one view that read groups of similar tokens."""
+    return _nonnegative(view, losses, scores, sets=sets, forms=_penalised(losses, scores, settings.penalised))
 
 
 def strength_weighted(
     view: str, losses: GroupLosses, scores: TaskScores, *, sets: Sequence[HiddenSet], settings: StackSettings
 ) -> Candidates:
     """The non-negative candidates of one view with the weakest penalties, and more weight on stronger models."""
-    forms = _forms(losses, scores, [replace(p, penalties=p.penalties[:1]) for p in settings.penalised])
+    weakest = [replace(p, penalties=p.penalties[:1]) for p in settings.penalised]
+    forms = _anchors(losses, scores) + _penalised(losses, scores, weakest)
     found = _nonnegative(view, losses, scores, sets=sets, forms=forms, strength_scale=settings.strength_scale)
     return replace(found, recipe="strength-weighted", names=[f"{name}, stronger models" for name in found.names])
 
@@ -118,15 +127,22 @@ def strength_weights(mean_loss: Floats, scale: float) -> Floats:
     return np.asarray(np.exp(-above / spread if spread > 0 else 0 * above))
 
 
-def _forms(losses: GroupLosses, scores: TaskScores, penalised: Iterable[PenalisedGroups]) -> list[Form]:
-    """Every form for which the study has tokens."""
-    anchors: tuple[Anchor, ...] = ("all", "source", "answer", "choice")
-    forms = [Form(anchor=anchor) for anchor in anchors]
-    for similar in penalised:
-        if similar.grouping in losses.groups.grouping:
-            pairs = product(similar.anchors, similar.penalties)
-            forms += [Form(anchor=anchor, grouping=similar.grouping, penalty=penalty) for anchor, penalty in pairs]
-    return [form for form in forms if form.anchor is None or losses.anchor(form.anchor, scores.task).any()]
+def _anchors(losses: GroupLosses, scores: TaskScores) -> list[Form]:
+    """Every anchor for which the study has tokens or choice losses."""
+    every: tuple[Anchor, ...] = ("all", "source", "answer", "choice")
+    return [Form(anchor=anchor) for anchor in every if losses.anchor(anchor, scores.task).any()]
+
+
+def _penalised(losses: GroupLosses, scores: TaskScores, penalised: Iterable[PenalisedGroups]) -> list[Form]:
+    """Every form with groups of similar tokens for which the study has tokens."""
+    present = {None, *(form.anchor for form in _anchors(losses, scores))}
+    return [
+        Form(anchor=anchor, grouping=similar.grouping, penalty=penalty)
+        for similar in penalised
+        if similar.grouping in losses.groups.grouping
+        for anchor, penalty in product(similar.anchors, similar.penalties)
+        if anchor in present
+    ]
 
 
 def _nonnegative(

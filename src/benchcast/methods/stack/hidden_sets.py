@@ -31,7 +31,7 @@ class TaskScores:
 
     task: Task
     observed: Floats  # M: accuracy, NaN where unknown
-    q: Floats  # M: accuracy above chance, 0 to 1; 0 for models that are not known
+    floor: float  # accuracy of models that know nothing; nominal chance until it is learned (`floor`)
     known: Bools  # M: training and validation models that have a score
     validation: Bools  # M: those of them that are validation models
     families: npt.NDArray[np.str_]  # M: group of related models that each belongs to
@@ -39,19 +39,23 @@ class TaskScores:
     @classmethod
     def of(cls, dataset: Dataset, fold: Fold, t: int, *, among: Bools | None = None) -> TaskScores:
         """Scores on task number `t`, only of the models in a mask (M; None: all)."""
-        task, observed = dataset.tasks[t], dataset.accuracy[t]
+        task, observed = dataset.tasks[t], (dataset.accuracy if dataset.unclipped is None else dataset.unclipped)[t]
         known = fold.seen & np.isfinite(observed)
         if among is not None:
             known &= among
-        above_chance = share_above_chance(np.where(known, observed, task.chance), task.chance)
         return cls(
             task=task,
             observed=observed,
-            q=np.clip(above_chance, 0.0, 1.0),
+            floor=task.chance,
             known=known,
             validation=known & fold.validation,
             families=dataset.groups,
         )
+
+    @property
+    def q(self) -> Floats:
+        """Share of the range from the floor to 1 (M); below 0 for a score below the floor, 0 for unknown models."""
+        return share_above_chance(np.where(self.known, self.observed, self.floor), self.floor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +66,16 @@ class HiddenSet:
     models: Bools  # M
 
 
-def hidden_sets(
-    scores: TaskScores, mean_loss: Floats, settings: StackSettings, *, hide_strongest: bool
-) -> list[HiddenSet]:
+def hidden_sets(scores: TaskScores, mean_loss: Floats, settings: StackSettings) -> list[HiddenSet]:
     """The hidden sets of one task: families first, then stronger models.
 
-    The validation models are hidden as the stronger ones. Where there are none and `hide_strongest`, the known models
-    of the lowest mean loss (M) are hidden instead.
+    The validation models are hidden as the stronger ones. Where there are none, the known models of the lowest mean
+    loss (M) are hidden instead.
     """
     sets = [HiddenSet("family", models) for models in inner_folds(scores.families, scores.known)]
     if scores.validation.any():
         sets.append(HiddenSet("validation", scores.validation))
-    elif hide_strongest:
+    else:
         sets += [HiddenSet("strongest", models) for models in strongest_models(mean_loss, scores.known, settings)]
     return sets
 
@@ -103,7 +105,7 @@ class HiddenRows:
     family: npt.NDArray[np.str_]
     hidden_set: Ints  # index of the row's set
     kind: npt.NDArray[np.str_]  # `HiddenKind` of that set
-    q: Floats  # accuracy above chance, 0 to 1
+    q: Floats  # share of the range from the floor to 1
 
     @classmethod
     def of(cls, sets: Sequence[HiddenSet], scores: TaskScores) -> HiddenRows:

@@ -66,6 +66,7 @@ def _descend(x: Array, q: Array, omega: Array, *, penalty: Array) -> tuple[Array
     usable = xp.astype(xp.isfinite(penalty), x.dtype)
     p = xp.where(usable > 0, penalty, xp.zeros_like(penalty))
     spread, level = _largest_variance(x, omega, usable), xp.vecdot(omega, q)
+    level = level.clip(0.0, 1.0)  # scores may lie below the floor
     theta, b = xp.zeros_like(p), xp.log((level + 1e-3) / (1 - level + 1e-3))
     momentum = xp.asarray(_momentum(STAGES[-1][0]), dtype=x.dtype, device=device_of(x))
     shared = _Shared(xp, 0.5 * x.T, x, xp.ones_like(x[:, 0]), momentum)
