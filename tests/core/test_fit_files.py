@@ -16,6 +16,7 @@ from safetensors.numpy import save as save_arrays
 import benchcast as bc
 from benchcast.errors import StudyError
 from benchcast.forecasts.fit import fit_tasks
+from benchcast.forecasts.staleness import older_line
 from benchcast.study.atomic import HASH, content_digest
 
 
@@ -56,6 +57,56 @@ def test_out_of_fold_errors_keep_the_names_of_their_models(stored, world):
     families = {m.model: m.family for m in world.models}
     assert [families[m] for m in errors.models] == list(errors.families)
     assert len(errors.models) == len(errors.errors) > 0
+
+
+def test_a_stored_fit_of_stack_keeps_what_its_intervals_need(stored, synthetic_folder, world):
+    """The width, three directions of the candidates' disagreement, and its value for each held-out model."""
+    study = bc.Study.open(synthetic_folder)
+    fit, again = fit_tasks(study, ["task0"])[0], bc.load(stored)
+    assert again.task_fit.width == fit.task_fit.width
+    held_out, directions = again.task_fit.out_of_fold, again.task_fit.disagreement
+    assert len(held_out.disagreement) == len(held_out.errors) > 0
+    assert (held_out.disagreement > 0).all()
+    assert directions.weights.dtype == np.float16
+    for losses in world.losses[:3]:
+        new, old = fit.predict(losses), again.predict(losses)
+        assert (new.low, new.high) == (old.low, old.high)
+        assert new.probability_above(0.5) == old.probability_above(0.5)
+
+
+def test_what_candidates_disagree_about_is_of_the_size_seen_on_held_out_models(stored, synthetic_folder):
+    """For the models learned from, candidates agree as well as for left-out ones or better, by far not ten times."""
+    study, fit = bc.Study.open(synthetic_folder), bc.load(stored).task_fit
+    dataset = study.dataset(["task0"])
+    found = fit.disagreement_about(dataset.nats, dataset.metadata)
+    assert 0.1 < found.mean() / fit.out_of_fold.disagreement.mean() < 3
+
+
+@pytest.mark.parametrize(
+    "width",
+    [
+        {"steepness": 0.6, "disagreement": 0.6, "distance": 0.0},
+        {"steepness": -0.1, "disagreement": 0.0, "distance": 0.0},
+        {"steepness": 0.0, "disagreement": 0.0, "distance": 2.0},
+        {"steepness": "much", "disagreement": 0.0, "distance": 0.0},
+    ],
+)
+def test_an_impossible_width_is_a_damaged_fit(craft, width):
+    with pytest.raises(StudyError, match="damaged fit"):
+        bc.load(craft(lambda text, arrays: text.update(interval=width)))
+
+
+def test_a_fit_without_a_width_is_one_of_an_older_version(craft, stored, synthetic_folder, world):
+    def drop(text: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+        del text["interval"]
+        for name in [n for n in arrays if n.startswith("disagreement.") or n.endswith(".disagreement")]:
+            del arrays[name]
+
+    older, newer = bc.load(craft(drop)), bc.load(stored)
+    assert older_line([older, newer]) == "task0: fitted by an older version, whose intervals are kept"
+    assert older_line([newer]) == ""
+    ends = [(f.low, f.high) for f in (fit.predict(world.losses[-1]) for fit in (older, newer))]
+    assert ends[0] != ends[1]
 
 
 def test_a_fit_without_names_of_held_out_models_loads_and_keeps_its_digest(craft):

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,11 @@ from small_hub import TOKEN, small_hub
 import benchcast as bc
 from benchcast.errors import InputError, StudyError
 from benchcast.forecasts.intervals import out_of_fold_coverage
-from benchcast.methods.task_fit import OutOfFoldErrors
+from benchcast.losses.dataset import LossView
+from benchcast.methods.capability import WeightedLoss
+from benchcast.methods.law import SigmoidLaw
+from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
+from benchcast.records import Task
 
 MODEL = "family1-64M@432B"
 
@@ -112,7 +117,7 @@ def test_the_card_states_what_was_learned_and_how_far_it_misses(fit, tmp_path):
     )
     for said in (
         f"root mean squared error {rmse:.1f} points",
-        f"Intervals from the other families contain {out_of_fold_coverage(fit.task_fit.out_of_fold):.0%}",
+        f"Intervals from the other families contain {out_of_fold_coverage(fit.task_fit):.0%}",
         f"training models ({len(fit.about['train'])}): {fit.about['train'][0]}",
         f"hash `{fit.texts.digest}`, not included",
         "split: size",
@@ -124,9 +129,18 @@ def test_the_card_states_what_was_learned_and_how_far_it_misses(fit, tmp_path):
 
 def test_coverage_of_a_family_rests_on_the_others():
     errors = np.array([0.01, -0.01, 0.012, -0.008, 0.5, 0.5])
-    out_of_fold = OutOfFoldErrors(errors, np.array(list("aabbcc")), "synthetic")
-    assert out_of_fold_coverage(out_of_fold) == pytest.approx(4 / 6), "the wild family lies outside what the others say"
-    assert np.isnan(out_of_fold_coverage(OutOfFoldErrors(errors[:4], np.array(list("aabb")), "synthetic")))
+    capability = WeightedLoss(views=(LossView.NATS,), weights=np.ones((1, 2), np.float32), unit=2.0)
+    fit = TaskFit(
+        task=Task("t"),
+        method="pls",
+        capability=capability,
+        law=SigmoidLaw(-1.0, 0.0, 0.0),
+        out_of_fold=OutOfFoldErrors(errors, np.array(list("aabbcc")), "synthetic"),
+        range=(1.0, 3.0),
+    )
+    assert out_of_fold_coverage(fit) == pytest.approx(4 / 6), "the wild family lies outside what the others say"
+    two = replace(fit, out_of_fold=OutOfFoldErrors(errors[:4], np.array(list("aabb")), "synthetic"))
+    assert np.isnan(out_of_fold_coverage(two))
 
 
 def run_with_hub(code: str, hub, home: Path, token: str | None = TOKEN) -> subprocess.CompletedProcess[str]:
