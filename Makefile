@@ -114,6 +114,7 @@ pages: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python bench/bench.py
+	$(BIN)/python bench/busy.py
 	$(BIN)/python bench/collect.py
 
 bench-gpu: $(VENV)/.dev

@@ -5,17 +5,31 @@ A device has torch's name ("cuda", "cuda:1", "cpu"); the empty name means numpy.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from array_api_compat import array_namespace
+from threadpoolctl import threadpool_limits
 
 from benchcast.errors import InputError
 
 Array = Any  # a numpy array or a torch tensor
 DROPPED = (1 << 13) - 1  # mantissa bits of a float32 that TF32 drops
+BLAS_THREADS = 1
+
+
+@contextmanager
+def few_blas_threads() -> Iterator[None]:
+    """Run linear algebra on one thread; a context or a decorator.
+
+    The products of a fit are small, and threads that share one wait for each other: on a busy machine many times longer
+    than it takes (`bench/busy.py`). Large products are cut into blocks, which use all cores (`over_blocks`).
+    """
+    with threadpool_limits(BLAS_THREADS, user_api="blas"):
+        yield
 
 
 def check_device(name: str) -> str:

@@ -10,12 +10,23 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 from scipy.cluster.vq import kmeans2
+from threadpoolctl import threadpool_info, threadpool_limits
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
+import benchcast as bc
 from benchcast.datasets import copy_dataset
-from benchcast.devices import check_device, fits_tf32, place, tf32_split_matmul, to_numpy
+from benchcast.devices import (
+    BLAS_THREADS,
+    check_device,
+    few_blas_threads,
+    fits_tf32,
+    place,
+    tf32_split_matmul,
+    to_numpy,
+)
 from benchcast.errors import InputError
-from benchcast.methods import METHODS
+from benchcast.forecasts import predict as predicting
+from benchcast.methods import METHODS, spec
 from benchcast.methods.features import Inputs, StreamedBlocks, measure
 from benchcast.methods.paper import DescentSettings, Problems, epoch, start
 from benchcast.methods.products import RowBlock, TiledBlock, TokenBlock, over_blocks
@@ -190,3 +201,30 @@ def test_fit_and_compare_take_a_device(cli, tmp_path):
     nowhere = cli("compare", study, "--device", "nowhere")
     assert nowhere.code == 1
     assert "device 'nowhere'" in nowhere.err
+
+
+def blas_threads() -> set[int]:
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+def test_fits_forecasts_and_comparisons_take_few_threads_of_linear_algebra_and_give_them_back(study, monkeypatch):
+    """With two, `fit` took six times as long on a machine with two busy processes."""
+    seen: dict[str, set[int]] = {}
+    for name, place_of in (("profiles", spec), ("forecasts", predicting)):
+        function = {"profiles": "with_profiles", "forecasts": "predict_tasks"}[name]
+        usual = getattr(place_of, function)
+
+        def watched(*given: Any, name: str = name, usual: Any = usual) -> Any:
+            seen[name] = seen.get(name, set()) | blas_threads()
+            return usual(*given)
+
+        monkeypatch.setattr(place_of, function, watched)
+    with threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        bc.fit_tasks(study, ["task0"], method="all-token", store=True)
+        bc.predict(study)
+        bc.compare(study, ["task0"], methods=["all-token"], split="size")
+        assert blas_threads() == before
+        with few_blas_threads():
+            assert blas_threads() == {BLAS_THREADS}
+    assert seen == {"profiles": {BLAS_THREADS}, "forecasts": {BLAS_THREADS}}

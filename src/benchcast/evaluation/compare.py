@@ -13,7 +13,7 @@ from typing import Literal, cast
 import numpy as np
 
 from benchcast.choices import Split
-from benchcast.devices import check_device
+from benchcast.devices import check_device, few_blas_threads
 from benchcast.errors import NotEnoughDataError
 from benchcast.evaluation.comparison import Comparison, HeldOutForecasts
 from benchcast.executors.local import Executor, Job, Local
@@ -49,6 +49,7 @@ class Execution:
     keep_fits: bool = True  # in `Comparison.fits`; their token weights need the most memory on many texts
 
 
+@few_blas_threads()
 def compare(
     study: StudyLike,
     tasks: Sequence[str] = (),
@@ -189,6 +190,7 @@ class Tried:
     fits: list[list[TaskFit]]  # by fold and task; empty if they are not kept
 
 
+@few_blas_threads()
 def fit_part(shared: FoldFits, given: tuple[tuple[str, ...], Sequence[int]]) -> dict[str, Tried | str]:
     """The work of one job: each method of a group on some of the folds, or the reason why it cannot be fitted.
 

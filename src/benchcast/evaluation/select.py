@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from benchcast.devices import few_blas_threads
 from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.evaluation.selection_cost import (
     FullTextFits,
@@ -77,6 +78,7 @@ class TextSelection:
         return head | ({} if self.cost is None else self.cost.to_dict())
 
 
+@few_blas_threads()
 def select(
     study: StudyLike,
     budget: int = 50,

@@ -13,6 +13,7 @@ import numpy as np
 
 import benchcast
 from benchcast.choices import DEFAULT_LEVEL, Split, level_text
+from benchcast.devices import few_blas_threads
 from benchcast.errors import NotEnoughDataError, StudyError
 from benchcast.forecasts.intervals import spread_of
 from benchcast.forecasts.staleness import StudyInputs, changed_inputs, hash_inputs
@@ -111,6 +112,7 @@ def fit_tasks(
     return fits
 
 
+@few_blas_threads()
 def _fit_dataset(
     study: Study,
     dataset: Dataset,
@@ -259,6 +261,7 @@ def _split_of(fit: Fit) -> Split:
     return "family" if fit.about["split"] == "everything" else cast(Split, fit.about["split"])
 
 
+@few_blas_threads()
 def refit(study: Study, stored: Sequence[Fit], restrict: TokenLosses | None = None) -> list[Fit]:
     """The same fits again, with the split, method and settings they had; `restrict` holds losses of a model: the fits
     then rest only on tokens where this model has a loss, too, and on texts of which it has a choice loss.

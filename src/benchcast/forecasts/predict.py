@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchcast.choices import DEFAULT_LEVEL, check_level
+from benchcast.devices import few_blas_threads
 from benchcast.errors import BenchcastError
 from benchcast.forecasts.fit import refit as fit_again
 from benchcast.forecasts.fit import store_fits, stored_fits
@@ -91,6 +92,7 @@ def find_models(study: Study, patterns: Sequence[str] | None) -> list[str]:
     return names if patterns is None else match_names(names, patterns, where=str(study.root), what="losses of model")
 
 
+@few_blas_threads()
 def forecast_models(
     study: Study,
     names: Sequence[str],

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from benchcast.devices import few_blas_threads
 from benchcast.errors import BenchcastError, StudyError
 from benchcast.families import find_relatives
 from benchcast.forecasts.below_chance import below_chance
@@ -78,6 +79,7 @@ class StudyStatus:
         return asdict(self)
 
 
+@few_blas_threads()
 def status(study: StudyLike) -> StudyStatus:
     """Check all files of a study, without changing any, and suggest the next command.
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchcast.choices import check_choice
-from benchcast.devices import check_device
+from benchcast.devices import check_device, few_blas_threads
 from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.losses.dataset import Dataset
 from benchcast.methods import DEFAULT_METHOD, METHODS, MethodName, load
@@ -62,6 +62,7 @@ def check_methods(names: Iterable[str], settings: DescentSettings | None = None)
         )
 
 
+@few_blas_threads()
 def fit_method(
     name: str, dataset: Dataset, folds: Sequence[Fold], settings: DescentSettings | None = None
 ) -> list[list[TaskFit]]:
@@ -81,6 +82,7 @@ def grouped(names: Sequence[str]) -> list[tuple[str, ...]]:
     return [*filter(None, [pooled]), *((name,) for name in names if name not in pooled)]
 
 
+@few_blas_threads()
 def fit_group(
     names: tuple[str, ...], dataset: Dataset, folds: Sequence[Fold], settings: DescentSettings | None = None
 ) -> dict[str, list[list[TaskFit]]]:

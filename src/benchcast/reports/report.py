@@ -8,6 +8,7 @@ from typing import Any
 
 import benchcast
 from benchcast.choices import DEFAULT_LEVEL, Split, level_text
+from benchcast.devices import few_blas_threads
 from benchcast.errors import library, require_report
 from benchcast.evaluation.compare import Execution, compare
 from benchcast.evaluation.comparison import GAIN_OVER, Comparison
@@ -75,6 +76,7 @@ def compare_and_write(
     return comparison, stored
 
 
+@few_blas_threads()
 def write_report(
     path: Path,
     study: Study,

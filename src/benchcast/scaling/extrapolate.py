@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from benchcast.devices import check_device
+from benchcast.devices import check_device, few_blas_threads
 from benchcast.errors import InputError, NotEnoughDataError
 from benchcast.forecasts.all_models import AllModels, with_unscored
 from benchcast.forecasts.forecast import ScoredForecast
@@ -141,6 +141,7 @@ class Extrapolation:
         return dict(plain(content))
 
 
+@few_blas_threads()
 def extrapolate(
     study: StudyLike,
     family: str,
