@@ -75,6 +75,8 @@ def losses(
             on_file=lambda file: advance(f"reading {file.name}"),
         )
     say(f"{study}: {counted(result.added, 'model')} added, {len(result.models) - result.added} were there already")
+    if result.completed:
+        say(f"{counted(result.completed, 'model')} of these got choice losses, which the study lacked")
     warn(*result.warnings)
 
 

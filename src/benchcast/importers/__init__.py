@@ -38,6 +38,7 @@ class ImportedLosses:
     models: tuple[str, ...]  # all models of the files
     added: int  # number of models that the study did not have
     warnings: tuple[str, ...]  # one line for each model whose losses are incomplete or implausible
+    completed: int = 0  # number of models that the study had, and that got choice losses
 
     def __repr__(self) -> str:
         models = counted(len(self.models), "model")
@@ -94,12 +95,18 @@ def import_losses(
         if blank > MOST_BLANK:
             what = f"no loss on {blank:.0%} of the bytes; fits that use this model do not read them"
             warnings.append(f"{losses.model} has {what}")
-    stored = [*logged, *read]
-    added = opened.add_losses(stored, family=family, force=force, allow_implausible=allow_implausible)
+    stored, before = [*logged, *read], set(opened.models_with_losses())
+    written = opened.add_losses(stored, family=family, force=force, allow_implausible=allow_implausible)
     names = tuple(losses.model for losses in stored)
     metrics = {t.name: t.metric for t in opened.tasks if t.metric} | metrics_of_outcomes(opened)
     add_outcomes(opened, logged_outcomes(runs, opened.tasks, in_study, metrics=metrics), force=force)
-    return ImportedLosses(models=names, added=added, warnings=(*warnings, *suspicious_losses(opened, names)))
+    added = written if force else len(set(names) - before)
+    return ImportedLosses(
+        models=names,
+        added=added,
+        warnings=(*warnings, *suspicious_losses(opened, names)),
+        completed=written - added,
+    )
 
 
 def import_scores(study: StudyLike, files: Files, options: ImportOptions | None = None) -> ImportedScores:

@@ -27,7 +27,7 @@ from benchcast.importers.scores.entries import Rescore, ScoreEntry, ScoreFile
 from benchcast.importers.scores.lm_eval import read_results
 from benchcast.importers.scores.names import match_models
 from benchcast.messages import need_name
-from benchcast.records import Floats, ModelInfo, Score, Task, TextSet, TokenLosses
+from benchcast.records import CHOICE_LOSSES, Floats, ModelInfo, Score, Task, TextSet, TokenLosses
 from benchcast.study.loss_files import LossRows, lay_out
 from benchcast.study.model_names import check_renames
 from benchcast.study.outcomes import add_outcomes
@@ -249,7 +249,8 @@ def model_losses(where: str, model: str, tasks: Mapping[str, Sequence[LoggedItem
         start, end = len(item.prompt.encode()), len((item.prompt + item.answer).encode())
         bounds.append(np.array([0, start, end] if start else [0, end], np.int64))
         nats.append(np.array([math.nan, item.nats] if start else [item.nats]))
-    loss_rows = LossRows.of(where, model, [i.text_id for i in rows], bounds=bounds, nats=nats)
+    choices = {name: np.array([getattr(i, name) for i in rows]) for name in CHOICE_LOSSES}
+    loss_rows = LossRows.of(where, model, [i.text_id for i in rows], bounds=bounds, nats=nats, choices=choices)
     return lay_out(loss_rows, texts, {"backend": BACKEND})
 
 

@@ -30,6 +30,8 @@ class LoggedItem:
     metrics: Mapping[str, float] = field(default_factory=dict)  # metric, as in the results → value for this item
     doc_hash: str = ""  # of the document, as lm-evaluation-harness computes it
     prompt_hash: str = ""  # of the first prompt that was sent, as lm-evaluation-harness computes it
+    choice: float = math.nan  # choice loss of the right answer among the options; NaN without options
+    choice_norm: float = math.nan  # the same from log-likelihoods per character
     passage: str = ""  # hash of the passage that the document shares with others; empty if it names none
 
     @property

@@ -14,6 +14,7 @@ from typing import Any
 
 from benchcast.errors import InputError
 from benchcast.importers.logs.items import LoggedItem, hash_document, hash_text, passage_of, spaces_to_answer
+from benchcast.importers.logs.right_options import check_item, choice_losses
 from benchcast.importers.scores.lm_eval import split_key
 from benchcast.messages import is_unicode
 from benchcast.study.parquet import read_table
@@ -76,7 +77,12 @@ def _item(where: str, task: str, row: Mapping[str, Any]) -> LoggedItem:
         raise InputError(f"{where}: the prompt or answer contains half a surrogate pair, which is not valid Unicode")
     if not logprobs[right] <= 1e-6 or math.isinf(logprobs[right]):
         raise InputError(f"{where}: a log-likelihood must be a finite number of at most 0, found {logprobs[right]}")
-    return replace(item, prompt=prompt, answer=answer, nats=max(0.0, -logprobs[right]))
+    item = replace(item, prompt=prompt, answer=answer, nats=max(0.0, -logprobs[right]))
+    if item.options < 2 or not all(math.isfinite(x) for x in logprobs) or metrics.get("acc", 0) not in (0, 1):
+        return item
+    check_item(f"{where}: item {number}", metrics, likelihoods=logprobs, unconditional=(), options=choices, right=right)
+    choice, choice_norm = choice_losses(logprobs, choices, right)
+    return replace(item, choice=choice, choice_norm=choice_norm)
 
 
 def _right(gold: Any, count: int) -> int | None:

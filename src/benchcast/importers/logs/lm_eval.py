@@ -1,7 +1,7 @@
 """Rows of the sample files of lm-evaluation-harness 0.4 (`--log_samples`) as items.
 
 Versions differ: arguments are lists, or objects `gen_args_0`: {`arg_0`, `arg_1`}; log-likelihoods are numbers or
-strings; the right option is an index, its text, or not logged at all.
+strings; the right option is an index, its text, or not logged at all. 0.5 writes a row for each scorer of an item.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from benchcast.importers.logs.items import (
     passage_of,
     spaces_to_answer,
 )
+from benchcast.importers.logs.right_options import check_item, choice_losses
 from benchcast.messages import is_unicode
 
 NOT_METRICS = ("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics")
@@ -33,6 +34,7 @@ class SampleRow:
     row: Mapping[str, Any]
     pairs: tuple[tuple[str, str], ...]  # prompt and continuation of each request; empty for generations
     likelihoods: tuple[float, ...]  # of each continuation
+    unconditional: tuple[float, ...] = ()  # of each continuation without its prompt, for `acc_mutual_info`
 
     @classmethod
     def of(cls, where: str, row: Any) -> SampleRow:
@@ -54,9 +56,16 @@ class SampleRow:
         pairs = tuple((r[0], r[1]) if len(r) > 1 else ("", r[0]) for r in requests)
         half = len(pairs) // 2
         if half and len(pairs) == 2 * half and all(p for p, _ in pairs[:half]) and not any(p for p, _ in pairs[half:]):
-            # `acc_mutual_info` repeats the requests without a prompt, which are not needed here.
-            pairs, likelihoods = pairs[:half], likelihoods[:half]
+            # `acc_mutual_info` repeats the requests without a prompt.
+            return cls(where, row, pairs[:half], likelihoods[:half], likelihoods[half:])
         return cls(where, row, pairs, likelihoods)
+
+    @property
+    def has_one_right_option(self) -> bool:
+        """Whether the row has options of which one is right, so that it has choice losses."""
+        target = self.row.get("target")
+        several = isinstance(target, list) or (isinstance(target, str) and target.startswith("["))
+        return len(self.pairs) > 1 and not several and self.row.get("acc", 0) in (0, 1)
 
     @property
     def filter_name(self) -> str:
@@ -116,8 +125,7 @@ def items_of(task: str, rows: Sequence[SampleRow]) -> list[LoggedItem]:
         if row.pairs and row.filter_name in {r.filter_name for r in same}:
             raise InputError(f"{row.where}: item {row.row['doc_id']} occurs twice")
         same.append(row)
-    first = [same[0] for same in grouped.values()]
-    right = _right_options(first)
+    right = _right_options(list(grouped.values()))
     return [_item(task, same, option) for same, option in zip(grouped.values(), right, strict=True)]
 
 
@@ -141,19 +149,47 @@ def _item(task: str, rows: Sequence[SampleRow], right: int | None) -> LoggedItem
         raise InputError(
             f"{row.where}: the prompt or answer contains half a surrogate pair, which is not valid Unicode"
         )
-    return replace(item, prompt=prompt, answer=answer, nats=max(0.0, -row.likelihoods[right]))
+    item = replace(item, prompt=prompt, answer=answer, nats=max(0.0, -row.likelihoods[right]))
+    if not row.has_one_right_option:
+        return item
+    choice, choice_norm = choice_losses(row.likelihoods, [option for _, option in row.pairs], right)
+    return replace(item, choice=choice, choice_norm=choice_norm)
 
 
-def _right_options(rows: Sequence[SampleRow]) -> list[int | None]:
-    """Index of the right option of each row, None where it is unknown.
+def _right_options(items: Sequence[Sequence[SampleRow]]) -> list[int | None]:
+    """Index of the right option of each item, by its rows; None where it is unknown.
 
     A target "1" may be an index or the text of an option; what agrees with the logged accuracies of all rows is used.
+    Where the target is one of the options in every item and an accuracy disagrees all the same, the log is refused.
     """
+    first, failed = [rows[0] for rows in items], None
     for read in (_by_index, _by_text, _by_accuracy):
-        options = [_single(row) if len(row.pairs) <= 1 else read(row) for row in rows]
-        if all(o is not None and _agrees(row, o) for row, o in zip(rows, options, strict=True) if len(row.pairs) > 1):
-            return options
-    return [_single(row) if len(row.pairs) <= 1 else None for row in rows]
+        options = [_single(row) if len(row.pairs) <= 1 else read(row) for row in first]
+        if not all(o is not None for row, o in zip(first, options, strict=True) if len(row.pairs) > 1):
+            continue
+        try:
+            for rows, option in zip(items, options, strict=True):
+                for row in rows:
+                    if option is not None and row.has_one_right_option:
+                        _check(row, option)
+        except InputError as error:
+            failed = failed or error
+            continue
+        return options
+    if failed is not None:
+        raise failed
+    return [_single(row) if len(row.pairs) <= 1 else None for row in first]
+
+
+def _check(row: SampleRow, right: int) -> None:
+    check_item(
+        f"{row.where}: item {row.row['doc_id']}",
+        row.row,
+        likelihoods=row.likelihoods,
+        unconditional=row.unconditional,
+        options=[option for _, option in row.pairs],
+        right=right,
+    )
 
 
 def _single(row: SampleRow) -> int | None:
@@ -180,11 +216,3 @@ def _by_accuracy(row: SampleRow) -> int | None:
         return None
     best = int(row.likelihoods[1] > row.likelihoods[0])
     return best if row.row["acc"] == 1 else 1 - best
-
-
-def _agrees(row: SampleRow, option: int) -> bool:
-    """Whether the logged accuracy fits to this option being the right one."""
-    accuracy = row.row.get("acc")
-    if accuracy not in (0, 1) or row.likelihoods.count(max(row.likelihoods)) > 1:
-        return True
-    return (row.likelihoods[option] == max(row.likelihoods)) == (accuracy == 1)
