@@ -78,6 +78,37 @@ def fit_average(
     use_stronger_rows : whether stronger rows have weight, or family rows alone
     line_fraction : of the fitted slope and offset, applied: 0 (no line, and none is fitted) to 1
     """
+    weights = weights_of_sets(rows, settings, use_stronger_rows=use_stronger_rows)
+    shares = choose_shares(z, rows.q, weights=weights, settings=settings)
+    averaged = shares @ z.T
+    calibration, *refitted = calibrate(averaged, rows.q, weights=weights, line_fraction=line_fraction)
+    saving = measure_curve_saving(averaged[0], rows, weights=weights[0], line_fraction=line_fraction, settings=settings)
+    family_count = len(np.unique(rows.family[rows.of_families]))
+    enough = family_count >= settings.fewest_families_for_curve
+    keep_curve = enough and saving > settings.least_curve_saving / family_count
+    calibrated = [c.curved(x) if keep_curve else c.straight(x) for c, x in zip(refitted, averaged[1:], strict=True)]
+    return Average(
+        shares=shares[0],
+        calibration=calibration if keep_curve else replace(calibration, curve=None),
+        curve_saving=saving,
+        log_odds_without_own_set=of_own_set(np.stack(calibrated), rows),
+    )
+
+
+def average_without_own_set(z: Floats, rows: HiddenRows, settings: StackSettings) -> Floats:
+    """Averaged log-odds of the rows without calibration (R), with shares that are chosen on all rows."""
+    weights = weights_of_sets(rows, settings, use_stronger_rows=True)[1:]
+    return of_own_set(choose_shares(z, rows.q, weights=weights, settings=settings) @ z.T, rows)
+
+
+def of_own_set(log_odds: Floats, rows: HiddenRows) -> Floats:
+    """For each row (R) the log-odds that were learned without its set; `log_odds` are S × R."""
+    position = np.searchsorted(np.unique(rows.hidden_set), rows.hidden_set)
+    return np.asarray(log_odds[position, np.arange(len(position))])
+
+
+def weights_of_sets(rows: HiddenRows, settings: StackSettings, *, use_stronger_rows: bool) -> Floats:
+    """Weights of the rows, and those without the models of each hidden set ((1 + S) × R)."""
     sets = np.unique(rows.hidden_set)
     full = row_weights(rows, settings, use_stronger_rows=use_stronger_rows)
     without_set = [full for _ in sets]
@@ -85,24 +116,7 @@ def fit_average(
         others = [~rows.of_models_in(k) for k in sets]
         refits = [row_weights(rows, settings, use_stronger_rows=use_stronger_rows, among=mask) for mask in others]
         without_set = [w if w.any() else full for w in refits]
-    weights = np.stack([full, *without_set])
-    shares = choose_shares(z, rows.q, weights=weights, settings=settings)
-    averaged = shares @ z.T
-    calibration, *refitted = calibrate(averaged, rows.q, weights=weights, line_fraction=line_fraction)
-    saving = measure_curve_saving(averaged[0], rows, weights=full, line_fraction=line_fraction, settings=settings)
-    family_count = len(np.unique(rows.family[rows.of_families]))
-    enough = family_count >= settings.fewest_families_for_curve
-    keep_curve = enough and saving > settings.least_curve_saving / family_count
-    log_odds = np.full(len(rows.q), np.nan)
-    for k, without, averaged_without in zip(sets, refitted, averaged[1:], strict=True):
-        own = rows.hidden_set == k
-        log_odds[own] = without.curved(averaged_without[own]) if keep_curve else without.straight(averaged_without[own])
-    return Average(
-        shares=shares[0],
-        calibration=calibration if keep_curve else replace(calibration, curve=None),
-        curve_saving=saving,
-        log_odds_without_own_set=log_odds,
-    )
+    return np.stack([full, *without_set])
 
 
 def row_weights(

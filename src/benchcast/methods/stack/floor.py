@@ -3,8 +3,8 @@
 Nominal chance is what guessing gets, but scores may lie below it: lm-evaluation-harness takes the option of the largest
 log-likelihood, which favours short options. And a floor below all scores makes the law straighter where most models
 are near chance. So the floor is learned. For nominal chance and each lower floor, the anchors alone (all tokens, the
-task's own texts, their answers) are learned without each hidden set, averaged, calibrated and blended (steps 4 to 7).
-The floor of the least squared error on family rows is taken if it saves enough of the error of nominal chance.
+task's own texts, their answers) are learned without each hidden set and averaged (steps 4 and 5). The floor of the
+least squared error on family rows is taken if it saves enough of the error of nominal chance.
 
 The anchors take the place of all candidates because they are quick to learn and choose as well (lab/LOG.md).
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchcast.methods.law import at_share, sigmoid
-from benchcast.methods.stack.blend import fit_blend
+from benchcast.methods.stack.averaging import average_without_own_set
 from benchcast.methods.stack.candidates import anchors
 from benchcast.methods.stack.hidden_sets import TaskScores
 from benchcast.methods.stack.pool import Pool
@@ -45,9 +45,10 @@ def possible_floors(scores: TaskScores, settings: StackSettings) -> list[float]:
 
 
 def _error_of_anchors(task: Pool, scores: TaskScores, settings: StackSettings) -> float:
-    """Squared error of the blended anchors on family rows, the mean over families."""
+    """Squared error of the averaged anchors on family rows, the mean over families."""
     pool = task.with_candidates(scores, [anchors], settings)
     rows, of_families = pool.rows, pool.rows.of_families
-    forecast = at_share(sigmoid(fit_blend(pool, settings).log_odds_without_own_set), scores.floor)
+    z = average_without_own_set(pool.log_odds_without_own_set, rows, settings)
+    forecast = at_share(sigmoid(z), scores.floor)
     errors = (forecast - scores.observed[rows.model])[of_families]
     return float(family_balanced(rows.family[of_families]) @ errors**2)
