@@ -53,6 +53,7 @@ _NAMES = {
     "decisions.compare_scores": ("compare_scores",),
     "decisions.compare_items": ("compare_items",),
     "decisions.gate": ("gate",),
+    "decisions.proxies": ("proxies",),
     "training.watch": ("watch", "WatchedRun"),
     "forecasts.registration": ("register", "verify"),
     # parts of the method

@@ -14,6 +14,7 @@ from benchcast.decisions.compare_items import compare_items as compare_items
 from benchcast.decisions.compare_runs import compare_runs as compare_runs
 from benchcast.decisions.compare_scores import compare_scores as compare_scores
 from benchcast.decisions.gate import gate as gate
+from benchcast.decisions.proxies import proxies as proxies
 from benchcast.errors import BenchcastError as BenchcastError
 from benchcast.evaluation.compare import Execution as Execution
 from benchcast.evaluation.compare import compare as compare

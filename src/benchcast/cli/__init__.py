@@ -21,6 +21,7 @@ from benchcast.cli.importing import import_group, remove, rename
 from benchcast.cli.init import datasets, init
 from benchcast.cli.output import say
 from benchcast.cli.predict import predict
+from benchcast.cli.proxies import proxies
 from benchcast.cli.report import report
 from benchcast.cli.select import contamination, select
 from benchcast.cli.status import bpb, status
@@ -47,7 +48,7 @@ cli.add_sections(
         "Start": (demo, datasets, init, status, bpb),
         "Bring in losses, scores and features": (import_group, collect, features, remove, rename),
         "Fit and compare": (fit, compare, explain, report),
-        "Forecast": (predict, extrapolate, gate, watch, verify),
+        "Forecast": (predict, extrapolate, gate, watch, verify, proxies),
         "Texts": (select, contamination),
     }
 )
