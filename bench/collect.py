@@ -2,10 +2,11 @@
 
     python bench/collect.py                  SmolLM2-135M and Gemma-3-270M on CPU; models come through tests/collect
     python bench/collect.py --device cuda    random models of 100M and 1B parameters; numpy, torch and transformers do
-    python bench/collect.py --tiny           random models of no size, to see that it runs
+    python bench/collect.py --tiny           random models of no size, to see that it runs; needs no more than cuda
     python bench/collect.py --host           only what collect does besides forward passes, on texts of the GPU table
 
-Every row of a table scores the same tokens, in one run; the loops take turns, and the best of their rounds counts.
+Every row of a table scores the same tokens, in one run; the loops take turns, and the best of their rounds counts. The
+second table scores items with and without their options, which share a prompt.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ CHINESE = "委员会星期二开会，经过长时间的讨论，选择了三个
 CODE = "def mean(values):\n    total = sum(values)\n    return total / len(values)\n\n"
 SHIPPED = Path(__file__).resolve().parents[1] / "tests" / "zoo" / "shipped" / "ash-0.5M"
 BARE = 605_397  # tokens/s of the bare loop with 100M parameters in bfloat16 on an H200 (lab/LOG.md)
+OPTIONS = "| model | items | what | ms | times the texts alone |"
 HEADER = "| model | texts | what | tokens/s | collect is … times as fast | GFLOP/s | peak GiB above the model |"
 
 
@@ -57,6 +59,15 @@ class Size:
 
 SIZES = (Size("random 100M", 768, 12, 2048, 32_000), Size("random 1B", 2048, 16, 5632, 128_256))
 TINY = (Size("random, tiny", 64, 2, 128, 2_000),)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How to measure."""
+
+    ours: Callable[..., object]  # what is compared with the bare loops
+    rounds: int
+    clock: str
 
 
 def texts(count: int, most: int) -> list[str]:
@@ -108,7 +119,52 @@ def named(chosen: list[str]) -> TextSet:
 
 def through_portions(backend: HfBackend, chosen: list[str]) -> dict[int, Any]:
     """What collect does, from texts to checked numbers; nothing is stored."""
-    return {i: rows for part in score(backend, encode(backend, chosen)) for i, rows in part.rows.items()}
+    return scored(backend, encode(backend, chosen))
+
+
+def scored(backend: HfBackend, portion: Portion) -> dict[int, Any]:
+    return {i: rows for part in score(backend, portion) for i, rows in part.rows.items()}
+
+
+def items(count: int) -> dict[str, TextSet]:
+    """Questions with four answers: letters, as in MMLU, and endings, as in HellaSwag."""
+    kinds: dict[str, list[Text]] = {"letters of 1 token": [], "endings of a sentence": []}
+    for i, prompt in enumerate(texts(count, 3)):
+        endings = [f" {SENTENCE[: 40 + 6 * j]} {j}" for j in range(4)]
+        for kind, (answer, *options) in zip(kinds, ((" A", " B", " C", " D"), endings), strict=True):
+            start = len(prompt.encode())
+            kinds[kind].append(Text(str(i), kind, prompt + answer, start, options=tuple(options)))
+    return {kind: TextSet.of(of_kind) for kind, of_kind in kinds.items()}
+
+
+def options_rows(name: str, backend: HfBackend, count: int, way: Way) -> list[str]:
+    """Rows of the table of options: the texts alone, with a shared prompt, and with every option by itself."""
+    lines = []
+    for kind, chosen in items(count).items():
+        longest = backend.shared_context
+        portions = [
+            encode_texts(backend.vocabulary.tokenizer, chosen, options=options).portion("bench", range(count))
+            for options in (False, True)
+        ]
+
+        def run(portion: Portion, limit: int) -> dict[int, Any]:
+            backend._forward.__dict__["shared_context"] = limit
+            return scored(backend, portion)
+
+        rows = {
+            "texts alone": partial(run, portions[0], 0),
+            "with options, prompt shared": partial(run, portions[1], longest),
+            "with options, each by itself": partial(run, portions[1], 0),
+        }
+        best = loops.in_turn(rows, way.rounds, backend._loaded.device, way.clock)
+        shared, alone = run(portions[1], longest), run(portions[1], 0)
+        backend._forward.__dict__["shared_context"] = longest
+        apart = max(np.nanmax(np.abs(shared[i] - alone[i])) for i in shared)
+        for row, (seconds, _) in best.items():
+            ratio = seconds / best["texts alone"][0]
+            differs = f" ({apart:.1e} nats at most from the row below)" if row.endswith("shared") else ""
+            lines.append(f"| {name} | {count}, {kind} | {row}{differs} | {1e3 * seconds:,.0f} | {ratio:.2f} |")
+    return lines
 
 
 def to_study(backend: HfBackend, chosen: list[str]) -> None:
@@ -119,15 +175,6 @@ def to_study(backend: HfBackend, chosen: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         study = Study.create(Path(folder) / "study", named(chosen))
         collect(study, backend)
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """How to measure."""
-
-    ours: Callable[..., object]  # what is compared with the bare loops
-    rounds: int
-    clock: str
 
 
 def compare(name: str, backend: HfBackend, chosen: list[str], way: Way) -> None:
@@ -167,14 +214,15 @@ def check(name: str, folder: Path, device: str, chosen: list[str]) -> None:
 
 
 def on_random_models(device: str, sizes: tuple[Size, ...], count: int, given: argparse.Namespace) -> None:
-    way = Way(through_portions, given.rounds, given.clock)
+    way, of_options = Way(through_portions, given.rounds, given.clock), []
     for size in sizes:
         for dtype in ("float32", "bfloat16"):
             with random_model(size, dtype, device) as folder:
                 backend = open_model(folder, device, dtype)
                 compare(f"{size.name}, {dtype}", backend, texts(count, 4), way)
+                of_options += options_rows(f"{size.name}, {dtype}", backend, count, way)
                 del backend
-    print()
+    print_table(OPTIONS, of_options)
     for size in sizes:
         with random_model(size, "float32", device) as folder:
             check(size.name, folder, device, texts(max(12, count // 8), 4))
@@ -183,13 +231,19 @@ def on_random_models(device: str, sizes: tuple[Size, ...], count: int, given: ar
 def on_real_models(given: argparse.Namespace) -> None:
     import convert
 
-    way = Way(to_study, given.rounds, given.clock)
+    way, of_options = Way(to_study, given.rounds, given.clock), []
     for name, folder in (("SmolLM2-135M", convert.smollm2()), ("Gemma-3-270M", convert.gemma())):
         backend = open_model(folder, "cpu")
         compare(name, backend, texts(9, 8), way)
         compare(name, backend, texts(24, 1), way)
         compare(name, backend, [f"{i} plus {i} is {2 * i}." for i in range(32)], way)
+        of_options += options_rows(name, backend, 12, way)
         del backend
+    print_table(OPTIONS, of_options)
+
+
+def print_table(header: str, lines: Sequence[str]) -> None:
+    print("\n".join(["", header, "|---" * (header.count("|") - 1) + "|", *lines, ""]))
 
 
 class Instant:
@@ -212,7 +266,7 @@ def host(rounds: int, clock: str) -> None:
     backend = Instant()
     tokenizer, chosen = backend.vocabulary.tokenizer, named(texts(256, 4))
     plain, portion = [text.text for text in chosen], encode_texts(tokenizer, chosen).portion("bench", range(256))
-    ids, batches = list(portion.ids.values()), [[w.ids for w in batch] for batch in portion.batches(backend)]
+    ids, batches = list(portion.ids.values()), [[w.ids for (w,) in batch] for batch in portion.batches(backend)]
     tokens = sum(map(len, ids))
     steps: dict[str, Callable[[], object]] = {
         "tokens, one text at a time (not used)": lambda: [tokenizer.encode(text) for text in plain],

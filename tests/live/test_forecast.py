@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,10 @@ from benchcast.collection.backends.base import ModelSettings
 from benchcast.collection.collect import collect
 from benchcast.collection.jobs import CollectOptions
 from benchcast.errors import InputError, StudyError
+from benchcast.methods.capability import ChoiceWeights
+from benchcast.records import TextSet
 from benchcast.study.study import Study
+from benchcast.study.tables import texts_jsonl
 from benchcast.training.live import Reader
 from benchcast.training.memory_backend import MemoryBackend
 from synthetic import Plan, make_world
@@ -237,3 +241,26 @@ def test_a_shared_fit_brings_its_texts_or_takes_them(fitted: Study, model: Any, 
     with pytest.raises(InputError, match="shared without its texts"):
         forecast(model, tokenizer, str(bare))
     assert forecast(model, tokenizer, str(bare), fitted.texts) == said
+
+
+def test_fits_that_read_choice_losses_score_the_options_in_memory(
+    study: Study, fitted: Study, model: Any, tokenizer: Any, tmp_path: Path
+) -> None:
+    fit, *_ = read_fits(fitted)
+    texts = TextSet.of(replace(t, options=(t.answer[::-1] + "?", " no")) if t.answer.strip() else t for t in fit.texts)
+    with_options = np.array([bool(t.options) for t in texts])
+    assert with_options.any()
+    weights = np.where(with_options, 0.01, 0.0).astype(np.float32)[None]
+    capability = replace(fit.task_fit.capability, choices=ChoiceWeights(name="choice_norm", weights=weights))
+    reading = replace(fit, texts=texts, task_fit=replace(fit.task_fit, capability=capability))
+    live = forecast(model, tokenizer, reading)[fit.task]
+    model.save_pretrained(tmp_path / "checkpoint")
+    tokenizer.save_pretrained(tmp_path / "checkpoint")
+    settings = ModelSettings({"pretrained": str(tmp_path / "checkpoint")})
+    (study.root / "texts.jsonl").write_text(texts_jsonl(texts))
+    collect(study.root, open_backend("hf", settings, device="cpu"), name="saved")
+    stored = reading.predict(Study.open(study.root).losses("saved"))
+    assert live.capability == pytest.approx(stored.capability, abs=1e-5)
+    assert live.capability != pytest.approx(forecast(model, tokenizer, fit)[fit.task].capability, abs=1e-3)
+    with pytest.raises(InputError, match="the fits use choice losses, and their texts have no options"):
+        forecast(model, tokenizer, replace(reading, texts=fit.texts))

@@ -110,6 +110,12 @@ class Fit:
         first = np.searchsorted(self.edges, self.texts.starts[:-1])
         return self.task_fit.reads_losses and bool(self.supported[first[first < len(self.supported)]].any())
 
+    @property
+    def needs_options(self) -> bool:
+        """Whether choice losses are used, which a model has on texts with options."""
+        choices = getattr(self.task_fit.capability, "choices", None)
+        return choices is not None and bool(choices.used.any())
+
     def require_texts(self, digest: str, *, whose: str) -> None:
         """Raise an error unless `digest` is empty (unknown) or that of the fit's texts; `whose` starts the message."""
         if digest and digest != self.texts.digest:

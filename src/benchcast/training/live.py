@@ -138,7 +138,14 @@ class Reader:
         vocabulary = vocabulary_of(tokenizer, add_bos_token=reading.add_bos_token)
         if not vocabulary.prefix and any(fit.needs_first for fit in fits):
             raise InputError(f"{NO_BOS}: Reading(add_bos_token=True)")
-        encoded = encode_texts(vocabulary.tokenizer, scored_texts, threads=False)  # data loaders fork
+        options = any(fit.needs_options for fit in fits)
+        if options and not scored_texts.options_digest:
+            raise InputError(
+                "the fits use choice losses, and their texts have no options to score; "
+                "give the texts with options (texts=…), or fit without them: `fit STUDY --no-choices`"
+            )
+        # Data loaders fork, so the tokenizer starts no threads.
+        encoded = encode_texts(vocabulary.tokenizer, scored_texts, threads=False, options=options)
         encoded.require_all("the model in training", "give a tokenizer that covers them with tokenizer=…")
         return cls(fits, vocabulary, encoded, reading=reading)
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from benchcast.collection.backends.base import DeviceFullError, Nats, Vocabulary
+from benchcast.collection.backends.base import DeviceFullError, Ids, Nats, Vocabulary
 from benchcast.collection.backends.forward import Forward
 from benchcast.errors import InputError
 
@@ -56,6 +56,14 @@ class MemoryBackend:
             if self._sharded:
                 raise InputError(str(error)) from error
             raise
+
+    @property
+    def shared_context(self) -> int:
+        """As `HfBackend.shared_context`; 0 with sharded weights, whose modules are called only as a whole."""
+        return 0 if self._sharded else min(self.context, self._forward.shared_context)
+
+    def score_groups(self, groups: Sequence[Sequence[Ids]]) -> list[list[Nats]]:
+        return self._forward.score_groups(groups)
 
     def about(self) -> dict[str, str]:
         import torch
