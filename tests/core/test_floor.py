@@ -73,10 +73,17 @@ def test_scores_below_the_floor_are_not_clipped() -> None:
 
 
 def test_floors_lie_between_chance_and_zero() -> None:
-    dataset = world(0.25)
-    floors = possible_floors(scores_of(dataset), StackSettings())
+    floors = possible_floors(scores_of(world(0.05)), StackSettings())
     assert floors == sorted(floors, reverse=True)
     assert (floors[0], floors[-1]) == (0.25, 0.0)
+
+
+def test_no_lower_floor_is_tried_where_the_weakest_models_are_clearly_above_chance() -> None:
+    dataset = world(0.25)
+    weakest = np.sort(dataset.accuracy[0])[: len(dataset.models) // 5].mean()
+    for mean, lower in ((0.28, False), (0.26, True)):  # 500 items: one standard error is 0.019
+        shifted = replace(dataset, accuracy=dataset.accuracy + mean - weakest)
+        assert (len(possible_floors(scores_of(shifted), StackSettings())) > 1) is lower
 
 
 def test_an_open_task_has_floors_below_zero_only_if_scores_are() -> None:

@@ -6,12 +6,17 @@ are near chance. So the floor is learned. For nominal chance and each lower floo
 task's own texts, their answers) are learned without each hidden set and averaged (steps 4 and 5). The floor of the
 least squared error on family rows is taken if it saves enough of the error of nominal chance.
 
-The anchors take the place of all candidates because they are quick to learn and choose as well (lab/LOG.md).
+Lower floors are tried only where the weakest models are not clearly above chance: elsewhere the floor is not seen, and
+would only bend the law. The anchors take the place of all candidates because they are quick to learn and choose as well
+(lab/LOG.md).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+
+import numpy as np
 
 from benchcast.methods.law import at_share, sigmoid
 from benchcast.methods.stack.averaging import average_without_own_set
@@ -38,9 +43,12 @@ def learn_floor(task: Pool, settings: StackSettings) -> float:
 
 def possible_floors(scores: TaskScores, settings: StackSettings) -> list[float]:
     """Nominal chance, and lower floors down to 0; below 0 for a centred mean of tasks that has scores below 0."""
-    chance = scores.task.chance
-    lowest = float(scores.observed[scores.known].min(initial=0.0))
-    reach = chance if chance > 0 else -settings.reach_below_zero * lowest
+    chance, observed = scores.task.chance, np.sort(scores.observed[scores.known])
+    weakest = observed[: max(1, int(settings.weakest * len(observed)))]
+    error = math.sqrt(chance * (1 - chance) / settings.usual_items)
+    if weakest.mean() > chance + error:
+        return [chance]
+    reach = chance if chance > 0 else -settings.reach_below_zero * float(weakest[0])
     return [chance, *(chance - (1 - fraction) * reach for fraction in settings.floors if reach > 0)]
 
 
