@@ -13,7 +13,7 @@ import pytest
 
 from benchcast.datasets import load_zoo
 from benchcast.errors import InputError
-from benchcast.losses.plausible import MOST_NATS, WordSample, refuse_impossible, suspicious
+from benchcast.losses.plausible import MOST_NATS, WordSample, bits_per_byte, refuse_impossible, suspicious
 from benchcast.records import Text, TextSet, TokenLosses
 from benchcast.study.check_losses import check_losses, suspicious_losses
 from benchcast.study.reading import read_csv
@@ -117,6 +117,48 @@ def test_import_and_status_name_the_model(study, odd, cli, tmp_path):
     said = "losses of model odd look wrong: they are"
     assert f"warning: {said}" in ran.err
     assert said in " ".join(cli("status", study.root).out.split())
+
+
+def test_fit_compare_and_predict_print_the_line_of_status(study, world, cli):
+    """A model with losses eight times too large; predict speaks of the model that is asked for, and of no other."""
+    name = world.losses[9].model
+    study.add_losses([replace(world.losses[9], nats=world.losses[9].nats * 8)], force=True)
+    line = next(x for x in check_losses(study, study.models_with_losses(), set()).lines() if x.startswith("losses of"))
+    assert line.startswith(f"losses of model {name} look wrong: they are")
+    assert f"warning: {line}" in cli("fit", study.root, "--method", "all-token").err
+    assert f"warning: {line}" in cli("compare", study.root, "--method", "all-token").err
+    assert f"warning: {line}" in cli("predict", study.root, "--model", name).err
+    assert "look wrong" not in cli("predict", study.root, "--model", world.losses[2].model).err
+
+
+@pytest.fixture
+def few(tmp_path: Path) -> Callable[[float], Path]:
+    """A table of four models, so few that none can be compared with others, the last with losses times a factor."""
+
+    def write(times: float) -> Path:
+        rows = [f"m{i},{(1.2 - i / 10) * (times if i == 3 else 1):g},{1.0 - i / 10:g}" for i in range(4)]
+        file = tmp_path / f"{times:g}.csv"
+        file.write_text("model,web,task\n" + "\n".join(rows) + "\n", encoding="utf-8")
+        return file
+
+    return write
+
+
+def test_losses_worse_than_guessing_bytes_get_a_line_whatever_the_others_have(few, cli, tmp_path):
+    for times, wrong in ((1, False), (25, True)):
+        ran = cli("init", tmp_path / f"study{times}", "--table", few(times), "--unit", "bits-per-byte")
+        assert ran.code == 0
+        assert ("losses of model m3 look wrong: they are 11.6 bits per byte" in ran.err) == wrong
+        assert ("look wrong" in ran.err) == wrong
+
+
+def test_losses_that_no_model_has_are_refused_unless_allowed(study, world):
+    factor = 270 / bits_per_byte(world.losses[0], study.texts)
+    odd = replace(world.losses[0], model="odd", nats=world.losses[0].nats * factor)
+    with pytest.raises(InputError, match=r"model 'odd': its losses are 270 bits per byte; .*--allow-implausible"):
+        study.add_losses([odd])
+    assert study.add_losses([odd], allow_implausible=True) == 1
+    assert suspicious_losses(study, ["odd"])[0].startswith("losses of model odd look wrong: they are")
 
 
 def test_a_sound_import_says_nothing(study, world):

@@ -96,16 +96,16 @@ def test_fit_reads_losses_once_and_once_more_for_their_hash(folder: Path) -> Non
     ],
 )
 def test_predict_loads_each_fit_once(folder: Path, words: tuple[str, ...], fits: tuple[str, ...]) -> None:
-    """Losses are read of the one model, and hashed of all that the fits learned from."""
+    """Losses are read for the forecast of the one model, of all for their plausibility, and for the fits' hashes."""
     words = tuple(str(folder.parent / word) if word.endswith(".json") else word for word in words)
     found = reads(folder, "predict", folder, "--model", "family1-4M@4B", *words)
-    expect(found, folder, fits=fits, losses={"*": 1, "losses/family1-4M@4B.parquet": 2})
+    expect(found, folder, fits=fits, losses={"*": 2, "losses/family1-4M@4B.parquet": 3})
 
 
 def test_predict_with_new_fits_reads_the_old_ones_once(folder: Path) -> None:
-    """The new losses are read for the fits, for the forecast of the one model, and for their hashes."""
+    """The new losses are read for the fits, the forecast of the one model, their plausibility, and for their hashes."""
     found = reads(folder, "predict", folder, "--model", "family1-4M@4B", "--refit")
-    expect(found, folder, fits=BOTH, losses={"*": 2, "losses/family1-4M@4B.parquet": 3})
+    expect(found, folder, fits=BOTH, losses={"*": 3, "losses/family1-4M@4B.parquet": 4})
 
 
 def test_predict_of_a_mean_loads_the_fits_of_its_members_once(folder: Path) -> None:
@@ -113,7 +113,7 @@ def test_predict_of_a_mean_loads_the_fits_of_its_members_once(folder: Path) -> N
     settings.write_text(settings.read_text() + '\n[tasks.both]\nmembers = ["task0", "task1"]\n')
     bc.fit_tasks(folder, method="all-token", store=True)
     found = reads(folder, "predict", folder, "--model", "family1-4M@4B", "--task", "both")
-    expect(found, folder, fits=("both", *BOTH), losses={"*": 1, "losses/family1-4M@4B.parquet": 2})
+    expect(found, folder, fits=("both", *BOTH), losses={"*": 2, "losses/family1-4M@4B.parquet": 3})
 
 
 def test_status_reads_losses_for_its_checks_for_the_dataset_and_for_hashes(folder: Path) -> None:

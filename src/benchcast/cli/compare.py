@@ -33,6 +33,7 @@ from benchcast.cli.output import (
     say_wrapped,
     tell_below_chance,
     tell_support,
+    warn,
     workers,
 )
 from benchcast.cli.progress import progress
@@ -168,6 +169,7 @@ def compare(
         print_comparison(comparison, wide=wide)
     tell_support(comparison.dataset.support)
     tell_below_chance(opened, comparison.floors())
+    warn(*comparison.dataset.doubts)
 
 
 def _only_study(places: tuple[Path, ...], *, for_items: bool) -> Path:

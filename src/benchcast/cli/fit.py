@@ -9,7 +9,7 @@ import click
 
 from benchcast.choices import SPLITS
 from benchcast.cli.arguments import DEVICE, KEEP_ALL, NO_CHOICES, STUDY, TASKS
-from benchcast.cli.output import say, tell_below_chance, tell_support
+from benchcast.cli.output import say, tell_below_chance, tell_support, warn
 from benchcast.cli.progress import progress
 from benchcast.methods import DEFAULT_METHOD
 
@@ -57,9 +57,12 @@ def fit(
     if opened.note:
         say(f"note: {opened.note}", err=True)
     weak: list[str] = []
+    doubts: list[str] = []
     spec = MethodSpec(method, device=device)
     with progress(f"fitting {method}"):
-        fits = fit_tasks(opened, tasks, method=spec, split=split, store=True, on_left_out=weak.append)
+        fits = fit_tasks(
+            opened, tasks, method=spec, split=split, store=True, on_left_out=weak.append, on_doubt=doubts.append
+        )
     for fitted in fits:
         say(describe(fitted))
     for aggregate in aggregate_fits(opened, fits):
@@ -67,5 +70,6 @@ def fit(
     for line in weak:
         say(f"left out: {line}")
     tell_support(Support.of(fits[0].about))
+    warn(*doubts)
     tell_below_chance(opened, {fitted.task: [fitted.task_fit.law.chance] for fitted in fits})
     say(f"next: benchcast predict {study} --model NAME")

@@ -132,6 +132,7 @@ def _by_study(
 ) -> tuple[Forecasts, str]:
     """Forecasts by the fits of a study, and a line on the registered one."""
     from benchcast.forecasts.predict import find_models, forecast_models
+    from benchcast.study.check_losses import suspicious_losses
     from benchcast.study.study import Study
 
     opened = Study.open(study)
@@ -143,6 +144,7 @@ def _by_study(
             opened, names, tasks=tasks, level=level, restrict=restrict, refit=refit, use_scores=use_scores
         )
     warn_if_stale(opened, answer.fits, "--refit fits again")
+    warn(*suspicious_losses(opened, names))
     fitted = {fit.task for fit in answer.fits}
     unfitted = [] if tasks else [task.name for task in opened.tasks if task.name not in fitted]
     if unfitted:
@@ -171,9 +173,11 @@ def _by_files(folder: str, file: Path, level: float, *, register: Path | None) -
     from benchcast.forecasts.forecast import Forecasts
     from benchcast.forecasts.predict import ModelForecasts
     from benchcast.forecasts.stored_fit import Fit, read_model
+    from benchcast.losses.plausible import guessing_line
 
     fit = Fit.from_pretrained(folder)
     losses = read_model(file, fit.texts)
+    warn(*guessing_line(losses, fit.texts))
     forecast = fit.predict(losses, level=level)
     note = "" if register is None else _registered(register, ModelForecasts([fit], losses, [forecast]))
     return Forecasts((forecast,)), note

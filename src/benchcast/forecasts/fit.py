@@ -81,6 +81,7 @@ def fit_tasks(
     split: Split = "column",
     store: bool = False,
     on_left_out: Callable[[str], None] = lambda line: None,
+    on_doubt: Callable[[str], None] = lambda line: None,
 ) -> list[Fit]:
     """Fit several tasks, by default all, in shared passes over losses and features.
 
@@ -91,6 +92,7 @@ def fit_tasks(
     method : as in `fit`; or a `MethodSpec`, which has settings and a device, too
     store : save the fits in the study, in place of older ones of the same tasks, as `benchcast fit` does
     on_left_out : called with one line for each task and model that is left out, and why
+    on_doubt : called with one line for each model whose losses look wrong
 
     Returns
     -------
@@ -104,9 +106,10 @@ def fit_tasks(
     opened = Study.of(study)
     if store:
         require_writable(opened.root)
-    fits = _fit_dataset(
-        opened, opened.dataset(tasks), spec, split=split, asked_for=bool(tasks), on_left_out=on_left_out
-    )
+    dataset = opened.dataset(tasks)
+    for line in dataset.doubts:
+        on_doubt(line)
+    fits = _fit_dataset(opened, dataset, spec, split=split, asked_for=bool(tasks), on_left_out=on_left_out)
     if store:
         store_fits(opened, fits)
     return fits

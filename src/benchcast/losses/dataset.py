@@ -135,6 +135,7 @@ class Dataset:
     unclipped: Floats | None = None  # T × M: accuracy, but below 0 where a centred mean is; None: accuracy
     support: Support = field(default_factory=Support)  # share of text that all models have; excluded models
     choices: ChoiceSupport = field(default_factory=ChoiceSupport)  # texts with choice losses (in `metadata`)
+    doubts: tuple[str, ...] = ()  # one line for each model whose losses look wrong
     device: str = ""  # torch device for the large arrays; empty for numpy
 
     def __repr__(self) -> str:

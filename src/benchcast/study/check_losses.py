@@ -10,7 +10,7 @@ import numpy as np
 from benchcast.errors import BenchcastError, StudyError
 from benchcast.losses.assemble import reference_of, shared_text
 from benchcast.losses.dataset import ReferenceTokens
-from benchcast.losses.plausible import WordLosses, WordSample, reference_models, suspicious
+from benchcast.losses.plausible import WordLosses, WordSample, describe, reference_models, suspicious
 from benchcast.losses.regroup import align_models
 from benchcast.losses.support import Support
 from benchcast.records import Bools
@@ -84,11 +84,6 @@ def suspicious_losses(study: Study, models: Sequence[str]) -> list[str]:
         except BenchcastError:  # `status` reports it
             continue
     return describe({m: mistake for m, mistake in suspicious(sample, words).items() if m in models})
-
-
-def describe(mistakes: dict[str, str]) -> list[str]:
-    """One line for each model with its likely mistake."""
-    return [f"losses of model {m} look wrong: {mistake}" for m, mistake in mistakes.items()]
 
 
 def scored_without_options(study: Study) -> list[str]:

@@ -22,7 +22,7 @@ from benchcast.display import html_table
 from benchcast.errors import BenchcastError, InputError, NotEnoughDataError, StudyError
 from benchcast.losses.assemble import AssemblyOptions, assemble
 from benchcast.losses.dataset import Dataset, Features
-from benchcast.losses.plausible import refuse_impossible
+from benchcast.losses.plausible import WordLosses, WordSample, describe, refuse_impossible, sampled, suspicious
 from benchcast.messages import as_names, counted, did_you_mean
 from benchcast.records import Bools, Floats, Ints, ModelInfo, Rows, Score, Task, TextSet, TokenLosses
 from benchcast.study import feature_files, tables
@@ -258,7 +258,9 @@ class Study:
                 f"{self.root}: no model has both losses and scores "
                 f"({len(with_losses)} with losses, {len(scored)} with scores; do their names agree?)"
             )
-        losses = (self.losses(m.model) for m in models)  # one at a time: a model's tokens may be many
+        sample = WordSample.of(self.texts, without=self.choice_columns)
+        words: dict[str, WordLosses] = {}
+        losses = sampled((self.losses(m.model) for m in models), sample, words)  # one at a time: tokens may be many
         options = AssemblyOptions(
             features=self.features(),
             support=support,
@@ -269,6 +271,7 @@ class Study:
         )
         dataset = assemble(self.texts, losses, models, scores=scores, tasks=wanted, options=options)
         dataset = with_unclipped_means(dataset, self.tasks)
+        dataset = replace(dataset, doubts=tuple(describe(suspicious(sample, words))))
         return dataset if self.read_choices else dataset.without_choices()
 
     def infos(self, names: Sequence[str]) -> list[ModelInfo]:
@@ -292,7 +295,7 @@ class Study:
         give.
         """
         for x in () if allow_implausible else losses:
-            refuse_impossible(x)
+            refuse_impossible(x, self.texts)
         check_rows(ModelInfo(x.model, family) for x in losses)
         for name, count in Counter(x.model for x in losses).items():
             if count > 1:
