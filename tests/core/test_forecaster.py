@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 
@@ -83,6 +84,46 @@ def test_every_method_that_reads_nothing_but_losses_works(method, arrays):
     forecast, (low, high) = forecaster.predict(arrays.losses), forecaster.predict_interval(arrays.losses)
     assert np.isfinite(forecast).all()
     assert ((low <= forecast) & (forecast <= high)).all()
+
+
+@pytest.mark.parametrize("method", [m for m in METHODS if m not in READ_MORE])
+def test_only_columns_that_all_models_have_are_read(method, arrays):
+    """As `fit` does it in a study: a fit with gaps in a column is the fit without that column."""
+    gaps = arrays.losses.copy()
+    gaps[[2, 17], 4] = np.nan
+    given = Forecaster(method=method, chance=CHANCE).fit(gaps, arrays.accuracy, families=arrays.families)
+    short = np.delete(arrays.losses, 4, axis=1)
+    without = Forecaster(method=method, chance=CHANCE).fit(short, arrays.accuracy, families=arrays.families)
+    assert [*np.flatnonzero(~given.columns_)] == [4]
+    assert given.left_out_ == {}
+    assert given.salience_[4] == 0
+    assert given.predict(gaps) == pytest.approx(without.predict(short), abs=1e-5)
+    assert given.predict_interval(gaps)[1] == pytest.approx(without.predict_interval(short)[1], abs=1e-5)
+
+
+def test_a_model_that_lacks_much_is_left_out_with_the_reason(arrays):
+    gaps = arrays.losses.copy()
+    gaps[5, :4] = np.nan
+    given = Forecaster(method="all-token", chance=CHANCE).fit(gaps, arrays.accuracy, families=arrays.families)
+    assert given.columns_.all()
+    assert [*given.left_out_] == [5]
+    assert given.left_out_[5].startswith("it lacks")
+    assert given.n_models_in_ == 29
+    with pytest.raises(ValueError, match=r"X: NaN in row 5, column 0, which the fit reads"):
+        given.predict(gaps)
+
+
+def test_models_without_an_accuracy_are_left_out(arrays):
+    accuracy = arrays.accuracy.copy()
+    accuracy[[3, 8]] = np.nan
+    known = np.isfinite(accuracy)
+    given = Forecaster(method="all-token", chance=CHANCE).fit(arrays.losses, accuracy, families=arrays.families)
+    without = Forecaster(method="all-token", chance=CHANCE).fit(
+        arrays.losses[known], accuracy[known], families=arrays.families[known]
+    )
+    assert given.left_out_ == {3: "it has no accuracy", 8: "it has no accuracy"}
+    assert given.predict(arrays.losses) == pytest.approx(without.predict(arrays.losses), abs=1e-9)
+    assert given.score(arrays.losses, accuracy) == pytest.approx(without.score(arrays.losses[known], accuracy[known]))
 
 
 def test_families_may_be_left_out(arrays):
@@ -251,7 +292,10 @@ def scaled(y):
     return 0.1 + 0.8 * (numbers - numbers.min()) / (np.ptp(numbers) or 1) if known else y
 
 
-COLUMN = {"check_supervised_y_2d": "a column of accuracies is unambiguous, so it is taken without a warning"}
+COLUMN = {
+    "check_supervised_y_2d": "a column of accuracies is unambiguous, so it is taken without a warning",
+    "check_estimators_pickle": "forecasts models that lack losses which the fit reads; below, others are pickled",
+}
 NOT_ACCURACIES = "fits targets that are no accuracies from 0 to 1, which a Forecaster refuses; it passes on accuracies"
 OUTSIDE = (
     *("check_fit_score_takes_y", "check_estimators_overwrite_params", "check_dont_overwrite_parameters"),
@@ -275,6 +319,13 @@ def test_it_passes_scikit_learns_own_checks_but_for_those_listed_here(forecaster
     failed = {r["check_name"] for r in results if r["status"] == "xfail"}
     assert failed == exceptions.keys(), "an exception that is none any more"
     assert sum(r["status"] == "passed" for r in results) >= 25
+
+
+def test_a_fit_with_missing_losses_comes_back_from_pickle(arrays):
+    gaps = arrays.losses.copy()
+    gaps[2, 4] = np.nan
+    given = Forecaster(method="all-token").fit(gaps, arrays.accuracy)
+    assert_allclose(pickle.loads(pickle.dumps(given)).predict(gaps), given.predict(gaps))
 
 
 def test_it_needs_no_scikit_learn(arrays):
@@ -301,14 +352,16 @@ print(forecaster.fit(losses, np.linspace(0.1, 0.8, 12), groups=list("abcdef" * 2
     [
         (lambda X, y, f: (X[0], y, f), "X: expected a 2D array"),
         (lambda X, y, f: (X[:0], y[:0], None), "X: no losses"),
-        (lambda X, y, f: (np.where(X[3, 2] == X, np.nan, X), y, f), "X: NaN or infinity in row 3, column 2"),
+        (lambda X, y, f: (np.where(X[3, 2] == X, np.inf, X), y, f), "X: infinity in row 3, column 2"),
+        (lambda X, y, f: (np.where(X[3] == X, np.nan, X), y, f), "X: row 3 has no loss at all"),
         (lambda X, y, f: (X - 3, y, f), "X: Negative values in data; losses are not negative, so do not centre"),
         (lambda X, y, f: ([["a"] * 12] * 30, y, f), "X: not an array of numbers"),
         (lambda X, y, f: (X + 1j, y, f), "X: Complex data not supported"),
         (lambda X, y, f: (csr_array(X), y, f), "X: sparse input is not supported"),
         (lambda X, y, f: (X, None, f), "requires y to be passed"),
         (lambda X, y, f: (X, 100 * y, f), "y: accuracies must lie from 0 to 1; divide percentages by 100"),
-        (lambda X, y, f: (X, np.where(y == y[3], np.nan, y), f), "y: NaN or infinity in row 3; leave out models"),
+        (lambda X, y, f: (X, np.where(y == y[3], np.inf, y), f), "y: infinity in row 3; a missing accuracy is NaN"),
+        (lambda X, y, f: (X, np.full(30, np.nan), f), "y: all accuracies are missing"),
         (lambda X, y, f: (X, np.c_[y, y], f), "y: expected a 1D array"),
         (lambda X, y, f: (X, y[:-1], f), "y: 29 accuracies for 30 models"),
         (lambda X, y, f: (X, y, f[:-1]), "families: 29 names for 30 models"),

@@ -28,6 +28,7 @@ from benchcast.records import Floats, ModelInfo, ModelMetadata, NamedTexts, Scor
 from benchcast.splits import Fold
 
 TASK, SOURCE = "accuracy", "losses"
+ROW = "row "  # and its number: the name of a model
 
 
 class InvalidArrayError(InputError, ValueError):
@@ -70,7 +71,9 @@ class Forecaster:
     ----------
     salience_ : N floats, the weight of each column
     n_features_in_ : number of columns
-    n_models_in_ : number of models
+    n_models_in_ : number of models of the fit
+    columns_ : N booleans, the columns that all models of the fit have; the others are not read
+    left_out_ : why models were left out of the fit, by row of X
     feature_names_in_ : names of the columns, where `fit` was given a DataFrame
     task_fit_ : the fitted weights and law
 
@@ -139,7 +142,7 @@ class Forecaster:
             estimator_type="regressor",
             target_tags=TargetTags(required=True),
             regressor_tags=RegressorTags(),
-            input_tags=InputTags(positive_only=True),
+            input_tags=InputTags(positive_only=True, allow_nan=True),
         )
 
     def set_fit_request(self, *, families: bool | str | None = None, groups: bool | str | None = None) -> Self:
@@ -179,8 +182,10 @@ class Forecaster:
 
         Parameters
         ----------
-        X : M × N losses, in nats or any other unit that is 0 for a perfect model; the same unit in each column
-        y : M accuracies from 0 to 1, or one column of them
+        X : M × N losses, in nats or any other unit that is 0 for a perfect model; the same unit in each column. NaN is
+            a missing loss: only columns that all models have are read, and a model that would take more than a tenth
+            of them away is left out
+        y : M accuracies from 0 to 1, or one column of them; a model with NaN is left out
         families : M names; models of one family are left out together when forms are chosen and errors measured.
             None, for all or for one model: it is a family of its own. If all are of one family, a model to forecast
             counts as one of another, and its interval is wide
@@ -202,8 +207,11 @@ class Forecaster:
         except NotEnoughDataError as error:
             raise TooFewModelsError(f"X of {counted(len(losses), 'sample')}: {error}") from error
         self.task_fit_ = task_fit
-        self.salience_ = task_fit.salience(dataset.nats)
-        self.n_models_in_, self.n_features_in_ = losses.shape
+        self.columns_ = dataset.reference_tokens.supported.copy()
+        self.salience_ = np.where(self.columns_, task_fit.salience(dataset.nats), 0)
+        self.left_out_ = {int(row): "it has no accuracy" for row in np.flatnonzero(np.isnan(accuracy))}
+        self.left_out_ |= {_row(name): f"it {dataset.support.why(name)}" for name in dataset.support.excluded}
+        self.n_models_in_, self.n_features_in_ = len(dataset.models), losses.shape[1]
         self.__dict__.pop("feature_names_in_", None)
         names = _column_names(X)
         if names is not None:
@@ -211,11 +219,12 @@ class Forecaster:
         return self
 
     def _fit(self, losses: Floats, accuracy: Floats, families: list[str]) -> tuple[TaskFit, Dataset]:
-        fold = Fold.of_all(len(losses))
-        dataset, _ = without_weak_tasks(self._dataset(losses, accuracy, families), [fold], asked_for=True)
+        dataset = self._dataset(losses, accuracy, families)
+        fold = Fold.of_all(len(dataset.models))
+        dataset, _ = without_weak_tasks(dataset, [fold], asked_for=True)
         if same_losses(dataset, fold):
             raise NotEnoughDataError("all training models have the same losses; there is nothing to learn from")
-        if accuracy.max() <= self.chance:
+        if np.nanmax(accuracy) <= self.chance:
             raise InvalidArrayError(f"y: no accuracy is above chance ({self.chance:g}); is chance correct?")
         (task_fit,) = fit_method(self.method, dataset, [fold])[0]
         if task_fit.law.failure:
@@ -240,7 +249,8 @@ class Forecaster:
         forecast, accuracy = self.predict(X), _check_accuracy(y)
         if len(accuracy) != len(forecast):
             raise InvalidArrayError(f"y: {len(accuracy)} accuracies for {len(forecast)} models; needed is one for each")
-        if np.ptp(accuracy) == 0:
+        forecast, accuracy = (values[np.isfinite(accuracy)] for values in (forecast, accuracy))
+        if not len(accuracy) or np.ptp(accuracy) == 0:
             raise InvalidArrayError("y: R² needs at least two different accuracies")
         return 1 - float(np.sum((accuracy - forecast) ** 2) / np.sum((accuracy - accuracy.mean()) ** 2))
 
@@ -259,7 +269,12 @@ class Forecaster:
     def _dataset(self, losses: Floats, accuracy: Floats, families: list[str]) -> Dataset:
         """The arrays as a study from a table has them: each column is one text of one token."""
         texts = NamedTexts.of(Text(f"column {i}", SOURCE, "", unit="") for i in range(losses.shape[1]))
-        names = [f"row {i}" for i in range(len(losses))]
+        known = np.flatnonzero(np.isfinite(accuracy))
+        if not np.isfinite(losses[known]).any(axis=1).all():
+            empty = int(known[np.argmin(np.isfinite(losses[known]).any(axis=1))])
+            raise InvalidArrayError(f"X: row {empty} has no loss at all")
+        losses, accuracy, families = losses[known], accuracy[known], [families[i] for i in known]
+        names = [f"{ROW}{i}" for i in known]
         counts = np.ones(losses.shape[1], np.int64)
         rows = [TokenLosses(name, counts, texts.starts, row) for name, row in zip(names, losses, strict=True)]
         infos = [ModelInfo(name, family) for name, family in zip(names, families, strict=True)]
@@ -275,8 +290,15 @@ class Forecaster:
             raise InvalidArrayError(
                 f"X has {losses.shape[1]} features, but Forecaster is expecting {self.n_features_in_} features as input"
             )
-        unknown = ModelMetadata.of([ModelInfo(f"row {i}") for i in range(len(losses))], [])
-        return predict(self.task_fit_, losses.astype(np.float32), unknown, level=self.level)
+        lacking = np.isnan(losses) & self.columns_
+        if lacking.any() and self.task_fit_.reads_losses:
+            row, column = np.argwhere(lacking)[0]
+            raise InvalidArrayError(
+                f"X: NaN in row {row}, column {column}, which the fit reads; fit on columns that this model has, too"
+            )
+        unknown = ModelMetadata.of([ModelInfo(f"{ROW}{i}") for i in range(len(losses))], [])
+        nats = np.where(self.columns_, losses, 0).astype(np.float32)
+        return predict(self.task_fit_, nats, unknown, level=self.level)
 
     def _in_order(self, X: Any) -> Any:
         """The columns of a DataFrame in the order of `fit`, by their names; other input unchanged."""
@@ -291,8 +313,13 @@ class Forecaster:
         return X[list(fitted)]
 
 
+def _row(name: str) -> int:
+    """The row of X of a model named by `Forecaster`."""
+    return int(name.removeprefix(ROW))
+
+
 def _check_losses(X: npt.ArrayLike) -> Floats:
-    """Losses as a float array of models × columns, all finite and not negative."""
+    """Losses as a float array of models × columns, none infinite or negative; NaN where missing."""
     if hasattr(X, "toarray"):
         raise InvalidArrayError("X: sparse input is not supported; pass X.toarray()")
     try:
@@ -312,9 +339,9 @@ def _check_losses(X: npt.ArrayLike) -> Floats:
     if not losses.size:
         what = "sample" if not len(losses) else "feature"
         raise InvalidArrayError(f"X: no losses: 0 {what}(s) (shape={losses.shape}) while a minimum of 1 is required.")
-    if not np.isfinite(losses).all():
-        row, column = np.argwhere(~np.isfinite(losses))[0]
-        raise InvalidArrayError(f"X: NaN or infinity in row {row}, column {column}; drop or impute missing losses")
+    if np.isinf(losses).any():
+        row, column = np.argwhere(np.isinf(losses))[0]
+        raise InvalidArrayError(f"X: infinity in row {row}, column {column}; a missing loss is NaN")
     if (losses < 0).any():
         raise InvalidArrayError("X: Negative values in data; losses are not negative, so do not centre the columns")
     return losses
@@ -331,10 +358,12 @@ def _check_accuracy(y: npt.ArrayLike) -> Floats:
         accuracy = accuracy[:, 0]
     if accuracy.ndim != 1:
         raise InvalidArrayError(f"y: expected a 1D array of accuracies; found {accuracy.ndim} dimensions")
-    if not np.isfinite(accuracy).all():
-        row = int(np.argmin(np.isfinite(accuracy)))
-        raise InvalidArrayError(f"y: NaN or infinity in row {row}; leave out models without an accuracy")
-    if not ((accuracy >= 0) & (accuracy <= 1)).all():
+    if np.isinf(accuracy).any():
+        row = int(np.argmax(np.isinf(accuracy)))
+        raise InvalidArrayError(f"y: infinity in row {row}; a missing accuracy is NaN")
+    if np.isnan(accuracy).all():
+        raise InvalidArrayError("y: all accuracies are missing")
+    if (accuracy < 0).any() or (accuracy > 1).any():
         raise InvalidArrayError("y: accuracies must lie from 0 to 1; divide percentages by 100")
     return accuracy
 
