@@ -283,7 +283,8 @@ def refit(study: Study, stored: Sequence[Fit], restrict: TokenLosses | None = No
         choice_texts = texts_with(restrict, of_columns=bool(study.choice_columns))
     again: dict[str, Fit] = {}
     for (method, split, settings, keep_all, read_choices), tasks in alike.items():
-        models = replace(study, keep_all=keep_all, read_choices=read_choices)
+        as_opened = (keep_all, read_choices) == (study.keep_all, study.read_choices)
+        models = study if as_opened else replace(study, keep_all=keep_all, read_choices=read_choices)
         dataset = models.dataset(tasks, support=support, choice_texts=choice_texts)
         fits = _fit_dataset(models, dataset, MethodSpec(method, settings), split=split, asked_for=True)
         again |= {fit.task: fit for fit in fits}
