@@ -10,8 +10,9 @@ best single method that reads losses only, geometric mean over tasks; `worst` is
 method on that task, and `behind` the share of tasks where it is above 1.25. The single methods are as they were before
 floors were learned: errors of `salience` on known studies are those of `salience_before_floors.json`. `lowest` is the
 coverage of the task with the least. The interval score (Winkler) is the width of the 90% interval plus 20 times the
-distance of a score outside it, in points. The bracket behind coverage is a 90% bootstrap interval over families.
-`observational` and `stack, with scores` read the scores of held-out models on the other tasks.
+distance of a score outside it, in points; `÷ former` is this score over that of the same forecasts with the interval
+width of older versions, which follows the distance alone. The bracket behind coverage is a 90% bootstrap interval over
+families. `observational` and `stack, with scores` read the scores of held-out models on the other tasks.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import numpy as np
 from benchcast import datasets
 from benchcast.choices import DEFAULT_LEVEL, Split
 from benchcast.errors import BenchcastError
-from benchcast.evaluation.compare import Execution, compare
+from benchcast.evaluation.compare import Execution, compare, forecast_held_out
 from benchcast.evaluation.comparison import GAIN_OVER, Comparison, HeldOutForecasts, geometric_mean
 from benchcast.evaluation.error_ratio import error_ratio
 from benchcast.executors.local import on_this_machine
@@ -81,6 +82,7 @@ class Quality:
     covered: tuple[float, float]  # bootstrap interval of the coverage
     width: float  # points
     interval_score: float  # points
+    over_former: float  # interval score over that with the width of older versions; NaN without fits
     seconds: float
 
 
@@ -116,6 +118,7 @@ def studies_at_hand(names: Sequence[Path]) -> Iterator[tuple[str, Split, Study]]
 def measure_study(name: str, split: Split, study: Study) -> list[Quality]:
     """All methods that can be fitted on one study and split; none where the split has no test models."""
     held_out: dict[str, Forecasts] = {}
+    former: dict[str, Forecasts] = {}
     seconds: dict[str, float] = {}
     for method in METHODS:
         start = time.perf_counter()
@@ -128,13 +131,31 @@ def measure_study(name: str, split: Split, study: Study) -> list[Quality]:
         by_task = {task: comparison.held_out[task, method] for task in comparison.tasks}
         if all(np.isfinite(h.forecast).all() for h in by_task.values()):
             held_out[method], seconds[method] = by_task, time.perf_counter() - start
+            former[method] = with_former_width(comparison, method)
             if method == "stack":
                 held_out[WITH_SCORES], seconds[WITH_SCORES] = with_scores(comparison), seconds[method]
     for label, members in AVERAGES.items():
         if all(m in held_out for m in members):
             held_out[label] = averaged([held_out[m] for m in members])
             seconds[label] = float("nan")
-    return [_row(name, split, method, held_out, seconds[method]) for method in held_out] if held_out else []
+    rows = [_row(name, split, method, held_out, seconds[method]) for method in held_out] if held_out else []
+    return [
+        replace(row, over_former=_over_former(row, former[row.method])) if row.method in former else row for row in rows
+    ]
+
+
+def with_former_width(comparison: Comparison, method: MethodName) -> Forecasts:
+    """Held-out forecasts with the intervals that fits of older versions have."""
+    fits = [
+        [replace(comparison.fits[task, method][k], width=None) for task in comparison.tasks]
+        for k in range(len(comparison.folds))
+    ]
+    dataset, folds = comparison.dataset, comparison.folds
+    return {task: forecast_held_out(dataset, folds, fits, t=t) for t, task in enumerate(comparison.tasks)}
+
+
+def _over_former(row: Quality, former: Forecasts) -> float:
+    return row.interval_score / (100 * float(_intervals(former)[3].mean()))
 
 
 def with_scores(comparison: Comparison, method: MethodName = "stack") -> Forecasts:
@@ -195,6 +216,7 @@ def _row(name: str, split: str, method: str, held_out: dict[str, Forecasts], sec
         covered=_bootstrap(inside, families),
         width=100 * float(width.mean()),
         interval_score=100 * float(score.mean()),
+        over_former=nan,
         seconds=seconds,
     )
 
@@ -244,6 +266,7 @@ HEADER = (
     "lowest",
     "width",
     "score",
+    "÷ former",
     "s",
 )
 
@@ -267,6 +290,7 @@ def cells(row: Quality) -> tuple[str, ...]:
         number(row.lowest_coverage, ".2f"),
         number(row.width, ".1f"),
         number(row.interval_score, ".1f"),
+        number(row.over_former, ".2f"),
         number(row.seconds, ".0f"),
     )
 
