@@ -33,7 +33,7 @@ lab.add_sections(
             figures.ablation, figures.uncertainty, figures.live, figures.extrapolate, figures.order, figures.learning,
             figures.decisions, figures.select, zoo, quality,
         ),
-        "The paper's 59 models": (paper.plan, paper.cluster, paper.baselines),
+        "The paper's 59 models": (paper.plan, paper.cluster, paper.reading, paper.baselines),
         "Pages": (figures.results, site.reference, site.pictures, site.outputs),
     }
 )  # fmt: skip

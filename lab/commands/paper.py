@@ -97,6 +97,38 @@ def cluster(gpus: list[int], price: float, read: float, texts: float | None, as_
 
 
 @click.command()
+@click.option("--data", type=click.Path(path_type=Path), required=True, help="Folder with the benchmarks' files.")
+@click.option("--tokenizer", type=click.Path(path_type=Path), required=True, help="A tokenizer.json.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def reading(data: Path, tokenizer: Path, as_json: bool) -> None:
+    """Tokens that a model reads for a forecast, and for the six benchmarks; pieces of their files are enough.
+
+    \b
+    python -m lab reading --data benchmarks --tokenizer SmolLM2-135M/tokenizer.json
+    """
+    from dataclasses import asdict
+
+    from lab.paper.reading import read_tokens
+
+    texts, tokens, rows = read_tokens(data, tokenizer)
+    total = sum(row.tokens for row in rows)
+    if as_json:
+        print_json({"texts": texts, "tokens": tokens, "benchmarks": [asdict(r) | {"tokens": r.tokens} for r in rows]})
+        return
+    table = [
+        (r.name, f"{r.items:,}", f"{r.shots}", f"{r.item_tokens:.0f}", f"{r.shot_tokens:.0f}", f"{r.tokens / 1e6:.2f}",
+         f"{r.files_items:,}")
+        for r in rows
+    ]  # fmt: skip
+    header = ("benchmark", "items", "shots", "tokens of an item", "of a shot", "million tokens", "items counted")
+    print_table(header, table)
+    say(
+        f"the {texts} texts of a forecast: {tokens:,} tokens; the six benchmarks: {total / 1e6:.1f} million, "
+        f"{total / tokens:,.0f} times as many"
+    )
+
+
+@click.command()
 @click.argument("study", type=click.Path(path_type=Path), required=False)
 @click.option("--split", type=click.Choice(SPLITS), default="auto", show_default=True, help="As in compare.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

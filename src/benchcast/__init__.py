@@ -25,6 +25,7 @@ _NAMES = {
     "study.bits_per_byte": ("bits_per_byte",),
     "importers.texts": ("create_study", "create_mixture"),
     "importers.logs.from_logs": ("create_from_logs",),
+    "importers.logs.add_new": ("add_new_logs",),
     "importers": ("import_losses", "import_scores", "import_models", "import_features"),
     "importers.scores": ("ImportOptions",),
     "importers.contamination": ("create_contamination_study", "check_contamination"),

@@ -38,6 +38,7 @@ from benchcast.importers import import_models as import_models
 from benchcast.importers import import_scores as import_scores
 from benchcast.importers.contamination import check_contamination as check_contamination
 from benchcast.importers.contamination import create_contamination_study as create_contamination_study
+from benchcast.importers.logs.add_new import add_new_logs as add_new_logs
 from benchcast.importers.logs.from_logs import create_from_logs as create_from_logs
 from benchcast.importers.scores import ImportOptions as ImportOptions
 from benchcast.importers.texts import create_mixture as create_mixture

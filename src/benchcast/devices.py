@@ -14,7 +14,7 @@ import numpy.typing as npt
 from array_api_compat import array_namespace
 from threadpoolctl import threadpool_limits
 
-from benchcast.errors import InputError
+from benchcast.errors import InputError, install_hint
 
 Array = Any  # a numpy array or a torch tensor
 DROPPED = (1 << 13) - 1  # mantissa bits of a float32 that TF32 drops
@@ -39,7 +39,7 @@ def check_device(name: str) -> str:
     try:
         import torch
     except ImportError:
-        raise InputError(f"device {name!r} needs torch; pip install 'benchcast[hf]'") from None
+        raise InputError(f"device {name!r} needs torch; {install_hint('hf')}") from None
     try:
         torch.zeros(1, dtype=torch.float64, device=name).item()  # laws are fitted in double precision
     except (RuntimeError, AssertionError, TypeError) as error:

@@ -13,6 +13,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+WITH_TORCH = ("hf", "train")  # extras that install torch, on Linux with CUDA
+CPU_TORCH = "pip install torch --index-url https://download.pytorch.org/whl/cpu"
+
 
 class BenchcastError(Exception):
     """Base class of all deliberate errors; any other exception is a bug."""
@@ -47,14 +50,22 @@ def one_line(error: Exception) -> str:
     return lines[0] if lines else type(error).__name__
 
 
+def install_hint(extra: str) -> str:
+    """How to install an extra, and the CPU build of torch if it needs one.
+
+    >>> install_hint("report")
+    "pip install 'benchcast[report]'"
+    """
+    cpu = f"; without a GPU first: {CPU_TORCH}" if extra in WITH_TORCH else ""
+    return f"pip install 'benchcast[{extra}]'{cpu}"
+
+
 def library(name: str, extra: str, instead: str = "") -> Any:
     """Import an optional library; MissingExtraError with an install hint, and what to do instead, if it is missing."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise MissingExtraError(
-            f"{name} is needed here: pip install 'benchcast[{extra}]'{instead} ({error})"
-        ) from error
+        raise MissingExtraError(f"{name} is needed here: {install_hint(extra)}{instead} ({error})") from error
 
 
 class LazyLibrary:

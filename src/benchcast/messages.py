@@ -52,6 +52,30 @@ def number(value: float, form: str = ".2e") -> str:
     return format(value, form) if math.isfinite(value) else "–"
 
 
+def short_number(value: float) -> str:
+    """A number with a suffix for thousands, millions and so on.
+
+    >>> short_number(190e6), short_number(1.3e9), short_number(26912), short_number(60)
+    ('190M', '1.3B', '26.9K', '60')
+    """
+    for suffix, unit in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("K", 1e3)):
+        if value >= unit:
+            return f"{value / unit:.3g}{suffix}"
+    return f"{value:g}"
+
+
+def span(values: Sequence[float]) -> str:
+    """The smallest and the largest of some numbers; a dash if there are none.
+
+    >>> span([20, 60, 100]), span([7e9]), span([])
+    ('20 – 100', '7B', '–')
+    """
+    if not values:
+        return "–"
+    ends = dict.fromkeys(short_number(v) for v in (min(values), max(values)))
+    return " – ".join(ends)
+
+
 def format_interval(low: float, high: float, form: str, *, around: float = math.nan) -> str:
     """An interval as text, with `unbounded` for an end that is infinite or more than `FAR` times `around`."""
     if math.isnan(low) or math.isnan(high):

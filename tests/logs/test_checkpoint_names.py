@@ -108,3 +108,14 @@ def test_other_imports_rename_too(cli, runs, tmp_path):
     assert (families["run-a@60"], families["run-a@120"]) == ("a", "a")
     ran = cli("import", "models", tmp_path / "s", tmp_path / "models.csv", "--rename", "x-60=y", "--rename", "x-120=y")
     assert "'y' is the name of two models" in ran.err
+
+
+def test_adapters_of_one_base_model_are_models_of_their_own(cli, runs, tmp_path):
+    for path in runs.glob("*/results_*.json"):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        adapter = document["model_name"]
+        document["model_name"] = "org/base"
+        document["config"]["model_args"] = f"pretrained=org/base,peft={adapter}"
+        path.write_text(json.dumps(document), encoding="utf-8")
+    assert cli("init", tmp_path / "s", "--from-lm-eval", runs, *METRIC).code == 0
+    assert bc.Study.open(tmp_path / "s").models_with_losses() == NAMES

@@ -139,7 +139,7 @@ def test_options_of_logs_need_logs(cli, tmp_path):
     texts = tmp_path / "t.jsonl"
     texts.write_text('{"text": "a"}\n')
     ran = cli("init", tmp_path / "s", "--texts", texts, "--items", "0.5")
-    assert "--items, --metric and --allow-limit are for --from-lm-eval and --from-lighteval" in ran.err
+    assert "init: --items is for --from-lm-eval and --from-lighteval, not for --texts" in ran.err
     with pytest.raises(bc.BenchcastError, match="it is a share of the items, above 0 and at most 1"):
         bc.create_from_logs(tmp_path / "s", NEW, items=1.5)
 

@@ -161,6 +161,9 @@ FORMATS: dict[str, Callable[[Path], object]] = {
     "OpenCompass summary": lambda folder: recorded(folder, "summary_*.csv"),
     "long CSV": lambda folder: (folder / "long.csv").write_text("model,task,accuracy\nm,mmlu,0.5\n"),
     "list of scores": lambda folder: (folder / "l.csv").write_text("model,task,metric,accuracy\nm,mmlu,acc,0.5\n"),
+    "export of W&B, MLflow or TensorBoard": lambda folder: (folder / "wandb.csv").write_text(
+        "Name,State,eval/mmlu/acc\nm,finished,0.5\n"
+    ),
     "wide table": lambda folder: (folder / "wide.csv").write_text("model,mmlu (%)\nm,50\n"),
 }
 

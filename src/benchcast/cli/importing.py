@@ -89,6 +89,9 @@ def losses(
     type=click.Choice(SCORE_UNITS),
     help="What a table holds, where its kind does not say or says otherwise.",
 )
+@click.option(
+    "--scores", "columns", multiple=True, metavar="PATTERN", help="Columns of a W&B export, such as 'eval/*/acc'."
+)
 @RENAME
 @click.option(
     "--add-tasks", multiple=True, metavar="PATTERN", help="Add tasks of these names to the study, such as 'mmlu_*'."
@@ -101,19 +104,21 @@ def scores(
     files: tuple[Path, ...],
     metrics: tuple[str, ...],
     unit: str | None,
+    columns: tuple[str, ...],
     renames: tuple[str, ...],
     add_tasks: tuple[str, ...],
     allow_mixed: bool,
     allow_limit: bool,
     force: bool,
 ) -> None:
-    """Observed scores: results of lm-evaluation-harness, OpenCompass, leaderboards, or CSV.
+    """Observed scores: results of lm-evaluation-harness, OpenCompass, leaderboards, exports of W&B, or CSV.
 
     \b
     benchcast import scores study results/                            folders of lm-evaluation-harness
     benchcast import scores study summary_20240101_120000.csv         OpenCompass
     benchcast import scores study scores.csv                          model,task,accuracy
     benchcast import scores study table.csv --unit percent            models × tasks
+    benchcast import scores study wandb.csv --scores 'eval/*/acc'     W&B, MLflow, TensorBoard
     benchcast import scores study results/ --metric gsm8k=exact_match,flexible-extract
     """
     from benchcast.importers import import_scores
@@ -124,6 +129,7 @@ def scores(
         metrics=read_metrics(metrics),
         renames=read_renames(renames),
         unit=unit,
+        columns=columns,
         add_tasks=add_tasks,
         allow_mixed=allow_mixed,
         allow_limit=allow_limit,

@@ -132,6 +132,7 @@ def _by_study(
 ) -> tuple[Forecasts, str]:
     """Forecasts by the fits of a study, and a line on the registered one."""
     from benchcast.forecasts.predict import find_models, forecast_models
+    from benchcast.study.atomic import is_read_only
     from benchcast.study.check_losses import suspicious_losses
     from benchcast.study.study import Study
 
@@ -139,6 +140,8 @@ def _by_study(
     names = find_models(opened, patterns)
     if register is not None and len(names) != 1:
         raise click.UsageError(f"--register takes one model, found {len(names)}: {', '.join(names[:4])}, …")
+    if is_read_only(opened.root) and not opened.fitted_tasks():
+        say(f"note: {study} is read-only and has no fits; it is fitted in memory, nothing is stored", err=True)
     with progress("fitting again" if refit or restrict else "forecasting"):
         answer = forecast_models(
             opened, names, tasks=tasks, level=level, restrict=restrict, refit=refit, use_scores=use_scores

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -36,8 +37,10 @@ from benchcast.methods.spec import (
 from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, TokenLosses
 from benchcast.splits import FEWEST_MODELS, Fold, training_fold
-from benchcast.study.atomic import locked, require_writable
+from benchcast.study.atomic import is_read_only, locked, require_writable
 from benchcast.study.study import Study, StudyLike
+
+MOST_IN_MEMORY = 8  # sets of fits of read-only studies that a process keeps
 
 
 def fit(
@@ -210,12 +213,23 @@ def _named(dataset: Dataset, rows: Bools) -> list[str]:
 
 
 def stored_fits(study: Study, tasks: Sequence[str] = ()) -> list[Fit]:
-    """The fits that are stored in a study, of all tasks or of the named ones; an error without one."""
+    """The fits that are stored in a study, of all tasks or of the named ones; an error without one.
+
+    A public study is read-only and holds none: it is fitted in memory, once in a process.
+    """
     asked = [study.task(task).name for task in dict.fromkeys(as_names(tasks))]
+    if is_read_only(study.root) and not study.fitted_tasks():
+        return list(fits_in_memory(study, tuple(asked)))
     fits = [load(study.fit_folder(name)) for name in asked] if asked else fits_if_any(study)
     if not fits:
         raise StudyError(f"{study.root}: no fits yet; run `benchcast fit {study.root}`")
     return fits
+
+
+@lru_cache(maxsize=MOST_IN_MEMORY)
+def fits_in_memory(study: Study, tasks: tuple[str, ...]) -> tuple[Fit, ...]:
+    """Fits of a study, as `fit_tasks` makes them; of no tasks: of all that have enough scores."""
+    return tuple(fit_tasks(study, tasks))
 
 
 def fits_if_any(study: Study) -> list[Fit]:

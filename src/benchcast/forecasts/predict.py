@@ -15,7 +15,7 @@ from benchcast.forecasts.fit import store_fits, stored_fits
 from benchcast.forecasts.forecast import Forecast, Forecasts
 from benchcast.forecasts.known_scores import ScoreCorrection, correct
 from benchcast.forecasts.mean_tasks import member_fits, predict_tasks
-from benchcast.forecasts.stored_fit import Fit, load
+from benchcast.forecasts.stored_fit import Fit
 from benchcast.messages import as_names, match_names
 from benchcast.records import ModelInfo, ModelMetadata, TokenLosses
 from benchcast.study.study import Study, StudyLike
@@ -50,6 +50,8 @@ def predict(
     use_scores: bool = False,
 ) -> Forecasts:
     """Forecast models of a study by the fits that are stored in it.
+
+    A public or the embedded study is read-only: it is fitted in memory, at the first call of a process.
 
     Parameters
     ----------
@@ -111,7 +113,8 @@ def forecast_models(
         store_fits(study, fits)
     if use_scores and tasks:  # a score on any task that has a fit may correct the others
         known = {fit.task: fit for fit in fits}
-        fits = [known[t] if t in known else load(study.fit_folder(t)) for t in study.fitted_tasks()]
+        every = study.fitted_tasks() or [fit.task for fit in stored_fits(study)]
+        fits = [known[t] if t in known else stored_fits(study, [t])[0] for t in every]
     members = [] if restrict else member_fits(study, fits)
     correction = ScoreCorrection.of([fit.task_fit for fit in fits]) if use_scores else None
     models, rows, failed = [], [], {}

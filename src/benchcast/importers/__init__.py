@@ -15,10 +15,11 @@ from benchcast.errors import InputError
 from benchcast.importers.logs.from_logs import losses_from_logs, read_logs, rescore_others
 from benchcast.importers.logs.item_outcomes import logged_outcomes, runs_with_samples
 from benchcast.importers.logs.runs import is_log
+from benchcast.importers.loss_table import losses_of_tables
 from benchcast.importers.scores import ImportedScores, ImportOptions, gather
 from benchcast.importers.scores.names import match_models
 from benchcast.messages import counted
-from benchcast.records import TokenLosses
+from benchcast.records import NamedTexts, TokenLosses
 from benchcast.study.check_losses import suspicious_losses
 from benchcast.study.feature_files import read_features
 from benchcast.study.loss_files import read_losses
@@ -84,9 +85,14 @@ def import_losses(
     runs = read_logs(logs)
     in_study, _ = match_models((run.model for run in runs), [m.model for m in opened.models()], renames)
     logged = losses_from_logs(", ".join(map(str, logs)), runs, opened.texts, names=in_study)
+    tables = [path for path in paths if path not in logs and path.suffix.lower() == ".csv"]
     read: list[TokenLosses] = []
+    if tables and isinstance(opened.texts, NamedTexts):
+        read += losses_of_tables(tables, opened.texts, renames, unit=unit)
+    else:
+        tables = []
     for file in paths:
-        of_file = [] if file in logs else read_losses(file, opened.texts, unit=unit)
+        of_file = [] if file in (*logs, *tables) else read_losses(file, opened.texts, unit=unit)
         read += [replace(losses, model=renamed(losses.model, renames) or losses.model) for losses in of_file]
         on_file(file)
     warnings = []

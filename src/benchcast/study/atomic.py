@@ -231,10 +231,15 @@ def sweep(folder: Path, *, name: str | None = None) -> None:
         remove(left)
 
 
+def is_read_only(root: Path) -> bool:
+    """Whether a study is a public or the embedded one, in which nothing is stored."""
+    return (root / READ_ONLY).is_file()
+
+
 def require_writable(root: Path) -> None:
     """Raise an error for a read-only study that names the command to copy it."""
     mark = root / READ_ONLY
-    if mark.is_file():
+    if is_read_only(root):
         name = mark.read_text(encoding="utf-8").strip()
         raise StudyError(
             f"{root}: the public study {name} is read-only; "

@@ -259,3 +259,40 @@ def _training_order(info: ModelInfo, parts: NameParts) -> tuple[str, float, str,
     """By family, size, run and step; what is unknown comes last."""
     size, step = (math.inf if math.isnan(x) else x for x in (info.params, parts.step))
     return info.family or info.model, size, parts.run, step
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFamily:
+    """What is known of the models of one family."""
+
+    family: str  # empty: models without a family
+    models: int
+    runs: int
+    params: tuple[float, ...]  # distinct sizes, ascending
+    steps: tuple[float, ...]  # distinct steps in the names, ascending
+    tokens: tuple[float, ...]  # distinct numbers of training tokens, ascending
+
+
+def found_families(infos: Iterable[ModelInfo]) -> list[FoundFamily]:
+    """The families of models.csv, in the order of its rows; models without one come last."""
+    by_family: dict[str, list[ModelInfo]] = {}
+    for info in infos:
+        by_family.setdefault(info.family, []).append(info)
+    rows = []
+    for family in sorted(by_family, key=lambda name: not name):
+        members = by_family[family]
+        parts = [NameParts.of(m.model) for m in members]
+        row = FoundFamily(
+            family=family,
+            models=len(members),
+            runs=len({part.run for part in parts}),
+            params=_distinct(m.params for m in members),
+            steps=_distinct(part.step for part in parts),
+            tokens=_distinct(m.tokens for m in members),
+        )
+        rows.append(row)
+    return rows
+
+
+def _distinct(values: Iterable[float]) -> tuple[float, ...]:
+    return tuple(sorted({value for value in values if not math.isnan(value)}))

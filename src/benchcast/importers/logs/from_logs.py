@@ -7,6 +7,7 @@ score. With `items = 0.5` in study.toml, half of the items give losses and the o
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -19,6 +20,7 @@ import numpy as np
 from benchcast.errors import InputError
 from benchcast.importers.logs.item_outcomes import logged_outcomes, members
 from benchcast.importers.logs.items import LoggedItem
+from benchcast.importers.logs.log_record import LogRecord
 from benchcast.importers.logs.runs import LoggedRun, Results, read_runs, results_beside, run_of
 from benchcast.importers.loss_table import create_whole
 from benchcast.importers.presets import logged_tasks
@@ -27,9 +29,9 @@ from benchcast.importers.scores.entries import Rescore, ScoreEntry, ScoreFile
 from benchcast.importers.scores.lm_eval import read_results
 from benchcast.importers.scores.names import match_models
 from benchcast.messages import need_name
-from benchcast.records import CHOICE_LOSSES, Floats, ModelInfo, Score, Task, TextSet, TokenLosses
+from benchcast.records import CHOICE_LOSSES, Floats, Score, Task, TextSet, TokenLosses
 from benchcast.study.loss_files import LossRows, lay_out
-from benchcast.study.model_names import check_renames
+from benchcast.study.model_names import check_renames, guessed_infos
 from benchcast.study.outcomes import add_outcomes
 from benchcast.study.study import Study
 
@@ -62,6 +64,7 @@ def create_from_logs(
     seed: int = 0,
     options: ImportOptions | None = None,
     preset: str = "",
+    tokens_per_step: float = math.nan,
 ) -> LoggedStudy:
     """Create a study from runs of lm-evaluation-harness with `--log_samples`, or of lighteval with `--save-details`.
 
@@ -74,6 +77,7 @@ def create_from_logs(
     seed : seed of the drawn items and of everything random in the study
     options : metric of each task, renamed models, whether to accept runs with `--limit`; None: the defaults
     preset : name of a suite whose tasks are taken, with their chance and metric; empty: all tasks of the logs
+    tokens_per_step : training tokens of one step, for models whose name has a step; NaN: unknown
 
     Returns
     -------
@@ -109,10 +113,12 @@ def create_from_logs(
         kept = [t for t in tasks if t.name not in unscored]
         study = Study.create(place, texts, tasks=kept, seed=seed, items=items)
         study.add_losses(losses)
-        if sized:
-            study.add_models([ModelInfo(name, params=params) for name, params in sized.items()])
+        study.add_models(guessed_infos(names.values(), params=sized, tokens_per_step=tokens_per_step))
         study.add_scores(scores)
         add_outcomes(study, logged_outcomes(runs, kept, names, metrics=gathered.metrics, renames=chosen.renames))
+        in_folder = {os.path.relpath(run.results.file.path, path): run.model for run in runs}
+        record = LogRecord(in_folder, names, gathered.metrics, tokens_per_step=tokens_per_step)
+        record.write(place)
 
     study = create_whole(root, fill)
     notes += [f"{name}: {NOT_IN_SAMPLES}" for name in unscored]

@@ -67,11 +67,7 @@ def read_runs(folder: Path, on_file: Callable[[Path], None] = lambda path: None)
 
     A folder without results, results without samples, and samples without results are errors.
     """
-    if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; give the output folder of lm_eval --log_samples")
-    results = sorted(p for p in folder.rglob(f"{RESULTS}*.json") if p.is_file())
-    if not results:
-        raise InputError(f"{folder}: no results_*.json of lm-evaluation-harness below this folder")
+    results = results_below(folder)
     shared: dict[str, str] = {}
     runs = [_shared(run_of(Results.read(path), on_file=on_file), shared) for path in results]
     used = {sample for run in runs for sample in run.results.samples.values()}
@@ -79,6 +75,16 @@ def read_runs(folder: Path, on_file: Callable[[Path], None] = lambda path: None)
     if lost:
         raise InputError(f"{lost[0]}: no results of the same run beside it (results_<time>.json)")
     return runs
+
+
+def results_below(folder: Path) -> list[Path]:
+    """The results files below a folder, sorted; an error if there is none."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; give the output folder of lm_eval --log_samples")
+    results = sorted(p for p in folder.rglob(f"{RESULTS}*.json") if p.is_file())
+    if not results:
+        raise InputError(f"{folder}: no results_*.json of lm-evaluation-harness below this folder")
+    return results
 
 
 def _shared(run: LoggedRun, prompts: dict[str, str]) -> LoggedRun:

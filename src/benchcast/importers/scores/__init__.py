@@ -28,6 +28,7 @@ class ImportOptions:
     metrics: Mapping[str, str] = field(default_factory=dict)  # task of the study → metric
     renames: Mapping[str, str] = field(default_factory=dict)  # name in files → in the study; one * on each side
     unit: str | None = None  # of tables, "fraction" or "percent"; None: what the format says
+    columns: tuple[str, ...] = ()  # patterns of columns that are scores, in exports of W&B, MLflow and TensorBoard
     add_tasks: tuple[str, ...] = ()  # patterns of tasks in files to add to the study
     allow_mixed: bool = False  # accept different harnesses, versions or shots for one task
     allow_limit: bool = False  # accept lm-eval results of a part of each task
@@ -115,7 +116,14 @@ def _read(
         of_study = match_tasks(in_file, [t.name for t in tasks], choices.renames)
         return {*of_study, *(name for name in in_file if _matches(name, choices.add_tasks))}
 
-    options = ReaderOptions(tasks=tasks, pick=pick, unit=choices.unit, allow_limit=choices.allow_limit, rescore=rescore)
+    options = ReaderOptions(
+        tasks=tasks,
+        pick=pick,
+        unit=choices.unit,
+        columns=choices.columns,
+        allow_limit=choices.allow_limit,
+        rescore=rescore,
+    )
     kinds: Counter[str] = Counter()
     entries: list[ScoreEntry] = []
     for source in expand(sources):

@@ -81,6 +81,7 @@ class ReaderOptions:
     tasks: Sequence[Task]  # of the study
     pick: Callable[[list[str]], set[str]]  # chooses, from a file's tasks, those of the study and those to add
     unit: str | None = None  # "fraction" or "percent"
+    columns: Sequence[str] = ()  # patterns of columns that are scores, in exports of trackers; none: by their names
     allow_limit: bool = False  # whether to accept lm-eval results of a part of each task
     rescore: Rescore | None = None  # replaces the scores of lm-eval results by scores of a part of their items
 

@@ -16,6 +16,7 @@ from benchcast.importers.scores.leaderboards import is_v1, is_v1_results, is_v2,
 from benchcast.importers.scores.lm_eval import is_lighteval, read_lighteval, read_lm_eval
 from benchcast.importers.scores.opencompass import is_summary, read_summary
 from benchcast.importers.scores.tables import is_listed, is_long, read_listed, read_long, read_wide
+from benchcast.importers.scores.trackers import is_export, read_export
 
 PATTERNS = ("results_*.json", "summary_*.csv")
 EARLY_RESULTS = "results.json"  # of lm-eval before 0.4.3
@@ -48,6 +49,7 @@ FORMATS = (
     ScoreFormat(name="long CSV", endings=(".csv",), matches=is_long, read=read_long),
     ScoreFormat(name="Open LLM Leaderboard v2 table", endings=TABLE, matches=is_v2, read=read_v2),
     ScoreFormat(name="Open LLM Leaderboard v1 table", endings=TABLE, matches=is_v1, read=read_v1),
+    ScoreFormat(name="export of W&B, MLflow or TensorBoard", endings=(".csv",), matches=is_export, read=read_export),
     ScoreFormat(name="list of scores", endings=TABLE, matches=is_listed, read=read_listed),
     ScoreFormat(name="wide table", endings=TABLE, matches=remaining, read=read_wide),
 )

@@ -89,7 +89,9 @@ def model_name(path: Path, document: Mapping[str, Any]) -> str:
         pairs = (part.partition("=") for part in str(arguments or "").split(","))
         arguments = {key.strip(): value.strip() for key, _, value in pairs}
     named = (arguments[k] for k in ("pretrained", "model", "path", "engine") if arguments.get(k))
-    name = arguments.get("gguf_file") or document.get("model_name") or next(named, None) or config.get("model_name")
+    adapter = arguments.get("peft") or arguments.get("delta")  # the harness names the base model only
+    usual = document.get("model_name") or next(named, None) or config.get("model_name")
+    name = adapter or arguments.get("gguf_file") or usual
     if not isinstance(name, str) or not name.strip():
         raise InputError(f"{path}: does not name its model (no model_name, no pretrained= in model_args)")
     revision = str(arguments.get("revision") or "main")
