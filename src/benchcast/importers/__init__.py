@@ -17,6 +17,8 @@ from benchcast.importers.logs.item_outcomes import logged_outcomes, runs_with_sa
 from benchcast.importers.logs.runs import is_log
 from benchcast.importers.loss_table import losses_of_tables
 from benchcast.importers.scores import ImportedScores, ImportOptions, gather
+from benchcast.importers.scores.entries import ScoreFile
+from benchcast.importers.scores.formats import expand
 from benchcast.importers.scores.names import match_models
 from benchcast.messages import counted
 from benchcast.records import NamedTexts, TokenLosses
@@ -134,12 +136,12 @@ def import_scores(study: StudyLike, files: Files, options: ImportOptions | None 
     """
     chosen, opened = options or ImportOptions(), Study.of(study)
     known = [m.model for m in opened.models()]
-    paths = _paths(files)
-    runs = runs_with_samples(paths)
+    sources = [s if isinstance(s, ScoreFile) else ScoreFile.read(s) for s in expand(_paths(files))]  # each read once
+    runs = runs_with_samples(sources)
     rescore = rescore_others(opened.items, opened.seed, runs) if opened.items < 1 else None
     in_study, _ = match_models((run.model for run in runs), known, chosen.renames)
     choices = replace(chosen, renames={**chosen.renames, **in_study})
-    read = gather(paths, opened.tasks, known, opened.stored_scores(), choices, rescore=rescore)
+    read = gather(sources, opened.tasks, known, opened.stored_scores(), choices, rescore=rescore)
     opened = opened.add_tasks(read.new_tasks)
     added = opened.add_scores(read.scores, force=chosen.force)
     scored = [t for t in opened.tasks if t.name in {s.task for s in read.scores}]

@@ -26,7 +26,7 @@ def members(document: Mapping[str, object], task: str) -> list[str]:
     return [leaf for member in inside if member != task for leaf in members(document, str(member))]
 
 
-def runs_with_samples(sources: Sequence[Path]) -> list[LoggedRun]:
+def runs_with_samples(sources: Sequence[Path | ScoreFile]) -> list[LoggedRun]:
     """The runs of either harness among score files and folders that have samples beside them."""
     runs = []
     for source in expand(sources):
