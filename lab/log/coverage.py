@@ -20,7 +20,7 @@ from benchcast.methods.spec import fit_method
 from benchcast.splits import Fold
 from tests.synthetic import Plan, make_world
 
-METHOD_NAMES = ("salience", "label-token", "all-token")
+METHOD_NAMES = ("stack", "salience", "label-token", "all-token")
 
 
 def make(number: int) -> Plan:
@@ -52,7 +52,7 @@ def held_out(number: int) -> dict[str, list[np.ndarray]]:
             predicted = predict(fit, dataset.nats[test], metadata)
             forecast, low, high = predicted.accuracy, predicted.low, predicted.high
             score = dataset.accuracy[t][test]
-            near_chance = forecast < at_share(0.1, fit.task.chance)
+            near_chance = forecast < at_share(0.1, fit.law.chance)
             covered = (low <= score) & (score <= high)
             out[method].append(
                 np.stack([covered, high - low, near_chance, distance(fit, predicted.capability) > 0], axis=1)
