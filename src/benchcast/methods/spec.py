@@ -96,7 +96,7 @@ def fit_group(
     pool_fits = {name: load(METHODS[name].pool_fit) for name in names}
     rows = [
         [{name: pool_fit(pool, of_pool) for name, pool_fit in pool_fits.items()} for pool in row]
-        for row in candidate_pools(dataset, folds, settings=of_pool, of_stack=True)
+        for row in candidate_pools(dataset, folds, of_pool)
     ]
     by_method = {name: [[fits[name] for fits in row] for row in rows] for name in names}
     return {name: _for_intervals(dataset, folds, fits) for name, fits in by_method.items()}

@@ -48,7 +48,6 @@ Axes: M models, N tokens, K groups, R rows, C candidates.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -59,7 +58,7 @@ from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.stack.averaging import curve_note, fit_average, named_shares, share_notes
 from benchcast.methods.stack.blend import fit_blend
 from benchcast.methods.stack.candidates import GroupLosses, anchors, nonnegative, signed, strength_weighted
-from benchcast.methods.stack.floor import learn_floor
+from benchcast.methods.stack.floor import with_learned_floor
 from benchcast.methods.stack.hidden_sets import HiddenRows, TaskScores, hidden_sets
 from benchcast.methods.stack.pool import Pool
 from benchcast.methods.stack.settings import StackSettings
@@ -71,24 +70,19 @@ from benchcast.splits import FEWEST_MODELS, Fold
 def stack(dataset: Dataset, folds: Sequence[Fold], *, settings: StackSettings | None = None) -> list[list[TaskFit]]:
     """Signed weights and laws, per fold and task."""
     settings = settings or StackSettings()
-    pools = candidate_pools(dataset, folds, settings=settings, of_stack=True)
+    pools = candidate_pools(dataset, folds, settings)
     return [[fit_stack(pool, settings) for pool in row] for row in pools]
 
 
 def salience(dataset: Dataset, folds: Sequence[Fold], *, settings: StackSettings | None = None) -> list[list[TaskFit]]:
     """Non-negative weights and a law, per fold and task."""
     settings = settings or StackSettings()
-    pools = candidate_pools(dataset, folds, settings=settings, of_stack=False)
+    pools = candidate_pools(dataset, folds, settings)
     return [[fit_salience(pool, settings) for pool in row] for row in pools]
 
 
-def candidate_pools(
-    dataset: Dataset, folds: Sequence[Fold], *, settings: StackSettings, of_stack: bool
-) -> Iterator[list[Pool]]:
-    """For each fold, the pool of every task.
-
-    With `of_stack` it holds what `stack` needs, which includes all that `salience` needs; else what `salience` needs.
-    """
+def candidate_pools(dataset: Dataset, folds: Sequence[Fold], settings: StackSettings) -> Iterator[list[Pool]]:
+    """For each fold, the pool of every task, with what `stack` needs, which includes all that `salience` needs."""
     kept = keep_on_device(dataset)
     groups = group_tokens(kept, settings)
     by_view = group_losses(kept, groups)
@@ -111,14 +105,10 @@ def candidate_pools(
         sets = hidden_sets(scores, losses.mean_loss, settings)
         rows = HiddenRows.of(sets, scores)
         task = Pool(dataset=dataset, losses=losses, scores=scores, sets=sets, rows=rows, candidates=[])
-        scores = replace(scores, floor=learn_floor(task, settings))
-        recipes = [anchors, nonnegative]
-        if of_stack:
-            n = scores.known.sum()
-            if settings.fewest_for_strength_weights <= n <= settings.most_for_strength_weights:
-                recipes.append(strength_weighted)
-            recipes.append(signed)
-        return task.with_candidates(scores, recipes, settings)
+        recipes = [anchors, nonnegative, signed]
+        if settings.fewest_for_strength_weights <= scores.known.sum() <= settings.most_for_strength_weights:
+            recipes.append(strength_weighted)
+        return with_learned_floor(task, recipes, settings)
 
     return ([pool(fold, t) for t in range(len(dataset.tasks))] for fold in folds)
 
@@ -148,8 +138,8 @@ def fit_stack(pool: Pool, settings: StackSettings) -> TaskFit:
 def fit_salience(pool: Pool, settings: StackSettings) -> TaskFit:
     """Steps 5 and 6 of `salience` for one task.
 
-    A comparison of methods learns one pool for `stack` and `salience`, so what only `stack` uses is removed here.
-    `bend_saves` in the notes is the average's `curve_saving`.
+    Both methods learn the same pools, so what only `stack` uses is removed here. `bend_saves` in the notes is the
+    average's `curve_saving`.
     """
     own = pool.without_recipes("strength-weighted", "signed").without_sets("strongest")
     z, line = own.log_odds_without_own_set, settings.salience_line

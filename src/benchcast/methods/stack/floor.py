@@ -2,43 +2,59 @@
 
 Nominal chance is what guessing gets, but scores may lie below it: lm-evaluation-harness takes the option of the largest
 log-likelihood, which favours short options. And a floor below all scores makes the law straighter where most models
-are near chance. So the floor is learned. For nominal chance and each lower floor, the anchors alone (all tokens, the
-task's own texts, their answers) are learned without each hidden set and averaged (steps 4 and 5). The floor of the
-least squared error on family rows is taken if it saves enough of the error of nominal chance.
+are near chance. So the floor is learned. Two steps keep the time
+short. With nominal chance and with each lower floor, the anchors alone (all tokens, the task's own texts, their
+answers) are learned without each hidden set and averaged; the floor of the least squared error on family rows is
+proposed if it saves enough of the error of nominal chance. All candidates are then learned with the proposed floor,
+too, and it is taken if their blend errs less on family rows than with nominal chance.
 
 Lower floors are tried only where the weakest models are not clearly above chance: elsewhere the floor is not seen, and
-would only bend the law. The anchors take the place of all candidates because they are quick to learn and choose as well
-(lab/LOG.md).
+would only bend the law.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from benchcast.methods.law import at_share, sigmoid
 from benchcast.methods.stack.averaging import average_without_own_set
+from benchcast.methods.stack.blend import fit_blend
 from benchcast.methods.stack.candidates import anchors
 from benchcast.methods.stack.hidden_sets import TaskScores
-from benchcast.methods.stack.pool import Pool
+from benchcast.methods.stack.pool import Learner, Pool
 from benchcast.methods.stack.settings import StackSettings
+from benchcast.records import Floats
 from benchcast.splits import family_balanced
 
 
-def learn_floor(task: Pool, settings: StackSettings) -> float:
-    """The floor of a task: nominal chance, or a lower one that left-out families clearly favour.
+def with_learned_floor(task: Pool, recipes: Sequence[Learner], settings: StackSettings) -> Pool:
+    """The pool with candidates, learned under nominal chance or under a lower floor that families clearly favour."""
+    nominal = task.with_candidates(task.scores, recipes, settings)
+    floor = propose_floor(task, settings)
+    if floor == task.scores.task.chance:
+        return nominal
+    lower = task.with_candidates(replace(task.scores, floor=floor), recipes, settings)
 
-    Candidates of the pool are not used.
-    """
-    chance = task.scores.task.chance
+    def error(pool: Pool) -> float:
+        return left_out_error(pool, fit_blend(pool, settings).log_odds_without_own_set)
+
+    return lower if error(lower) < error(nominal) else nominal
+
+
+def propose_floor(task: Pool, settings: StackSettings) -> float:
+    """The floor with which the averaged anchors forecast left-out families best; nominal chance if it saves little."""
+    chance, errors = task.scores.task.chance, {}
     floors = possible_floors(task.scores, settings)
-    if len(floors) == 1:
-        return chance
-    errors = {floor: _error_of_anchors(task, replace(task.scores, floor=floor), settings) for floor in floors}
-    best = min(errors, key=lambda floor: errors[floor])
-    return best if errors[best] < (1 - settings.least_floor_saving) * errors[chance] else chance
+    for floor in floors if len(floors) > 1 else ():
+        pool = task.with_candidates(replace(task.scores, floor=floor), [anchors], settings)
+        z = average_without_own_set(pool.log_odds_without_own_set, pool.rows, settings)
+        errors[floor] = left_out_error(pool, z)
+    best = min(errors, key=lambda floor: errors[floor], default=chance)
+    return best if errors and errors[best] < (1 - settings.least_floor_saving) * errors[chance] else chance
 
 
 def possible_floors(scores: TaskScores, settings: StackSettings) -> list[float]:
@@ -52,11 +68,8 @@ def possible_floors(scores: TaskScores, settings: StackSettings) -> list[float]:
     return [chance, *(chance - (1 - fraction) * reach for fraction in settings.floors if reach > 0)]
 
 
-def _error_of_anchors(task: Pool, scores: TaskScores, settings: StackSettings) -> float:
-    """Squared error of the averaged anchors on family rows, the mean over families."""
-    pool = task.with_candidates(scores, [anchors], settings)
-    rows, of_families = pool.rows, pool.rows.of_families
-    z = average_without_own_set(pool.log_odds_without_own_set, rows, settings)
-    forecast = at_share(sigmoid(z), scores.floor)
-    errors = (forecast - scores.observed[rows.model])[of_families]
-    return float(family_balanced(rows.family[of_families]) @ errors**2)
+def left_out_error(pool: Pool, log_odds_without_own_set: Floats) -> float:
+    """Squared error on family rows, the mean over families; the log-odds are those of all rows (R)."""
+    rows, scores, of_families = pool.rows, pool.scores, pool.rows.of_families
+    errors = at_share(sigmoid(log_odds_without_own_set), scores.floor) - scores.observed[rows.model]
+    return float(family_balanced(rows.family[of_families]) @ errors[of_families] ** 2)
