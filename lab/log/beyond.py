@@ -3,7 +3,8 @@
     python -m lab.log.beyond [STUDY]...
 
 STUDY is the embedded study (zoo) or a public one with known compute (olmo-ladder); default: both. C takes seven
-values, evenly spaced in the logarithm, between the lowest compute with enough training models and a 1.4th of the largest. Shares
+values, evenly spaced in the logarithm, between the lowest compute with enough training models and a 1.4th of the
+largest. Shares
 are over all tasks, models and values of C.
 """
 
