@@ -1,6 +1,7 @@
 """Commands on large studies: time, CPU time and peak memory of each, as a user runs them.
 
 python bench/large.py                     2,000 models × 300 texts × 60 families, then 100,000 texts × 20 models
+python bench/large.py logs                logs of lm-eval, 5 shots: 3 models, then 12, × 20 tasks × 250 items
 python bench/large.py models --scale 0.5  one of them, at half the size; --keep DIR leaves the study there
 """
 
@@ -19,6 +20,7 @@ import numpy as np
 
 WORDS = ["each", "model", "reads", "all", "words", "of", "this", "text", "and", "pays", "nats", "for", "every", "one"]
 TASKS = ("facts", "code", "maths")
+LOGGED_TASKS, LOGGED_ITEMS, LOGGED_TIME = 20, 250, "2026-01-01T00-00-00.000000"
 SHAPES = {"models": (2000, 300, 60), "texts": (20, 100_000, 5)}  # models, texts, families
 COMMANDS = {
     "models": (
@@ -69,6 +71,11 @@ def run(folder: Path, command: list[str]) -> tuple[float, float, float]:
     files = {name: str(folder / name) for name in ("losses.csv", "models.csv", "scores.csv", "report.html")}
     at = 2 if command[0] == "import" else 1
     words = [*command[:at], str(folder / "study"), *(files.get(w, w) for w in command[at:])]
+    return timed(words)
+
+
+def timed(words: list[str]) -> tuple[float, float, float]:
+    """As `run`, of the words of a command."""
     start, before = time.perf_counter(), os.times()
     process = subprocess.Popen([sys.executable, "-m", "benchcast", *words], stdout=subprocess.DEVNULL)
     peak = 0.0
@@ -112,14 +119,74 @@ def measure(kind: str, scale: float, folder: Path) -> None:
         print(f"| `benchcast {' '.join(command)}` | {seconds:.0f} | {cpu:.0f} | {peak:.2f} |", flush=True)
 
 
+def write_logs(folder: Path, models: int) -> float:
+    """Logs of multiple choice with five shots, as lm-evaluation-harness 0.4.13 writes them; their size in MB."""
+    rng = np.random.default_rng(0)
+
+    def sentence(count: int) -> str:
+        return " ".join(rng.choice(WORDS, count))
+
+    def shown(question: str, options: list[str], answer: str = "") -> str:
+        lines = "\n".join(f"{letter}. {option}" for letter, option in zip("ABCD", options, strict=True))
+        return f"{question}\n{lines}\nAnswer:{answer}"
+
+    size = 0
+    for task in range(LOGGED_TASKS):
+        items = [(sentence(40), [sentence(6) for _ in range(4)], int(rng.integers(4))) for _ in range(LOGGED_ITEMS)]
+        shots = "".join(shown(q, o, f" {'ABCD'[a]}\n\n") for q, o, a in items[:5])
+        prompts = [shots + shown(q, o) for q, o, _ in items]
+        for model in range(models):
+            rows = []
+            for i, (question, options, answer) in enumerate(items):
+                likely = -1 - 5 * rng.random(4)
+                pairs = [[str(float(x)), "False"] for x in likely]
+                doc = {"question": question, "choices": options, "answer": answer}
+                requests = {f"gen_args_{k}": {"arg_0": prompts[i], "arg_1": f" {'ABCD'[k]}"} for k in range(4)}
+                row = {"doc_id": i, "doc": doc, "target": str(answer), "arguments": requests}
+                row |= {"resps": [[pair] for pair in pairs], "filtered_resps": pairs, "filter": "none"}
+                row |= {"doc_hash": f"{task}-{i}", "prompt_hash": f"{task}-{i}"}
+                rows.append(row | {"acc": float(likely.argmax() == answer)})
+            place = folder / "logs" / f"model{model}"
+            place.mkdir(parents=True, exist_ok=True)
+            file = place / f"samples_task{task}_{LOGGED_TIME}.jsonl"
+            file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            size += file.stat().st_size
+            results = place / f"results_{LOGGED_TIME}.json"
+            head = json.loads(results.read_text()) if results.exists() else {"results": {}, "config": {}}
+            head["model_name"] = f"team/model{model}"
+            head["results"][f"task{task}"] = {"acc,none": float(np.mean([row["acc"] for row in rows]))}
+            results.write_text(json.dumps(head))
+    return size / 1e6
+
+
+def measure_logs(scale: float, folder: Path) -> None:
+    """Time and memory of reading logs, of few models and of four times as many."""
+    for models in (max(2, round(3 * scale)), max(8, round(12 * scale))):
+        place = folder / str(models)
+        size = write_logs(place, models)
+        folders = [str(place / "logs" / f"model{i}") for i in range(models)]
+        commands = {
+            "init": ["init", str(place / "study"), "--from-lm-eval", str(place / "logs")],
+            "compare --items": ["compare", "--items", *folders, "--json"],
+        }
+        print(f"\n{models} models, {size:.0f} MB of logs\n")
+        print("| command | seconds | CPU seconds | peak memory, GB | MB/s |\n|---|---:|---:|---:|---:|", flush=True)
+        for name, command in commands.items():
+            seconds, cpu, peak = timed(command)
+            print(f"| `benchcast {name}` | {seconds:.1f} | {cpu:.1f} | {peak:.2f} | {size / seconds:.0f} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kinds", nargs="*", default=list(SHAPES), help="models, texts")
+    parser.add_argument("kinds", nargs="*", default=list(SHAPES), help="models, texts, logs")
     parser.add_argument("--scale", type=float, default=1.0)
     parser.add_argument("--keep", type=Path, help="folder for the study; default: a temporary one")
     given = parser.parse_args()
     for kind in given.kinds:
-        if given.keep:
+        if kind == "logs":
+            with tempfile.TemporaryDirectory() as folder:
+                measure_logs(given.scale, given.keep or Path(folder))
+        elif given.keep:
             (given.keep / kind).mkdir(parents=True, exist_ok=True)
             measure(kind, given.scale, given.keep / kind)
         else:

@@ -295,9 +295,17 @@ def _init_logs(
         _add_logs(study, folder, options, step)
         return
     share = 1.0 if items is None else items
-    created = create_from_logs(
-        study, folder, items=share, seed=seed, options=options, preset=preset, tokens_per_step=step
-    )
+    with progress("reading logs") as advance:
+        created = create_from_logs(
+            study,
+            folder,
+            items=share,
+            seed=seed,
+            options=options,
+            preset=preset,
+            tokens_per_step=step,
+            on_file=lambda file: advance(f"reading {file.parent.name}"),
+        )
     texts = created.study.texts
     say(f"{study}: {len(created.study.models_with_losses())} models, {len(texts)} items ({', '.join(texts.sources)})")
     say("tasks: " + ", ".join(f"{t.name} (chance {t.chance:g})" for t in created.study.tasks))

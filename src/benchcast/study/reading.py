@@ -7,7 +7,7 @@ import json
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,15 @@ def read_utf8(path: Path) -> str:
         raise InputError(
             f"{path}: not UTF-8 text ({error.reason} at byte {error.start}); convert it to UTF-8"
         ) from error
+
+
+def lines_of(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 file, one at a time, without a BOM; only line feeds end a line."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="\n") as lines:
+            yield from lines
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: not UTF-8 text ({error.reason}); convert it to UTF-8") from error
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from os import PathLike
@@ -65,6 +65,7 @@ def create_from_logs(
     options: ImportOptions | None = None,
     preset: str = "",
     tokens_per_step: float = math.nan,
+    on_file: Callable[[Path], None] = lambda path: None,
 ) -> LoggedStudy:
     """Create a study from runs of lm-evaluation-harness with `--log_samples`, or of lighteval with `--save-details`.
 
@@ -78,6 +79,7 @@ def create_from_logs(
     options : metric of each task, renamed models, whether to accept runs with `--limit`; None: the defaults
     preset : name of a suite whose tasks are taken, with their chance and metric; empty: all tasks of the logs
     tokens_per_step : training tokens of one step, for models whose name has a step; NaN: unknown
+    on_file : called with the path of each file of samples after it is read
 
     Returns
     -------
@@ -92,7 +94,7 @@ def create_from_logs(
     if not 0 < items <= 1:
         raise InputError(f"items = {items:g}; it is a share of the items, above 0 and at most 1")
     chosen, path = options or ImportOptions(), Path(folder)
-    runs = read_runs(path)
+    runs = read_runs(path, on_file=on_file)
     check_renames(chosen.renames)
     names, _ = match_models((run.model for run in runs), (), chosen.renames)
     logged = items_by_model(runs, names)

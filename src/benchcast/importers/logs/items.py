@@ -32,6 +32,7 @@ class LoggedItem:
     prompt_hash: str = ""  # of the first prompt that was sent, as lm-evaluation-harness computes it
     choice: float = math.nan  # choice loss of the right answer among the options; NaN without options
     choice_norm: float = math.nan  # the same from log-likelihoods per character
+    text_hash: str = ""  # of prompt and answer, as in the id of its text; empty: not computed yet
     passage: str = ""  # hash of the passage that the document shares with others; empty if it names none
 
     @property
@@ -42,8 +43,7 @@ class LoggedItem:
     @property
     def text_id(self) -> str:
         """Id of its text in a study; another prompt or answer has another id."""
-        content = f"{self.prompt}\0{self.answer}".encode(errors="surrogatepass")
-        return f"{self.task}-{self.number}-{hashlib.sha256(content).hexdigest()[:8]}"
+        return f"{self.task}-{self.number}-{self.text_hash or hash_of_text(self.prompt, self.answer)}"
 
     def as_text(self) -> Text:
         """The item as a text: the prompt and its right answer; without a prompt it has no answer span."""
@@ -53,6 +53,11 @@ class LoggedItem:
     def drawn(self, share: float, seed: int) -> bool:
         """Whether the item is in a random share of all items; the same for every task that asks the same question."""
         return is_drawn(self.document, share, seed)
+
+
+def hash_of_text(prompt: str, answer: str) -> str:
+    """Hash of a prompt and its answer, the last part of a text's id."""
+    return hashlib.sha256(f"{prompt}\0{answer}".encode(errors="surrogatepass")).hexdigest()[:8]
 
 
 def is_drawn(document: str, share: float, seed: int) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from benchcast.errors import InputError
@@ -16,6 +16,7 @@ from benchcast.importers.logs.items import (
     LoggedItem,
     hash_document,
     hash_logged,
+    hash_of_text,
     hash_text,
     passage_of,
     spaces_to_answer,
@@ -23,6 +24,7 @@ from benchcast.importers.logs.items import (
 from benchcast.importers.logs.right_options import check_item, choice_losses
 from benchcast.messages import is_unicode
 
+LARGE = ("arguments", "resps", "filtered_resps")
 NOT_METRICS = ("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics")
 
 
@@ -31,9 +33,10 @@ class SampleRow:
     """One row, with the requests that were sent and the log-likelihoods that came back."""
 
     where: str  # origin, for messages
-    row: Mapping[str, Any]
+    row: Mapping[str, Any]  # without its requests and responses
     pairs: tuple[tuple[str, str], ...]  # prompt and continuation of each request; empty for generations
     likelihoods: tuple[float, ...]  # of each continuation
+    prompt: str = ""  # of the first request
     unconditional: tuple[float, ...] = ()  # of each continuation without its prompt, for `acc_mutual_info`
 
     @classmethod
@@ -48,17 +51,20 @@ class SampleRow:
         responses = row.get("filtered_resps", row.get("resps"))
         if not isinstance(responses, list):
             raise InputError(f"{where}: no list of responses (filtered_resps)")
+        first = str(requests[0][0])
+        kept = {k: v for k, v in row.items() if k not in LARGE}
         if not all(len(r) <= 2 and all(isinstance(part, str) for part in r) for r in requests):
-            return cls(where, row, (), ())  # a generation
+            return cls(where, kept, (), (), first)  # a generation
         likelihoods = tuple(_likelihood(where, r) for r in responses)
         if len(likelihoods) != len(requests):
             raise InputError(f"{where}: {len(requests)} requests have {len(likelihoods)} log-likelihoods")
-        pairs = tuple((r[0], r[1]) if len(r) > 1 else ("", r[0]) for r in requests)
+        # All options have one prompt in most tasks; one copy of it is kept.
+        pairs = tuple((first if r[0] == first else r[0], r[1]) if len(r) > 1 else ("", r[0]) for r in requests)
         half = len(pairs) // 2
         if half and len(pairs) == 2 * half and all(p for p, _ in pairs[:half]) and not any(p for p, _ in pairs[half:]):
             # `acc_mutual_info` repeats the requests without a prompt.
-            return cls(where, row, pairs[:half], likelihoods[:half], likelihoods[half:])
-        return cls(where, row, pairs, likelihoods)
+            return cls(where, kept, pairs[:half], likelihoods[:half], first, likelihoods[half:])
+        return cls(where, kept, pairs, likelihoods, first)
 
     @property
     def has_one_right_option(self) -> bool:
@@ -75,8 +81,7 @@ class SampleRow:
     @property
     def prompt_hash(self) -> str:
         """Hash of the first prompt that was sent, as logged since 0.4.3."""
-        logged = self.row.get("prompt_hash")
-        return str(logged or hash_text(str(_requests(self.where, self.row["arguments"])[0][0])))
+        return str(self.row.get("prompt_hash") or hash_text(self.prompt))
 
     def metrics(self) -> dict[str, float]:
         """Numeric metrics of the item, named as in the results."""
@@ -132,7 +137,19 @@ def items_of(task: str, rows: Sequence[SampleRow]) -> list[LoggedItem]:
 def _item(task: str, rows: Sequence[SampleRow], right: int | None) -> LoggedItem:
     row = rows[0]
     unnamed = len({r.filter_name for r in rows}) < len(rows)  # early versions do not name the filter of a row
-    item = LoggedItem(
+    known: dict[str, Any] = {}
+    if right is not None:
+        prompt, answer = spaces_to_answer(*row.pairs[right])
+        if not (is_unicode(prompt) and is_unicode(answer)):
+            raise InputError(
+                f"{row.where}: the prompt or answer contains half a surrogate pair, which is not valid Unicode"
+            )
+        known = {"prompt": prompt, "answer": answer, "nats": max(0.0, -row.likelihoods[right])}
+        known["text_hash"] = hash_of_text(prompt, answer)  # here, since files are read side by side
+        if row.has_one_right_option:
+            losses = choice_losses(row.likelihoods, [option for _, option in row.pairs], right)
+            known |= zip(("choice", "choice_norm"), losses, strict=True)
+    return LoggedItem(
         task=task,
         number=row.row["doc_id"],
         document=hash_document(row.row["doc"]),
@@ -141,19 +158,8 @@ def _item(task: str, rows: Sequence[SampleRow], right: int | None) -> LoggedItem
         passage=passage_of(row.row["doc"]),
         options=len(row.pairs) if len(row.pairs) > 1 else 0,
         metrics={} if unnamed else {k: v for r in rows for k, v in r.metrics().items()},
+        **known,
     )
-    if right is None:
-        return item
-    prompt, answer = spaces_to_answer(*row.pairs[right])
-    if not is_unicode(prompt + answer):
-        raise InputError(
-            f"{row.where}: the prompt or answer contains half a surrogate pair, which is not valid Unicode"
-        )
-    item = replace(item, prompt=prompt, answer=answer, nats=max(0.0, -row.likelihoods[right]))
-    if not row.has_one_right_option:
-        return item
-    choice, choice_norm = choice_losses(row.likelihoods, [option for _, option in row.pairs], right)
-    return replace(item, choice=choice, choice_norm=choice_norm)
 
 
 def _right_options(items: Sequence[Sequence[SampleRow]]) -> list[int | None]:

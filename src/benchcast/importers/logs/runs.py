@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchcast.errors import InputError
 from benchcast.importers.logs.items import LoggedItem
-from benchcast.importers.logs.lighteval import details_of, read_details
-from benchcast.importers.logs.lm_eval import SampleRow, items_of
+from benchcast.importers.logs.lighteval import details_of
+from benchcast.importers.logs.sample_files import read_sample_files
 from benchcast.importers.scores.entries import ScoreFile, number
 from benchcast.importers.scores.lm_eval import HARNESS, LIGHTEVAL, as_lm_eval, is_lighteval, model_name
-from benchcast.study.reading import need_file, parse_json, read_utf8
 
+TEXTS = ("task", "document", "prompt", "answer", "doc_hash", "prompt_hash", "text_hash", "passage")
 SAMPLES, RESULTS = "samples_", "results"
 FIRST_KEY = re.compile(r'\s*(?:\[\s*)?\{\s*"doc_id"')  # how every sample file starts
 
@@ -67,14 +67,12 @@ def read_runs(folder: Path, on_file: Callable[[Path], None] = lambda path: None)
 
     A folder without results, results without samples, and samples without results are errors.
     """
-    results = results_below(folder)
-    shared: dict[str, str] = {}
-    runs = [_shared(run_of(Results.read(path), on_file=on_file), shared) for path in results]
-    used = {sample for run in runs for sample in run.results.samples.values()}
+    found = [Results.read(path) for path in results_below(folder)]
+    used = {sample for of_run in found for sample in of_run.samples.values()}
     lost = sorted(p for p in folder.rglob(f"{SAMPLES}*.jsonl") if p not in used)
     if lost:
         raise InputError(f"{lost[0]}: no results of the same run beside it (results_<time>.json)")
-    return runs
+    return runs_of(found, on_file=on_file)
 
 
 def results_below(folder: Path) -> list[Path]:
@@ -87,13 +85,42 @@ def results_below(folder: Path) -> list[Path]:
     return results
 
 
-def _shared(run: LoggedRun, prompts: dict[str, str]) -> LoggedRun:
-    """The run with one copy of each prompt for all runs: few-shot prompts of thousands of items fill the memory."""
-    items = {
-        task: [replace(item, prompt=prompts.setdefault(item.prompt, item.prompt)) for item in of_task]
-        for task, of_task in run.items.items()
-    }
-    return replace(run, items=items)
+def runs_of(
+    results: Sequence[Results], only: Path | None = None, on_file: Callable[[Path], None] = lambda path: None
+) -> list[LoggedRun]:
+    """The runs of these results, their files read together; `only` restricts them to one sample file."""
+    wanted = [{task: file for task, file in r.samples.items() if only is None or file == only} for r in results]
+    for of_run, files in zip(results, wanted, strict=True):
+        if not files:
+            how = "lighteval with --save-details" if of_run.harness == LIGHTEVAL else "lm_eval with --log_samples"
+            raise InputError(f"{of_run.file.path}: no samples beside it; run {how}")
+    items = iter(read_sample_files([(file, task) for files in wanted for task, file in files.items()], on_file))
+    texts: dict[str, str] = {}
+    return [
+        _run(of_run, {task: _shared(next(items), texts) for task in files})
+        for of_run, files in zip(results, wanted, strict=True)
+    ]
+
+
+def _run(results: Results, items: Mapping[str, Sequence[LoggedItem]]) -> LoggedRun:
+    path, document = results.file.path, results.document
+    config = document.get("config")
+    params = number(config.get("model_num_parameters")) if isinstance(config, Mapping) else math.nan
+    return LoggedRun(
+        model=model_name(path, document), params=params if params > 0 else math.nan, results=results, items=items
+    )
+
+
+def _shared(items: Sequence[LoggedItem], texts: dict[str, str]) -> Sequence[LoggedItem]:
+    """The items with one copy of each text for all runs: few-shot prompts of thousands of items fill the memory.
+
+    The items are new and nobody else holds them, so their texts are exchanged in place; copies take four times as long.
+    """
+    for item in items:
+        for name in TEXTS:
+            text = getattr(item, name)
+            object.__setattr__(item, name, texts.setdefault(text, text))
+    return items
 
 
 def read_run(path: Path) -> LoggedRun:
@@ -101,24 +128,10 @@ def read_run(path: Path) -> LoggedRun:
     return run_of(Results.read(path))
 
 
-def run_of(
-    results: Results, only: Path | None = None, on_file: Callable[[Path], None] = lambda path: None
-) -> LoggedRun:
+def run_of(results: Results, only: Path | None = None) -> LoggedRun:
     """The run of these results; `only` restricts it to one sample file."""
-    path, document = results.file.path, results.document
-    file_of_task = {task: file for task, file in results.samples.items() if only is None or file == only}
-    if not file_of_task:
-        how = "lighteval with --save-details" if results.harness == LIGHTEVAL else "lm_eval with --log_samples"
-        raise InputError(f"{path}: no samples beside it; run {how}")
-    config = document.get("config")
-    params = number(config.get("model_num_parameters")) if isinstance(config, Mapping) else math.nan
-    items = {}
-    for task, file in file_of_task.items():
-        items[task] = read_samples(file, task)
-        on_file(file)
-    return LoggedRun(
-        model=model_name(path, document), params=params if params > 0 else math.nan, results=results, items=items
-    )
+    (run,) = runs_of([results], only)
+    return run
 
 
 def _samples_beside(path: Path, document: Mapping[str, Any]) -> dict[str, Path]:
@@ -136,28 +149,6 @@ def _samples_beside(path: Path, document: Mapping[str, Any]) -> dict[str, Path]:
         if task is not None:
             file_of_task[task] = file
     return {task: file_of_task[task] for task in tasks if task in file_of_task}
-
-
-def read_samples(path: Path, task: str) -> list[LoggedItem]:
-    """Items of one file of samples or details."""
-    if path.suffix == ".parquet":
-        return read_details(path, task)
-    rows = [SampleRow.of(where, row) for where, row in _rows(path)]
-    if not rows:
-        raise InputError(f"{path}: no samples")
-    return items_of(task, rows)
-
-
-def _rows(path: Path) -> Iterator[tuple[str, Any]]:
-    need_file(path)
-    content = read_utf8(path)
-    if content.lstrip().startswith("["):
-        rows = parse_json(content, str(path))
-        yield from ((f"{path}: sample {i}", row) for i, row in enumerate(rows, start=1))
-        return
-    for i, line in enumerate(content.split("\n"), start=1):
-        if line.strip():
-            yield f"{path}: line {i}", parse_json(line, f"{path}: line {i}")
 
 
 def is_log(path: Path) -> bool:
