@@ -19,9 +19,9 @@ DOCS = ROOT / "docs"
 LOGS = ROOT / "tests" / "logs" / "fixtures" / "lm-eval-0.4.13"
 
 
-def block(page: str, language: str) -> str:
-    """The first block of a page in this language."""
-    return re.search(rf"```{language}\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)[1]
+def block(page: str, start: str) -> str:
+    """The block of a page that starts so."""
+    return re.search(rf"```\w+\n({re.escape(start)}.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)[1]
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def model_for(place: Path, verdict: str) -> tuple[str, float]:
 )
 def test_the_slurm_job_acts_on_the_verdict(place, verdict, left):
     model, score = model_for(place, verdict)
-    done = run(block("gate.md", "bash").replace("code=0.3", f"task0={score}"), place, model)
+    done = run(block("gate.md", "#!/bin/bash").replace("code=0.3", f"task0={score}"), place, model)
     file = place / ("verdict.txt" if verdict == "missed" else "submitted.txt")
     assert file.is_file(), done.stderr
     assert left in file.read_text()
@@ -72,7 +72,7 @@ def test_the_slurm_job_acts_on_the_verdict(place, verdict, left):
 def test_the_ci_step_fails_only_for_a_missed_need(place, verdict, code):
     yaml = pytest.importorskip("yaml")
     model, score = model_for(place, verdict)
-    (step,) = yaml.safe_load(block("gate.md", "yaml"))["steps"]
+    (step,) = yaml.safe_load(block("gate.md", "steps:"))["steps"]
     done = run(step["run"].replace("code=0.3", f"task0={score}"), place, model)
     assert done.returncode == code, done.stderr
     assert (place / "comment.md").read_text().startswith(f"### {model}: {verdict}")
@@ -83,7 +83,9 @@ def test_the_ci_step_fails_only_for_a_missed_need(place, verdict, code):
 def test_the_ci_script_for_items_fails_for_a_worse_model(place, base, new, code):
     shutil.copytree(LOGS / f"models__{base}", place / "logs" / "base")
     shutil.copytree(LOGS / f"models__{new}", place / "logs" / "new")
-    script = block("items.md", "bash").replace("--json", "--metric pond_write=exact_match,strict-match --json")
+    script = block("items.md", "benchcast compare --items logs/base").replace(
+        "--json", "--metric pond_write=exact_match,strict-match --json"
+    )
     done = run(script, place)
     assert done.returncode == code, done.stdout + done.stderr
     assert "mean of tasks: " in done.stdout
