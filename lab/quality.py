@@ -41,6 +41,7 @@ from benchcast.methods.law import sigmoid
 from benchcast.records import Floats
 from benchcast.splits import RULES
 from benchcast.study.study import Study
+from lab.need_calibration import NeedCalibration, need_calibration
 from lab.reproduce.context import StudyContext
 from lab.reproduce.outcome import Outcome, Table
 from lab.table_folders import study_of_tables, table_folders
@@ -115,8 +116,11 @@ def studies_at_hand(names: Sequence[Path]) -> Iterator[tuple[str, Split, Study]]
                 yield own.name, split, study
 
 
-def measure_study(name: str, split: Split, study: Study) -> list[Quality]:
-    """All methods that can be fitted on one study and split; none where the split has no test models."""
+def measure_study(name: str, split: Split, study: Study, needs: list[NeedCalibration] | None = None) -> list[Quality]:
+    """All methods that can be fitted on one study and split; none where the split has no test models.
+
+    The calibration of needed scores by `stack` is appended to `needs`.
+    """
     held_out: dict[str, Forecasts] = {}
     former: dict[str, Forecasts] = {}
     seconds: dict[str, float] = {}
@@ -132,6 +136,8 @@ def measure_study(name: str, split: Split, study: Study) -> list[Quality]:
         if all(np.isfinite(h.forecast).all() for h in by_task.values()):
             held_out[method], seconds[method] = by_task, time.perf_counter() - start
             former[method] = with_former_width(comparison, method)
+            if method == "stack" and needs is not None:
+                needs.append(need_calibration(name, split, comparison, method))
             if method == "stack":
                 held_out[WITH_SCORES], seconds[WITH_SCORES] = with_scores(comparison), seconds[method]
     for label, members in AVERAGES.items():

@@ -27,11 +27,11 @@ def quality(studies: tuple[Path, ...], decisions: bool, as_json: bool) -> None:
     from benchcast.messages import nan_to_none
     from lab.quality import measure_study, studies_at_hand, tables, target_lines
 
-    rows = []
+    rows, needs = [], []
     with progress("measuring") as advance:
         for name, split, study in studies_at_hand(studies):
             advance(f"measuring {name}, {split}")
-            rows += measure_study(name, split, study)
+            rows += measure_study(name, split, study, needs)
     if as_json:
         print_json([{k: nan_to_none(v) for k, v in asdict(row).items()} for row in rows])
         return
@@ -42,6 +42,9 @@ def quality(studies: tuple[Path, ...], decisions: bool, as_json: bool) -> None:
     say()
     for line in target_lines():
         say(line)
+    say("\nneeded scores, as `gate` states them by stack; ! is a bin off by more than its noise")
+    for found in needs:
+        say(found.line())
     if decisions:
         _decisions()
 
