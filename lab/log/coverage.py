@@ -1,10 +1,10 @@
 """Do 90% intervals cover 90%? Synthetic studies, one family of each held out.
 
-    python -m lab.log.coverage [WORLDS]
+    python -m lab.log.coverage [WORLDS [FLOOR]]
 
 Worlds differ in the number of families (4 to 10), of checkpoints, in what accuracy rests on, in how far mixtures lie
-apart and in the noise of scores. Every world holds out its last family; shares and their standard errors are over
-worlds.
+apart and in the noise of scores. FLOOR is what models score that know nothing; default: nominal chance, 0.25. Every
+world holds out its last family; shares and their standard errors are over worlds.
 """
 
 import sys
@@ -23,7 +23,7 @@ from tests.synthetic import Plan, make_world
 METHOD_NAMES = ("stack", "salience", "label-token", "all-token")
 
 
-def make(number: int) -> Plan:
+def make(number: int, floor: float | None) -> Plan:
     rng = np.random.default_rng([7, number])
     return Plan(
         seed=10_000 + number,
@@ -35,12 +35,13 @@ def make(number: int) -> Plan:
         n_items=int(rng.choice([200, 2000])),
         truth=str(rng.choice(["kinds", "label"])),
         mixture=float(rng.uniform(0.15, 0.6)),
+        floor=floor,
     )
 
 
-def held_out(number: int) -> dict[str, list[np.ndarray]]:
+def held_out(plan: Plan) -> dict[str, list[np.ndarray]]:
     """For each method and task: columns covered, width, near chance, outside the training range; a row a model."""
-    world = make_world(make(number))
+    world = make_world(plan)
     options = AssemblyOptions(Features(world.features, world.edges, "synthetic"))
     dataset = assemble(world.texts, world.losses, world.models, scores=world.scores, tasks=world.tasks, options=options)
     test = dataset.families == np.unique(dataset.families)[-1]
@@ -60,12 +61,12 @@ def held_out(number: int) -> dict[str, list[np.ndarray]]:
     return out
 
 
-def main(count: int) -> None:
+def main(count: int, floor: float | None) -> None:
     rows = defaultdict(list)
     for number in range(count):
-        families = make(number).families
-        for method, tables in held_out(number).items():
-            rows[method].append((families, np.concatenate(tables)))
+        plan = make(number, floor)
+        for method, tables in held_out(plan).items():
+            rows[method].append((plan.families, np.concatenate(tables)))
     print("| method | where | worlds | covered | width |")
     print("|---|---|---|---|---|")
     for method, worlds in rows.items():
@@ -84,4 +85,4 @@ def main(count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 240)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 240, float(sys.argv[2]) if len(sys.argv) > 2 else None)
