@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Literal, get_args
 
 from benchcast.errors import InputError
-from benchcast.messages import did_you_mean
+from benchcast.messages import brief, did_you_mean
 
 Split = Literal["auto", "column", "size", "family"]
 SPLITS: tuple[Split, ...] = get_args(Split)
@@ -36,9 +36,13 @@ def check_choice(what: str, value: str, known: Iterable[str]) -> None:
 
 def check_level(level: float) -> float:
     """Return the level of a prediction interval; an InputError if it is not between 0 and 1."""
-    if not 0 < level < 1:
-        raise InputError(f"level {level:g}: a share between 0 and 1 is needed, as in 0.9")
-    return float(level)
+    try:
+        share = float(0 + level)  # no text, such as "0.9"
+    except (TypeError, ValueError):
+        raise InputError(f"level {brief(level)}: a share between 0 and 1 is needed, as in 0.9") from None
+    if not 0 < share < 1:
+        raise InputError(f"level {share:g}: a share between 0 and 1 is needed, as in 0.9")
+    return share
 
 
 def level_text(level: float = DEFAULT_LEVEL) -> str:

@@ -125,10 +125,12 @@ def as_names(names: str | Iterable[str]) -> list[str]:
     >>> as_names("mmlu"), as_names(("mmlu", "bbh"))
     (['mmlu'], ['mmlu', 'bbh'])
     """
+    if not isinstance(names, Iterable):
+        raise InputError(f"a name must be text, such as 'mmlu'; found {brief(names)}")
     listed = [names] if isinstance(names, str) else list(names)
     for name in listed:
         if not isinstance(name, str):
-            raise InputError(f"a name must be text, such as 'mmlu'; found {name!r}")
+            raise InputError(f"a name must be text, such as 'mmlu'; found {brief(name)}")
     return listed
 
 
@@ -148,6 +150,8 @@ def match_names(names: Sequence[str], patterns: Sequence[str], *, where: str, wh
 
 def need_name(name: str, where: str) -> str:
     """The name without surrounding white space; an error if it is empty or cannot be displayed or stored."""
+    if not isinstance(name, str):
+        raise InputError(f"{where}: a name must be text, found {brief(name)}")
     stripped = name.strip()
     if not stripped:
         raise InputError(f"{where}: a name is needed")

@@ -192,6 +192,8 @@ PARQUET: list[Row] = [
     (columns(text_id=["source0-0"]), "no column bounds, nats; found text_id"),
     (columns(text_id=["source0-0"], bounds=[3], nats=[1.0]), "column bounds must hold a list of numbers for every"),
     (columns(text_id=["source0-0"], bounds=[["a"]], nats=[["b"]]), "column bounds must hold numbers"),
+    (columns(text_id=["source0-0"], bounds=[[0, 1]], nats=[["1.5"]]), "column nats must hold numbers, found string"),
+    (columns(text_id=["source0-0"], bounds=[[0, 1]], nats=[[True]]), "column nats must hold numbers, found bool"),
     (changed(lambda t: t.slice(0, 0)), "no rows"),
     (
         changed(lambda t: t.append_column("model", pa.array(["a", *["b"] * (len(t) - 1)]))),

@@ -56,6 +56,26 @@ def test_what_is_no_name_is_one_clear_line(synthetic_folder, call, name):
         call(synthetic_folder, name)
 
 
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda study: bc.predict(study, 5), "a name must be text, such as 'mmlu'; found 5"),
+        (lambda study: bc.predict(study, level="0.9"), "level '0.9': a share between 0 and 1"),
+        (lambda study: bc.Study.open(study).losses(5), "a name must be text, such as 'mmlu'; found 5"),
+        (lambda study: bc.load(study / "fits" / "task0").predict(5), "predict: found int; needed are the losses"),
+        (lambda study: bc.fit(5, "task0"), "a study is needed, or the path of its folder; found 5"),
+        (lambda study: bc.Study.open(None), "a study is needed, or the path of its folder; found None"),
+        (lambda study: bc.load(None), "load: the folder of a fit is needed, found None"),
+        (lambda study: bc.rename_model(study, "a", 5), "a name must be text, found 5"),
+        (lambda study: bc.remove_models(study, 5), "a name must be text, such as 'mmlu'; found 5"),
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_one_line(call, says, fitted):
+    """Most of them ended in a TypeError from inside."""
+    with pytest.raises(InputError, match=f"^[^\n]*{says}[^\n]*$"):
+        call(fitted.root)
+
+
 def test_one_task_of_a_study_is_forecast_by_its_name(fitted, world):
     name = world.models[3].model
     assert [row.task for row in bc.predict(fitted, name, tasks="task1")] == ["task1"]

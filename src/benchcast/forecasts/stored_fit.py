@@ -37,7 +37,7 @@ from benchcast.forecasts.intervals import predict
 from benchcast.forecasts.sharing import FILES, fit_card
 from benchcast.forecasts.stored_fit_checks import check_about, check_task_fit, check_texts, check_tokens
 from benchcast.losses.regroup import align_models
-from benchcast.messages import match_names, nan_to_none
+from benchcast.messages import brief, match_names, nan_to_none
 from benchcast.methods.capability import read_capability
 from benchcast.methods.disagreement import ARRAYS as DISAGREEMENT_ARRAYS
 from benchcast.methods.disagreement import Disagreement
@@ -322,6 +322,8 @@ def load(folder: str | Path) -> Fit:
     """
     from safetensors import SafetensorError
 
+    if not isinstance(folder, str | PathLike):
+        raise InputError(f"load: the folder of a fit is needed, found {brief(folder)}")
     path = Path(folder)
     try:
         document, blob = read_files(path, ("fit.json", "salience.safetensors"))

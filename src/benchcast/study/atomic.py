@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from benchcast.errors import BenchcastError, InputError, StudyError, one_line
+from benchcast.messages import brief
 
 HASH = "sha256"
 
@@ -59,6 +60,8 @@ def stamp(path: Path) -> Stamp | None:
 
 def local_folder(path: str | os.PathLike[str]) -> Path:
     """The folder of a study at a path; an InputError for a URL such as s3://bucket/study."""
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"a study is needed, or the path of its folder; found {brief(path)}")
     text = os.fspath(path)
     if match := URL.match(text):
         url = text if "://" in text else f"{match['scheme']}://{text[match.end() :]}"

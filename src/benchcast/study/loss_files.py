@@ -201,6 +201,11 @@ def _flat(path: Path, table: pa.Table, what: str) -> tuple[npt.NDArray[Any], Int
     array = table[what].combine_chunks()
     if not (pa.types.is_list(array.type) or pa.types.is_large_list(array.type)) or array.null_count:
         raise InputError(f"{path}: column {what} must hold a list of numbers for every text, found {array.type}")
+    kind = array.type.value_type
+    if not (
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
+    ):
+        raise InputError(f"{path}: column {what} must hold numbers, found {kind}")
     flat, offsets = array.flatten(), array.offsets.to_numpy()
     try:
         if what == "bounds":

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -124,7 +124,7 @@ class Study:
         return cls.open(path)
 
     @classmethod
-    def open(cls, root: str | Path, *, keep_all: bool = False, read_choices: bool = True) -> Study:
+    def open(cls, root: str | PathLike[str], *, keep_all: bool = False, read_choices: bool = True) -> Study:
         """Read study.toml and check that this version understands it.
 
         With `keep_all`, fits and comparisons learn from every model; the text that one lacks is lost for all models.
@@ -146,7 +146,7 @@ class Study:
     @classmethod
     def of(cls, study: Study | str | PathLike[str]) -> Study:
         """The study itself, or the one at this path: what every public function accepts."""
-        return study if isinstance(study, Study) else cls.open(fspath(study))
+        return study if isinstance(study, Study) else cls.open(study)
 
     @cached_property
     def texts(self) -> TextSet:
@@ -201,6 +201,7 @@ class Study:
 
     def losses(self, model: str) -> TokenLosses:
         """Losses of one model, with its rows of models.csv and scores.csv."""
+        (model,) = as_names([model])
         path = self.losses_path(model)
         if not path.is_file():
             names = self.models_with_losses()
