@@ -21,7 +21,7 @@ from benchcast.decisions.compare_scores import ScoredModels, checkpoint_variance
 from benchcast.errors import BenchcastError, NotEnoughDataError
 from benchcast.losses.dataset import Dataset
 from benchcast.messages import counted, plain
-from benchcast.methods.spec import fit_method
+from benchcast.methods.spec import fit_method, without_weak_tasks
 from benchcast.records import Bools, Floats, Ints, ModelInfo, Task
 from benchcast.splits import Fold, inner_folds
 from benchcast.study.study import Study, StudyLike
@@ -139,7 +139,7 @@ class Stages:
             names = [f"{_short(float(np.median(params[rows])))}" for rows in shared]
             return cls(by="size", names=tuple(names), rows=tuple(shared), runs=families)
         stems = np.array([info.model.partition("@")[0] for info in infos])
-        length = tokens / params
+        length = np.divide(tokens, params, out=np.full(len(params), np.nan), where=params > 0)
         final = np.array([length[stems == stem].max() for stem in stems])
         lengths = [rows for rows in _grouped(final) if len(np.unique(stems[rows])) >= FEWEST_OF_LENGTH]
         if len(lengths) > 1:
@@ -218,17 +218,19 @@ def out_of_fold_forecasts(dataset: Dataset, tell: Callable[[str], None]) -> Floa
     """Forecasts of `stack`, each model's from fits without its family (T × M); NaN where one cannot be made."""
     everyone = np.ones(len(dataset.models), bool)
     out = np.full(dataset.accuracy.shape, np.nan)
+    row_of = {task.name: t for t, task in enumerate(dataset.tasks)}
     sets = inner_folds(dataset.groups, everyone)
     for number, hidden in enumerate(sets, start=1):
         tell(f"forecasting out of fold, {number} of {len(sets)}")
         fold = Fold(train=~hidden, validation=np.zeros_like(hidden), test=hidden)
         try:
-            (fits,) = fit_method(FORECAST_METHOD, dataset, [fold])
+            usable, _ = without_weak_tasks(dataset, [fold], asked_for=False)
+            (fits,) = fit_method(FORECAST_METHOD, usable, [fold])
         except BenchcastError:  # too few models are left
             continue
         held_out = dataset.of_models(hidden)
-        for t, fit in enumerate(fits):
-            out[t, hidden] = fit.law.accuracy(fit.capability.of(held_out.nats, held_out.metadata))
+        for fit in fits:
+            out[row_of[fit.task.name], hidden] = fit.law.accuracy(fit.capability.of(held_out.nats, held_out.metadata))
     return out
 
 

@@ -63,7 +63,7 @@ class Forecast:
     level: float = DEFAULT_LEVEL  # nominal coverage of the interval, 0..1
     question: str = UNSEEN_FAMILY  # what the interval is about: a model of an unseen family, a stronger or a seen model
     relation: str = UNSEEN_FAMILY  # of the model to the training models: seen in training, known or unseen family
-    observed: float = math.nan  # the model's score on the task, 0..1, where it is known
+    observed: float = field(default=math.nan, compare=False)  # the score on the task, 0..1, where it is known
     distribution: ScoreDistribution | None = field(default=None, compare=False)  # of this one score; None: unknown
 
     def __repr__(self) -> str:
