@@ -54,8 +54,10 @@ AVERAGES = {"salience + pls": ("salience", "pls"), "… + logistic-4": ("salienc
 SPLITS: dict[str, tuple[Split, ...]] = {
     "zoo": ("size", "family"),
     "olmo-ladder": ("column",),
+    "olmo-ladder-choice": ("column",),
     "dclm": ("column", "family"),
     "public-llms": ("family",),
+    "llm-line": ("family",),
 }
 TABLE_SPLITS: tuple[Split, ...] = ("column", "family")  # of tables that only a folder has
 BEFORE = Path(__file__).with_name("salience_before_floors.json")
@@ -343,7 +345,7 @@ def summary(rows: Sequence[Quality]) -> list[Summary]:
     return out
 
 
-TARGETS = {"olmo-ladder": ("peteish7@anneal", "peteish13@596057")}
+TARGETS = dict.fromkeys(("olmo-ladder", "olmo-ladder-choice"), ("peteish7@anneal", "peteish13@596057"))
 
 
 def target_errors(study: Study, models: Sequence[str]) -> dict[str, float]:
