@@ -31,7 +31,7 @@ def main(target: Path) -> None:
         page = browser.new_page(viewport={"width": WIDTH, "height": 900}, color_scheme="light")
         page.goto(report.as_uri())
         page.wait_for_selector("html[data-drawn=yes]")
-        end = page.locator("#verdicts .tools").bounding_box()
+        end = page.locator("#verdicts .card").nth(3).bounding_box()
         page.screenshot(path=target, clip={"x": 0, "y": 0, "width": WIDTH, "height": end["y"]}, full_page=True)
         browser.close()
     target.write_bytes(shrink(target.read_bytes()))

@@ -51,16 +51,63 @@ def test_every_figure_is_drawn(visit, keep):
     assert marks(page, "#sources-figure .plot") > 6
 
 
-def test_the_first_screen_says_how_good_and_against_what(visit):
+def test_the_first_screen_has_forecasts_and_how_far_to_trust_them_and_one_method(visit):
+    page = visit(width=1280, height=900)
+    above = page.evaluate(
+        """[...document.querySelectorAll('main h2, main th, main td, main p, .counts')]
+        .filter(e => e.getBoundingClientRect().top < innerHeight && e.getBoundingClientRect().width > 0)
+        .map(e => e.innerText).join(' ')"""
+    )
+    assert "What will the models score?" in above
+    assert "How far to trust them" in above
+    assert re.search(r"forecasts miss by [\d.]+ points on average, and \d+% of the scores lie inside", above)
+    assert {m for m in data_of(page, ".methods") if m in above} == {"stack"}
+    assert page.locator("#overview tbody tr").count() == len(data_of(page, ".opening.models"))
+
+
+def test_a_caption_has_at_most_two_numbers_and_the_rest_on_demand(visit):
     page = visit()
-    assert re.match(r"(.+ forecasts best here:|No clear winner between .+ \()", page.inner_text(".lead"))
-    assert "squared error" in page.inner_text(".lead")
     for i in range(2):
         said = page.inner_text(f'[data-verdict="{i}"]')
-        assert re.match(r"Mean absolute error [\d.]+ points? over \d+ unseen models", said)
-        assert "the best baseline" in said
+        assert len(re.findall(r"\d+(?:\.\d+)?", said)) == 2
+        more = page.locator(f'[data-more="{i}"]')
+        assert not more.is_visible()
+        page.locator(".verdict summary").nth(i).click()
+        assert more.is_visible()
     page.select_option("#method", label="all-token")
-    assert page.inner_text('[data-verdict="0"]') == data_of(page, ".verdicts['all-token'][0]") != said
+    assert page.inner_text('[data-verdict="0"]') == data_of(page, ".verdicts['all-token'][0].short")
+
+
+def test_methods_come_last_and_start_with_what_compare_says(visit):
+    page = visit()
+    order = page.eval_on_selector_all("main section", "all => all.map(e => e.id)")
+    assert order[:3] == ["forecasts", "verdicts", "lookup"]
+    assert set(order[order.index("methods") + 1 :]) <= {"steps", "provenance"}
+    assert page.inner_text("#methods p").strip() == data_of(page, ".headline").strip()
+    assert "clearly better" not in page.inner_text("#verdicts")
+
+
+def test_on_a_phone_the_observed_column_is_in_view_and_no_caption_is_cut(visit, keep):
+    page = visit(width=390, height=844)
+    right = page.evaluate(
+        """Math.max(...[...document.querySelectorAll('#answers tr > :last-child')]
+        .map(e => e.getBoundingClientRect().right))"""
+    )
+    assert right <= 390
+    cut = page.evaluate(
+        """[...document.querySelectorAll('caption, figcaption, .verdict p')]
+        .filter(e => e.getBoundingClientRect().width > 0)
+        .filter(e => { const range = document.createRange(); range.selectNodeContents(e);
+                       return range.getBoundingClientRect().right > 390; }).map(e => e.innerText)"""
+    )
+    assert cut == []
+    keep(page.locator("#lookup"), "phone-lookup")
+
+
+def test_one_task_fills_the_width(visit, ugly):
+    page = visit(ugly, width=1280)
+    card, sheet = (page.locator(x).bounding_box() for x in (".card", "#verdicts"))
+    assert card["width"] > 0.9 * sheet["width"]
 
 
 def test_families_are_switched_on_and_off_everywhere(visit):
@@ -351,14 +398,15 @@ def test_the_keyboard_reaches_everything_in_order(visit):
     order = list(dict.fromkeys(seen))
     assert order == [
         "top",
+        "forecasts",
         "verdicts",
         "lookup",
         "laws",
+        "heat",
+        "sources",
+        "members",
         "methods",
         "steps",
-        "sources",
-        "heat",
-        "members",
         "provenance",
     ]
 

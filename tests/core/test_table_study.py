@@ -191,7 +191,7 @@ def test_explain_lists_the_columns_by_weight(study, cli):
     assert "bpb.sums (answers)" in shown
     assert sum(said["shares"].values()) > 0.5
     assert list(said["shares"].values()) == sorted(said["shares"].values(), reverse=True)
-    table = shown.split("candidates with the largest shares")[1]
+    table = shown.split("the forecast averages losses of")[1]
     assert all(name in table for name in said["shares"])
     assert (
         repr(benchcast.explain(study, "sums")) == f"<ColumnWeights of 'sums' by stack: {len(said['columns'])} columns>"

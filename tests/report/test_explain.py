@@ -189,7 +189,7 @@ def test_explain_prints_a_text_and_what_carries_the_task(study, cli):
     assert "least salient tokens" in ran.out
     assert "source1" in ran.out
     assert "start of a word" in ran.out
-    assert "candidates with the largest shares" in ran.out
+    assert "the forecast averages losses of" in ran.out
 
 
 def test_explain_as_json_spells_the_text_and_agrees_with_the_stored_fit(study, cli):

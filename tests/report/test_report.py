@@ -44,9 +44,9 @@ def test_the_page_lists_what_the_first_method_averages(data, comparison):
     members = data["members"]
     assert (members["method"], [row["task"] for row in members["tasks"]]) == ("stack", list(comparison.tasks))
     for row in members["tasks"]:
-        assert re.match(r"(nats|saturated): .+ \d+%", row["inside"])
+        assert re.match(r"(answers|texts|all|similar|kinds)[^:+]*, \d+%(; |$)", row["inside"])
     page = render("report.html", data, scripts=(), figures=False)
-    assert "What is averaged" in page
+    assert "What the forecasts read" in page
     assert members["tasks"][0]["stronger"] in page
 
 
@@ -190,6 +190,50 @@ def test_provenance_tells_how_the_losses_of_all_models_were_made(study, world):
     )
 
 
+# ---- the first screen
+
+
+def test_the_report_opens_with_held_out_models_beside_their_scores(data, comparison):
+    opening = data["opening"]
+    assert opening["lead"].startswith("Every model has a score.")
+    assert "forecast by stack" in opening["lead"]
+    held = comparison.held_out["task0", "stack"]
+    assert {row["model"] for row in opening["models"]} <= set(held.models)
+    first = opening["models"][0]
+    i = held.models.index(first["model"])
+    assert first["cells"][0]["forecast"] == f"{held.forecast[i]:.1%}"
+    assert first["cells"][0]["score"] == f"{held.observed[i]:.1%}"
+    assert opening["trust"].startswith("Over all 5 held-out models on 2 tasks, forecasts miss by ")
+
+
+def test_the_report_opens_with_models_that_have_no_score_where_there_are_any(study, world):
+    other = world.losses[0]
+    study.add_losses(
+        [replace(other, model=f"new@{n}", nats=other.nats * 1.01) for n in ("2.2M", "10.8M")], family="new"
+    )
+    page = report_data(study, compare(study, methods=("all-token",)))
+    assert page["opening"]["lead"] == "2 models without a score, forecast by all-token."
+    assert [row["model"] for row in page["opening"]["models"]] == ["new@2.2M", "new@10.8M"]
+    assert {cell["score"] for row in page["opening"]["models"] for cell in row["cells"]} == {""}
+
+
+def test_what_is_missing_is_said_on_the_first_screen(tmp_path):
+    world = make_world(Plan(seed=1, families=4, sizes=3, checkpoints=1, tasks=1, texts_per_source=4))
+    study = write_study(world, tmp_path / "study")
+    study.add_models([ModelInfo("only-a-row", "family0")])
+    missing = report_data(study, compare(study, split="size", methods=("all-token",)))["opening"]["missing"]
+    assert missing[0].startswith("The study has 4 families: with 5 or more, intervals are narrower")
+    assert any(line.startswith("Fewer than 5 held-out models have a score on task0") for line in missing)
+
+
+def test_a_report_compares_the_main_methods_and_all_on_demand(study, cli, tmp_path):
+    assert cli("report", study.root, "-o", tmp_path / "main.html").code == 0
+    page = (tmp_path / "main.html").read_text(encoding="utf-8")
+    assert 'id="steps"' not in page
+    assert "perplexity-correlations" not in page
+    assert "stack" in page.split('id="verdicts"')[0]
+
+
 # ---- the heat map's data
 
 TEXTS = TextSet.of([Text("a", "x", "é👍🏽 ok"), Text("b", "x", "second one", 7), Text("c", "y", "third")])
@@ -307,5 +351,5 @@ def test_a_study_without_features_or_compute_still_has_a_report(study, tmp_path)
     page = report_data(study, comparison)
     assert page["steps"] is None
     assert page["provenance"]["left_out"]["paper"] == "needs features of a scorer"
-    assert {row["method"] for row in page["charts"][0]["rows"]} == {"all-token"}
+    assert page["charts"] == [], "what weights gain from more sources shows only beside a method without them"
     write_report(tmp_path / "report.html", study, comparison)

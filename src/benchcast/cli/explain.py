@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from benchcast.reports.explain import ColumnWeights, Explanation
 
 LISTED = 10  # number of most and of least salient tokens printed
+# What is less would be printed as zero.
+LEAST_SALIENCE, LEAST_SHARE, LEAST_COLUMN = 0.005, 0.005, 0.0005
 
 
 @click.command()
@@ -89,9 +91,14 @@ def _print(explained: Explanation, document: dict[str, Any]) -> None:
             "better"
         )
     for title in ("most", "least"):
+        listed = [(float(q["salience"]), q) for q in document[title]]
         rows = [
-            (f"{q['salience']:.2f}", q["text"], f"{q['before']}[{q['token']}]{q['after']}") for q in document[title]
+            (f"{size:.2f}", q["text"], f"{q['before']}[{q['token']}]{q['after']}")
+            for size, q in listed
+            if abs(size) >= LEAST_SALIENCE
         ]
+        if not rows:
+            continue
         say()
         print_table(("× mean", "text", "in context"), rows, title=f"{title} salient tokens", left=(1, 2))
     for title, groups in (("source", explained.by_source()), ("kind of token", explained.by_kind())):
@@ -99,6 +106,7 @@ def _print(explained: Explanation, document: dict[str, Any]) -> None:
         table = [
             (r["name"], f"{r['tokens']}", *mean, number(r["share"], ".0%"))
             for r, mean in zip(groups, means, strict=True)
+            if not r["share"] < LEAST_SHARE
         ]
         say()
         print_table((title, "tokens", "mean salience", "prompts", "answers", "share of all"), table)
@@ -115,7 +123,7 @@ def _print_shares(shares: dict[str, float]) -> None:
     if shares:
         say()
         rows = [(name, f"{share:.0%}") for name, share in shares.items()]
-        print_table(("averaged", "share"), rows, title="candidates with the largest shares", left=(0,))
+        print_table(("what it reads", "share"), rows, title="the forecast averages losses of", left=(0,))
 
 
 def _explain_columns(weights: ColumnWeights, *, as_json: bool) -> None:
@@ -127,6 +135,7 @@ def _explain_columns(weights: ColumnWeights, *, as_json: bool) -> None:
         said = {"task": weights.task, "method": weights.method, "unit": unit}
         print_json({**said, "columns": rows, "shares": weights.shares})
         return
+    shown = [w for w in weights if w.share >= LEAST_COLUMN]
     table = [
         (
             w.column + (" (answers)" if w.answers else " (choice losses)" if w.choices else ""),
@@ -135,10 +144,13 @@ def _explain_columns(weights: ColumnWeights, *, as_json: bool) -> None:
             number(w.salience, ".2f"),
             number(w.share, ".1%"),
         )
-        for w in weights
+        for w in shown
     ]
     header = ("column", "unit", "mean loss", "× mean salience", "share of all")
     print_table(header, table, title=f"{weights.task} by {weights.method}", left=(0, 1))
+    without = sum(w.share < LEAST_COLUMN for w in weights)
+    if without:
+        say(f"columns with less than {LEAST_COLUMN:.2%} each: {without}")
     lacking = sum(isnan(w.salience) and not w.choices for w in weights)
     if lacking:
         say(f"columns that are not used, because some model has no loss there: {lacking}")

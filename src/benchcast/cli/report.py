@@ -1,4 +1,4 @@
-"""`report`: the comparison of all methods as one HTML page."""
+"""`report`: forecasts and a comparison of methods as one HTML page."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ if TYPE_CHECKING:
 @STUDY
 @click.option("-o", "--output", type=PATH, help="Where to write it. Default: report.html in the study.")
 @SPLIT
-def report(study: Path, output: Path | None, split: Split) -> None:
-    """Write one self-contained HTML file with tables and figures.
+@click.option("--all-methods", is_flag=True, help="Compare every method, and show how Algorithm 2 converges.")
+def report(study: Path, output: Path | None, split: Split, all_methods: bool) -> None:
+    """Write one self-contained HTML file: forecasts, how far to trust them, details, and methods last.
 
     \b
     benchcast report study -o report.html
     """
     from benchcast.cli.predict import warn_if_stale
     from benchcast.executors.local import on_this_machine
-    from benchcast.methods import METHODS
+    from benchcast.methods import MAIN_METHODS, METHODS
     from benchcast.reports.report import STEPS, compare_and_write
     from benchcast.study.atomic import require_writable
     from benchcast.study.study import Study
@@ -37,8 +38,10 @@ def report(study: Path, output: Path | None, split: Split) -> None:
     if output is None:
         require_writable(study)
     target = page_path(output or study / "report.html")
-    with progress("comparing", len(METHODS) + STEPS) as advance:
-        comparison, stored = compare_and_write(target, opened, split, on_step=advance, executor=on_this_machine())
+    with progress("comparing", len(METHODS if all_methods else MAIN_METHODS) + STEPS) as advance:
+        comparison, stored = compare_and_write(
+            target, opened, split, all_methods=all_methods, on_step=advance, executor=on_this_machine()
+        )
     say_split(split, comparison)
     warn_if_stale(opened, stored, f"the report fitted again; `benchcast fit {study}` updates them")
     say(f"report: {target}")

@@ -101,7 +101,7 @@ def effect_of_sources(comparison: Comparison, texts: TextSet, seed: int) -> list
     slow = features is not None and features.shape[0] * features.shape[1] > LARGEST
     quick = [m for m in METHODS.values() if m.quick and not (slow and m.needs_features)]
     methods = [m.name for m in quick if m.name in comparison.methods]
-    if len(names) < 2:
+    if len(names) < 2 or len(methods) < 2:  # what weights gain shows only beside a method without them
         return []
     rows = []
     for chosen in [some for n in numbers_of_sources(len(names)) for some in subsets(names, n, DRAWS, seed=seed)]:

@@ -61,7 +61,7 @@ def explain(study: StudyLike, task: str, *, tell: Tell = lambda line: None) -> E
         if aggregate.by_members:
             members = few(aggregate.task.members)
             tell(f"{task}: `predict` uses the mean of the forecasts of {members}; this shows its own fit")
-    shares = largest_shares(fit.task_fit.notes.get("shares", {}), MOST_SHARES)
+    shares = largest_shares(fit.task_fit.notes.get("shares", {}), MOST_SHARES, fit.task)
     names = opened.models_with_losses()
     inputs: list[dict[str, Floats]] = []
     nats = fit.align(noting((opened.losses(m) for m in names), inputs))
@@ -118,9 +118,30 @@ def fit_to_explain(study: Study, task: str, on_message: Tell = lambda line: None
     return fit_task(study, task)
 
 
-def largest_shares(shares: dict[str, float], most: int) -> dict[str, float]:
-    """The largest shares of the candidates that a fit averages (see its notes), the largest first."""
-    return dict(sorted(shares.items(), key=lambda item: -item[1])[:most])
+def largest_shares(shares: dict[str, float], most: int, task: str = "") -> dict[str, float]:
+    """What the candidates that a fit averages read, in plain words, with their shares, the largest first.
+
+    Candidates that read the same, with other penalties or views, are summed.
+
+    >>> largest_shares({"nats: answer": 0.1, "saturated: answer + clusters at 1e-07, stronger models": 0.3}, 2, "code")
+    {'answers of code and similar tokens': 0.3, 'answers of code': 0.1}
+    """
+    summed: dict[str, float] = {}
+    for name, share in shares.items():
+        words = plain_name(name, task)
+        summed[words] = summed.get(words, 0.0) + share
+    return dict(sorted(summed.items(), key=lambda item: -item[1])[:most])
+
+
+def plain_name(candidate: str, task: str) -> str:
+    """What a candidate reads, from its name in the notes of a fit: "view: anchor + groups at penalty, recipe"."""
+    form = candidate.split(": ", 1)[-1].removesuffix(", stronger models")
+    if "signed direction" in form:
+        return "all texts, with signed weights"
+    own = {"all": "all tokens", "source": f"texts of {task}", "answer": f"answers of {task}"}
+    words = own | {"choice": f"options of {task}", "clusters": "similar tokens", "kinds": "kinds of tokens"}
+    parts = [part.split(" at ")[0] for part in form.split(" + ")]
+    return " and ".join(words.get(part, part) for part in parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from benchcast.errors import library, require_report
 from benchcast.evaluation.compare import Execution, compare
 from benchcast.evaluation.comparison import GAIN_OVER, Comparison
 from benchcast.evaluation.error_ratio import gain_rows
-from benchcast.evaluation.ranking import headline, verdict_on
+from benchcast.evaluation.ranking import headline
 from benchcast.executors.local import Executor, Local
 from benchcast.forecasts.fit import fits_if_any
 from benchcast.forecasts.stored_fit import Fit
@@ -23,6 +23,7 @@ from benchcast.reports.data import comparison_data, show_models
 from benchcast.reports.drawing import COLOURS, DARK_COLOURS, page_figures
 from benchcast.reports.explain import Explanation, explain, find_text
 from benchcast.reports.heat import explanations, heat_data, mean_losses
+from benchcast.reports.opening import against, captions, opening
 from benchcast.reports.page import HEAT_SCRIPTS, SCRIPTS, render
 from benchcast.reports.sections import column_data, convergence, member_data, provenance
 from benchcast.study.atomic import write_text
@@ -37,16 +38,18 @@ def report(
     path: str | Path | None = None,
     *,
     split: Split = "auto",
+    all_methods: bool = False,
     on_step: OnStep = lambda step: None,
     executor: Executor | None = None,
 ) -> Path:
-    """Compare all methods and write one self-contained HTML page with tables and figures.
+    """Compare methods and write one self-contained HTML page with tables and figures.
 
     Parameters
     ----------
     study : an opened study or its folder
     path : where to write it; None: report.html in the study
     split : which models are held out, as in `benchcast.compare`
+    all_methods : compare every method; otherwise the main ones
     on_step : is called with one line on each step
     executor : runs the fits of the comparison; None: this process
 
@@ -60,18 +63,18 @@ def report(
     """
     opened = Study.of(study)
     target = Path(path) if path is not None else opened.root / "report.html"
-    compare_and_write(target, opened, split, on_step=on_step, executor=executor)
+    compare_and_write(target, opened, split, all_methods=all_methods, on_step=on_step, executor=executor)
     return target
 
 
 def compare_and_write(
-    path: Path, study: Study, split: Split, *, on_step: OnStep, executor: Executor | None = None
+    path: Path, study: Study, split: Split, *, all_methods: bool, on_step: OnStep, executor: Executor | None = None
 ) -> tuple[Comparison, list[Fit]]:
     """Write the report of a new comparison; the comparison, and the stored fits of the study."""
     require_report()
     stored = fits_if_any(study)
     execution = Execution(executor=executor or Local(), on_method=lambda m: on_step(f"comparing: {m} is done"))
-    comparison = compare(study, split=split, device=execution)
+    comparison = compare(study, split=split, methods="all" if all_methods else (), device=execution)
     write_report(path, study, comparison, stored=stored, on_step=on_step)
     return comparison, stored
 
@@ -124,7 +127,10 @@ def report_data(
         "name": study.root.resolve().name,
         "families": families,
         "colours": {"light": COLOURS, "dark": DARK_COLOURS},
+        "used": comparison.methods.index(comparison.used),
+        "opening": opening(comparison, shown, data["tasks"]),
         "headline": headline(comparison),
+        "against": against(comparison),
         "gains": gain_rows(comparison.gains()) if len(comparison.tasks) > 1 else [],
         "gain_over": GAIN_OVER,
         "about": {m: METHODS[m].about for m in comparison.methods},
@@ -132,9 +138,7 @@ def report_data(
         "folds": len(comparison.folds),
         "level": DEFAULT_LEVEL,
         "level_text": level_text(),
-        "verdicts": {
-            m: [verdict_on(comparison, task, m).sentence for task in comparison.tasks] for m in comparison.methods
-        },
+        "verdicts": {m: captions(comparison, m) for m in comparison.methods},
         "steps": steps if all(steps) else None,
         "charts": [chart.words() for chart in charts],
         "heat": heat,

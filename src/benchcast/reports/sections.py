@@ -34,21 +34,20 @@ TABLES = ("study.toml", "texts.jsonl", "models.csv", "scores.csv")
 
 
 def member_data(comparison: Comparison, shown: ReportModels) -> dict[str, Any] | None:
-    """The candidates with the largest shares of every task; None if the first method averages none."""
-    method = comparison.methods[0]
+    """What the used method reads most of every task, in plain words; None if it averages nothing."""
+    method = comparison.used
     rows = []
     for task in comparison.tasks:
         notes = shown.new_fits[task, method].task_fit.notes
         if "shares" in notes:
-            inside = _largest(notes["shares"])
-            rows.append(
-                {"task": task, "inside": inside, "stronger": _largest(notes.get("shares_of_stronger", {})) or inside}
-            )
+            inside = _largest(notes["shares"], task)
+            stronger = _largest(notes.get("shares_of_stronger", {}), task) or inside
+            rows.append({"task": task, "inside": inside, "stronger": stronger})
     return {"method": method, "tasks": rows} if rows else None
 
 
-def _largest(shares: dict[str, float]) -> str:
-    return ", ".join(f"{name} {share:.0%}" for name, share in largest_shares(shares, MOST_MEMBERS).items())
+def _largest(shares: dict[str, float], task: str) -> str:
+    return "; ".join(f"{name}, {share:.0%}" for name, share in largest_shares(shares, MOST_MEMBERS, task).items())
 
 
 def column_data(comparison: Comparison, shown: ReportModels, texts: TextSet) -> dict[str, Any] | None:

@@ -259,7 +259,12 @@ for (const chart of data.charts) {
 $("#method").addEventListener("change", (event) => change("method", +event.target.value));
 listen(["method"], () => ($("#about").textContent = data.about[data.methods[state.method]]));
 listen(["method"], () =>
-  $$("[data-verdict]").forEach((p) => (p.textContent = data.verdicts[data.methods[state.method]][p.dataset.verdict])),
+  data.verdicts[data.methods[state.method]].forEach(({ short, more }, i) => {
+    $(`[data-verdict="${i}"]`).textContent = short;
+    const rest = $(`[data-more="${i}"]`);
+    rest.textContent = more;
+    rest.parentElement.hidden = !more;
+  }),
 );
 listen(["method", "families"], drawCards);
 listen(["method", "families", "task"], drawLaw);

@@ -105,7 +105,7 @@ function answer() {
       k === state.task ? { class: "here" } : {},
       make("th", { scope: "row" }, t.name),
       make("td", {}, percent(g.forecast[i])),
-      make("td", {}, intervalOf(g, i)),
+      make("td", {}, intervalOf(g, i).replaceAll("%", "")),
       make("td", {}, percent(t.observed[i])),
     );
   });

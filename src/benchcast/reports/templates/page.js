@@ -44,7 +44,7 @@ const inLine = (text) => visible(text).replaceAll("\n", "⏎").replaceAll("\t", 
 
 // ---- one state for the page; each part that shows it listens to its changes
 
-const state = { task: 0, method: 0, families: new Set(data.families || []), step: null };
+const state = { task: 0, method: data.used || 0, families: new Set(data.families || []), step: null };
 const listeners = [];
 const listen = (...args) => listeners.push(args);
 function change(what, value) {

@@ -81,9 +81,12 @@ function groups(id, rows, name) {
 function drawLists(show) {
   const k = taskNow();
   quotes("#most", heat.most[k], show);
-  quotes("#least", heat.least[k], show);
-  groups("#by-source", heat.by_source[k], "source");
-  groups("#by-kind", heat.by_kind[k], "kind");
+  const least = heat.least[k].filter((r) => Math.abs(r.salience) >= 0.005); // less is shown as zero
+  quotes("#least", least, show);
+  $("#least").closest(".pair > div").hidden = !least.length;
+  const some = (rows) => rows.filter((r) => r.share === null || r.share >= 0.005);
+  groups("#by-source", some(heat.by_source[k]), "source");
+  groups("#by-kind", some(heat.by_kind[k]), "kind");
 }
 
 tables["heat-tokens"] = () => ({
