@@ -244,6 +244,13 @@ class TokenLosses:
         return self.about.get("texts", "")
 
     @property
+    def lacks_first_tokens(self) -> bool:
+        """Whether the first token of each text has no loss, and all others have one: no BOS stood before the texts."""
+        missing = np.isnan(self.nats)
+        firsts = (np.cumsum(self.counts) - self.counts)[self.counts > 0]
+        return 0 < len(firsts) == int(missing.sum()) < len(missing) and bool(missing[firsts].all())
+
+    @property
     def choices(self) -> dict[str, Floats]:
         """The choice losses that the model has, by name of `CHOICE_LOSSES`."""
         return {name: values for name in CHOICE_LOSSES if (values := getattr(self, name)) is not None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from benchcast.collection.answer_options import EncodedAnswer, encode_options
 from benchcast.collection.backends.base import ModelSettings, Nats, packed_length, shared_length
 from benchcast.collection.backends.hf import HfBackend
 from benchcast.collection.collect import CollectResult, collect
-from benchcast.collection.jobs import Collection, CollectOptions
+from benchcast.collection.jobs import Collection, CollectOptions, score_portion
 from benchcast.collection.shards import ShardStore
 from benchcast.collection.tokenizers import locate
 from benchcast.collection.windows import BackendInfo, encode_texts
@@ -382,3 +383,16 @@ def test_status_names_models_that_were_scored_without_the_options(tmp_path: Path
     )
     collect(study.root, FakeBackend(), name="m")
     assert not any("options" in line for line in status(study.root).problems)
+
+
+def test_portions_with_options_can_be_sent_to_workers(tmp_path: Path) -> None:
+    study = make(tmp_path / "s")
+    collection = Collection(study, FakeBackend(), "m")
+    (portion,) = collection.encoded.portions("m", ())
+    sent = pickle.loads(pickle.dumps(portion))
+    here, there = ([part for _, part in score_portion(None, (FakeBackend(), p))] for p in (portion, sent))
+    rows, others = ({i: x for part in parts for i, x in part.rows.items()} for parts in (here, there))
+    assert rows.keys() == others.keys() == set(range(len(TEXTS)))
+    for index, values in rows.items():
+        np.testing.assert_array_equal(values, others[index])
+        assert len(values) == collection.encoded.row_counts[index]

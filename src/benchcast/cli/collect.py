@@ -122,12 +122,13 @@ def _collect(
     from benchcast.collection.collect import CollectRequest, collect_on
     from benchcast.collection.jobs import ModelSpec
     from benchcast.executors.local import Local
+    from benchcast.study.bos_policies import bos_lines_of
     from benchcast.study.check_losses import suspicious_losses
 
     def tell(name: str, done: CollectResult | None) -> None:
         say(describe(name, done))
         if done is not None:
-            warn(*suspicious_losses(study, [done.model]))
+            warn(*suspicious_losses(study, [done.model]), *bos_lines_of(study, [done.model]))
 
     label = f"{len(entries)} models" if len(entries) > 1 else "collecting"
     requests = []

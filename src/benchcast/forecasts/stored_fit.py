@@ -232,9 +232,14 @@ class Fit:
             lacking = self.supported & ~np.isfinite(nats[0])
             if lacking.any():
                 share = lacking.sum() / self.supported.sum()
+                why = (
+                    " (first tokens of texts: it was scored without BOS; add_bos_token=true scores it with one)"
+                    if losses.lacks_first_tokens
+                    else ""
+                )
                 raise InputError(
-                    f"model {losses.model!r} has no loss on {share:.1%} of the tokens "
-                    f"that the fit of {self.task!r} uses; `predict STUDY --restrict` fits again on those that both have"
+                    f"model {losses.model!r} has no loss on {share:.1%} of the tokens that the fit of {self.task!r} "
+                    f"uses{why}; `predict STUDY --restrict` fits again on those that both have"
                 )
             nats[:, ~self.supported] = 0.0
             if metadata.choices is None:

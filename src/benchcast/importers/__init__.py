@@ -22,6 +22,7 @@ from benchcast.importers.scores.formats import expand
 from benchcast.importers.scores.names import match_models
 from benchcast.messages import counted
 from benchcast.records import NamedTexts, TokenLosses
+from benchcast.study.bos_policies import bos_lines_of
 from benchcast.study.check_losses import suspicious_losses
 from benchcast.study.feature_files import read_features
 from benchcast.study.loss_files import read_losses
@@ -112,7 +113,7 @@ def import_losses(
     return ImportedLosses(
         models=names,
         added=added,
-        warnings=(*warnings, *suspicious_losses(opened, names)),
+        warnings=(*warnings, *suspicious_losses(opened, names), *bos_lines_of(opened, names)),
         completed=written - added,
     )
 

@@ -13,7 +13,8 @@ from benchcast.losses.dataset import ReferenceTokens
 from benchcast.losses.plausible import WordLosses, WordSample, describe, reference_models, suspicious
 from benchcast.losses.regroup import align_models
 from benchcast.losses.support import Support
-from benchcast.records import Bools
+from benchcast.records import Bools, NamedTexts
+from benchcast.study.bos_policies import BosPolicy, bos_lines
 from benchcast.study.parquet import read_metadata
 from benchcast.study.study import Study
 
@@ -25,11 +26,13 @@ class LossCheck:
     support: Support  # common support of the models with scores
     suspicious: dict[str, str]  # model → the likely mistake in its losses
     unreadable: dict[str, str]  # model → error message
+    policies: dict[str, BosPolicy]  # model → whether a BOS stood before its texts
 
     def lines(self) -> list[str]:
         """One line for each problem."""
         excluded = [f"model {m} is left out of fits: it {self.support.why(m)}" for m in self.support.excluded]
-        return [*self.unreadable.values(), *describe(self.suspicious), *excluded, *self.support.lines()]
+        of_bos = bos_lines(self.policies, self.policies)
+        return [*self.unreadable.values(), *describe(self.suspicious), *of_bos, *excluded, *self.support.lines()]
 
 
 def check_losses(study: Study, names: Sequence[str], scored: Collection[str]) -> LossCheck:
@@ -44,6 +47,7 @@ def check_losses(study: Study, names: Sequence[str], scored: Collection[str]) ->
     sample = WordSample.of(study.texts, without=study.choice_columns)
     words: dict[str, WordLosses] = {}
     lacking: dict[str, Bools] = {}
+    policies: dict[str, BosPolicy] = {}
     unreadable: dict[str, str] = {}
     tokens = None
     for name in names:
@@ -53,6 +57,8 @@ def check_losses(study: Study, names: Sequence[str], scored: Collection[str]) ->
             unreadable[name] = str(error)
             continue
         words[name] = sample.read(losses)
+        if not isinstance(study.texts, NamedTexts):
+            policies[name] = BosPolicy.of(losses)
         if name in scored and np.isnan(losses.nats).any():
             tokens = _reference(study) if tokens is None else tokens
             mask = np.isnan(align_models([losses], tokens.edges, study.texts)[0])
@@ -62,7 +68,7 @@ def check_losses(study: Study, names: Sequence[str], scored: Collection[str]) ->
     support = Support()
     if tokens is not None:
         support = shared_text(lacking, sum(m in scored for m in words), tokens, guarded=study.tasks)
-    return LossCheck(support, suspicious(sample, words), unreadable)
+    return LossCheck(support, suspicious(sample, words), unreadable, policies)
 
 
 def _reference(study: Study) -> ReferenceTokens:

@@ -23,8 +23,9 @@ from benchcast.study.reading import need_file, parse_json, read_csv
 
 MOST_NATS = 1e9  # for one token; a larger value cannot be a loss
 COLUMNS = ("text_id", "bounds", "nats")
+HABIT = "bos_habit"  # what the tokenizer puts before a text, where the user asked for something else
 ABOUT = (
-    *("model", "tokenizer", "bos", "backend", "backend_version", "dtype", "texts"),
+    *("model", "tokenizer", "bos", HABIT, "backend", "backend_version", "dtype", "texts"),
     *("check", "context", "asked", "refused", "options", "benchcast"),
 )
 

@@ -38,10 +38,12 @@ class Vocabulary:
     tokenizer: Tokenizer
     prefix: tuple[int, ...]  # ids put before every text: one BOS, or empty
     bos: str  # description of the policy, stored with the losses
+    habit: str = ""  # what the tokenizer puts before a text by itself, if that is something else
 
     def about(self) -> dict[str, str]:
         """Entries that are stored with losses and features."""
-        return {"tokenizer": self.tokenizer.name, "bos": self.bos}
+        habit = {"bos_habit": self.habit} if self.habit else {}
+        return {"tokenizer": self.tokenizer.name, "bos": self.bos, **habit}
 
 
 class Backend(Protocol):

@@ -70,14 +70,16 @@ class LlamaCppBackend:
         def encode(text: str) -> list[int]:
             return list(inner.tokenize(text.encode(), add_bos=False, special=False)) if text else []
 
-        adds_bos = bool(library.llama_vocab_get_add_bos(handle)) if self._bos is None else self._bos
+        usual = bool(library.llama_vocab_get_add_bos(handle))
+        adds_bos = usual if self._bos is None else self._bos
         bos = int(inner.token_bos())
         if adds_bos and bos < 0:
             raise InputError(f"{self._path}: add_bos_token: the vocabulary has no BOS token; leave the setting out")
         policy = piece(bos).decode(errors="replace") if adds_bos else "none"
         asked = "" if self._bos is None else ", as asked"
         tokenizer = Tokenizer(self._path.stem, encode, piece)
-        return Vocabulary(tokenizer, (bos,) if adds_bos else (), policy + asked)
+        habit = "" if adds_bos == usual else piece(bos).decode(errors="replace") if usual else "none"
+        return Vocabulary(tokenizer, (bos,) if adds_bos else (), policy + asked, habit)
 
     @cached_property
     def context(self) -> int:

@@ -111,8 +111,8 @@ def from_tiktoken(encoding: Any, name: str) -> Tokenizer:
     return Tokenizer(name, encoding.encode_ordinary, encoding.decode_single_token_bytes)
 
 
-def bos_policy(inner: Any, add_bos: bool | None, file_adds: bool | None) -> tuple[tuple[int, ...], str]:
-    """The ids before each text, and a description of the policy.
+def bos_policy(inner: Any, add_bos: bool | None, file_adds: bool | None) -> tuple[tuple[int, ...], str, str]:
+    """The ids before each text, a description of the policy, and what is usual if the user asked for something else.
 
     `add_bos`, the user's setting, overrides the GGUF file, which overrides the tokenizer.
     """
@@ -121,14 +121,20 @@ def bos_policy(inner: Any, add_bos: bool | None, file_adds: bool | None) -> tupl
     at = next((i for i in range(len(full)) if full[i : i + len(bare)] == bare), 0)
     added = tuple(dict.fromkeys(full[:at]))  # what the tokenizer puts before a text; some add BOS twice
     bos = getattr(inner, "bos_token_id", None)
-    if add_bos is False or (add_bos is None and file_adds is False):
-        return (), "none, as asked" if add_bos is False else "none"
-    if add_bos is None and not file_adds:
-        return added, " ".join(map(str, inner.convert_ids_to_tokens(list(added)))) if added else "none"
-    if not added and bos is None:
+    one = added if added or bos is None else (int(bos),)
+
+    def named(ids: tuple[int, ...]) -> str:
+        return " ".join(map(str, inner.convert_ids_to_tokens(list(ids)))) if ids else "none"
+
+    usual = () if file_adds is False else one if file_adds else added
+    if add_bos is None:
+        if file_adds and not one:
+            raise InputError("add_bos_token: the tokenizer has no BOS token; leave the setting out")
+        return usual, named(usual), ""
+    if add_bos and not one:
         raise InputError("add_bos_token: the tokenizer has no BOS token; leave the setting out")
-    prefix = added or (int(bos or 0),)
-    return prefix, " ".join(map(str, inner.convert_ids_to_tokens(list(prefix)))) + (", as asked" if add_bos else "")
+    prefix = one if add_bos else ()
+    return prefix, f"{named(prefix)}, as asked", "" if prefix == usual else named(usual)
 
 
 def gguf_adds_bos(path: Path) -> bool:
