@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -156,3 +158,17 @@ def test_choice_losses_of_the_tasks_own_columns_are_a_metric(tmp_path):
     share = {row.metric: row.decisions for row in found.rows}
     assert share[CHOICE] == 1.0
     assert share[ANSWERS] < 0.9
+
+
+def test_the_page_shows_what_the_ladder_gives():
+    if not bc.datasets.find("olmo-ladder-choice").cached:  # asked here: tests have a cache of their own
+        pytest.skip("no files of the OLMo ladder (BENCHCAST_DATA)")
+    found = bc.proxies(bc.datasets.fetch("olmo-ladder-choice"), forecast=False)
+    assert found.by == "length of training"
+    page = (Path(__file__).parents[2] / "docs" / "proxies.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\w+_(?:test|val)) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", page, re.MULTILINE)
+    assert len(rows) == 6
+    for task, *shown in rows:
+        for metric, text in zip((SCORE, ANSWERS, CHOICE), shown, strict=True):
+            ratios = [row.ratio for row in found.rows if (row.task, row.metric) == (task, metric)]
+            assert float(text) == pytest.approx(np.mean(ratios), abs=0.06), (task, metric)
