@@ -14,6 +14,8 @@ ROWS = {
     ("dclm", "column"): "DCLM: 7B from 1.4B and below",
     ("dclm", "family"): "DCLM: a family of data recipes never seen",
     ("public-llms", "family"): "89 public LLMs: a family never seen",
+    ("olmo-ladder-choice", "column"): "OLMo ladder with choice losses: 7B and 13B",
+    ("llm-line", "family"): "112 checkpoints of seven architectures: a family never seen",
     ("zoo", "size"): "embedded study: larger models of known families",
     ("zoo", "family"): "embedded study: a family never seen",
 }
@@ -74,7 +76,8 @@ def cell_of(gains: list[float], *, detailed: bool, bold: bool) -> str:
 
 def targets(remarks: list[str]) -> str:
     """A sentence on the two finished models of the ladder, if they were measured."""
-    errors = dict(re.findall(r"(peteish\w+)@\w+ ([\d.]+)", " ".join(remarks)))
+    ladder = [line for line in remarks if line.startswith("olmo-ladder:")]
+    errors = dict(re.findall(r"(peteish\w+)@\w+ ([\d.]+)", " ".join(ladder)))
     if len(errors) != 2:
         return ""
     small, large = (float(errors[name]) for name in ("peteish7", "peteish13"))

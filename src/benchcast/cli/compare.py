@@ -33,6 +33,7 @@ from benchcast.cli.output import (
     say_wrapped,
     tell_below_chance,
     tell_support,
+    tell_what_is_lacking,
     warn,
     workers,
 )
@@ -167,6 +168,7 @@ def compare(
         print_json(comparison.as_json())
     else:
         print_comparison(comparison, wide=wide)
+        _tell_what_is_lacking(comparison)
     tell_support(comparison.dataset.support)
     tell_below_chance(opened, comparison.floors())
     warn(*comparison.dataset.doubts)
@@ -217,6 +219,14 @@ def print_comparison(comparison: Comparison, *, wide: bool = False) -> None:
     for name, why in comparison.left_out.items():
         if name not in METHODS:
             say(f"left out: {name} {why}")
+
+
+def _tell_what_is_lacking(comparison: Comparison) -> None:
+    """Say what the smallest set of training models lacks."""
+    seen = [fold.seen for fold in comparison.folds]
+    tell_what_is_lacking(
+        min(len(set(map(str, comparison.dataset.groups[rows]))) for rows in seen), min(int(rows.sum()) for rows in seen)
+    )
 
 
 def _print_gains(comparison: Comparison) -> None:

@@ -9,7 +9,7 @@ import click
 
 from benchcast.choices import SPLITS
 from benchcast.cli.arguments import DEVICE, KEEP_ALL, NO_CHOICES, STUDY, TASKS
-from benchcast.cli.output import say, tell_below_chance, tell_support, warn
+from benchcast.cli.output import say, tell_below_chance, tell_support, tell_what_is_lacking, warn
 from benchcast.cli.progress import progress
 from benchcast.methods import DEFAULT_METHOD
 
@@ -70,6 +70,10 @@ def fit(
     for line in weak:
         say(f"left out: {line}")
     tell_support(Support.of(fits[0].about))
+    trained = [fitted.task_fit.out_of_fold.families for fitted in fits]
+    tell_what_is_lacking(
+        min(len(set(map(str, f))) for f in trained), min(fitted.about["n_train"][fitted.task] for fitted in fits)
+    )
     warn(*doubts)
     tell_below_chance(opened, {fitted.task: [fitted.task_fit.law.chance] for fitted in fits})
     say(f"next: benchcast predict {study} --model NAME")

@@ -115,6 +115,14 @@ def tell_support(support: Support) -> None:
         say(f"note: {line}", err=True)
 
 
+def tell_what_is_lacking(families: int, models: int) -> None:
+    """Say what a small study lacks."""
+    from benchcast.forecasts.study_size import what_is_lacking
+
+    if line := what_is_lacking(families, models):
+        say_wrapped(f"note: {line}")
+
+
 def tell_below_chance(study: Study, floors: Mapping[str, Sequence[float]]) -> None:
     """Say which tasks have scores below chance; `floors` has those that were learned for each task, a fold each."""
     from benchcast.forecasts.below_chance import below_chance
