@@ -39,7 +39,7 @@ class NeedForecast:
     needed: float  # from 0 to 1
     probability: float  # NaN if no errors of forecasts are known
     forecast: float
-    low: float  # ends of the 90% interval
+    low: float  # ends of the interval
     high: float
     observed: float  # score of the model in the study, not used; NaN if unknown
     verdict: Verdict
