@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from benchcast.cli.output import print_json, print_table, say
 from benchcast.cli.progress import progress
+
+if TYPE_CHECKING:
+    from lab.need_calibration import NeedCalibration
+    from lab.quality import Quality
 
 
 @click.command()
@@ -27,7 +32,8 @@ def quality(studies: tuple[Path, ...], decisions: bool, as_json: bool) -> None:
     from benchcast.messages import nan_to_none
     from lab.quality import measure_study, studies_at_hand, tables, target_lines
 
-    rows, needs = [], []
+    rows: list[Quality] = []
+    needs: list[NeedCalibration] = []
     with progress("measuring") as advance:
         for name, split, study in studies_at_hand(studies):
             advance(f"measuring {name}, {split}")
