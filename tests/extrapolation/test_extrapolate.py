@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchcast.errors import NotEnoughDataError
 from benchcast.forecasts.intervals import ScoreDistribution, locate, score_distribution
 from benchcast.losses.dataset import LossView
 from benchcast.methods.capability import WeightedLoss
@@ -17,6 +18,7 @@ from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.power_law import _slopes, _terms, fit_power_law
 from benchcast.methods.task_fit import OutOfFoldErrors, TaskFit
 from benchcast.records import Task
+from benchcast.scaling.extrapolate import extrapolate
 from benchcast.scaling.family_law import (
     FORMS,
     Drift,
@@ -31,6 +33,7 @@ from benchcast.scaling.family_law import (
     mixture_quantile,
 )
 from lab.reproduce.extrapolation import World, coverage_of, make_family, make_study
+from synthetic import Plan, make_world, write_study
 
 GRID = ScalePoints(*(x.ravel() for x in np.meshgrid([1e6, 4e6, 1.6e7, 6.4e7], [1e9, 3e9, 9e9, 2.7e10])), np.empty(0))
 GRID = replace(GRID, flops=6 * GRID.params * GRID.tokens)
@@ -273,3 +276,17 @@ def test_a_family_in_training_needs_losses_only(study, cli):
     printed = json.loads(ran.out)
     assert 0 < printed["tasks"]["task0"]["accuracy"] < 1
     assert "family2" not in {h["family"] for h in printed["hidden"]}
+
+
+def test_one_task_where_better_models_score_lower_does_not_stop_the_others(tmp_path):
+    world = make_world(Plan(seed=3, families=5, sizes=4, checkpoints=1, tasks=2, texts_per_source=8))
+    turned = tuple(replace(s, accuracy=1 - s.accuracy) if s.task == "task1" else s for s in world.scores)
+    study = write_study(replace(world, scores=turned), tmp_path / "study")
+    result = extrapolate(study, "family0", "params=1B,tokens=100B")
+    assert [task.task for task in result.tasks] == ["task0"]
+    said = [line for line in result.remarks if line.startswith("left out: task1: ")]
+    assert len(said) == 1
+    assert "no positive capability" in said[0]
+    assert "use --method salience" not in said[0], "the method in use is no remedy"
+    with pytest.raises(NotEnoughDataError, match=r"task1: .*do better models score lower"):
+        extrapolate(study, "family0", "params=1B,tokens=100B", tasks=["task1"])

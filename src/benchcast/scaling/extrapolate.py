@@ -182,6 +182,7 @@ def extrapolate(
     fits = models.fits(np.ones(len(models.models), bool))
     if not fits[0].reads_losses:
         raise InputError(f"method {method!r} does not read losses; use one that does, such as {CAPABILITY_METHOD}")
+    models, fits, left_out = _with_capability(models, fits, asked_for=bool(tasks))
     family_points = models.points.take(in_family)
     point = target.as_points(family_points)
     if not np.isfinite(family_points.flops).any():
@@ -214,8 +215,31 @@ def extrapolate(
         observed={fit.task.name: scores[in_family] for fit, scores in zip(fits, models.observed, strict=True)},
         tasks=tuple(forecasts),
         hidden=tuple(row for kind in HOLDOUT_KINDS for row in backtest(models, kind, on_step=tell)),
-        remarks=_remarks(forecasts, point, family_points),
+        remarks=(*left_out, *_remarks(forecasts, point, family_points)),
     )
+
+
+def _with_capability(
+    models: StudyModels, fits: Sequence[TaskFit], *, asked_for: bool
+) -> tuple[StudyModels, list[TaskFit], list[str]]:
+    """Models and fits of the tasks whose capability follows a power law, and a line for each other task.
+
+    A task that was asked for must have one.
+    """
+    good, left_out = [], []
+    for fit in fits:
+        try:
+            models.log_capability(fit)
+        except NotEnoughDataError as error:
+            if asked_for:
+                raise
+            left_out.append(f"left out: {error}")
+        else:
+            good.append(fit)
+    if not good:
+        raise NotEnoughDataError("; ".join(left_out))
+    dataset = models.dataset.for_tasks([fit.task.name for fit in good])
+    return replace(models, dataset=dataset) if left_out else models, good, left_out
 
 
 def _forms_for(target: Target) -> tuple[str, ...]:
@@ -295,9 +319,12 @@ class StudyModels(AllModels):
             )
         capability = fit.capability.of(self.nats, self.metadata)
         if not (capability > 0).all():
+            remedy = f"use --method {CAPABILITY_METHOD}"
+            if self.method == CAPABILITY_METHOD:
+                remedy = "do better models score lower on it? check its scores, and forecast other tasks with --task"
             raise NotEnoughDataError(
                 f"{fit.task.name}: method {self.method!r} gives some models no positive capability, "
-                f"which a power law needs; use --method {CAPABILITY_METHOD}"
+                f"which a power law needs; {remedy}"
             )
         return np.log(capability)
 
