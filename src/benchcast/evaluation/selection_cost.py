@@ -25,6 +25,7 @@ from benchcast.messages import plain
 from benchcast.methods import CAPABILITY_METHOD, METHODS
 from benchcast.methods.capability import WeightedLoss, one_weighted_loss
 from benchcast.methods.distances import Distances
+from benchcast.methods.interval_width import AS_BEFORE
 from benchcast.methods.law import SigmoidLaw
 from benchcast.methods.task_fit import TaskFit
 from benchcast.records import Bools, Floats, Ints
@@ -176,7 +177,8 @@ def _best_addition(objectives: Sequence[TaskObjective], sums: Sequence[Floats], 
 def cut_fit(dataset: Dataset, fold: Fold, t: int, fit: TaskFit, chosen: Ints) -> TaskFit:
     """Restrict the fit of task number `t` to some of the texts: same weights, and the law rescaled to their sum.
 
-    Its out-of-fold errors are those of the full fit, scaled up by the error that the missing texts add.
+    Its out-of-fold errors are those of the full fit, scaled up by the error that the missing texts add. What candidates
+    disagree about is a loss of all texts, so that the width of intervals follows the distance alone.
     """
     keep = np.isin(dataset.reference_tokens.text, chosen)
     if not fit.reads_losses or keep.all():
@@ -194,7 +196,9 @@ def cut_fit(dataset: Dataset, fold: Fold, t: int, fit: TaskFit, chosen: Ints) ->
         fit,
         capability=part,
         law=law,
-        out_of_fold=replace(fit.out_of_fold, errors=fit.out_of_fold.errors * factor),
+        out_of_fold=replace(fit.out_of_fold, errors=fit.out_of_fold.errors * factor, disagreement=np.zeros(0)),
+        disagreement=None,
+        width=AS_BEFORE,
         range=(float(capability[known].min()), float(capability[known].max())),
         profile=None if fit.profile is None else Distances(dataset.for_texts(chosen)).profile(fold.seen),
         history={},
