@@ -110,6 +110,34 @@ def test_other_imports_rename_too(cli, runs, tmp_path):
     assert "'y' is the name of two models" in ran.err
 
 
+def test_renames_that_match_nothing_are_named_in_one_line(cli, runs, tmp_path):
+    study, rename = tmp_path / "s", ("--rename", "run-a@*=warm@*", "--rename", "run-x@*=cold@*")
+    said = "warning: --rename matches no name in the files: 'run-x@*'; they have run-"
+    (tmp_path / "models.csv").write_text("model,family\nrun-a@60,a\n", encoding="utf-8")
+    for command in (
+        ("init", study, "--from-lm-eval", runs, *METRIC),
+        ("import", "losses", study, runs),
+        ("import", "scores", study, runs, *METRIC),
+        ("import", "models", study, tmp_path / "models.csv"),
+    ):
+        ran = cli(*command, *rename)
+        assert ran.code == 0, ran.err
+        assert (ran.err.count("--rename"), ran.err.count(said)) == (1, 1), ran.err
+    ran = cli("import", "scores", study, runs, *METRIC, *rename[:2], "--rename", "pond_last=pond_last")
+    assert (ran.code, ran.err) == (0, "")  # a task is a name, too
+
+
+def test_a_rename_of_a_table_that_matches_nothing_is_named(cli, tmp_path):
+    (tmp_path / "first.csv").write_text("model,a,b\nm1,1.2,1.3\nm2,1.1,1.5\n", encoding="utf-8")
+    (tmp_path / "more.csv").write_text("model,a,b\nm3,1.2,1.3\n", encoding="utf-8")
+    rename = ("--rename", "m1=x", "--rename", "m3=y")
+    ran = cli("init", tmp_path / "s", "--table", tmp_path / "first.csv", "--unit", "nats", *rename)
+    assert "--rename matches no name in the files: 'm3'; they have m1, m2\n" in ran.out
+    ran = cli("import", "losses", tmp_path / "s", tmp_path / "more.csv", *rename)
+    assert "warning: --rename matches no name in the files: 'm1'; they have m3\n" in ran.err
+    assert bc.Study.open(tmp_path / "s").models_with_losses() == ["m2", "x", "y"]
+
+
 def test_adapters_of_one_base_model_are_models_of_their_own(cli, runs, tmp_path):
     for path in runs.glob("*/results_*.json"):
         document = json.loads(path.read_text(encoding="utf-8"))

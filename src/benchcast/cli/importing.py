@@ -158,6 +158,7 @@ def _print_scores(study: Path, imported: ImportedScores) -> None:
         say(
             f"note: no losses yet for {len(imported.without_losses)} of these models: {few(imported.without_losses, 5)}"
         )
+    warn(*imported.warnings)
 
 
 def read_metrics(given: tuple[str, ...]) -> dict[str, str]:
@@ -183,8 +184,13 @@ def models(study: Path, file: Path, renames: tuple[str, ...]) -> None:
     """
     from benchcast.importers import import_models
     from benchcast.importers.scores.names import read_renames
+    from benchcast.study.model_names import unused_renames
+    from benchcast.study.tables import read_models
 
-    say(f"{study}: {import_models(study, file, renames=read_renames(renames))} models described")
+    new_names = read_renames(renames)
+    say(f"{study}: {import_models(study, file, renames=new_names)} models described")
+    if new_names:
+        warn(*unused_renames(new_names, (m.model for m in read_models(file))))
 
 
 @import_group.command("features")

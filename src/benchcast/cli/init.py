@@ -312,6 +312,7 @@ def _init_logs(
     say("metrics: " + ", ".join(f"{task} {metric}" for task, metric in created.scores.metrics.items()))
     for note in created.notes:
         say(note)
+    warn(*created.warnings)
     print_guesses(created.study)
     say(f"next: benchcast compare {study}, or `benchcast fit {study}` and `benchcast predict {study} --all`")
 

@@ -26,7 +26,7 @@ from benchcast.study.bos_policies import bos_lines_of
 from benchcast.study.check_losses import suspicious_losses
 from benchcast.study.feature_files import read_features
 from benchcast.study.loss_files import read_losses
-from benchcast.study.model_names import NO_RENAMES, check_renames, renamed
+from benchcast.study.model_names import NO_RENAMES, check_renames, renamed, unused_renames
 from benchcast.study.outcomes import add_outcomes, metrics_of_outcomes
 from benchcast.study.study import Study, StudyLike
 from benchcast.study.tables import read_models
@@ -90,15 +90,18 @@ def import_losses(
     logged = losses_from_logs(", ".join(map(str, logs)), runs, opened.texts, names=in_study)
     tables = [path for path in paths if path not in logs and path.suffix.lower() == ".csv"]
     read: list[TokenLosses] = []
+    in_files = [run.model for run in runs]
     if tables and isinstance(opened.texts, NamedTexts):
-        read += losses_of_tables(tables, opened.texts, renames, unit=unit)
+        read, in_tables = losses_of_tables(tables, opened.texts, renames, unit=unit)
+        in_files += in_tables
     else:
         tables = []
     for file in paths:
         of_file = [] if file in (*logs, *tables) else read_losses(file, opened.texts, unit=unit)
         read += [replace(losses, model=renamed(losses.model, renames) or losses.model) for losses in of_file]
+        in_files += [losses.model for losses in of_file]
         on_file(file)
-    warnings = []
+    warnings = list(unused_renames(renames, in_files))
     for losses in read:
         blank = np.diff(losses.edges)[np.isnan(losses.nats)].sum() / max(1, losses.edges[-1])
         if blank > MOST_BLANK:
@@ -149,7 +152,8 @@ def import_scores(study: StudyLike, files: Files, options: ImportOptions | None 
     outcomes = logged_outcomes(runs, scored, in_study, metrics=read.metrics, renames=chosen.renames)
     add_outcomes(opened, outcomes, force=chosen.force)
     without = sorted({s.model for s in read.scores} - set(opened.models_with_losses()))
-    return replace(read, added=added, without_losses=tuple(without))
+    warnings = unused_renames(chosen.renames, read.in_files)
+    return replace(read, added=added, without_losses=tuple(without), warnings=warnings)
 
 
 def import_models(study: StudyLike, file: str | PathLike[str], *, renames: Mapping[str, str] = NO_RENAMES) -> int:

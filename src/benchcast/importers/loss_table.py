@@ -24,7 +24,7 @@ from benchcast.messages import counted, few, need_name
 from benchcast.records import ModelInfo, NamedTexts, Score, Task, Text, TokenLosses
 from benchcast.study.atomic import local_folder, write_folder
 from benchcast.study.loss_files import LossRows, lay_out, parse_wide
-from benchcast.study.model_names import NO_RENAMES, check_renames, renamed
+from benchcast.study.model_names import NO_RENAMES, check_renames, renamed, unused_renames
 from benchcast.study.study import Study
 
 
@@ -91,7 +91,8 @@ def create_table_study(
             study.add_scores(found.scores)
 
     created = create_whole(root, fill)
-    for line in (dropped, describe_left_out(chosen.left_out), *found.notes):
+    unused = unused_renames(renames, names)
+    for line in (dropped, describe_left_out(chosen.left_out), *found.notes, *unused):
         if line:
             on_note(line)
     return created
@@ -144,15 +145,19 @@ def losses_of_rows(table: RunTable, texts: NamedTexts, names: Mapping[str, str])
 
 def losses_of_tables(
     paths: Sequence[Path], texts: NamedTexts, renames: Mapping[str, str], *, unit: str | None
-) -> list[TokenLosses]:
-    """Losses from further tables for a study that was made from one: wide CSV, or exports of trackers."""
+) -> tuple[list[TokenLosses], tuple[str, ...]]:
+    """Losses from further tables for a study that was made from one, and the names of the models in the tables.
+
+    Tables are wide CSV, or exports of trackers.
+    """
     read = read_csvs(paths)
     table = join_tables(read)
     if table is None:
         wide = [losses for path, rows in read for losses in parse_wide(path, rows, texts, unit=unit)]
-        return [replace(losses, model=renamed(losses.model, renames) or losses.model) for losses in wide]
+        of_study = [replace(losses, model=renamed(losses.model, renames) or losses.model) for losses in wide]
+        return of_study, tuple(losses.model for losses in wide)
     complete, _ = complete_rows(table, [t.id for t in texts])
-    return losses_of_rows(complete, texts, new_names(complete, renames))
+    return losses_of_rows(complete, texts, new_names(complete, renames)), tuple(table.rows)
 
 
 def create_whole(root: str | PathLike[str], fill: Callable[[Path], object]) -> Study:

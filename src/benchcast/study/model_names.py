@@ -15,6 +15,7 @@ from functools import cache
 from types import MappingProxyType
 
 from benchcast.errors import InputError
+from benchcast.messages import few
 from benchcast.records import ModelInfo
 from benchcast.study.tables import SUFFIXES
 
@@ -162,6 +163,23 @@ def check_renames(renames: Mapping[str, str]) -> None:
     for old, new in renames.items():
         if old.count("*") > 1 or old.count("*") != new.count("*"):
             raise InputError(f"--rename {old}={new}: one * on each side, or none; such as 'old-run@*=new-run@*'")
+
+
+def unused_renames(renames: Mapping[str, str], in_files: Iterable[str]) -> tuple[str, ...]:
+    """One line on the renames that match no name in the files; empty if each matches one.
+
+    >>> unused_renames({"run-a": "warm", "run-x": "cold"}, ["run-a", "run-b"])
+    ("--rename matches no name in the files: 'run-x'; they have run-a, run-b",)
+    """
+    found = list(dict.fromkeys(in_files))
+    forms = {*found, *names_of(found).values()}
+    unused = [
+        old
+        for old, new in renames.items()
+        if old not in forms and not ("*" in old and any(renamed(form, {old: new}) is not None for form in forms))
+    ]
+    listed = few([repr(old) for old in unused])
+    return (f"--rename matches no name in the files: {listed}; they have {few(found, 2)}",) if unused else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from benchcast.importers.scores.names import match_models
 from benchcast.messages import need_name
 from benchcast.records import CHOICE_LOSSES, Floats, Score, Task, TextSet, TokenLosses
 from benchcast.study.loss_files import LossRows, lay_out
-from benchcast.study.model_names import check_renames, guessed_infos
+from benchcast.study.model_names import check_renames, guessed_infos, unused_renames
 from benchcast.study.outcomes import add_outcomes
 from benchcast.study.study import Study
 
@@ -49,6 +49,7 @@ class LoggedStudy:
     study: Study
     scores: ImportedScores
     notes: tuple[str, ...]  # one line for each task that gives no losses or no score
+    warnings: tuple[str, ...] = ()  # a line on renames that match no name
 
     def __repr__(self) -> str:
         return (
@@ -127,7 +128,8 @@ def create_from_logs(
     in_logs = dict.fromkeys(task for by_task in logged.values() for task in by_task)
     without_texts = [name for name in in_logs if name not in texts.sources and name not in unscored]
     notes += [f"{name}: no losses in the logs; only its scores are used" for name in without_texts]
-    return LoggedStudy(study=study, scores=gathered, notes=tuple(notes))
+    warnings = unused_renames(chosen.renames, [*(run.model for run in runs), *gathered.in_files, *in_logs])
+    return LoggedStudy(study=study, scores=gathered, notes=tuple(notes), warnings=warnings)
 
 
 def _tasks(runs: Sequence[LoggedRun], *, allow_limit: bool, preset: str) -> tuple[list[Task], list[str]]:

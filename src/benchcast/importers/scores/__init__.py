@@ -48,6 +48,8 @@ class ImportedScores:
     unmatched: Mapping[str, Sequence[str]]  # model that the study does not have → similar names
     added: int = 0  # number of scores that the study did not have
     without_losses: tuple[str, ...] = ()  # models of these scores that have no losses in the study
+    in_files: tuple[str, ...] = ()  # models, then tasks, as the files name them
+    warnings: tuple[str, ...] = ()  # a line on renames that match no name
 
     def __repr__(self) -> str:
         scores = counted(len(self.scores), "score")
@@ -104,6 +106,7 @@ def gather(
         left_out=left_out,
         renamed={a: b for a, b in models.items() if a != b},
         unmatched=unmatched,
+        in_files=tuple(dict.fromkeys([*(e.score.model for e in entries), *(e.score.task for e in entries)])),
     )
 
 
