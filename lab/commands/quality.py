@@ -30,8 +30,7 @@ def quality(studies: tuple[Path, ...], decisions: bool, as_json: bool) -> None:
     python -m lab quality zoo my-study --json
     """
     from benchcast.messages import nan_to_none
-    from lab.need_calibration import NeedCalibration
-    from lab.quality import Quality, measure_study, studies_at_hand, tables, target_lines
+    from lab.quality import measure_study, studies_at_hand, tables, target_lines
 
     rows: list[Quality] = []
     needs: list[NeedCalibration] = []
