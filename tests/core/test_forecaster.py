@@ -53,7 +53,7 @@ def fitted(arrays) -> Forecaster:
 
 
 def test_it_learns_which_columns_follow_the_score(fitted, arrays):
-    assert fitted.salience_[:4].sum() > 0.8 * fitted.salience_.sum()
+    assert fitted.salience_[:4].sum() > 0.75 * fitted.salience_.sum()  # the anchor of all columns has a share
     assert fitted.score(arrays.losses, arrays.accuracy) > 0.95
     assert fitted.n_features_in_ == 12
 

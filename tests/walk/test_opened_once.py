@@ -24,7 +24,7 @@ FEATURES = ("features/synthetic/features.npy", "features/synthetic/edges.npy")
 FIT = ("fit.json", "salience.safetensors")
 BOTH = ("task0", "task1")
 COMMAND = "import sys; from benchcast.cli import main; sys.argv = {}; main()"
-REPORT = "import benchcast.evaluation.compare as c; c.METHODS = {m: c.METHODS[m] for m in ('salience', 'all-token')}; "
+REPORT = "import benchcast.evaluation.compare as c; c.MAIN_METHODS = ('salience', 'all-token'); "
 
 
 @pytest.fixture(scope="module")

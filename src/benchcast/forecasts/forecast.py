@@ -14,7 +14,7 @@ from benchcast.choices import DEFAULT_LEVEL, level_text
 from benchcast.display import html_table, text_table
 from benchcast.errors import library
 from benchcast.families import families_of
-from benchcast.forecasts.intervals import Predictions, ScoreDistribution, distance, nearness_to_chance
+from benchcast.forecasts.intervals import UNLIKE, Predictions, ScoreDistribution, distance, nearness_to_chance
 from benchcast.messages import counted, nan_to_none, number, visible
 from benchcast.methods.task_fit import TaskFit
 from benchcast.records import ModelMetadata, arrow_table, pandas_frame
@@ -35,7 +35,6 @@ COLUMNS = {
 UNSEEN_FAMILY, STRONGER_MODEL = "unseen family", "stronger model"
 SEEN, KNOWN_FAMILY = "seen in training", "known family"
 NO_INTERVAL = "no interval: forecasts of fewer than two unseen models could be tested"
-UNLIKE = 2.0  # distance relative to a usual left-out family from which on a remark is added
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,10 @@ mean squared error, and the interval is Student's t with F − 1 degrees of free
 family fewer than the final fit, and errors of methods that learn weights decrease about as 1 / √F, so their scale is
 multiplied by √(1 − 1/F). Within a task, the width follows the slope of the law, the disagreement of the candidates and
 the distance of the losses from those of the training models, as far as left-out families say that errors do
-(`methods.interval_width`). With a single training family, the errors of other families are unknown. For a model of
-another family, the errors of the training family's models are doubled and a usual error of families is added.
+(`methods.interval_width`). For a model unlike all training models it is never below the width by distance alone,
+because a law that is flat at its forecast says little about it. With a single training family, the errors of other
+families are unknown. For a model of another family, the errors of the training family's models are doubled and a usual
+error of families is added.
 
 The second case is a model stronger than every training model. The hidden sets of stronger models count as further
 families, and the scale is never smaller than that of families. Near chance the upper end is higher, because training
@@ -48,6 +50,8 @@ from benchcast.methods.law import share_above_chance
 from benchcast.methods.task_fit import IntervalWidth, OutOfFoldErrors, TaskFit
 from benchcast.records import Bools, Floats, ModelMetadata
 
+UNLIKE = 2.0  # distance relative to a usual left-out family from which on a model is unlike any training model
+SMALLEST = 1e-30  # square of an error
 NEAR_CHANCE = 0.1  # as a share of the range from chance to 1
 # Rise of a task at chance at twice the usual distance of an unseen family, as an angle: 0.25 is the step from 25% to
 # 47%. Chosen on DCLM's 7B models and the largest models of mlfoundations/scaling (lab/LOG.md).
@@ -219,7 +223,9 @@ def score_distribution(fit: TaskFit, accuracy: npt.ArrayLike, position: Position
     known = np.where(infinite, 1.0, position.distance)
     far = np.sqrt(known)
     wide = relative_width(fit, width, a, distance=known, disagreement=position.disagreement)
-    relative = np.where(position.stronger, far, wide)
+    unlike = known > (np.inf if fit.profile is None else max(fit.profile.usual, UNLIKE**2))
+    by_distance = far * np.sqrt(float(plain.mean()) / max(float(squares.mean()), SMALLEST))
+    relative = np.where(position.stronger, far, np.where(unlike, np.maximum(wide, by_distance), wide))
     scale = np.where(infinite, np.inf, fewer_families(fit, groups) * scale * relative)
     return ScoreDistribution(
         centre=angle(a),

@@ -186,11 +186,12 @@ def _scorer(study: Study) -> tuple[str, list[str]]:
 
 def _stored_fits(study: Study) -> tuple[list[Fit], list[str]]:
     """The fits of the study, and a line on those that are outdated or cannot be read."""
+    fits: list[Fit] = []
     try:
         fits = fits_if_any(study)
+        line = stale_line(study, fits)
     except StudyError as error:
-        return [], [str(error)]
-    line = stale_line(study, fits)
+        return fits, [str(error)]
     return fits, [line] if line else []
 
 

@@ -1,7 +1,8 @@
 """What a small study lacks: how much narrower intervals would be with more families or models.
 
-The widths are those of 90% intervals on a family that was not drawn, mean over tasks and six draws from the embedded
-study (`python -m lab learning`, docs/how-many.md). Other studies differ in size of errors, less in how they fall.
+The widths are those of intervals of the usual level on a family that was not drawn, mean over tasks and six draws from
+the embedded study (`python -m lab learning`, docs/how-many.md). Other studies differ in the size of errors, less in how
+they fall.
 """
 
 from __future__ import annotations
