@@ -26,6 +26,7 @@ from lab.reproduce.extrapolation import extrapolate
 from lab.reproduce.laws import fig4, fig7
 from lab.reproduce.learning import learning
 from lab.reproduce.live import live
+from lab.reproduce.opening import opening
 from lab.reproduce.order import order
 from lab.reproduce.outcome import Outcome, Table, cell, geometric_mean, plain, write_figure
 from lab.reproduce.scaling import fig1, fig2
@@ -119,21 +120,21 @@ def write_part(outcome: Outcome, folder: Path) -> None:
 def write_page(context: StudyContext, folder: Path) -> None:
     """results.md from the parts that are there."""
     files = {file.stem: file for file in (folder / "figures").glob("*.json")}
-    parts = [head(context)]
-    for name, title, _ in PARTS:
-        if name in files:
-            parts.append(section(name, title, json.loads(files[name].read_text(encoding="utf-8"))))
+    stored = {name: json.loads(files[name].read_text(encoding="utf-8")) for name, _, _ in PARTS if name in files}
+    short = opening(stored["quality"]["numbers"]) if "quality" in stored else ""
+    parts = [head(context, short)]
+    parts += [section(name, title, stored[name]) for name, title, _ in PARTS if name in stored]
     write_text(folder / "results.md", "\n\n".join(parts).rstrip() + "\n")
 
 
-def head(context: StudyContext) -> str:
-    """What was done, and what was not."""
+def head(context: StudyContext, short: str) -> str:
+    """The answer in short, what was done, and what was not."""
     about = context.about()
     return (
-        "# How good it is\n\n"
+        f"# How good it is\n\n{short}"
         "Made by `python -m lab results docs` in a checkout (`make results`): every number and picture below comes "
-        f"from the commands shown. The first table is about real public models and the zoo. All that follows is on the "
-        f"zoo, the study that ships in the package ({about['models']} models of "
+        "from the commands shown. The first two tables are about real public models and the zoo. All that follows is "
+        f"on the zoo, the study that ships in the package ({about['models']} models of "
         f"{about['families']} families, {len(context.study.texts)} texts, {len(context.study.tasks)} tasks, scorer "
         f"{about['scorer'] or 'none'}). Its models are small and trained for this purpose, its tasks synthetic. The "
         "JSON beside each figure holds its numbers; the commands write the points as well.\n\n"
