@@ -134,12 +134,16 @@ def largest_shares(shares: dict[str, float], most: int, task: str = "") -> dict[
 
 
 def plain_name(candidate: str, task: str) -> str:
-    """What a candidate reads, from its name in the notes of a fit: "view: anchor + groups at penalty, recipe"."""
+    """What a candidate reads, from its name in the notes of a fit: "view: anchor + groups at penalty, recipe".
+
+    >>> plain_name("saturated: choice", "code")
+    'choice losses of code'
+    """
     form = candidate.split(": ", 1)[-1].removesuffix(", stronger models")
     if "signed direction" in form:
         return "all texts, with signed weights"
     own = {"all": "all tokens", "source": f"texts of {task}", "answer": f"answers of {task}"}
-    words = own | {"choice": f"options of {task}", "clusters": "similar tokens", "kinds": "kinds of tokens"}
+    words = own | {"choice": f"choice losses of {task}", "clusters": "similar tokens", "kinds": "kinds of tokens"}
     parts = [part.split(" at ")[0] for part in form.split(" + ")]
     return " and ".join(words.get(part, part) for part in parts)
 
