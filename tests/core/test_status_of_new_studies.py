@@ -62,3 +62,17 @@ def test_status_suggests_neither_fit_nor_compare_where_no_column_is_common(table
     for command in (bc.compare, bc.fit_tasks):
         with pytest.raises(bc.BenchcastError, match="no token has a loss from every model"):
             command(study)
+
+
+def test_one_text_and_one_source_are_in_the_singular(cli, tmp_path):
+    study, file = tmp_path / "study", tmp_path / "texts.jsonl"
+    file.write_text(FILES["jsonl"], encoding="utf-8")
+    assert "1 text from 1 source (my texts)" in cli("init", study, "--texts", file).out
+    assert ": 1 text, 0 models with losses" in " ".join(cli("status", study).out.split())
+
+
+def test_one_loss_of_one_model_is_in_the_singular(cli, tmp_path):
+    study, file = tmp_path / "study", tmp_path / "losses.csv"
+    file.write_text(FILES["csv"], encoding="utf-8")
+    assert ": 1 model, 1 loss each (web)" in cli("init", study, "--table", file).out
+    assert ": 1 text, 1 model with losses" in " ".join(cli("status", study).out.split())

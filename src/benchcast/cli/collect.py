@@ -182,7 +182,9 @@ def describe(name: str, done: CollectResult | None) -> str:
     refused = f"; {len(done.refused)} refused and skipped: {', '.join(done.refused)}" if done.refused else ""
     remarks = "".join(f"; {remark}" for remark in done.remarks)
     items = counted(done.options, "text")
-    scored = f"{done.texts} texts, {done.tokens} tokens" + (f" with the options of {items}" if done.options else "")
+    scored = f"{counted(done.texts, 'text')}, {counted(done.tokens, 'token')}" + (
+        f" with the options of {items}" if done.options else ""
+    )
     if done.only_options:
         scored = f"losses are stored already; options of {items} added, {done.tokens} tokens"
     return f"{name}: {scored}{resumed}{rate}{agreement}{refused}{remarks}"

@@ -188,7 +188,8 @@ def models(study: Path, file: Path, renames: tuple[str, ...]) -> None:
     from benchcast.study.tables import read_models
 
     new_names = read_renames(renames)
-    say(f"{study}: {import_models(study, file, renames=new_names)} models described")
+    described = import_models(study, file, renames=new_names)
+    say(f"{study}: {counted(described, 'model')} described")
     if new_names:
         warn(*unused_renames(new_names, (m.model for m in read_models(file))))
 

@@ -192,7 +192,8 @@ def _init_texts(study: Path, texts_file: Path, column: str, *, seed: int, normal
 
     created = create_study(study, texts_file, column=column, seed=seed, normalize=normal, preset=preset)
     texts = created.study.texts
-    _say_new(created, f"{study}: {len(texts)} texts from {len(texts.sources)} sources ({', '.join(texts.sources)})")
+    sources = f"{counted(len(texts.sources), 'source')} ({', '.join(texts.sources)})"
+    _say_new(created, f"{study}: {counted(len(texts), 'text')} from {sources}")
     if preset:
         say(f"tasks: {len(created.study.tasks) - 1} of {preset}, and their mean {created.study.tasks[-1].name}")
         say(f"next: benchcast import losses {study} FILE…, or `benchcast collect {study} …`")
@@ -278,7 +279,7 @@ def _init_mix(study: Path, mix: str, data: Path | None, *, seed: int, normal: bo
     texts, tasks = created.study.texts, created.study.tasks
     counts = {source: sum(t.source == source for t in texts) for source in texts.sources}
     parts = ", ".join(f"{source} {count}" for source, count in counts.items())
-    _say_new(created, f"{study}: {len(texts)} texts ({parts})")
+    _say_new(created, f"{study}: {counted(len(texts), 'text')} ({parts})")
     say("tasks: " + ", ".join(f"{t.name} (chance {t.chance:g})" for t in tasks))
     say(f"next: benchcast collect {study} --model hf --model_args pretrained=PATH_OR_HUB_ID")
 
@@ -307,7 +308,8 @@ def _init_logs(
             on_file=lambda file: advance(f"reading {file.parent.name}"),
         )
     texts = created.study.texts
-    say(f"{study}: {len(created.study.models_with_losses())} models, {len(texts)} items ({', '.join(texts.sources)})")
+    models = counted(len(created.study.models_with_losses()), "model")
+    say(f"{study}: {models}, {counted(len(texts), 'item')} ({', '.join(texts.sources)})")
     say("tasks: " + ", ".join(f"{t.name} (chance {t.chance:g})" for t in created.study.tasks))
     say("metrics: " + ", ".join(f"{task} {metric}" for task, metric in created.scores.metrics.items()))
     for note in created.notes:

@@ -28,7 +28,8 @@ def status(study: Path, as_json: bool) -> None:
         print_json(state.to_dict())
         return
     say_wrapped(
-        f"{study}: {state.texts} texts, {state.models_with_losses} models with losses, scorer: {state.scorer or 'none'}"
+        f"{study}: {counted(state.texts, 'text')}, {counted(state.models_with_losses, 'model')} with losses, "
+        f"scorer: {state.scorer or 'none'}"
     )
     size = "mean bytes" if all(s.mean_bytes is not None for s in state.sources) else "unit"
     sizes = [s.unit if s.mean_bytes is None else f"{s.mean_bytes:.0f}" for s in state.sources]
