@@ -16,6 +16,7 @@ import benchcast
 from benchcast.choices import DEFAULT_LEVEL, Split, level_text
 from benchcast.devices import few_blas_threads
 from benchcast.errors import NotEnoughDataError, StudyError
+from benchcast.forecasts.fits import Fits
 from benchcast.forecasts.intervals import spread_of
 from benchcast.forecasts.staleness import StudyInputs, changed_inputs, hash_inputs
 from benchcast.forecasts.stored_fit import Fit, load
@@ -85,7 +86,7 @@ def fit_tasks(
     store: bool = False,
     on_left_out: Callable[[str], None] = lambda line: None,
     on_doubt: Callable[[str], None] = lambda line: None,
-) -> list[Fit]:
+) -> Fits:
     """Fit several tasks, by default all, in shared passes over losses and features.
 
     Parameters
@@ -99,7 +100,7 @@ def fit_tasks(
 
     Returns
     -------
-    one fit for each task
+    one fit for each task, by position or as `fits["mmlu"]`; `fits.left_out` has the other tasks, and why
 
     >>> import benchcast as bc
     >>> bc.fit_tasks("study", method="label-token", store=True)
@@ -127,7 +128,7 @@ def _fit_dataset(
     split: Split,
     asked_for: bool,
     on_left_out: Callable[[str], None] = lambda line: None,
-) -> list[Fit]:
+) -> Fits:
     """Fits of the dataset's tasks; if they were asked for, one that cannot be fitted is an error."""
     name, fold = training_fold(study.infos(dataset.models), split)
     dataset, weak = without_weak_tasks(dataset, [fold], asked_for=asked_for)
@@ -146,7 +147,8 @@ def _fit_dataset(
         raise NotEnoughDataError(f"{task}: {why}")
     for task, why in rejected.items():
         on_left_out(f"{task}: {why}")
-    return with_inputs(study, [fit for fit in fits if fit.task not in rejected])
+    kept = with_inputs(study, [fit for fit in fits if fit.task not in rejected])
+    return Fits(kept, left_out={**weak, **rejected})
 
 
 def _why_reject(fit: Fit, *, same_losses: bool) -> str:
