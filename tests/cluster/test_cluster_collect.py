@@ -25,7 +25,8 @@ def test_collect_and_features_give_the_same_bytes(
     locally(*here)
     for command in there:
         ran = nodes.benchcast(*command)
-        assert (ran.returncode, ran.stderr) == (0, "")
+        said = [line for line in ran.stderr.splitlines() if not line.endswith(" so far")]  # on a busy machine
+        assert (ran.returncode, said) == (0, [])
     assert tree(roots[1]) == tree(roots[0])
     study = Study.open(roots[1])
     assert sorted(study.models_with_losses()) == sorted(MODELS)

@@ -248,7 +248,8 @@ class Variance:
 
 def checkpoint_variance(known: ScoredModels, rows: Ints) -> Variance:
     """Noise of checkpoints, from the scatter of each score about the line between its neighbours in log compute."""
-    squares, log_flops = [], np.log(known.points.flops)
+    flops = known.points.flops
+    squares, log_flops = [], np.log(np.where(flops > 0, flops, np.nan))
     for run in known.trajectories(rows):
         for before, here, after in zip(run, run[1:], run[2:], strict=False):
             gap = log_flops[after] - log_flops[before]
