@@ -290,3 +290,13 @@ def test_one_task_where_better_models_score_lower_does_not_stop_the_others(tmp_p
     assert "use --method salience" not in said[0], "the method in use is no remedy"
     with pytest.raises(NotEnoughDataError, match=r"task1: .*do better models score lower"):
         extrapolate(study, "family0", "params=1B,tokens=100B", tasks=["task1"])
+
+
+def test_a_task_without_enough_scores_gets_a_line(tmp_path):
+    world = make_world(Plan(seed=3, families=5, sizes=4, checkpoints=1, tasks=2, texts_per_source=8))
+    few = {model.model for model in world.models[:2]}
+    scores = tuple(s for s in world.scores if s.task == "task0" or s.model in few)
+    study = write_study(replace(world, scores=scores), tmp_path / "study")
+    result = extrapolate(study, "family0", "params=1B,tokens=100B")
+    assert [task.task for task in result.tasks] == ["task0"]
+    assert any(line.startswith("left out: task1: 2 training models have both") for line in result.remarks)

@@ -215,7 +215,7 @@ def extrapolate(
         observed={fit.task.name: scores[in_family] for fit, scores in zip(fits, models.observed, strict=True)},
         tasks=tuple(forecasts),
         hidden=tuple(row for kind in HOLDOUT_KINDS for row in backtest(models, kind, on_step=tell)),
-        remarks=(*left_out, *_remarks(forecasts, point, family_points)),
+        remarks=(*models.weak, *left_out, *_remarks(forecasts, point, family_points)),
     )
 
 
@@ -299,6 +299,7 @@ class StudyModels(AllModels):
     """All models of a study that have losses, and the method that measures their capability."""
 
     method: str
+    weak: tuple[str, ...] = ()  # tasks that no method could learn from, and what they lack
 
     @property
     def points(self) -> ScalePoints:
@@ -348,8 +349,9 @@ def read_study_models(
     check_methods([method])
     # Choice losses do not follow a power law: they stay near ln of the number of options up to some size.
     dataset = replace(study.dataset(tasks).without_choices(), device=check_device(device))
-    dataset, _ = without_weak_tasks(dataset, [Fold.of_all(len(dataset.models))], asked_for=bool(tasks))
-    return StudyModels(**vars(with_unscored(study, dataset)), method=method)
+    dataset, weak = without_weak_tasks(dataset, [Fold.of_all(len(dataset.models))], asked_for=bool(tasks))
+    lines = tuple(f"left out: {task}: {why}" for task, why in weak.items())
+    return StudyModels(**vars(with_unscored(study, dataset)), method=method, weak=lines)
 
 
 def family_laws(
@@ -395,7 +397,11 @@ def backtest(
     kept, _ = without_weak_tasks(visible, [Fold.of_all(len(visible.models))], asked_for=False)
     forecastable = replace(models, dataset=models.dataset.for_tasks([t.name for t in kept.tasks]))
     for t, fit in enumerate(forecastable.fits(~hidden)):
-        laws = family_laws(forecastable, forecastable.log_capability(fit), ~hidden)
+        try:
+            log_capability = forecastable.log_capability(fit)
+        except NotEnoughDataError:  # without the hidden models; the task itself is forecast
+            continue
+        laws = family_laws(forecastable, log_capability, ~hidden)
         rows += _forecast_hidden(forecastable, t, fit, laws=laws, hidden=hidden, kind=kind)
     return rows
 
