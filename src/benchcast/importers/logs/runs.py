@@ -20,7 +20,6 @@ from benchcast.importers.logs.sample_files import read_sample_files
 from benchcast.importers.scores.entries import ScoreFile, number
 from benchcast.importers.scores.lm_eval import HARNESS, LIGHTEVAL, as_lm_eval, is_lighteval, model_name
 
-TEXTS = ("task", "document", "prompt", "answer", "doc_hash", "prompt_hash", "text_hash", "passage")
 SAMPLES, RESULTS = "samples_", "results"
 FIRST_KEY = re.compile(r'\s*(?:\[\s*)?\{\s*"doc_id"')  # how every sample file starts
 
@@ -95,11 +94,7 @@ def runs_of(
             how = "lighteval with --save-details" if of_run.harness == LIGHTEVAL else "lm_eval with --log_samples"
             raise InputError(f"{of_run.file.path}: no samples beside it; run {how}")
     items = iter(read_sample_files([(file, task) for files in wanted for task, file in files.items()], on_file))
-    texts: dict[str, str] = {}
-    return [
-        _run(of_run, {task: _shared(next(items), texts) for task in files})
-        for of_run, files in zip(results, wanted, strict=True)
-    ]
+    return [_run(of_run, {task: next(items) for task in files}) for of_run, files in zip(results, wanted, strict=True)]
 
 
 def _run(results: Results, items: Mapping[str, Sequence[LoggedItem]]) -> LoggedRun:
@@ -109,18 +104,6 @@ def _run(results: Results, items: Mapping[str, Sequence[LoggedItem]]) -> LoggedR
     return LoggedRun(
         model=model_name(path, document), params=params if params > 0 else math.nan, results=results, items=items
     )
-
-
-def _shared(items: Sequence[LoggedItem], texts: dict[str, str]) -> Sequence[LoggedItem]:
-    """The items with one copy of each text for all runs: few-shot prompts of thousands of items fill the memory.
-
-    The items are new and nobody else holds them, so their texts are exchanged in place; copies take four times as long.
-    """
-    for item in items:
-        for name in TEXTS:
-            text = getattr(item, name)
-            object.__setattr__(item, name, texts.setdefault(text, text))
-    return items
 
 
 def read_run(path: Path) -> LoggedRun:

@@ -26,13 +26,14 @@ from benchcast.importers.logs.lm_eval import SampleRow, items_of
 from benchcast.study.reading import lines_of, need_file, parse_json
 
 WORTH = 64 << 20  # bytes of files below which processes cost more than they save
+TEXTS = ("task", "document", "prompt", "answer", "doc_hash", "prompt_hash", "text_hash", "passage")
 SampleFile = tuple[Path, str]  # a file, and the task whose items it holds
 
 
 def read_sample_files(
     files: Sequence[SampleFile], on_file: Callable[[Path], None] = lambda path: None
 ) -> list[list[LoggedItem]]:
-    """Items of each file, in the order of the files.
+    """Items of each file, in the order of the files, with one copy of each text for all files.
 
     Parameters
     ----------
@@ -41,10 +42,11 @@ def read_sample_files(
     """
     sizes = [path.stat().st_size if path.is_file() else 0 for path, _ in files]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    texts: dict[str, str] = {}
     if sum(sizes) < WORTH or cores < 2 or len(files) < 2:
         found = []
         for path, task in files:
-            found.append(read_samples(path, task))
+            found.append(_shared(read_samples(path, task), texts))
             on_file(path)
         return found
     items: list[list[LoggedItem]] = [[] for _ in files]
@@ -54,7 +56,7 @@ def read_sample_files(
         try:
             for done in as_completed(waiting):
                 i = waiting.pop(done)
-                items[i] = done.result()
+                items[i] = _shared(done.result(), texts)
                 on_file(files[i][0])
         except BrokenProcessPool as error:
             raise BenchcastError(
@@ -62,6 +64,19 @@ def read_sample_files(
             ) from error
         finally:
             pool.shutdown(cancel_futures=True)
+    return items
+
+
+def _shared(items: list[LoggedItem], texts: dict[str, str]) -> list[LoggedItem]:
+    """The items with one copy of each text for all files: few-shot prompts of thousands of items fill the memory.
+
+    Files are shared as they arrive, so that at most a few hold prompts of their own. The items are new and nobody else
+    holds them, so their texts are exchanged in place; copies take four times as long.
+    """
+    for item in items:
+        for name in TEXTS:
+            text = getattr(item, name)
+            object.__setattr__(item, name, texts.setdefault(text, text))
     return items
 
 
