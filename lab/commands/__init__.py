@@ -31,7 +31,7 @@ lab.add_sections(
         ),
         "Ours": (
             figures.ablation, figures.uncertainty, figures.live, figures.extrapolate, figures.order, figures.learning,
-            figures.decisions, figures.select, zoo, quality,
+            figures.decisions, figures.metrics, figures.select, zoo, quality,
         ),
         "The paper's 59 models": (paper.plan, paper.cluster, paper.reading, paper.baselines),
         "Pages": (figures.results, site.reference, site.pictures, site.outputs),

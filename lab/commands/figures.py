@@ -278,6 +278,18 @@ def decisions(study: Path | None, out: Path) -> None:
     show_outcome(study, out, run)
 
 
+@study_command("metrics")
+def metrics(study: Path | None, out: Path) -> None:
+    """Which metric tells training runs apart, on the public studies at hand and on STUDY.
+
+    \b
+    python -m lab metrics
+    """
+    from lab.reproduce.metrics import metrics as run
+
+    show_outcome(study, out, run)
+
+
 @study_command("order")
 def order(study: Path | None, out: Path) -> None:
     """How often training runs are in the order that `compare --runs` says.

@@ -26,6 +26,7 @@ from lab.reproduce.extrapolation import extrapolate
 from lab.reproduce.laws import fig4, fig7
 from lab.reproduce.learning import learning
 from lab.reproduce.live import live
+from lab.reproduce.metrics import metrics
 from lab.reproduce.opening import opening
 from lab.reproduce.order import order
 from lab.reproduce.outcome import Outcome, Table, cell, geometric_mean, plain, write_figure
@@ -55,6 +56,7 @@ PARTS: tuple[tuple[str, str, Work], ...] = (
     ("order", "Which of two training runs is better", order),
     ("learning", "How many models and families it takes", learning),
     ("decisions", "Which of two mixtures is better", decisions),
+    ("metrics", "Which metric to watch", metrics),
     ("select", "How many texts it takes", select),
 )
 QUALITY = (

@@ -28,7 +28,7 @@ def test_the_reference_of_the_command_line_is_current() -> None:
 
 def test_the_table_of_the_readme_has_the_numbers_of_the_results() -> None:
     assert renew_readme(README, DOCS / "figures" / "quality.json") == README, "run `python -m lab reference docs`"
-    assert README.count("\n| OLMo ladder") == 1
+    assert README.count("\n| OLMo ladder:") == 1
 
 
 def test_the_readme_is_short() -> None:
