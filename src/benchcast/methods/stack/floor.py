@@ -2,11 +2,13 @@
 
 Nominal chance is what guessing gets, but scores may lie below it: lm-evaluation-harness takes the option of the largest
 log-likelihood, which favours short options. And a floor below all scores makes the law straighter where most models
-are near chance. So the floor is learned. Two steps keep the time
-short. With nominal chance and with each lower floor, the anchors alone (all tokens, the task's own texts, their
-answers) are learned without each hidden set and averaged; the floor of the least squared error on family rows is
-proposed if it saves enough of the error of nominal chance. All candidates are then learned with the proposed floor,
-too, and it is taken if their blend errs less on family rows than with nominal chance.
+are near chance. So the floor is learned, in two steps:
+
+1. The anchors alone (all tokens, the task's own texts, their answers) are learned with nominal chance and with each
+   lower floor, without each hidden set, and averaged. The floor of the least squared error on family rows is proposed
+   if it saves enough of the error of nominal chance. Anchors take little time.
+2. All candidates are learned with the proposed floor, too. It is taken if their blend errs less on family rows than
+   with nominal chance.
 
 Lower floors are tried only where the weakest models are not clearly above chance: elsewhere the floor is not seen, and
 would only bend the law.
