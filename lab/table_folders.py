@@ -1,7 +1,8 @@
 """Studies from folders of tables, such as those of public models that the package does not fetch.
 
 A folder has losses.csv (models × columns), models.csv (model, family, params, tokens, flops, split), scores.csv (model,
-task, accuracy) and tasks.csv (task, chance, answer: the column measured on the right answers, or empty).
+task, accuracy) and tasks.csv (task, chance; answer and choice: names of the columns measured on the right answers and
+of those with choice losses, with spaces between them, or empty).
 `$BENCHCAST_TABLES` names such a folder, or one that contains several.
 """
 
@@ -50,7 +51,12 @@ def read_folder(folder: Path) -> PublicStudyTables:
             for row in read_rows(folder / "scores.csv", ["model", "task", "accuracy"])
         ],
         tasks=[
-            Task(row["task"], number(row["chance"]), answers=(row["answer"],) if row.get("answer") else ())
+            Task(
+                row["task"],
+                number(row["chance"]),
+                answers=tuple((row.get("answer") or "").split()),
+                choices=tuple((row.get("choice") or "").split()),
+            )
             for row in read_rows(folder / "tasks.csv", ["task", "chance"])
         ],
     )
