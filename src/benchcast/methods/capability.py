@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from benchcast.losses.dataset import LossView, view
 from benchcast.messages import counted
-from benchcast.methods.law import SigmoidLaw
+from benchcast.methods.law import SigmoidLaw, log_odds_above
 from benchcast.records import CHOICE_COLUMN, Bools, Floats, ModelMetadata
 
 NO_CAPABILITY = "no capability"
@@ -244,8 +244,9 @@ class BlendPart:
 class BlendedLosses(Capability):
     """Minus the averaged log-odds of several weighted losses; the shares depend on how strong a model is.
 
-    Forecasts use the parts. `stand_in` is the one weighted loss that stands for the blend where a weight per token is
-    needed, as in `explain` and `select`: the gradient for a model of usual strength, without the parts' curves.
+    Log-odds are those above the floor of the first part. Forecasts use the parts. `stand_in` is the one weighted loss
+    that stands for the blend where a weight per token is needed, as in `explain` and `select`: the gradient for a model
+    of usual strength, without the parts' curves and floors.
     """
 
     reads_losses: ClassVar[bool] = True
@@ -275,17 +276,12 @@ class BlendedLosses(Capability):
         views, unit = self.stand_in.views, self.stand_in.unit
         everything = np.ones((1, nats.shape[1]), np.float32)
         fade = self.ramp.fade(weighted_loss(nats, (LossView.NATS,), everything) / unit)
-        log_odds = sum(
-            (
-                (part.share + fade * (part.share_of_stronger - part.share))
-                * part.law.log_odds(
-                    weighted_loss(nats, views, part.weights) / unit
-                    + (0.0 if part.choices is None else part.choices.of(metadata, views))
-                )
-                for part in self.parts
-            ),
-            np.zeros(len(nats)),
-        )
+        floor, log_odds = self.parts[0].law.chance, np.zeros(len(nats))
+        for part in self.parts:
+            loss = weighted_loss(nats, views, part.weights) / unit
+            loss += 0.0 if part.choices is None else part.choices.of(metadata, views)
+            share = part.share + fade * (part.share_of_stronger - part.share)
+            log_odds += share * log_odds_above(floor, part.law.log_odds(loss), own=part.law.chance)
         return -log_odds
 
     def known(self, metadata: ModelMetadata) -> Bools:

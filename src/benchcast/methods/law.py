@@ -50,6 +50,17 @@ def clipped_log_odds(accuracy: Array, chance: Array, *, margin: float = 0.01) ->
     return array_namespace(share).log(share / (1 - share))
 
 
+def log_odds_above(floor: float, log_odds: Floats, *, own: float) -> Floats:
+    """Log-odds of the share above one floor, given those above another (`own`); clipped like those of scores.
+
+    >>> log_odds_above(0.25, np.array([-3.0, 0.0, 2.0]), own=0.0).round(2)
+    array([-4.6 , -0.69,  1.67])
+    """
+    if own == floor:
+        return log_odds
+    return np.asarray(clipped_log_odds(at_share(sigmoid(log_odds), own), floor))
+
+
 def ramps(log_odds: npt.ArrayLike) -> Floats:
     """Increasing basis functions, one for each segment between knots, that sum to the log-odds (… × segments).
 

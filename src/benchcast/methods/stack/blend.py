@@ -6,13 +6,15 @@ Axes: M models, R rows.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from benchcast.losses.dataset import LossView
 from benchcast.methods.capability import BlendPart, StrengthRamp
-from benchcast.methods.stack.averaging import Average, fit_average, named_shares
-from benchcast.methods.stack.candidates import Candidates
+from benchcast.methods.law import log_odds_above
+from benchcast.methods.stack.averaging import Average, Calibration, fit_average, named_shares
+from benchcast.methods.stack.candidates import Candidates, anchors
 from benchcast.methods.stack.pool import Pool
 from benchcast.methods.stack.settings import StackSettings
 from benchcast.records import Floats
@@ -22,10 +24,20 @@ from benchcast.records import Floats
 class BlendMember:
     """An average of some candidates, and its share in the blend."""
 
-    pool: Pool  # with the candidates that are averaged
+    pool: Pool  # with the candidates that are averaged, and the floor of their law
     average: Average
     share: float  # for a model of usual strength
     share_of_stronger: float  # for a model as strong as the strongest known one or stronger
+
+    def times(self, factor: float, of_stronger: float | None = None) -> BlendMember:
+        """The member with multiplied shares; that of a stronger model by a factor of its own if there is one."""
+        stronger = factor if of_stronger is None else of_stronger
+        return replace(self, share=factor * self.share, share_of_stronger=stronger * self.share_of_stronger)
+
+    def log_odds_without_own_set(self, fade: Floats, floor: float) -> Floats:
+        """What the member adds to the blended log-odds above a floor (R); `fade` is that of the rows' models."""
+        z = log_odds_above(floor, self.average.log_odds_without_own_set, own=self.pool.scores.floor)
+        return (self.share + fade * (self.share_of_stronger - self.share)) * z
 
     def as_part(self) -> BlendPart:
         """The member as a weighted loss."""
@@ -63,31 +75,78 @@ class Blend:
 
 
 def fit_blend(pool: Pool, settings: StackSettings) -> Blend:
-    """Average the candidates on all rows, on family rows, and the anchors alone; and blend the three."""
+    """Blend the averages of candidates with single losses, which count by their errors on left-out families."""
+    known, floor = pool.scores.known, pool.scores.floor
+    fade, averages = _fade_without_own_set(pool, settings), _averages(pool, settings)
+    least = pool.left_out_error(_blended(averages, fade, floor)) + settings.least_error
+    singles = []
+    for member, power in _single_losses(pool, settings):
+        error = pool.left_out_error(_blended([replace(member, share_of_stronger=1.0)], fade, floor))
+        singles.append(member.times(((error + settings.least_error) / least) ** power))
+    total = 1 + sum(member.share for member in singles)
+    total_of_stronger = 1 + sum(member.share_of_stronger for member in singles)
+    members = tuple(member.times(1 / total, 1 / total_of_stronger) for member in (*averages, *singles))
+    return Blend(
+        members=members,
+        ramp=StrengthRamp.of(pool.losses.mean_loss[known], settings.ramp_quantile),
+        log_odds_without_own_set=_blended(members, fade, floor),
+    )
+
+
+def _averages(pool: Pool, settings: StackSettings) -> list[BlendMember]:
+    """Averages of the candidates on all rows, on family rows, and of the anchors alone; their shares sum to 1."""
     known, families = pool.scores.known, pool.scores.families
     n, h = int(known.sum()), settings.family_rows_share
     simple = 1 / (1 + (len(np.unique(families[known])) / settings.families_for_half) ** 2)
-    plain, anchors = pool.without_recipes("strength-weighted"), pool.only("anchor")
-    all_rows, of_anchors = (
-        fit_average(
-            p.log_odds_without_own_set, p.rows, settings, use_stronger_rows=True, line_fraction=settings.all_rows_line
-        )
-        for p in (plain, anchors)
-    )
-    z, line = pool.log_odds_without_own_set, n / (n + settings.prior_models)
-    family_rows = fit_average(z, pool.rows, settings, use_stronger_rows=False, line_fraction=line)
-    faded_h = h * (1 - _fade_without_own_set(pool, settings))
-    learned = (1 - faded_h) * all_rows.log_odds_without_own_set + faded_h * family_rows.log_odds_without_own_set
+    plain, of_anchors = pool.without_recipes("strength-weighted"), pool.only("anchor")
+
+    def average(of: Pool, *, stronger: bool, line: float) -> Average:
+        z = of.log_odds_without_own_set
+        return fit_average(z, of.rows, settings, use_stronger_rows=stronger, line_fraction=line)
+
+    all_rows = average(plain, stronger=True, line=settings.all_rows_line)
+    family_rows = average(pool, stronger=False, line=n / (n + settings.prior_models))
+    anchors_alone = average(of_anchors, stronger=True, line=settings.all_rows_line)
     rest = 1 - simple
-    return Blend(
-        members=(
-            BlendMember(pool=plain, average=all_rows, share=rest * (1 - h), share_of_stronger=rest),
-            BlendMember(pool=pool, average=family_rows, share=rest * h, share_of_stronger=0.0),
-            BlendMember(pool=anchors, average=of_anchors, share=simple, share_of_stronger=simple),
-        ),
-        ramp=StrengthRamp.of(pool.losses.mean_loss[known], settings.ramp_quantile),
-        log_odds_without_own_set=rest * learned + simple * of_anchors.log_odds_without_own_set,
+    return [
+        BlendMember(pool=plain, average=all_rows, share=rest * (1 - h), share_of_stronger=rest),
+        BlendMember(pool=pool, average=family_rows, share=rest * h, share_of_stronger=0.0),
+        BlendMember(pool=of_anchors, average=anchors_alone, share=simple, share_of_stronger=simple),
+    ]
+
+
+def _single_losses(pool: Pool, settings: StackSettings) -> list[tuple[BlendMember, float]]:
+    """The loss of the task's answers alone and its choice loss alone, where the study has them, and the power of each.
+
+    The answers alone do not count for stronger models. A score follows the choice loss from a floor of 0: where all
+    options are alike, the right one is chosen by chance, and where the wrong one is preferred, less often.
+    """
+    found = []
+    answers = pool.single(f"{LossView.NATS}: answer")
+    if answers is not None:
+        found.append((_alone(answers, share_of_stronger=0.0), settings.answers_power))
+    if pool.losses.anchor("choice", pool.scores.task).any():
+        from_zero = pool.with_candidates(replace(pool.scores, floor=0.0), [anchors], settings)
+        choices = from_zero.single(f"{LossView.NATS}: choice")
+        if choices is not None:
+            found.append((_alone(choices, share_of_stronger=1.0), settings.choices_power))
+    return found
+
+
+def _alone(pool: Pool, *, share_of_stronger: float) -> BlendMember:
+    """The only candidate of a pool as a member of the share 1."""
+    average = Average(
+        shares=np.ones(1),
+        calibration=Calibration(1.0, 0.0),
+        curve_saving=np.nan,
+        log_odds_without_own_set=pool.log_odds_without_own_set[:, 0],
     )
+    return BlendMember(pool=pool, average=average, share=1.0, share_of_stronger=share_of_stronger)
+
+
+def _blended(members: Sequence[BlendMember], fade: Floats, floor: float) -> Floats:
+    """Blended log-odds of the rows above a floor, without their own set (R); `fade` is that of the rows' models."""
+    return np.sum([member.log_odds_without_own_set(fade, floor) for member in members], axis=0)
 
 
 def _fade_without_own_set(pool: Pool, settings: StackSettings) -> Floats:

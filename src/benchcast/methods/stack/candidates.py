@@ -76,6 +76,17 @@ class Candidates:
     offset: Floats  # C, the same
     log_odds_without_own_set: Floats  # R × C
 
+    def single(self, name: str) -> Candidates:
+        """One of the candidates."""
+        k = self.names.index(name)
+        return replace(
+            self,
+            names=[name],
+            mix=self.mix[:, [k]],
+            offset=self.offset[[k]],
+            log_odds_without_own_set=self.log_odds_without_own_set[:, [k]],
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:

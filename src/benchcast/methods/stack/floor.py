@@ -22,15 +22,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchcast.methods.law import at_share, sigmoid
 from benchcast.methods.stack.averaging import average_without_own_set
 from benchcast.methods.stack.blend import fit_blend
 from benchcast.methods.stack.candidates import anchors
 from benchcast.methods.stack.hidden_sets import TaskScores
 from benchcast.methods.stack.pool import Learner, Pool
 from benchcast.methods.stack.settings import StackSettings
-from benchcast.records import Floats
-from benchcast.splits import family_balanced
 
 
 def with_learned_floor(task: Pool, recipes: Sequence[Learner], settings: StackSettings) -> Pool:
@@ -42,7 +39,7 @@ def with_learned_floor(task: Pool, recipes: Sequence[Learner], settings: StackSe
     lower = task.with_candidates(replace(task.scores, floor=floor), recipes, settings)
 
     def error(pool: Pool) -> float:
-        return left_out_error(pool, fit_blend(pool, settings).log_odds_without_own_set)
+        return pool.left_out_error(fit_blend(pool, settings).log_odds_without_own_set)
 
     return lower if error(lower) < error(nominal) else nominal
 
@@ -54,7 +51,7 @@ def propose_floor(task: Pool, settings: StackSettings) -> float:
     for floor in floors if len(floors) > 1 else ():
         pool = task.with_candidates(replace(task.scores, floor=floor), [anchors], settings)
         z = average_without_own_set(pool.log_odds_without_own_set, pool.rows, settings)
-        errors[floor] = left_out_error(pool, z)
+        errors[floor] = pool.left_out_error(z)
     best = min(errors, key=lambda floor: errors[floor], default=chance)
     return best if errors and errors[best] < (1 - settings.least_floor_saving) * errors[chance] else chance
 
@@ -68,10 +65,3 @@ def possible_floors(scores: TaskScores, settings: StackSettings) -> list[float]:
         return [chance]
     reach = chance if chance > 0 else -settings.reach_below_zero * float(weakest[0])
     return [chance, *(chance - (1 - fraction) * reach for fraction in settings.floors if reach > 0)]
-
-
-def left_out_error(pool: Pool, log_odds_without_own_set: Floats) -> float:
-    """Squared error on family rows, the mean over families; the log-odds are those of all rows (R)."""
-    rows, scores, of_families = pool.rows, pool.scores, pool.rows.of_families
-    errors = at_share(sigmoid(log_odds_without_own_set), scores.floor) - scores.observed[rows.model]
-    return float(family_balanced(rows.family[of_families]) @ errors[of_families] ** 2)

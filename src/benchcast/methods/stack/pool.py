@@ -49,6 +49,11 @@ class Pool:
         """The pool with the candidates of some recipes alone."""
         return replace(self, candidates=[c for c in self.candidates if c.recipe in recipes])
 
+    def single(self, name: str) -> Pool | None:
+        """The pool with one candidate alone; None if there is none of that name."""
+        found = [c.single(name) for c in self.candidates if name in c.names]
+        return replace(self, candidates=found) if found else None
+
     def without_recipes(self, *recipes: Recipe) -> Pool:
         """The pool without the candidates of some recipes."""
         return replace(self, candidates=[c for c in self.candidates if c.recipe not in recipes])
@@ -64,6 +69,17 @@ class Pool:
     def log_odds_without_own_set(self) -> Floats:
         """Those of the rows under all candidates (R × C)."""
         return np.concatenate([c.log_odds_without_own_set for c in self.candidates], axis=1)
+
+    def left_out_error(self, log_odds_without_own_set: Floats) -> float:
+        """Squared error on family rows, the mean over families; the log-odds are those of all rows (R)."""
+        rows, of_families = self.rows, self.rows.of_families
+        errors = self._errors(log_odds_without_own_set)[of_families]
+        return float(family_balanced(rows.family[of_families]) @ errors**2)
+
+    def _errors(self, log_odds_without_own_set: Floats) -> Floats:
+        """Forecast minus observed accuracy of each row (R)."""
+        forecast = at_share(sigmoid(log_odds_without_own_set), self.scores.floor)
+        return np.asarray(forecast - self.scores.observed[self.rows.model])
 
     def as_weighted_loss(self, average: Average) -> tuple[npt.NDArray[np.float32], SigmoidLaw]:
         """An average of the pool's candidates as weights of tokens (views × N) and a law."""
@@ -91,8 +107,7 @@ class Pool:
         `shares` (C) are those of the candidates for a model of usual strength.
         """
         dataset, scores, rows = self.dataset, self.scores, self.rows
-        forecast = np.asarray(at_share(sigmoid(log_odds_without_own_set), scores.floor))
-        errors = forecast - scores.observed[rows.model]
+        errors = self._errors(log_odds_without_own_set)
         family_masks = [hidden.models for hidden in self.sets if hidden.kind == "family"]
         stronger_masks = [hidden.models for hidden in self.sets if hidden.kind != "family"]
         family_errors, stronger_errors = errors[rows.of_families], errors[~rows.of_families]
