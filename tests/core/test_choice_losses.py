@@ -15,7 +15,7 @@ from benchcast.losses.choice_losses import choice_support
 from benchcast.methods import METHODS
 from benchcast.methods.spec import fit_method
 from benchcast.records import CHOICE_COLUMN, ModelInfo, Score, Task
-from benchcast.splits import make_folds
+from benchcast.splits import Fold, make_folds
 from benchcast.study.check_losses import suspicious_losses
 from benchcast.study.study import Study
 
@@ -41,13 +41,19 @@ def table() -> tuple[list[list[object]], list[Score]]:
     return rows, scores
 
 
-def make(root: Path, rows: list[list[object]], columns: tuple[str, ...], tasks: tuple[Task, ...]) -> Study:
+def make(
+    root: Path,
+    rows: list[list[object]],
+    columns: tuple[str, ...],
+    tasks: tuple[Task, ...],
+    scores: list[Score] | None = None,
+) -> Study:
     file = root.with_suffix(".csv")
     with file.open("w", newline="") as lines:
         csv.writer(lines).writerows([["model", *columns], *rows])
     study = create_table_study(root, file, units=["nats"]).add_tasks(tasks)
     study.add_models([ModelInfo(str(row[0]), str(row[0]).partition("-")[0]) for row in rows])
-    study.add_scores(table()[1])
+    study.add_scores(table()[1] if scores is None else scores)
     return study
 
 
@@ -244,3 +250,20 @@ def test_extrapolation_and_selection_read_tokens_alone(chosen):
     models = read_study_models(chosen)
     assert not models.dataset.choices.used
     assert bc.select(chosen, 3, tasks=["facts"]).ids
+
+
+def test_a_score_follows_the_choice_loss_from_a_floor_of_zero(tmp_path: Path) -> None:
+    """A score that is 0.25 where four options are alike, in log-odds linear in the choice loss: no floor bends it."""
+    rng = np.random.default_rng(5)
+    options = np.linspace(1.45, 0.7, FAMILIES * SIZES)
+    names = [f"f{k % FAMILIES}-{k}" for k in range(len(options))]
+    rows = [[name, *rng.uniform(0.6, 2, 4), c, 0.5] for name, c in zip(names, options, strict=True)]
+    right = 1 / (1 + 3 * np.exp(5 * (options - np.log(4))))
+    scores = [Score(name, "facts", float(q), n_items=2000) for name, q in zip(names, right, strict=True)]
+    dataset = make(tmp_path / "zero", rows, COLUMNS, (FACTS,), scores).dataset()
+    strongest = np.isin(dataset.models, names[-8:])
+    (fit,) = METHODS["stack"].learn(dataset, [Fold(~strongest, np.zeros_like(strongest), strongest)])[0]
+    assert fit.capability.parts[-1].law.chance == 0.0
+    assert fit.capability.parts[-1].share_of_stronger > 0.5
+    forecast = fit.forecast(dataset.nats[strongest], dataset.metadata.take(strongest))
+    assert forecast == pytest.approx(dataset.accuracy[0][strongest], abs=0.02)

@@ -162,34 +162,52 @@ def log_odds_of(part: BlendPart, nats: np.ndarray, unit: float) -> np.ndarray:
     return part.law.log_odds(WeightedLoss(views=VIEWS, weights=part.weights, unit=unit).of(nats))
 
 
-def test_a_model_of_usual_strength_gets_all_averages_and_a_stronger_one_none_of_family_rows(dataset, fit) -> None:
+def test_a_stronger_model_is_forecast_neither_by_family_rows_nor_by_answers_alone(dataset, fit) -> None:
     blend, unit = fit.capability, dataset.characters
-    usual = dataset.nats[np.argsort(dataset.nats.mean(axis=1))[-3:]]
-    all_rows, family_rows, anchors = (log_odds_of(part, usual, unit) for part in blend.parts)
-    h, simple = SETTINGS.family_rows_share, blend.parts[2].share
-    expected = (1 - simple) * ((1 - h) * all_rows + h * family_rows) + simple * anchors
-    assert -blend.of(usual) == pytest.approx(expected)
+    all_rows, family_rows, anchors, answers = blend.parts
+    assert family_rows.share_of_stronger == answers.share_of_stronger == 0
+    assert all(part.share > 0 for part in blend.parts)
     stronger = dataset.nats[:2] * 1e-3
-    all_rows, _, anchors = (log_odds_of(part, stronger, unit) for part in blend.parts)
-    assert -blend.of(stronger) == pytest.approx((1 - simple) * all_rows + simple * anchors)
+    kept = sum(part.share_of_stronger * log_odds_of(part, stronger, unit) for part in (all_rows, anchors))
+    assert -blend.of(stronger) == pytest.approx(kept)
+
+
+def test_all_rows_and_family_rows_have_the_shares_of_the_settings(fit) -> None:
+    all_rows, family_rows, *_ = fit.capability.parts
+    h = SETTINGS.family_rows_share
+    assert family_rows.share / (all_rows.share + family_rows.share) == pytest.approx(h)
 
 
 def test_the_fewer_families_the_larger_the_share_of_anchors(dataset) -> None:
     def share(families: list[str]) -> float:
         few = replace(dataset, relatives=np.resize(families, len(dataset.models)))
-        return fit_blend(only_pool(few, everything(len(few.models))), SETTINGS).members[2].share
+        averages = fit_blend(only_pool(few, everything(len(few.models))), SETTINGS).members[:3]
+        return averages[2].share / sum(member.share for member in averages)
 
     assert share(["a", "b"]) == pytest.approx(0.5)
     assert share(["a", "b", "c", "d"]) == pytest.approx(0.2)
 
 
+def test_answers_alone_count_by_their_error_over_that_of_the_averages(dataset) -> None:
+    pool = only_pool(dataset, everything(len(dataset.models)))
+    *averages, answers = fit_blend(pool, SETTINGS).members
+    fade = np.zeros(len(pool.rows.q))
+    alone = answers.average.log_odds_without_own_set
+    total = sum(member.share for member in averages)
+    floor = pool.scores.floor
+    together = sum(member.times(1 / total).log_odds_without_own_set(fade, floor) for member in averages)
+    weak = pool.left_out_error(alone) > pool.left_out_error(together)
+    assert (answers.share < 0.5) == weak
+
+
 def test_capability_is_minus_the_blended_log_odds_and_the_law_leaves_them_as_they_are(dataset, fit) -> None:
-    unit, simple = dataset.characters, fit.capability.parts[2].share
-    all_rows, family_rows, anchors = (log_odds_of(part, dataset.nats, unit) for part in fit.capability.parts)
+    unit = dataset.characters
     fade = fit.capability.ramp.fade(dataset.nats.sum(axis=1, dtype=np.float64) / unit)
     assert 0 < fade.mean() < 1
-    share = SETTINGS.family_rows_share * (1 - fade)
-    log_odds = (1 - simple) * ((1 - share) * all_rows + share * family_rows) + simple * anchors
+    log_odds = sum(
+        (part.share + fade * (part.share_of_stronger - part.share)) * log_odds_of(part, dataset.nats, unit)
+        for part in fit.capability.parts
+    )
     assert fit.capability.of(dataset.nats, dataset.metadata) == pytest.approx(-log_odds)
     expected = fit.law.chance + (1 - fit.law.chance) * sigmoid(log_odds)
     assert fit.forecast(dataset.nats, dataset.metadata) == pytest.approx(expected)
