@@ -2,8 +2,8 @@
 
     python -m lab.log.small_studies [STUDY]... [--seeds N]
 
-STUDY is the embedded study (zoo), a public one, or a folder of tables that `$BENCHCAST_TABLES` names; default: zoo,
-dclm, llm-line and the folder pythia if it is there. Each draw has two families of 20 models, one family of 10, or
+STUDY is the embedded study (zoo), a public one, or the folder of tables that `$BENCHCAST_TABLES` names, such as pythia;
+default: zoo, dclm and llm-line. Each draw has two families of 20 models, one family of 10, or
 three families of 2, as far as the study has such families.
 Printed is the squared error of each method on a task over that of the best of `PEERS` on this task, found afterwards,
 so that 1 is out of reach for a method that is chosen beforehand.
@@ -28,6 +28,7 @@ from lab.table_folders import study_of_tables, table_folders
 
 DRAWS = {"two of 20": (2, 20), "one of 10": (1, 10), "three of 2": (3, 2)}  # families and models of each
 PEERS: tuple[MethodName, ...] = ("salience", "pls", "logistic-4", "label-token")
+PUBLIC = ("dclm", "llm-line")
 FEWEST_TESTS = 5  # held-out models with a score
 
 
@@ -35,11 +36,11 @@ def load(name: str) -> Dataset:
     """The dataset of a study by its name."""
     if name == "zoo":
         return datasets.load_zoo().dataset()
-    for tables in table_folders():
-        if tables.name == name:
-            with tempfile.TemporaryDirectory() as folder:
-                return study_of_tables(tables, Path(folder) / name).dataset()
-    return datasets.fetch(name).dataset()
+    tables = [folder for folder in table_folders() if folder.name == name]
+    if not tables or name in PUBLIC:
+        return datasets.fetch(name).dataset()
+    with tempfile.TemporaryDirectory() as folder:
+        return study_of_tables(tables[0], Path(folder) / name).dataset()
 
 
 def draws(dataset: Dataset, seeds: int) -> Iterator[tuple[str, Fold]]:
@@ -75,7 +76,7 @@ def task_errors(dataset: Dataset, fold: Fold, method: MethodName) -> np.ndarray:
 def main() -> None:
     """Print one row for each study and draw, and one for all draws of a study."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("studies", nargs="*", default=["zoo", "dclm", "llm-line", *(t.name for t in table_folders())])
+    parser.add_argument("studies", nargs="*", default=["zoo", *PUBLIC])
     parser.add_argument("--seeds", type=int, default=6)
     given = parser.parse_args()
     methods: tuple[MethodName, ...] = ("stack", *PEERS)

@@ -34,10 +34,11 @@ Steps
 
    `answers` is the candidate that reads the loss of the task's answers alone, `choices` the one that reads its choice
    loss alone; A and C are 0 where the study has none. A is (squared error of `answers` on family rows ÷ that of the
-   averages) ** `answers_power`, C the same for `choices`. They are there because shares of many candidates that are
-   chosen on some families may not hold for another, which these errors show. The law of `choices` has the floor 0: a
-   score falls below chance where models prefer a wrong option, and its log-odds are linear in the choice loss, while
-   those of the share above chance bend. Its log-odds are converted to those above the floor of the task.
+   averages) ** ((1 − e) · `answers_power`), C the same for `choices` with `choices_power`. They are there because
+   shares of many candidates that are chosen on some families may not hold for another, which these errors show. The
+   law of `choices` has the floor 0: a score falls below chance where models prefer a wrong option, and its log-odds are
+   linear in the choice loss, while those of the share above chance bend. Its log-odds are converted to those above the
+   floor of the task.
    (For f between 0 and 1 the shares are interpolated between those of f = 0 and of f = 1.)
    f depends on the model's mean loss along a ramp (`StrengthRamp`). It is 0 for a model of usual strength: at or above
    the quantile `ramp_quantile` of the known models' mean losses, however weak the model is. It rises linearly to 1 at

@@ -78,11 +78,14 @@ def fit_blend(pool: Pool, settings: StackSettings) -> Blend:
     """Blend the averages of candidates with single losses, which count by their errors on left-out families."""
     known, floor = pool.scores.known, pool.scores.floor
     fade, averages = _fade_without_own_set(pool, settings), _averages(pool, settings)
-    least = pool.left_out_error(_blended(averages, fade, floor)) + settings.least_error
-    singles = []
-    for member, power in _single_losses(pool, settings):
-        error = pool.left_out_error(_blended([replace(member, share_of_stronger=1.0)], fade, floor))
-        singles.append(member.times(((error + settings.least_error) / least) ** power))
+
+    def error(members: Sequence[BlendMember]) -> float:
+        return pool.left_out_error(_blended(members, fade, floor)) + settings.least_error
+
+    singles = [
+        member.times((error([replace(member, share_of_stronger=1.0)]) / error(averages)) ** power)
+        for member, power in _single_losses(pool, settings)
+    ]
     total = 1 + sum(member.share for member in singles)
     total_of_stronger = 1 + sum(member.share_of_stronger for member in singles)
     members = tuple(member.times(1 / total, 1 / total_of_stronger) for member in (*averages, *singles))
@@ -95,9 +98,7 @@ def fit_blend(pool: Pool, settings: StackSettings) -> Blend:
 
 def _averages(pool: Pool, settings: StackSettings) -> list[BlendMember]:
     """Averages of the candidates on all rows, on family rows, and of the anchors alone; their shares sum to 1."""
-    known, families = pool.scores.known, pool.scores.families
-    n, h = int(known.sum()), settings.family_rows_share
-    simple = 1 / (1 + (len(np.unique(families[known])) / settings.families_for_half) ** 2)
+    n, h, simple = int(pool.scores.known.sum()), settings.family_rows_share, _share_of_anchors(pool, settings)
     plain, of_anchors = pool.without_recipes("strength-weighted"), pool.only("anchor")
 
     def average(of: Pool, *, stronger: bool, line: float) -> Average:
@@ -115,16 +116,23 @@ def _averages(pool: Pool, settings: StackSettings) -> list[BlendMember]:
     ]
 
 
+def _share_of_anchors(pool: Pool, settings: StackSettings) -> float:
+    families = np.unique(pool.scores.families[pool.scores.known])
+    return 1 / (1 + (len(families) / settings.families_for_half) ** 2)
+
+
 def _single_losses(pool: Pool, settings: StackSettings) -> list[tuple[BlendMember, float]]:
     """The loss of the task's answers alone and its choice loss alone, where the study has them, and the power of each.
 
-    The answers alone do not count for stronger models. A score follows the choice loss from a floor of 0: where all
-    options are alike, the right one is chosen by chance, and where the wrong one is preferred, less often.
+    The answers alone do not count for stronger models, and their errors on few families count less. A score follows the
+    choice loss from a floor of 0: where all options are alike, the right one is chosen by chance, and where the wrong
+    one is preferred, less often.
     """
     found = []
     answers = pool.single(f"{LossView.NATS}: answer")
     if answers is not None:
-        found.append((_alone(answers, share_of_stronger=0.0), settings.answers_power))
+        told = 1 - _share_of_anchors(pool, settings)
+        found.append((_alone(answers, share_of_stronger=0.0), told * settings.answers_power))
     if pool.losses.anchor("choice", pool.scores.task).any():
         from_zero = pool.with_candidates(replace(pool.scores, floor=0.0), [anchors], settings)
         choices = from_zero.single(f"{LossView.NATS}: choice")

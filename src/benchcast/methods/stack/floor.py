@@ -5,13 +5,15 @@ log-likelihood, which favours short options. And a floor below all scores makes 
 are near chance. So the floor is learned, in two steps:
 
 1. The anchors alone (all tokens, the task's own texts, their answers) are learned with nominal chance and with each
-   lower floor, without each hidden set, and averaged. The floor of the least squared error on family rows is proposed
-   if it saves enough of the error of nominal chance. Anchors take little time.
+   lower floor, without each hidden set, and averaged; where families are many, the signed candidates, too. The floor of
+   the least squared error on family rows is proposed if it saves enough of the error of nominal chance. Anchors take
+   little time.
 2. All candidates are learned with the proposed floor, too. It is taken if their blend errs less on family rows than
    with nominal chance.
 
-Lower floors are tried only where the weakest models are not clearly above chance: elsewhere the floor is not seen, and
-would only bend the law.
+With few families lower floors are tried only where the weakest models are not clearly above chance: elsewhere the
+floor is not seen, and few families may favour one by luck. With many they may tell that a lower floor makes the law
+straighter.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import numpy as np
 
 from benchcast.methods.stack.averaging import average_without_own_set
 from benchcast.methods.stack.blend import fit_blend
-from benchcast.methods.stack.candidates import anchors
+from benchcast.methods.stack.candidates import anchors, signed
 from benchcast.methods.stack.hidden_sets import TaskScores
 from benchcast.methods.stack.pool import Learner, Pool
 from benchcast.methods.stack.settings import StackSettings
@@ -45,15 +47,22 @@ def with_learned_floor(task: Pool, recipes: Sequence[Learner], settings: StackSe
 
 
 def propose_floor(task: Pool, settings: StackSettings) -> float:
-    """The floor with which the averaged anchors forecast left-out families best; nominal chance if it saves little."""
-    chance, errors = task.scores.task.chance, {}
-    floors = possible_floors(task.scores, settings)
-    for floor in floors if len(floors) > 1 else ():
-        pool = task.with_candidates(replace(task.scores, floor=floor), [anchors], settings)
-        z = average_without_own_set(pool.log_odds_without_own_set, pool.rows, settings)
-        errors[floor] = pool.left_out_error(z)
-    best = min(errors, key=lambda floor: errors[floor], default=chance)
-    return best if errors and errors[best] < (1 - settings.least_floor_saving) * errors[chance] else chance
+    """The floor with which averaged candidates forecast left-out families best; nominal chance if it saves little.
+
+    Anchors propose, and with many families signed candidates, too: the floor of the larger saving is taken.
+    """
+    floors, many = possible_floors(task.scores, settings), _many_families(task.scores, settings)
+    proposed, least = task.scores.task.chance, 1 - settings.least_floor_saving
+    for recipe in (anchors, signed) if many else (anchors,):
+        errors = {}
+        for floor in floors if len(floors) > 1 else ():
+            pool = task.with_candidates(replace(task.scores, floor=floor), [recipe], settings)
+            z = average_without_own_set(pool.log_odds_without_own_set, pool.rows, settings)
+            errors[floor] = pool.left_out_error(z)
+        best = min(errors, key=lambda floor: errors[floor], default=proposed)
+        if errors and errors[best] < least * errors[task.scores.task.chance]:
+            proposed, least = best, errors[best] / errors[task.scores.task.chance]
+    return proposed
 
 
 def possible_floors(scores: TaskScores, settings: StackSettings) -> list[float]:
@@ -61,7 +70,11 @@ def possible_floors(scores: TaskScores, settings: StackSettings) -> list[float]:
     chance, observed = scores.task.chance, np.sort(scores.observed[scores.known])
     weakest = observed[: max(1, int(settings.weakest * len(observed)))]
     error = math.sqrt(chance * (1 - chance) / settings.usual_items)
-    if weakest.mean() > chance + error:
+    if weakest.mean() > chance + error and not _many_families(scores, settings):
         return [chance]
     reach = chance if chance > 0 else -settings.reach_below_zero * float(weakest[0])
     return [chance, *(chance - (1 - fraction) * reach for fraction in settings.floors if reach > 0)]
+
+
+def _many_families(scores: TaskScores, settings: StackSettings) -> bool:
+    return len(np.unique(scores.families[scores.known])) >= settings.families_for_any_floor
