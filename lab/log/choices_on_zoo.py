@@ -29,11 +29,10 @@ import numpy as np
 from benchcast import datasets
 from benchcast.choices import Split
 from benchcast.evaluation.compare import Execution, compare
-from benchcast.evaluation.comparison import Comparison, HeldOutForecasts, geometric_mean
+from benchcast.evaluation.comparison import Comparison, HeldOutForecasts, geometric_mean, measure
 from benchcast.evaluation.error_ratio import error_ratio
 from benchcast.importers.loss_table import PublicStudyTables, column, number, read_rows, write_tables
 from benchcast.methods import MethodName
-from benchcast.methods.solvers import ranks
 from benchcast.records import Floats, Ints, ModelInfo
 from benchcast.study.study import Study
 from lab.decision_accuracy import accuracies_of
@@ -60,8 +59,8 @@ def measures() -> dict[str, dict[str, dict[str, float]]]:
     """Measure → task → model → value, of the tasks with options."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     for row in read_rows(TABLES / "measures.csv", ["model", "task"]):
-        for measure in row.keys() - {"model", "task"}:
-            found.setdefault(measure, {}).setdefault(row["task"], {})[row["model"]] = number(row[measure])
+        for name in row.keys() - {"model", "task"}:
+            found.setdefault(name, {}).setdefault(row["task"], {})[row["model"]] = number(row[name])
     return found
 
 
@@ -225,9 +224,9 @@ def signals(study: Study, comparisons: Mapping[str, Comparison], t: int) -> dict
         "loss of answers": -dataset.nats[:, of_answers].mean(axis=1),
         "all-token loss": -dataset.nats.mean(axis=1),
     }
-    for kind, measure in KINDS.items():
-        if measure:
-            found[f"choice loss, {kind}"] = -np.array([measures()[measure][task.name][m] for m in dataset.models])
+    for kind, name in KINDS.items():
+        if name:
+            found[f"choice loss, {kind}"] = -np.array([measures()[name][task.name][m] for m in dataset.models])
     for method in METHODS:
         for kind, comparison in comparisons.items():
             held = comparison.held_out[task.name, method]
@@ -265,9 +264,9 @@ def decision_table(study: Study, comparisons: Mapping[str, Comparison]) -> Table
     return Table(header, tuple(lines), title)
 
 
-def rank_correlation(a: Floats, b: Floats) -> float:
-    """Spearman's rank correlation."""
-    return float(np.corrcoef(ranks(a), ranks(b))[0, 1])
+def rank_correlation(loss: Floats, accuracy: Floats) -> float:
+    """Spearman's rank correlation of a negative loss with an accuracy; NaN where all of one are the same."""
+    return measure(accuracy, -loss, low=-loss, high=-loss)["spearman"]
 
 
 def correlation_table(study: Study) -> Table:
@@ -286,7 +285,7 @@ def correlation_table(study: Study) -> Table:
             accuracy = values[f"accuracy.{kind}"][task]
             cells = []
             for loss in ("choice.raw", "choice.char", "option"):
-                of_loss = -values[loss][task]
+                of_loss = values[loss][task]
                 of_sizes = [rank_correlation(of_loss[group], accuracy[group]) for group in groups]
                 cells += [f"{rank_correlation(of_loss, accuracy):.3f}", f"{np.mean(of_sizes):.2f}"]
             scored = " (the score)" if np.array_equal(accuracy, values["accuracy.scored"][task]) else ""
