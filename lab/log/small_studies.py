@@ -81,11 +81,12 @@ def main() -> None:
     methods: tuple[MethodName, ...] = ("stack", *PEERS)
     print("| study | drawn | tasks | " + " | ".join(methods) + " |\n|---|---|---:|" + "---|" * len(methods))
     for name in dict.fromkeys(given.studies):
-        dataset, found = load(name), {}
+        dataset = load(name)
+        found: dict[str, list[np.ndarray]] = {}
         for label, fold in draws(dataset, given.seeds):
             errors = np.stack([task_errors(dataset, fold, method) for method in methods])
             found.setdefault(label, []).append(errors / np.nanmin(errors[1:], axis=0))
-        for label, parts in [*found.items(), ("all", [part for parts in found.values() for part in parts])]:
+        for label, parts in [*found.items(), ("all", [ratio for drawn in found.values() for ratio in drawn])]:
             ratios = np.concatenate(parts, axis=1)
             ratios = ratios[:, np.isfinite(ratios[0])]
             cells = [

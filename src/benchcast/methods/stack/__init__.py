@@ -29,12 +29,20 @@ Steps
 7. Blend (`blend`). With h = `family_rows_share`, the fade f of a model, and e = 1 / (1 + (F / `families_for_half`)²)
    for F known families,
 
-       log-odds = (1 − e) · [(1 − h (1 − f)) · all-rows + h (1 − f) · family-rows] + e · anchors
+       averages = (1 − e) · [(1 − h (1 − f)) · all-rows + h (1 − f) · family-rows] + e · anchors
+       log-odds = (averages + (1 − f) · A · answers + C · choices) / (1 + (1 − f) · A + C)
 
+   `answers` is the candidate that reads the loss of the task's answers alone, `choices` the one that reads its choice
+   loss alone; A and C are 0 where the study has none. A is (squared error of `answers` on family rows ÷ that of the
+   averages) ** `answers_power`, C the same for `choices`. They are there because shares of many candidates that are
+   chosen on some families may not hold for another, which these errors show. The law of `choices` has the floor 0: a
+   score falls below chance where models prefer a wrong option, and its log-odds are linear in the choice loss, while
+   those of the share above chance bend. Its log-odds are converted to those above the floor of the task.
+   (For f between 0 and 1 the shares are interpolated between those of f = 0 and of f = 1.)
    f depends on the model's mean loss along a ramp (`StrengthRamp`). It is 0 for a model of usual strength: at or above
    the quantile `ramp_quantile` of the known models' mean losses, however weak the model is. It rises linearly to 1 at
    the lowest mean loss of a known model. (The `range` of a fit is one of capabilities, and has no part in the blend.)
-   e is the weight of the anchors: shares of many candidates that are chosen on few families do not hold for others.
+   e is the weight of the anchors, for the same reason where families are few.
 
 `salience` is the same with other settings: anchors and non-negative candidates only, validation models as the only
 stronger ones, one all-rows average with a full line (fraction 1), and no blend. A lower loss never lowers its forecast.
