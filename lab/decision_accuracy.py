@@ -56,7 +56,7 @@ def decided_right(signal: Values, target: Values) -> list[float]:
     return [float((1 + said * true) / 2) for said, true in signs if true]
 
 
-def _accuracies(rows: Mapping[str, Mapping[str, Sequence[float]]]) -> list[DecisionAccuracy]:
+def accuracies_of(rows: Mapping[str, Mapping[str, Sequence[float]]]) -> list[DecisionAccuracy]:
     """From signal → task → decisions."""
     accuracies = []
     for signal, by_task in rows.items():
@@ -75,7 +75,7 @@ def zoo_decisions(study: Study) -> list[DecisionAccuracy]:
     rows: dict[str, dict[str, list[float]]] = {}
     for row in decide(context.dataset, find_pairs(context.dataset), context):
         rows.setdefault(row["signal"], {}).setdefault(row["task"], []).append(row["right"])
-    return _accuracies(rows)
+    return accuracies_of(rows)
 
 
 def dclm_decisions(
@@ -103,7 +103,7 @@ def dclm_decisions(
         name: {task: decided_right(values, target[task]) for task, values in by_task.items() if task in target}
         for name, by_task in signals.items()
     }
-    return _accuracies(rows)
+    return accuracies_of(rows)
 
 
 def large_scores(raw: Path) -> dict[str, dict[str, float]]:

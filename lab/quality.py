@@ -163,7 +163,7 @@ def with_former_width(comparison: Comparison, method: MethodName) -> Forecasts:
 
 
 def _over_former(row: Quality, former: Forecasts) -> float:
-    return row.interval_score / (100 * float(_intervals(former)[3].mean()))
+    return row.interval_score / (100 * float(intervals(former)[3].mean()))
 
 
 def with_scores(comparison: Comparison, method: MethodName = "stack") -> Forecasts:
@@ -205,7 +205,7 @@ def _row(name: str, split: str, method: str, held_out: dict[str, Forecasts], sec
     errors = _errors(held_out[method])
     singles = _single_errors(f"{name}, {split}", held_out)
     best = singles[int(np.argmin([geometric_mean(list(e)) for e in singles]))]
-    inside, families, width, score = _intervals(held_out[method])
+    inside, families, width, score = intervals(held_out[method])
     gains = error_ratio(held_out[GAIN_OVER], held_out[method]) if GAIN_OVER in held_out else None
     nan = float("nan")
     return Quality(
@@ -239,7 +239,7 @@ def _single_errors(setting: str, held_out: dict[str, Forecasts]) -> list[Floats]
     return list(singles.values())
 
 
-def _intervals(forecasts: Forecasts) -> tuple[Floats, np.ndarray, Floats, Floats]:
+def intervals(forecasts: Forecasts) -> tuple[Floats, np.ndarray, Floats, Floats]:
     """Whether each score lies inside its interval, its family, the width and the interval score; tasks end to end."""
     observed, low, high = (
         np.concatenate([getattr(h, key) for h in forecasts.values()]) for key in ("observed", "low", "high")

@@ -8,8 +8,9 @@ one archive for each group of sizes. `--have` takes archives of earlier calls up
 repeated. The scorer is not trained, and the largest size comes last, so that a run that is cut off leaves whole
 families of the smaller ones.
 
-`tables` writes a folder as in `lab/table_folders.py`, and measures.csv with all measures of the scored options. Losses
-are in nats per byte. With `--columns means` a column is the mean over the texts of a source (`text.facts`) or over
+`tables` writes a folder as in `lab/table_folders.py`, and measures.csv with all measures of the scored options, both to
+six digits; `tables OUT lab/log/zoo_tables --choices none` wrote the tables in the repository. Losses are in nats per
+byte. With `--columns means` a column is the mean over the texts of a source (`text.facts`) or over
 their answers (`answer.facts`), with `--columns texts` one text (`facts-0`) or its answer (`facts-0.answer`).
 The log-likelihood of an option includes the end of the text behind it, as in the scores; for tracking it is that
 behind the steps that the model wrote. Choice losses are in nats: `choice.raw` of log-likelihoods as they are,
@@ -143,6 +144,11 @@ def answer_columns(task: str, columns: str) -> list[str]:
     return [f"{row['id']}.answer" for row in validation(EMBEDDED) if row["source"] in sources]
 
 
+def rounded(values: dict[str, float]) -> dict[str, str]:
+    """Values as they are written."""
+    return {name: f"{value:.6g}" for name, value in values.items()}
+
+
 def models(out: Path) -> Iterator[tuple[dict[str, Any], Floats, dict[str, npt.NDArray[np.float32]]]]:
     """Row of models.csv with `right`, the scores; nats of texts; log-likelihoods of options: for each checkpoint."""
     from lab.zoo.pack import model_name, read_runs  # needs benchcast, which a machine that trains may lack
@@ -169,9 +175,9 @@ def tables(out: Path, folder: Path, *, columns: str, choices: str, scored: bool)
             assert np.isclose(known["accuracy.scored"], accuracy[task]), f"{info['model']}: other items of {task}"
         chosen = {f"{measure}.{task}": measures[task][measure] for measure in measured for task in OPTION_TASKS}
         written["models"].append(info)
-        written["losses"].append({**name, **loss_columns(nats, columns), **chosen})
+        written["losses"].append({**name, **rounded({**loss_columns(nats, columns), **chosen})})
         written["scores"] += [{**name, "task": task, "accuracy": x} for task, x in accuracy.items()]
-        written["measures"] += [{**name, "task": task, **known} for task, known in measures.items()]
+        written["measures"] += [{**name, "task": task, **rounded(known)} for task, known in measures.items()]
     for task, skill in EMBEDDED.skills.items():
         of_items = [f"{measure}.{task}" for measure in measured if task in OPTION_TASKS]
         answers = [*answer_columns(task, columns), *(name for name in of_items if name.startswith("option"))]

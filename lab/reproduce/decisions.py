@@ -8,7 +8,7 @@ if a signal read from them puts them in that order. Forecasts come from fits tha
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -104,27 +104,34 @@ def decide(
         fits[method] = METHODS[method].learn(dataset, folds)
     rows = []
     for p, pair in enumerate(pairs):
-        for t, task in enumerate(dataset.tasks):
-            observed = dataset.accuracy[t]
-            better = _order(observed, *pair.largest, noise=_noise(dataset, t, pair.largest))
-            if not better:
-                continue
-            signals = {SCORE: observed}
+        for t in range(len(dataset.tasks)):
+            signals = {SCORE: dataset.accuracy[t]}
             signals |= {m: fits[m][p][t].forecast(dataset.nats, dataset.metadata) for m in methods}
-            for i, j in pair.small:
-                orders = {name: _order(x, i, j) for name, x in signals.items()}
-                flops = math.sqrt(dataset.metadata.flops[i] * dataset.metadata.flops[j])
-                rows += [
-                    {
-                        "task": task.name,
-                        "families": pair.families,
-                        "flops": flops,
-                        "signal": name,
-                        "right": (1 + better * sign) / 2,
-                    }
-                    for name, sign in orders.items()
-                    if math.isfinite(sign)
-                ]
+            rows += judge(dataset, pair, t, signals)
+    return rows
+
+
+def judge(dataset: Dataset, pair: Pair, t: int, signals: Mapping[str, Floats]) -> list[dict[str, Any]]:
+    """Whether each signal (values of all models, higher is better) orders a pair's small checkpoints on task number
+    `t` as the largest are ordered: a row for each checkpoint and signal; none where the largest do not differ."""
+    better = _order(dataset.accuracy[t], *pair.largest, noise=_noise(dataset, t, pair.largest))
+    if not better:
+        return []
+    rows = []
+    for i, j in pair.small:
+        orders = {name: _order(x, i, j) for name, x in signals.items()}
+        flops = math.sqrt(dataset.metadata.flops[i] * dataset.metadata.flops[j])
+        rows += [
+            {
+                "task": dataset.tasks[t].name,
+                "families": pair.families,
+                "flops": flops,
+                "signal": name,
+                "right": (1 + better * sign) / 2,
+            }
+            for name, sign in orders.items()
+            if math.isfinite(sign)
+        ]
     return rows
 
 
