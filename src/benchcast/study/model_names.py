@@ -33,8 +33,8 @@ STEP = re.compile(
 ONLY_STEP = re.compile(
     r"(?:checkpoint|ckpt|chkpt|global[-_]?steps?|steps?|iters?|iterations?)[-_=]?0*(\d+)|0*(\d+)", re.IGNORECASE
 )
-# A model's name that looks like a checkpoint: `step3`, `Step-3.5-Flash`. In a hub id, whose first part has no size, it is
-# the model; behind a run with its size, as in `pythia-70m/step4`, it is a checkpoint.
+# A model's name that looks like a checkpoint: `step3`, `Step-3.5-Flash`. In a hub id, whose first part has no size, it
+# is a model; behind a run with its size, as in `pythia-70m/step4`, it is a checkpoint.
 VERSION = re.compile(r"step(?:\d|[-_]?\d+[.]\d+)(?!\d).*", re.IGNORECASE)
 STATES = ("main", "master", "final", "last", "latest", "best")
 REVISION = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
