@@ -140,7 +140,7 @@ class Comparison:
         """
         held = {m: {task: self.held_out[task, m] for task in self.tasks} for m in self.methods}
         complete = [m for m in held if all(h.complete for h in held[m].values())]
-        return {m: error_ratio(held[over], held[m]) for m in complete} if over in complete else {}
+        return {m: error_ratio(held[over], held[m]) for m in complete} if self.tasks and over in complete else {}
 
     def copies_line(self) -> str:
         """Which held-out models copy a training model and how easily they are forecast; empty if none does."""
