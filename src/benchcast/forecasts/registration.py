@@ -220,8 +220,9 @@ def verify(
     if not verified:
         names, wanted = sorted({s.model for s in rows}), ", ".join(row["task"] for row in registered["forecasts"])
         where = f"{scores}: " if isinstance(scores, str | PathLike) else ""
+        there = few(names) or "no model"
         raise InputError(
-            f"{where}no score of {registered['model']!r} on {wanted} yet; there are scores of {few(names) or 'no model'}"
+            f"{where}no score of {registered['model']!r} on {wanted} yet; there are scores of {there}"
             f"{did_you_mean(registered['model'], names)} (--rename OLD=NEW gives a model of files another name)"
         )
     return verified

@@ -11,8 +11,8 @@ import numpy as np
 from benchcast.choices import check_choice
 from benchcast.devices import check_device, few_blas_threads
 from benchcast.errors import InputError, NotEnoughDataError
-from benchcast.messages import counted
 from benchcast.losses.dataset import Dataset
+from benchcast.messages import counted
 from benchcast.methods import DEFAULT_METHOD, METHODS, MethodName, load
 from benchcast.methods.distances import with_profiles
 from benchcast.methods.interval_width import with_width
