@@ -69,8 +69,8 @@ class Target:
         for part in filter(None, (p.strip() for p in text.split(","))):
             name, _, value = (x.strip() for x in part.partition("="))
             if name not in known:
-                hint = did_you_mean(name, known)
-                raise InputError(f"--to: unknown quantity {name!r}; known: {', '.join(known)}{hint}")
+                example = f"known: {', '.join(known)}, as in params=7B,tokens=2T{did_you_mean(name, known)}"
+                raise InputError(f"--to: unknown quantity {name!r}; {example}")
             if not value or name in values:
                 raise InputError(f"--to: {name} needs one value, as in params=7B,tokens=2T")
             values[name] = quantity("--to", name, value)
