@@ -289,4 +289,5 @@ def _next_step(
     forecast = f"benchcast compare {at}   then   benchcast fit {at}" if comparable else f"benchcast fit {at}"
     if has_features or named:
         return forecast
-    return f"{forecast}   or   benchcast features {at} --scorer …   (before the fit, which then groups similar tokens)"
+    before = f"benchcast features {at} --scorer …   or   benchcast import features {at} FILE.npz"
+    return f"{forecast}   or   {before}   (before the fit, which then groups similar tokens)"
